@@ -1,0 +1,132 @@
+//! Content hashes: SHA-256, written as 64 lower-case hexadecimal digits.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// The SHA-256 of some bytes (FIPS 180-4).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct Sha256Hash(pub [u8; 32]);
+
+/// The text is not 64 lower-case hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a SHA-256 is written as 64 lower-case hexadecimal digits")]
+pub struct ParseHashError;
+
+impl Sha256Hash {
+    /// The hash of bytes that are all at hand.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+}
+
+/// Hashes bytes as they arrive: the same result as [`Sha256Hash::of`] over all of them.
+#[derive(Clone, Debug, Default)]
+pub struct Sha256Hasher(Sha256);
+
+impl Sha256Hasher {
+    /// A hasher that has seen nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The hash of everything taken.
+    #[must_use]
+    pub fn finish(self) -> Sha256Hash {
+        Sha256Hash(self.0.finalize().into())
+    }
+}
+
+impl fmt::Display for Sha256Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Sha256Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sha256Hash({self})")
+    }
+}
+
+impl FromStr for Sha256Hash {
+    type Err = ParseHashError;
+
+    fn from_str(text: &str) -> Result<Self, ParseHashError> {
+        if text.len() != 64 {
+            return Err(ParseHashError);
+        }
+        let mut hash = [0; 32];
+        for (byte, digits) in hash.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+            *byte = hex_digit(digits[0])? << 4 | hex_digit(digits[1])?;
+        }
+        Ok(Self(hash))
+    }
+}
+
+impl From<Sha256Hash> for String {
+    fn from(hash: Sha256Hash) -> Self {
+        hash.to_string()
+    }
+}
+
+impl TryFrom<String> for Sha256Hash {
+    type Error = ParseHashError;
+
+    fn try_from(text: String) -> Result<Self, ParseHashError> {
+        text.parse()
+    }
+}
+
+/// Upper case is refused so that one hash has one spelling: hashes are compared as text in databases and ETags.
+fn hex_digit(letter: u8) -> Result<u8, ParseHashError> {
+    match letter {
+        b'0'..=b'9' => Ok(letter - b'0'),
+        b'a'..=b'f' => Ok(letter - b'a' + 10),
+        _ => Err(ParseHashError),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// FIPS 180-4, the example of one block.
+    const OF_ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+    #[test]
+    fn the_published_example_is_met_at_once_and_in_pieces() {
+        assert_eq!(Sha256Hash::of(b"abc").to_string(), OF_ABC);
+        let mut hasher = Sha256Hasher::new();
+        hasher.update(b"a");
+        hasher.update(b"");
+        hasher.update(b"bc");
+        assert_eq!(hasher.finish(), Sha256Hash::of(b"abc"));
+    }
+
+    #[test]
+    fn text_and_json_are_the_hexadecimal_digits_and_come_back() {
+        let hash = Sha256Hash::of(b"abc");
+        assert_eq!(OF_ABC.parse(), Ok(hash));
+        let json = serde_json::to_string(&hash).unwrap();
+        assert_eq!(json, format!("\"{OF_ABC}\""));
+        assert_eq!(serde_json::from_str::<Sha256Hash>(&json).unwrap(), hash);
+    }
+
+    #[test]
+    fn another_spelling_is_refused() {
+        for text in ["", "ba78", &OF_ABC.to_uppercase(), &format!("{OF_ABC}0"), &"é".repeat(32), &"g".repeat(64)] {
+            assert_eq!(text.parse::<Sha256Hash>(), Err(ParseHashError), "{text:?}");
+        }
+    }
+}

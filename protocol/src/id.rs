@@ -1,0 +1,294 @@
+//! Identifiers, names and secrets: types that cannot hold a wrong value.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// A text that is not what its type promises.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{given:?} is not {expected}")]
+pub struct IdError {
+    given: String,
+    expected: &'static str,
+}
+
+impl IdError {
+    fn new(given: &str, expected: &'static str) -> Self {
+        Self { given: given.chars().take(80).collect(), expected }
+    }
+}
+
+macro_rules! random_id {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(into = "String", try_from = "String")]
+        pub struct $name([u8; 16]);
+
+        impl $name {
+            /// An id of 16 random bytes.
+            #[must_use]
+            pub fn from_random(bytes: [u8; 16]) -> Self {
+                Self(bytes)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(formatter, concat!($prefix, "_"))?;
+                write_hex(formatter, &self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, formatter)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = IdError;
+
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                let expected = concat!("an id of the form ", $prefix, "_ with 32 hexadecimal digits");
+                text.strip_prefix(concat!($prefix, "_"))
+                    .and_then(parse_hex)
+                    .map(Self)
+                    .ok_or_else(|| IdError::new(text, expected))
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> Self {
+                id.to_string()
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = IdError;
+
+            fn try_from(text: String) -> Result<Self, IdError> {
+                text.parse()
+            }
+        }
+    };
+}
+
+random_id!(
+    /// One enrolled device or silo.
+    ClientId, "client"
+);
+random_id!(
+    /// One job.
+    JobId, "job"
+);
+random_id!(
+    /// One client in one round.
+    AssignmentId, "assignment"
+);
+random_id!(
+    /// One operator or enrolment token (not its secret).
+    TokenId, "token"
+);
+
+/// A name that people choose for a population or a job: 1 to 64 letters, digits, `-`, `_` and `.`, not starting with a
+/// sign, so that it is safe in URLs and file names.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct Name(String);
+
+impl Name {
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Name {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
+        let starts_well = text.starts_with(|letter: char| letter.is_ascii_alphanumeric());
+        if starts_well && text.len() <= 64 && text.chars().all(allowed) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(IdError::new(text, "a name: 1 to 64 letters, digits, '-', '_' or '.', starting with a letter or digit"))
+        }
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}
+
+impl From<Name> for String {
+    fn from(name: Name) -> Self {
+        name.0
+    }
+}
+
+impl TryFrom<String> for Name {
+    type Error = IdError;
+
+    fn try_from(text: String) -> Result<Self, IdError> {
+        text.parse()
+    }
+}
+
+/// Whom a bearer secret stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecretKind {
+    /// An operator of the whole coordinator.
+    Operator,
+    /// An app that may enrol clients in one population.
+    Enrolment,
+    /// One enrolled client.
+    Client,
+}
+
+impl SecretKind {
+    const ALL: [Self; 3] = [Self::Operator, Self::Enrolment, Self::Client];
+
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Operator => "tributary_operator_",
+            Self::Enrolment => "tributary_enrolment_",
+            Self::Client => "tributary_client_",
+        }
+    }
+}
+
+/// A bearer credential: a prefix that says whom it stands for (and lets leak scanners find it) and 32 random bytes.
+/// `Debug` never shows it; a server stores only its hash.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct Secret {
+    kind: SecretKind,
+    random: [u8; 32],
+}
+
+impl Secret {
+    /// A credential of 32 random bytes.
+    #[must_use]
+    pub fn from_random(kind: SecretKind, random: [u8; 32]) -> Self {
+        Self { kind, random }
+    }
+
+    /// Whom it stands for.
+    #[must_use]
+    pub fn kind(&self) -> SecretKind {
+        self.kind
+    }
+
+    /// The text to send as a bearer token. Never log it.
+    #[must_use]
+    pub fn expose(&self) -> String {
+        let mut text = String::from(self.kind.prefix());
+        write_hex(&mut text, &self.random).expect("writing to a String cannot fail");
+        text
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Secret({:?})", self.kind)
+    }
+}
+
+impl FromStr for Secret {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        SecretKind::ALL
+            .into_iter()
+            .find_map(|kind| {
+                let random = text.strip_prefix(kind.prefix()).and_then(parse_hex)?;
+                Some(Self { kind, random })
+            })
+            // The text may be a mistyped secret: it does not go into the error.
+            .ok_or(IdError { given: "the given text".into(), expected: "a Tributary token" })
+    }
+}
+
+impl From<Secret> for String {
+    fn from(secret: Secret) -> Self {
+        secret.expose()
+    }
+}
+
+impl TryFrom<String> for Secret {
+    type Error = IdError;
+
+    fn try_from(text: String) -> Result<Self, IdError> {
+        text.parse()
+    }
+}
+
+/// Writes bytes as lower-case hexadecimal digits.
+pub(crate) fn write_hex(target: &mut impl fmt::Write, bytes: &[u8]) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(target, "{byte:02x}"))
+}
+
+/// Reads exactly `2 * N` lower-case hexadecimal digits: one text per value, so that ids compare as text too.
+pub(crate) fn parse_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let digits = text.as_bytes();
+    if digits.len() != 2 * N {
+        return None;
+    }
+    let value = |digit: u8| match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    };
+    let mut bytes = [0; N];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = value(pair[0])? << 4 | value(pair[1])?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_reads_back_what_it_wrote_and_nothing_else() {
+        let id = ClientId::from_random([0xab; 16]);
+        assert_eq!(id.to_string(), "client_abababababababababababababababab");
+        assert_eq!(id.to_string().parse(), Ok(id));
+        for wrong in ["", "client_", "job_abababababababababababababababab", "client_ABABABABABABABABABABABABABABABAB"] {
+            assert!(wrong.parse::<ClientId>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn names_are_safe_in_urls_and_files() {
+        for good in ["a", "digits", "Site-7", "v1.2_x"] {
+            assert!(good.parse::<Name>().is_ok(), "{good}");
+        }
+        for bad in ["", ".", "..", "-x", "a/b", "a b", "é", &"x".repeat(65)] {
+            assert!(bad.parse::<Name>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_secret_hides_from_logs_and_errors() {
+        let secret = Secret::from_random(SecretKind::Operator, [7; 32]);
+        assert_eq!(format!("{secret:?}"), "Secret(Operator)");
+        assert_eq!(secret.expose().parse(), Ok(secret.clone()));
+        let almost = &secret.expose()[..60];
+        let error = almost.parse::<Secret>().expect_err("too short");
+        assert!(!error.to_string().contains("0707"));
+    }
+}

@@ -1,0 +1,186 @@
+//! Version 0 of a model: values drawn from the job's seed, as PyTorch's layers draw theirs.
+
+use std::f64::consts::TAU;
+use std::sync::Arc;
+
+use super::{Layer, ModelSpec, ModelSpecError};
+use crate::model::{Model, ParameterSpec};
+use crate::seed::{Seed, Stream};
+
+/// How the values of one parameter are drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Initial {
+    /// All the same.
+    Constant(f32),
+    /// Uniform in `[-1 / sqrt(fan_in), 1 / sqrt(fan_in))`.
+    FanIn(usize),
+    /// Normal with mean 0 and variance 1.
+    Normal,
+}
+
+impl ModelSpec {
+    /// The model that a job starts with; the same seed gives the same model.
+    ///
+    /// Weights and biases of linear and convolution layers are uniform in `±1/sqrt(fan_in)`, those of LSTM and GRU in
+    /// `±1/sqrt(hidden_size)`, embeddings are normal, norms start as the identity. Parameters of an app's own network
+    /// are uniform in `±1/sqrt(fan_in)`, where the fan-in is the product of all dimensions but the first, or the
+    /// length of a vector. Parameter `i` depends only on `seed.derive("parameter", i)` and its shape.
+    ///
+    /// # Errors
+    /// [`ModelSpecError`] names the first layer or parameter that does not fit.
+    pub fn initial_model(&self, seed: Seed) -> Result<Model, ModelSpecError> {
+        let parameters = Arc::new(self.parameters()?);
+        let mut values = Vec::with_capacity(parameters.total());
+        let mut fan_in = 1;
+        for (index, parameter) in parameters.specs().iter().enumerate() {
+            let initial = match self.layer_of(parameter) {
+                Some((layer, name)) => layer.initial(name, parameter, &mut fan_in),
+                None => Initial::FanIn(own_fan_in(&parameter.shape)),
+            };
+            let mut stream = seed.derive("parameter", index as u64).stream();
+            initial.draw(parameters.range(index).len(), &mut stream, &mut values);
+        }
+        Ok(Model::new(parameters, values).expect("as many values as parameters were drawn, all of them finite"))
+    }
+
+    /// The layer that a parameter belongs to, and what it is called there.
+    fn layer_of<'a>(&self, parameter: &'a ParameterSpec) -> Option<(&Layer, &'a str)> {
+        let Self::Layers(model) = self else { return None };
+        let (index, name) = parameter.name.strip_prefix("layers.")?.split_once('.')?;
+        Some((model.layers.get(index.parse::<usize>().ok()?)?, name))
+    }
+}
+
+impl Layer {
+    /// How the parameter called `name` starts. A bias follows its weight and takes that one's `fan_in`.
+    fn initial(&self, name: &str, parameter: &ParameterSpec, fan_in: &mut usize) -> Initial {
+        match (self, name) {
+            (Self::LayerNorm { .. } | Self::BatchNorm { .. }, "weight" | "running_var") => Initial::Constant(1.0),
+            (Self::LayerNorm { .. } | Self::BatchNorm { .. }, _) => Initial::Constant(0.0),
+            (Self::Embedding { .. }, _) => Initial::Normal,
+            (Self::Lstm { hidden_size, .. } | Self::Gru { hidden_size, .. }, _) => Initial::FanIn(*hidden_size),
+            (_, "bias") => Initial::FanIn(*fan_in),
+            _ => {
+                *fan_in = own_fan_in(&parameter.shape);
+                Initial::FanIn(*fan_in)
+            }
+        }
+    }
+}
+
+impl Initial {
+    fn draw(self, count: usize, stream: &mut Stream, values: &mut Vec<f32>) {
+        match self {
+            Self::Constant(value) => values.extend(std::iter::repeat_n(value, count)),
+            Self::FanIn(fan_in) => {
+                let bound = (1.0 / (fan_in as f64).sqrt()) as f32;
+                values.extend((0..count).map(|_| stream.uniform(-bound, bound)));
+            }
+            Self::Normal => values.extend((0..count).map(|_| normal(stream))),
+        }
+    }
+}
+
+/// Box and Muller (1958): two uniform numbers give a normal one. `1 - unit` is never 0, so that the logarithm is finite.
+fn normal(stream: &mut Stream) -> f32 {
+    let radius = (-2.0 * (1.0 - stream.unit()).ln()).sqrt();
+    (radius * (TAU * stream.unit()).cos()) as f32
+}
+
+/// Numbers that go into one output of a tensor in PyTorch's layout, whose first dimension counts the outputs.
+fn own_fan_in(shape: &[usize]) -> usize {
+    match shape {
+        [] => 1,
+        [length] => *length,
+        [_, inputs @ ..] => inputs.iter().product(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{HeightWidth, LayeredModel, Padding};
+    use super::*;
+
+    fn linear(out_features: usize) -> Layer {
+        Layer::Linear { out_features, bias: true }
+    }
+
+    fn model(input: Vec<usize>, layers: Vec<Layer>, seed: u64) -> Model {
+        ModelSpec::Layers(LayeredModel { input, layers }).initial_model(Seed(seed)).unwrap()
+    }
+
+    fn largest(values: &[f32]) -> f32 {
+        values.iter().fold(0.0, |largest, value| largest.max(value.abs()))
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_model_and_another_seed_another() {
+        let layers = || vec![linear(8), Layer::Relu {}, linear(3)];
+        assert_eq!(model(vec![4], layers(), 1), model(vec![4], layers(), 1));
+        assert_ne!(model(vec![4], layers(), 1), model(vec![4], layers(), 2));
+    }
+
+    #[test]
+    fn the_initial_values_never_change_between_releases() {
+        let model = model(vec![2], vec![linear(1)], 1);
+        let expected = [0.4471402, 0.17316748, 0.16880624];
+        assert_eq!(model.values(), expected);
+    }
+
+    #[test]
+    fn weights_and_biases_fill_the_range_of_their_fan_in() {
+        let conv = Layer::Conv2d {
+            out_channels: 64,
+            kernel_size: HeightWidth { height: 2, width: 2 },
+            stride: HeightWidth::square(1),
+            padding: Padding::Same,
+            bias: true,
+        };
+        let model = model(vec![4, 4, 4], vec![conv, Layer::Flatten {}, linear(100)], 3);
+        for (index, fan_in) in [(0, 16.0f32), (1, 16.0), (2, 1024.0), (3, 1024.0)] {
+            let bound = 1.0 / fan_in.sqrt();
+            let largest = largest(model.tensor(index));
+            assert!(largest <= bound && largest > 0.9 * bound, "parameter {index}: {largest} of {bound}");
+        }
+    }
+
+    #[test]
+    fn recurrent_layers_fill_the_range_of_their_hidden_size() {
+        for layer in [
+            Layer::Lstm { hidden_size: 25, return_sequences: false },
+            Layer::Gru { hidden_size: 25, return_sequences: false },
+        ] {
+            let model = model(vec![3, 10], vec![layer], 3);
+            for index in 0..4 {
+                let largest = largest(model.tensor(index));
+                assert!(largest <= 0.2 && largest > 0.18, "parameter {index}: {largest}");
+            }
+        }
+    }
+
+    #[test]
+    fn norms_start_as_the_identity() {
+        let layers = vec![Layer::BatchNorm { epsilon: 1e-5, momentum: 0.1 }, Layer::LayerNorm { epsilon: 1e-5 }];
+        let model = model(vec![2], layers, 3);
+        assert_eq!(model.values(), [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn embeddings_are_normal_with_mean_0_and_variance_1() {
+        let model = model(vec![1], vec![Layer::Embedding { tokens: 1000, size: 50 }], 3);
+        let values = model.values();
+        let count = values.len() as f64;
+        let moment = |power| values.iter().map(|value| f64::from(*value).powi(power)).sum::<f64>() / count;
+        assert!(moment(1).abs() < 0.02, "{}", moment(1));
+        assert!((moment(2) - 1.0).abs() < 0.03, "{}", moment(2));
+        assert!((moment(4) - 3.0).abs() < 0.2, "{}", moment(4));
+    }
+
+    #[test]
+    fn an_apps_own_parameters_fill_the_range_of_their_fan_in() {
+        let own = vec![ParameterSpec::new("w", [30, 5, 5]), ParameterSpec::new("b", [100])];
+        let model = ModelSpec::Parameters(own).initial_model(Seed(1)).unwrap();
+        assert!(largest(model.tensor(0)) <= 0.2 && largest(model.tensor(0)) > 0.19);
+        assert!(largest(model.tensor(1)) <= 0.1 && largest(model.tensor(1)) > 0.09);
+    }
+}

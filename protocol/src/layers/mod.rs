@@ -1,0 +1,380 @@
+//! Networks as data: what stands under `[model]` in a job file, so that a new architecture needs no release of the app.
+//!
+//! ```toml
+//! [model]
+//! input = [64]
+//! layers = [
+//!   { kind = "linear", out_features = 32 },
+//!   { kind = "relu" },
+//!   { kind = "linear", out_features = 10 },
+//! ]
+//! ```
+//!
+//! Shapes are those of one example: the batch dimension is never written. Layers, their settings, parameter names and
+//! layouts are PyTorch's (`torch.nn`, version 2), so that an exported model loads there as `nn.Sequential` called `layers`.
+
+mod initial;
+mod parameters;
+mod shapes;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::ParameterSpec;
+
+pub use shapes::{LayerError, ModelSpecError};
+
+/// Most layers of a network.
+pub const LAYERS_MAX: usize = 1024;
+/// Most numbers that one layer may put out for one example: 2^26, which is 256 MiB of f32.
+pub const OUTPUTS_MAX: usize = 1 << 26;
+/// Most tokens of an embedding: token ids travel as f32, which is exact up to 2^24.
+pub const TOKENS_MAX: usize = 1 << 24;
+
+/// The model of a job: a network as data, or the parameters of a network that the app brings.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "ModelTable", into = "ModelTable")]
+pub enum ModelSpec {
+    /// `input` and `layers`: the SDK builds the network.
+    Layers(LayeredModel),
+    /// `parameters`: names and shapes only; the app knows what they mean.
+    Parameters(Vec<ParameterSpec>),
+}
+
+/// A network as a list of layers, each reading what the one before puts out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayeredModel {
+    /// Shape of one example: `[features]`, `[channels, height, width]`, `[time, features]`, or `[time]` of token ids.
+    pub input: Vec<usize>,
+    /// The layers in order.
+    pub layers: Vec<Layer>,
+}
+
+/// One layer. Settings that are left out have PyTorch's defaults.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Layer {
+    /// `y = x W^T + b` over the last dimension.
+    Linear {
+        /// Length of the last dimension of the output.
+        out_features: usize,
+        /// Adds `b`.
+        #[serde(default = "yes")]
+        bias: bool,
+    },
+    /// Cross-correlation over `[channels, height, width]`.
+    Conv2d {
+        /// Channels of the output.
+        out_channels: usize,
+        /// Size of the window.
+        kernel_size: HeightWidth,
+        /// Steps of the window.
+        #[serde(default = "HeightWidth::one")]
+        stride: HeightWidth,
+        /// Zeros around the input.
+        #[serde(default)]
+        padding: Padding,
+        /// Adds a number to each channel.
+        #[serde(default = "yes")]
+        bias: bool,
+    },
+    /// Largest value of each window, per channel.
+    MaxPool2d {
+        /// Size of the window.
+        kernel_size: HeightWidth,
+        /// Steps of the window; the window's size unless given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stride: Option<HeightWidth>,
+    },
+    /// Mean of each window, per channel.
+    AvgPool2d {
+        /// Size of the window.
+        kernel_size: HeightWidth,
+        /// Steps of the window; the window's size unless given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stride: Option<HeightWidth>,
+    },
+    // The braces make serde refuse unknown keys here too, which it does not for unit variants.
+    /// `max(x, 0)`.
+    Relu {},
+    /// `x Phi(x)` with the normal distribution's exact `Phi` (Hendrycks and Gimpel 2016).
+    Gelu {},
+    /// Hyperbolic tangent.
+    Tanh {},
+    /// `1 / (1 + exp(-x))`.
+    Sigmoid {},
+    /// All dimensions become one.
+    Flatten {},
+    /// In training, each number becomes 0 with this probability and the others are scaled up (Srivastava et al. 2014).
+    Dropout {
+        /// In `[0, 1)`.
+        probability: f64,
+    },
+    /// Mean 0 and variance 1 over the last dimension of each example (Ba, Kiros and Hinton 2016).
+    LayerNorm {
+        /// Added to the variance.
+        #[serde(default = "norm_epsilon")]
+        epsilon: f64,
+    },
+    /// Mean 0 and variance 1 of each feature (`[features]`) or channel (`[channels, height, width]`) over the batch
+    /// (Ioffe and Szegedy 2015). Its running statistics are parameters, averaged like the others.
+    BatchNorm {
+        /// Added to the variance.
+        #[serde(default = "norm_epsilon")]
+        epsilon: f64,
+        /// Share of the running statistics that a batch replaces.
+        #[serde(default = "batch_norm_momentum")]
+        momentum: f64,
+    },
+    /// A learned vector for each token; only as the first layer, because it reads token ids.
+    Embedding {
+        /// Size of the vocabulary: ids are `0..tokens`.
+        tokens: usize,
+        /// Length of the vectors.
+        size: usize,
+    },
+    /// Long short-term memory over `[time, features]` (Hochreiter and Schmidhuber 1997, with forget gates).
+    Lstm {
+        /// Length of the state.
+        hidden_size: usize,
+        /// Puts out the state after every time step, not only after the last.
+        #[serde(default)]
+        return_sequences: bool,
+    },
+    /// Gated recurrent unit over `[time, features]` (Cho et al. 2014, in cuDNN's form, as in PyTorch).
+    Gru {
+        /// Length of the state.
+        hidden_size: usize,
+        /// Puts out the state after every time step, not only after the last.
+        #[serde(default)]
+        return_sequences: bool,
+    },
+}
+
+/// A height and a width, written as `[height, width]` or as one number for both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "OneOrTwo", into = "[usize; 2]")]
+pub struct HeightWidth {
+    /// Rows.
+    pub height: usize,
+    /// Columns.
+    pub width: usize,
+}
+
+/// Zeros around the input of a convolution: `"valid"`, `"same"`, one number or `[height, width]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "PaddingText", into = "PaddingText")]
+pub enum Padding {
+    /// None.
+    #[default]
+    Valid,
+    /// As many as keep height and width (stride 1 only); an odd one goes to the bottom or right.
+    Same,
+    /// So many on each side.
+    Zeros(HeightWidth),
+}
+
+impl Layer {
+    /// The layer's name in a job file.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Linear { .. } => "linear",
+            Self::Conv2d { .. } => "conv2d",
+            Self::MaxPool2d { .. } => "max_pool2d",
+            Self::AvgPool2d { .. } => "avg_pool2d",
+            Self::Relu {} => "relu",
+            Self::Gelu {} => "gelu",
+            Self::Tanh {} => "tanh",
+            Self::Sigmoid {} => "sigmoid",
+            Self::Flatten {} => "flatten",
+            Self::Dropout { .. } => "dropout",
+            Self::LayerNorm { .. } => "layer_norm",
+            Self::BatchNorm { .. } => "batch_norm",
+            Self::Embedding { .. } => "embedding",
+            Self::Lstm { .. } => "lstm",
+            Self::Gru { .. } => "gru",
+        }
+    }
+}
+
+impl HeightWidth {
+    /// The same in both directions.
+    #[must_use]
+    pub const fn square(length: usize) -> Self {
+        Self { height: length, width: length }
+    }
+
+    fn one() -> Self {
+        Self::square(1)
+    }
+}
+
+impl From<HeightWidth> for [usize; 2] {
+    fn from(size: HeightWidth) -> Self {
+        [size.height, size.width]
+    }
+}
+
+/// `[model]` as it is written: one of two sets of keys.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ModelTable {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    input: Option<Vec<usize>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    layers: Option<Vec<Layer>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    parameters: Option<Vec<ParameterSpec>>,
+}
+
+impl TryFrom<ModelTable> for ModelSpec {
+    type Error = &'static str;
+
+    fn try_from(table: ModelTable) -> Result<Self, Self::Error> {
+        match table {
+            ModelTable { input: Some(input), layers: Some(layers), parameters: None } => {
+                Ok(Self::Layers(LayeredModel { input, layers }))
+            }
+            ModelTable { input: None, layers: None, parameters: Some(parameters) } => Ok(Self::Parameters(parameters)),
+            _ => Err("[model] needs either `input` and `layers`, or `parameters`"),
+        }
+    }
+}
+
+impl From<ModelSpec> for ModelTable {
+    fn from(spec: ModelSpec) -> Self {
+        match spec {
+            ModelSpec::Layers(LayeredModel { input, layers }) => {
+                Self { input: Some(input), layers: Some(layers), parameters: None }
+            }
+            ModelSpec::Parameters(parameters) => Self { input: None, layers: None, parameters: Some(parameters) },
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a number or a pair [height, width]")]
+enum OneOrTwo {
+    One(usize),
+    Two([usize; 2]),
+}
+
+impl From<OneOrTwo> for HeightWidth {
+    fn from(size: OneOrTwo) -> Self {
+        match size {
+            OneOrTwo::One(length) => Self::square(length),
+            OneOrTwo::Two([height, width]) => Self { height, width },
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged, expecting = "expected \"valid\", \"same\", a number or a pair [height, width]")]
+enum PaddingText {
+    Word(PaddingWord),
+    Zeros(HeightWidth),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum PaddingWord {
+    Valid,
+    Same,
+}
+
+impl From<PaddingText> for Padding {
+    fn from(text: PaddingText) -> Self {
+        match text {
+            PaddingText::Word(PaddingWord::Valid) => Self::Valid,
+            PaddingText::Word(PaddingWord::Same) => Self::Same,
+            PaddingText::Zeros(zeros) => Self::Zeros(zeros),
+        }
+    }
+}
+
+impl From<Padding> for PaddingText {
+    fn from(padding: Padding) -> Self {
+        match padding {
+            Padding::Valid => Self::Word(PaddingWord::Valid),
+            Padding::Same => Self::Word(PaddingWord::Same),
+            Padding::Zeros(zeros) => Self::Zeros(zeros),
+        }
+    }
+}
+
+fn yes() -> bool {
+    true
+}
+fn norm_epsilon() -> f64 {
+    1e-5
+}
+fn batch_norm_momentum() -> f64 {
+    0.1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<ModelSpec, String> {
+        toml::from_str(text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn sizes_and_paddings_have_a_long_and_a_short_form() {
+        let text = r#"
+            input = [1, 28, 28]
+            layers = [
+              { kind = "conv2d", out_channels = 8, kernel_size = 5, padding = "same" },
+              { kind = "conv2d", out_channels = 8, kernel_size = [3, 5], stride = [1, 2], padding = [1, 2], bias = false },
+              { kind = "conv2d", out_channels = 8, kernel_size = 3, padding = 1 },
+              { kind = "max_pool2d", kernel_size = 2 },
+            ]
+        "#;
+        let Ok(ModelSpec::Layers(model)) = parsed(text) else { panic!("must parse") };
+        let conv =
+            |kernel_size, stride, padding, bias| Layer::Conv2d { out_channels: 8, kernel_size, stride, padding, bias };
+        let square = HeightWidth::square;
+        assert_eq!(model.layers[0], conv(square(5), square(1), Padding::Same, true));
+        let size = |height, width| HeightWidth { height, width };
+        assert_eq!(model.layers[1], conv(size(3, 5), size(1, 2), Padding::Zeros(size(1, 2)), false));
+        assert_eq!(model.layers[2], conv(square(3), square(1), Padding::Zeros(square(1)), true));
+        assert_eq!(model.layers[3], Layer::MaxPool2d { kernel_size: square(2), stride: None });
+    }
+
+    #[test]
+    fn what_is_written_can_be_read_back() {
+        let text = r#"{"input":[4],"layers":[
+            {"kind":"linear","out_features":3},{"kind":"relu"},{"kind":"dropout","probability":0.5},
+            {"kind":"batch_norm"},{"kind":"layer_norm","epsilon":1e-3},{"kind":"flatten"}]}"#;
+        for text in [text, r#"{"parameters":[{"name":"w","shape":[2,3]}]}"#] {
+            let spec: ModelSpec = serde_json::from_str(text).unwrap();
+            let json = serde_json::to_string(&spec).unwrap();
+            assert_eq!(serde_json::from_str::<ModelSpec>(&json).unwrap(), spec);
+            let toml = toml::to_string(&spec).unwrap();
+            assert_eq!(parsed(&toml).unwrap(), spec);
+        }
+    }
+
+    #[test]
+    fn unknown_and_mixed_keys_are_refused() {
+        for (text, said) in [
+            ("input = [4]", "either `input` and `layers`, or `parameters`"),
+            ("input = [4]\nlayers = []\nparameters = []", "either `input` and `layers`, or `parameters`"),
+            ("inputs = [4]\nlayers = []", "unknown field `inputs`"),
+            ("input = [-4]\nlayers = []", "integer"),
+            ("input = [4]\nlayers = [{ kind = \"relu\", slope = 0.1 }]", "unknown field `slope`"),
+            ("input = [4]\nlayers = [{ kind = \"linear\", out_feature = 1 }]", "unknown field `out_feature`"),
+            ("input = [4]\nlayers = [{ kind = \"lineer\" }]", "unknown variant `lineer`"),
+            ("input = [4]\nlayers = [{ kind = \"max_pool2d\", kernel_size = [1, 2, 3] }]", "pair [height, width]"),
+            ("input = [4]\nlayers = [{ kind = \"max_pool2d\", kernel_size = -1 }]", "pair [height, width]"),
+            (
+                "input = [4]\nlayers = [{ kind = \"conv2d\", out_channels = 1, kernel_size = 1, padding = \"sane\" }]",
+                "\"same\"",
+            ),
+        ] {
+            let error = parsed(text).expect_err(text);
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+}

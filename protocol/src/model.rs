@@ -1,0 +1,242 @@
+//! Named parameters, and a model as one flat vector of values in their order.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// Most parameters (numbers, not tensors) that a model may have: 2^31, which is 8 GiB of f32.
+pub const PARAMETERS_MAX: usize = 1 << 31;
+/// Most tensors that a model may have.
+pub const TENSORS_MAX: usize = 16_384;
+/// Longest tensor name in bytes.
+pub const NAME_BYTES_MAX: usize = 256;
+/// Most dimensions of a tensor.
+pub const RANK_MAX: usize = 8;
+
+/// One tensor of a model: its name, as a PyTorch user would write it, and its shape in PyTorch's layout.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ParameterSpec {
+    /// For example `layers.0.weight`.
+    pub name: String,
+    /// Length of each dimension; empty for a scalar.
+    pub shape: Vec<usize>,
+}
+
+impl ParameterSpec {
+    /// A parameter of this name and shape.
+    pub fn new(name: impl Into<String>, shape: impl Into<Vec<usize>>) -> Self {
+        Self { name: name.into(), shape: shape.into() }
+    }
+}
+
+/// The ordered parameters of a model, each a range of one flat vector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParameterList {
+    parameters: Vec<ParameterSpec>,
+    /// `starts[i]` is where parameter `i` begins in the flat vector; the last entry is the total.
+    starts: Vec<usize>,
+}
+
+/// Why a list of parameters describes no model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParameterListError {
+    /// Nothing to learn.
+    #[error("a model needs at least one parameter")]
+    Empty,
+    /// Too many tensors.
+    #[error("{0} tensors are more than the {TENSORS_MAX} allowed")]
+    TooManyTensors(usize),
+    /// The name is empty, too long or has control characters.
+    #[error("{0:?} cannot be a parameter's name: 1 to {NAME_BYTES_MAX} printable bytes")]
+    BadName(String),
+    /// Two parameters of one name.
+    #[error("two parameters are called {0:?}")]
+    DuplicateName(String),
+    /// A dimension of length 0 or more than 8 dimensions.
+    #[error("parameter {name:?} has the shape {shape:?}: 0 to {RANK_MAX} dimensions of at least 1 are possible")]
+    BadShape {
+        /// The parameter's name.
+        name: String,
+        /// Its shape as given.
+        shape: Vec<usize>,
+    },
+    /// More numbers than a model may have.
+    #[error("the model has more than {PARAMETERS_MAX} parameters")]
+    TooLarge,
+}
+
+impl ParameterList {
+    /// Checks names, shapes and total size.
+    ///
+    /// # Errors
+    /// [`ParameterListError`] names the first parameter that does not fit.
+    pub fn new(parameters: Vec<ParameterSpec>) -> Result<Self, ParameterListError> {
+        if parameters.is_empty() {
+            return Err(ParameterListError::Empty);
+        }
+        if parameters.len() > TENSORS_MAX {
+            return Err(ParameterListError::TooManyTensors(parameters.len()));
+        }
+        let mut names = HashSet::new();
+        let mut starts = vec![0];
+        let mut total = 0usize;
+        for ParameterSpec { name, shape } in &parameters {
+            let printable = name.chars().all(|letter| !letter.is_control());
+            if name.is_empty() || name.len() > NAME_BYTES_MAX || !printable || name == "__metadata__" {
+                return Err(ParameterListError::BadName(name.chars().take(NAME_BYTES_MAX).collect()));
+            }
+            if !names.insert(name.as_str()) {
+                return Err(ParameterListError::DuplicateName(name.clone()));
+            }
+            if shape.len() > RANK_MAX || shape.contains(&0) {
+                return Err(ParameterListError::BadShape { name: name.clone(), shape: shape.clone() });
+            }
+            total = shape
+                .iter()
+                .try_fold(1usize, |count, length| count.checked_mul(*length))
+                .and_then(|count| count.checked_add(total))
+                .filter(|total| *total <= PARAMETERS_MAX)
+                .ok_or(ParameterListError::TooLarge)?;
+            starts.push(total);
+        }
+        Ok(Self { parameters, starts })
+    }
+
+    /// The parameters in order.
+    #[must_use]
+    pub fn specs(&self) -> &[ParameterSpec] {
+        &self.parameters
+    }
+
+    /// How many numbers there are in all.
+    #[must_use]
+    pub fn total(&self) -> usize {
+        self.starts[self.parameters.len()]
+    }
+
+    /// Which part of the flat vector parameter `index` is.
+    ///
+    /// # Panics
+    /// If there is no such parameter.
+    #[must_use]
+    pub fn range(&self, index: usize) -> std::ops::Range<usize> {
+        self.starts[index]..self.starts[index + 1]
+    }
+
+    /// Where the parameter of this name stands in the order.
+    #[must_use]
+    pub fn index_of(&self, name: &str) -> Option<usize> {
+        self.parameters.iter().position(|parameter| parameter.name == name)
+    }
+}
+
+/// A model: f32 values of all parameters in one flat vector.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model {
+    parameters: Arc<ParameterList>,
+    values: Vec<f32>,
+}
+
+/// Why values are not a model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ModelError {
+    /// The vector has another length than the parameters need.
+    #[error("{got} values for a model of {expected} parameters")]
+    WrongLength {
+        /// What the parameter list needs.
+        expected: usize,
+        /// What was given.
+        got: usize,
+    },
+    /// A NaN or an infinity.
+    #[error("{parameter:?} holds a value that is not finite")]
+    NotFinite {
+        /// The parameter's name.
+        parameter: String,
+    },
+}
+
+impl Model {
+    /// A model of finite values.
+    ///
+    /// # Errors
+    /// [`ModelError`] for a wrong count or a value that is not finite.
+    pub fn new(parameters: Arc<ParameterList>, values: Vec<f32>) -> Result<Self, ModelError> {
+        if values.len() != parameters.total() {
+            return Err(ModelError::WrongLength { expected: parameters.total(), got: values.len() });
+        }
+        for (index, parameter) in parameters.specs().iter().enumerate() {
+            if values[parameters.range(index)].iter().any(|value| !value.is_finite()) {
+                return Err(ModelError::NotFinite { parameter: parameter.name.clone() });
+            }
+        }
+        Ok(Self { parameters, values })
+    }
+
+    /// Names and shapes.
+    #[must_use]
+    pub fn parameters(&self) -> &Arc<ParameterList> {
+        &self.parameters
+    }
+
+    /// All values in the order of the parameters.
+    #[must_use]
+    pub fn values(&self) -> &[f32] {
+        &self.values
+    }
+
+    /// The values of parameter `index`, row by row.
+    ///
+    /// # Panics
+    /// If there is no such parameter.
+    #[must_use]
+    pub fn tensor(&self, index: usize) -> &[f32] {
+        &self.values[self.parameters.range(index)]
+    }
+
+    /// Gives the values up.
+    #[must_use]
+    pub fn into_values(self) -> Vec<f32> {
+        self.values
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_follow_the_order() -> Result<(), ParameterListError> {
+        let list = ParameterList::new(vec![ParameterSpec::new("w", [2, 3]), ParameterSpec::new("b", [3])])?;
+        assert_eq!(list.total(), 9);
+        assert_eq!(list.range(1), 6..9);
+        assert_eq!(list.index_of("b"), Some(1));
+        Ok(())
+    }
+
+    #[test]
+    fn lists_that_are_no_model_are_refused() {
+        let refused = |parameters: Vec<ParameterSpec>| ParameterList::new(parameters).expect_err("must be refused");
+        assert_eq!(refused(vec![]), ParameterListError::Empty);
+        let twice = vec![ParameterSpec::new("w", [1]), ParameterSpec::new("w", [2])];
+        assert_eq!(refused(twice), ParameterListError::DuplicateName("w".into()));
+        assert!(matches!(refused(vec![ParameterSpec::new("w", [0])]), ParameterListError::BadShape { .. }));
+        assert!(matches!(refused(vec![ParameterSpec::new("__metadata__", [1])]), ParameterListError::BadName(_)));
+        assert_eq!(refused(vec![ParameterSpec::new("w", [usize::MAX, 2])]), ParameterListError::TooLarge);
+        assert_eq!(refused(vec![ParameterSpec::new("w", [1 << 20, 1 << 12])]), ParameterListError::TooLarge);
+    }
+
+    #[test]
+    fn a_value_that_is_not_finite_is_named() -> Result<(), ParameterListError> {
+        let list =
+            Arc::new(ParameterList::new(vec![ParameterSpec::new("w", [2]), ParameterSpec::new("b", [1])])?);
+        assert_eq!(
+            Model::new(Arc::clone(&list), vec![0.0, 1.0, f32::NAN]),
+            Err(ModelError::NotFinite { parameter: "b".into() })
+        );
+        assert_eq!(Model::new(list, vec![0.0]), Err(ModelError::WrongLength { expected: 3, got: 1 }));
+        Ok(())
+    }
+}

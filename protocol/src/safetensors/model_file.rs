@@ -1,0 +1,187 @@
+//! Whole models as safetensors files: f32 tensors under the parameters' names.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{
+    Data, Decoder, Dtype, HEADER_BYTES_MAX, Header, LayoutError, SafetensorsError, Sink, Tensor, TensorSpec,
+    match_tensors, shortened, write,
+};
+use crate::model::{Model, ModelError, ParameterList, ParameterListError, ParameterSpec};
+
+/// Why a file is not the model that was wanted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ModelFileError {
+    /// Not a safetensors file.
+    #[error(transparent)]
+    File(#[from] SafetensorsError),
+    /// Not the tensors of this model.
+    #[error(transparent)]
+    Tensors(#[from] LayoutError),
+    /// Names or shapes that no model can have.
+    #[error(transparent)]
+    Parameters(#[from] ParameterListError),
+    /// Values that no model can have.
+    #[error(transparent)]
+    Values(#[from] ModelError),
+}
+
+/// The model's file: its parameters in order, the same bytes each time.
+#[must_use]
+pub fn model_to_bytes(model: &Model, metadata: &BTreeMap<String, String>) -> Vec<u8> {
+    f32_file(model.parameters(), model.values(), metadata)
+}
+
+/// A model whose parameters are the file's tensors, in the order of its data.
+///
+/// # Errors
+/// [`ModelFileError`] for a damaged file, elements other than F32 and values that are not finite.
+pub fn model_from_bytes(file: &[u8]) -> Result<Model, ModelFileError> {
+    let (header, values) = read_f32(file)?;
+    let specs = header.tensors().iter().map(|info| ParameterSpec::new(info.name.as_str(), info.shape.as_slice()));
+    let parameters = ParameterList::new(specs.collect())?;
+    Ok(Model::new(Arc::new(parameters), values)?)
+}
+
+/// A model of these parameters, whose tensors may come in any order in the file.
+///
+/// # Errors
+/// [`ModelFileError`], also for a tensor that is missing, extra or misshapen.
+pub fn model_from_bytes_expecting(file: &[u8], parameters: &Arc<ParameterList>) -> Result<Model, ModelFileError> {
+    let (header, values) = read_f32(file)?;
+    let places = match_tensors(&header, &f32_specs(parameters))?;
+    let mut ordered = vec![0.0; parameters.total()];
+    let mut rest = values.as_slice();
+    for place in places {
+        let target = &mut ordered[parameters.range(place)];
+        let (tensor, after) = rest.split_at(target.len());
+        target.copy_from_slice(tensor);
+        rest = after;
+    }
+    Ok(Model::new(Arc::clone(parameters), ordered)?)
+}
+
+/// One F32 tensor for each parameter.
+pub(crate) fn f32_specs(parameters: &ParameterList) -> Vec<TensorSpec> {
+    let spec =
+        |spec: &ParameterSpec| TensorSpec { name: spec.name.clone(), dtype: Dtype::F32, shape: spec.shape.clone() };
+    parameters.specs().iter().map(spec).collect()
+}
+
+/// A file of these parameters with these values, which are as many as the parameters need.
+pub(crate) fn f32_file<'a>(
+    parameters: &'a ParameterList,
+    values: &'a [f32],
+    metadata: &BTreeMap<String, String>,
+) -> Vec<u8> {
+    let tensor = |(index, spec): (usize, &'a ParameterSpec)| Tensor {
+        name: &spec.name,
+        shape: &spec.shape,
+        data: Data::F32(&values[parameters.range(index)]),
+    };
+    let tensors: Vec<Tensor<'a>> = parameters.specs().iter().enumerate().map(tensor).collect();
+    write(&tensors, metadata)
+}
+
+/// All values of a file of F32 tensors, in the file's order.
+fn read_f32(file: &[u8]) -> Result<(Header, Vec<f32>), ModelFileError> {
+    // The file is at hand, so its own length bounds what its header can make us reserve.
+    let mut values = Values(Vec::with_capacity(file.len() / Dtype::F32.bytes()));
+    let mut decoder = Decoder::new(HEADER_BYTES_MAX);
+    decoder.push(file, &mut values)?;
+    Ok((decoder.finish()?, values.0))
+}
+
+struct Values(Vec<f32>);
+
+impl Sink for Values {
+    type Error = ModelFileError;
+
+    fn header(&mut self, header: &Header) -> Result<(), ModelFileError> {
+        match header.tensors().iter().find(|info| info.dtype != Dtype::F32) {
+            None => Ok(()),
+            Some(info) => {
+                Err(LayoutError::WrongDtype { tensor: shortened(&info.name), expected: Dtype::F32, got: info.dtype }
+                    .into())
+            }
+        }
+    }
+
+    fn block(&mut self, _tensor: usize, _element: usize, bytes: &[u8]) -> Result<(), ModelFileError> {
+        self.0.extend(bytes.as_chunks().0.iter().map(|element| f32::from_le_bytes(*element)));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    fn model() -> Model {
+        let specs = vec![
+            ParameterSpec::new("z.weight", [2, 2]),
+            ParameterSpec::new("a.bias", [2]),
+            ParameterSpec::new("scale", []),
+        ];
+        let parameters = Arc::new(ParameterList::new(specs).expect("the list is right"));
+        Model::new(parameters, vec![1.0, -2.0, 3.5, 1e-40, 0.0, -0.0, 7.25]).expect("the values are right")
+    }
+
+    #[test]
+    fn a_model_comes_back_bit_for_bit_in_its_order() {
+        let bytes = model_to_bytes(&model(), &BTreeMap::from([("job".into(), "digits".into())]));
+        let read = model_from_bytes(&bytes).unwrap();
+        assert_eq!(read, model());
+        assert_eq!(model_to_bytes(&read, &BTreeMap::from([("job".into(), "digits".into())])), bytes);
+    }
+
+    #[test]
+    fn a_file_of_the_reference_library_in_another_order_is_read() {
+        let model = model();
+        let bytes: Vec<Vec<u8>> =
+            (0..3).map(|index| model.tensor(index).iter().flat_map(|value| value.to_le_bytes()).collect()).collect();
+        let views: HashMap<String, ::safetensors::tensor::TensorView<'_>> = model
+            .parameters()
+            .specs()
+            .iter()
+            .zip(&bytes)
+            .map(|(spec, bytes)| {
+                let view = ::safetensors::tensor::TensorView::new(::safetensors::Dtype::F32, spec.shape.clone(), bytes)
+                    .unwrap();
+                (spec.name.clone(), view)
+            })
+            .collect();
+        let file = ::safetensors::serialize(views, Some(HashMap::from([("k".into(), "v".into())]))).unwrap();
+        assert_eq!(model_from_bytes_expecting(&file, model.parameters()).unwrap(), model);
+        let sorted = model_from_bytes(&file).unwrap();
+        assert_eq!(sorted.parameters().specs()[0].name, "a.bias");
+        assert_eq!(sorted.tensor(2), model.tensor(0));
+    }
+
+    #[test]
+    fn a_file_of_another_model_is_refused_by_tensor() {
+        let bytes = model_to_bytes(&model(), &BTreeMap::new());
+        let other = Arc::new(ParameterList::new(vec![ParameterSpec::new("w", [1])]).unwrap());
+        assert_eq!(
+            model_from_bytes_expecting(&bytes, &other),
+            Err(ModelFileError::Tensors(LayoutError::Extra("z.weight".into())))
+        );
+    }
+
+    #[test]
+    fn values_that_are_not_finite_and_other_dtypes_are_refused() {
+        let one = |data| write(&[Tensor { name: "w", shape: &[1], data }], &BTreeMap::new());
+        assert_eq!(
+            model_from_bytes(&one(Data::F32(&[f32::INFINITY]))),
+            Err(ModelFileError::Values(ModelError::NotFinite { parameter: "w".into() }))
+        );
+        assert!(matches!(
+            model_from_bytes(&one(Data::Bytes(Dtype::I32, &[0; 4]))),
+            Err(ModelFileError::Tensors(LayoutError::WrongDtype { got: Dtype::I32, .. }))
+        ));
+        let empty = write(&[], &BTreeMap::new());
+        assert_eq!(model_from_bytes(&empty), Err(ModelFileError::Parameters(ParameterListError::Empty)));
+    }
+}

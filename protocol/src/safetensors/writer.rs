@@ -1,0 +1,147 @@
+//! Tensors to a safetensors file, byte for byte the same each time.
+
+use std::collections::BTreeMap;
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::{Dtype, METADATA_KEY, PREFIX_BYTES};
+
+/// One tensor to write.
+#[derive(Clone, Copy, Debug)]
+pub struct Tensor<'a> {
+    /// Its name; each only once in a file.
+    pub name: &'a str,
+    /// Length of each dimension.
+    pub shape: &'a [usize],
+    /// Its values, row by row.
+    pub data: Data<'a>,
+}
+
+/// Values of a tensor.
+#[derive(Clone, Copy, Debug)]
+pub enum Data<'a> {
+    /// Numbers in memory.
+    F32(&'a [f32]),
+    /// Anything else, as the little-endian bytes that the file will hold.
+    Bytes(Dtype, &'a [u8]),
+}
+
+impl Data<'_> {
+    fn dtype(&self) -> Dtype {
+        match self {
+            Self::F32(_) => Dtype::F32,
+            Self::Bytes(dtype, _) => *dtype,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::F32(values) => size_of_val(*values),
+            Self::Bytes(_, bytes) => bytes.len(),
+        }
+    }
+
+    fn append_to(&self, file: &mut Vec<u8>) {
+        match self {
+            Self::F32(values) => file.extend(values.iter().flat_map(|value| value.to_le_bytes())),
+            Self::Bytes(_, bytes) => file.extend_from_slice(bytes),
+        }
+    }
+}
+
+/// A file of these tensors in this order, with the metadata first in its header.
+///
+/// The header is padded with spaces so that the data begins at a multiple of 8 bytes.
+///
+/// # Panics
+/// If a tensor's data is not as long as its shape says, a mistake of the caller.
+#[must_use]
+pub fn write(tensors: &[Tensor<'_>], metadata: &BTreeMap<String, String>) -> Vec<u8> {
+    for tensor in tensors {
+        let elements: usize = tensor.shape.iter().product();
+        assert_eq!(tensor.data.bytes(), elements * tensor.data.dtype().bytes(), "data of tensor {:?}", tensor.name);
+    }
+    let header = serde_json::to_vec(&Contents { tensors, metadata }).expect("strings and numbers are always JSON");
+    let header_bytes = header.len().next_multiple_of(PREFIX_BYTES);
+    let data_bytes: usize = tensors.iter().map(|tensor| tensor.data.bytes()).sum();
+    let mut file = Vec::with_capacity(PREFIX_BYTES + header_bytes + data_bytes);
+    file.extend_from_slice(&(header_bytes as u64).to_le_bytes());
+    file.extend_from_slice(&header);
+    file.resize(PREFIX_BYTES + header_bytes, b' ');
+    for tensor in tensors {
+        tensor.data.append_to(&mut file);
+    }
+    file
+}
+
+/// The header in the order in which it is written.
+struct Contents<'a> {
+    tensors: &'a [Tensor<'a>],
+    metadata: &'a BTreeMap<String, String>,
+}
+
+#[derive(serde::Serialize)]
+struct Entry<'a> {
+    dtype: Dtype,
+    shape: &'a [usize],
+    data_offsets: (usize, usize),
+}
+
+impl Serialize for Contents<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        if !self.metadata.is_empty() {
+            map.serialize_entry(METADATA_KEY, self.metadata)?;
+        }
+        let mut begin = 0;
+        for tensor in self.tensors {
+            let end = begin + tensor.data.bytes();
+            let entry = Entry { dtype: tensor.data.dtype(), shape: tensor.shape, data_offsets: (begin, end) };
+            map.serialize_entry(tensor.name, &entry)?;
+            begin = end;
+        }
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reference_library_reads_what_is_written() {
+        let tensors = [
+            Tensor {
+                name: "layer \"ü\".weight",
+                shape: &[2, 2],
+                data: Data::F32(&[1.0, -2.5, f32::MIN_POSITIVE, 4e9]),
+            },
+            Tensor { name: "codes", shape: &[3], data: Data::Bytes(Dtype::I8, &[1, 2, 255]) },
+            Tensor { name: "scalar", shape: &[], data: Data::F32(&[0.5]) },
+        ];
+        let file = write(&tensors, &BTreeMap::from([("note".into(), "a\nb".into())]));
+        let read = ::safetensors::SafeTensors::deserialize(&file).unwrap();
+        assert_eq!(read.len(), 3);
+        let weight = read.tensor("layer \"ü\".weight").unwrap();
+        assert_eq!((weight.dtype(), weight.shape()), (::safetensors::Dtype::F32, &[2, 2][..]));
+        assert_eq!(weight.data()[4..8], (-2.5f32).to_le_bytes());
+        assert_eq!(read.tensor("codes").unwrap().data(), [1, 2, 255]);
+        let (_, metadata) = ::safetensors::SafeTensors::read_metadata(&file).unwrap();
+        assert_eq!(metadata.metadata().as_ref().unwrap()["note"], "a\nb");
+    }
+
+    #[test]
+    fn the_data_begins_at_a_multiple_of_eight_bytes() {
+        for letters in 1..20 {
+            let name = "n".repeat(letters);
+            let file = write(&[Tensor { name: &name, shape: &[], data: Data::F32(&[1.0]) }], &BTreeMap::new());
+            assert_eq!((file.len() - 4) % 8, 0);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "data of tensor \"w\"")]
+    fn data_that_does_not_fit_its_shape_is_the_callers_mistake() {
+        let _ = write(&[Tensor { name: "w", shape: &[2], data: Data::F32(&[1.0]) }], &BTreeMap::new());
+    }
+}

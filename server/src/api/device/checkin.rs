@@ -1,0 +1,110 @@
+//! Check-ins: a client is held until there is work for it, or its patience ends.
+//!
+//! Nothing here waits for a fixed time: the driver draws a cohort as soon as the last needed client is in, and calls
+//! each held request.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use tributary_protocol::device::{Assignment, CheckInRequest, CheckInResponse, WAIT_MS_MAX};
+
+use crate::api::auth::Device;
+use crate::api::extract::Json;
+use crate::api::problem::Answer;
+use crate::app::App;
+use crate::db::{AssignmentRow, ClientRow, DbError, Tx};
+use crate::round::{Candidate, RetryReason};
+
+/// How stale `last_seen_at_ms` may be.
+const SEEN_EVERY_MS: i64 = 60_000;
+
+pub(super) async fn check_in(
+    State(app): State<Arc<App>>,
+    Device(client): Device,
+    Json(request): Json<CheckInRequest>,
+) -> Answer<Json<CheckInResponse>> {
+    let answered = |answer| Ok(Json(answer));
+    remember(&app, &client, &request).await?;
+    if let Some(assignment) = open_work(&app, &client).await? {
+        return answered(CheckInResponse::Assigned(Box::new(assignment)));
+    }
+
+    let wait_ms = i64::from(request.wait_ms.min(WAIT_MS_MAX));
+    let until_ms = app.clock.now_ms().saturating_add(wait_ms);
+    let mut seat = app.lobby.enter(client.population.clone(), candidate(&client, request));
+    app.wake_driver();
+    let called = tokio::select! {
+        called = seat.called() => called,
+        () = app.clock.sleep_until(until_ms) => false,
+        () = app.stopping.cancelled() => {
+            let retry_after_ms = retry(&app, &client, RetryReason::Unavailable).await?;
+            return answered(CheckInResponse::Retry { retry_after_ms });
+        }
+    };
+    drop(seat);
+    if called && let Some(assignment) = open_work(&app, &client).await? {
+        return answered(CheckInResponse::Assigned(Box::new(assignment)));
+    }
+    let running = app.db.read().await?.has_running_job(&client.population).await?;
+    let reason = if running { RetryReason::NothingCame } else { RetryReason::NoJob };
+    answered(CheckInResponse::Retry { retry_after_ms: retry(&app, &client, reason).await? })
+}
+
+/// When a client of this population should come back.
+pub(super) async fn retry(app: &App, client: &ClientRow, reason: RetryReason) -> Result<u64, DbError> {
+    let population = app.db.read().await?.population(&client.population).await?;
+    Ok(app.retry_after_ms(reason, population.map_or(0, |population| population.clients)))
+}
+
+fn candidate(client: &ClientRow, request: CheckInRequest) -> Candidate {
+    Candidate {
+        client: client.id,
+        number: client.number,
+        attributes: request.attributes,
+        examples: request.state.examples,
+        codecs: request.codecs,
+        last_round: None,
+    }
+}
+
+/// Stores what the client said of itself when it is news.
+async fn remember(app: &App, client: &ClientRow, request: &CheckInRequest) -> Result<(), DbError> {
+    let now_ms = app.clock.now_ms();
+    let changed = client.attributes.0 != request.attributes || client.examples != request.state.examples;
+    if changed || now_ms - client.last_seen_at_ms >= SEEN_EVERY_MS {
+        let mut tx = app.db.begin().await?;
+        tx.client_seen(client.id, &request.attributes, request.state.examples, now_ms).await?;
+        tx.commit().await?;
+    }
+    Ok(())
+}
+
+/// What the client is assigned to: new work, or work whose answer it never got.
+async fn open_work(app: &App, client: &ClientRow) -> Result<Option<Assignment>, DbError> {
+    let mut tx = app.db.read().await?;
+    match tx.open_assignment(client.id).await? {
+        Some(row) => Ok(Some(assignment(app, &mut tx, client, &row).await?)),
+        None => Ok(None),
+    }
+}
+
+async fn assignment(app: &App, tx: &mut Tx, client: &ClientRow, row: &AssignmentRow) -> Result<Assignment, DbError> {
+    let key = row.round();
+    let missing = |what: &str| DbError::Corrupt(format!("{} has no {what}", row.id));
+    let job = tx.job(key.job).await?.ok_or_else(|| missing("job"))?;
+    let round = tx.round(key).await?.ok_or_else(|| missing("round"))?;
+    let model = tx.model(key.job, round.base_version).await?.ok_or_else(|| missing("model"))?;
+    let spec = app.specs.of(&job)?;
+    let left_ms = round.deadline_at_ms.unwrap_or(0).saturating_sub(app.clock.now_ms());
+    Ok(Assignment {
+        id: row.id,
+        task: key.task,
+        job: key.job,
+        round: key.number,
+        model_version: round.base_version,
+        model_sha256: model.sha256,
+        plan: spec.plan.clone(),
+        seed: round.seed().derive("client", client.number),
+        deadline_in_ms: u64::try_from(left_ms).unwrap_or(0),
+    })
+}

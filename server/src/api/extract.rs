@@ -1,0 +1,78 @@
+//! Paths, queries and JSON bodies, refused as problem documents when they do not parse.
+
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tributary_protocol::operator::{PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, PageQuery};
+use tributary_protocol::problem::ProblemType;
+
+use super::problem::ApiError;
+
+/// A JSON body, in or out.
+pub(super) struct Json<T>(pub(super) T);
+
+/// The variable parts of a path.
+pub(super) struct Path<T>(pub(super) T);
+
+/// A URL's query.
+pub(super) struct Query<T>(pub(super) T);
+
+fn malformed(detail: impl std::fmt::Display) -> ApiError {
+    ApiError::new(ProblemType::Malformed, detail.to_string())
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        match axum::Json::<T>::from_request(request, state).await {
+            Ok(axum::Json(value)) => Ok(Self(value)),
+            Err(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+                Err(ApiError::new(ProblemType::TooLarge, "the JSON body is larger than this call takes"))
+            }
+            Err(JsonRejection::MissingJsonContentType(_)) => Err(malformed("the body must be application/json")),
+            Err(rejection) => Err(malformed(rejection.body_text())),
+        }
+    }
+}
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        axum::Json(self.0).into_response()
+    }
+}
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let path = axum::extract::Path::<T>::from_request_parts(parts, state).await;
+        path.map(|path| Self(path.0)).map_err(|rejection| malformed(rejection.body_text()))
+    }
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let query = axum::extract::Query::<T>::from_request_parts(parts, state).await;
+        query.map(|query| Self(query.0)).map_err(|rejection| malformed(rejection.body_text()))
+    }
+}
+
+/// The page that a query asks for: most items, and where to start.
+pub(super) fn page<T: std::str::FromStr>(query: &PageQuery, first: T) -> Result<(u32, T), ApiError> {
+    let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT);
+    if !(1..=PAGE_ITEMS_MAX).contains(&limit) {
+        return Err(malformed(format!("limit must be 1 to {PAGE_ITEMS_MAX}")));
+    }
+    let after = match &query.after {
+        Some(after) => after.parse().map_err(|_| malformed("after must be the `next` of an earlier page"))?,
+        None => first,
+    };
+    Ok((limit, after))
+}

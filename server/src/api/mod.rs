@@ -1,0 +1,52 @@
+//! The HTTP APIs: one route table.
+
+mod auth;
+mod device;
+mod extract;
+mod models;
+mod operator;
+mod pages;
+mod problem;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::{Method, Uri};
+use axum::response::Response;
+use axum::routing::get;
+use tower_http::catch_panic::CatchPanicLayer;
+use tributary_protocol::job_file::JOB_FILE_BYTES_MAX;
+use tributary_protocol::problem::ProblemType;
+
+pub(crate) use auth::stored_hash;
+
+use crate::app::App;
+use problem::ApiError;
+
+/// Largest JSON body: a job file and some.
+const JSON_BYTES_MAX: usize = JOB_FILE_BYTES_MAX + 4096;
+
+/// Every route of the coordinator. Only health and the dashboard's own files need no token.
+pub fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .nest("/device/v1", device::routes())
+        .nest("/operator/v1", operator::routes())
+        .route("/healthz", get(pages::healthz))
+        .route("/readyz", get(pages::readyz))
+        .fallback(pages::dashboard)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(DefaultBodyLimit::max(JSON_BYTES_MAX))
+        .layer(CatchPanicLayer::custom(panicked))
+        .with_state(app)
+}
+
+async fn method_not_allowed(method: Method, uri: Uri) -> ApiError {
+    ApiError::new(ProblemType::MethodNotAllowed, format!("{} does not take {method}", uri.path()))
+}
+
+fn panicked(reason: Box<dyn std::any::Any + Send>) -> Response {
+    let text = reason.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| reason.downcast_ref::<&str>().copied()).unwrap_or("no message");
+    axum::response::IntoResponse::into_response(ApiError::internal(format!("panic: {text}")))
+}

@@ -1,0 +1,143 @@
+//! Sending a model: a stored file, streamed part by part, with ETag and Range.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use tributary_protocol::id::JobId;
+use tributary_protocol::operator::ModelVersion;
+use tributary_protocol::problem::ProblemType;
+
+use super::problem::{Answer, ApiError};
+use crate::app::App;
+use crate::blob::model_key;
+use crate::db::{BLOB_CHUNK_BYTES, DbError};
+
+/// A model version as a response, and how many bytes of it are being sent.
+///
+/// A version never changes, so its hash is its ETag and caches may keep it for ever. One part is in memory at a time.
+pub(super) fn model_response(
+    app: &Arc<App>,
+    job: JobId,
+    model: &ModelVersion,
+    headers: &HeaderMap,
+) -> Answer<(Response, u64)> {
+    let etag = format!("\"{}\"", model.sha256);
+    let known = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
+    if known.is_some_and(|known| known.split(',').any(|known| known.trim() == etag || known.trim() == "*")) {
+        return Ok((with_headers(StatusCode::NOT_MODIFIED.into_response(), &etag), 0));
+    }
+    let wanted = match range(headers, &etag, model.bytes) {
+        Wanted::All => 0..model.bytes,
+        Wanted::Part(range) => range,
+        Wanted::Nothing => {
+            let refusal = ApiError::new(ProblemType::Malformed, format!("the model has {} bytes", model.bytes));
+            let mut response = refusal.into_response();
+            *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
+            set(&mut response, header::CONTENT_RANGE, &format!("bytes */{}", model.bytes));
+            return Ok((response, 0));
+        }
+    };
+    let length = wanted.end - wanted.start;
+    let mut response = Body::from_stream(parts(Arc::clone(app), model_key(job, model.version), wanted.clone())).into_response();
+    if length < model.bytes {
+        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+        let range = format!("bytes {}-{}/{}", wanted.start, wanted.end - 1, model.bytes);
+        set(&mut response, header::CONTENT_RANGE, &range);
+    }
+    set(&mut response, header::CONTENT_TYPE, "application/octet-stream");
+    set(&mut response, header::CONTENT_LENGTH, &length.to_string());
+    set(&mut response, header::ACCEPT_RANGES, "bytes");
+    Ok((with_headers(response, &etag), length))
+}
+
+fn with_headers(mut response: Response, etag: &str) -> Response {
+    set(&mut response, header::ETAG, etag);
+    set(&mut response, header::CACHE_CONTROL, "private, max-age=31536000, immutable");
+    response
+}
+
+fn set(response: &mut Response, name: header::HeaderName, value: &str) {
+    let value = HeaderValue::from_str(value).expect("digits, hashes and our own words are legal header values");
+    response.headers_mut().insert(name, value);
+}
+
+#[derive(Debug, PartialEq)]
+enum Wanted {
+    All,
+    Part(Range<u64>),
+    Nothing,
+}
+
+/// The one range that was asked for (RFC 9110, section 14.2). Several ranges, other units and a changed file are
+/// answered with the whole, as the RFC allows.
+fn range(headers: &HeaderMap, etag: &str, bytes: u64) -> Wanted {
+    if headers.get(header::IF_RANGE).is_some_and(|value| value.as_bytes() != etag.as_bytes()) {
+        return Wanted::All;
+    }
+    let header = headers.get(header::RANGE).and_then(|value| value.to_str().ok());
+    let Some((first, last)) = header.and_then(|value| value.strip_prefix("bytes=")?.split_once('-')) else {
+        return Wanted::All;
+    };
+    let range = match (first.parse::<u64>(), last.parse::<u64>()) {
+        (Ok(first), Ok(last)) if first <= last => first..last.saturating_add(1).min(bytes),
+        (Ok(first), Err(_)) if last.is_empty() => first..bytes,
+        (Err(_), Ok(suffix)) if first.is_empty() => bytes.saturating_sub(suffix)..bytes,
+        _ => return Wanted::All,
+    };
+    if range.is_empty() { Wanted::Nothing } else { Wanted::Part(range) }
+}
+
+/// The wanted bytes of a stored body, part by part.
+fn parts(app: Arc<App>, key: String, wanted: Range<u64>) -> impl stream::Stream<Item = Result<Bytes, DbError>> {
+    stream::try_unfold((app, key, wanted), |(app, key, wanted)| async move {
+        if wanted.is_empty() {
+            return Ok(None);
+        }
+        let chunk = BLOB_CHUNK_BYTES as u64;
+        let part = wanted.start / chunk;
+        let data = app.db.read().await?.blob_part(&key, part).await?;
+        let data = Bytes::from(data.ok_or_else(|| DbError::Corrupt(format!("part {part} of {key} is missing")))?);
+        let from = usize::try_from(wanted.start % chunk).unwrap_or(usize::MAX);
+        let to = usize::try_from(wanted.end - part * chunk).unwrap_or(usize::MAX).min(data.len());
+        if from >= to {
+            return Err(DbError::Corrupt(format!("part {part} of {key} is too short")));
+        }
+        let next = wanted.start + (to - from) as u64..wanted.end;
+        Ok(Some((data.slice(from..to), (app, key, next))))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_as_the_rfc_says() {
+        let asked = |range_header: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::RANGE, HeaderValue::from_str(range_header).unwrap());
+            range(&headers, "\"x\"", 100)
+        };
+        assert_eq!(asked("bytes=0-9"), Wanted::Part(0..10));
+        assert_eq!(asked("bytes=90-"), Wanted::Part(90..100));
+        assert_eq!(asked("bytes=-10"), Wanted::Part(90..100));
+        assert_eq!(asked("bytes=50-999"), Wanted::Part(50..100));
+        assert_eq!(asked("bytes=100-"), Wanted::Nothing);
+        for whole in ["bytes=9-0", "bytes=0-1,5-6", "lines=0-9", "bytes=x-y"] {
+            assert_eq!(asked(whole), Wanted::All, "{whole}");
+        }
+    }
+
+    #[test]
+    fn a_range_of_another_file_gives_the_whole() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::RANGE, HeaderValue::from_static("bytes=5-"));
+        headers.insert(header::IF_RANGE, HeaderValue::from_static("\"old\""));
+        assert_eq!(range(&headers, "\"new\"", 100), Wanted::All);
+        assert_eq!(range(&headers, "\"old\"", 100), Wanted::Part(5..100));
+    }
+}

@@ -1,0 +1,118 @@
+//! Events: a list to page through, a long poll to wait on, or a stream of server-sent events.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, header};
+use axum::response::sse::{Event as Sent, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use serde::Deserialize;
+use tokio::sync::watch;
+use tributary_protocol::device::WAIT_MS_MAX;
+use tributary_protocol::id::JobId;
+use tributary_protocol::operator::{Event, PageQuery};
+
+use super::full_page;
+use crate::api::auth::Operator;
+use crate::api::extract::{Json, Query, page};
+use crate::api::problem::{Answer, ApiError};
+use crate::app::App;
+use crate::db::DbError;
+
+/// Events of one job.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EventsQuery {
+    job: JobId,
+    limit: Option<u32>,
+    /// Sequence number of the last event that the caller knows.
+    after: Option<String>,
+    /// How long to wait for an event when there is none.
+    #[serde(default)]
+    wait_ms: u32,
+}
+
+/// `Accept: text/event-stream` gets a stream that goes on until the job's client leaves, and resumes after the id in
+/// `Last-Event-ID`; anything else gets a page.
+pub(super) async fn list(
+    _: Operator,
+    State(app): State<Arc<App>>,
+    Query(query): Query<EventsQuery>,
+    headers: HeaderMap,
+) -> Answer<Response> {
+    let (limit, after) = page(&PageQuery { limit: query.limit, after: query.after }, 0)?;
+    app.db.read().await?.job(query.job).await?.ok_or_else(|| ApiError::not_found(query.job))?;
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    if text(header::ACCEPT.as_str()).is_some_and(|accept| accept.contains("text/event-stream")) {
+        let last = text("last-event-id").and_then(|id| id.parse().ok()).unwrap_or(after);
+        return Ok(stream_events(app, query.job, last, limit));
+    }
+    let until_ms = app.clock.now_ms() + i64::from(query.wait_ms.min(WAIT_MS_MAX));
+    let mut follow = Follow::new(Arc::clone(&app), query.job, after, limit);
+    let items = tokio::select! {
+        items = follow.next() => items?,
+        () = app.clock.sleep_until(until_ms) => Vec::new(),
+        () = app.stopping.cancelled() => Vec::new(),
+    };
+    Ok(Json(full_page(items, limit, |event| event.sequence.to_string())).into_response())
+}
+
+/// Follows the events of a job from one on.
+struct Follow {
+    app: Arc<App>,
+    changes: watch::Receiver<u64>,
+    job: JobId,
+    after: u64,
+    limit: u32,
+}
+
+impl Follow {
+    fn new(app: Arc<App>, job: JobId, after: u64, limit: u32) -> Self {
+        let changes = app.follow_changes();
+        Self { app, changes, job, after, limit }
+    }
+
+    /// The next events; waits until there is one.
+    async fn next(&mut self) -> Result<Vec<Event>, DbError> {
+        loop {
+            // Seen before it is read: a change during the read wakes the wait below.
+            self.changes.mark_unchanged();
+            let events = self.app.db.read().await?.events(self.job, self.after, self.limit).await?;
+            if let Some(last) = events.last() {
+                self.after = last.sequence;
+                return Ok(events);
+            }
+            if self.changes.changed().await.is_err() {
+                return Ok(Vec::new());
+            }
+        }
+    }
+}
+
+fn stream_events(app: Arc<App>, job: JobId, after: u64, limit: u32) -> Response {
+    let follow = Follow::new(app, job, after, limit);
+    let events = stream::unfold((follow, VecDeque::new()), |(mut follow, mut ready)| async move {
+        while ready.is_empty() {
+            let stopping = follow.app.stopping.clone();
+            let next = tokio::select! {
+                next = follow.next() => next,
+                () = stopping.cancelled() => return None,
+            };
+            match next {
+                Ok(events) => ready.extend(events),
+                Err(error) => {
+                    // The browser reconnects and resumes after the last id that it saw.
+                    tracing::error!(%error, "an event stream ends");
+                    return None;
+                }
+            }
+        }
+        let event: Event = ready.pop_front()?;
+        let sent = Sent::default().id(event.sequence.to_string()).event("transition").json_data(&event);
+        Some((Ok::<_, Infallible>(sent.unwrap_or_default()), (follow, ready)))
+    });
+    Sse::new(events).keep_alive(KeepAlive::default()).into_response()
+}

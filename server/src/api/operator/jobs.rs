@@ -1,0 +1,231 @@
+//! Jobs and their models.
+
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use http_body_util::{BodyExt, Limited};
+use serde::Deserialize;
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::{JobId, Name};
+use tributary_protocol::job_file::InitialModel;
+use tributary_protocol::operator::{CreateJob, Job, ModelVersion, Page, PageQuery};
+use tributary_protocol::problem::ProblemType;
+use tributary_protocol::safetensors::model_from_bytes_expecting;
+use tributary_protocol::state::JobState;
+use tributary_protocol::update::bytes_max;
+
+use super::full_page;
+use crate::api::auth::Operator;
+use crate::api::extract::{Json, Path, Query, page};
+use crate::api::models::model_response;
+use crate::api::problem::{Answer, ApiError};
+use crate::app::App;
+use crate::blob::model_key;
+use crate::commit::model_file;
+use crate::db::{DbError, Happening, JobRow, NewJob, Tx};
+use crate::entropy;
+use crate::spec::JobSpec;
+
+pub(super) async fn create(
+    _: Operator,
+    State(app): State<Arc<App>>,
+    Json(request): Json<CreateJob>,
+) -> Answer<(StatusCode, Json<Job>)> {
+    let mut file = request.job;
+    file.seed = Some(file.seed.unwrap_or_else(entropy::seed));
+    let id = JobId::from_random(entropy::random());
+    let spec = JobSpec::new(id, file)
+        .map_err(|error| ApiError::new(ProblemType::JobFileInvalid, error.to_string()))?;
+    let model = match spec.file.initial_model {
+        InitialModel::Random => {
+            let model = spec.file.model.initial_model(spec.seed().derive("model", 0)).map_err(ApiError::internal)?;
+            Some(model_file(&model))
+        }
+        InitialModel::Upload => None,
+    };
+
+    let now_ms = app.clock.now_ms();
+    let state = if model.is_some() { JobState::Running } else { JobState::AwaitingModel };
+    let job = NewJob { id, file: &spec.file, parameters: spec.parameters.total() as u64, state };
+    let (population, name) = (&spec.file.population, &spec.file.name);
+    let mut tx = app.db.begin().await?;
+    let known = tx.population(population).await?;
+    known.ok_or_else(|| ApiError::not_found(format!("population {population}; create it first")))?;
+    match tx.insert_job(&job, now_ms).await {
+        Err(DbError::Duplicate) => {
+            let detail = format!("population {population} has a job called {name}");
+            return Err(ApiError::new(ProblemType::NameTaken, detail));
+        }
+        stored => stored?,
+    }
+    if let Some(body) = model {
+        store_initial(&mut tx, id, &body, now_ms).await?;
+    }
+    tx.record(Happening::of_job(id, state.as_str()), now_ms).await?;
+    let row = tx.job(id).await?.ok_or_else(|| ApiError::internal("a job that was stored is gone"))?;
+    tx.commit().await?;
+    app.changed();
+    Ok((StatusCode::CREATED, Json(view(&app, row)?)))
+}
+
+async fn store_initial(tx: &mut Tx, job: JobId, body: &[u8], now_ms: i64) -> Result<(), DbError> {
+    let model = ModelVersion {
+        version: 0,
+        round: None,
+        sha256: Sha256Hash::of(body),
+        bytes: body.len() as u64,
+        created_at_ms: now_ms,
+    };
+    tx.insert_model(job, &model).await?;
+    tx.insert_blob(&model_key(job, 0), body).await
+}
+
+pub(super) async fn put_initial_model(
+    _: Operator,
+    State(app): State<Arc<App>>,
+    Path(id): Path<JobId>,
+    body: Body,
+) -> Answer<Json<Job>> {
+    let row = app.db.read().await?.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
+    let spec = app.specs.of(&row)?;
+    require_awaiting(&row)?;
+    let bytes = read_model(&spec, body).await?;
+    let model = model_from_bytes_expecting(&bytes, &spec.parameters)
+        .map_err(|error| ApiError::new(ProblemType::ModelInvalid, error.to_string()))?;
+    // Stored in our own form: equal models have equal hashes, whoever wrote the file.
+    let file = model_file(&model);
+
+    let now_ms = app.clock.now_ms();
+    let mut tx = app.db.begin().await?;
+    require_awaiting(&tx.job_locked(id).await?.ok_or_else(|| ApiError::not_found(id))?)?;
+    store_initial(&mut tx, id, &file, now_ms).await?;
+    tx.set_job_state(id, JobState::Running, now_ms).await?;
+    tx.record(Happening::of_job(id, JobState::Running.as_str()), now_ms).await?;
+    let row = tx.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
+    tx.commit().await?;
+    app.changed();
+    Ok(Json(view(&app, row)?))
+}
+
+fn require_awaiting(row: &JobRow) -> Answer<()> {
+    if row.state == JobState::AwaitingModel {
+        return Ok(());
+    }
+    let detail = format!("the job is {}: its model version 0 is there, and a version never changes", row.state);
+    Err(ApiError::new(ProblemType::WrongState, detail))
+}
+
+/// Reads an uploaded model, at most as long as this job's can be.
+async fn read_model(spec: &JobSpec, body: Body) -> Answer<Bytes> {
+    // A model's file and an f32 update's have the same tensors, so the same bound.
+    let limit = bytes_max(&spec.parameters, tributary_protocol::update::Codec::F32);
+    let limited = Limited::new(body, usize::try_from(limit).unwrap_or(usize::MAX));
+    let collected = limited.collect().await.map_err(|error| {
+        if error.is::<http_body_util::LengthLimitError>() {
+            ApiError::new(ProblemType::TooLarge, format!("a model of this job has at most {limit} bytes"))
+        } else {
+            ApiError::new(ProblemType::Malformed, format!("the body broke off: {error}"))
+        }
+    })?;
+    Ok(collected.to_bytes())
+}
+
+/// Which jobs.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct JobsQuery {
+    population: Option<Name>,
+    limit: Option<u32>,
+    after: Option<String>,
+}
+
+pub(super) async fn list(
+    _: Operator,
+    State(app): State<Arc<App>>,
+    Query(query): Query<JobsQuery>,
+) -> Answer<Json<Page<Job>>> {
+    let (limit, after) = page(&PageQuery { limit: query.limit, after: query.after }, String::new())?;
+    let rows = app.db.read().await?.jobs(query.population.as_ref(), &after, limit).await?;
+    let items = rows.into_iter().map(|row| view(&app, row)).collect::<Result<Vec<_>, _>>()?;
+    Ok(Json(full_page(items, limit, |job| job.id.to_string())))
+}
+
+pub(super) async fn show(_: Operator, State(app): State<Arc<App>>, Path(id): Path<JobId>) -> Answer<Json<Job>> {
+    let row = app.db.read().await?.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
+    Ok(Json(view(&app, row)?))
+}
+
+pub(super) async fn pause(_: Operator, State(app): State<Arc<App>>, Path(id): Path<JobId>) -> Answer<Json<Job>> {
+    move_to(&app, id, JobState::Paused, &[JobState::Running]).await
+}
+
+pub(super) async fn resume(_: Operator, State(app): State<Arc<App>>, Path(id): Path<JobId>) -> Answer<Json<Job>> {
+    move_to(&app, id, JobState::Running, &[JobState::Paused]).await
+}
+
+pub(super) async fn stop(_: Operator, State(app): State<Arc<App>>, Path(id): Path<JobId>) -> Answer<Json<Job>> {
+    move_to(&app, id, JobState::Stopped, &[JobState::Running, JobState::Paused, JobState::AwaitingModel]).await
+}
+
+/// Moves a job to a state from one of those that may lead there. A job that is there already stays.
+async fn move_to(app: &App, id: JobId, state: JobState, from: &[JobState]) -> Answer<Json<Job>> {
+    let now_ms = app.clock.now_ms();
+    let mut tx = app.db.begin().await?;
+    let row = tx.job_locked(id).await?.ok_or_else(|| ApiError::not_found(id))?;
+    if row.state == state {
+        return Ok(Json(view(app, row)?));
+    }
+    if !from.contains(&row.state) {
+        let detail = format!("a job that is {} cannot become {state}", row.state);
+        return Err(ApiError::new(ProblemType::WrongState, detail));
+    }
+    tx.set_job_state(id, state, now_ms).await?;
+    tx.record(Happening::of_job(id, state.as_str()).because("operator"), now_ms).await?;
+    let row = tx.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
+    tx.commit().await?;
+    app.changed();
+    Ok(Json(view(app, row)?))
+}
+
+pub(super) async fn models(
+    _: Operator,
+    State(app): State<Arc<App>>,
+    Path(id): Path<JobId>,
+    Query(query): Query<PageQuery>,
+) -> Answer<Json<Page<ModelVersion>>> {
+    let (limit, from) = page(&query, 0)?;
+    let mut tx = app.db.read().await?;
+    tx.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
+    let items = tx.models(id, from, limit).await?;
+    Ok(Json(full_page(items, limit, |model| (model.version + 1).to_string())))
+}
+
+pub(super) async fn model(
+    _: Operator,
+    State(app): State<Arc<App>>,
+    Path((id, version)): Path<(JobId, u32)>,
+    headers: HeaderMap,
+) -> Answer<Response> {
+    let model = app.db.read().await?.model(id, version).await?;
+    let model = model.ok_or_else(|| ApiError::not_found(format!("version {version} of {id}")))?;
+    Ok(model_response(&app, id, &model, &headers)?.0)
+}
+
+fn view(app: &App, row: JobRow) -> Result<Job, DbError> {
+    let spec = app.specs.of(&row)?;
+    Ok(Job {
+        model_version: row.version()?,
+        id: row.id,
+        plan_hash: spec.plan_hash,
+        state: row.state,
+        parameters: row.parameters,
+        rounds_opened: row.rounds_opened,
+        rounds_committed: row.rounds_committed,
+        created_at_ms: row.created_at_ms,
+        ended_at_ms: row.ended_at_ms,
+        file: row.file.0,
+    })
+}

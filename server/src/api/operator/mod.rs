@@ -1,0 +1,39 @@
+//! The operator API: what command line and dashboard use.
+
+mod events;
+mod jobs;
+mod people;
+mod rounds;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::{delete, get, post, put};
+use tributary_protocol::operator::Page;
+
+use crate::app::App;
+
+pub(super) fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/populations", get(people::populations).post(people::create_population))
+        .route("/tokens", get(people::tokens).post(people::create_token))
+        .route("/tokens/{id}", delete(people::revoke_token))
+        .route("/clients", get(people::clients))
+        .route("/jobs", get(jobs::list).post(jobs::create))
+        .route("/jobs/{job}", get(jobs::show))
+        .route("/jobs/{job}/pause", post(jobs::pause))
+        .route("/jobs/{job}/resume", post(jobs::resume))
+        .route("/jobs/{job}/stop", post(jobs::stop))
+        .route("/jobs/{job}/models", get(jobs::models))
+        .route("/jobs/{job}/models/0", put(jobs::put_initial_model))
+        .route("/jobs/{job}/models/{version}", get(jobs::model))
+        .route("/jobs/{job}/rounds", get(rounds::list))
+        .route("/jobs/{job}/rounds/{number}/assignments", get(rounds::assignments))
+        .route("/events", get(events::list))
+}
+
+/// A page whose `next` is there when it is full: there may be more.
+fn full_page<T>(items: Vec<T>, limit: u32, key: impl Fn(&T) -> String) -> Page<T> {
+    let next = items.last().filter(|_| items.len() == limit as usize).map(key);
+    Page { items, next }
+}

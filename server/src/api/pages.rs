@@ -1,0 +1,47 @@
+//! Health, and the dashboard's files.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use tributary_protocol::problem::ProblemType;
+
+use super::problem::{Answer, ApiError};
+use crate::app::App;
+
+/// The dashboard loads nothing from elsewhere and runs no inline code.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'";
+
+/// The process is alive.
+pub(super) async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// The database answers, and the coordinator is not stopping.
+pub(super) async fn readyz(State(app): State<Arc<App>>) -> Answer<&'static str> {
+    if app.stopping.is_cancelled() {
+        return Err(ApiError::new(ProblemType::Unavailable, "the coordinator is stopping").retry_after_ms(5_000));
+    }
+    app.db.read().await?.live_jobs().await?;
+    Ok("ready\n")
+}
+
+/// A file of the dashboard; anything else does not exist.
+pub(super) async fn dashboard(method: Method, uri: Uri) -> Answer<Response> {
+    let path = uri.path().trim_start_matches('/');
+    let path = if path.is_empty() { "index.html" } else { path };
+    let file = tributary_dashboard::file(path).filter(|_| method == Method::GET || method == Method::HEAD);
+    let file = file.ok_or_else(|| ApiError::not_found(uri.path()))?;
+    let cache = if path.starts_with("assets/") { "public, max-age=31536000, immutable" } else { "no-cache" };
+    let mut response = (StatusCode::OK, file.bytes).into_response();
+    let headers = response.headers_mut();
+    if let Ok(kind) = HeaderValue::from_str(&file.content_type) {
+        headers.insert(header::CONTENT_TYPE, kind);
+    }
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT_SECURITY_POLICY));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    Ok(response)
+}

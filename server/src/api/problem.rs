@@ -1,0 +1,67 @@
+//! Errors as answers: problem documents.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use tributary_protocol::problem::{CONTENT_TYPE, Problem, ProblemType};
+
+use crate::db::DbError;
+
+/// How long a client waits after the database failed to answer.
+const UNAVAILABLE_RETRY_MS: u64 = 2_000;
+
+/// A refusal or a fault, on its way to the caller.
+#[derive(Debug)]
+pub(super) struct ApiError(Box<Problem>);
+
+/// What handlers return.
+pub(super) type Answer<T> = Result<T, ApiError>;
+
+impl ApiError {
+    pub(super) fn new(kind: ProblemType, detail: impl Into<String>) -> Self {
+        Self(Box::new(Problem::new(kind, detail)))
+    }
+
+    pub(super) fn retry_after_ms(self, retry_after_ms: u64) -> Self {
+        Self(Box::new(self.0.retry_after_ms(retry_after_ms)))
+    }
+
+    pub(super) fn not_found(what: impl std::fmt::Display) -> Self {
+        Self::new(ProblemType::NotFound, format!("there is no {what}"))
+    }
+
+    /// A fault of the coordinator: the caller learns that, the operator's log learns what.
+    pub(super) fn internal(error: impl std::fmt::Display) -> Self {
+        tracing::error!(%error, "a request failed");
+        Self::new(ProblemType::Internal, "the coordinator's log says more")
+    }
+}
+
+impl From<DbError> for ApiError {
+    fn from(error: DbError) -> Self {
+        match error {
+            DbError::Unavailable(source) => {
+                tracing::error!(error = %source, "the database does not answer");
+                Self::new(ProblemType::Unavailable, "the database does not answer; nothing was changed")
+                    .retry_after_ms(UNAVAILABLE_RETRY_MS)
+            }
+            other => Self::internal(other),
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let retry_after_s = self.0.retry_after_ms.map(|ms| ms.div_ceil(1000));
+        let mut response = (status, Json(*self.0)).into_response();
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
+        if let Some(seconds) = retry_after_s {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}

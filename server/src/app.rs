@@ -1,0 +1,104 @@
+//! What every part of the coordinator shares.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+use tributary_protocol::id::ClientId;
+use tributary_protocol::seed::Stream;
+
+use crate::clock::Clock;
+use crate::db::Db;
+use crate::entropy;
+use crate::lobby::Lobby;
+use crate::round::{RetryReason, retry_window_ms};
+use crate::spec::Specs;
+use crate::sums::Sums;
+
+/// Updates that are received at the same time; further ones wait their turn. Each holds its body and its decoded
+/// values, two model sizes.
+const UPDATES_IN_FLIGHT_MAX: usize = 8;
+
+/// The coordinator's shared state. All of it but the database can be lost at any moment without losing work.
+#[derive(Debug)]
+pub struct App {
+    /// What is stored.
+    pub db: Db,
+    /// What time it is.
+    pub clock: Clock,
+    /// Who waits for work.
+    pub lobby: Arc<Lobby>,
+    /// Running sums of open rounds.
+    pub sums: Sums,
+    /// Jobs, ready for use.
+    pub specs: Specs,
+    /// Ends when the coordinator stops.
+    pub stopping: CancellationToken,
+    /// Places for updates in flight.
+    pub update_places: Semaphore,
+    driver: Notify,
+    changes: watch::Sender<u64>,
+    downloads: Mutex<HashMap<ClientId, u64>>,
+    pace: Mutex<Stream>,
+}
+
+impl App {
+    /// Shares a database and a clock.
+    #[must_use]
+    pub fn new(db: Db, clock: Clock) -> Arc<Self> {
+        Arc::new(Self {
+            db,
+            clock,
+            lobby: Arc::default(),
+            sums: Sums::default(),
+            specs: Specs::default(),
+            stopping: CancellationToken::new(),
+            update_places: Semaphore::new(UPDATES_IN_FLIGHT_MAX),
+            driver: Notify::new(),
+            changes: watch::Sender::new(0),
+            downloads: Mutex::default(),
+            pace: Mutex::new(entropy::seed().stream()),
+        })
+    }
+
+    /// Says that something changed that the driver or a watcher may care about.
+    pub fn changed(&self) {
+        self.driver.notify_one();
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Says that a client came in: the driver may find it work.
+    pub fn wake_driver(&self) {
+        self.driver.notify_one();
+    }
+
+    /// Waits for [`Self::changed`] or [`Self::wake_driver`]; one call before the wait is enough.
+    pub async fn driver_woken(&self) {
+        self.driver.notified().await;
+    }
+
+    /// Follows changes: marks the present as seen.
+    #[must_use]
+    pub fn follow_changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Counts bytes of a model that a client fetched for its open assignment. In memory until the assignment ends:
+    /// a write per download would cost more than the figure is worth, and only a crash loses it.
+    pub fn count_download(&self, client: ClientId, bytes: u64) {
+        *self.downloads.lock().unwrap_or_else(PoisonError::into_inner).entry(client).or_default() += bytes;
+    }
+
+    /// Takes the count of bytes that a client fetched.
+    #[must_use]
+    pub fn take_downloads(&self, client: ClientId) -> u64 {
+        self.downloads.lock().unwrap_or_else(PoisonError::into_inner).remove(&client).unwrap_or(0)
+    }
+
+    /// When a client without work should come back.
+    #[must_use]
+    pub fn retry_after_ms(&self, reason: RetryReason, clients: u64) -> u64 {
+        retry_window_ms(reason, clients, &mut self.pace.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

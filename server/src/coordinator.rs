@@ -1,0 +1,157 @@
+//! The coordinator as a whole: open it, serve it, stop it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tributary_protocol::id::{Secret, SecretKind, TokenId};
+use tributary_protocol::operator::Token;
+
+use crate::app::App;
+use crate::clock::Clock;
+use crate::db::{Db, DbError};
+use crate::{api, driver, entropy};
+
+/// Settings of a coordinator.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// A file path, or a `sqlite:` or `postgres:` URL.
+    pub database: String,
+    /// An operator token that is let in besides those in the database.
+    pub operator_token: Option<Secret>,
+}
+
+/// Why a coordinator cannot start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The database.
+    #[error(transparent)]
+    Db(#[from] DbError),
+    /// The directory of the database file cannot be made.
+    #[error("{}: cannot make the directory: {source}", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The configured operator token is of another kind.
+    #[error("the configured operator token is not an operator's: it must start with \"tributary_operator_\"")]
+    WrongToken,
+    /// The listener failed.
+    #[error("serving failed: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// A coordinator on an open database.
+#[derive(Debug)]
+pub struct Coordinator {
+    app: Arc<App>,
+    first_operator_token: Option<Secret>,
+}
+
+impl Coordinator {
+    /// Opens the database and brings its schema up to date. When nobody could operate the coordinator yet, an operator
+    /// token is made: see [`Self::first_operator_token`].
+    ///
+    /// # Errors
+    /// [`ServeError`] when the database cannot be opened.
+    pub async fn open(config: &Config) -> Result<Self, ServeError> {
+        Self::open_with(config, Clock::System).await
+    }
+
+    /// The same, with a clock of the caller's.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub async fn open_with(config: &Config, clock: Clock) -> Result<Self, ServeError> {
+        make_directory(&config.database)?;
+        let db = Db::open(&config.database).await?;
+        let first_operator_token = let_operator_in(&db, &clock, config.operator_token.as_ref()).await?;
+        Ok(Self { app: App::new(db, clock), first_operator_token })
+    }
+
+    /// The operator token that was made because there was none. This is the only chance to see it.
+    #[must_use]
+    pub fn first_operator_token(&self) -> Option<&Secret> {
+        self.first_operator_token.as_ref()
+    }
+
+    /// The shared state, for tests that call [`driver::run_once`] themselves.
+    #[must_use]
+    pub fn app(&self) -> &Arc<App> {
+        &self.app
+    }
+
+    /// Every route, for tests that call it without a socket.
+    pub fn router(&self) -> axum::Router {
+        api::router(Arc::clone(&self.app))
+    }
+
+    /// Serves until `shutdown` ends: then takes no more requests, answers those it has (held check-ins at once), and
+    /// closes the database. Open rounds stay open; the next start goes on with them.
+    ///
+    /// # Errors
+    /// [`ServeError::Io`] when the listener fails.
+    pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> Result<(), ServeError> {
+        let app = self.app;
+        let driving = tokio::spawn(driver::run(Arc::clone(&app)));
+        let stopping = app.stopping.clone();
+        let stop = async move {
+            shutdown.cancelled().await;
+            stopping.cancel();
+        };
+        let served = axum::serve(listener, api::router(Arc::clone(&app))).with_graceful_shutdown(stop).await;
+        app.stopping.cancel();
+        if let Err(error) = driving.await {
+            tracing::error!(%error, "the driver ended badly");
+        }
+        app.db.close().await;
+        Ok(served?)
+    }
+}
+
+fn make_directory(database: &str) -> Result<(), ServeError> {
+    let path = database.strip_prefix("sqlite://").or_else(|| database.strip_prefix("sqlite:")).unwrap_or(database);
+    if path.contains("://") {
+        return Ok(());
+    }
+    let Some(directory) = std::path::Path::new(path).parent().filter(|path| !path.as_os_str().is_empty()) else {
+        return Ok(());
+    };
+    std::fs::create_dir_all(directory).map_err(|source| ServeError::Directory { path: directory.to_owned(), source })
+}
+
+/// Makes sure that somebody can operate the coordinator; returns a token that was made for that.
+async fn let_operator_in(db: &Db, clock: &Clock, configured: Option<&Secret>) -> Result<Option<Secret>, ServeError> {
+    let now_ms = clock.now_ms();
+    if configured.is_some_and(|secret| secret.kind() != SecretKind::Operator) {
+        return Err(ServeError::WrongToken);
+    }
+    let mut tx = db.begin().await?;
+    let (secret, label) = match configured {
+        Some(secret) if tx.working_token(&api::stored_hash(secret), now_ms).await?.is_some() => return Ok(None),
+        Some(secret) => (secret.clone(), "from the configuration"),
+        None if tx.has_operator_token(now_ms).await? => return Ok(None),
+        None => (entropy::secret(SecretKind::Operator), "made at the first start"),
+    };
+    let token = Token {
+        id: TokenId::from_random(entropy::random()),
+        population: None,
+        label: label.to_owned(),
+        created_at_ms: now_ms,
+        expires_at_ms: None,
+        revoked_at_ms: None,
+    };
+    match tx.insert_token(&token, &api::stored_hash(&secret)).await {
+        // The configured token was revoked: it stays out.
+        Err(DbError::Duplicate) => {
+            tracing::warn!("the configured operator token was revoked; it is not let in");
+            return Ok(None);
+        }
+        stored => stored?,
+    }
+    tx.commit().await?;
+    Ok(configured.is_none().then_some(secret))
+}

@@ -1,0 +1,284 @@
+//! Assignments: one client in one round.
+
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::{AssignmentId, ClientId, JobId};
+use tributary_protocol::operator::Assignment;
+use tributary_protocol::state::{AssignmentState, Task};
+
+use super::jobs::number;
+use super::tx::{Text, execute, fetch};
+use super::{DbError, RoundKey, Tx};
+
+/// An assignment to store.
+#[derive(Clone, Copy, Debug)]
+pub struct NewAssignment {
+    /// Its id.
+    pub id: AssignmentId,
+    /// In which round.
+    pub round: RoundKey,
+    /// For whom.
+    pub client: ClientId,
+}
+
+/// A stored assignment, as far as rules need it.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct AssignmentRow {
+    /// Its id.
+    #[sqlx(try_from = "String")]
+    pub id: AssignmentId,
+    #[sqlx(try_from = "String")]
+    job: JobId,
+    #[sqlx(try_from = "String")]
+    task: Task,
+    #[sqlx(try_from = "i64")]
+    round: u32,
+    /// For whom.
+    #[sqlx(try_from = "String")]
+    pub client: ClientId,
+    /// Where it stands.
+    #[sqlx(try_from = "String")]
+    pub state: AssignmentState,
+    /// Why it was rejected or failed.
+    pub reason: Option<String>,
+    /// When a straggler came back.
+    pub late_at_ms: Option<i64>,
+    weight: Option<i64>,
+    report_sha256: Option<Text<Sha256Hash>>,
+}
+
+impl AssignmentRow {
+    /// In which round.
+    #[must_use]
+    pub fn round(&self) -> RoundKey {
+        RoundKey { job: self.job, task: self.task, number: self.round }
+    }
+
+    /// Hash of the accepted report.
+    #[must_use]
+    pub fn report(&self) -> Option<Sha256Hash> {
+        self.report_sha256.map(|Text(hash)| hash)
+    }
+
+    /// Examples behind the accepted report.
+    ///
+    /// # Errors
+    /// [`DbError::Corrupt`].
+    pub fn weight(&self) -> Result<Option<u64>, DbError> {
+        number("assignments.weight", self.weight)
+    }
+}
+
+/// The columns of a [`AssignmentRow`].
+macro_rules! assignment_columns {
+    () => {
+        "id, job, task, round, client, state, reason, late_at_ms, weight, report_sha256"
+    };
+}
+
+/// An accepted report: an update's or an evaluation's figures.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Report {
+    /// Examples behind it.
+    pub weight: u64,
+    /// Loss that the client told.
+    pub loss: f64,
+    /// Accuracy that an evaluator told.
+    pub accuracy: Option<f64>,
+    /// Optimiser steps; 0 for an evaluation.
+    pub steps: u64,
+    /// Time that the client worked, in milliseconds.
+    pub work_ms: u64,
+    /// L2 norm of the update.
+    pub update_norm: Option<f64>,
+    /// Hash of the report's bytes.
+    pub sha256: Sha256Hash,
+    /// Bytes of the body.
+    pub bytes_up: u64,
+    /// Bytes of the model that the client fetched.
+    pub bytes_down: u64,
+}
+
+#[derive(sqlx::FromRow)]
+struct AssignmentView {
+    #[sqlx(try_from = "String")]
+    id: AssignmentId,
+    #[sqlx(try_from = "String")]
+    client: ClientId,
+    #[sqlx(try_from = "i64")]
+    number: u64,
+    #[sqlx(try_from = "String")]
+    state: AssignmentState,
+    reason: Option<String>,
+    assigned_at_ms: i64,
+    ended_at_ms: Option<i64>,
+    late_at_ms: Option<i64>,
+    weight: Option<i64>,
+    loss: Option<f64>,
+    accuracy: Option<f64>,
+    work_ms: Option<i64>,
+    update_norm: Option<f64>,
+    #[sqlx(try_from = "i64")]
+    bytes_up: u64,
+    #[sqlx(try_from = "i64")]
+    bytes_down: u64,
+}
+
+impl Tx {
+    /// Stores an assignment.
+    ///
+    /// # Errors
+    /// [`DbError::Duplicate`] when the client works on another one or had one in this round.
+    pub async fn insert_assignment(&mut self, assignment: &NewAssignment, now_ms: i64) -> Result<(), DbError> {
+        let NewAssignment { id, round, client } = *assignment;
+        let sql = "insert into assignments (id, job, task, round, client, state, assigned_at_ms) \
+                   values ($1, $2, $3, $4, $5, 'assigned', $6)";
+        execute!(
+            self,
+            sql,
+            id.to_string(),
+            round.job.to_string(),
+            round.task.as_str(),
+            i64::from(round.number),
+            client.to_string(),
+            now_ms
+        );
+        Ok(())
+    }
+
+    /// One assignment.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn assignment(&mut self, id: AssignmentId) -> Result<Option<AssignmentRow>, DbError> {
+        let sql = concat!("select ", assignment_columns!(), " from assignments where id = $1");
+        Ok(fetch!(self, AssignmentRow, fetch_optional, sql, id.to_string()))
+    }
+
+    /// What a client works on.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn open_assignment(&mut self, client: ClientId) -> Result<Option<AssignmentRow>, DbError> {
+        let sql =
+            concat!("select ", assignment_columns!(), " from assignments where client = $1 and state = 'assigned'");
+        Ok(fetch!(self, AssignmentRow, fetch_optional, sql, client.to_string()))
+    }
+
+    /// The assignments of a round that reported, in the order of their ids.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn reported_assignments(&mut self, round: RoundKey) -> Result<Vec<AssignmentRow>, DbError> {
+        let sql = concat!(
+            "select ",
+            assignment_columns!(),
+            " from assignments where job = $1 and task = $2 and round = $3 and state = 'reported' order by id"
+        );
+        let (job, number) = (round.job.to_string(), i64::from(round.number));
+        Ok(fetch!(self, AssignmentRow, fetch_all, sql, job.as_str(), round.task.as_str(), number))
+    }
+
+    /// The clients of a round that have not answered.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn working_assignments(&mut self, round: RoundKey) -> Result<Vec<AssignmentRow>, DbError> {
+        let sql = concat!(
+            "select ",
+            assignment_columns!(),
+            " from assignments where job = $1 and task = $2 and round = $3 and state = 'assigned' order by id"
+        );
+        let (job, number) = (round.job.to_string(), i64::from(round.number));
+        Ok(fetch!(self, AssignmentRow, fetch_all, sql, job.as_str(), round.task.as_str(), number))
+    }
+
+    /// Assigned to Reported. False when the assignment is not open.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn accept_report(&mut self, id: AssignmentId, report: &Report, now_ms: i64) -> Result<bool, DbError> {
+        let sql = "update assignments set state = 'reported', ended_at_ms = $2, weight = $3, loss = $4, accuracy = $5, \
+                   steps = $6, work_ms = $7, update_norm = $8, report_sha256 = $9, bytes_up = $10, bytes_down = $11 \
+                   where id = $1 and state = 'assigned'";
+        let changed = execute!(
+            self,
+            sql,
+            id.to_string(),
+            now_ms,
+            report.weight.cast_signed(),
+            report.loss,
+            report.accuracy,
+            report.steps.cast_signed(),
+            report.work_ms.cast_signed(),
+            report.update_norm,
+            report.sha256.to_string(),
+            report.bytes_up.cast_signed(),
+            report.bytes_down.cast_signed()
+        );
+        Ok(changed == 1)
+    }
+
+    /// Assigned to Rejected, Failed or Expired. False when the assignment is not open.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn end_assignment(
+        &mut self,
+        id: AssignmentId,
+        state: AssignmentState,
+        reason: Option<&str>,
+        bytes_up: u64,
+        bytes_down: u64,
+        now_ms: i64,
+    ) -> Result<bool, DbError> {
+        let sql = "update assignments set state = $2, reason = $3, bytes_up = $4, bytes_down = $5, ended_at_ms = $6 \
+                   where id = $1 and state = 'assigned'";
+        let (bytes_up, bytes_down) = (bytes_up.cast_signed(), bytes_down.cast_signed());
+        Ok(execute!(self, sql, id.to_string(), state.as_str(), reason, bytes_up, bytes_down, now_ms) == 1)
+    }
+
+    /// A straggler came back with late work: counted, and nothing else changes. False when that is known already.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn came_late(&mut self, id: AssignmentId, now_ms: i64) -> Result<bool, DbError> {
+        let sql = "update assignments set late_at_ms = $2 where id = $1 and state = 'expired' and late_at_ms is null";
+        Ok(execute!(self, sql, id.to_string(), now_ms) == 1)
+    }
+
+    /// The assignments of a round by client number, after `after`.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn assignments(&mut self, round: RoundKey, after: u64, limit: u32) -> Result<Vec<Assignment>, DbError> {
+        let sql = "select a.id, a.client, c.number, a.state, a.reason, a.assigned_at_ms, a.ended_at_ms, a.late_at_ms, \
+                   a.weight, a.loss, a.accuracy, a.work_ms, a.update_norm, a.bytes_up, a.bytes_down \
+                   from assignments a join clients c on c.id = a.client \
+                   where a.job = $1 and a.task = $2 and a.round = $3 and c.number > $4 order by c.number limit $5";
+        let (job, number) = (round.job.to_string(), i64::from(round.number));
+        let (after, limit) = (after.cast_signed(), i64::from(limit));
+        let rows =
+            fetch!(self, AssignmentView, fetch_all, sql, job.as_str(), round.task.as_str(), number, after, limit);
+        rows.into_iter().map(view).collect()
+    }
+}
+
+fn view(row: AssignmentView) -> Result<Assignment, DbError> {
+    Ok(Assignment {
+        id: row.id,
+        client: row.client,
+        client_number: row.number,
+        state: row.state,
+        reason: row.reason,
+        assigned_at_ms: row.assigned_at_ms,
+        ended_at_ms: row.ended_at_ms,
+        late_at_ms: row.late_at_ms,
+        weight: number("assignments.weight", row.weight)?,
+        loss: row.loss,
+        accuracy: row.accuracy,
+        work_ms: number("assignments.work_ms", row.work_ms)?,
+        update_norm: row.update_norm,
+        bytes_up: row.bytes_up,
+        bytes_down: row.bytes_down,
+    })
+}

@@ -1,0 +1,118 @@
+//! Opening the database: URLs, pools, pragmas, migrations.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::migrate::Migrator;
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
+
+use super::{DbError, Tx};
+
+static MIGRATIONS: Migrator = sqlx::migrate!("../migrations");
+
+/// Longest wait for a connection.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Readers of SQLite, and connections to PostgreSQL.
+const CONNECTIONS_MAX: u32 = 8;
+
+/// A handle to the database; cheap to clone.
+#[derive(Clone, Debug)]
+pub enum Db {
+    /// The embedded default.
+    Sqlite {
+        /// Snapshots.
+        readers: SqlitePool,
+        /// SQLite has one writer at a time. One connection makes writers queue fairly in the pool, where SQLite's own
+        /// busy handler would put them to sleep for milliseconds.
+        writer: SqlitePool,
+    },
+    /// For more than one coordinator.
+    Postgres(PgPool),
+}
+
+impl Db {
+    /// Opens the database that `url` names (a file path, `sqlite:...` or `postgres://...`), creates the file if it is
+    /// missing, and brings the schema up to date.
+    ///
+    /// # Errors
+    /// [`DbError`] tells a file that is no database from one that is too new and from one that cannot be opened.
+    pub async fn open(url: &str) -> Result<Self, DbError> {
+        if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            return Self::open_postgres(url).await;
+        }
+        let path = url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:")).unwrap_or(url);
+        if path.is_empty() || path.contains("://") {
+            return Err(DbError::UnknownKind(url.to_owned()));
+        }
+        Self::open_sqlite(path).await
+    }
+
+    async fn open_sqlite(path: &str) -> Result<Self, DbError> {
+        let options = SqliteConnectOptions::new()
+            .filename(PathBuf::from(path))
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            // An acknowledged update is durable: the log is synced at every commit.
+            .synchronous(SqliteSynchronous::Full)
+            .foreign_keys(true)
+            .busy_timeout(Duration::from_secs(10));
+        let opened = |error: sqlx::Error| match error.as_database_error().and_then(|error| error.code()) {
+            // SQLITE_NOTADB
+            Some(code) if code == "26" => DbError::NotADatabase { path: path.to_owned() },
+            _ => DbError::CannotOpen { path: path.to_owned(), source: error },
+        };
+        let pool = |connections| SqlitePoolOptions::new().max_connections(connections).acquire_timeout(ACQUIRE_TIMEOUT);
+        let writer = pool(1).connect_with(options.clone()).await.map_err(opened)?;
+        MIGRATIONS.run(&writer).await?;
+        let readers = pool(CONNECTIONS_MAX).connect_with(options.read_only(true)).await.map_err(opened)?;
+        Ok(Self::Sqlite { readers, writer })
+    }
+
+    async fn open_postgres(url: &str) -> Result<Self, DbError> {
+        let options = PgConnectOptions::from_str(url).map_err(DbError::Unavailable)?;
+        let options =
+            options.options([("statement_timeout", "30000"), ("idle_in_transaction_session_timeout", "30000")]);
+        let pool = PgPoolOptions::new().max_connections(CONNECTIONS_MAX).acquire_timeout(ACQUIRE_TIMEOUT);
+        let pool = pool.connect_with(options).await.map_err(DbError::Unavailable)?;
+        MIGRATIONS.run(&pool).await?;
+        Ok(Self::Postgres(pool))
+    }
+
+    /// Begins a transaction that writes.
+    ///
+    /// # Errors
+    /// [`DbError::Unavailable`].
+    pub async fn begin(&self) -> Result<Tx, DbError> {
+        Ok(match self {
+            // A read transaction that turns into a writer would fail at once, whatever the busy timeout.
+            Self::Sqlite { writer, .. } => Tx::Sqlite(writer.begin_with("begin immediate").await?),
+            Self::Postgres(pool) => Tx::Postgres(pool.begin().await?),
+        })
+    }
+
+    /// Begins a transaction that only reads: a snapshot.
+    ///
+    /// # Errors
+    /// [`DbError::Unavailable`].
+    pub async fn read(&self) -> Result<Tx, DbError> {
+        Ok(match self {
+            Self::Sqlite { readers, .. } => Tx::Sqlite(readers.begin().await?),
+            Self::Postgres(pool) => {
+                Tx::Postgres(pool.begin_with("begin isolation level repeatable read read only").await?)
+            }
+        })
+    }
+
+    /// Closes every connection; waits for those in use.
+    pub async fn close(&self) {
+        match self {
+            Self::Sqlite { readers, writer } => {
+                readers.close().await;
+                writer.close().await;
+            }
+            Self::Postgres(pool) => pool.close().await,
+        }
+    }
+}

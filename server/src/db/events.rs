@@ -1,0 +1,115 @@
+//! What happened: every transition with its time and cause, numbered per job.
+
+use tributary_protocol::id::{AssignmentId, JobId};
+use tributary_protocol::operator::Event;
+use tributary_protocol::state::Task;
+
+use super::jobs::number;
+use super::tx::{Text, execute, fetch};
+use super::{DbError, RoundKey, Tx};
+
+/// A transition to record.
+#[derive(Clone, Copy, Debug)]
+pub struct Happening<'a> {
+    /// Of which job.
+    pub job: JobId,
+    /// Of which round; none for the job itself.
+    pub round: Option<(Task, u32)>,
+    /// Of which assignment; none for the round itself.
+    pub assignment: Option<AssignmentId>,
+    /// The new phase or state.
+    pub became: &'a str,
+    /// Why, where there is a reason.
+    pub cause: Option<&'a str>,
+}
+
+impl<'a> Happening<'a> {
+    /// A job changed its state.
+    #[must_use]
+    pub fn of_job(job: JobId, became: &'a str) -> Self {
+        Self { job, round: None, assignment: None, became, cause: None }
+    }
+
+    /// A round changed its phase.
+    #[must_use]
+    pub fn of_round(round: RoundKey, became: &'a str) -> Self {
+        Self { job: round.job, round: Some((round.task, round.number)), assignment: None, became, cause: None }
+    }
+
+    /// An assignment changed its state.
+    #[must_use]
+    pub fn of_assignment(round: RoundKey, assignment: AssignmentId, became: &'a str) -> Self {
+        Self { assignment: Some(assignment), ..Self::of_round(round, became) }
+    }
+
+    /// The same with its cause.
+    #[must_use]
+    pub fn because(self, cause: &'a str) -> Self {
+        Self { cause: Some(cause), ..self }
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct EventRow {
+    #[sqlx(try_from = "String")]
+    job: JobId,
+    #[sqlx(try_from = "i64")]
+    sequence: u64,
+    at_ms: i64,
+    task: Option<Text<Task>>,
+    round: Option<i64>,
+    assignment: Option<Text<AssignmentId>>,
+    became: String,
+    cause: Option<String>,
+}
+
+impl Tx {
+    /// Records a transition. The job's counter serialises writers, so the numbers have no holes.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn record(&mut self, happening: Happening<'_>, now_ms: i64) -> Result<(), DbError> {
+        let job = happening.job.to_string();
+        let (sequence,) =
+            fetch!(self, (i64,), fetch_one, "update jobs set events = events + 1 where id = $1 returning events", &job);
+        let sql = "insert into events (job, sequence, at_ms, task, round, assignment, became, cause) \
+                   values ($1, $2, $3, $4, $5, $6, $7, $8)";
+        execute!(
+            self,
+            sql,
+            job.as_str(),
+            sequence,
+            now_ms,
+            happening.round.map(|(task, _)| task.as_str()),
+            happening.round.map(|(_, number)| i64::from(number)),
+            happening.assignment.map(|id| id.to_string()),
+            happening.became,
+            happening.cause
+        );
+        Ok(())
+    }
+
+    /// Events of a job after a sequence number, in order.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn events(&mut self, job: JobId, after: u64, limit: u32) -> Result<Vec<Event>, DbError> {
+        let sql = "select job, sequence, at_ms, task, round, assignment, became, cause from events \
+                   where job = $1 and sequence > $2 order by sequence limit $3";
+        let rows = fetch!(self, EventRow, fetch_all, sql, job.to_string(), after.cast_signed(), i64::from(limit));
+        rows.into_iter().map(event).collect()
+    }
+}
+
+fn event(row: EventRow) -> Result<Event, DbError> {
+    Ok(Event {
+        sequence: row.sequence,
+        at_ms: row.at_ms,
+        job: row.job,
+        round: number("events.round", row.round)?,
+        task: row.task.map(|Text(task)| task),
+        assignment: row.assignment.map(|Text(id)| id),
+        became: row.became,
+        cause: row.cause,
+    })
+}

@@ -1,0 +1,262 @@
+//! Jobs and the versions of their models.
+
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::{JobId, Name};
+use tributary_protocol::job_file::JobFile;
+use tributary_protocol::operator::ModelVersion;
+use tributary_protocol::state::JobState;
+
+use super::tx::{Json, execute, fetch};
+use super::{DbError, Tx};
+
+/// A job to store.
+#[derive(Clone, Debug)]
+pub struct NewJob<'a> {
+    /// Its id.
+    pub id: JobId,
+    /// Its file, with the seed filled in.
+    pub file: &'a JobFile,
+    /// Numbers of its model.
+    pub parameters: u64,
+    /// Running, or awaiting its model.
+    pub state: JobState,
+}
+
+/// A stored job.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct JobRow {
+    /// Its id.
+    #[sqlx(try_from = "String")]
+    pub id: JobId,
+    /// Its file, with the seed filled in.
+    #[sqlx(try_from = "String")]
+    pub file: Json<JobFile>,
+    /// Numbers of its model.
+    #[sqlx(try_from = "i64")]
+    pub parameters: u64,
+    /// Where it stands.
+    #[sqlx(try_from = "String")]
+    pub state: JobState,
+    /// Newest model version.
+    pub model_version: Option<i64>,
+    /// Training rounds opened.
+    #[sqlx(try_from = "i64")]
+    pub rounds_opened: u32,
+    /// Training rounds committed.
+    #[sqlx(try_from = "i64")]
+    pub rounds_committed: u32,
+    /// Training rounds abandoned since the last committed one.
+    #[sqlx(try_from = "i64")]
+    pub abandoned_in_a_row: u32,
+    /// When the last training round ended.
+    pub round_ended_at_ms: Option<i64>,
+    /// Number of the last committed training round.
+    pub committed_round: Option<i64>,
+    /// Sequence number of its last event.
+    #[sqlx(try_from = "i64")]
+    pub events: u64,
+    /// When it was made.
+    pub created_at_ms: i64,
+    /// When it stopped or was completed.
+    pub ended_at_ms: Option<i64>,
+}
+
+impl JobRow {
+    /// The newest model version.
+    ///
+    /// # Errors
+    /// [`DbError::Corrupt`].
+    pub fn version(&self) -> Result<Option<u32>, DbError> {
+        number("jobs.model_version", self.model_version)
+    }
+
+    /// The last committed training round.
+    ///
+    /// # Errors
+    /// [`DbError::Corrupt`].
+    pub fn last_committed(&self) -> Result<Option<u32>, DbError> {
+        number("jobs.committed_round", self.committed_round)
+    }
+}
+
+/// The columns of a [`JobRow`].
+macro_rules! job_columns {
+    () => {
+        "id, file, parameters, state, model_version, rounds_opened, rounds_committed, abandoned_in_a_row, round_ended_at_ms, committed_round, events, created_at_ms, ended_at_ms"
+    };
+}
+
+/// A nullable count as the type that it is.
+pub(super) fn number<T: TryFrom<i64, Error: std::fmt::Display>>(
+    column: &str,
+    value: Option<i64>,
+) -> Result<Option<T>, DbError> {
+    value.map(T::try_from).transpose().map_err(|error| DbError::corrupt(column, error))
+}
+
+#[derive(sqlx::FromRow)]
+struct ModelRow {
+    #[sqlx(try_from = "i64")]
+    version: u32,
+    round: Option<i64>,
+    #[sqlx(try_from = "String")]
+    sha256: Sha256Hash,
+    #[sqlx(try_from = "i64")]
+    bytes: u64,
+    created_at_ms: i64,
+}
+
+/// The columns of a [`ModelRow`].
+macro_rules! model_columns {
+    () => {
+        "version, round, sha256, bytes, created_at_ms"
+    };
+}
+
+impl TryFrom<ModelRow> for ModelVersion {
+    type Error = DbError;
+
+    fn try_from(row: ModelRow) -> Result<Self, DbError> {
+        Ok(Self {
+            version: row.version,
+            round: number("models.round", row.round)?,
+            sha256: row.sha256,
+            bytes: row.bytes,
+            created_at_ms: row.created_at_ms,
+        })
+    }
+}
+
+impl Tx {
+    /// Stores a job.
+    ///
+    /// # Errors
+    /// [`DbError::Duplicate`] when its population has a job of this name.
+    pub async fn insert_job(&mut self, job: &NewJob<'_>, now_ms: i64) -> Result<(), DbError> {
+        let sql = "insert into jobs (id, population, name, file, parameters, state, created_at_ms) \
+                   values ($1, $2, $3, $4, $5, $6, $7)";
+        execute!(
+            self,
+            sql,
+            job.id.to_string(),
+            job.file.population.as_str(),
+            job.file.name.as_str(),
+            Json::text(job.file)?,
+            job.parameters.cast_signed(),
+            job.state.as_str(),
+            now_ms
+        );
+        Ok(())
+    }
+
+    /// One job.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn job(&mut self, id: JobId) -> Result<Option<JobRow>, DbError> {
+        let sql = concat!("select ", job_columns!(), " from jobs where id = $1");
+        Ok(fetch!(self, JobRow, fetch_optional, sql, id.to_string()))
+    }
+
+    /// One job, its row locked until the transaction ends: whoever changes a job or its rounds holds it, so that two
+    /// never do at once. (On SQLite a writing transaction holds everything already.)
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn job_locked(&mut self, id: JobId) -> Result<Option<JobRow>, DbError> {
+        if let Self::Postgres(tx) = self {
+            sqlx::query("select id from jobs where id = $1 for update").bind(id.to_string()).execute(&mut **tx).await?;
+        }
+        self.job(id).await
+    }
+
+    /// Jobs by id, after `after`; of one population when one is named.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn jobs(&mut self, population: Option<&Name>, after: &str, limit: u32) -> Result<Vec<JobRow>, DbError> {
+        let sql = concat!(
+            "select ",
+            job_columns!(),
+            " from jobs  where id > $1 and (population = $2 or $2 = '') order by id limit $3"
+        );
+        Ok(fetch!(self, JobRow, fetch_all, sql, after, population.map_or("", Name::as_str), i64::from(limit)))
+    }
+
+    /// Ids of the jobs that a driver looks at: those that may open rounds and those that have open ones.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn live_jobs(&mut self) -> Result<Vec<JobId>, DbError> {
+        let sql = "select id from jobs where state in ('running', 'paused') union select job from rounds \
+                   where phase in ('selecting', 'training', 'aggregating') order by 1";
+        let rows = fetch!(self, (String,), fetch_all, sql);
+        rows.into_iter().map(|(id,)| id.parse().map_err(|error| DbError::corrupt("jobs.id", error))).collect()
+    }
+
+    /// Whether a job of this population is running.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn has_running_job(&mut self, population: &Name) -> Result<bool, DbError> {
+        let sql = "select count(*) from jobs where population = $1 and state = 'running'";
+        let (count,) = fetch!(self, (i64,), fetch_one, sql, population.as_str());
+        Ok(count > 0)
+    }
+
+    /// Moves a job to another state.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn set_job_state(&mut self, id: JobId, state: JobState, now_ms: i64) -> Result<(), DbError> {
+        let sql = "update jobs set state = $2, ended_at_ms = $3 where id = $1";
+        execute!(self, sql, id.to_string(), state.as_str(), state.is_final().then_some(now_ms));
+        Ok(())
+    }
+
+    /// Stores a model version and makes it the job's newest. A version never changes: storing it twice is an error.
+    ///
+    /// # Errors
+    /// [`DbError::Duplicate`] when the job has this version.
+    pub async fn insert_model(&mut self, job: JobId, model: &ModelVersion) -> Result<(), DbError> {
+        let sql =
+            "insert into models (job, version, round, sha256, bytes, created_at_ms) values ($1, $2, $3, $4, $5, $6)";
+        execute!(
+            self,
+            sql,
+            job.to_string(),
+            i64::from(model.version),
+            model.round.map(i64::from),
+            model.sha256.to_string(),
+            model.bytes.cast_signed(),
+            model.created_at_ms
+        );
+        let sql = "update jobs set model_version = $2 where id = $1";
+        execute!(self, sql, job.to_string(), i64::from(model.version));
+        Ok(())
+    }
+
+    /// One model version.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn model(&mut self, job: JobId, version: u32) -> Result<Option<ModelVersion>, DbError> {
+        let sql = concat!("select ", model_columns!(), " from models where job = $1 and version = $2");
+        let row = fetch!(self, ModelRow, fetch_optional, sql, job.to_string(), i64::from(version));
+        row.map(ModelVersion::try_from).transpose()
+    }
+
+    /// Model versions of a job, from `from` on.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn models(&mut self, job: JobId, from: u32, limit: u32) -> Result<Vec<ModelVersion>, DbError> {
+        let sql = concat!(
+            "select ",
+            model_columns!(),
+            " from models  where job = $1 and version >= $2 order by version limit $3"
+        );
+        let rows = fetch!(self, ModelRow, fetch_all, sql, job.to_string(), i64::from(from), i64::from(limit));
+        rows.into_iter().map(ModelVersion::try_from).collect()
+    }
+}

@@ -1,0 +1,26 @@
+//! The database: SQLite or PostgreSQL behind one `Db`, transactions behind one [`Tx`].
+//!
+//! Every query is one text and one method on `Tx`, in the file of its table group. Whoever owns a step begins and
+//! commits its transaction in plain sight.
+
+mod assignments;
+mod blobs;
+mod clients;
+mod connect;
+mod error;
+mod events;
+mod jobs;
+mod rounds;
+mod tokens;
+mod tx;
+
+pub use assignments::{AssignmentRow, NewAssignment, Report};
+pub use blobs::BLOB_CHUNK_BYTES;
+pub use clients::ClientRow;
+pub use connect::Db;
+pub use error::DbError;
+pub use events::Happening;
+pub use jobs::{JobRow, NewJob};
+pub use rounds::{EvaluationSummary, NewRound, RoundKey, RoundRow};
+pub use tokens::TokenRow;
+pub use tx::{Json, Text, Tx};

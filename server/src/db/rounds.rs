@@ -1,0 +1,378 @@
+//! Rounds: training and evaluation.
+
+use tributary_protocol::id::JobId;
+use tributary_protocol::operator::Round;
+use tributary_protocol::seed::Seed;
+use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
+
+use super::tx::{Text, execute, fetch};
+use super::{DbError, Tx};
+
+/// Which round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RoundKey {
+    /// Its job.
+    pub job: JobId,
+    /// Training or evaluation.
+    pub task: Task,
+    /// Its number in the job, from 1; an evaluation has that of the training round whose model it measures.
+    pub number: u32,
+}
+
+/// A round to open.
+#[derive(Clone, Copy, Debug)]
+pub struct NewRound {
+    /// Which round.
+    pub key: RoundKey,
+    /// The model version that it starts from.
+    pub base_version: u32,
+    /// Seed of everything drawn in it.
+    pub seed: Seed,
+    /// Reports that close it early.
+    pub goal: u32,
+    /// Reports without which it is abandoned.
+    pub minimum: u32,
+}
+
+/// A stored round.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct RoundRow {
+    /// Its job.
+    #[sqlx(try_from = "String")]
+    pub job: JobId,
+    /// Training or evaluation.
+    #[sqlx(try_from = "String")]
+    pub task: Task,
+    /// Its number.
+    #[sqlx(try_from = "i64")]
+    pub number: u32,
+    /// Where it stands.
+    #[sqlx(try_from = "String")]
+    pub phase: Phase,
+    reason: Option<Text<AbandonReason>>,
+    /// The model version that it started from.
+    #[sqlx(try_from = "i64")]
+    pub base_version: u32,
+    seed: i64,
+    #[sqlx(try_from = "i64")]
+    goal: u32,
+    #[sqlx(try_from = "i64")]
+    minimum: u32,
+    /// When it was opened.
+    pub opened_at_ms: i64,
+    selected_at_ms: Option<i64>,
+    /// When the cohort's time is up.
+    pub deadline_at_ms: Option<i64>,
+    ended_at_ms: Option<i64>,
+    /// Clients selected.
+    #[sqlx(try_from = "i64")]
+    pub cohort: u32,
+    /// Reports counted.
+    #[sqlx(try_from = "i64")]
+    pub reported: u32,
+    #[sqlx(try_from = "i64")]
+    rejected: u32,
+    #[sqlx(try_from = "i64")]
+    failed: u32,
+    #[sqlx(try_from = "i64")]
+    expired: u32,
+    #[sqlx(try_from = "i64")]
+    weight: u64,
+    training_loss: Option<f64>,
+    loss: Option<f64>,
+    /// Accuracy of its model.
+    pub accuracy: Option<f64>,
+    #[sqlx(try_from = "i64")]
+    bytes_up: u64,
+    #[sqlx(try_from = "i64")]
+    bytes_down: u64,
+}
+
+impl RoundRow {
+    /// Which round.
+    #[must_use]
+    pub fn key(&self) -> RoundKey {
+        RoundKey { job: self.job, task: self.task, number: self.number }
+    }
+
+    /// The seed of everything drawn in it.
+    #[must_use]
+    pub fn seed(&self) -> Seed {
+        Seed(self.seed.cast_unsigned())
+    }
+
+    /// Members of the cohort that have not answered.
+    #[must_use]
+    pub fn working(&self) -> u32 {
+        self.cohort.saturating_sub(self.reported + self.rejected + self.failed + self.expired)
+    }
+}
+
+impl From<RoundRow> for Round {
+    fn from(row: RoundRow) -> Self {
+        Self {
+            number: row.number,
+            task: row.task,
+            phase: row.phase,
+            base_version: row.base_version,
+            seed: row.seed(),
+            reason: row.reason.map(|Text(reason)| reason),
+            goal: row.goal,
+            minimum: row.minimum,
+            cohort: row.cohort,
+            reported: row.reported,
+            rejected: row.rejected,
+            failed: row.failed,
+            expired: row.expired,
+            opened_at_ms: row.opened_at_ms,
+            selected_at_ms: row.selected_at_ms,
+            deadline_at_ms: row.deadline_at_ms,
+            ended_at_ms: row.ended_at_ms,
+            weight: row.weight,
+            training_loss: row.training_loss,
+            loss: row.loss,
+            accuracy: row.accuracy,
+            bytes_up: row.bytes_up,
+            bytes_down: row.bytes_down,
+        }
+    }
+}
+
+/// The columns of a [`RoundRow`].
+macro_rules! round_columns {
+    () => {
+        "job, task, number, phase, reason, base_version, seed, goal, minimum, opened_at_ms, selected_at_ms, \
+         deadline_at_ms, ended_at_ms, cohort, reported, rejected, failed, expired, weight, training_loss, loss, \
+         accuracy, bytes_up, bytes_down"
+    };
+}
+
+/// What the evaluators of a model measured together.
+#[derive(Clone, Copy, Debug, PartialEq, sqlx::FromRow)]
+pub struct EvaluationSummary {
+    /// Mean loss, weighted by examples.
+    pub loss: Option<f64>,
+    /// Accuracy, weighted by examples.
+    pub accuracy: Option<f64>,
+}
+
+impl Tx {
+    /// Opens a round; a training round takes its number from the job's counter.
+    ///
+    /// # Errors
+    /// [`DbError::Duplicate`] when the round exists.
+    pub async fn insert_round(&mut self, round: &NewRound, now_ms: i64) -> Result<(), DbError> {
+        let NewRound { key, base_version, seed, goal, minimum } = *round;
+        let sql = "insert into rounds (job, task, number, phase, base_version, seed, goal, minimum, opened_at_ms) \
+                   values ($1, $2, $3, 'selecting', $4, $5, $6, $7, $8)";
+        execute!(
+            self,
+            sql,
+            key.job.to_string(),
+            key.task.as_str(),
+            i64::from(key.number),
+            i64::from(base_version),
+            seed.0.cast_signed(),
+            i64::from(goal),
+            i64::from(minimum),
+            now_ms
+        );
+        if key.task == Task::Train {
+            let sql = "update jobs set rounds_opened = $2 where id = $1";
+            execute!(self, sql, key.job.to_string(), i64::from(key.number));
+        }
+        Ok(())
+    }
+
+    /// One round.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn round(&mut self, key: RoundKey) -> Result<Option<RoundRow>, DbError> {
+        let sql = concat!("select ", round_columns!(), " from rounds where job = $1 and task = $2 and number = $3");
+        Ok(fetch!(self, RoundRow, fetch_optional, sql, key.job.to_string(), key.task.as_str(), i64::from(key.number)))
+    }
+
+    /// The open rounds of a job: at most one training round, and evaluations.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn open_rounds(&mut self, job: JobId) -> Result<Vec<RoundRow>, DbError> {
+        let sql = concat!(
+            "select ",
+            round_columns!(),
+            " from rounds where job = $1 and phase in ('selecting', 'training', 'aggregating') order by number, task"
+        );
+        Ok(fetch!(self, RoundRow, fetch_all, sql, job.to_string()))
+    }
+
+    /// Rounds of a job by number, after `after`.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn rounds(&mut self, job: JobId, task: Task, after: u32, limit: u32) -> Result<Vec<RoundRow>, DbError> {
+        let sql = concat!(
+            "select ",
+            round_columns!(),
+            " from rounds where job = $1 and task = $2 and number > $3 order by number limit $4"
+        );
+        let (job, after) = (job.to_string(), i64::from(after));
+        Ok(fetch!(self, RoundRow, fetch_all, sql, job.as_str(), task.as_str(), after, i64::from(limit)))
+    }
+
+    /// The newest rounds of a job before round `before`, newest first.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn latest_rounds(
+        &mut self,
+        job: JobId,
+        task: Task,
+        before: u32,
+        limit: u32,
+    ) -> Result<Vec<RoundRow>, DbError> {
+        let sql = concat!(
+            "select ",
+            round_columns!(),
+            " from rounds where job = $1 and task = $2 and number < $3 order by number desc limit $4"
+        );
+        let (job, before) = (job.to_string(), i64::from(before));
+        Ok(fetch!(self, RoundRow, fetch_all, sql, job.as_str(), task.as_str(), before, i64::from(limit)))
+    }
+
+    /// Selecting to Training. False when the round is not selecting (another driver was faster).
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn start_round(
+        &mut self,
+        key: RoundKey,
+        cohort: usize,
+        now_ms: i64,
+        deadline_at_ms: i64,
+    ) -> Result<bool, DbError> {
+        let sql = "update rounds set phase = 'training', cohort = $4, selected_at_ms = $5, deadline_at_ms = $6 \
+                   where job = $1 and task = $2 and number = $3 and phase = 'selecting'";
+        let (job, number) = (key.job.to_string(), i64::from(key.number));
+        let changed =
+            execute!(self, sql, job.as_str(), key.task.as_str(), number, cohort as i64, now_ms, deadline_at_ms);
+        Ok(changed == 1)
+    }
+
+    /// Training to Aggregating: no more reports. False when the round is not training.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn close_round(&mut self, key: RoundKey, now_ms: i64) -> Result<bool, DbError> {
+        let sql = "update rounds set phase = 'aggregating', closed_at_ms = $4 \
+                   where job = $1 and task = $2 and number = $3 and phase = 'training'";
+        Ok(execute!(self, sql, key.job.to_string(), key.task.as_str(), i64::from(key.number), now_ms) == 1)
+    }
+
+    /// Aggregating to Committed. False when the round is not aggregating.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn commit_round(&mut self, key: RoundKey, now_ms: i64) -> Result<bool, DbError> {
+        let sql = "update rounds set phase = 'committed', ended_at_ms = $4, training_loss = \
+                   (select sum(loss * weight) / sum(weight) from assignments where job = $1 and task = $2 and round = $3 \
+                   and state = 'reported' and task = 'train') \
+                   where job = $1 and task = $2 and number = $3 and phase = 'aggregating'";
+        let (job, number) = (key.job.to_string(), i64::from(key.number));
+        if execute!(self, sql, job.as_str(), key.task.as_str(), number, now_ms) == 0 {
+            return Ok(false);
+        }
+        if key.task == Task::Train {
+            let sql = "update jobs set rounds_committed = rounds_committed + 1, abandoned_in_a_row = 0, \
+                       round_ended_at_ms = $2, committed_round = $3 where id = $1";
+            execute!(self, sql, job.as_str(), now_ms, number);
+        }
+        Ok(true)
+    }
+
+    /// Ends an open round without a result. False when it had ended.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn abandon_round(&mut self, key: RoundKey, reason: AbandonReason, now_ms: i64) -> Result<bool, DbError> {
+        let sql = "update rounds set phase = 'abandoned', reason = $4, ended_at_ms = $5 \
+                   where job = $1 and task = $2 and number = $3 and phase in ('selecting', 'training', 'aggregating')";
+        let (job, number) = (key.job.to_string(), i64::from(key.number));
+        if execute!(self, sql, job.as_str(), key.task.as_str(), number, reason.as_str(), now_ms) == 0 {
+            return Ok(false);
+        }
+        if key.task == Task::Train {
+            let sql =
+                "update jobs set abandoned_in_a_row = abandoned_in_a_row + 1, round_ended_at_ms = $2 where id = $1";
+            execute!(self, sql, job.as_str(), now_ms);
+        }
+        Ok(true)
+    }
+
+    /// Counts the end of assignments in their round.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn count_ended(
+        &mut self,
+        key: RoundKey,
+        state: AssignmentState,
+        count: u64,
+        weight: u64,
+        bytes_up: u64,
+        bytes_down: u64,
+    ) -> Result<(), DbError> {
+        let sql = "update rounds set \
+                   reported = reported + case when $8 = 'reported' then $4 else 0 end, \
+                   rejected = rejected + case when $8 = 'rejected' then $4 else 0 end, \
+                   failed = failed + case when $8 = 'failed' then $4 else 0 end, \
+                   expired = expired + case when $8 = 'expired' then $4 else 0 end, \
+                   weight = weight + $5, bytes_up = bytes_up + $6, bytes_down = bytes_down + $7 \
+                   where job = $1 and task = $2 and number = $3";
+        execute!(
+            self,
+            sql,
+            key.job.to_string(),
+            key.task.as_str(),
+            i64::from(key.number),
+            count.cast_signed(),
+            weight.cast_signed(),
+            bytes_up.cast_signed(),
+            bytes_down.cast_signed(),
+            state.as_str()
+        );
+        Ok(())
+    }
+
+    /// What the evaluators of a round measured together: means weighted by examples.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn evaluation_summary(&mut self, key: RoundKey) -> Result<EvaluationSummary, DbError> {
+        let sql = "select sum(loss * weight) / sum(weight) as loss, \
+                   sum(accuracy * weight) / sum(case when accuracy is null then 0 else weight end) as accuracy \
+                   from assignments where job = $1 and task = 'evaluate' and round = $2 and state = 'reported' and weight > 0";
+        Ok(fetch!(self, EvaluationSummary, fetch_one, sql, key.job.to_string(), i64::from(key.number)))
+    }
+
+    /// Stores what was measured of a model, with the evaluation and with the training round that made the model.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn store_evaluation(&mut self, key: RoundKey, summary: EvaluationSummary) -> Result<(), DbError> {
+        let sql = "update rounds set loss = $3, accuracy = $4 where job = $1 and number = $2";
+        execute!(self, sql, key.job.to_string(), i64::from(key.number), summary.loss, summary.accuracy);
+        Ok(())
+    }
+
+    /// Accuracy of the newest evaluated model of a job.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn latest_accuracy(&mut self, job: JobId) -> Result<Option<f64>, DbError> {
+        let sql = "select accuracy from rounds where job = $1 and task = 'evaluate' and phase = 'committed' \
+                   order by number desc limit 1";
+        let row = fetch!(self, (Option<f64>,), fetch_optional, sql, job.to_string());
+        Ok(row.and_then(|(accuracy,)| accuracy))
+    }
+}

@@ -1,0 +1,101 @@
+//! A transaction, and the macros that run one query text on whichever database it is.
+
+use sqlx::{Postgres, Sqlite, Transaction};
+
+use super::DbError;
+
+/// An open transaction; dropped without a commit, it never happened.
+#[derive(Debug)]
+pub enum Tx {
+    /// On SQLite.
+    Sqlite(Transaction<'static, Sqlite>),
+    /// On PostgreSQL.
+    Postgres(Transaction<'static, Postgres>),
+}
+
+impl Tx {
+    /// Makes everything that was done in it durable.
+    ///
+    /// # Errors
+    /// [`DbError::Unavailable`]; nothing was stored then.
+    pub async fn commit(self) -> Result<(), DbError> {
+        match self {
+            Self::Sqlite(tx) => tx.commit().await?,
+            Self::Postgres(tx) => tx.commit().await?,
+        }
+        Ok(())
+    }
+}
+
+/// Runs a statement: `execute!(tx, "sql", args..)` is the number of rows that it changed.
+macro_rules! execute {
+    ($tx:expr, $sql:expr $(, $arg:expr)* $(,)?) => {
+        match $tx {
+            $crate::db::Tx::Sqlite(tx) => {
+                sqlx::query($sql)$(.bind($arg))*.execute(&mut **tx).await?.rows_affected()
+            }
+            $crate::db::Tx::Postgres(tx) => {
+                sqlx::query($sql)$(.bind($arg))*.execute(&mut **tx).await?.rows_affected()
+            }
+        }
+    };
+}
+
+/// Runs a query: `fetch!(tx, Row, fetch_one | fetch_optional | fetch_all, "sql", args..)`.
+macro_rules! fetch {
+    ($tx:expr, $row:ty, $how:ident, $sql:expr $(, $arg:expr)* $(,)?) => {
+        match $tx {
+            $crate::db::Tx::Sqlite(tx) => sqlx::query_as::<_, $row>($sql)$(.bind($arg))*.$how(&mut **tx).await?,
+            $crate::db::Tx::Postgres(tx) => sqlx::query_as::<_, $row>($sql)$(.bind($arg))*.$how(&mut **tx).await?,
+        }
+    };
+}
+
+pub(super) use {execute, fetch};
+
+/// A column that holds a value as the text that it prints and parses, where the column may be null (elsewhere
+/// `#[sqlx(try_from = "String")]` does the same).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Text<T>(pub T);
+
+impl<D: sqlx::Database, T> sqlx::Type<D> for Text<T>
+where
+    String: sqlx::Type<D>,
+{
+    fn type_info() -> D::TypeInfo {
+        String::type_info()
+    }
+
+    fn compatible(info: &D::TypeInfo) -> bool {
+        String::compatible(info)
+    }
+}
+
+impl<'r, D: sqlx::Database, T: TryFrom<String>> sqlx::Decode<'r, D> for Text<T>
+where
+    String: sqlx::Decode<'r, D>,
+    T::Error: Into<sqlx::error::BoxDynError>,
+{
+    fn decode(value: D::ValueRef<'r>) -> Result<Self, sqlx::error::BoxDynError> {
+        T::try_from(String::decode(value)?).map(Self).map_err(Into::into)
+    }
+}
+
+/// A column that holds a value as JSON.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Json<T>(pub T);
+
+impl<T: serde::de::DeserializeOwned> TryFrom<String> for Json<T> {
+    type Error = serde_json::Error;
+
+    fn try_from(text: String) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(&text).map(Self)
+    }
+}
+
+impl<T: serde::Serialize> Json<T> {
+    /// The text to store.
+    pub(super) fn text(value: &T) -> Result<String, DbError> {
+        serde_json::to_string(value).map_err(|error| DbError::corrupt("a value to store", error))
+    }
+}

@@ -1,0 +1,336 @@
+//! The driver: moves every job on, one stored step at a time.
+//!
+//! It is level-triggered. [`run_once`] reads what is stored, asks the round engine what is next, does it and stores it;
+//! it remembers nothing. A crash between two steps loses nothing: the next call derives the same step again.
+
+use std::sync::Arc;
+
+use tributary_protocol::id::{AssignmentId, ClientId, JobId};
+use tributary_protocol::state::{AbandonReason, AssignmentState, JobState, Phase, Task};
+
+use crate::app::App;
+use crate::commit::{CommitError, commit_training};
+use crate::db::{DbError, Happening, JobRow, NewAssignment, NewRound, RoundKey, RoundRow, Tx};
+use crate::entropy;
+use crate::round::{
+    Candidate, JobFacts, NextRound, RoundFacts, Step, TaskPolicy, Terms, admit, choose_cohort, next_round, next_step,
+};
+use crate::spec::JobSpec;
+
+/// What could keep the driver from moving a job on.
+#[derive(Debug, thiserror::Error)]
+pub enum DriverError {
+    /// The database.
+    #[error(transparent)]
+    Db(#[from] DbError),
+    /// Making a model.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+}
+
+/// What one look at a job came to.
+enum Look {
+    /// Something was stored: look again.
+    Moved,
+    /// Nothing to do before this time, unless something changes.
+    Quiet { until_ms: Option<i64> },
+}
+
+/// Pause after a failed step (the database is away), so that the driver never spins.
+const RETRY_MS: i64 = 1_000;
+
+/// Moves jobs on until the coordinator stops: at once when something changed, and when a deadline comes.
+pub async fn run(app: Arc<App>) {
+    loop {
+        let wake_at_ms = match run_once(&app).await {
+            Ok(wake_at_ms) => wake_at_ms,
+            Err(error) => {
+                tracing::error!(%error, "the driver could not move a job on; it tries again");
+                Some(app.clock.now_ms() + RETRY_MS)
+            }
+        };
+        let deadline = async {
+            match wake_at_ms {
+                Some(at_ms) => app.clock.sleep_until(at_ms).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = app.stopping.cancelled() => return,
+            () = app.driver_woken() => {}
+            () = deadline => {}
+        }
+    }
+}
+
+/// Moves every job as far as it goes now. Returns when the next deadline is.
+///
+/// # Errors
+/// [`DriverError`] of the first job that could not be moved; jobs after it were moved all the same.
+pub async fn run_once(app: &App) -> Result<Option<i64>, DriverError> {
+    let jobs = {
+        let mut tx = app.db.read().await?;
+        tx.live_jobs().await?
+    };
+    let mut wake_at_ms: Option<i64> = None;
+    let mut failed = None;
+    for job in jobs {
+        match move_job(app, job).await {
+            Ok(until_ms) => wake_at_ms = wake_at_ms.into_iter().chain(until_ms).min(),
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    failed.map_or(Ok(wake_at_ms), Err)
+}
+
+async fn move_job(app: &App, job: JobId) -> Result<Option<i64>, DriverError> {
+    loop {
+        match look(app, job).await? {
+            Look::Moved => app.changed(),
+            Look::Quiet { until_ms } => return Ok(until_ms),
+        }
+    }
+}
+
+/// Does the first thing that there is to do for a job.
+async fn look(app: &App, id: JobId) -> Result<Look, DriverError> {
+    let mut tx = app.db.read().await?;
+    let Some(job) = tx.job(id).await? else { return Ok(Look::Quiet { until_ms: None }) };
+    let spec = app.specs.of(&job)?;
+    let rounds = tx.open_rounds(id).await?;
+    let facts = job_facts(&mut tx, &job, &rounds).await?;
+    let rested = last_rounds(&mut tx, &spec, &rounds).await?;
+    drop(tx);
+
+    let now_ms = app.clock.now_ms();
+    let mut until_ms: Option<i64> = None;
+    for round in &rounds {
+        let Some(policy) = TaskPolicy::of(&spec.file, round.task) else { continue };
+        let eligible = match round.phase {
+            Phase::Selecting => eligible(app, &spec, round, &rested),
+            _ => Vec::new(),
+        };
+        match next_step(&policy, &round_facts(&job, round, &eligible), now_ms) {
+            Step::WaitUntil(at_ms) => until_ms = until_ms.into_iter().chain([at_ms]).min(),
+            Step::Done => {}
+            step => {
+                act(app, &spec, round, &policy, eligible, step).await?;
+                return Ok(Look::Moved);
+            }
+        }
+    }
+    match next_round(&spec.file, &facts, now_ms) {
+        NextRound::Wait => Ok(Look::Quiet { until_ms }),
+        NextRound::NotBefore(at_ms) => Ok(Look::Quiet { until_ms: until_ms.into_iter().chain([at_ms]).min() }),
+        NextRound::Open(task, number) => {
+            open(app, &spec, RoundKey { job: id, task, number }).await?;
+            Ok(Look::Moved)
+        }
+        NextRound::Complete => {
+            let mut tx = app.db.begin().await?;
+            let still = tx.job_locked(id).await?.is_some_and(|job| !job.state.is_final());
+            if still {
+                tx.set_job_state(id, JobState::Completed, now_ms).await?;
+                tx.record(Happening::of_job(id, JobState::Completed.as_str()), now_ms).await?;
+                tx.commit().await?;
+            }
+            Ok(Look::Moved)
+        }
+    }
+}
+
+async fn job_facts(tx: &mut Tx, job: &JobRow, rounds: &[RoundRow]) -> Result<JobFacts, DbError> {
+    let last_committed_round = job.last_committed()?;
+    let evaluated = match last_committed_round {
+        Some(number) => tx.round(RoundKey { job: job.id, task: Task::Evaluate, number }).await?.is_some(),
+        None => false,
+    };
+    Ok(JobFacts {
+        state: job.state,
+        training_open: rounds.iter().any(|round| round.task == Task::Train),
+        evaluation_open: rounds.iter().any(|round| round.task == Task::Evaluate),
+        rounds_opened: job.rounds_opened,
+        rounds_committed: job.rounds_committed,
+        abandoned_in_a_row: job.abandoned_in_a_row,
+        last_ended_at_ms: job.round_ended_at_ms,
+        last_committed_round,
+        last_committed_evaluated: evaluated,
+        accuracy: tx.latest_accuracy(job.id).await?,
+    })
+}
+
+/// Who trained so recently that the job lets them rest; asked only when the job does.
+async fn last_rounds(
+    tx: &mut Tx,
+    spec: &JobSpec,
+    rounds: &[RoundRow],
+) -> Result<Vec<(ClientId, u32)>, DbError> {
+    let separation = spec.file.eligibility.separation_rounds;
+    let selecting = rounds.iter().find(|round| round.phase == Phase::Selecting && round.task == Task::Train);
+    match selecting {
+        Some(round) if separation > 0 => tx.last_rounds(spec.id, round.number.saturating_sub(separation)).await,
+        _ => Ok(Vec::new()),
+    }
+}
+
+fn round_facts(job: &JobRow, round: &RoundRow, eligible: &[Candidate]) -> RoundFacts {
+    RoundFacts {
+        phase: round.phase,
+        job: job.state,
+        available: u32::try_from(eligible.len()).unwrap_or(u32::MAX),
+        working: round.working(),
+        reported: round.reported,
+        opened_at_ms: round.opened_at_ms,
+        deadline_at_ms: round.deadline_at_ms,
+    }
+}
+
+/// Those in the lobby whom the round may draw.
+fn eligible(
+    app: &App,
+    spec: &JobSpec,
+    round: &RoundRow,
+    rested: &[(ClientId, u32)],
+) -> Vec<Candidate> {
+    let terms = Terms::of(&spec.file, round.task, round.number);
+    let mut candidates = app.lobby.candidates(&spec.file.population);
+    for candidate in &mut candidates {
+        let last = rested.iter().find(|(client, _)| *client == candidate.client);
+        candidate.last_round = last.map(|(_, round)| *round);
+    }
+    candidates.retain(|candidate| admit(candidate, &terms).is_ok());
+    candidates
+}
+
+async fn open(app: &App, spec: &JobSpec, key: RoundKey) -> Result<(), DriverError> {
+    let Some(policy) = TaskPolicy::of(&spec.file, key.task) else { return Ok(()) };
+    let now_ms = app.clock.now_ms();
+    let mut tx = app.db.begin().await?;
+    let Some(job) = tx.job_locked(key.job).await? else { return Ok(()) };
+    let Some(base_version) = job.version()? else { return Ok(()) };
+    if job.state.is_final() || (key.task == Task::Train && job.rounds_opened + 1 != key.number) {
+        return Ok(());
+    }
+    let seed = spec.seed().derive(key.task.as_str(), key.number.into());
+    let round = NewRound { key, base_version, seed, goal: policy.goal, minimum: policy.minimum };
+    match tx.insert_round(&round, now_ms).await {
+        // Another driver opened it.
+        Err(DbError::Duplicate) => return Ok(()),
+        opened => opened?,
+    }
+    tx.record(Happening::of_round(key, Phase::Selecting.as_str()), now_ms).await?;
+    tx.commit().await?;
+    Ok(())
+}
+
+async fn act(
+    app: &App,
+    spec: &Arc<JobSpec>,
+    round: &RoundRow,
+    policy: &TaskPolicy,
+    eligible: Vec<Candidate>,
+    step: Step,
+) -> Result<(), DriverError> {
+    let key = round.key();
+    match step {
+        Step::ChooseCohort(size) => {
+            let cohort = choose_cohort(eligible, size as usize, round.seed());
+            start(app, key, policy, &cohort).await?;
+            if key.task == Task::Train {
+                let _ = app.sums.of(key, spec);
+            }
+        }
+        Step::Aggregate => close(app, key).await?,
+        Step::Commit => match key.task {
+            Task::Train => commit_training(app, spec, round).await?,
+            Task::Evaluate => commit_evaluation(app, key).await?,
+        },
+        Step::Abandon(reason) => abandon(app, key, reason).await?,
+        Step::WaitUntil(_) | Step::Done => {}
+    }
+    Ok(())
+}
+
+/// Stores the cohort, then calls its clients.
+async fn start(app: &App, key: RoundKey, policy: &TaskPolicy, cohort: &[Candidate]) -> Result<(), DriverError> {
+    let now_ms = app.clock.now_ms();
+    let mut tx = app.db.begin().await?;
+    tx.job_locked(key.job).await?;
+    if !tx.start_round(key, cohort.len(), now_ms, now_ms + policy.deadline_ms).await? {
+        return Ok(());
+    }
+    tx.record(Happening::of_round(key, Phase::Training.as_str()), now_ms).await?;
+    for candidate in cohort {
+        let id = AssignmentId::from_random(entropy::random());
+        let assignment = NewAssignment { id, round: key, client: candidate.client };
+        match tx.insert_assignment(&assignment, now_ms).await {
+            // It got other work since it was seen in the lobby, where it no longer is: draw again without it.
+            Err(DbError::Duplicate) => {
+                drop(tx);
+                app.lobby.call([candidate.client]);
+                return Ok(());
+            }
+            stored => stored?,
+        }
+        tx.record(Happening::of_assignment(key, id, AssignmentState::Assigned.as_str()), now_ms).await?;
+        // Bytes fetched for an earlier assignment are not this one's.
+        let _ = app.take_downloads(candidate.client);
+    }
+    tx.commit().await?;
+    app.lobby.call(cohort.iter().map(|candidate| candidate.client));
+    Ok(())
+}
+
+/// Ends the taking of reports: whoever has not answered is a straggler.
+async fn close(app: &App, key: RoundKey) -> Result<(), DriverError> {
+    let now_ms = app.clock.now_ms();
+    let mut tx = app.db.begin().await?;
+    tx.job_locked(key.job).await?;
+    if !tx.close_round(key, now_ms).await? {
+        return Ok(());
+    }
+    expire(app, &mut tx, key, now_ms).await?;
+    tx.record(Happening::of_round(key, Phase::Aggregating.as_str()), now_ms).await?;
+    tx.commit().await?;
+    Ok(())
+}
+
+/// Ends a round without a result; its updates are of no more use.
+pub(crate) async fn abandon(app: &App, key: RoundKey, reason: AbandonReason) -> Result<(), DriverError> {
+    let now_ms = app.clock.now_ms();
+    let mut tx = app.db.begin().await?;
+    tx.job_locked(key.job).await?;
+    if !tx.abandon_round(key, reason, now_ms).await? {
+        return Ok(());
+    }
+    expire(app, &mut tx, key, now_ms).await?;
+    tx.delete_updates(key).await?;
+    tx.record(Happening::of_round(key, Phase::Abandoned.as_str()).because(reason.as_str()), now_ms).await?;
+    tx.commit().await?;
+    app.sums.forget(key);
+    Ok(())
+}
+
+async fn expire(app: &App, tx: &mut Tx, key: RoundKey, now_ms: i64) -> Result<(), DbError> {
+    for assignment in tx.working_assignments(key).await? {
+        let bytes_down = app.take_downloads(assignment.client);
+        tx.end_assignment(assignment.id, AssignmentState::Expired, None, 0, bytes_down, now_ms).await?;
+        tx.count_ended(key, AssignmentState::Expired, 1, 0, 0, bytes_down).await?;
+        tx.record(Happening::of_assignment(key, assignment.id, AssignmentState::Expired.as_str()), now_ms).await?;
+    }
+    Ok(())
+}
+
+async fn commit_evaluation(app: &App, key: RoundKey) -> Result<(), DriverError> {
+    let now_ms = app.clock.now_ms();
+    let mut tx = app.db.begin().await?;
+    tx.job_locked(key.job).await?;
+    if !tx.commit_round(key, now_ms).await? {
+        return Ok(());
+    }
+    let summary = tx.evaluation_summary(key).await?;
+    tx.store_evaluation(key, summary).await?;
+    tx.record(Happening::of_round(key, Phase::Committed.as_str()), now_ms).await?;
+    tx.commit().await?;
+    Ok(())
+}

@@ -1,0 +1,34 @@
+//! The Tributary coordinator.
+//!
+//! A map, from the rules outwards:
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`round`] | rules of rounds as functions of facts: who may take part, who does, what comes next |
+//! | [`aggregate`] | the exact sum and the aggregation rules |
+//! | [`spec`] | what follows from a job file |
+//! | [`db`] | the database, SQLite or PostgreSQL: one query, one text, one method |
+//! | [`lobby`], [`sums`] | what may be forgotten: clients that wait, sums of open rounds |
+//! | [`driver`] | moves jobs on, one stored step at a time |
+//! | [`api`] | the HTTP APIs |
+//! | [`coordinator`] | all of it together |
+//!
+//! `round` and `aggregate` know nothing of the others: no database, no network, no clock, no tokio.
+
+pub mod aggregate;
+pub mod api;
+pub mod app;
+pub mod blob;
+pub mod clock;
+mod commit;
+pub mod coordinator;
+pub mod db;
+pub mod driver;
+pub mod entropy;
+pub mod lobby;
+pub mod round;
+pub mod spec;
+pub mod sums;
+
+pub use commit::CommitError;
+pub use coordinator::{Config, Coordinator, ServeError};

@@ -1,0 +1,21 @@
+//! The round engine: rules as functions of facts. No database, no network, no clock, no tokio.
+//!
+//! | question | function |
+//! |---|---|
+//! | may this client take part? | [`admit`] |
+//! | who takes part? | [`choose_cohort`] |
+//! | what happens next to this round? | [`next_step`] |
+//! | when may the next round open, and which? | [`next_round`] |
+//! | when should a client come back? | [`retry_window_ms`] |
+
+mod admit;
+mod cohort;
+mod pace;
+mod schedule;
+mod step;
+
+pub use admit::{Candidate, Ineligible, Terms, admit};
+pub use cohort::choose_cohort;
+pub use pace::{RetryReason, retry_window_ms};
+pub use schedule::{JobFacts, NextRound, next_round};
+pub use step::{RoundFacts, Step, TaskPolicy, next_step};

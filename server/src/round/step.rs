@@ -1,0 +1,274 @@
+//! The phases of a round: what happens next, given what is known now.
+
+use tributary_protocol::job_file::JobFile;
+use tributary_protocol::state::{AbandonReason, JobState, Phase, Task};
+
+/// The numbers that a round goes by; training and evaluation have their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskPolicy {
+    /// Reports that close a round early.
+    pub goal: u32,
+    /// Reports without which the deadline abandons it.
+    pub minimum: u32,
+    /// Clients of a full cohort.
+    pub cohort_size: u32,
+    /// Clients that must be available before a cohort is drawn.
+    pub available_min: u32,
+    /// How long a round waits for available clients.
+    pub selection_timeout_ms: i64,
+    /// How long a cohort has.
+    pub deadline_ms: i64,
+}
+
+impl TaskPolicy {
+    /// The policy of a job's training or evaluation rounds; none for evaluations of a job that has none.
+    #[must_use]
+    pub fn of(job: &JobFile, task: Task) -> Option<Self> {
+        match task {
+            Task::Train => {
+                let round = &job.round;
+                Some(Self {
+                    goal: round.updates_goal,
+                    minimum: round.updates_min,
+                    cohort_size: round.cohort_size(),
+                    available_min: round.available_min.max(round.cohort_size()),
+                    selection_timeout_ms: round.selection_timeout_ms.cast_signed(),
+                    deadline_ms: round.deadline_ms.cast_signed(),
+                })
+            }
+            Task::Evaluate => job.evaluation.as_ref().map(|evaluation| Self {
+                goal: evaluation.reports_goal,
+                minimum: evaluation.reports_min,
+                cohort_size: evaluation.cohort_size(),
+                available_min: evaluation.cohort_size(),
+                selection_timeout_ms: evaluation.selection_timeout_ms.cast_signed(),
+                deadline_ms: evaluation.deadline_ms.cast_signed(),
+            }),
+        }
+    }
+}
+
+/// What is known of an open round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoundFacts {
+    /// Where it stands.
+    pub phase: Phase,
+    /// Where its job stands.
+    pub job: JobState,
+    /// Eligible clients that wait now (asked only while selecting).
+    pub available: u32,
+    /// Members of the cohort that still work.
+    pub working: u32,
+    /// Reports accepted.
+    pub reported: u32,
+    /// When it was opened.
+    pub opened_at_ms: i64,
+    /// When the cohort's time is up; known from the moment that it is drawn.
+    pub deadline_at_ms: Option<i64>,
+}
+
+/// What happens next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing, until something is reported or this time comes.
+    WaitUntil(i64),
+    /// Draw a cohort of this many clients.
+    ChooseCohort(u32),
+    /// Take no more reports and make the result.
+    Aggregate,
+    /// Store the result.
+    Commit,
+    /// End without a result.
+    Abandon(AbandonReason),
+    /// The round has ended.
+    Done,
+}
+
+/// What happens next to a round.
+#[must_use]
+pub fn next_step(policy: &TaskPolicy, facts: &RoundFacts, now_ms: i64) -> Step {
+    let stopped = facts.job == JobState::Stopped;
+    match facts.phase {
+        Phase::Selecting if stopped => Step::Abandon(AbandonReason::JobStopped),
+        Phase::Selecting => select(policy, facts, now_ms),
+        Phase::Training if stopped => Step::Abandon(AbandonReason::JobStopped),
+        Phase::Training => collect(policy, facts, now_ms),
+        Phase::Aggregating => Step::Commit,
+        Phase::Committed | Phase::Abandoned => Step::Done,
+    }
+}
+
+/// A full choice is worth waiting for; when time is up, whatever can still reach the minimum will do.
+fn select(policy: &TaskPolicy, facts: &RoundFacts, now_ms: i64) -> Step {
+    let timeout_at_ms = facts.opened_at_ms.saturating_add(policy.selection_timeout_ms);
+    if facts.available >= policy.available_min {
+        Step::ChooseCohort(policy.cohort_size)
+    } else if now_ms < timeout_at_ms {
+        Step::WaitUntil(timeout_at_ms)
+    } else if facts.available >= policy.minimum {
+        Step::ChooseCohort(policy.cohort_size)
+    } else {
+        Step::Abandon(AbandonReason::SelectionTimeout)
+    }
+}
+
+/// The round closes as soon as waiting longer could not improve it: the goal is met, or nobody is left to wait for.
+fn collect(policy: &TaskPolicy, facts: &RoundFacts, now_ms: i64) -> Step {
+    let enough = facts.reported >= policy.minimum;
+    let deadline_at_ms = facts.deadline_at_ms.unwrap_or(now_ms);
+    if facts.reported >= policy.goal || (enough && facts.working == 0) {
+        Step::Aggregate
+    } else if facts.reported + facts.working < policy.minimum {
+        Step::Abandon(AbandonReason::TooFewReports)
+    } else if now_ms < deadline_at_ms {
+        Step::WaitUntil(deadline_at_ms)
+    } else if enough {
+        Step::Aggregate
+    } else {
+        Step::Abandon(AbandonReason::TooFewReports)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const POLICY: TaskPolicy = TaskPolicy {
+        goal: 4,
+        minimum: 2,
+        cohort_size: 6,
+        available_min: 6,
+        selection_timeout_ms: 100,
+        deadline_ms: 1000,
+    };
+
+    fn selecting(available: u32) -> RoundFacts {
+        RoundFacts {
+            phase: Phase::Selecting,
+            job: JobState::Running,
+            available,
+            working: 0,
+            reported: 0,
+            opened_at_ms: 0,
+            deadline_at_ms: None,
+        }
+    }
+
+    fn training(working: u32, reported: u32) -> RoundFacts {
+        RoundFacts { phase: Phase::Training, working, reported, deadline_at_ms: Some(1000), ..selecting(0) }
+    }
+
+    #[test]
+    fn the_table_of_the_design() {
+        use AbandonReason::{JobStopped, SelectionTimeout, TooFewReports};
+        let stopped = |facts| RoundFacts { job: JobState::Stopped, ..facts };
+        let paused = |facts| RoundFacts { job: JobState::Paused, ..facts };
+        let cases = [
+            ("enough are available", selecting(6), 0, Step::ChooseCohort(6)),
+            ("some are available, time is left", selecting(5), 99, Step::WaitUntil(100)),
+            ("some are available, time is up", selecting(2), 100, Step::ChooseCohort(6)),
+            ("too few are available, time is up", selecting(1), 100, Step::Abandon(SelectionTimeout)),
+            ("the goal is met", training(2, 4), 10, Step::Aggregate),
+            ("less than the goal, time is left", training(3, 3), 999, Step::WaitUntil(1000)),
+            ("less than the goal, time is up", training(3, 3), 1000, Step::Aggregate),
+            ("less than the minimum, time is up", training(3, 1), 1000, Step::Abandon(TooFewReports)),
+            ("nobody is left to wait for", training(0, 3), 10, Step::Aggregate),
+            ("the minimum is out of reach", training(0, 1), 10, Step::Abandon(TooFewReports)),
+            ("an operator stops the job", stopped(training(3, 3)), 10, Step::Abandon(JobStopped)),
+            ("an operator stops the job early", stopped(selecting(6)), 10, Step::Abandon(JobStopped)),
+            ("a paused job finishes its round", paused(training(2, 4)), 10, Step::Aggregate),
+            ("a closed round is finished even so", RoundFacts { phase: Phase::Aggregating, ..stopped(training(0, 4)) }, 10, Step::Commit),
+            ("an ended round stays ended", RoundFacts { phase: Phase::Abandoned, ..training(6, 9) }, 10, Step::Done),
+        ];
+        for (case, facts, now_ms, expected) in cases {
+            assert_eq!(next_step(&POLICY, &facts, now_ms), expected, "{case}");
+        }
+    }
+
+    /// What the world may do between two steps.
+    #[derive(Clone, Debug)]
+    enum World {
+        Wait(i64),
+        Arrive(u32),
+        Leave(u32),
+        Report,
+        Fail,
+        Stop,
+    }
+
+    fn world() -> impl Strategy<Value = World> {
+        prop_oneof![
+            (1i64..400).prop_map(World::Wait),
+            (1u32..5).prop_map(World::Arrive),
+            (1u32..5).prop_map(World::Leave),
+            Just(World::Report),
+            Just(World::Fail),
+            Just(World::Stop),
+        ]
+    }
+
+    proptest! {
+        /// Goal: whatever happens, a round ends, its phases never go back, and it commits exactly when enough reported.
+        /// Method: play random events on the facts, ask `next_step` after each, apply its answer as a driver would;
+        /// then let time pass and ask until it is done.
+        #[test]
+        fn a_round_always_ends_and_never_goes_back(
+            events in prop::collection::vec(world(), 0..40),
+            goal in 1u32..6, minimum_share in 1u32..6, spare in 0u32..4,
+        ) {
+            let minimum = minimum_share.min(goal);
+            let policy = TaskPolicy { goal, minimum, cohort_size: goal + spare, available_min: goal + spare, ..POLICY };
+            let mut facts = selecting(0);
+            let mut now_ms = 0;
+            let mut cohort = 0;
+            let mut ended_by = None;
+            for event in events.into_iter().chain([World::Wait(POLICY.selection_timeout_ms), World::Wait(POLICY.deadline_ms)]) {
+                match event {
+                    World::Wait(ms) => now_ms += ms,
+                    World::Arrive(count) => facts.available += count,
+                    World::Leave(count) => facts.available = facts.available.saturating_sub(count),
+                    World::Report if facts.phase == Phase::Training && facts.working > 0 => {
+                        facts.working -= 1;
+                        facts.reported += 1;
+                    }
+                    World::Fail if facts.phase == Phase::Training && facts.working > 0 => facts.working -= 1,
+                    World::Report | World::Fail => {}
+                    World::Stop => facts.job = JobState::Stopped,
+                }
+                loop {
+                    let before = facts.phase;
+                    match next_step(&policy, &facts, now_ms) {
+                        Step::WaitUntil(then_ms) => {
+                            prop_assert!(then_ms > now_ms, "a wait must end in the future");
+                            break;
+                        }
+                        Step::ChooseCohort(size) => {
+                            cohort = size.min(facts.available);
+                            facts.working = cohort;
+                            facts.phase = Phase::Training;
+                            facts.deadline_at_ms = Some(now_ms + policy.deadline_ms);
+                        }
+                        Step::Aggregate => facts.phase = Phase::Aggregating,
+                        Step::Commit => facts.phase = Phase::Committed,
+                        Step::Abandon(reason) => {
+                            facts.phase = Phase::Abandoned;
+                            ended_by = Some(reason);
+                        }
+                        Step::Done => break,
+                    }
+                    prop_assert!(facts.phase > before, "phases never go back");
+                }
+            }
+            prop_assert!(!facts.phase.is_open(), "a round always ends: {facts:?}");
+            prop_assert!(facts.reported <= cohort, "nobody is counted twice");
+            if facts.phase == Phase::Committed {
+                prop_assert!(facts.reported >= minimum);
+            } else {
+                let stopped = ended_by == Some(AbandonReason::JobStopped);
+                prop_assert!(stopped || facts.reported < minimum, "enough reports are never thrown away");
+            }
+        }
+    }
+}

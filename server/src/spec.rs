@@ -1,0 +1,111 @@
+//! What follows from a job file and never changes: parameters, plan, caps.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tributary_protocol::device::Plan;
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::JobId;
+use tributary_protocol::job_file::{JobFile, JobFileError};
+use tributary_protocol::model::ParameterList;
+use tributary_protocol::seed::Seed;
+use tributary_protocol::update::{UpdateHeader, UpdateLimits, bytes_max};
+
+use crate::aggregate::{Accumulator, SumCaps};
+use crate::db::{DbError, JobRow};
+
+/// A job, ready for use.
+#[derive(Clone, Debug)]
+pub struct JobSpec {
+    /// Its id.
+    pub id: JobId,
+    /// Its file.
+    pub file: JobFile,
+    /// Names and shapes of its model.
+    pub parameters: Arc<ParameterList>,
+    /// What its clients do.
+    pub plan: Plan,
+    /// Version of the plan.
+    pub plan_hash: Sha256Hash,
+    /// Limits of a round's sum.
+    pub caps: SumCaps,
+    /// Largest body of an update.
+    pub update_bytes_max: u64,
+}
+
+/// Why a job cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum SpecError {
+    /// The file describes no job.
+    #[error(transparent)]
+    File(#[from] JobFileError),
+    /// Weight, magnitude and cohort together leave the exact sum no room.
+    #[error("[update] weight_max and magnitude_max and the cohort's size: {0}")]
+    Caps(#[from] crate::aggregate::CapsError),
+}
+
+impl JobSpec {
+    /// Works out what follows from a job file.
+    ///
+    /// # Errors
+    /// [`SpecError`] when the file describes no job that can run.
+    pub fn new(id: JobId, file: JobFile) -> Result<Self, SpecError> {
+        file.check()?;
+        let parameters = Arc::new(file.model.parameters().map_err(JobFileError::from)?);
+        let caps = SumCaps {
+            weight_max: file.update.weight_max,
+            magnitude_max: file.update.magnitude_max,
+            updates_max: file.round.cohort_size(),
+        };
+        Accumulator::new(0, caps)?;
+        let plan = Plan {
+            model: file.model.clone(),
+            training: file.training.clone(),
+            codec: file.update.codec,
+            weight_max: file.update.weight_max,
+        };
+        let update_bytes_max = bytes_max(&parameters, plan.codec);
+        Ok(Self { id, plan_hash: plan.hash(), plan, caps, update_bytes_max, parameters, file })
+    }
+
+    /// The job's seed.
+    #[must_use]
+    pub fn seed(&self) -> Seed {
+        self.file.seed.expect("a stored job has a seed")
+    }
+
+    /// What every update of a round must say of itself.
+    #[must_use]
+    pub fn update_header(&self, base_version: u32) -> UpdateHeader {
+        UpdateHeader { codec: self.plan.codec, job: self.id.to_string(), base_version: base_version.into() }
+    }
+
+    /// What every update must keep to.
+    #[must_use]
+    pub fn update_limits(&self) -> UpdateLimits {
+        UpdateLimits { magnitude_max: self.file.update.magnitude_max }
+    }
+}
+
+/// The specs of the jobs in use. Jobs never change, so nothing here grows old.
+#[derive(Debug, Default)]
+pub struct Specs {
+    jobs: Mutex<HashMap<JobId, Arc<JobSpec>>>,
+}
+
+impl Specs {
+    /// The spec of a stored job.
+    ///
+    /// # Errors
+    /// [`DbError::Corrupt`] when the stored file describes no job.
+    pub fn of(&self, row: &JobRow) -> Result<Arc<JobSpec>, DbError> {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(spec) = jobs.get(&row.id) {
+            return Ok(Arc::clone(spec));
+        }
+        let spec = JobSpec::new(row.id, row.file.0.clone()).map_err(|error| DbError::Corrupt(error.to_string()))?;
+        let spec = Arc::new(spec);
+        jobs.insert(row.id, Arc::clone(&spec));
+        Ok(spec)
+    }
+}
