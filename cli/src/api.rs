@@ -1,0 +1,299 @@
+//! The operator API as typed calls: one method per route, and problem documents as errors.
+
+mod paging;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::path::Path;
+use std::time::Duration;
+
+use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use reqwest::{Body, Client, Method, RequestBuilder, Response, StatusCode, Url, redirect};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio_util::io::ReaderStream;
+use tributary_protocol::id::{JobId, Name, Secret, TokenId};
+use tributary_protocol::job_file::JobFile;
+use tributary_protocol::operator::{
+    self, Assignment, CreateJob, CreatePopulation, CreateToken, CreatedToken, Event, Job, ModelVersion, Page,
+    PageQuery, Population, Round, Token,
+};
+use tributary_protocol::problem::Problem;
+use tributary_protocol::state::Task;
+
+use crate::error::CliError;
+use crate::http::{self, causes};
+
+pub(crate) use paging::{collect, collect_from};
+
+/// Longest JSON answer that is read: a page of 1000 jobs with large job files fits.
+const JSON_BYTES_MAX: usize = 64 << 20;
+/// Time for an ordinary call, from request to the last byte.
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time that a long poll may be held, in milliseconds; below the time that proxies commonly allow.
+pub(crate) const EVENT_WAIT_MS: u32 = 25_000;
+
+/// A call of the operator API that did not work.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ApiError {
+    /// No connection, no answer in time, or a gateway without a coordinator behind it.
+    #[error("cannot reach the coordinator at {server}: {cause}")]
+    Unreachable {
+        /// Where it should be.
+        server: String,
+        /// What the network said.
+        cause: String,
+    },
+    /// The coordinator refused or failed, and said why.
+    #[error("{0}")]
+    Problem(Box<Problem>),
+    /// An answer that is not of this API.
+    #[error("unexpected answer to {call}: {cause}")]
+    BadAnswer {
+        /// Method and path.
+        call: String,
+        /// What is wrong with it.
+        cause: String,
+    },
+}
+
+impl From<Problem> for ApiError {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(Box::new(problem))
+    }
+}
+
+/// What an operator can do to a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JobChange {
+    /// Finish the open round and open no other.
+    Pause,
+    /// Go on after a pause.
+    Resume,
+    /// End it for good.
+    Stop,
+}
+
+/// A coordinator as an operator sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Api {
+    server: Url,
+    token: Option<Secret>,
+    http: Client,
+}
+
+impl Api {
+    /// Calls to this server with this operator token; without one the coordinator refuses all but its health page.
+    ///
+    /// # Errors
+    /// When TLS cannot be set up.
+    pub(crate) fn new(server: Url, token: Option<Secret>) -> Result<Self, ApiError> {
+        let http = http::client(&server, redirect::Policy::none())
+            .map_err(|error| ApiError::Unreachable { server: server.to_string(), cause: causes(&error) })?;
+        Ok(Self { server, token, http })
+    }
+
+    /// `GET /operator/v1/populations`
+    pub(crate) async fn populations(&self, page: PageQuery) -> Result<Page<Population>, ApiError> {
+        self.get(&["populations"], &page_pairs(&page)).await
+    }
+
+    /// `POST /operator/v1/populations`
+    pub(crate) async fn create_population(&self, name: Name) -> Result<Population, ApiError> {
+        self.post(&["populations"], &CreatePopulation { name }).await
+    }
+
+    /// `GET /operator/v1/tokens`
+    pub(crate) async fn tokens(&self, page: PageQuery) -> Result<Page<Token>, ApiError> {
+        self.get(&["tokens"], &page_pairs(&page)).await
+    }
+
+    /// `POST /operator/v1/tokens`
+    pub(crate) async fn create_token(&self, wanted: &CreateToken) -> Result<CreatedToken, ApiError> {
+        self.post(&["tokens"], wanted).await
+    }
+
+    /// `DELETE /operator/v1/tokens/{id}`
+    pub(crate) async fn revoke_token(&self, id: TokenId) -> Result<(), ApiError> {
+        let call = self.call(Method::DELETE, &["tokens", &id.to_string()], &[]);
+        self.send(call.timeout(CALL_TIMEOUT)).await.map(drop)
+    }
+
+    /// `GET /operator/v1/clients?population=`
+    pub(crate) async fn clients(&self, population: &Name, page: PageQuery) -> Result<Page<operator::Client>, ApiError> {
+        let mut pairs = page_pairs(&page);
+        pairs.push(("population", population.to_string()));
+        self.get(&["clients"], &pairs).await
+    }
+
+    /// `GET /operator/v1/jobs`, of one population or of all.
+    pub(crate) async fn jobs(&self, population: Option<&Name>, page: PageQuery) -> Result<Page<Job>, ApiError> {
+        let mut pairs = page_pairs(&page);
+        pairs.extend(population.map(|population| ("population", population.to_string())));
+        self.get(&["jobs"], &pairs).await
+    }
+
+    /// `POST /operator/v1/jobs`
+    pub(crate) async fn create_job(&self, job: JobFile) -> Result<Job, ApiError> {
+        self.post(&["jobs"], &CreateJob { job }).await
+    }
+
+    /// `GET /operator/v1/jobs/{id}`
+    pub(crate) async fn job(&self, id: JobId) -> Result<Job, ApiError> {
+        self.get(&["jobs", &id.to_string()], &[]).await
+    }
+
+    /// `POST /operator/v1/jobs/{id}/pause`, `/resume` or `/stop`
+    pub(crate) async fn change_job(&self, id: JobId, change: JobChange) -> Result<Job, ApiError> {
+        let action = match change {
+            JobChange::Pause => "pause",
+            JobChange::Resume => "resume",
+            JobChange::Stop => "stop",
+        };
+        let call = self.call(Method::POST, &["jobs", &id.to_string(), action], &[]);
+        self.send_json(call.timeout(CALL_TIMEOUT)).await
+    }
+
+    /// `PUT /operator/v1/jobs/{id}/models/0`: the initial model, read from this file while it is sent.
+    pub(crate) async fn upload_initial_model(&self, id: JobId, file: &Path) -> Result<(), CliError> {
+        let failed = |error| CliError::file("read", file)(error);
+        let source = tokio::fs::File::open(file).await.map_err(failed)?;
+        let bytes = source.metadata().await.map_err(failed)?.len();
+        let call = self
+            .call(Method::PUT, &["jobs", &id.to_string(), "models", "0"], &[])
+            .header(CONTENT_TYPE, "application/octet-stream")
+            .header(CONTENT_LENGTH, bytes)
+            .body(Body::wrap_stream(ReaderStream::new(source)));
+        self.send(call).await?;
+        Ok(())
+    }
+
+    /// `GET /operator/v1/jobs/{id}/models`
+    pub(crate) async fn model_versions(&self, id: JobId, page: PageQuery) -> Result<Page<ModelVersion>, ApiError> {
+        self.get(&["jobs", &id.to_string(), "models"], &page_pairs(&page)).await
+    }
+
+    /// `GET /operator/v1/jobs/{id}/models/{version}`: the safetensors file, still to be read.
+    pub(crate) async fn model(&self, id: JobId, version: u32) -> Result<Response, ApiError> {
+        let segments = ["jobs", &id.to_string(), "models", &version.to_string()];
+        self.send(self.call(Method::GET, &segments, &[])).await
+    }
+
+    /// `GET /operator/v1/jobs/{id}/rounds`: ascending; `after` is a round's number.
+    pub(crate) async fn rounds(&self, id: JobId, task: Task, page: PageQuery) -> Result<Page<Round>, ApiError> {
+        let mut pairs = page_pairs(&page);
+        pairs.push(("task", task.to_string()));
+        self.get(&["jobs", &id.to_string(), "rounds"], &pairs).await
+    }
+
+    /// `GET /operator/v1/jobs/{id}/rounds?latest=true`: the newest ones, newest first.
+    pub(crate) async fn latest_rounds(&self, id: JobId, task: Task, limit: u32) -> Result<Vec<Round>, ApiError> {
+        let pairs = [("task", task.to_string()), ("latest", "true".into()), ("limit", limit.to_string())];
+        let page: Page<Round> = self.get(&["jobs", &id.to_string(), "rounds"], &pairs).await?;
+        Ok(page.items)
+    }
+
+    /// `GET /operator/v1/jobs/{id}/rounds/{n}/assignments`
+    pub(crate) async fn assignments(
+        &self,
+        id: JobId,
+        round: u32,
+        task: Task,
+        page: PageQuery,
+    ) -> Result<Page<Assignment>, ApiError> {
+        let mut pairs = page_pairs(&page);
+        pairs.push(("task", task.to_string()));
+        self.get(&["jobs", &id.to_string(), "rounds", &round.to_string(), "assignments"], &pairs).await
+    }
+
+    /// `GET /operator/v1/events`: what happened to a job after this event; waits up to `wait_ms` for the first one.
+    pub(crate) async fn events(
+        &self,
+        job: JobId,
+        after: u64,
+        wait_ms: u32,
+        limit: u32,
+    ) -> Result<Page<Event>, ApiError> {
+        let pairs = [
+            ("job", job.to_string()),
+            ("after", after.to_string()),
+            ("wait_ms", wait_ms.to_string()),
+            ("limit", limit.to_string()),
+        ];
+        let call = self.call(Method::GET, &["events"], &pairs);
+        self.send_json(call.timeout(CALL_TIMEOUT + Duration::from_millis(wait_ms.into()))).await
+    }
+
+    async fn get<T: DeserializeOwned>(&self, segments: &[&str], pairs: &[(&str, String)]) -> Result<T, ApiError> {
+        self.send_json(self.call(Method::GET, segments, pairs).timeout(CALL_TIMEOUT)).await
+    }
+
+    async fn post<T: DeserializeOwned>(&self, segments: &[&str], body: &impl Serialize) -> Result<T, ApiError> {
+        self.send_json(self.call(Method::POST, segments, &[]).json(body).timeout(CALL_TIMEOUT)).await
+    }
+
+    fn call(&self, method: Method, segments: &[&str], pairs: &[(&str, String)]) -> RequestBuilder {
+        let mut url = self.server.clone();
+        // A coordinator may live below a path of a larger site.
+        url.path_segments_mut()
+            .expect("the command line takes only http and https URLs, which have a path")
+            .pop_if_empty()
+            .extend(["operator", "v1"])
+            .extend(segments);
+        if !pairs.is_empty() {
+            url.query_pairs_mut().extend_pairs(pairs);
+        }
+        let call = self.http.request(method, url);
+        match &self.token {
+            Some(token) => call.bearer_auth(token.expose()),
+            None => call,
+        }
+    }
+
+    async fn send_json<T: DeserializeOwned>(&self, call: RequestBuilder) -> Result<T, ApiError> {
+        let name = name_of(&call);
+        let body = http::read_body(self.send(call).await?, JSON_BYTES_MAX).await;
+        let body = body.map_err(|error| match error {
+            http::BodyError::Connection(error) => self.unreachable(causes(&error)),
+            error @ http::BodyError::TooLong(_) => ApiError::BadAnswer { call: name.clone(), cause: error.to_string() },
+        })?;
+        serde_json::from_slice(&body).map_err(|error| ApiError::BadAnswer { call: name, cause: error.to_string() })
+    }
+
+    /// Sends, and turns every status but 2xx into an error.
+    async fn send(&self, call: RequestBuilder) -> Result<Response, ApiError> {
+        const PROBLEM_BYTES_MAX: usize = 64 << 10;
+        let name = name_of(&call);
+        let response = call.send().await.map_err(|error| self.unreachable(causes(&error)))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let body = http::read_body(response, PROBLEM_BYTES_MAX).await.unwrap_or_default();
+        if let Ok(problem) = serde_json::from_slice::<Problem>(&body) {
+            return Err(problem.into());
+        }
+        match status {
+            StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
+                Err(self.unreachable(format!("the gateway before it says {status}")))
+            }
+            _ => Err(ApiError::BadAnswer { call: name, cause: format!("{status} without a problem document") }),
+        }
+    }
+
+    fn unreachable(&self, cause: String) -> ApiError {
+        ApiError::Unreachable { server: self.server.to_string(), cause }
+    }
+}
+
+/// Method and path, for error messages.
+fn name_of(call: &RequestBuilder) -> String {
+    let request = call.try_clone().and_then(|call| call.build().ok());
+    request.map_or_else(|| "an upload".into(), |request| format!("{} {}", request.method(), request.url().path()))
+}
+
+fn page_pairs(page: &PageQuery) -> Vec<(&'static str, String)> {
+    let limit = page.limit.map(|limit| ("limit", limit.to_string()));
+    let after = page.after.clone().map(|after| ("after", after));
+    limit.into_iter().chain(after).collect()
+}

@@ -1,0 +1,84 @@
+//! Lists of any length, fetched page by page.
+
+use tributary_protocol::operator::{PAGE_ITEMS_MAX, Page, PageQuery};
+
+use super::ApiError;
+
+/// A list, or the first part of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Listing<T> {
+    /// The items in the coordinator's order.
+    pub(crate) items: Vec<T>,
+    /// Whether there are more than were wanted.
+    pub(crate) is_cut: bool,
+}
+
+/// Fetches pages until there are `items_max` items (all when it is nothing) or the list ends.
+///
+/// # Errors
+/// Those of `fetch`, and a bad answer when the coordinator's pages go in circles.
+pub(crate) async fn collect<T>(
+    items_max: Option<usize>,
+    fetch: impl AsyncFn(PageQuery) -> Result<Page<T>, ApiError>,
+) -> Result<Listing<T>, ApiError> {
+    collect_from(None, items_max, fetch).await
+}
+
+/// As [`collect`], beginning after this item.
+///
+/// # Errors
+/// As there.
+pub(crate) async fn collect_from<T>(
+    mut after: Option<String>,
+    items_max: Option<usize>,
+    fetch: impl AsyncFn(PageQuery) -> Result<Page<T>, ApiError>,
+) -> Result<Listing<T>, ApiError> {
+    let mut items = Vec::new();
+    loop {
+        let missing = items_max.map_or(usize::MAX, |items_max| items_max.saturating_sub(items.len()));
+        if missing == 0 {
+            return Ok(Listing { items, is_cut: true });
+        }
+        let limit = u32::try_from(missing).map_or(PAGE_ITEMS_MAX, |missing| missing.min(PAGE_ITEMS_MAX));
+        let page = fetch(PageQuery { limit: Some(limit), after: after.clone() }).await?;
+        items.extend(page.items);
+        match page.next {
+            None => return Ok(Listing { items, is_cut: false }),
+            next if next == after => {
+                let cause = "the next page is the same page again".into();
+                return Err(ApiError::BadAnswer { call: "a list".into(), cause });
+            }
+            next => after = next,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A list of the numbers below `length`, in pages of at most 4.
+    async fn numbers(length: u32, query: PageQuery) -> Result<Page<u32>, ApiError> {
+        let first = query.after.map_or(0, |after| after.parse::<u32>().unwrap() + 1);
+        let end = length.min(first + query.limit.unwrap().min(4));
+        let next = (end < length).then(|| (end - 1).to_string());
+        Ok(Page { items: (first..end).collect(), next })
+    }
+
+    #[tokio::test]
+    async fn pages_are_followed_to_the_end_or_to_the_wanted_count() {
+        let all = collect(None, async |query| numbers(10, query).await).await.unwrap();
+        assert_eq!(all, Listing { items: (0..10).collect(), is_cut: false });
+        let six = collect(Some(6), async |query| numbers(10, query).await).await.unwrap();
+        assert_eq!(six, Listing { items: (0..6).collect(), is_cut: true });
+        let ten = collect(Some(10), async |query| numbers(10, query).await).await.unwrap();
+        assert!(!ten.is_cut);
+        assert!(collect(None, async |query| numbers(0, query).await).await.unwrap().items.is_empty());
+    }
+
+    #[tokio::test]
+    async fn pages_in_a_circle_are_a_bad_answer_and_no_endless_loop() {
+        let circle = async |_| Ok(Page { items: vec![1], next: Some("1".into()) });
+        assert!(matches!(collect(None, circle).await, Err(ApiError::BadAnswer { .. })));
+    }
+}

@@ -1,0 +1,185 @@
+//! Options of `tributary demo`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use reqwest::Url;
+use tributary_protocol::seed::Seed;
+
+use super::partition::Partition;
+
+/// Fewest clients with which one can be too slow and another can die without stopping the rounds.
+const FAULTY_CLIENTS_MIN: u32 = 5;
+
+/// `tributary demo`: a coordinator and its clients on this machine, learning from real data over HTTP.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Ends after this many committed rounds [default: 30 for digits, 87 for mnist].
+    #[arg(long, value_name = "ROUNDS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rounds: Option<u32>,
+    /// Clients that train [default: 20 for digits, 100 for mnist].
+    #[arg(long, value_name = "CLIENTS", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    clients: Option<u32>,
+    /// Every random choice derives from it: split, initial model, cohorts, order of the examples.
+    #[arg(long, default_value_t = 7, value_name = "NUMBER")]
+    seed: u64,
+    /// Clients that train at the same time; one per CPU core unless given.
+    #[arg(long, value_name = "THREADS", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) threads: Option<u32>,
+    /// Handwritten digits: the small set inside the program, or MNIST.
+    #[arg(long, value_enum, default_value_t = Dataset::Digits)]
+    pub(crate) dataset: Dataset,
+    /// Folder of MNIST's four IDX files, gzipped or not; missing ones are downloaded into it.
+    #[arg(long, default_value = "mnist-data", value_name = "FOLDER")]
+    pub(crate) data_dir: PathBuf,
+    /// Where missing MNIST files are downloaded from.
+    #[arg(long, default_value = super::mnist::DOWNLOAD_URL, value_name = "URL", value_parser = parse_base_url)]
+    pub(crate) mnist_url: Url,
+    /// How examples are split: iid, dirichlet:A (A small: clients have few classes each), or shards:N (N shards of one
+    /// label each) [default: dirichlet:0.5 for digits, iid for mnist].
+    #[arg(long, value_name = "PARTITION")]
+    partition: Option<Partition>,
+    /// The network: a multi-layer perceptron or a convolutional one.
+    #[arg(long, value_enum, default_value_t = Network::Mlp)]
+    pub(crate) model: Network,
+    /// Ends as soon as the held-out examples are recognised with this accuracy, from 0 to 1.
+    #[arg(long, value_name = "ACCURACY", value_parser = parse_accuracy)]
+    pub(crate) target: Option<f64>,
+    /// A job file to use instead of the built-in one; --rounds and --target still count, --model does not.
+    #[arg(long, value_name = "FILE", conflicts_with = "model")]
+    pub(crate) job: Option<PathBuf>,
+    /// No slow and no dying client; each round waits for its whole cohort, so that a seed gives the same model again.
+    #[arg(long)]
+    no_faults: bool,
+    /// Where the coordinator listens; port 0 takes a free one.
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
+    pub(crate) listen: SocketAddr,
+    /// Keeps the coordinator running after the last round, for a look at the dashboard; Ctrl-C ends it.
+    #[arg(long)]
+    pub(crate) keep: bool,
+}
+
+/// What is learned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Dataset {
+    /// 1,797 images of 8x8, inside the program.
+    Digits,
+    /// 70,000 images of 28x28.
+    Mnist,
+}
+
+/// What learns it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Network {
+    /// Linear layers.
+    Mlp,
+    /// Convolutions first.
+    Cnn,
+}
+
+impl DemoArgs {
+    /// Committed rounds that end the demo.
+    pub(crate) fn rounds(&self) -> u32 {
+        self.rounds.unwrap_or(match self.dataset {
+            Dataset::Digits => 30,
+            Dataset::Mnist => 87,
+        })
+    }
+
+    /// Clients that train, besides the evaluator.
+    pub(crate) fn clients(&self) -> u32 {
+        self.clients.unwrap_or(match self.dataset {
+            Dataset::Digits => 20,
+            Dataset::Mnist => 100,
+        })
+    }
+
+    /// The seed of everything.
+    pub(crate) fn seed(&self) -> Seed {
+        Seed(self.seed)
+    }
+
+    /// How examples are split.
+    pub(crate) fn partition(&self) -> Partition {
+        self.partition.unwrap_or(match self.dataset {
+            Dataset::Digits => Partition::Dirichlet(0.5),
+            Dataset::Mnist => Partition::Iid,
+        })
+    }
+
+    /// Whether one client is too slow and one dies; a fleet that is too small for that has no faults.
+    pub(crate) fn has_faults(&self) -> bool {
+        !self.no_faults && self.clients() >= FAULTY_CLIENTS_MIN
+    }
+}
+
+fn parse_accuracy(text: &str) -> Result<f64, String> {
+    let accuracy = text.parse().ok().filter(|accuracy| *accuracy > 0.0 && *accuracy <= 1.0);
+    accuracy.ok_or_else(|| "it must be above 0 and at most 1".into())
+}
+
+/// A folder's URL: names of files are joined to it.
+fn parse_base_url(text: &str) -> Result<Url, String> {
+    let url: Url = format!("{}/", text.trim_end_matches('/')).parse().map_err(|error| format!("{error}"))?;
+    match url.scheme() {
+        "http" | "https" => Ok(url),
+        _ => Err("it must begin with http:// or https://".into()),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        demo: DemoArgs,
+    }
+
+    /// The options of this command line.
+    pub(crate) fn parse(line: &str) -> Result<DemoArgs, clap::Error> {
+        Line::try_parse_from(std::iter::once("demo").chain(line.split_whitespace())).map(|line| line.demo)
+    }
+
+    #[test]
+    fn each_dataset_has_its_own_defaults() {
+        let digits = parse("").unwrap();
+        assert_eq!((digits.rounds(), digits.clients(), digits.partition()), (30, 20, Partition::Dirichlet(0.5)));
+        let mnist = parse("--dataset mnist").unwrap();
+        assert_eq!((mnist.rounds(), mnist.clients(), mnist.partition()), (87, 100, Partition::Iid));
+        let chosen = parse("--dataset mnist --partition shards:2 --clients 10 --rounds 3").unwrap();
+        assert_eq!((chosen.rounds(), chosen.clients(), chosen.partition()), (3, 10, Partition::Shards(2)));
+    }
+
+    #[test]
+    fn a_small_fleet_and_no_faults_have_no_faults() {
+        assert!(parse("").unwrap().has_faults());
+        assert!(!parse("--no-faults").unwrap().has_faults());
+        assert!(!parse("--clients 3").unwrap().has_faults());
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_refused() {
+        for line in [
+            "--clients 0",
+            "--rounds 0",
+            "--target 1.5",
+            "--target 97",
+            "--partition dirichlet:0",
+            "--mnist-url ftp://x",
+            "--listen localhost",
+            "--job a.toml --model cnn",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_download_url_is_a_folder() {
+        let args = parse("--mnist-url http://127.0.0.1:1/a/mnist").unwrap();
+        assert_eq!(args.mnist_url.join("x.gz").unwrap().as_str(), "http://127.0.0.1:1/a/mnist/x.gz");
+    }
+}

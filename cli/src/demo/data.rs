@@ -1,0 +1,100 @@
+//! What the clients of a demo learn from and what the evaluator holds back.
+
+use tributary_client::examples::{
+    Column, CsvError, CsvOptions, CsvTarget, Examples, ExamplesError, MemoryExamples, Targets, read_csv,
+};
+use tributary_protocol::seed::Seed;
+
+/// UCI digits; `cli/data/README.md` names source and licence.
+const DIGITS_CSV_GZ: &[u8] = include_bytes!("../../data/digits.csv.gz");
+/// Share of the digits that the evaluator holds back.
+const HELD_OUT: f64 = 0.2;
+
+/// Examples to train on and examples to measure with.
+#[derive(Clone, Debug)]
+pub(crate) struct DemoData {
+    /// To be split among the clients.
+    pub(crate) train: MemoryExamples,
+    /// The evaluator's.
+    pub(crate) test: MemoryExamples,
+}
+
+/// The handwritten digits in the program: pixels from 0 to 1, in inputs of this shape (64 values), a random fifth held
+/// out. The same seed holds out the same ones.
+pub(crate) fn digits(input_shape: &[usize], seed: Seed) -> DemoData {
+    let all = embedded_digits(input_shape).expect("a test reads the embedded digits, and both shapes have 64 values");
+    let mut order: Vec<usize> = (0..all.len()).collect();
+    seed.derive("held out", 0).stream().shuffle(&mut order);
+    let (test, train) = order.split_at((all.len() as f64 * HELD_OUT) as usize);
+    let subset = |chosen: &[usize]| all.subset(chosen).expect("the numbers are those of the examples");
+    DemoData { train: subset(train), test: subset(test) }
+}
+
+fn embedded_digits(input_shape: &[usize]) -> Result<MemoryExamples, CsvError> {
+    let options = CsvOptions {
+        has_header: false,
+        target_column: Column::Last,
+        target: CsvTarget::Class,
+        input_scale: 1.0 / 16.0,
+        input_shape: Some(input_shape.to_vec()),
+        ..CsvOptions::default()
+    };
+    read_csv(flate2::read::GzDecoder::new(DIGITS_CSV_GZ), &options)
+}
+
+/// The class of each example; nothing for examples whose targets are no classes, or not one class each.
+pub(crate) fn labels(examples: &MemoryExamples) -> Option<Vec<u32>> {
+    match examples.targets() {
+        Targets::Classes(classes) if classes.len() == examples.len() => Some(classes),
+        _ => None,
+    }
+}
+
+/// The examples of each client.
+///
+/// # Errors
+/// When `split` names an example that does not exist.
+pub(crate) fn of_clients(train: &MemoryExamples, split: &[Vec<usize>]) -> Result<Vec<MemoryExamples>, ExamplesError> {
+    split.iter().map(|examples| train.subset(examples)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_embedded_digits_are_all_there_and_scaled() {
+        let all = embedded_digits(&[64]).unwrap();
+        assert_eq!(all.len(), 1797);
+        let batch = all.batch(&(0..all.len()).collect::<Vec<_>>()).unwrap();
+        let largest = batch.inputs.iter().copied().fold(0.0, f32::max);
+        let smallest = batch.inputs.iter().copied().fold(1.0, f32::min);
+        assert_eq!((smallest, largest), (0.0, 1.0));
+        let labels = labels(&all).unwrap();
+        assert!((0..10).all(|class| labels.iter().filter(|label| **label == class).count() > 170));
+    }
+
+    #[test]
+    fn a_fifth_is_held_out_and_never_trained_on() {
+        let data = digits(&[1, 8, 8], Seed(7));
+        assert_eq!((data.train.len(), data.test.len()), (1438, 359));
+        assert_eq!(data.test.input_shape(), [1, 8, 8]);
+        let inputs = |examples: &MemoryExamples| -> Vec<Vec<u32>> {
+            let bits = |index| examples.batch(&[index]).unwrap().inputs.iter().map(|value| value.to_bits()).collect();
+            (0..examples.len()).map(bits).collect()
+        };
+        let trained: std::collections::HashSet<_> = inputs(&data.train).into_iter().collect();
+        assert!(inputs(&data.test).iter().all(|input| !trained.contains(input)));
+        assert_eq!(labels(&digits(&[64], Seed(7)).test), labels(&data.test));
+        assert_ne!(labels(&digits(&[64], Seed(8)).test), labels(&data.test));
+    }
+
+    #[test]
+    fn clients_get_the_examples_that_the_split_names() {
+        let data = digits(&[64], Seed(7));
+        let clients = of_clients(&data.train, &[vec![0, 2], vec![1]]).unwrap();
+        let all = labels(&data.train).unwrap();
+        assert_eq!(labels(&clients[0]).unwrap(), [all[0], all[2]]);
+        assert_eq!(clients[1].len(), 1);
+    }
+}

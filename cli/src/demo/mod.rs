@@ -1,0 +1,216 @@
+//! `tributary demo`: a real coordinator, real clients and real data in one process, over HTTP, into SQLite.
+
+pub(crate) mod args;
+mod data;
+mod fleet;
+pub(crate) mod mnist;
+mod model;
+pub(crate) mod partition;
+mod report;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tributary_client::examples::{IdxShape, MemoryExamples};
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::job_file::{JobFile, StopPolicy};
+use tributary_protocol::layers::ModelSpec;
+use tributary_protocol::operator::{Job, PAGE_ITEMS_MAX, PageQuery, Round};
+use tributary_protocol::state::{AssignmentState, Task};
+
+use crate::api::Api;
+use crate::error::CliError;
+use crate::job::create::read_job_file;
+use crate::job::watch::Follower;
+use crate::local::LocalCoordinator;
+use crate::output::Output;
+use crate::{http, job};
+
+use args::{Dataset, DemoArgs};
+use data::DemoData;
+use fleet::{Fault, Fleet, Member};
+use report::{Report, Start, Summary};
+
+/// Runs the demo to its end.
+///
+/// # Errors
+/// When data, folder or address cannot be used, and when the job ends without a model to show.
+pub(crate) async fn run(args: &DemoArgs, output: &Output) -> Result<(), CliError> {
+    let clock = Stopwatch::start();
+    let file = job_file(args)?;
+    let data = load_data(args, &file, output).await?;
+    let members = members(args, data)?;
+
+    let folder = tempfile::Builder::new().prefix("tributary-demo-").tempdir();
+    let folder = folder.map_err(CliError::file("create", std::env::temp_dir()))?.keep();
+    let coordinator = LocalCoordinator::start(args.listen, &folder.join("tributary.db")).await?;
+    let enrolment = coordinator.population(&file.population).await?;
+    let mut report = Report::new(output, &members);
+    report.started(&Start {
+        url: coordinator.url.to_string(),
+        directory: folder.clone(),
+        clients: args.clients(),
+        cohort: file.round.cohort_size(),
+        parameters: file.model.parameters().map_or(0, |parameters| parameters.total()),
+        rounds: file.stop.rounds,
+        operator_token: args.keep.then(|| coordinator.operator.clone()),
+    })?;
+
+    let http = http::client(&coordinator.url, reqwest::redirect::Policy::none()).map_err(CliError::http)?;
+    let clients = folder.join("clients");
+    let fleet = Fleet::start(&coordinator.address(), &enrolment, &clients, members, threads(args), &http).await?;
+    let job = coordinator.api.create_job(file).await?;
+    let followed = tokio::select! {
+        followed = follow(&coordinator.api, &job, &mut report) => followed,
+        _ = tokio::signal::ctrl_c() => Err(CliError::Interrupted),
+    };
+    let ended = match followed {
+        Ok(job) => finish(&coordinator.api, &job, &folder, &mut report, clock).await,
+        Err(error) => Err(error),
+    };
+    fleet.stop().await;
+    // The clients' copies of the model are of no more use; the database and the model stay.
+    let _ = std::fs::remove_dir_all(&clients);
+    let result = match ended {
+        Ok(summary) => {
+            if args.keep {
+                output.note(&format!("\nthe coordinator goes on at {}; Ctrl-C ends it", coordinator.url));
+                let _ = tokio::signal::ctrl_c().await;
+            }
+            report.ended(&summary)
+        }
+        Err(error) => Err(error),
+    };
+    coordinator.stop().await?;
+    result
+}
+
+/// The built-in job, or the one that was given, for the demo's population.
+fn job_file(args: &DemoArgs) -> Result<JobFile, CliError> {
+    let built_in = model::job_file(args);
+    let Some(path) = &args.job else { return Ok(built_in) };
+    let given = read_job_file(path)?;
+    let rounds = args.rounds.or(given.stop.rounds).unwrap_or(args.rounds());
+    Ok(JobFile {
+        population: built_in.population,
+        seed: given.seed.or(built_in.seed),
+        // The demo shows accuracies: a job without an evaluation gets the demo's.
+        evaluation: given.evaluation.or(built_in.evaluation),
+        stop: StopPolicy { rounds: Some(rounds), accuracy: args.target.or(given.stop.accuracy) },
+        ..given
+    })
+}
+
+async fn load_data(args: &DemoArgs, file: &JobFile, output: &Output) -> Result<DemoData, CliError> {
+    let input_shape = match &file.model {
+        ModelSpec::Layers(layered) => layered.input.clone(),
+        ModelSpec::Parameters(_) => return Err(CliError::OwnNetwork),
+    };
+    match args.dataset {
+        Dataset::Digits => {
+            // Any network over 64 values will do; its first layer says how they lie.
+            let shape = if input_shape.iter().product::<usize>() == 64 { input_shape } else { vec![64] };
+            Ok(data::digits(&shape, args.seed()))
+        }
+        Dataset::Mnist => {
+            let shape = if input_shape.len() == 1 { IdxShape::Flat } else { IdxShape::Image };
+            let files = mnist::original_files();
+            Ok(mnist::load(&args.data_dir, &args.mnist_url, &files, shape, |text| output.note(text)).await?)
+        }
+    }
+}
+
+/// Who takes part: the training clients, two of them with a fault, and the evaluator with the examples held out.
+fn members(args: &DemoArgs, data: DemoData) -> Result<Vec<Member>, CliError> {
+    let labels = data::labels(&data.train).ok_or(CliError::OwnNetwork)?;
+    let count = args.clients() as usize;
+    let split = args.partition().split(&labels, count, args.seed().derive("partition", 0))?;
+    let examples = data::of_clients(&data.train, &split).map_err(|error| CliError::Internal(error.to_string()))?;
+    let faulty = |index: usize| match args.has_faults() {
+        true if index == count / 4 => Fault::Slow,
+        true if index == count / 2 => Fault::Dies,
+        _ => Fault::None,
+    };
+    let member = |(index, examples): (usize, MemoryExamples)| Member {
+        name: format!("client-{:02}", index + 1),
+        attribute: None,
+        examples,
+        fault: faulty(index),
+    };
+    let evaluator = Member {
+        name: "evaluator".into(),
+        attribute: Some(model::EVALUATOR),
+        examples: data.test,
+        fault: Fault::None,
+    };
+    Ok(examples.into_iter().enumerate().map(member).chain([evaluator]).collect())
+}
+
+fn threads(args: &DemoArgs) -> usize {
+    match args.threads {
+        Some(threads) => threads as usize,
+        None => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+    }
+}
+
+/// Reports each round when it and its evaluation have ended, until the job has.
+async fn follow(api: &Api, job: &Job, report: &mut Report<'_>) -> Result<Job, CliError> {
+    let mut follower = Follower::start(api, job.id, PAGE_ITEMS_MAX).await?;
+    loop {
+        let news = follower.next().await?;
+        for round in news.ended {
+            for told in report.ended_round(round, job.file.evaluation.as_ref()) {
+                let names = stragglers(api, job, &told).await?;
+                report.round(&told, names)?;
+            }
+        }
+        if news.job.state.is_final() {
+            return Ok(news.job);
+        }
+    }
+}
+
+/// Numbers of the clients that a round closed without.
+async fn stragglers(api: &Api, job: &Job, round: &Round) -> Result<Vec<u64>, CliError> {
+    if round.expired == 0 {
+        return Ok(Vec::new());
+    }
+    let page = PageQuery { limit: Some(PAGE_ITEMS_MAX), after: None };
+    let assignments = api.assignments(job.id, round.number, Task::Train, page).await?.items;
+    let expired = assignments.iter().filter(|assignment| assignment.state == AssignmentState::Expired);
+    Ok(expired.map(|assignment| assignment.client_number).collect())
+}
+
+/// Writes the model file and sums up.
+async fn finish(
+    api: &Api,
+    job: &Job,
+    folder: &Path,
+    report: &mut Report<'_>,
+    clock: Stopwatch,
+) -> Result<Summary, CliError> {
+    let version = job.model_version.ok_or_else(|| CliError::NoModelYet(job.file.name.to_string()))?;
+    let path: PathBuf = folder.join(format!("{}-v{version}.safetensors", job.file.name));
+    let model = job::export::find_version(api, job, Some(version)).await?;
+    job::export::download(api, job.id, &model, &path).await?;
+    let sha256: Sha256Hash = model.sha256;
+    Ok(report.summary(job, path, sha256, clock.elapsed()))
+}
+
+/// How long it took; the demo is the one command whose time people look at.
+#[derive(Clone, Copy)]
+pub(crate) struct Stopwatch(std::time::Instant);
+
+impl Stopwatch {
+    /// Starts it.
+    #[expect(clippy::disallowed_methods, reason = "elapsed time is what it reports; nothing depends on it")]
+    pub(crate) fn start() -> Self {
+        Self(std::time::Instant::now())
+    }
+
+    /// Time since the start.
+    pub(crate) fn elapsed(self) -> Duration {
+        self.0.elapsed()
+    }
+}
+

@@ -1,0 +1,250 @@
+//! What the demo prints: a line per round, and a summary at the end.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Serialize;
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::Secret;
+use tributary_protocol::job_file::EvaluationPolicy;
+use tributary_protocol::operator::{Job, Round};
+use tributary_protocol::state::{Phase, Task};
+
+use super::fleet::{Fault, Member};
+use crate::error::CliError;
+use crate::format::{bytes, count, or_dash, percent};
+use crate::output::{Event, Output};
+
+/// How the demo begins.
+#[derive(Debug, Serialize)]
+pub(super) struct Start {
+    /// Dashboard and APIs.
+    pub(super) url: String,
+    /// Where the database and the model file are.
+    pub(super) directory: PathBuf,
+    /// Clients that train.
+    pub(super) clients: u32,
+    /// Clients selected each round.
+    pub(super) cohort: u32,
+    /// Numbers in the model.
+    pub(super) parameters: usize,
+    /// Committed rounds that end it.
+    pub(super) rounds: Option<u32>,
+    /// For looking around while it is kept running.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) operator_token: Option<Secret>,
+}
+
+/// How the demo ended. Programs rely on the names of its members.
+#[derive(Debug, Serialize)]
+pub(super) struct Summary {
+    /// Of the newest evaluated model on the examples held out.
+    accuracy: Option<f64>,
+    /// Its mean loss there.
+    loss: Option<f64>,
+    /// Committed rounds.
+    rounds: u32,
+    /// The first round whose model had the target accuracy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rounds_to_target: Option<u32>,
+    /// Bytes of updates that clients sent.
+    bytes_up: u64,
+    /// Bytes of models that clients fetched, the evaluator included.
+    bytes_down: u64,
+    /// Wall time.
+    seconds: f64,
+    /// Assignments of living clients that their rounds closed without.
+    stragglers: u32,
+    /// Assignments that ended without a result: failed, rejected, or given to the client that died.
+    failed: u32,
+    /// The newest model.
+    model_path: PathBuf,
+    /// Its content hash.
+    model_sha256: Sha256Hash,
+}
+
+/// Collects what happened.
+pub(super) struct Report<'a> {
+    output: &'a Output,
+    /// Names and faults by client number, from 1.
+    members: Vec<(String, Fault)>,
+    /// Training rounds that wait for their evaluation, by number.
+    waiting: BTreeMap<u32, Round>,
+    evaluated: BTreeMap<u32, Round>,
+    told: Vec<Round>,
+    /// Rounds that closed without a client, by its number.
+    expired: BTreeMap<u64, Vec<u32>>,
+    bytes_of_evaluations: (u64, u64),
+}
+
+impl<'a> Report<'a> {
+    pub(super) fn new(output: &'a Output, members: &[Member]) -> Self {
+        Self {
+            output,
+            members: members.iter().map(|member| (member.name.clone(), member.fault)).collect(),
+            waiting: BTreeMap::new(),
+            evaluated: BTreeMap::new(),
+            told: Vec::new(),
+            expired: BTreeMap::new(),
+            bytes_of_evaluations: (0, 0),
+        }
+    }
+
+    pub(super) fn started(&self, start: &Start) -> Result<(), CliError> {
+        let event = Event { event: "start", object: start };
+        self.output.object(&event, || {
+            let cohort = format!("{} clients, {} selected each round", start.clients, start.cohort);
+            let model = format!("a model of {} parameters", count(start.parameters as u64));
+            let token = start.operator_token.as_ref();
+            let token = token.map(|token| format!("\noperator token  {}", token.expose())).unwrap_or_default();
+            let directory = start.directory.display();
+            format!("coordinator and dashboard  {}{token}\ndatabase  {directory}\n{cohort}; {model}\n", start.url)
+        })
+    }
+
+    /// Takes in a round that ended; gives back those that can be told now, with what was measured of their models.
+    pub(super) fn ended_round(&mut self, round: Round, evaluation: Option<&EvaluationPolicy>) -> Vec<Round> {
+        match round.task {
+            Task::Evaluate => {
+                self.bytes_of_evaluations.0 += round.bytes_up;
+                self.bytes_of_evaluations.1 += round.bytes_down;
+                self.evaluated.insert(round.number, round);
+            }
+            Task::Train => {
+                self.waiting.insert(round.number, round);
+            }
+        }
+        let mut ready = Vec::new();
+        while let Some(first) = self.waiting.first_entry() {
+            let round = first.get();
+            let is_measured = round.phase == Phase::Committed
+                && evaluation.is_some_and(|policy| policy.every_rounds == 1);
+            if is_measured && !self.evaluated.contains_key(&round.number) {
+                break;
+            }
+            let mut round = first.remove();
+            if let Some(evaluation) = self.evaluated.get(&round.number) {
+                (round.loss, round.accuracy) = (evaluation.loss, evaluation.accuracy);
+            }
+            ready.push(round);
+        }
+        ready
+    }
+
+    /// Tells a round; `stragglers` are the numbers of the clients that it closed without.
+    pub(super) fn round(&mut self, round: &Round, stragglers: Vec<u64>) -> Result<(), CliError> {
+        for client in &stragglers {
+            self.expired.entry(*client).or_default().push(round.number);
+        }
+        self.told.push(round.clone());
+        let names: Vec<&str> = stragglers.iter().filter_map(|number| self.name(*number)).collect();
+        self.output.object(&Event { event: "round", object: &Told { round, seconds: seconds(round), stragglers: &names } }, || line(round))
+    }
+
+    pub(super) fn summary(&self, job: &Job, model_path: PathBuf, model_sha256: Sha256Hash, took: Duration) -> Summary {
+        let measured = self.told.iter().rev().find(|round| round.accuracy.is_some() || round.loss.is_some());
+        let target = job.file.stop.accuracy;
+        let reached = |round: &&Round| matches!((round.accuracy, target), (Some(got), Some(wanted)) if got >= wanted);
+        let of_dead: u32 = self.assignments_of(Fault::Dies);
+        let expired: u32 = self.told.iter().map(|round| round.expired).sum();
+        Summary {
+            accuracy: measured.and_then(|round| round.accuracy),
+            loss: measured.and_then(|round| round.loss),
+            rounds: job.rounds_committed,
+            rounds_to_target: self.told.iter().find(reached).map(|round| round.number),
+            bytes_up: self.told.iter().map(|round| round.bytes_up).sum::<u64>() + self.bytes_of_evaluations.0,
+            bytes_down: self.told.iter().map(|round| round.bytes_down).sum::<u64>() + self.bytes_of_evaluations.1,
+            seconds: took.as_secs_f64(),
+            stragglers: expired - of_dead,
+            failed: self.told.iter().map(|round| round.failed + round.rejected).sum::<u32>() + of_dead,
+            model_path,
+            model_sha256,
+        }
+    }
+
+    pub(super) fn ended(&self, summary: &Summary) -> Result<(), CliError> {
+        self.output.object(&Event { event: "summary", object: summary }, || self.summary_text(summary))
+    }
+
+    fn summary_text(&self, summary: &Summary) -> String {
+        let mut lines = vec![String::new()];
+        lines.extend(self.fault_lines());
+        let accuracy = or_dash(summary.accuracy, percent);
+        let loss = or_dash(summary.loss, |loss| format!("{loss:.4}"));
+        lines.push(format!("accuracy {accuracy}, loss {loss} on the held-out examples"));
+        if let Some(round) = summary.rounds_to_target {
+            lines.push(format!("the target was reached in round {round}"));
+        }
+        let (up, down) = (bytes(summary.bytes_up), bytes(summary.bytes_down));
+        lines.push(format!("{} rounds in {:.1} s, {up} up, {down} down", summary.rounds, summary.seconds));
+        lines.push(format!("model     {}", summary.model_path.display()));
+        lines.push(format!("SHA-256   {}", summary.model_sha256));
+        lines.join("\n")
+    }
+
+    /// What became of the two faulty clients.
+    fn fault_lines(&self) -> Vec<String> {
+        let described = (1u64..).zip(&self.members).filter_map(|(number, (name, fault))| {
+            let what = match fault {
+                Fault::None => return None,
+                Fault::Slow => "was too slow: dropped as a straggler",
+                Fault::Dies => "died while it trained: its round closed without it",
+            };
+            Some(match self.expired.get(&number) {
+                Some(rounds) => format!("{name} {what} ({})", rounds_text(rounds)),
+                None => format!("{name} would have failed, but was never selected"),
+            })
+        });
+        described.collect()
+    }
+
+    fn name(&self, number: u64) -> Option<&str> {
+        let index = usize::try_from(number).ok()?.checked_sub(1)?;
+        self.members.get(index).map(|(name, _)| name.as_str())
+    }
+
+    fn assignments_of(&self, wanted: Fault) -> u32 {
+        let numbers = (1u64..).zip(&self.members).filter(|(_, (_, fault))| *fault == wanted).map(|(number, _)| number);
+        numbers.filter_map(|number| self.expired.get(&number)).map(|rounds| rounds.len() as u32).sum()
+    }
+}
+
+/// A round with what only the demo knows.
+#[derive(Serialize)]
+struct Told<'a> {
+    #[serde(flatten)]
+    round: &'a Round,
+    seconds: Option<f64>,
+    stragglers: &'a [&'a str],
+}
+
+fn seconds(round: &Round) -> Option<f64> {
+    round.ended_at_ms.map(|ended_at_ms| (ended_at_ms - round.opened_at_ms) as f64 / 1000.0)
+}
+
+fn rounds_text(rounds: &[u32]) -> String {
+    let numbers: Vec<String> = rounds.iter().map(ToString::to_string).collect();
+    format!("round{} {}", if rounds.len() == 1 { "" } else { "s" }, numbers.join(", "))
+}
+
+fn line(round: &Round) -> String {
+    let end = match round.reason {
+        Some(reason) => format!("abandoned: {reason}"),
+        None => format!(
+            "loss {:>6}  accuracy {:>6}",
+            or_dash(round.loss, |loss| format!("{loss:.4}")),
+            or_dash(round.accuracy, percent)
+        ),
+    };
+    format!(
+        "round {:>3}  cohort {:>3}  updates {:>3}  stragglers {:>2}  {end}  up {:>8}  down {:>8}  {:>5} s",
+        round.number,
+        round.cohort,
+        round.reported,
+        round.expired,
+        bytes(round.bytes_up),
+        bytes(round.bytes_down),
+        or_dash(seconds(round), |seconds| format!("{seconds:.2}")),
+    )
+}

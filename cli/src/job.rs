@@ -1,0 +1,146 @@
+//! `tributary job`: jobs from their file to their model.
+
+pub(crate) mod create;
+pub(crate) mod export;
+pub(crate) mod find;
+pub(crate) mod watch;
+
+use tributary_protocol::job_file::StopPolicy;
+use tributary_protocol::operator::{Job, Round};
+use tributary_protocol::state::Task;
+
+use crate::api::{Api, JobChange, collect};
+use crate::args::{JobArgs, JobCommand};
+use crate::error::CliError;
+use crate::format::{count, or_dash, percent, relative, timestamp};
+use crate::output::{self, Output};
+use crate::round;
+
+use find::find_job;
+
+/// Rounds that `job show` shows.
+const LAST_ROUNDS: usize = 10;
+
+/// Runs one of the commands.
+///
+/// # Errors
+/// Those of the calls and files, and a standard output that is gone.
+pub(crate) async fn run(command: JobCommand, api: &Api, output: &Output) -> Result<(), CliError> {
+    match command {
+        JobCommand::Create(args) => create::run(&args, api, output).await,
+        JobCommand::List { population, limit } => {
+            let jobs = collect(limit.items_max(), async |page| api.jobs(population.as_ref(), page).await).await?;
+            let header = ["name", "population", "state", "rounds", "version", "parameters", "created", "id"];
+            output.list(&jobs.items, &header, |job| row(job, output.now_ms))?;
+            output.note_if_cut(jobs.is_cut);
+            Ok(())
+        }
+        JobCommand::Show(args) => show(&args, api, output).await,
+        JobCommand::Watch { job, last } => watch::run(&find_job(api, &job).await?, last, api, output).await,
+        JobCommand::Pause(args) => change(&args, JobChange::Pause, api, output).await,
+        JobCommand::Resume(args) => change(&args, JobChange::Resume, api, output).await,
+        JobCommand::Stop(args) => change(&args, JobChange::Stop, api, output).await,
+        JobCommand::Export(args) => export::run(&args, api, output).await,
+    }
+}
+
+async fn show(args: &JobArgs, api: &Api, output: &Output) -> Result<(), CliError> {
+    let job = find_job(api, args).await?;
+    let rounds = round::newest(api, job.id, Task::Train, Some(LAST_ROUNDS)).await?;
+    let object = serde_json::json!({ "job": &job, "rounds": &rounds });
+    output.object(&object, || text(&job, &rounds, output))
+}
+
+async fn change(args: &JobArgs, change: JobChange, api: &Api, output: &Output) -> Result<(), CliError> {
+    let job = find_job(api, args).await?;
+    let job = api.change_job(job.id, change).await?;
+    output.object(&job, || format!("the job {} is {} now", job.file.name, job.state))
+}
+
+fn row(job: &Job, now_ms: i64) -> Vec<String> {
+    vec![
+        job.file.name.to_string(),
+        job.file.population.to_string(),
+        job.state.to_string(),
+        rounds_done(job),
+        or_dash(job.model_version, |version| version.to_string()),
+        count(job.parameters),
+        relative(job.created_at_ms, now_ms),
+        job.id.to_string(),
+    ]
+}
+
+fn rounds_done(job: &Job) -> String {
+    match job.file.stop.rounds {
+        Some(rounds) => format!("{}/{rounds}", job.rounds_committed),
+        None => job.rounds_committed.to_string(),
+    }
+}
+
+fn text(job: &Job, rounds: &[Round], output: &Output) -> String {
+    let pairs = [
+        ("name", job.file.name.to_string()),
+        ("id", job.id.to_string()),
+        ("population", job.file.population.to_string()),
+        ("state", job.state.to_string()),
+        ("model version", or_dash(job.model_version, |version| version.to_string())),
+        ("parameters", job.parameters.to_string()),
+        ("rounds", format!("{} committed of {} opened", job.rounds_committed, job.rounds_opened)),
+        ("ends after", ends_after(&job.file.stop)),
+        ("seed", or_dash(job.file.seed, |seed| seed.0.to_string())),
+        ("plan", job.plan_hash.to_string()),
+        ("created", timestamp(job.created_at_ms)),
+        ("ended", or_dash(job.ended_at_ms, timestamp)),
+    ];
+    let fields = output::fields(&pairs, output.width);
+    if rounds.is_empty() {
+        return format!("{fields}\n\nno round yet");
+    }
+    format!("{fields}\n\n{}", output::table(&round::HEADER, rounds.iter().map(round::row), output.width))
+}
+
+fn ends_after(stop: &StopPolicy) -> String {
+    let rounds = stop.rounds.map(|rounds| format!("{rounds} committed rounds"));
+    let accuracy = stop.accuracy.map(|accuracy| format!("an accuracy of {}", percent(accuracy)));
+    let limits: Vec<String> = rounds.into_iter().chain(accuracy).collect();
+    if limits.is_empty() { "`tributary job stop`".into() } else { limits.join(" or ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::tests::{Fake, job, output, round};
+    use crate::args::{Cli, Command};
+    use clap::Parser;
+    use tributary_protocol::state::Phase;
+
+    #[test]
+    fn a_job_says_what_ends_it() {
+        let stop = |rounds, accuracy| ends_after(&StopPolicy { rounds, accuracy });
+        assert_eq!(stop(None, None), "`tributary job stop`");
+        assert_eq!(stop(Some(30), Some(0.97)), "30 committed rounds or an accuracy of 97.00 %");
+    }
+
+    #[tokio::test]
+    async fn lists_and_details_are_tables_for_people_and_lines_for_programs() {
+        let mut digits = job(1, "demo", "digits");
+        digits.file.stop.rounds = Some(30);
+        let rounds = (1..=12).map(|number| round(Task::Train, number, Phase::Committed)).collect();
+        let api = Fake { jobs: vec![digits, job(2, "demo", "text")], rounds, ..Fake::default() }.start().await;
+        let print = async |line: &str, json| {
+            let (output, printed) = output(json);
+            let words = ["tributary", "job"].into_iter().chain(line.split(' '));
+            let Command::Job(command) = Cli::try_parse_from(words).unwrap().command else { panic!("a job command") };
+            run(command, &api, &output).await.unwrap();
+            printed.lock().unwrap().clone()
+        };
+        let list = print("list", false).await;
+        assert!(list.starts_with("NAME    POPULATION  STATE    ROUNDS"), "{list}");
+        assert!(list.contains("digits  demo        running  0/30"), "{list}");
+        assert_eq!(print("list", true).await.lines().count(), 2);
+        let show = print("show digits", false).await;
+        assert!(show.contains("ends after     30 committed rounds"), "{show}");
+        let json: serde_json::Value = serde_json::from_str(&print("show digits", true).await).unwrap();
+        assert_eq!((&json["job"]["file"]["name"], &json["rounds"][9]["number"]), (&"digits".into(), &12.into()));
+    }
+}

@@ -1,0 +1,112 @@
+//! `tributary job create`: a job file, checked here first, so that a mistake is named with its key or line.
+
+use std::io::Read;
+use std::path::Path;
+
+use tributary_protocol::job_file::{InitialModel, JOB_FILE_BYTES_MAX, JobFile};
+use tributary_protocol::operator::Job;
+use tributary_protocol::state::JobState;
+
+use crate::api::Api;
+use crate::args::JobCreateArgs;
+use crate::error::CliError;
+use crate::format::count;
+use crate::output::Output;
+
+/// Runs the command.
+///
+/// # Errors
+/// For a file that cannot be read or is no job, and those of the calls.
+pub(crate) async fn run(args: &JobCreateArgs, api: &Api, output: &Output) -> Result<(), CliError> {
+    let file = read_job_file(&args.file)?;
+    let wants_upload = file.initial_model == InitialModel::Upload;
+    if let Some(model) = &args.initial_model {
+        // Before the job exists: a job whose model cannot be sent would stay behind.
+        std::fs::File::open(model).map_err(CliError::file("read", model))?;
+        if !wants_upload {
+            output.note(
+                "note: the job file does not say `initial_model = \"upload\"`; the coordinator may refuse the model",
+            );
+        }
+    }
+    let mut job = api.create_job(file).await?;
+    if let Some(model) = &args.initial_model {
+        api.upload_initial_model(job.id, model).await?;
+        job = api.job(job.id).await?;
+    }
+    output.object(&job, || text(&job))
+}
+
+/// Reads and checks a job file; `-` is standard input.
+///
+/// # Errors
+/// For a file that cannot be read or is no job.
+pub(crate) fn read_job_file(path: &Path) -> Result<JobFile, CliError> {
+    let is_stdin = path == Path::new("-");
+    let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
+    let mut text = String::new();
+    // One byte more than allowed is enough for the parser to say that it is too long.
+    let bytes_max = JOB_FILE_BYTES_MAX as u64 + 1;
+    let read = if is_stdin {
+        std::io::stdin().lock().take(bytes_max).read_to_string(&mut text)
+    } else {
+        std::fs::File::open(path).and_then(|file| file.take(bytes_max).read_to_string(&mut text))
+    };
+    read.map_err(CliError::file("read", &name))?;
+    JobFile::parse(&text).map_err(|source| CliError::JobFile { name, source })
+}
+
+fn text(job: &Job) -> String {
+    let name = &job.file.name;
+    let next = match job.state {
+        JobState::AwaitingModel => "it waits for model version 0".to_owned(),
+        _ => format!("next: `tributary job watch {name}`"),
+    };
+    format!("made the job {name} ({}) of {} parameters\n{next}", job.id, count(job.parameters))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::tests::{Fake, JOB_FILE, output};
+
+    fn args(file: &Path, initial_model: Option<&Path>) -> JobCreateArgs {
+        JobCreateArgs { file: file.into(), initial_model: initial_model.map(Into::into) }
+    }
+
+    #[tokio::test]
+    async fn a_mistake_is_named_with_its_file_and_key_and_nothing_is_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("digits.toml");
+        std::fs::write(&file, JOB_FILE.replace("epochs", "epoch")).unwrap();
+        let fake = Fake::default();
+        let api = fake.start().await;
+        let error = run(&args(&file, None), &api, &output(true).0).await.expect_err("a wrong key").to_string();
+        assert!(error.contains("digits.toml") && error.contains("epoch") && error.contains("line"), "{error}");
+        assert_eq!(fake.calls(), Vec::<String>::new());
+    }
+
+    #[tokio::test]
+    async fn the_initial_model_follows_its_job_byte_for_byte() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, model) = (folder.path().join("digits.toml"), folder.path().join("m.safetensors"));
+        std::fs::write(&file, format!("initial_model = \"upload\"\n{JOB_FILE}")).unwrap();
+        std::fs::write(&model, vec![7; 100_000]).unwrap();
+        let fake = Fake::default();
+        run(&args(&file, Some(&model)), &fake.start().await, &output(true).0).await.unwrap();
+        assert_eq!(fake.uploaded(), vec![7; 100_000]);
+    }
+
+    #[tokio::test]
+    async fn a_missing_model_file_is_told_before_the_job_exists() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("digits.toml");
+        std::fs::write(&file, JOB_FILE).unwrap();
+        let fake = Fake::default();
+        let missing = folder.path().join("missing");
+        let error =
+            run(&args(&file, Some(&missing)), &fake.start().await, &output(true).0).await.expect_err("no model");
+        assert!(matches!(error, CliError::File { action: "read", .. }), "{error}");
+        assert_eq!(fake.calls(), Vec::<String>::new());
+    }
+}

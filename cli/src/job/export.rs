@@ -1,0 +1,158 @@
+//! `tributary job export`: a model version as a file, whole and checked or not at all.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
+use tributary_protocol::id::JobId;
+use tributary_protocol::operator::{Job, ModelVersion};
+
+use crate::api::{Api, ApiError, collect};
+use crate::args::JobExportArgs;
+use crate::error::CliError;
+use crate::files::temporary_beside;
+use crate::format::bytes;
+use crate::http::causes;
+use crate::job::find::find_job;
+use crate::output::Output;
+
+/// Runs the command.
+///
+/// # Errors
+/// When there is no such version, the bytes are not those announced, or the file cannot be written.
+pub(crate) async fn run(args: &JobExportArgs, api: &Api, output: &Output) -> Result<(), CliError> {
+    let job = find_job(api, &args.job).await?;
+    let version = find_version(api, &job, args.version).await?;
+    let path = args.output.clone().unwrap_or_else(|| default_path(&job, version.version));
+    download(api, job.id, &version, &path).await?;
+    let exported = json!({
+        "job": job.id, "version": version.version, "path": path, "sha256": version.sha256, "bytes": version.bytes,
+    });
+    output.object(&exported, || {
+        let (number, size) = (version.version, bytes(version.bytes));
+        format!("wrote model version {number} to {} ({size})\nSHA-256 {}", path.display(), version.sha256)
+    })
+}
+
+fn default_path(job: &Job, version: u32) -> PathBuf {
+    // Names of jobs are safe in file names.
+    format!("{}-v{version}.safetensors", job.file.name).into()
+}
+
+/// The version of this number, or the newest.
+///
+/// # Errors
+/// When there is none, and those of the calls.
+pub(crate) async fn find_version(api: &Api, job: &Job, wanted: Option<u32>) -> Result<ModelVersion, CliError> {
+    let name = &job.file.name;
+    let wanted = wanted.or(job.model_version).ok_or_else(|| CliError::NoModelYet(name.to_string()))?;
+    let versions = collect(None, async |page| api.model_versions(job.id, page).await).await?;
+    let found = versions.items.into_iter().find(|version| version.version == wanted);
+    found.ok_or_else(|| CliError::NotFound(format!("model version {wanted} of the job {name}")))
+}
+
+/// Downloads a version into a file, which is there whole and checked, or not at all.
+///
+/// # Errors
+/// When the bytes are not those announced, or the file cannot be written.
+pub(crate) async fn download(api: &Api, job: JobId, version: &ModelVersion, path: &Path) -> Result<(), CliError> {
+    let mut file = temporary_beside(path).map_err(CliError::file("write", path))?;
+    let mut response = api.model(job, version.version).await?;
+    let mut hasher = Sha256Hasher::new();
+    let mut bytes_left = version.bytes;
+    while let Some(chunk) = response.chunk().await.map_err(|error| interrupted(&response_name(job, version), &error))? {
+        // More than announced cannot have the right hash: it need not fill the disk first.
+        bytes_left = bytes_left.checked_sub(chunk.len() as u64).ok_or_else(|| ApiError::BadAnswer {
+            call: response_name(job, version),
+            cause: format!("more than the {} bytes announced", version.bytes),
+        })?;
+        hasher.update(&chunk);
+        file.write_all(&chunk).map_err(CliError::file("write", path))?;
+    }
+    check(version.sha256, hasher.finish())?;
+    file.as_file().sync_all().map_err(CliError::file("write", path))?;
+    file.persist(path).map_err(|error| CliError::file("write", path)(error.error))?;
+    Ok(())
+}
+
+fn check(expected: Sha256Hash, got: Sha256Hash) -> Result<(), CliError> {
+    if expected == got { Ok(()) } else { Err(CliError::WrongHash { expected, got }) }
+}
+
+fn response_name(job: JobId, version: &ModelVersion) -> String {
+    format!("GET /operator/v1/jobs/{job}/models/{}", version.version)
+}
+
+fn interrupted(call: &str, error: &reqwest::Error) -> ApiError {
+    ApiError::BadAnswer { call: call.to_owned(), cause: format!("it was cut off: {}", causes(error)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::tests::{Fake, job, output};
+    use crate::args::JobArgs;
+
+    fn version(number: u32, content: &[u8]) -> ModelVersion {
+        ModelVersion {
+            version: number,
+            round: (number > 0).then_some(number),
+            sha256: Sha256Hash::of(content),
+            bytes: content.len() as u64,
+            created_at_ms: 0,
+        }
+    }
+
+    fn fake(announced: &[u8], served: &[u8]) -> Fake {
+        let job = Job { model_version: Some(1), ..job(1, "demo", "digits") };
+        Fake {
+            jobs: vec![job],
+            versions: vec![version(0, b"old"), version(1, announced)],
+            model: served.to_vec(),
+            ..Fake::default()
+        }
+    }
+
+    fn args(version: Option<u32>, output: &Path) -> JobExportArgs {
+        let job = JobArgs { job: "digits".into(), population: None };
+        JobExportArgs { job, version, output: Some(output.into()) }
+    }
+
+    #[tokio::test]
+    async fn the_newest_version_replaces_the_file_when_its_hash_is_right() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.safetensors");
+        std::fs::write(&path, b"of before").unwrap();
+        let model = vec![5; 300_000];
+        let (output, printed) = output(true);
+        run(&args(None, &path), &fake(&model, &model).start().await, &output).await.unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), model);
+        let exported: serde_json::Value = serde_json::from_str(&printed.lock().unwrap()).unwrap();
+        assert_eq!(exported["sha256"], Sha256Hash::of(&model).to_string());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[tokio::test]
+    async fn changed_or_longer_bytes_leave_the_file_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.safetensors");
+        std::fs::write(&path, b"of before").unwrap();
+        for served in [b"modal".as_slice(), b"model and more"] {
+            let api = fake(b"model", served).start().await;
+            run(&args(None, &path), &api, &output(true).0).await.expect_err("other bytes");
+            assert_eq!(std::fs::read(&path).unwrap(), b"of before");
+            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_version_that_is_not_there_is_not_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let api = fake(b"model", b"model").start().await;
+        let error =
+            run(&args(Some(9), &folder.path().join("m")), &api, &output(true).0).await.expect_err("no version 9");
+        assert_eq!(error.to_string(), "there is no model version 9 of the job digits");
+        assert_eq!(error.exit_code(), crate::error::exit::NOT_FOUND);
+    }
+}

@@ -1,0 +1,67 @@
+//! Which job a person means: its id, or its name where that is clear.
+
+use tributary_protocol::id::JobId;
+use tributary_protocol::operator::Job;
+
+use crate::api::{Api, collect};
+use crate::args::JobArgs;
+use crate::error::CliError;
+
+/// Looks a job up by its id or name.
+///
+/// # Errors
+/// When there is none or more than one, and those of the calls.
+pub(crate) async fn find_job(api: &Api, JobArgs { job: wanted, population }: &JobArgs) -> Result<Job, CliError> {
+    if let Ok(id) = wanted.parse::<JobId>() {
+        return Ok(api.job(id).await?);
+    }
+    let jobs = collect(None, async |page| api.jobs(population.as_ref(), page).await).await?.items;
+    let mut named = jobs.into_iter().filter(|job| job.file.name.as_str() == wanted);
+    let Some(first) = named.next() else {
+        let place = population.as_ref().map(|population| format!(" in the population {population}"));
+        return Err(CliError::NotFound(format!("job {wanted:?}{}", place.unwrap_or_default())));
+    };
+    let others: Vec<Job> = named.collect();
+    if others.is_empty() {
+        return Ok(first);
+    }
+    let populations: Vec<String> =
+        std::iter::once(&first).chain(&others).map(|job| job.file.population.to_string()).collect();
+    Err(CliError::AmbiguousJob { name: wanted.clone(), count: populations.len(), populations: populations.join(", ") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::tests::{Fake, job};
+
+    fn args(name: &str, population: Option<&str>) -> JobArgs {
+        JobArgs { job: name.into(), population: population.map(|name| name.parse().unwrap()) }
+    }
+
+    #[tokio::test]
+    async fn a_job_is_found_by_id_and_by_a_name_that_only_it_has() {
+        let (digits, text) = (job(1, "demo", "digits"), job(2, "demo", "text"));
+        let api = Fake { jobs: vec![digits.clone(), text.clone()], ..Fake::default() }.start().await;
+        assert_eq!(find_job(&api, &args(&text.id.to_string(), None)).await.unwrap(), text);
+        assert_eq!(find_job(&api, &args("digits", None)).await.unwrap(), digits);
+    }
+
+    #[tokio::test]
+    async fn a_name_in_two_populations_needs_the_population() {
+        let (phones, silos) = (job(1, "phones", "digits"), job(2, "silos", "digits"));
+        let api = Fake { jobs: vec![phones, silos.clone()], ..Fake::default() }.start().await;
+        let error = find_job(&api, &args("digits", None)).await.expect_err("ambiguous");
+        assert_eq!(error.to_string(), "2 jobs are called \"digits\", in the populations phones, silos");
+        assert_eq!(find_job(&api, &args("digits", Some("silos"))).await.unwrap(), silos);
+    }
+
+    #[tokio::test]
+    async fn a_job_that_is_not_there_exits_with_not_found() {
+        let api = Fake::default().start().await;
+        for wanted in ["digits", "job_00000000000000000000000000000000"] {
+            let error = find_job(&api, &args(wanted, None)).await.expect_err("nothing there");
+            assert_eq!(error.exit_code(), crate::error::exit::NOT_FOUND, "{error}");
+        }
+    }
+}

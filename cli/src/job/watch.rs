@@ -1,0 +1,74 @@
+//! `tributary job watch`: follows a job until it ends.
+
+mod follower;
+mod screen;
+
+use std::time::Duration;
+
+use tributary_protocol::operator::Job;
+
+use crate::api::{Api, ApiError};
+use crate::error::{CliError, exit};
+use crate::output::Output;
+
+pub(crate) use follower::Follower;
+use screen::Screen;
+
+/// Shows what happens to the job until it is stopped or completed, beginning with the last rounds of before.
+///
+/// # Errors
+/// Those of the calls, when they do not pass by themselves, and a standard output that is gone.
+pub(crate) async fn run(job: &Job, last: u32, api: &Api, output: &Output) -> Result<(), CliError> {
+    let mut follower = Follower::start(api, job.id, last).await?;
+    let mut screen = Screen::new(output);
+    let mut failures = 0;
+    loop {
+        match follower.next().await {
+            Ok(news) => {
+                failures = 0;
+                screen.show(&news)?;
+                if news.job.state.is_final() {
+                    return Ok(());
+                }
+            }
+            Err(error) => {
+                let error = CliError::Api(error);
+                let Some(delay) = retry_delay(&error, failures) else { return Err(error) };
+                screen.note(&format!("{error}; trying again in {} s", delay.as_secs()));
+                failures += 1;
+                tokio::time::sleep(delay).await;
+            }
+        }
+    }
+}
+
+/// How long to wait before another try, after this many failed ones: a coordinator that restarts is back in seconds.
+/// Nothing when waiting does not help, or for five minutes has not.
+fn retry_delay(error: &CliError, failures: u32) -> Option<Duration> {
+    const FAILURES_MAX: u32 = 13;
+    const DELAY_MAX_S: u64 = 30;
+    let passes = match error {
+        CliError::Api(ApiError::Problem(problem)) => matches!(problem.status, 429 | 500 | 503),
+        error => error.exit_code() == exit::UNREACHABLE,
+    };
+    let seconds = 1u64.checked_shl(failures).unwrap_or(DELAY_MAX_S).min(DELAY_MAX_S);
+    (passes && failures < FAILURES_MAX).then(|| Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tributary_protocol::problem::{Problem, ProblemType};
+
+    #[test]
+    fn a_restart_is_waited_for_and_a_refusal_is_not() {
+        let unreachable = CliError::from(ApiError::Unreachable { server: String::new(), cause: String::new() });
+        let delays: Vec<u64> =
+            (0..).map_while(|failures| retry_delay(&unreachable, failures)).map(|d| d.as_secs()).collect();
+        assert_eq!(delays[..6], [1, 2, 4, 8, 16, 30]);
+        assert!((240..360).contains(&delays.iter().sum::<u64>()), "{delays:?}");
+        for kind in [ProblemType::Unauthorized, ProblemType::NotFound, ProblemType::Malformed] {
+            assert_eq!(retry_delay(&ApiError::from(Problem::new(kind, "")).into(), 0), None);
+        }
+    }
+}

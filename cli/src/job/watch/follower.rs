@@ -1,0 +1,170 @@
+//! What is new about a job: events wake up, and the coordinator's lists say what happened.
+//!
+//! Events are only a bell. What is shown comes from the rounds themselves, so that nothing is missed or shown twice,
+//! whatever happens to a connection.
+
+use tributary_protocol::id::JobId;
+use tributary_protocol::operator::{Job, PAGE_ITEMS_MAX, Round};
+use tributary_protocol::state::Task;
+
+use crate::api::{Api, ApiError, EVENT_WAIT_MS};
+use crate::round;
+
+/// What is new.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct News {
+    /// The job as it is now.
+    pub(crate) job: Job,
+    /// Training rounds and evaluations that ended since the last look, in the order in which they ended.
+    pub(crate) ended: Vec<Round>,
+    /// The open training round, if there is one.
+    pub(crate) open: Option<Round>,
+}
+
+/// Follows one job.
+pub(crate) struct Follower<'a> {
+    api: &'a Api,
+    job: JobId,
+    /// The last event that rang.
+    event: u64,
+    /// Whether everything up to that event was looked at.
+    has_looked: bool,
+    /// The last training round that was told.
+    trained: u32,
+    /// The last evaluation that was told.
+    evaluated: u32,
+}
+
+impl<'a> Follower<'a> {
+    /// Begins with so many rounds of before.
+    ///
+    /// # Errors
+    /// Those of the calls.
+    pub(crate) async fn start(api: &'a Api, job: JobId, last: u32) -> Result<Self, ApiError> {
+        let rounds = round::newest(api, job, Task::Train, Some(last.max(1) as usize)).await?;
+        let told = match (last, rounds.first()) {
+            (_, None) => 0,
+            (0, Some(newest)) if !newest.phase.is_open() => newest.number,
+            (_, Some(first)) => first.number - 1,
+        };
+        let mut follower = Self { api, job, event: 0, has_looked: false, trained: told, evaluated: told };
+        follower.skip_events().await?;
+        Ok(follower)
+    }
+
+    /// What is new: at once the first time, later as soon as something happens, and at times without any news.
+    ///
+    /// # Errors
+    /// Those of the calls; the next call goes on where this one failed.
+    pub(crate) async fn next(&mut self) -> Result<News, ApiError> {
+        if self.has_looked {
+            self.wait(EVENT_WAIT_MS).await?;
+            self.has_looked = false;
+        }
+        let news = self.look().await?;
+        self.has_looked = true;
+        Ok(news)
+    }
+
+    /// Old events would only ring in vain.
+    async fn skip_events(&mut self) -> Result<(), ApiError> {
+        while self.wait(0).await? {}
+        Ok(())
+    }
+
+    /// Waits for an event; says whether there was one.
+    async fn wait(&mut self, wait_ms: u32) -> Result<bool, ApiError> {
+        let events = self.api.events(self.job, self.event, wait_ms, PAGE_ITEMS_MAX).await?.items;
+        let newest = events.iter().map(|event| event.sequence).max();
+        let has_news = newest.is_some_and(|newest| newest > self.event);
+        self.event = newest.unwrap_or(0).max(self.event);
+        Ok(has_news)
+    }
+
+    async fn look(&mut self) -> Result<News, ApiError> {
+        // The job first: when it is final, the rounds that are read after it are all there will be.
+        let job = self.api.job(self.job).await?;
+        let (mut ended, open) = split(round::after(self.api, self.job, Task::Train, self.trained).await?);
+        let mut evaluations = vec![];
+        if job.file.evaluation.is_some() {
+            (evaluations, _) = split(round::after(self.api, self.job, Task::Evaluate, self.evaluated).await?);
+        }
+        self.trained = ended.last().map_or(self.trained, |round| round.number);
+        self.evaluated = evaluations.last().map_or(self.evaluated, |round| round.number);
+        ended.extend(evaluations);
+        ended.sort_by_key(|round| round.ended_at_ms);
+        Ok(News { job, ended, open })
+    }
+}
+
+/// The rounds before the first open one, and that one: what comes after it is told when it has ended.
+fn split(mut rounds: Vec<Round>) -> (Vec<Round>, Option<Round>) {
+    let first_open = rounds.iter().position(|round| round.phase.is_open()).unwrap_or(rounds.len());
+    let open = rounds.drain(first_open..).next();
+    (rounds, open)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::tests::{Fake, Scene, job, round};
+    use tributary_protocol::state::{JobState, Phase};
+
+    fn numbers(news: &News) -> Vec<(Task, u32)> {
+        news.ended.iter().map(|round| (round.task, round.number)).collect()
+    }
+
+    /// A job of two rounds that is followed from its first: round 1 ends, then its evaluation and all the rest.
+    #[tokio::test]
+    async fn each_round_is_told_once_when_it_has_ended() {
+        let (done, open) = (Phase::Committed, Phase::Training);
+        let mut running = job(1, "demo", "digits");
+        running.file.evaluation = serde_json::from_str("{}").unwrap();
+        let completed = Job { state: JobState::Completed, ..running.clone() };
+        let fake = Fake {
+            jobs: vec![running.clone()],
+            rounds: vec![round(Task::Train, 1, open)],
+            scenes: vec![
+                Scene {
+                    job: running,
+                    rounds: vec![
+                        round(Task::Train, 1, done),
+                        round(Task::Evaluate, 1, open),
+                        round(Task::Train, 2, open),
+                    ],
+                },
+                Scene {
+                    job: completed,
+                    rounds: vec![
+                        round(Task::Train, 1, done),
+                        round(Task::Evaluate, 1, done),
+                        round(Task::Train, 2, done),
+                        round(Task::Evaluate, 2, done),
+                    ],
+                },
+            ],
+            ..Fake::default()
+        };
+        let api = fake.start().await;
+        let mut follower = Follower::start(&api, fake.jobs[0].id, 10).await.unwrap();
+        let first = follower.next().await.unwrap();
+        assert_eq!((numbers(&first), first.open.map(|round| round.number)), (vec![], Some(1)));
+        let second = follower.next().await.unwrap();
+        assert_eq!(numbers(&second), [(Task::Train, 1)]);
+        let last = follower.next().await.unwrap();
+        assert_eq!(numbers(&last), [(Task::Evaluate, 1), (Task::Train, 2), (Task::Evaluate, 2)]);
+        assert_eq!((last.job.state, last.open), (JobState::Completed, None));
+    }
+
+    #[tokio::test]
+    async fn of_a_long_history_only_the_last_rounds_are_told() {
+        let rounds: Vec<Round> = (1..=30).map(|number| round(Task::Train, number, Phase::Committed)).collect();
+        let fake = Fake { jobs: vec![job(1, "demo", "digits")], rounds, ..Fake::default() };
+        let api = fake.start().await;
+        for (last, told) in [(3, vec![28, 29, 30]), (0, vec![])] {
+            let mut follower = Follower::start(&api, fake.jobs[0].id, last).await.unwrap();
+            let news = follower.next().await.unwrap();
+            assert_eq!(news.ended.iter().map(|round| round.number).collect::<Vec<_>>(), told);
+        }
+    }
+}

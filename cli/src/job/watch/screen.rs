@@ -1,0 +1,151 @@
+//! How news about a job are shown: a line per ended round, and below them a progress bar where a person looks.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tributary_protocol::operator::{Job, Round};
+use tributary_protocol::state::{JobState, Phase};
+
+use super::follower::News;
+use crate::error::CliError;
+use crate::format::percent;
+use crate::output::{Event, Output};
+use crate::round;
+
+/// Shows news.
+pub(super) struct Screen<'a> {
+    output: &'a Output,
+    /// Only when standard error is a terminal.
+    bar: Option<ProgressBar>,
+    /// The job's state as it was last told.
+    state: Option<JobState>,
+    /// The last accuracy that an evaluation gave.
+    accuracy: Option<f64>,
+}
+
+impl<'a> Screen<'a> {
+    /// Nothing is shown yet.
+    pub(super) fn new(output: &'a Output) -> Self {
+        let bar = output.interactive.then(ProgressBar::no_length);
+        Self { output, bar, state: None, accuracy: None }
+    }
+
+    /// Shows what is new.
+    ///
+    /// # Errors
+    /// When standard output is gone.
+    pub(super) fn show(&mut self, news: &News) -> Result<(), CliError> {
+        let accuracy = news.ended.iter().rev().find_map(|round| round.accuracy);
+        self.accuracy = accuracy.or(self.accuracy);
+        // Before the lines are printed: the bar is drawn again below each of them.
+        self.move_bar(news);
+        for round in &news.ended {
+            self.above_bar(|output| output.object(&Event { event: "round", object: round }, || round::line(round)))?;
+        }
+        if self.state != Some(news.job.state) {
+            self.state = Some(news.job.state);
+            self.above_bar(|output| {
+                output.object(&Event { event: "job", object: &news.job }, || state_line(&news.job))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Says something on standard error.
+    pub(super) fn note(&self, text: &str) {
+        let _: Result<(), CliError> = self.above_bar(|output| {
+            output.note(text);
+            Ok(())
+        });
+    }
+
+    fn above_bar(&self, print: impl FnOnce(&Output) -> Result<(), CliError>) -> Result<(), CliError> {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| print(self.output)),
+            None => print(self.output),
+        }
+    }
+
+    fn move_bar(&self, News { job, open, .. }: &News) {
+        let Some(bar) = &self.bar else { return };
+        if job.state.is_final() {
+            bar.finish_and_clear();
+            return;
+        }
+        let template = if job.file.stop.rounds.is_some() { "{bar:30} {pos}/{len} {msg}" } else { "{pos} rounds {msg}" };
+        bar.set_style(ProgressStyle::with_template(template).expect("both templates were tried in a test"));
+        if let Some(rounds) = job.file.stop.rounds {
+            bar.set_length(rounds.into());
+        }
+        bar.set_position(job.rounds_committed.into());
+        let accuracy = self.accuracy.map(|accuracy| format!("accuracy {}", percent(accuracy)));
+        let parts: Vec<String> = accuracy.into_iter().chain(open.as_ref().map(open_line)).collect();
+        bar.set_message(parts.join(", "));
+    }
+}
+
+fn open_line(round: &Round) -> String {
+    match round.phase {
+        Phase::Selecting => format!("round {} waits for clients", round.number),
+        Phase::Training => format!("round {}: {}/{} reports", round.number, round.reported, round.goal),
+        _ => format!("round {}: {}", round.number, round.phase),
+    }
+}
+
+fn state_line(job: &Job) -> String {
+    let name = &job.file.name;
+    match job.state {
+        JobState::AwaitingModel => format!("the job {name} waits for model version 0"),
+        JobState::Stopped | JobState::Completed => {
+            let version = job.model_version.map(|version| format!("; the newest model version is {version}"));
+            let next = format!("next: `tributary job export {name}`");
+            format!("the job {name} is {}{}\n{next}", job.state, version.unwrap_or_default())
+        }
+        JobState::Running | JobState::Paused => format!("the job {name} is {}", job.state),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::tests::{job, output, round};
+    use tributary_protocol::state::Task;
+
+    /// Two looks at a job whose first round has ended.
+    fn printed(json: bool) -> String {
+        let (output, printed) = output(json);
+        let mut screen = Screen::new(&output);
+        let news =
+            News { job: job(1, "demo", "digits"), ended: vec![round(Task::Train, 1, Phase::Committed)], open: None };
+        screen.show(&news).unwrap();
+        screen.show(&News { ended: vec![], ..news }).unwrap();
+        printed.lock().unwrap().clone()
+    }
+
+    #[test]
+    fn a_round_and_a_new_state_are_a_line_each_and_no_news_are_none() {
+        let text = printed(false);
+        assert!(text.starts_with("round   1 committed: ") && text.ends_with("\nthe job digits is running\n"), "{text}");
+        assert_eq!(text.lines().count(), 2);
+        let json: Vec<serde_json::Value> =
+            printed(true).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!((&json[0]["event"], &json[0]["number"]), (&"round".into(), &1.into()));
+        assert_eq!((&json[1]["event"], &json[1]["state"]), (&"job".into(), &"running".into()));
+    }
+
+    #[test]
+    fn the_bar_takes_jobs_with_and_without_an_end() {
+        let (output, _) = output(false);
+        let output = Output { interactive: true, ..output };
+        let mut screen = Screen::new(&output);
+        let mut watched = job(1, "demo", "digits");
+        for rounds in [None, Some(30)] {
+            watched.file.stop.rounds = rounds;
+            let open = Some(round(Task::Train, 3, Phase::Training));
+            screen.show(&News { job: watched.clone(), ended: vec![], open }).unwrap();
+        }
+        let bar = screen.bar.as_ref().unwrap();
+        assert_eq!((bar.length(), bar.message().as_str()), (Some(30), "round 3: 0/10 reports"));
+        watched.state = JobState::Completed;
+        screen.show(&News { job: watched, ended: vec![], open: None }).unwrap();
+        assert!(screen.bar.unwrap().is_finished());
+    }
+}

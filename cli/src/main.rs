@@ -1,0 +1,70 @@
+//! `tributary`: coordinator, client and tools in one binary. Wiring only: what a command does stands in its module.
+
+mod api;
+mod args;
+mod bench;
+mod client_run;
+mod demo;
+mod error;
+mod files;
+mod format;
+mod http;
+mod job;
+mod local;
+mod output;
+mod population;
+mod round;
+mod serve;
+mod token;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use tributary_protocol::id::SecretKind;
+
+use crate::api::Api;
+use crate::args::{Cli, ClientCommand, Command, GlobalArgs};
+use crate::error::CliError;
+use crate::output::Output;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let output = Output::of_process(cli.global.json, jiff::Timestamp::now().as_millisecond());
+    match start(cli, output) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is_closed_pipe() => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            if let Some(hint) = error.hint() {
+                eprintln!("hint: {hint}");
+            }
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn start(cli: Cli, output: Output) -> Result<(), CliError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CliError::Runtime)?;
+    runtime.block_on(run(cli, output))
+}
+
+async fn run(Cli { global, command }: Cli, output: Output) -> Result<(), CliError> {
+    match command {
+        Command::Job(command) => job::run(command, &operator_api(&global)?, &output).await,
+        Command::Round(command) => round::run(command, &operator_api(&global)?, &output).await,
+        Command::Token(command) => token::run(command, &operator_api(&global)?, &output).await,
+        Command::Population(command) => population::run(command, &operator_api(&global)?, &output).await,
+        Command::Client(ClientCommand::List { population, limit }) => {
+            population::list_clients(&population, limit, &operator_api(&global)?, &output).await
+        }
+        Command::Client(ClientCommand::Run(args)) => client_run::run(&args, &global, &output).await,
+        Command::Demo(args) => demo::run(&args, &output).await,
+        Command::Serve(args) => serve::run(&args, &output).await,
+        Command::Bench(command) => bench::run(&command, &output).await,
+    }
+}
+
+fn operator_api(global: &GlobalArgs) -> Result<Api, CliError> {
+    let token = global.secret(SecretKind::Operator)?;
+    Ok(Api::new(global.server.clone(), token)?)
+}

@@ -1,0 +1,170 @@
+//! What a command prints: tables and sentences for people, one JSON object per line for programs.
+
+use std::io::{self, IsTerminal, Write};
+
+use comfy_table::{ContentArrangement, Table, presets};
+use serde::Serialize;
+
+use crate::error::CliError;
+
+/// Where and how a command prints.
+#[derive(Clone, Debug)]
+pub(crate) struct Output {
+    /// Where results go.
+    pub(crate) sink: Sink,
+    /// JSON lines instead of text.
+    pub(crate) json: bool,
+    /// Columns of the terminal; nothing when standard output is none, and lines may be as long as they like.
+    pub(crate) width: Option<u16>,
+    /// Whether progress bars and notes on standard error are seen by a person.
+    pub(crate) interactive: bool,
+    /// The time that "ago" is told from, in milliseconds since 1970.
+    pub(crate) now_ms: i64,
+}
+
+/// Where results go.
+#[derive(Clone, Debug)]
+pub(crate) enum Sink {
+    /// Standard output.
+    Stdout,
+    /// Kept for the test that looks at it.
+    #[cfg(test)]
+    Kept(std::sync::Arc<std::sync::Mutex<String>>),
+}
+
+impl Output {
+    /// Looks at the terminal once.
+    pub(crate) fn of_process(json: bool, now_ms: i64) -> Self {
+        let width = console::Term::stdout().size_checked().map(|(_rows, columns)| columns);
+        let width = width.filter(|_| io::stdout().is_terminal());
+        Self { sink: Sink::Stdout, json, width, interactive: io::stderr().is_terminal() && !json, now_ms }
+    }
+
+    /// Prints one object: as a JSON line for programs, as `text` for people.
+    ///
+    /// # Errors
+    /// When standard output is gone.
+    pub(crate) fn object<T: Serialize>(&self, object: &T, text: impl FnOnce() -> String) -> Result<(), CliError> {
+        self.write(&if self.json { json_line(object) } else { text() })
+    }
+
+    /// Prints a list: one JSON line per item, or a table of rows.
+    ///
+    /// # Errors
+    /// When standard output is gone.
+    pub(crate) fn list<T: Serialize>(
+        &self,
+        items: &[T],
+        header: &[&str],
+        row: impl Fn(&T) -> Vec<String>,
+    ) -> Result<(), CliError> {
+        if self.json {
+            return items.iter().try_for_each(|item| self.write(&json_line(item)));
+        }
+        self.write(&table(header, items.iter().map(row), self.width))
+    }
+
+    /// Says that a list has more items than were printed.
+    pub(crate) fn note_if_cut(&self, is_cut: bool) {
+        if is_cut {
+            self.note("there are more: --limit 0 shows all");
+        }
+    }
+
+    /// Says something on standard error that is no part of the result: that a list was cut, that a download began.
+    pub(crate) fn note(&self, text: &str) {
+        if !self.json {
+            eprintln!("{text}");
+        }
+    }
+
+    fn write(&self, text: &str) -> Result<(), CliError> {
+        match &self.sink {
+            Sink::Stdout => write_stdout(text).map_err(CliError::Output),
+            #[cfg(test)]
+            Sink::Kept(kept) => {
+                kept.lock().expect("no test panics while it holds the lock").push_str(&format!("{text}\n"));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Rows below their headings, without lines: easy to read, and easy to cut with `awk`. Cells wrap at the given width.
+pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>, width: Option<u16>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    match width {
+        Some(width) => table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width),
+        None => table.set_content_arrangement(ContentArrangement::Disabled),
+    };
+    if !header.is_empty() {
+        table.set_header(header.iter().map(|name| name.to_uppercase()));
+    }
+    table.add_rows(rows);
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table.trim_fmt()
+}
+
+/// Names and values, one pair per line.
+pub(crate) fn fields(pairs: &[(&str, String)], width: Option<u16>) -> String {
+    table(&[], pairs.iter().map(|(name, value)| vec![(*name).to_owned(), value.clone()]), width)
+}
+
+/// An object that says first what it is about, where lines about several things follow each other.
+#[derive(Debug, Serialize)]
+pub(crate) struct Event<'a, T> {
+    /// `round`, `job`, ...
+    pub(crate) event: &'static str,
+    /// Its members follow.
+    #[serde(flatten)]
+    pub(crate) object: &'a T,
+}
+
+fn json_line<T: Serialize>(object: &T) -> String {
+    serde_json::to_string(object).expect("the API's types have string keys and no failing serialisers")
+}
+
+fn write_stdout(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{text}").and_then(|()| stdout.flush())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows() -> Vec<Vec<String>> {
+        let long = "a label that is much longer than the terminal is wide, so that it has to wrap somewhere";
+        vec![vec!["token_1".into(), long.into()], vec!["token_2".into(), "short".into()]]
+    }
+
+    #[test]
+    fn a_table_fits_its_terminal() {
+        let text = table(&["id", "label"], rows(), Some(40));
+        assert!(text.starts_with("ID"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
+        assert!(text.lines().count() > 3);
+    }
+
+    #[test]
+    fn a_table_into_a_pipe_has_one_line_per_row() {
+        let text = table(&["id", "label"], rows(), None);
+        assert_eq!(text.lines().count(), 3);
+        assert!(text.ends_with("short"));
+    }
+
+    #[test]
+    fn fields_stand_in_two_columns() {
+        let text = fields(&[("name", "digits".into()), ("state", "running".into())], None);
+        assert_eq!(text, "name   digits\nstate  running");
+    }
+
+    #[test]
+    fn an_event_says_first_what_it_is() {
+        let line = json_line(&Event { event: "round", object: &serde_json::json!({"accuracy": 1, "number": 3}) });
+        assert_eq!(line, r#"{"event":"round","accuracy":1,"number":3}"#);
+    }
+}

@@ -1,0 +1,205 @@
+//! `tributary round`: what happened in the rounds of a job, and to whom.
+
+use serde_json::json;
+use tributary_protocol::id::JobId;
+use tributary_protocol::operator::{Assignment, PAGE_ITEMS_MAX, PageQuery, Round};
+use tributary_protocol::state::Task;
+
+use crate::api::{Api, ApiError, collect, collect_from};
+use crate::args::RoundCommand;
+use crate::error::CliError;
+use crate::format::{bytes, duration_ms, or_dash, percent, timestamp};
+use crate::job::find::find_job;
+use crate::output::{self, Output};
+
+/// Headings of [`row`].
+pub(crate) const HEADER: [&str; 9] =
+    ["round", "phase", "reports", "late", "failed", "accuracy", "loss", "bytes", "took"];
+
+/// Runs one of the commands.
+///
+/// # Errors
+/// Those of the calls, and a standard output that is gone.
+pub(crate) async fn run(command: RoundCommand, api: &Api, output: &Output) -> Result<(), CliError> {
+    match command {
+        RoundCommand::List { job, task, limit } => {
+            let job = find_job(api, &job).await?;
+            let rounds = newest(api, job.id, task, limit.items_max()).await?;
+            output.list(&rounds, &HEADER, row)
+        }
+        RoundCommand::Show { job, round: number, task } => {
+            let job = find_job(api, &job).await?;
+            let before = PageQuery { limit: Some(1), after: Some(number.saturating_sub(1).to_string()) };
+            let page = api.rounds(job.id, task, before).await?;
+            let round = page.items.into_iter().find(|round| round.number == number);
+            let round =
+                round.ok_or_else(|| CliError::NotFound(format!("round {number} of the job {}", job.file.name)))?;
+            let assignments =
+                collect(None, async |page| api.assignments(job.id, number, task, page).await).await?.items;
+            output.object(&json!({ "round": &round, "assignments": &assignments }), || {
+                round_text(&round, &assignments, output.width)
+            })
+        }
+    }
+}
+
+/// The newest rounds (all of them when there is no limit), oldest of them first.
+///
+/// # Errors
+/// Those of the calls.
+pub(crate) async fn newest(
+    api: &Api,
+    job: JobId,
+    task: Task,
+    items_max: Option<usize>,
+) -> Result<Vec<Round>, ApiError> {
+    match items_max.map(u32::try_from) {
+        Some(Ok(0)) => Ok(vec![]),
+        Some(Ok(limit)) if limit <= PAGE_ITEMS_MAX => {
+            let mut rounds = api.latest_rounds(job, task, limit).await?;
+            rounds.reverse();
+            Ok(rounds)
+        }
+        _ => {
+            let mut rounds = after(api, job, task, 0).await?;
+            let surplus = items_max.map_or(0, |items_max| rounds.len().saturating_sub(items_max));
+            rounds.drain(..surplus);
+            Ok(rounds)
+        }
+    }
+}
+
+/// The rounds of a higher number than this, ascending.
+///
+/// # Errors
+/// Those of the calls.
+pub(crate) async fn after(api: &Api, job: JobId, task: Task, number: u32) -> Result<Vec<Round>, ApiError> {
+    let start = Some(number.to_string());
+    Ok(collect_from(start, None, async |page| api.rounds(job, task, page).await).await?.items)
+}
+
+/// One round in a table.
+pub(crate) fn row(round: &Round) -> Vec<String> {
+    let phase = match round.reason {
+        Some(reason) => format!("{} ({reason})", round.phase),
+        None => round.phase.to_string(),
+    };
+    vec![
+        round.number.to_string(),
+        phase,
+        format!("{}/{} of {}", round.reported, round.goal, round.cohort),
+        round.expired.to_string(),
+        (round.failed + round.rejected).to_string(),
+        or_dash(round.accuracy, percent),
+        or_dash(round.loss.or(round.training_loss), |loss| format!("{loss:.4}")),
+        format!("{} up, {} down", bytes(round.bytes_up), bytes(round.bytes_down)),
+        or_dash(took_ms(round), duration_ms),
+    ]
+}
+
+/// An ended round in one line, for logs.
+pub(crate) fn line(round: &Round) -> String {
+    let what = match (round.task, round.reason) {
+        (_, Some(reason)) => format!("{} abandoned: {reason}", round.task),
+        (Task::Train, None) => round.phase.to_string(),
+        (Task::Evaluate, None) => "evaluated".into(),
+    };
+    let mut parts = vec![format!("{} of {} reported", round.reported, round.cohort)];
+    let counts = [(round.expired, "late"), (round.failed, "failed"), (round.rejected, "rejected")];
+    parts.extend(counts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")));
+    parts.extend(round.training_loss.map(|loss| format!("training loss {loss:.4}")));
+    parts.extend(round.loss.map(|loss| format!("loss {loss:.4}")));
+    parts.extend(round.accuracy.map(|accuracy| format!("accuracy {}", percent(accuracy))));
+    parts.push(format!("{} up, {} down", bytes(round.bytes_up), bytes(round.bytes_down)));
+    parts.extend(took_ms(round).map(duration_ms));
+    format!("round {:>3} {what}: {}", round.number, parts.join(", "))
+}
+
+/// Time from opening to end, in milliseconds.
+pub(crate) fn took_ms(round: &Round) -> Option<u64> {
+    round.ended_at_ms.map(|ended_at_ms| ended_at_ms.abs_diff(round.opened_at_ms))
+}
+
+fn round_text(round: &Round, assignments: &[Assignment], width: Option<u16>) -> String {
+    let pairs = [
+        ("round", format!("{} ({})", round.number, round.task)),
+        ("phase", round.phase.to_string()),
+        ("reason", or_dash(round.reason, |reason| reason.to_string())),
+        ("started from", format!("model version {}", round.base_version)),
+        (
+            "reports",
+            format!("{} of {} selected; goal {}, minimum {}", round.reported, round.cohort, round.goal, round.minimum),
+        ),
+        ("examples", round.weight.to_string()),
+        ("training loss", or_dash(round.training_loss, |loss| format!("{loss:.4}"))),
+        ("loss", or_dash(round.loss, |loss| format!("{loss:.4}"))),
+        ("accuracy", or_dash(round.accuracy, percent)),
+        ("opened", timestamp(round.opened_at_ms)),
+        ("selected", or_dash(round.selected_at_ms, timestamp)),
+        ("deadline", or_dash(round.deadline_at_ms, timestamp)),
+        ("ended", or_dash(round.ended_at_ms, timestamp)),
+        ("bytes", format!("{} up, {} down", bytes(round.bytes_up), bytes(round.bytes_down))),
+        ("seed", round.seed.0.to_string()),
+    ];
+    let header = ["client", "state", "reason", "examples", "loss", "norm", "worked", "up", "after"];
+    let rows = assignments.iter().map(assignment_row);
+    format!("{}\n\n{}", output::fields(&pairs, width), output::table(&header, rows, width))
+}
+
+fn assignment_row(assignment: &Assignment) -> Vec<String> {
+    let state = match assignment.late_at_ms {
+        Some(_) => format!("{} (came late)", assignment.state),
+        None => assignment.state.to_string(),
+    };
+    vec![
+        format!("#{}", assignment.client_number),
+        state,
+        assignment.reason.clone().unwrap_or_default(),
+        or_dash(assignment.weight, |weight| weight.to_string()),
+        or_dash(assignment.loss, |loss| format!("{loss:.4}")),
+        or_dash(assignment.update_norm, |norm| format!("{norm:.3}")),
+        or_dash(assignment.work_ms, duration_ms),
+        bytes(assignment.bytes_up),
+        or_dash(assignment.ended_at_ms, |ended_at_ms| duration_ms(ended_at_ms.abs_diff(assignment.assigned_at_ms))),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::tests::{Fake, job, round};
+    use tributary_protocol::state::{AbandonReason, Phase};
+
+    #[test]
+    fn a_round_tells_in_one_line_who_was_late_and_why_it_was_abandoned() {
+        let committed = Round {
+            cohort: 13,
+            reported: 10,
+            expired: 2,
+            failed: 1,
+            accuracy: Some(0.9431),
+            bytes_up: 210_000,
+            ended_at_ms: Some(1_250),
+            ..round(Task::Train, 7, Phase::Committed)
+        };
+        let text =
+            "round   7 committed: 10 of 13 reported, 2 late, 1 failed, accuracy 94.31 %, 210 kB up, 0 B down, 1.2 s";
+        assert_eq!(line(&committed), text);
+        let reason = Some(AbandonReason::TooFewReports);
+        let abandoned = Round { reason, ..round(Task::Train, 8, Phase::Abandoned) };
+        assert!(line(&abandoned).starts_with("round   8 train abandoned: too_few_reports: 0 of 13"));
+    }
+
+    #[tokio::test]
+    async fn the_newest_rounds_come_in_ascending_order() {
+        let rounds = (1..=1500).map(|number| round(Task::Train, number, Phase::Committed)).collect();
+        let fake = Fake { jobs: vec![job(1, "demo", "digits")], rounds, ..Fake::default() };
+        let api = fake.start().await;
+        for (items_max, expected) in [(Some(0), 0), (Some(3), 3), (Some(1200), 1200), (None, 1500), (Some(9999), 1500)]
+        {
+            let found = newest(&api, fake.jobs[0].id, Task::Train, items_max).await.unwrap();
+            let numbers: Vec<u32> = found.iter().map(|round| round.number).collect();
+            assert_eq!(numbers, (1501 - expected..=1500).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! `tributary serve`: the coordinator as a daemon.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+use tributary_protocol::id::{Secret, SecretKind};
+use tributary_server::{Config, Coordinator};
+
+use crate::args::TokenText;
+use crate::error::CliError;
+use crate::local::bind;
+use crate::output::Output;
+
+/// Largest configuration file in bytes.
+const CONFIG_BYTES_MAX: u64 = 64 * 1024;
+
+/// `tributary serve`. A setting on the command line counts before one in the environment, that before one in the file.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// A TOML file with these settings under their long names (listen, database, operator_token, log, log_format).
+    #[arg(long, env = "TRIBUTARY_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where to listen [default: 127.0.0.1:7300]. Without TLS in front, stay on the loopback address.
+    #[arg(long, env = "TRIBUTARY_LISTEN", value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// The database: a file, sqlite:FILE, or postgres://USER@HOST/NAME [default: tributary.db].
+    #[arg(long, env = "TRIBUTARY_DATABASE", value_name = "URL", hide_env_values = true)]
+    database: Option<String>,
+    /// An operator token to let in; without one the first start makes a token and prints it, once.
+    #[arg(long, env = "TRIBUTARY_OPERATOR_TOKEN", value_name = "TOKEN", hide_env_values = true)]
+    operator_token: Option<TokenText>,
+    /// What is logged to standard error: error, warn, info, debug, trace, or a list like info,sqlx=warn [default: info].
+    #[arg(long, env = "TRIBUTARY_LOG", value_name = "FILTER")]
+    log: Option<String>,
+    /// How log lines look [default: text].
+    #[arg(long, env = "TRIBUTARY_LOG_FORMAT", value_enum, value_name = "FORMAT")]
+    log_format: Option<LogFormat>,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// The settings as a file has them.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ConfigFile {
+    listen: Option<SocketAddr>,
+    database: Option<String>,
+    operator_token: Option<Secret>,
+    log: Option<String>,
+    log_format: Option<LogFormat>,
+}
+
+/// The settings that count.
+#[derive(Debug)]
+struct Settings {
+    listen: SocketAddr,
+    coordinator: Config,
+    log: String,
+    log_format: LogFormat,
+}
+
+/// What is printed when it serves.
+#[derive(Serialize)]
+struct Serving {
+    event: &'static str,
+    url: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operator_token: Option<Secret>,
+}
+
+/// Serves until Ctrl-C or a SIGTERM.
+///
+/// # Errors
+/// When a setting is wrong, the address is in use or the database cannot be opened.
+pub(crate) async fn run(args: &ServeArgs, output: &Output) -> Result<(), CliError> {
+    let settings = settings(args)?;
+    start_log(&settings)?;
+    let listener = bind(settings.listen).await?;
+    let address = listener.local_addr().map_err(|source| CliError::Listen { address: settings.listen, source })?;
+    let coordinator = Coordinator::open(&settings.coordinator).await?;
+    let serving = Serving {
+        event: "serving",
+        url: format!("http://{address}/"),
+        operator_token: coordinator.first_operator_token().cloned(),
+    };
+    output.object(&serving, || text(&serving))?;
+
+    let shutdown = CancellationToken::new();
+    let stop = shutdown.clone();
+    tokio::spawn(async move {
+        asked_to_stop().await;
+        tracing::info!("stopping: open rounds go on at the next start");
+        stop.cancel();
+    });
+    Ok(coordinator.serve(listener, shutdown).await?)
+}
+
+fn text(serving: &Serving) -> String {
+    let url = &serving.url;
+    match &serving.operator_token {
+        None => format!("serving at {url}"),
+        Some(token) => format!(
+            "serving at {url}\n\nThis is the first start. The operator token, shown this once:\n\n  {}\n\n\
+             next: export TRIBUTARY_TOKEN=.. and `tributary population create NAME`",
+            token.expose()
+        ),
+    }
+}
+
+/// Returns at Ctrl-C or, where there is one, a SIGTERM.
+async fn asked_to_stop() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminate.recv() => {}
+            }
+            return;
+        }
+    }
+    let _ = tokio::signal::ctrl_c().await;
+}
+
+fn settings(args: &ServeArgs) -> Result<Settings, CliError> {
+    let file = args.config.as_deref().map(read_config).transpose()?.unwrap_or_default();
+    let operator_token = match &args.operator_token {
+        Some(text) => Some(text.secret(SecretKind::Operator)?),
+        None => file.operator_token,
+    };
+    let default_address = SocketAddr::from(([127, 0, 0, 1], 7300));
+    Ok(Settings {
+        listen: args.listen.or(file.listen).unwrap_or(default_address),
+        coordinator: Config {
+            database: args.database.clone().or(file.database).unwrap_or_else(|| "tributary.db".into()),
+            operator_token,
+        },
+        log: args.log.clone().or(file.log).unwrap_or_else(|| "info".into()),
+        log_format: args.log_format.or(file.log_format).unwrap_or_default(),
+    })
+}
+
+fn read_config(path: &Path) -> Result<ConfigFile, CliError> {
+    use std::io::Read;
+    let mut text = String::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(CONFIG_BYTES_MAX).read_to_string(&mut text));
+    read.map_err(CliError::file("read", path))?;
+    toml::from_str(&text).map_err(|source| CliError::Config { path: path.to_owned(), source: Box::new(source) })
+}
+
+fn start_log(settings: &Settings) -> Result<(), CliError> {
+    let filter: EnvFilter =
+        settings.log.parse().map_err(|error| CliError::BadSetting(format!("log {:?}: {error}", settings.log)))?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match settings.log_format {
+        LogFormat::Text => log.init(),
+        LogFormat::Json => log.json().init(),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        serve: ServeArgs,
+    }
+
+    fn settings_of(line: &str) -> Result<Settings, CliError> {
+        settings(&Line::try_parse_from(std::iter::once("serve").chain(line.split_whitespace())).unwrap().serve)
+    }
+
+    #[test]
+    fn the_command_line_counts_before_the_file_and_the_file_before_the_defaults() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tributary.toml");
+        std::fs::write(&path, "listen = \"127.0.0.1:1\"\ndatabase = \"a.db\"\nlog_format = \"json\"\n").unwrap();
+        let settings = settings_of(&format!("--config {} --database b.db", path.display())).unwrap();
+        assert_eq!(settings.listen.port(), 1);
+        assert_eq!((settings.coordinator.database.as_str(), settings.log.as_str()), ("b.db", "info"));
+        assert_eq!(settings.log_format, LogFormat::Json);
+        assert_eq!(settings_of("").unwrap().listen, "127.0.0.1:7300".parse().unwrap());
+    }
+
+    #[test]
+    fn an_unknown_key_and_a_wrong_token_are_named_and_the_token_is_not_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tributary.toml");
+        std::fs::write(&path, "databas = \"a.db\"\n").unwrap();
+        let error = settings_of(&format!("--config {}", path.display())).unwrap_err().to_string();
+        assert!(error.contains("tributary.toml") && error.contains("databas"), "{error}");
+        let error = settings_of("--operator-token tributary_operator_5ecret").unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("5ecret"));
+    }
+}

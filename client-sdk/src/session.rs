@@ -1,0 +1,307 @@
+//! One session: pending work first, else check in, fetch, work, keep the result on disk, deliver it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tributary_protocol::device::{
+    Assignment, CheckInRequest, CheckInResponse, DETAIL_BYTES_MAX, DeviceState, EnrolRequest, EvaluationReport,
+    FailureReport, UpdateQuery,
+};
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::model::Model;
+use tributary_protocol::problem::ProblemType;
+use tributary_protocol::safetensors::model_from_bytes_expecting;
+use tributary_protocol::state::{FailureReason, Task};
+use tributary_protocol::update::{Codec, UpdateHeader, encode};
+
+use crate::client::{Client, Outcome};
+use crate::host::Host;
+use crate::state::{Identity, Pending, Work};
+use crate::trainer::{EvaluateTask, TrainError, TrainTask, Trainer};
+use crate::{ClientError, Trained};
+
+/// When to come back after an interruption.
+const INTERRUPTED_RETRY: Duration = Duration::from_secs(60);
+
+pub(crate) async fn run_once<T: Trainer + ?Sized>(
+    client: &Client,
+    trainer: &mut T,
+    host: &dyn Host,
+) -> Result<Outcome, ClientError> {
+    if !host.may_continue() {
+        return Ok(Outcome::Interrupted { retry_after: INTERRUPTED_RETRY });
+    }
+    let mut identity = identity(client).await?;
+    if let Some((pending, body)) = client.state.pending()? {
+        return deliver(client, &identity, &pending, &body).await;
+    }
+    let request = CheckInRequest {
+        attributes: client.attributes.clone(),
+        state: DeviceState { examples: trainer.examples(), ..host.device_state() },
+        sdk_version: env!("CARGO_PKG_VERSION").to_owned(),
+        codecs: vec![Codec::F32],
+        wait_ms: client.wait_ms,
+    };
+    let answer = match client.transport.check_in(&identity.secret, &request).await {
+        // The coordinator has forgotten this client (another database): enrol again, once.
+        Err(error) if error.is(ProblemType::Unauthorized) => {
+            client.state.forget_identity()?;
+            identity = self::identity(client).await?;
+            client.transport.check_in(&identity.secret, &request).await?
+        }
+        answer => answer?,
+    };
+    match answer {
+        CheckInResponse::Retry { retry_after_ms } => {
+            Ok(Outcome::NothingToDo { retry_after: Duration::from_millis(retry_after_ms) })
+        }
+        CheckInResponse::Assigned(assignment) => work(client, &identity, trainer, host, *assignment).await,
+    }
+}
+
+/// Who the client is; enrols at the first time.
+pub(crate) async fn identity(client: &Client) -> Result<Identity, ClientError> {
+    if let Some(identity) = client.state.identity(&client.server)? {
+        return Ok(identity);
+    }
+    let request = EnrolRequest { attributes: client.attributes.clone() };
+    let enrolled = client.transport.enrol(&client.enrolment, &request).await?;
+    let identity = Identity {
+        server: client.server.clone(),
+        client: enrolled.client,
+        secret: enrolled.secret,
+        population: enrolled.population,
+    };
+    client.state.save_identity(&identity)?;
+    Ok(identity)
+}
+
+/// Does the work of an assignment and delivers it.
+async fn work<T: Trainer + ?Sized>(
+    client: &Client,
+    identity: &Identity,
+    trainer: &mut T,
+    host: &dyn Host,
+    assignment: Assignment,
+) -> Result<Outcome, ClientError> {
+    let deadline_ms = client.clock.now_ms().saturating_add(assignment.deadline_in_ms);
+    let model = match fetch_model(client, identity, &assignment).await {
+        Ok(model) => model,
+        Err(error) => return give_up(client, identity, &assignment, error).await,
+    };
+    let in_time = || client.clock.now_ms() < deadline_ms;
+    let should_stop = || !host.may_continue() || !in_time();
+    let started_ms = client.clock.now_ms();
+    let result = match assignment.task {
+        Task::Train => train(trainer, &assignment, &model, &should_stop).map(|(trained, body)| {
+            let query = UpdateQuery {
+                weight: u32::try_from(trained.examples).unwrap_or(u32::MAX).min(assignment.plan.weight_max),
+                loss: trained.loss,
+                steps: trained.steps,
+                train_ms: client.clock.now_ms() - started_ms,
+            };
+            (Work::Update { query, sha256: Sha256Hash::of(&body) }, body)
+        }),
+        Task::Evaluate => evaluate(trainer, &assignment, &model, &should_stop).map(|mut report| {
+            report.evaluate_ms = client.clock.now_ms() - started_ms;
+            (Work::Evaluation(report), Vec::new())
+        }),
+    };
+    match result {
+        Ok((work, body)) => {
+            let pending = Pending { assignment, work };
+            client.state.save_pending(&pending, &body)?;
+            deliver(client, identity, &pending, &body).await
+        }
+        Err(TrainError::Interrupted) if !in_time() => too_late(client, identity, &assignment).await,
+        Err(error) => give_up(client, identity, &assignment, ClientError::Training(error)).await,
+    }
+}
+
+async fn fetch_model(client: &Client, identity: &Identity, assignment: &Assignment) -> Result<Model, ClientError> {
+    let body = match client.state.model(assignment.model_sha256)? {
+        Some(body) => body,
+        None => {
+            let body = client.transport.model(&identity.secret, assignment).await?;
+            client.state.save_model(&body)?;
+            body
+        }
+    };
+    let parameters = assignment.plan.model.parameters();
+    let parameters = parameters.map_err(|error| ClientError::BadAnswer(format!("the plan's model: {error}")))?;
+    model_from_bytes_expecting(&body, &Arc::new(parameters))
+        .map_err(|error| ClientError::BadAnswer(format!("the model does not fit its plan: {error}")))
+}
+
+/// Trains, and encodes what changed: local minus global.
+fn train<T: Trainer + ?Sized>(
+    trainer: &mut T,
+    assignment: &Assignment,
+    model: &Model,
+    should_stop: &dyn Fn() -> bool,
+) -> Result<(Trained, Vec<u8>), TrainError> {
+    let plan = &assignment.plan;
+    let task = TrainTask { model, spec: &plan.model, training: &plan.training, seed: assignment.seed };
+    let mut trained = computing(|| trainer.train(&task, should_stop))?;
+    if trained.values.len() != model.values().len() {
+        let (got, expected) = (trained.values.len(), model.values().len());
+        return Err(TrainError::DoesNotFit(format!("the trainer gave {got} values for {expected} parameters")));
+    }
+    if trained.examples == 0 {
+        return Err(TrainError::NoExamples);
+    }
+    for (value, global) in trained.values.iter_mut().zip(model.values()) {
+        *value -= global;
+    }
+    if !trained.loss.is_finite() || trained.values.iter().any(|value| !value.is_finite()) {
+        return Err(TrainError::Diverged);
+    }
+    let header = UpdateHeader {
+        codec: plan.codec,
+        job: assignment.job.to_string(),
+        base_version: assignment.model_version.into(),
+    };
+    let body = encode(&trained.values, model.parameters(), &header);
+    Ok((trained, body))
+}
+
+fn evaluate<T: Trainer + ?Sized>(
+    trainer: &mut T,
+    assignment: &Assignment,
+    model: &Model,
+    should_stop: &dyn Fn() -> bool,
+) -> Result<EvaluationReport, TrainError> {
+    let plan = &assignment.plan;
+    let task = EvaluateTask { model, spec: &plan.model, loss: plan.training.loss };
+    let evaluated = computing(|| trainer.evaluate(&task, should_stop))?;
+    if evaluated.examples == 0 {
+        return Err(TrainError::NoExamples);
+    }
+    if !evaluated.loss.is_finite() {
+        return Err(TrainError::Diverged);
+    }
+    let crate::Evaluated { examples, loss, accuracy } = evaluated;
+    Ok(EvaluationReport { examples, loss, accuracy, evaluate_ms: 0 })
+}
+
+/// Runs a trainer without stopping the runtime's other tasks (where the runtime has other threads), and without letting
+/// its panics into the app.
+fn computing<T>(compute: impl FnOnce() -> Result<T, TrainError>) -> Result<T, TrainError> {
+    let guarded = || {
+        catch_unwind(AssertUnwindSafe(compute)).unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+            Err(TrainError::Other(format!("the trainer panicked: {text}")))
+        })
+    };
+    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(guarded),
+        _ => guarded(),
+    }
+}
+
+/// Delivers finished work, and forgets it once the coordinator has answered for good.
+async fn deliver(
+    client: &Client,
+    identity: &Identity,
+    pending: &Pending,
+    body: &[u8],
+) -> Result<Outcome, ClientError> {
+    let assignment = &pending.assignment;
+    let round = assignment.round;
+    let delivered = match &pending.work {
+        Work::Update { query, .. } => put_update(client, identity, assignment, query, body).await,
+        Work::Evaluation(report) => {
+            let accepted = client.transport.put_evaluation(&identity.secret, assignment.id, report).await;
+            accepted.map(|accepted| accepted.retry_after_ms)
+        }
+    };
+    match delivered {
+        Ok(retry_after_ms) => {
+            client.state.delivered()?;
+            let retry_after = Duration::from_millis(retry_after_ms);
+            Ok(match pending.work {
+                Work::Update { .. } => Outcome::Contributed { round, retry_after },
+                Work::Evaluation(_) => Outcome::Evaluated { round, retry_after },
+            })
+        }
+        Err(error) if error.is(ProblemType::AssignmentClosed) => {
+            client.state.delivered()?;
+            Ok(Outcome::TooLate { round, retry_after: error.retry_after().unwrap_or_default() })
+        }
+        // Passing trouble keeps the work for the next session; a refusal is final.
+        Err(error) if error.is_passing() => Err(error),
+        Err(error) => {
+            client.state.delivered()?;
+            Err(error)
+        }
+    }
+}
+
+/// Asks whether the round still wants the update before sending its bytes.
+async fn put_update(
+    client: &Client,
+    identity: &Identity,
+    assignment: &Assignment,
+    query: &UpdateQuery,
+    body: &[u8],
+) -> Result<u64, ClientError> {
+    let status = client.transport.status(&identity.secret, assignment.id).await?;
+    if status.reported {
+        // It arrived; only the answer was lost.
+        return Ok(0);
+    }
+    let accepted = client.transport.put_update(&identity.secret, assignment.id, query, body).await?;
+    Ok(accepted.retry_after_ms)
+}
+
+/// The deadline passed during training: the coordinator says what became of the round.
+async fn too_late(client: &Client, identity: &Identity, assignment: &Assignment) -> Result<Outcome, ClientError> {
+    let retry_after = match client.transport.status(&identity.secret, assignment.id).await {
+        // Our clock was a little ahead.
+        Ok(status) => Duration::from_millis(status.deadline_in_ms),
+        Err(error) if error.is(ProblemType::AssignmentClosed) => error.retry_after().unwrap_or_default(),
+        Err(error) => return Err(error),
+    };
+    Ok(Outcome::TooLate { round: assignment.round, retry_after })
+}
+
+/// Tells the coordinator that nothing will come, so that the round need not wait for it.
+async fn give_up(
+    client: &Client,
+    identity: &Identity,
+    assignment: &Assignment,
+    error: ClientError,
+) -> Result<Outcome, ClientError> {
+    let Some(reason) = failure_reason(&error) else { return Err(error) };
+    let mut detail = if reason == FailureReason::Interrupted { String::new() } else { error.to_string() };
+    while detail.len() > DETAIL_BYTES_MAX {
+        detail.pop();
+    }
+    let told = client.transport.post_failure(&identity.secret, assignment.id, &FailureReport { reason, detail }).await;
+    let retry_after = match told {
+        Ok(accepted) => Duration::from_millis(accepted.retry_after_ms),
+        Err(error) => error.retry_after().unwrap_or(INTERRUPTED_RETRY),
+    };
+    match error {
+        ClientError::Training(TrainError::Interrupted) => Ok(Outcome::Interrupted { retry_after }),
+        error => Err(error),
+    }
+}
+
+/// What to tell the coordinator; nothing when the trouble may pass and the assignment be taken up again.
+fn failure_reason(error: &ClientError) -> Option<FailureReason> {
+    match error {
+        ClientError::Training(error) => Some(match error {
+            TrainError::Interrupted => FailureReason::Interrupted,
+            TrainError::NoExamples => FailureReason::NoData,
+            TrainError::Diverged => FailureReason::Diverged,
+            TrainError::DoesNotFit(_) => FailureReason::DoesNotFit,
+            TrainError::Other(_) => FailureReason::Other,
+        }),
+        ClientError::BadAnswer(_) => Some(FailureReason::DoesNotFit),
+        _ => None,
+    }
+}

@@ -1,0 +1,222 @@
+//! What a client keeps on disk: who it is, the models it has, and work that is done but not delivered.
+//!
+//! Every file is replaced as a whole: written beside its place, then renamed. A process that is killed leaves the old file
+//! or the new one, never half of one. Only the identity is synced to the disk too: after a power failure it could not be
+//! had again, while a damaged model or update is noticed by its hash and fetched or trained anew.
+
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tributary_protocol::device::{Assignment, EvaluationReport, UpdateQuery};
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::{ClientId, Name, Secret};
+
+use crate::ClientError;
+
+/// Who the client is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Identity {
+    pub(crate) server: String,
+    pub(crate) client: ClientId,
+    pub(crate) secret: Secret,
+    pub(crate) population: Name,
+}
+
+/// Work that is done but not delivered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Pending {
+    pub(crate) assignment: Assignment,
+    pub(crate) work: Work,
+}
+
+/// The result to deliver.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Work {
+    /// An update; its file lies beside, with this hash.
+    Update { query: UpdateQuery, sha256: Sha256Hash },
+    /// An evaluation.
+    Evaluation(EvaluationReport),
+}
+
+/// The state directory.
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    directory: PathBuf,
+}
+
+impl State {
+    pub(crate) fn new(directory: PathBuf) -> Self {
+        Self { directory }
+    }
+
+    /// Who the client is, if it enrolled with this server.
+    pub(crate) fn identity(&self, server: &str) -> Result<Option<Identity>, ClientError> {
+        let path = self.path("identity.json");
+        let identity: Option<Identity> = read_json(&path)?;
+        match identity {
+            Some(identity) if identity.server != server => {
+                Err(ClientError::ForeignState { path, server: identity.server })
+            }
+            identity => Ok(identity),
+        }
+    }
+
+    pub(crate) fn save_identity(&self, identity: &Identity) -> Result<(), ClientError> {
+        let path = self.write("identity.json", &json(identity))?;
+        sync(&path, &self.directory).map_err(|source| ClientError::State { path, source })
+    }
+
+    /// Forgets who the client is: the server does not know it any more.
+    pub(crate) fn forget_identity(&self) -> Result<(), ClientError> {
+        remove(&self.path("identity.json"))
+    }
+
+    /// Work to deliver. A pending file that cannot be read is dropped: the coordinator has closed its round or will.
+    pub(crate) fn pending(&self) -> Result<Option<(Pending, Vec<u8>)>, ClientError> {
+        let Some(pending) = read_json::<Pending>(&self.path("pending.json"))? else { return Ok(None) };
+        let body = match &pending.work {
+            Work::Evaluation(_) => Some(Vec::new()),
+            Work::Update { sha256, .. } => {
+                read(&self.path("update.safetensors"))?.filter(|body| Sha256Hash::of(body) == *sha256)
+            }
+        };
+        match body {
+            Some(body) => Ok(Some((pending, body))),
+            None => {
+                self.delivered()?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Stores work before it is delivered. The update's file comes first: the pending file says that it is whole.
+    pub(crate) fn save_pending(&self, pending: &Pending, body: &[u8]) -> Result<(), ClientError> {
+        if matches!(pending.work, Work::Update { .. }) {
+            self.write("update.safetensors", body)?;
+        }
+        self.write("pending.json", &json(pending)).map(drop)
+    }
+
+    /// Nothing is pending any more.
+    pub(crate) fn delivered(&self) -> Result<(), ClientError> {
+        remove(&self.path("pending.json"))?;
+        remove(&self.path("update.safetensors"))
+    }
+
+    /// The cached model file of this hash.
+    pub(crate) fn model(&self, sha256: Sha256Hash) -> Result<Option<Vec<u8>>, ClientError> {
+        let body = read(&self.path("model.safetensors"))?;
+        Ok(body.filter(|body| Sha256Hash::of(body) == sha256))
+    }
+
+    /// Keeps the newest model file, in the place of the one before.
+    pub(crate) fn save_model(&self, body: &[u8]) -> Result<(), ClientError> {
+        self.write("model.safetensors", body).map(drop)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, ClientError> {
+        let path = self.path(name);
+        let failed = |source| ClientError::State { path: path.clone(), source };
+        fs::create_dir_all(&self.directory).map_err(failed)?;
+        let mut file = tempfile::NamedTempFile::new_in(&self.directory).map_err(failed)?;
+        file.write_all(bytes).map_err(failed)?;
+        file.persist(&path).map_err(|error| failed(error.error))?;
+        Ok(path)
+    }
+}
+
+/// Makes a file and its name durable; where directories cannot be opened (Windows) the file system does it by itself.
+fn sync(path: &Path, directory: &Path) -> std::io::Result<()> {
+    fs::File::open(path)?.sync_all()?;
+    if cfg!(unix) { fs::File::open(directory)?.sync_all() } else { Ok(()) }
+}
+
+fn json<T: Serialize>(value: &T) -> Vec<u8> {
+    serde_json::to_vec(value).expect("our own types have no map with keys that JSON lacks")
+}
+
+fn read(path: &Path) -> Result<Option<Vec<u8>>, ClientError> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(ClientError::State { path: path.to_owned(), source }),
+    }
+}
+
+/// A file's value; none when it is missing or was written by another release.
+fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, ClientError> {
+    let Some(bytes) = read(path)? else { return Ok(None) };
+    match serde_json::from_slice(&bytes) {
+        Ok(value) => Ok(Some(value)),
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "this file cannot be read and is ignored");
+            Ok(None)
+        }
+    }
+}
+
+fn remove(path: &Path) -> Result<(), ClientError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(ClientError::State { path: path.to_owned(), source: error })
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tributary_protocol::id::SecretKind;
+
+    use super::*;
+
+    fn identity(server: &str) -> Identity {
+        Identity {
+            server: server.into(),
+            client: ClientId::from_random([1; 16]),
+            secret: Secret::from_random(SecretKind::Client, [2; 32]),
+            population: "p".parse().unwrap(),
+        }
+    }
+
+    #[test]
+    fn an_identity_survives_and_belongs_to_one_server() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = State::new(directory.path().join("deep/state"));
+        assert!(state.identity("http://a").unwrap().is_none());
+        state.save_identity(&identity("http://a")).unwrap();
+        assert_eq!(state.identity("http://a").unwrap().unwrap().client, ClientId::from_random([1; 16]));
+        assert!(matches!(state.identity("http://b"), Err(ClientError::ForeignState { .. })));
+        state.forget_identity().unwrap();
+        assert!(state.identity("http://b").unwrap().is_none());
+    }
+
+    #[test]
+    fn a_damaged_file_is_ignored_and_a_damaged_model_is_not_used() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = State::new(directory.path().to_owned());
+        fs::write(directory.path().join("identity.json"), b"{\"server\":").unwrap();
+        assert!(state.identity("http://a").unwrap().is_none());
+        state.save_model(b"weights").unwrap();
+        assert!(state.model(Sha256Hash::of(b"weights")).unwrap().is_some());
+        fs::write(directory.path().join("model.safetensors"), b"weighty").unwrap();
+        assert!(state.model(Sha256Hash::of(b"weights")).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_written_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
+        fs::write(&file, b"").unwrap();
+        let error = State::new(file.join("state")).save_model(b"x").expect_err("a file is no directory");
+        assert!(error.to_string().contains("file"), "{error}");
+    }
+}

@@ -1,0 +1,114 @@
+//! Which examples a step takes: passes over all of them in a seeded order, cut into batches.
+
+use tributary_protocol::plan::Training;
+use tributary_protocol::seed::Seed;
+
+/// The batches of a training, as numbers of examples.
+pub(super) struct Batches {
+    /// Numbers of all examples in the order of this pass.
+    order: Vec<usize>,
+    /// Where the next batch begins.
+    next: usize,
+    /// Passes begun.
+    passes: u64,
+    batch_size: usize,
+    shuffle: bool,
+    seed: Seed,
+    /// Passes to make, or no limit.
+    epochs: Option<u64>,
+    /// Batches to give out, or no limit.
+    steps_left: Option<u64>,
+}
+
+impl Batches {
+    /// For at least one example and settings that passed their check.
+    pub(super) fn new(examples: usize, training: &Training, seed: Seed) -> Self {
+        let batch_size = training.batch_size.map_or(examples, |size| size as usize).min(examples);
+        Self {
+            order: (0..examples).collect(),
+            next: examples,
+            passes: 0,
+            batch_size,
+            // One batch of everything is the same in any order.
+            shuffle: training.shuffle && batch_size < examples,
+            seed,
+            epochs: training.epochs.map(u64::from),
+            steps_left: training.steps.map(u64::from),
+        }
+    }
+
+    /// The next batch; the last one of a pass may be smaller.
+    pub(super) fn next_batch(&mut self) -> Option<&[usize]> {
+        if self.steps_left == Some(0) {
+            return None;
+        }
+        if self.next == self.order.len() {
+            if self.epochs.is_some_and(|epochs| self.passes >= epochs) {
+                return None;
+            }
+            self.begin_pass();
+        }
+        self.steps_left = self.steps_left.map(|left| left - 1);
+        let start = self.next;
+        self.next = (start + self.batch_size).min(self.order.len());
+        Some(&self.order[start..self.next])
+    }
+
+    fn begin_pass(&mut self) {
+        if self.shuffle {
+            self.seed.derive("order", self.passes).stream().shuffle(&mut self.order);
+        }
+        self.passes += 1;
+        self.next = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tributary_protocol::plan::{Loss, Optimizer};
+
+    use super::*;
+
+    fn training(epochs: Option<u32>, steps: Option<u32>, batch_size: Option<u32>, shuffle: bool) -> Training {
+        let optimizer = Optimizer::Sgd { learning_rate: 0.1, momentum: 0.0, weight_decay: 0.0, nesterov: false };
+        Training { epochs, steps, batch_size, loss: Loss::CrossEntropy, optimizer, shuffle }
+    }
+
+    fn all(examples: usize, training: &Training, seed: u64) -> Vec<Vec<usize>> {
+        let mut batches = Batches::new(examples, training, Seed(seed));
+        std::iter::from_fn(|| batches.next_batch().map(<[usize]>::to_vec)).collect()
+    }
+
+    #[test]
+    fn an_epoch_takes_each_example_once_and_ends_with_the_rest() {
+        let in_order = all(5, &training(Some(2), None, Some(2), false), 1);
+        assert_eq!(in_order, [vec![0, 1], vec![2, 3], vec![4], vec![0, 1], vec![2, 3], vec![4]]);
+        let shuffled = all(50, &training(Some(2), None, Some(20), true), 1);
+        assert_eq!(shuffled.iter().map(Vec::len).collect::<Vec<_>>(), [20, 20, 10, 20, 20, 10]);
+        let passes: Vec<Vec<usize>> = shuffled.chunks(3).map(<[_]>::concat).collect();
+        assert_ne!(passes[0], passes[1]);
+        for mut pass in passes {
+            pass.sort_unstable();
+            assert_eq!(pass, (0..50).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn steps_go_on_into_the_next_pass() {
+        let batches = all(3, &training(None, Some(5), Some(2), false), 1);
+        assert_eq!(batches, [vec![0, 1], vec![2], vec![0, 1], vec![2], vec![0, 1]]);
+    }
+
+    #[test]
+    fn without_a_batch_size_a_step_takes_everything() {
+        assert_eq!(all(3, &training(None, Some(2), None, true), 1), [[0, 1, 2], [0, 1, 2]]);
+        assert_eq!(all(3, &training(Some(1), None, Some(100), true), 1), [[0, 1, 2]]);
+    }
+
+    #[test]
+    fn the_order_repeats_with_its_seed_only() {
+        let batches = |seed| all(30, &training(Some(1), None, Some(4), true), seed);
+        assert_eq!(batches(1), batches(1));
+        assert_ne!(batches(1), batches(2));
+    }
+}

@@ -1,0 +1,110 @@
+//! LSTM and GRU with PyTorch's parameters (`torch.nn.LSTM`, `GRU`, one layer, one direction): the gates' matrices stand one
+//! below the other. States start at 0.
+//!
+//! Each time step multiplies its own input instead of all at once, because the gradient of cutting a large product into
+//! steps would fill a tensor of the whole product for each of them.
+
+use burn::module::{Module, Param};
+use burn::tensor::activation::{sigmoid, tanh};
+use burn::tensor::module::linear;
+use burn::tensor::{Device, Tensor};
+
+use super::layered::{transposed_weight, zeros};
+
+/// Gates input, forget, cell, output: `c' = f c + i g`, `h' = o tanh(c')`.
+#[derive(Module, Debug)]
+pub(super) struct Lstm {
+    weight_ih_l0: Param<Tensor<2>>,
+    weight_hh_l0: Param<Tensor<2>>,
+    bias_ih_l0: Param<Tensor<1>>,
+    bias_hh_l0: Param<Tensor<1>>,
+    #[module(skip)]
+    return_sequences: bool,
+}
+
+impl Lstm {
+    pub(super) fn new(features: usize, hidden: usize, return_sequences: bool, device: &Device) -> Self {
+        Self {
+            weight_ih_l0: transposed_weight(4 * hidden, features, device),
+            weight_hh_l0: transposed_weight(4 * hidden, hidden, device),
+            bias_ih_l0: zeros([4 * hidden], true, device),
+            bias_hh_l0: zeros([4 * hidden], true, device),
+            return_sequences,
+        }
+    }
+
+    pub(super) fn forward(&self, values: Tensor<2>) -> Tensor<2> {
+        let (input_weight, state_weight) = (self.weight_ih_l0.val(), self.weight_hh_l0.val());
+        let bias = self.bias_ih_l0.val() + self.bias_hh_l0.val();
+        let [features, _] = input_weight.dims();
+        let [hidden, _] = state_weight.dims();
+        let [batch, _] = values.dims();
+        let mut state = Tensor::zeros([batch, hidden], &values.device());
+        let mut cell = state.clone();
+        let mut states = Vec::new();
+        for input in time_steps(values, features) {
+            let gates = linear(input, input_weight.clone(), Some(bias.clone())) + state.matmul(state_weight.clone());
+            let gate = |index| gates.clone().narrow(1, index * hidden, hidden);
+            cell = sigmoid(gate(1)) * cell + sigmoid(gate(0)) * tanh(gate(2));
+            state = sigmoid(gate(3)) * tanh(cell.clone());
+            if self.return_sequences {
+                states.push(state.clone());
+            }
+        }
+        if self.return_sequences { Tensor::cat(states, 1) } else { state }
+    }
+}
+
+/// Gates reset, update, new: `n = tanh(W x + b + r (U h + b'))`, `h' = (1 - z) n + z h`.
+#[derive(Module, Debug)]
+pub(super) struct Gru {
+    weight_ih_l0: Param<Tensor<2>>,
+    weight_hh_l0: Param<Tensor<2>>,
+    bias_ih_l0: Param<Tensor<1>>,
+    bias_hh_l0: Param<Tensor<1>>,
+    #[module(skip)]
+    return_sequences: bool,
+}
+
+impl Gru {
+    pub(super) fn new(features: usize, hidden: usize, return_sequences: bool, device: &Device) -> Self {
+        Self {
+            weight_ih_l0: transposed_weight(3 * hidden, features, device),
+            weight_hh_l0: transposed_weight(3 * hidden, hidden, device),
+            bias_ih_l0: zeros([3 * hidden], true, device),
+            bias_hh_l0: zeros([3 * hidden], true, device),
+            return_sequences,
+        }
+    }
+
+    pub(super) fn forward(&self, values: Tensor<2>) -> Tensor<2> {
+        let (input_weight, state_weight) = (self.weight_ih_l0.val(), self.weight_hh_l0.val());
+        let (input_bias, state_bias) = (self.bias_ih_l0.val(), self.bias_hh_l0.val());
+        let [features, _] = input_weight.dims();
+        let [hidden, _] = state_weight.dims();
+        let [batch, _] = values.dims();
+        let mut state = Tensor::zeros([batch, hidden], &values.device());
+        let mut states = Vec::new();
+        for input in time_steps(values, features) {
+            let of_input = linear(input, input_weight.clone(), Some(input_bias.clone()));
+            let of_state = linear(state.clone(), state_weight.clone(), Some(state_bias.clone()));
+            let input_gate = |index| of_input.clone().narrow(1, index * hidden, hidden);
+            let state_gate = |index| of_state.clone().narrow(1, index * hidden, hidden);
+            let reset = sigmoid(input_gate(0) + state_gate(0));
+            let update = sigmoid(input_gate(1) + state_gate(1));
+            let new = tanh(input_gate(2) + reset * state_gate(2));
+            // The same as (1 - z) n + z h.
+            state = new.clone() + update * (state - new);
+            if self.return_sequences {
+                states.push(state.clone());
+            }
+        }
+        if self.return_sequences { Tensor::cat(states, 1) } else { state }
+    }
+}
+
+/// `[batch, time * features]` as `time` tensors of `[batch, features]`.
+fn time_steps(values: Tensor<2>, features: usize) -> impl Iterator<Item = Tensor<2>> {
+    let [_, each] = values.dims();
+    (0..each / features).map(move |step| values.clone().narrow(1, step * features, features))
+}

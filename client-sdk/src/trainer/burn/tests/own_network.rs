@@ -1,0 +1,155 @@
+//! An app's own burn module in the same trainer.
+
+use burn::module::Module;
+use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig, LinearLayout};
+use burn::tensor::activation;
+use tributary_protocol::model::ParameterSpec;
+
+use super::*;
+use crate::trainer::parameters_of;
+
+#[derive(Module, Debug)]
+struct Own {
+    hidden: Linear,
+    norm: BatchNorm,
+    output: Linear,
+}
+
+impl Own {
+    fn new(device: &Device) -> Self {
+        Self {
+            hidden: LinearConfig::new(2, 8).init(device),
+            norm: BatchNormConfig::new(8).init(device),
+            output: LinearConfig::new(8, 2).with_layout(LinearLayout::Col).init(device),
+        }
+    }
+}
+
+impl Network for Own {
+    fn forward(&mut self, inputs: Tensor<2>, pass: &mut Pass) -> Tensor<2> {
+        let hidden = activation::tanh(self.norm.forward(self.hidden.forward(inputs)));
+        self.output.forward(pass.dropout(hidden, 0.1))
+    }
+}
+
+/// The class says whether both inputs have the same sign, which no linear model can tell.
+fn signs(count: usize) -> MemoryExamples {
+    let inputs = random(2 * count, 7);
+    let classes = inputs.chunks(2).map(|pair| u32::from(pair[0] * pair[1] > 0.0)).collect();
+    examples(&[2], inputs, Targets::Classes(classes))
+}
+
+fn own_spec() -> ModelSpec {
+    ModelSpec::Parameters(parameters_of(&Own::new(&Device::flex())))
+}
+
+/// As [`Own`] would start by itself: norms are the identity.
+fn own_model(spec: &ModelSpec) -> Model {
+    let start = spec.initial_model(Seed(1)).unwrap();
+    let list = start.parameters();
+    let mut values = start.values().to_vec();
+    for (name, value) in [("gamma", 1.0), ("beta", 0.0), ("running_mean", 0.0), ("running_var", 1.0)] {
+        values[list.range(list.index_of(&format!("norm.{name}")).unwrap())].fill(value);
+    }
+    model(spec, values)
+}
+
+#[test]
+fn its_parameters_are_listed_by_name() {
+    let listed: Vec<(String, Vec<usize>)> =
+        parameters_of(&Own::new(&Device::flex())).into_iter().map(|spec| (spec.name, spec.shape)).collect();
+    let expected: &[(&str, &[usize])] = &[
+        ("hidden.weight", &[2, 8]),
+        ("hidden.bias", &[8]),
+        ("norm.gamma", &[8]),
+        ("norm.beta", &[8]),
+        ("norm.running_mean", &[8]),
+        ("norm.running_var", &[8]),
+        ("output.weight", &[2, 8]),
+        ("output.bias", &[2]),
+    ];
+    let expected: Vec<_> = expected.iter().map(|(name, shape)| ((*name).to_owned(), shape.to_vec())).collect();
+    assert_eq!(listed, expected);
+}
+
+#[test]
+fn it_learns_and_repeats_bit_by_bit() {
+    let spec = own_spec();
+    let start = own_model(&spec);
+    let optimizer = Optimizer::Adam { learning_rate: 0.02, beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 };
+    let training = Training { batch_size: Some(20), ..full_batch(200, Loss::CrossEntropy, optimizer) };
+    let data = Arc::new(signs(200));
+    let mut trainer = BurnTrainer::with_network(Own::new, data);
+    let task = TrainTask { model: &start, spec: &spec, training: &training, seed: Seed(1) };
+    let trained = trainer.train(&task, &|| false).unwrap();
+    assert_eq!(trainer.train(&task, &|| false).unwrap(), trained);
+    let learned = model(&spec, trained.values);
+    let measured =
+        trainer.evaluate(&EvaluateTask { model: &learned, spec: &spec, loss: Loss::CrossEntropy }, &|| false).unwrap();
+    assert!(measured.accuracy.unwrap() > 0.9, "{measured:?}");
+}
+
+#[test]
+fn its_running_statistics_are_those_of_the_last_step() {
+    let spec = own_spec();
+    let start = own_model(&spec);
+    let mut trainer = BurnTrainer::with_network(Own::new, Arc::new(signs(50)));
+    let training = full_batch(1, Loss::CrossEntropy, SGD);
+    let task = TrainTask { model: &start, spec: &spec, training: &training, seed: Seed(1) };
+    let trained = model(&spec, trainer.train(&task, &|| false).unwrap().values);
+    let mean = start.parameters().index_of("norm.running_mean").unwrap();
+    assert!(trained.tensor(mean).iter().all(|value| *value != 0.0));
+}
+
+#[test]
+fn names_and_shapes_that_are_not_its_own_are_refused() {
+    let good = parameters_of(&Own::new(&Device::flex()));
+    let refused = |change: &dyn Fn(&mut Vec<ParameterSpec>)| {
+        let mut parameters = good.clone();
+        change(&mut parameters);
+        let spec = ModelSpec::Parameters(parameters);
+        let start = spec.initial_model(Seed(1)).unwrap();
+        let training = full_batch(1, Loss::CrossEntropy, SGD);
+        let task = TrainTask { model: &start, spec: &spec, training: &training, seed: Seed(1) };
+        match BurnTrainer::with_network(Own::new, Arc::new(signs(4))).train(&task, &|| false) {
+            Err(TrainError::DoesNotFit(what)) => what,
+            other => panic!("must not fit: {other:?}"),
+        }
+    };
+    let renamed = refused(&|parameters| parameters[1].name = "hidden.b".to_owned());
+    assert_eq!(renamed, r#"parameter 1 is "hidden.b" in the model and "hidden.bias" in the network"#);
+    let missing = refused(&|parameters| parameters.truncate(7));
+    assert_eq!(missing, r#"the model has no parameter "output.bias", which the network has"#);
+    let extra = refused(&|parameters| parameters.push(ParameterSpec::new("more", [1])));
+    assert_eq!(extra, r#"the network has no parameter "more", which the model has"#);
+    let transposed = refused(&|parameters| parameters[0].shape.reverse());
+    assert!(
+        transposed.contains(r#""hidden.weight" has the shape [8, 2] in the model and [2, 8] in the network"#),
+        "{transposed}"
+    );
+    let flat = refused(&|parameters| parameters[0].shape = vec![16]);
+    assert!(flat.contains(r#""hidden.weight" has the shape [16] in the model and [2, 8] in the network"#), "{flat}");
+}
+
+#[derive(Module, Debug)]
+struct Panicking {
+    linear: Linear,
+}
+
+impl Network for Panicking {
+    fn forward(&mut self, inputs: Tensor<2>, _pass: &mut Pass) -> Tensor<2> {
+        let [batch, _] = inputs.dims();
+        assert!(batch == 0, "no batch suits me");
+        self.linear.forward(inputs)
+    }
+}
+
+#[test]
+fn its_panic_is_an_error() {
+    let factory = |device: &Device| Panicking { linear: LinearConfig::new(2, 2).init(device) };
+    let spec = ModelSpec::Parameters(parameters_of(&factory(&Device::flex())));
+    let start = spec.initial_model(Seed(1)).unwrap();
+    let task = EvaluateTask { model: &start, spec: &spec, loss: Loss::CrossEntropy };
+    let result = BurnTrainer::with_network(factory, Arc::new(signs(4))).evaluate(&task, &|| false);
+    assert_eq!(result, Err(TrainError::Other("the network panicked: no batch suits me".to_owned())));
+}
