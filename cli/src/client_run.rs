@@ -146,7 +146,9 @@ fn tell(outcome: &Outcome, output: &Output) -> Result<(), CliError> {
     let (became, round, text) = match outcome {
         Outcome::Contributed { round, .. } => ("contributed", Some(round), format!("contributed to round {round}")),
         Outcome::Evaluated { round, .. } => ("evaluated", Some(round), format!("evaluated the model of round {round}")),
-        Outcome::TooLate { round, .. } => ("too_late", Some(round), format!("round {round} closed without this client")),
+        Outcome::TooLate { round, .. } => {
+            ("too_late", Some(round), format!("round {round} closed without this client"))
+        }
         Outcome::Interrupted { .. } => ("interrupted", None, "interrupted".to_owned()),
         // With a coordinator that has no work this would be a line every half minute.
         _ => return Ok(()),

@@ -3,12 +3,12 @@
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::sync::Arc;
-//! use tributary_client::examples::MemoryExamples;
+//! use tributary_client::examples::{MemoryExamples, Targets};
 //! use tributary_client::{AlwaysOn, BurnTrainer, Client, Outcome};
 //!
 //! # let (inputs, labels): (Vec<f32>, Vec<u32>) = (vec![0.0; 64], vec![0]);
 //! let client = Client::builder("https://fl.example.org", "tributary_enrolment_..").state_dir("state").build()?;
-//! let examples = MemoryExamples::classification(vec![64], inputs, labels)?;
+//! let examples = MemoryExamples::new(vec![64], inputs, Targets::Classes(labels))?;
 //! let mut trainer = BurnTrainer::new(Arc::new(examples));
 //! match client.run_once(&mut trainer, &AlwaysOn).await? {
 //!     Outcome::Contributed { round, .. } => println!("contributed to round {round}"),

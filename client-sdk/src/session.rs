@@ -203,12 +203,7 @@ fn computing<T>(compute: impl FnOnce() -> Result<T, TrainError>) -> Result<T, Tr
 }
 
 /// Delivers finished work, and forgets it once the coordinator has answered for good.
-async fn deliver(
-    client: &Client,
-    identity: &Identity,
-    pending: &Pending,
-    body: &[u8],
-) -> Result<Outcome, ClientError> {
+async fn deliver(client: &Client, identity: &Identity, pending: &Pending, body: &[u8]) -> Result<Outcome, ClientError> {
     let assignment = &pending.assignment;
     let round = assignment.round;
     let delivered = match &pending.work {

@@ -267,7 +267,8 @@ mod tests {
         let id = ClientId::from_random([0xab; 16]);
         assert_eq!(id.to_string(), "client_abababababababababababababababab");
         assert_eq!(id.to_string().parse(), Ok(id));
-        for wrong in ["", "client_", "job_abababababababababababababababab", "client_ABABABABABABABABABABABABABABABAB"] {
+        for wrong in ["", "client_", "job_abababababababababababababababab", "client_ABABABABABABABABABABABABABABABAB"]
+        {
             assert!(wrong.parse::<ClientId>().is_err(), "{wrong}");
         }
     }

@@ -304,7 +304,12 @@ impl UpdatePolicy {
 
 impl RoundPolicy {
     fn check(&self) -> Result<(), JobFileError> {
-        check_counts(self.updates_goal, self.updates_min, self.over_selection, ["[round] updates_goal", "[round] updates_min", "[round] over_selection"])?;
+        check_counts(
+            self.updates_goal,
+            self.updates_min,
+            self.over_selection,
+            ["[round] updates_goal", "[round] updates_min", "[round] over_selection"],
+        )?;
         require(self.available_min <= 10 * COHORT_MAX, "[round] available_min", "at most 100000")?;
         check_duration(self.selection_timeout_ms, "[round] selection_timeout_ms")?;
         check_duration(self.deadline_ms, "[round] deadline_ms")?;
@@ -316,7 +321,12 @@ impl RoundPolicy {
 impl EvaluationPolicy {
     fn check(&self) -> Result<(), JobFileError> {
         require(self.every_rounds > 0, "[evaluation] every_rounds", "at least 1")?;
-        check_counts(self.reports_goal, self.reports_min, self.over_selection, ["[evaluation] reports_goal", "[evaluation] reports_min", "[evaluation] over_selection"])?;
+        check_counts(
+            self.reports_goal,
+            self.reports_min,
+            self.over_selection,
+            ["[evaluation] reports_goal", "[evaluation] reports_min", "[evaluation] over_selection"],
+        )?;
         check_duration(self.selection_timeout_ms, "[evaluation] selection_timeout_ms")?;
         check_duration(self.deadline_ms, "[evaluation] deadline_ms")
     }
@@ -382,6 +392,18 @@ mod tests {
         assert_eq!(JobFile::parse(&json).unwrap(), job);
         assert_eq!(JobFile::parse(&toml::to_string(&job).unwrap()).unwrap(), job);
         assert_eq!(job.round.cohort_size(), 13);
+    }
+
+    #[test]
+    fn the_example_file_is_a_job_and_its_defaults_are_the_defaults() {
+        let job = JobFile::parse(include_str!("../../examples/digits.toml")).unwrap();
+        assert_eq!(job.update, UpdatePolicy::default());
+        assert_eq!(job.round, RoundPolicy::default());
+        assert_eq!(job.eligibility, Eligibility::default());
+        assert_eq!(job.aggregation, Aggregation::default());
+        let evaluation = job.evaluation.unwrap();
+        let default: EvaluationPolicy = toml::from_str("").unwrap();
+        assert_eq!(EvaluationPolicy { attributes: BTreeMap::new(), ..evaluation }, default);
     }
 
     #[test]

@@ -230,8 +230,7 @@ mod tests {
 
     #[test]
     fn a_value_that_is_not_finite_is_named() -> Result<(), ParameterListError> {
-        let list =
-            Arc::new(ParameterList::new(vec![ParameterSpec::new("w", [2]), ParameterSpec::new("b", [1])])?);
+        let list = Arc::new(ParameterList::new(vec![ParameterSpec::new("w", [2]), ParameterSpec::new("b", [1])])?);
         assert_eq!(
             Model::new(Arc::clone(&list), vec![0.0, 1.0, f32::NAN]),
             Err(ModelError::NotFinite { parameter: "b".into() })

@@ -132,8 +132,10 @@ impl Optimizer {
         let within = |setting, range, holds: bool| {
             if holds { Ok(()) } else { Err(TrainingError::OutOfRange { setting, range }) }
         };
-        let positive = |setting, value: f64| within(setting, "a finite number above 0", value.is_finite() && value > 0.0);
-        let decay = |value: f64| within("weight_decay", "a finite number, 0 or above", value.is_finite() && value >= 0.0);
+        let positive =
+            |setting, value: f64| within(setting, "a finite number above 0", value.is_finite() && value > 0.0);
+        let decay =
+            |value: f64| within("weight_decay", "a finite number, 0 or above", value.is_finite() && value >= 0.0);
         let fraction = |setting, value: f64| within(setting, "at least 0 and below 1", (0.0..1.0).contains(&value));
         match *self {
             Self::Sgd { learning_rate, momentum, weight_decay, nesterov } => {

@@ -100,7 +100,13 @@ pub struct Problem {
 impl Problem {
     /// A problem of this type.
     pub fn new(kind: ProblemType, detail: impl Into<String>) -> Self {
-        Self { kind, title: kind.title().to_owned(), status: kind.status(), detail: detail.into(), retry_after_ms: None }
+        Self {
+            kind,
+            title: kind.title().to_owned(),
+            status: kind.status(),
+            detail: detail.into(),
+            retry_after_ms: None,
+        }
     }
 
     /// The same with a time after which a retry makes sense.

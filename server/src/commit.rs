@@ -112,7 +112,8 @@ fn fold_stored(
     let mut delta = vec![0.0; spec.parameters.total()];
     let mut decoder =
         UpdateDecoder::new(Arc::clone(&spec.parameters), spec.update_header(base_version), spec.update_limits());
-    let read = decoder.push(body, &mut |offset, block: &[f32]| delta[offset..offset + block.len()].copy_from_slice(block));
+    let read =
+        decoder.push(body, &mut |offset, block: &[f32]| delta[offset..offset + block.len()].copy_from_slice(block));
     read.and_then(|()| decoder.finish()).map_err(|source| CommitError::Update { assignment, source })?;
     with(sum, |sum| sum.fold(assignment, &delta, weight)).map_err(|source| CommitError::Fold { assignment, source })
 }

@@ -160,11 +160,7 @@ async fn job_facts(tx: &mut Tx, job: &JobRow, rounds: &[RoundRow]) -> Result<Job
 }
 
 /// Who trained so recently that the job lets them rest; asked only when the job does.
-async fn last_rounds(
-    tx: &mut Tx,
-    spec: &JobSpec,
-    rounds: &[RoundRow],
-) -> Result<Vec<(ClientId, u32)>, DbError> {
+async fn last_rounds(tx: &mut Tx, spec: &JobSpec, rounds: &[RoundRow]) -> Result<Vec<(ClientId, u32)>, DbError> {
     let separation = spec.file.eligibility.separation_rounds;
     let selecting = rounds.iter().find(|round| round.phase == Phase::Selecting && round.task == Task::Train);
     match selecting {
@@ -186,12 +182,7 @@ fn round_facts(job: &JobRow, round: &RoundRow, eligible: &[Candidate]) -> RoundF
 }
 
 /// Those in the lobby whom the round may draw.
-fn eligible(
-    app: &App,
-    spec: &JobSpec,
-    round: &RoundRow,
-    rested: &[(ClientId, u32)],
-) -> Vec<Candidate> {
+fn eligible(app: &App, spec: &JobSpec, round: &RoundRow, rested: &[(ClientId, u32)]) -> Vec<Candidate> {
     let terms = Terms::of(&spec.file, round.task, round.number);
     let mut candidates = app.lobby.candidates(&spec.file.population);
     for candidate in &mut candidates {
@@ -286,12 +277,18 @@ async fn close(app: &App, key: RoundKey) -> Result<(), DriverError> {
     let now_ms = app.clock.now_ms();
     let mut tx = app.db.begin().await?;
     tx.job_locked(key.job).await?;
-    if !tx.close_round(key, now_ms).await? {
-        return Ok(());
-    }
-    expire(app, &mut tx, key, now_ms).await?;
-    tx.record(Happening::of_round(key, Phase::Aggregating.as_str()), now_ms).await?;
+    close_in(app, &mut tx, key, now_ms).await?;
     tx.commit().await?;
+    Ok(())
+}
+
+/// The same inside somebody's transaction: the report that meets the goal closes its round with it, so that no later one
+/// slips in before the driver comes.
+pub(crate) async fn close_in(app: &App, tx: &mut Tx, key: RoundKey, now_ms: i64) -> Result<(), DbError> {
+    if tx.close_round(key, now_ms).await? {
+        expire(app, tx, key, now_ms).await?;
+        tx.record(Happening::of_round(key, Phase::Aggregating.as_str()), now_ms).await?;
+    }
     Ok(())
 }
 

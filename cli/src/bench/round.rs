@@ -63,8 +63,7 @@ pub(crate) async fn run(args: &RoundArgs, output: &Output) -> Result<(), CliErro
     let mut follower = Follower::start(&coordinator.api, job.id, 1).await?;
     while !follower.next().await?.job.state.is_final() {}
     clients.shutdown().await;
-    let rounds =
-        collect(None, async |page| coordinator.api.rounds(job.id, Task::Train, page).await).await?.items;
+    let rounds = collect(None, async |page| coordinator.api.rounds(job.id, Task::Train, page).await).await?.items;
     coordinator.stop().await?;
     let measured = measure(args, &rounds);
     output.object(&measured, || text(&measured))

@@ -137,12 +137,8 @@ fn members(args: &DemoArgs, data: DemoData) -> Result<Vec<Member>, CliError> {
         examples,
         fault: faulty(index),
     };
-    let evaluator = Member {
-        name: "evaluator".into(),
-        attribute: Some(model::EVALUATOR),
-        examples: data.test,
-        fault: Fault::None,
-    };
+    let evaluator =
+        Member { name: "evaluator".into(), attribute: Some(model::EVALUATOR), examples: data.test, fault: Fault::None };
     Ok(examples.into_iter().enumerate().map(member).chain([evaluator]).collect())
 }
 
@@ -213,4 +209,3 @@ impl Stopwatch {
         self.0.elapsed()
     }
 }
-

@@ -118,8 +118,8 @@ impl<'a> Report<'a> {
         let mut ready = Vec::new();
         while let Some(first) = self.waiting.first_entry() {
             let round = first.get();
-            let is_measured = round.phase == Phase::Committed
-                && evaluation.is_some_and(|policy| policy.every_rounds == 1);
+            let is_measured =
+                round.phase == Phase::Committed && evaluation.is_some_and(|policy| policy.every_rounds == 1);
             if is_measured && !self.evaluated.contains_key(&round.number) {
                 break;
             }
@@ -139,7 +139,10 @@ impl<'a> Report<'a> {
         }
         self.told.push(round.clone());
         let names: Vec<&str> = stragglers.iter().filter_map(|number| self.name(*number)).collect();
-        self.output.object(&Event { event: "round", object: &Told { round, seconds: seconds(round), stragglers: &names } }, || line(round))
+        self.output.object(
+            &Event { event: "round", object: &Told { round, seconds: seconds(round), stragglers: &names } },
+            || line(round),
+        )
     }
 
     pub(super) fn summary(&self, job: &Job, model_path: PathBuf, model_sha256: Sha256Hash, took: Duration) -> Summary {

@@ -42,7 +42,8 @@ pub(super) fn model_response(
         }
     };
     let length = wanted.end - wanted.start;
-    let mut response = Body::from_stream(parts(Arc::clone(app), model_key(job, model.version), wanted.clone())).into_response();
+    let mut response =
+        Body::from_stream(parts(Arc::clone(app), model_key(job, model.version), wanted.clone())).into_response();
     if length < model.bytes {
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;
         let range = format!("bytes {}-{}/{}", wanted.start, wanted.end - 1, model.bytes);

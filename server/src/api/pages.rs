@@ -11,7 +11,8 @@ use super::problem::{Answer, ApiError};
 use crate::app::App;
 
 /// The dashboard loads nothing from elsewhere and runs no inline code.
-const CONTENT_SECURITY_POLICY: &str = "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'";
+const CONTENT_SECURITY_POLICY: &str =
+    "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'";
 
 /// The process is alive.
 pub(super) async fn healthz() -> &'static str {

@@ -58,7 +58,7 @@ impl Db {
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
             .busy_timeout(Duration::from_secs(10));
-        let opened = |error: sqlx::Error| match error.as_database_error().and_then(|error| error.code()) {
+        let opened = |error: sqlx::Error| match error.as_database_error().and_then(sqlx::error::DatabaseError::code) {
             // SQLITE_NOTADB
             Some(code) if code == "26" => DbError::NotADatabase { path: path.to_owned() },
             _ => DbError::CannotOpen { path: path.to_owned(), source: error },

@@ -54,8 +54,9 @@ pub struct RoundRow {
     #[sqlx(try_from = "i64")]
     pub base_version: u32,
     seed: i64,
+    /// Reports that close it early.
     #[sqlx(try_from = "i64")]
-    goal: u32,
+    pub goal: u32,
     #[sqlx(try_from = "i64")]
     minimum: u32,
     /// When it was opened.

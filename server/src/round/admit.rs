@@ -109,11 +109,7 @@ fn has_attributes(candidate: &Candidate, wanted: &BTreeMap<String, String>) -> R
 }
 
 fn has_examples(candidate: &Candidate, wanted: u64) -> Result<(), Ineligible> {
-    if candidate.examples >= wanted {
-        Ok(())
-    } else {
-        Err(Ineligible::Examples { held: candidate.examples, wanted })
-    }
+    if candidate.examples >= wanted { Ok(()) } else { Err(Ineligible::Examples { held: candidate.examples, wanted }) }
 }
 
 fn is_rested(candidate: &Candidate, terms: &Terms<'_>) -> Result<(), Ineligible> {
@@ -149,7 +145,13 @@ mod tests {
             separation_rounds: 2,
         };
         let evaluators = BTreeMap::from([("evaluator".to_owned(), "true".to_owned())]);
-        let terms = |task| Terms { task, round: 5, codec: Codec::F32, eligibility: &eligibility, evaluators: Some(&evaluators) };
+        let terms = |task| Terms {
+            task,
+            round: 5,
+            codec: Codec::F32,
+            eligibility: &eligibility,
+            evaluators: Some(&evaluators),
+        };
         let android = ("platform", "android");
         let evaluator = ("evaluator", "true");
         let train = |candidate| admit(&candidate, &terms(Task::Train));
@@ -171,7 +173,13 @@ mod tests {
     #[test]
     fn without_tagged_evaluators_any_client_that_may_train_may_evaluate() {
         let eligibility = Eligibility { separation_rounds: 9, ..Eligibility::default() };
-        let terms = Terms { task: Task::Evaluate, round: 2, codec: Codec::F32, eligibility: &eligibility, evaluators: Some(&BTreeMap::new()) };
+        let terms = Terms {
+            task: Task::Evaluate,
+            round: 2,
+            codec: Codec::F32,
+            eligibility: &eligibility,
+            evaluators: Some(&BTreeMap::new()),
+        };
         assert_eq!(admit(&candidate(&[], 1, Some(2)), &terms), Ok(()));
         assert!(admit(&candidate(&[], 0, None), &terms).is_err());
     }

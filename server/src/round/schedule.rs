@@ -178,7 +178,8 @@ mod tests {
     #[test]
     fn a_job_is_complete_when_its_accuracy_is_reached() {
         let job = job("evaluation = {}\nstop = { accuracy = 0.9 }");
-        let evaluated = |accuracy| JobFacts { last_committed_evaluated: true, accuracy: Some(accuracy), ..committed(4) };
+        let evaluated =
+            |accuracy| JobFacts { last_committed_evaluated: true, accuracy: Some(accuracy), ..committed(4) };
         assert_eq!(next_round(&job, &evaluated(0.89), 50), NextRound::Open(Task::Train, 5));
         assert_eq!(next_round(&job, &evaluated(0.9), 50), NextRound::Complete);
     }

@@ -179,7 +179,12 @@ mod tests {
             ("an operator stops the job", stopped(training(3, 3)), 10, Step::Abandon(JobStopped)),
             ("an operator stops the job early", stopped(selecting(6)), 10, Step::Abandon(JobStopped)),
             ("a paused job finishes its round", paused(training(2, 4)), 10, Step::Aggregate),
-            ("a closed round is finished even so", RoundFacts { phase: Phase::Aggregating, ..stopped(training(0, 4)) }, 10, Step::Commit),
+            (
+                "a closed round is finished even so",
+                RoundFacts { phase: Phase::Aggregating, ..stopped(training(0, 4)) },
+                10,
+                Step::Commit,
+            ),
             ("an ended round stays ended", RoundFacts { phase: Phase::Abandoned, ..training(6, 9) }, 10, Step::Done),
         ];
         for (case, facts, now_ms, expected) in cases {

@@ -15,6 +15,7 @@ use crate::api::extract::{Json, Path};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::{AssignmentRow, ClientRow, Happening, Report, RoundRow, Tx};
+use crate::driver::close_in;
 use crate::round::RetryReason;
 
 pub(super) async fn status(
@@ -52,7 +53,9 @@ pub(super) async fn put_evaluation(
         bytes_up: body.len() as u64,
         bytes_down: app.take_downloads(client.id),
     };
-    accept(&app, &client, id, Task::Evaluate, report, None).await
+    let accepted = accept(&app, &client, id, Task::Evaluate, report, None).await?;
+    app.changed();
+    Ok(accepted)
 }
 
 fn check_evaluation(evaluation: &EvaluationReport) -> Answer<()> {
@@ -215,6 +218,9 @@ pub(super) async fn accept(
     let Report { weight, bytes_up, bytes_down, .. } = report;
     tx.count_ended(key, AssignmentState::Reported, 1, weight, bytes_up, bytes_down).await?;
     tx.record(Happening::of_assignment(key, id, AssignmentState::Reported.as_str()), now_ms).await?;
+    if round.reported + 1 >= round.goal {
+        close_in(app, &mut tx, key, now_ms).await?;
+    }
     tx.commit().await?;
     Ok(Json(accepted))
 }

@@ -57,9 +57,10 @@ pub(super) async fn put_update(
     if assignment.state == AssignmentState::Reported {
         return repeat(&app, &client, id, &received).await;
     }
-    let checked = received.checked.map_err(|error| error.to_string()).and_then(|summary| {
-        check_figures(&query, spec.plan.weight_max).map(|()| summary)
-    });
+    let checked = received
+        .checked
+        .map_err(|error| error.to_string())
+        .and_then(|summary| check_figures(&query, spec.plan.weight_max).map(|()| summary));
     let summary = match checked {
         Ok(summary) => summary,
         Err(reason) => {

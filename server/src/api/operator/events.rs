@@ -52,11 +52,14 @@ pub(super) async fn list(
     }
     let until_ms = app.clock.now_ms() + i64::from(query.wait_ms.min(WAIT_MS_MAX));
     let mut follow = Follow::new(Arc::clone(&app), query.job, after, limit);
-    let items = tokio::select! {
-        items = follow.next() => items?,
-        () = app.clock.sleep_until(until_ms) => Vec::new(),
-        () = app.stopping.cancelled() => Vec::new(),
-    };
+    let mut items = follow.ready().await?;
+    if items.is_empty() {
+        items = tokio::select! {
+            items = follow.next() => items?,
+            () = app.clock.sleep_until(until_ms) => Vec::new(),
+            () = app.stopping.cancelled() => Vec::new(),
+        };
+    }
     Ok(Json(full_page(items, limit, |event| event.sequence.to_string())).into_response())
 }
 
@@ -75,14 +78,22 @@ impl Follow {
         Self { app, changes, job, after, limit }
     }
 
+    /// The next events that are there already.
+    async fn ready(&mut self) -> Result<Vec<Event>, DbError> {
+        // Seen before it is read: a change during the read wakes whoever waits after it.
+        self.changes.mark_unchanged();
+        let events = self.app.db.read().await?.events(self.job, self.after, self.limit).await?;
+        if let Some(last) = events.last() {
+            self.after = last.sequence;
+        }
+        Ok(events)
+    }
+
     /// The next events; waits until there is one.
     async fn next(&mut self) -> Result<Vec<Event>, DbError> {
         loop {
-            // Seen before it is read: a change during the read wakes the wait below.
-            self.changes.mark_unchanged();
-            let events = self.app.db.read().await?.events(self.job, self.after, self.limit).await?;
-            if let Some(last) = events.last() {
-                self.after = last.sequence;
+            let events = self.ready().await?;
+            if !events.is_empty() {
                 return Ok(events);
             }
             if self.changes.changed().await.is_err() {

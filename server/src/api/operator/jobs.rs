@@ -37,8 +37,7 @@ pub(super) async fn create(
     let mut file = request.job;
     file.seed = Some(file.seed.unwrap_or_else(entropy::seed));
     let id = JobId::from_random(entropy::random());
-    let spec = JobSpec::new(id, file)
-        .map_err(|error| ApiError::new(ProblemType::JobFileInvalid, error.to_string()))?;
+    let spec = JobSpec::new(id, file).map_err(|error| ApiError::new(ProblemType::JobFileInvalid, error.to_string()))?;
     let model = match spec.file.initial_model {
         InitialModel::Random => {
             let model = spec.file.model.initial_model(spec.seed().derive("model", 0)).map_err(ApiError::internal)?;
@@ -86,9 +85,13 @@ async fn store_initial(tx: &mut Tx, job: JobId, body: &[u8], now_ms: i64) -> Res
 pub(super) async fn put_initial_model(
     _: Operator,
     State(app): State<Arc<App>>,
-    Path(id): Path<JobId>,
+    Path((id, version)): Path<(JobId, u32)>,
     body: Body,
 ) -> Answer<Json<Job>> {
+    if version != 0 {
+        let detail = format!("only version 0 is uploaded; version {version} is made by a round");
+        return Err(ApiError::new(ProblemType::MethodNotAllowed, detail));
+    }
     let row = app.db.read().await?.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
     let spec = app.specs.of(&row)?;
     require_awaiting(&row)?;

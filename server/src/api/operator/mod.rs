@@ -8,7 +8,7 @@ mod rounds;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::routing::{delete, get, post, put};
+use axum::routing::{delete, get, post};
 use tributary_protocol::operator::Page;
 
 use crate::app::App;
@@ -25,8 +25,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/jobs/{job}/resume", post(jobs::resume))
         .route("/jobs/{job}/stop", post(jobs::stop))
         .route("/jobs/{job}/models", get(jobs::models))
-        .route("/jobs/{job}/models/0", put(jobs::put_initial_model))
-        .route("/jobs/{job}/models/{version}", get(jobs::model))
+        .route("/jobs/{job}/models/{version}", get(jobs::model).put(jobs::put_initial_model))
         .route("/jobs/{job}/rounds", get(rounds::list))
         .route("/jobs/{job}/rounds/{number}/assignments", get(rounds::assignments))
         .route("/events", get(events::list))
