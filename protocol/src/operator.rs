@@ -282,7 +282,7 @@ pub struct ModelVersion {
 /// Something that happened, for those who watch: look the round up for the details.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// Rises by one with each event of the coordinator.
+    /// Rises by one with each event of the job.
     pub sequence: u64,
     /// When.
     pub at_ms: i64,

@@ -25,27 +25,27 @@ pub(super) async fn check_in(
 ) -> Answer<Json<CheckInResponse>> {
     let answered = |answer| Ok(Json(answer));
     remember(&app, &client, &request).await?;
-    if let Some(assignment) = open_work(&app, &client).await? {
-        return answered(CheckInResponse::Assigned(Box::new(assignment)));
-    }
-
     let wait_ms = i64::from(request.wait_ms.min(WAIT_MS_MAX));
     let until_ms = app.clock.now_ms().saturating_add(wait_ms);
     let candidate = candidate(&client, request);
     // Told to the other coordinators while it is held; standing up is told however the wait ends.
     let _told = app.seats.as_ref().map(|seats| seats.hold(&client.population, &candidate));
     let mut seat = app.lobby.enter(client.population.clone(), candidate);
+    // Looked up after sitting down: work that is stored from here on calls this seat.
+    if let Some(assignment) = open_work(&app, &client).await? {
+        return answered(CheckInResponse::Assigned(Box::new(assignment)));
+    }
     app.wake_driver();
-    let called = tokio::select! {
-        called = seat.called() => called,
-        () = app.clock.sleep_until(until_ms) => false,
+    tokio::select! {
+        _ = seat.called() => {}
+        () = app.clock.sleep_until(until_ms) => {}
         () = app.stopping.cancelled() => {
             let retry_after_ms = retry(&app, &client, RetryReason::Unavailable).await?;
             return answered(CheckInResponse::Retry { retry_after_ms });
         }
-    };
+    }
     drop(seat);
-    if called && let Some(assignment) = open_work(&app, &client).await? {
+    if let Some(assignment) = open_work(&app, &client).await? {
         return answered(CheckInResponse::Assigned(Box::new(assignment)));
     }
     let running = app.db.read().await?.has_running_job(&client.population).await?;
@@ -82,11 +82,12 @@ async fn remember(app: &App, client: &ClientRow, request: &CheckInRequest) -> Re
     Ok(())
 }
 
-/// What the client is assigned to: new work, or work whose answer it never got.
+/// What the client is assigned to: new work, or work whose answer it never got. What is past its deadline is not worth
+/// beginning; the driver is about to expire it.
 async fn open_work(app: &App, client: &ClientRow) -> Result<Option<Assignment>, DbError> {
     let mut tx = app.db.read().await?;
     match tx.open_assignment(client.id).await? {
-        Some(row) => Ok(Some(assignment(app, &mut tx, client, &row).await?)),
+        Some(row) => Ok(Some(assignment(app, &mut tx, client, &row).await?).filter(|work| work.deadline_in_ms > 0)),
         None => Ok(None),
     }
 }

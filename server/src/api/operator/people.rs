@@ -57,6 +57,9 @@ pub(super) async fn create_token(
     if request.label.len() > LABEL_BYTES_MAX {
         return Err(ApiError::new(ProblemType::Malformed, format!("a label has at most {LABEL_BYTES_MAX} bytes")));
     }
+    if request.label.chars().any(char::is_control) {
+        return Err(ApiError::new(ProblemType::Malformed, "a label has no control characters"));
+    }
     let kind = if request.population.is_some() { SecretKind::Enrolment } else { SecretKind::Operator };
     let now_ms = app.clock.now_ms();
     let valid_for_ms = request.valid_for_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
