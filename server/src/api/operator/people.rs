@@ -132,7 +132,8 @@ pub(super) async fn nodes(
     let (limit, after) = page(&query, String::new())?;
     let mut tx = app.db.read().await?;
     let mut nodes = tx.nodes(&after, limit).await?;
-    for (node, lease) in tx.leases().await? {
+    let now_ms = app.clock.now_ms();
+    for (node, lease) in tx.leases().await?.into_iter().filter(|(_, lease)| lease.expires_at_ms > now_ms) {
         if let Some(node) = nodes.iter_mut().find(|known| known.id == node) {
             node.leases.push(lease);
         }
