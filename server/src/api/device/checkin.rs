@@ -24,8 +24,9 @@ pub(super) async fn check_in(
     Json(request): Json<CheckInRequest>,
 ) -> Answer<Json<CheckInResponse>> {
     let answered = |answer| Ok(Json(answer));
-    remember(&app, &client, &request).await?;
-    if let Some(assignment) = open_work(&app, &client).await? {
+    // What asks the database is boxed and gone while the client is held: ten thousand futures wait in the code below.
+    Box::pin(remember(&app, &client, &request)).await?;
+    if let Some(assignment) = Box::pin(open_work(&app, &client)).await? {
         return answered(CheckInResponse::Assigned(Box::new(assignment)));
     }
 
@@ -33,21 +34,39 @@ pub(super) async fn check_in(
     let until_ms = app.clock.now_ms().saturating_add(wait_ms);
     let mut seat = app.lobby.enter(client.population.clone(), candidate(&client, request));
     app.wake_driver();
-    let called = tokio::select! {
-        called = seat.called() => called,
-        () = app.clock.sleep_until(until_ms) => false,
-        () = app.stopping.cancelled() => {
-            let retry_after_ms = retry(&app, &client, RetryReason::Unavailable).await?;
-            return answered(CheckInResponse::Retry { retry_after_ms });
-        }
+    let ended = tokio::select! {
+        called = seat.called() => if called { Ended::Called } else { Ended::Waited },
+        () = app.clock.sleep_until(until_ms) => Ended::Waited,
+        () = app.stopping.cancelled() => Ended::Stopping,
     };
     drop(seat);
-    if called && let Some(assignment) = open_work(&app, &client).await? {
-        return answered(CheckInResponse::Assigned(Box::new(assignment)));
+    Box::pin(after_wait(&app, &client, ended)).await.map(Json).map_err(Into::into)
+}
+
+/// How a held check-in's wait ended.
+enum Ended {
+    /// There is work.
+    Called,
+    /// Its time is up, or a newer check-in took its place.
+    Waited,
+    /// The coordinator stops.
+    Stopping,
+}
+
+async fn after_wait(app: &App, client: &ClientRow, ended: Ended) -> Result<CheckInResponse, DbError> {
+    if matches!(ended, Ended::Called)
+        && let Some(assignment) = open_work(app, client).await?
+    {
+        return Ok(CheckInResponse::Assigned(Box::new(assignment)));
     }
-    let running = app.db.read().await?.has_running_job(&client.population).await?;
-    let reason = if running { RetryReason::NothingCame } else { RetryReason::NoJob };
-    answered(CheckInResponse::Retry { retry_after_ms: retry(&app, &client, reason).await? })
+    let reason = match ended {
+        Ended::Stopping => RetryReason::Unavailable,
+        Ended::Called | Ended::Waited if app.db.read().await?.has_running_job(&client.population).await? => {
+            RetryReason::NothingCame
+        }
+        Ended::Called | Ended::Waited => RetryReason::NoJob,
+    };
+    Ok(CheckInResponse::Retry { retry_after_ms: retry(app, client, reason).await? })
 }
 
 /// When a client of this population should come back.
