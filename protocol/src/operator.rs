@@ -186,6 +186,10 @@ pub struct Round {
     pub cohort: u32,
     /// Reports counted.
     pub reported: u32,
+    /// Updates in the running sum of the coordinator that answers; all of `reported` unless it was just started. None
+    /// for rounds that it does not sum up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folded: Option<u32>,
     /// Updates refused.
     pub rejected: u32,
     /// Clients that gave up.

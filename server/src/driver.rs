@@ -17,6 +17,7 @@ use crate::cluster::lease::{self, Asked};
 use crate::commit::{CommitError, commit_training};
 use crate::db::{DbError, Happening, JobRow, NewAssignment, NewRound, RoundKey, RoundRow, Tx};
 use crate::entropy;
+use crate::rebuild;
 use crate::round::{
     Candidate, JobFacts, NextRound, RoundFacts, Step, TaskPolicy, Terms, admit, choose_cohort, next_round, next_step,
 };
@@ -127,6 +128,10 @@ async fn look(app: &App, id: JobId) -> Result<Look, DriverError> {
     let mut until_ms: Option<i64> = None;
     for round in &rounds {
         let Some(policy) = TaskPolicy::of(&spec.file, round.task) else { continue };
+        if round.task == Task::Train && round.phase == Phase::Training && app.sums.begun(round.key()).is_none() {
+            // Opened by an earlier process: its sum is ready again before it is needed.
+            rebuild::start(app.db.clone(), Arc::clone(&spec), round.clone(), app.sums.of(round.key(), &spec));
+        }
         let eligible = match round.phase {
             Phase::Selecting => eligible(&spec, round, &waiting, &recent),
             _ => Vec::new(),

@@ -122,6 +122,7 @@ impl From<RoundRow> for Round {
             minimum: row.minimum,
             cohort: row.cohort,
             reported: row.reported,
+            folded: None,
             rejected: row.rejected,
             failed: row.failed,
             expired: row.expired,

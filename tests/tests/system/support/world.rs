@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tributary_protocol::device::{Assignment, CheckInResponse};
-use tributary_protocol::id::JobId;
+use tributary_protocol::id::{JobId, Name};
 use tributary_protocol::operator::{self, CreatedToken, Job, Page, Round};
 use tributary_protocol::safetensors::model_from_bytes;
 use tributary_server::app::App;
@@ -37,6 +37,8 @@ pub(crate) struct World {
     pub(crate) hand: Arc<ManualClock>,
     clock: Clock,
     drives: bool,
+    /// The coordinator's name among those that share its database.
+    node: Name,
     /// Where the coordinator stores everything: a file in the directory, or a database of PostgreSQL.
     store: Store,
     /// Keeps the port for the time between two coordinators.
@@ -108,6 +110,7 @@ impl World {
     /// Another coordinator beside this one, on the same database, with the same people.
     pub(crate) async fn beside(&self) -> Self {
         let mut world = Self::place(self.clock.clone(), Arc::clone(&self.hand), self.drives, self.store.clone());
+        world.node = "other".parse().unwrap();
         world.operator.clone_from(&self.operator);
         world.enrolment.clone_from(&self.enrolment);
         world.resume().await;
@@ -138,6 +141,7 @@ impl World {
             hand,
             clock,
             drives,
+            node: "one".parse().unwrap(),
             store,
             _place: place,
             running: None,
@@ -154,7 +158,7 @@ impl World {
 
     /// Another coordinator on the same database and clock.
     pub(crate) async fn open_coordinator(&self) -> Coordinator {
-        let config = Config { database: self.database(), operator_token: None, ..Config::default() };
+        let config = Config { database: self.database(), node: Some(self.node.clone()), ..Config::default() };
         Coordinator::open_with(&config, self.clock.clone()).await.unwrap()
     }
 
