@@ -104,12 +104,13 @@ struct ModelRow {
     #[sqlx(try_from = "i64")]
     bytes: u64,
     created_at_ms: i64,
+    deleted_at_ms: Option<i64>,
 }
 
 /// The columns of a [`ModelRow`].
 macro_rules! model_columns {
     () => {
-        "version, round, sha256, bytes, created_at_ms"
+        "version, round, sha256, bytes, created_at_ms, deleted_at_ms"
     };
 }
 
@@ -123,6 +124,7 @@ impl TryFrom<ModelRow> for ModelVersion {
             sha256: row.sha256,
             bytes: row.bytes,
             created_at_ms: row.created_at_ms,
+            deleted_at_ms: row.deleted_at_ms,
         })
     }
 }

@@ -27,6 +27,7 @@ use crate::blob::model_key;
 use crate::commit::model_file;
 use crate::db::{DbError, Happening, JobRow, NewJob, Tx};
 use crate::entropy;
+use crate::round::may_open_at_ms;
 use crate::spec::JobSpec;
 
 pub(super) async fn create(
@@ -77,6 +78,7 @@ async fn store_initial(tx: &mut Tx, job: JobId, body: &[u8], now_ms: i64) -> Res
         sha256: Sha256Hash::of(body),
         bytes: body.len() as u64,
         created_at_ms: now_ms,
+        deleted_at_ms: None,
     };
     tx.insert_model(job, &model).await?;
     tx.insert_blob(&model_key(job, 0), body).await
@@ -220,6 +222,7 @@ pub(super) async fn model(
 fn view(app: &App, row: JobRow) -> Result<Job, DbError> {
     let spec = app.specs.of(&row)?;
     Ok(Job {
+        rounds_not_before_ms: rounds_not_before_ms(&spec, &row, app.clock.now_ms()),
         model_version: row.version()?,
         id: row.id,
         plan_hash: spec.plan_hash,
@@ -231,4 +234,10 @@ fn view(app: &App, row: JobRow) -> Result<Job, DbError> {
         ended_at_ms: row.ended_at_ms,
         file: row.file.0,
     })
+}
+
+fn rounds_not_before_ms(spec: &JobSpec, row: &JobRow, now_ms: i64) -> Option<i64> {
+    let (abandoned, ended_at_ms) = (row.abandoned_in_a_row, row.round_ended_at_ms);
+    let at_ms = may_open_at_ms(&spec.file, spec.calendar.as_ref(), abandoned, ended_at_ms, now_ms);
+    at_ms.filter(|at_ms| row.state == JobState::Running && *at_ms > now_ms)
 }
