@@ -29,6 +29,7 @@ pub mod db;
 pub mod driver;
 pub mod entropy;
 pub mod lobby;
+mod rebuild;
 pub mod round;
 pub mod scheduled;
 pub mod spec;

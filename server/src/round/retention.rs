@@ -7,8 +7,7 @@ const DAY_MS: i64 = 24 * 3600 * 1000;
 
 /// Whether a job keeps the file of this model version.
 ///
-/// The newest is the base of the next round and what operators download. A version that is neither the newest nor in use
-/// by an open round is never used again, so deleting it needs no lock.
+/// The newest is the base of the next round and what operators download; open rounds need their base until they end.
 #[must_use]
 pub fn keeps_version(kept: ModelsKept, version: u32, newest: u32, in_use: &[u32]) -> bool {
     let by_policy = match kept {

@@ -50,21 +50,22 @@ pub(super) async fn run(app: &App) -> Result<Deleted, DbError> {
 }
 
 async fn delete_versions(app: &App, job: &JobRow) -> Result<u64, DbError> {
+    let stored = app.db.read().await?.stored_versions(job.id).await?;
     let kept = job.file.0.retention.models;
-    let mut tx = app.db.read().await?;
-    // One snapshot: the newest version in it and those that its open rounds use.
-    let Some(newest) = tx.job(job.id).await?.map(|job| job.version()).transpose()?.flatten() else { return Ok(0) };
-    let in_use: Vec<u32> = tx.open_rounds(job.id).await?.iter().map(|round| round.base_version).collect();
-    let mut stored = tx.stored_versions(job.id).await?;
-    drop(tx);
-    stored.retain(|version| !keeps_version(kept, *version, newest, &in_use));
+    // Whatever is the newest by now, these are older than the newest of them.
+    let newest_stored = stored.last().copied().unwrap_or(0);
     let mut deleted = 0;
-    for version in stored {
+    for version in stored.into_iter().filter(|version| !keeps_version(kept, *version, newest_stored, &[])) {
         if app.stopping.is_cancelled() {
             break;
         }
         let mut tx = app.db.begin().await?;
-        deleted += u64::from(tx.delete_model_file(job.id, version, app.clock.now_ms()).await?);
+        // Under the job's lock no round opens: what is not in use now can be deleted.
+        tx.job_locked(job.id).await?;
+        let in_use: Vec<u32> = tx.open_rounds(job.id).await?.iter().map(|round| round.base_version).collect();
+        if !keeps_version(kept, version, newest_stored, &in_use) {
+            deleted += u64::from(tx.delete_model_file(job.id, version, app.clock.now_ms()).await?);
+        }
         tx.commit().await?;
     }
     Ok(deleted)

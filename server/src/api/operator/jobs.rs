@@ -24,11 +24,11 @@ use crate::api::models::model_response;
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::blob::model_key;
-use crate::commit::model_file;
+use crate::commit::{blocking, model_file};
 use crate::db::{DbError, Happening, JobRow, NewJob, Tx};
 use crate::entropy;
 use crate::round::may_open_at_ms;
-use crate::spec::JobSpec;
+use crate::spec::{JobSpec, calendar_of, plan_of};
 
 pub(super) async fn create(
     _: Operator,
@@ -41,8 +41,9 @@ pub(super) async fn create(
     let spec = JobSpec::new(id, file).map_err(|error| ApiError::new(ProblemType::JobFileInvalid, error.to_string()))?;
     let model = match spec.file.initial_model {
         InitialModel::Random => {
-            let model = spec.file.model.initial_model(spec.seed().derive("model", 0)).map_err(ApiError::internal)?;
-            Some(model_file(&model))
+            let (network, seed) = (spec.file.model.clone(), spec.seed().derive("model", 0));
+            let body = blocking(move || network.initial_model(seed).map(|model| model_file(&model))).await;
+            Some(body.map_err(ApiError::internal)?)
         }
         InitialModel::Upload => None,
     };
@@ -181,7 +182,7 @@ async fn move_to(app: &App, id: JobId, state: JobState, from: &[JobState]) -> An
     let mut tx = app.db.begin().await?;
     let row = tx.job_locked(id).await?.ok_or_else(|| ApiError::not_found(id))?;
     if row.state == state {
-        return Ok(Json(view(app, row)?));
+        return Ok(Json(view(&app, row)?));
     }
     if !from.contains(&row.state) {
         let detail = format!("a job that is {} cannot become {state}", row.state);
@@ -191,8 +192,11 @@ async fn move_to(app: &App, id: JobId, state: JobState, from: &[JobState]) -> An
     tx.record(Happening::of_job(id, state.as_str()).because("operator"), now_ms).await?;
     let row = tx.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
     tx.commit().await?;
+    if state.is_final() {
+        app.specs.forget(id);
+    }
     app.changed();
-    Ok(Json(view(app, row)?))
+    Ok(Json(view(&app, row)?))
 }
 
 pub(super) async fn models(
@@ -220,12 +224,11 @@ pub(super) async fn model(
 }
 
 fn view(app: &App, row: JobRow) -> Result<Job, DbError> {
-    let spec = app.specs.of(&row)?;
     Ok(Job {
-        rounds_not_before_ms: rounds_not_before_ms(&spec, &row, app.clock.now_ms()),
+        rounds_not_before_ms: rounds_not_before_ms(&row, app.clock.now_ms())?,
         model_version: row.version()?,
         id: row.id,
-        plan_hash: spec.plan_hash,
+        plan_hash: plan_of(&row.file.0).hash(),
         state: row.state,
         parameters: row.parameters,
         rounds_opened: row.rounds_opened,
@@ -236,8 +239,12 @@ fn view(app: &App, row: JobRow) -> Result<Job, DbError> {
     })
 }
 
-fn rounds_not_before_ms(spec: &JobSpec, row: &JobRow, now_ms: i64) -> Option<i64> {
-    let (abandoned, ended_at_ms) = (row.abandoned_in_a_row, row.round_ended_at_ms);
-    let at_ms = may_open_at_ms(&spec.file, spec.calendar.as_ref(), abandoned, ended_at_ms, now_ms);
-    at_ms.filter(|at_ms| row.state == JobState::Running && *at_ms > now_ms)
+fn rounds_not_before_ms(row: &JobRow, now_ms: i64) -> Result<Option<i64>, DbError> {
+    if row.state != JobState::Running {
+        return Ok(None);
+    }
+    let file = &row.file.0;
+    let calendar = calendar_of(file).map_err(|error| DbError::Corrupt(error.to_string()))?;
+    let at_ms = may_open_at_ms(file, calendar.as_ref(), row.abandoned_in_a_row, row.round_ended_at_ms, now_ms);
+    Ok(at_ms.filter(|at_ms| *at_ms > now_ms))
 }
