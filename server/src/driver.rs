@@ -145,7 +145,7 @@ async fn look(app: &App, id: JobId) -> Result<Look, DriverError> {
             }
         }
     }
-    match next_round(&spec.file, &facts, now_ms) {
+    match next_round(&spec.file, spec.calendar.as_ref(), &facts, now_ms) {
         NextRound::Wait => Ok(Look::Quiet { until_ms }),
         NextRound::NotBefore(at_ms) => Ok(Look::Quiet { until_ms: until_ms.into_iter().chain([at_ms]).min() }),
         NextRound::Open(task, number) => {

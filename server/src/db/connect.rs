@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::sqlite::{
+    SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+};
 
 use super::{DbError, Tx};
 
@@ -55,6 +57,8 @@ impl Db {
         let options = SqliteConnectOptions::new()
             .filename(PathBuf::from(path))
             .create_if_missing(true)
+            // What retention deletes can be given back to the file system (`Db::tidy`).
+            .auto_vacuum(SqliteAutoVacuum::Incremental)
             .journal_mode(SqliteJournalMode::Wal)
             // An acknowledged update is durable: the log is synced at every commit.
             .synchronous(SqliteSynchronous::Full)
