@@ -1,17 +1,23 @@
 //! `tributary serve`: the coordinator as a daemon.
 
+use std::convert::Infallible;
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
-use tributary_protocol::id::{Secret, SecretKind};
+use tributary_protocol::id::{Name, Secret, SecretKind};
+use tributary_server::cluster::lease::LEASE_DEFAULT;
 use tributary_server::{Config, Coordinator};
 
 use crate::args::TokenText;
 use crate::error::CliError;
+use crate::format::parse_duration_ms;
 use crate::local::bind;
 use crate::output::Output;
 
@@ -21,7 +27,7 @@ const CONFIG_BYTES_MAX: u64 = 64 * 1024;
 /// `tributary serve`. A setting on the command line counts before one in the environment, that before one in the file.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// A TOML file with these settings under their long names (listen, database, operator_token, log, log_format).
+    /// A TOML file with these settings under their long names (listen, database, operator_token, node, lease_ms, log, log_format).
     #[arg(long, env = "TRIBUTARY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// Where to listen [default: 127.0.0.1:7300]. Without TLS in front, stay on the loopback address.
@@ -29,10 +35,17 @@ pub(crate) struct ServeArgs {
     listen: Option<SocketAddr>,
     /// The database: a file, sqlite:FILE, or postgres://USER@HOST/NAME [default: tributary.db].
     #[arg(long, env = "TRIBUTARY_DATABASE", value_name = "URL", hide_env_values = true)]
-    database: Option<String>,
+    database: Option<SecretText>,
     /// An operator token to let in; without one the first start makes a token and prints it, once.
     #[arg(long, env = "TRIBUTARY_OPERATOR_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     operator_token: Option<TokenText>,
+    /// Name of this process among several coordinators on one PostgreSQL; a random one unless given. One that restarts
+    /// under its name takes its jobs back at once.
+    #[arg(long, env = "TRIBUTARY_NODE", value_name = "NAME")]
+    node: Option<Name>,
+    /// How long a dead coordinator's jobs wait until another takes them over (10s, 1min) [default: 10s].
+    #[arg(long, env = "TRIBUTARY_LEASE", value_name = "DURATION", value_parser = parse_duration_ms)]
+    lease: Option<u64>,
     /// What is logged to standard error: error, warn, info, debug, trace, or a list like info,sqlx=warn [default: info].
     #[arg(long, env = "TRIBUTARY_LOG", value_name = "FILTER")]
     log: Option<String>,
@@ -52,13 +65,34 @@ enum LogFormat {
     Json,
 }
 
+/// A text that may hold a password: `Debug` does not show it.
+#[derive(Clone, Deserialize)]
+#[serde(transparent)]
+struct SecretText(String);
+
+impl FromStr for SecretText {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Debug for SecretText {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("SecretText(..)")
+    }
+}
+
 /// The settings as a file has them.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct ConfigFile {
     listen: Option<SocketAddr>,
-    database: Option<String>,
+    database: Option<SecretText>,
     operator_token: Option<Secret>,
+    node: Option<Name>,
+    lease_ms: Option<u64>,
     log: Option<String>,
     log_format: Option<LogFormat>,
 }
@@ -77,6 +111,7 @@ struct Settings {
 struct Serving {
     event: &'static str,
     url: String,
+    node: Name,
     #[serde(skip_serializing_if = "Option::is_none")]
     operator_token: Option<Secret>,
 }
@@ -94,6 +129,7 @@ pub(crate) async fn run(args: &ServeArgs, output: &Output) -> Result<(), CliErro
     let serving = Serving {
         event: "serving",
         url: format!("http://{address}/"),
+        node: coordinator.node().clone(),
         operator_token: coordinator.first_operator_token().cloned(),
     };
     output.object(&serving, || text(&serving))?;
@@ -109,7 +145,7 @@ pub(crate) async fn run(args: &ServeArgs, output: &Output) -> Result<(), CliErro
 }
 
 fn text(serving: &Serving) -> String {
-    let url = &serving.url;
+    let url = format!("{} as {}", serving.url, serving.node);
     match &serving.operator_token {
         None => format!("serving at {url}"),
         Some(token) => format!(
@@ -142,12 +178,15 @@ fn settings(args: &ServeArgs) -> Result<Settings, CliError> {
         Some(text) => Some(text.secret(SecretKind::Operator)?),
         None => file.operator_token,
     };
+    let database = args.database.clone().or(file.database);
     let default_address = SocketAddr::from(([127, 0, 0, 1], 7300));
     Ok(Settings {
         listen: args.listen.or(file.listen).unwrap_or(default_address),
         coordinator: Config {
-            database: args.database.clone().or(file.database).unwrap_or_else(|| "tributary.db".into()),
+            database: database.map_or_else(|| Config::default().database, |SecretText(url)| url),
             operator_token,
+            node: args.node.clone().or(file.node),
+            lease: args.lease.or(file.lease_ms).map_or(LEASE_DEFAULT, Duration::from_millis),
         },
         log: args.log.clone().or(file.log).unwrap_or_else(|| "info".into()),
         log_format: args.log_format.or(file.log_format).unwrap_or_default(),
@@ -157,8 +196,11 @@ fn settings(args: &ServeArgs) -> Result<Settings, CliError> {
 fn read_config(path: &Path) -> Result<ConfigFile, CliError> {
     use std::io::Read;
     let mut text = String::new();
-    let read = std::fs::File::open(path).and_then(|file| file.take(CONFIG_BYTES_MAX).read_to_string(&mut text));
+    let read = std::fs::File::open(path).and_then(|file| file.take(CONFIG_BYTES_MAX + 1).read_to_string(&mut text));
     read.map_err(CliError::file("read", path))?;
+    if text.len() as u64 > CONFIG_BYTES_MAX {
+        return Err(CliError::BadSetting(format!("{}: more than {CONFIG_BYTES_MAX} bytes", path.display())));
+    }
     toml::from_str(&text).map_err(|source| CliError::Config { path: path.to_owned(), source: Box::new(source) })
 }
 

@@ -75,6 +75,8 @@ pub(crate) async fn commit_training(app: &App, spec: &Arc<JobSpec>, round: &Roun
     let mut tx = app.db.begin().await?;
     tx.job_locked(key.job).await?;
     if !tx.commit_round(key, now_ms).await? {
+        // Another driver was faster; its model is the same bytes.
+        app.sums.forget(key);
         return Ok(());
     }
     tx.insert_model(key.job, &model).await?;
@@ -112,7 +114,7 @@ fn with<T>(sum: &SharedSum, act: impl FnOnce(&mut RoundSum) -> T) -> T {
 }
 
 /// Runs what computes on a thread that may block.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
         Err(failed) => std::panic::resume_unwind(failed.into_panic()),

@@ -1,6 +1,6 @@
 //! Bodies of models and updates, in parts.
 
-use super::tx::{execute, fetch};
+use super::tx::{execute, fetch, stored};
 use super::{DbError, Tx};
 
 /// Bytes of one part: neither database ever holds more of a body in memory at once.
@@ -25,7 +25,7 @@ impl Tx {
     /// [`DbError`].
     pub async fn blob_part(&mut self, key: &str, part: u64) -> Result<Option<Vec<u8>>, DbError> {
         let sql = "select data from blob_chunks where blob = $1 and part = $2";
-        let row = fetch!(self, (Vec<u8>,), fetch_optional, sql, key, part.cast_signed());
+        let row = fetch!(self, (Vec<u8>,), fetch_optional, sql, key, stored(part));
         Ok(row.map(|(data,)| data))
     }
 

@@ -26,46 +26,37 @@ pub(super) async fn check_in(
     let answered = |answer| Ok(Json(answer));
     // What asks the database is boxed and gone while the client is held: ten thousand futures wait in the code below.
     Box::pin(remember(&app, &client, &request)).await?;
+    let wait_ms = i64::from(request.wait_ms.min(WAIT_MS_MAX));
+    let until_ms = app.clock.now_ms().saturating_add(wait_ms);
+    let candidate = candidate(&client, request);
+    // Told to the other coordinators while it is held; standing up is told however the wait ends.
+    let _told = app.seats.as_ref().map(|seats| seats.hold(&client.population, &candidate));
+    let mut seat = app.lobby.enter(client.population.clone(), candidate);
+    // Looked up after sitting down: work that is stored from here on calls this seat.
     if let Some(assignment) = Box::pin(open_work(&app, &client)).await? {
         return answered(CheckInResponse::Assigned(Box::new(assignment)));
     }
-
-    let wait_ms = i64::from(request.wait_ms.min(WAIT_MS_MAX));
-    let until_ms = app.clock.now_ms().saturating_add(wait_ms);
-    let mut seat = app.lobby.enter(client.population.clone(), candidate(&client, request));
     app.wake_driver();
-    let ended = tokio::select! {
-        called = seat.called() => if called { Ended::Called } else { Ended::Waited },
-        () = app.clock.sleep_until(until_ms) => Ended::Waited,
-        () = app.stopping.cancelled() => Ended::Stopping,
+    let stopping = tokio::select! {
+        _ = seat.called() => false,
+        () = app.clock.sleep_until(until_ms) => false,
+        () = app.stopping.cancelled() => true,
     };
     drop(seat);
-    Box::pin(after_wait(&app, &client, ended)).await.map(Json).map_err(Into::into)
+    answered(Box::pin(after_wait(&app, &client, stopping)).await?)
 }
 
-/// How a held check-in's wait ended.
-enum Ended {
-    /// There is work.
-    Called,
-    /// Its time is up, or a newer check-in took its place.
-    Waited,
-    /// The coordinator stops.
-    Stopping,
-}
-
-async fn after_wait(app: &App, client: &ClientRow, ended: Ended) -> Result<CheckInResponse, DbError> {
-    if matches!(ended, Ended::Called)
-        && let Some(assignment) = open_work(app, client).await?
-    {
+/// The answer to a client whose wait has ended.
+async fn after_wait(app: &App, client: &ClientRow, stopping: bool) -> Result<CheckInResponse, DbError> {
+    if stopping {
+        let retry_after_ms = retry(app, client, RetryReason::Unavailable).await?;
+        return Ok(CheckInResponse::Retry { retry_after_ms });
+    }
+    if let Some(assignment) = open_work(app, client).await? {
         return Ok(CheckInResponse::Assigned(Box::new(assignment)));
     }
-    let reason = match ended {
-        Ended::Stopping => RetryReason::Unavailable,
-        Ended::Called | Ended::Waited if app.db.read().await?.has_running_job(&client.population).await? => {
-            RetryReason::NothingCame
-        }
-        Ended::Called | Ended::Waited => RetryReason::NoJob,
-    };
+    let running = app.db.read().await?.has_running_job(&client.population).await?;
+    let reason = if running { RetryReason::NothingCame } else { RetryReason::NoJob };
     Ok(CheckInResponse::Retry { retry_after_ms: retry(app, client, reason).await? })
 }
 
@@ -98,11 +89,12 @@ async fn remember(app: &App, client: &ClientRow, request: &CheckInRequest) -> Re
     Ok(())
 }
 
-/// What the client is assigned to: new work, or work whose answer it never got.
+/// What the client is assigned to: new work, or work whose answer it never got. What is past its deadline is not worth
+/// beginning; the driver is about to expire it.
 async fn open_work(app: &App, client: &ClientRow) -> Result<Option<Assignment>, DbError> {
     let mut tx = app.db.read().await?;
     match tx.open_assignment(client.id).await? {
-        Some(row) => Ok(Some(assignment(app, &mut tx, client, &row).await?)),
+        Some(row) => Ok(Some(assignment(app, &mut tx, client, &row).await?).filter(|work| work.deadline_in_ms > 0)),
         None => Ok(None),
     }
 }

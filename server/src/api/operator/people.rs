@@ -1,4 +1,4 @@
-//! Populations, tokens and clients.
+//! Populations, tokens, clients and coordinators.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use tributary_protocol::id::{Name, SecretKind, TokenId};
 use tributary_protocol::operator::{
-    Client, CreatePopulation, CreateToken, CreatedToken, Page, PageQuery, Population, Token,
+    Client, CreatePopulation, CreateToken, CreatedToken, Node, Page, PageQuery, Population, Token,
 };
 use tributary_protocol::problem::ProblemType;
 
@@ -56,6 +56,9 @@ pub(super) async fn create_token(
 ) -> Answer<(StatusCode, Json<CreatedToken>)> {
     if request.label.len() > LABEL_BYTES_MAX {
         return Err(ApiError::new(ProblemType::Malformed, format!("a label has at most {LABEL_BYTES_MAX} bytes")));
+    }
+    if request.label.chars().any(char::is_control) {
+        return Err(ApiError::new(ProblemType::Malformed, "a label has no control characters"));
     }
     let kind = if request.population.is_some() { SecretKind::Enrolment } else { SecretKind::Operator };
     let now_ms = app.clock.now_ms();
@@ -119,4 +122,20 @@ pub(super) async fn clients(
     let (limit, after) = page(&PageQuery { limit: query.limit, after: query.after }, 0)?;
     let items = app.db.read().await?.clients(&query.population, after, limit).await?;
     Ok(Json(full_page(items, limit, |client| client.number.to_string())))
+}
+
+pub(super) async fn nodes(
+    _: Operator,
+    State(app): State<Arc<App>>,
+    Query(query): Query<PageQuery>,
+) -> Answer<Json<Page<Node>>> {
+    let (limit, after) = page(&query, String::new())?;
+    let mut tx = app.db.read().await?;
+    let mut nodes = tx.nodes(&after, limit).await?;
+    for (node, lease) in tx.leases().await? {
+        if let Some(node) = nodes.iter_mut().find(|known| known.id == node) {
+            node.leases.push(lease);
+        }
+    }
+    Ok(Json(full_page(nodes, limit, |node| node.id.to_string())))
 }
