@@ -290,6 +290,11 @@ async fn act(
             Task::Train => match commit_training(app, spec, round).await {
                 // What is stored cannot be read, and will not be the next time: the round gives up, the job goes on.
                 Err(error @ (DriverError::Commit(_) | DriverError::Db(DbError::Corrupt(_)))) => {
+                    let stored = app.db.read().await?.round(key).await?;
+                    if stored.is_none_or(|round| round.phase != Phase::Aggregating) {
+                        // Another driver committed the round and deleted its updates meanwhile.
+                        return Ok(());
+                    }
                     tracing::error!(%error, job = %key.job, round = key.number, "no model could be made");
                     abandon(app, key, AbandonReason::Fault).await?;
                 }
