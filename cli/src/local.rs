@@ -35,8 +35,11 @@ impl LocalCoordinator {
         let listener = bind(listen).await?;
         let address = listener.local_addr().map_err(|source| CliError::Listen { address: listen, source })?;
         let operator = Secret::from_random(SecretKind::Operator, random()?);
-        let config =
-            Config { database: database.to_string_lossy().into_owned(), operator_token: Some(operator.clone()) };
+        let config = Config {
+            database: database.to_string_lossy().into_owned(),
+            blobs: None,
+            operator_token: Some(operator.clone()),
+        };
         let coordinator = Coordinator::open(&config).await?;
         let shutdown = CancellationToken::new();
         let serving = tokio::spawn(coordinator.serve(listener, shutdown.clone()));

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tributary_protocol::id::ClientId;
 use tributary_protocol::seed::Stream;
 
+use crate::blob::Blobs;
 use crate::clock::Clock;
 use crate::db::Db;
 use crate::entropy;
@@ -25,6 +26,8 @@ const UPDATES_IN_FLIGHT_MAX: usize = 8;
 pub struct App {
     /// What is stored.
     pub db: Db,
+    /// Where bodies of models and updates are.
+    pub blobs: Blobs,
     /// What time it is.
     pub clock: Clock,
     /// Who waits for work.
@@ -44,11 +47,12 @@ pub struct App {
 }
 
 impl App {
-    /// Shares a database and a clock.
+    /// Shares a database, the place of its bodies and a clock.
     #[must_use]
-    pub fn new(db: Db, clock: Clock) -> Arc<Self> {
+    pub fn new(db: Db, blobs: Blobs, clock: Clock) -> Arc<Self> {
         Arc::new(Self {
             db,
+            blobs,
             clock,
             lobby: Arc::default(),
             sums: Sums::default(),

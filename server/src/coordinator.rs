@@ -9,6 +9,7 @@ use tributary_protocol::id::{Secret, SecretKind, TokenId};
 use tributary_protocol::operator::Token;
 
 use crate::app::App;
+use crate::blob::{self, BlobError, Blobs, OpenStoreError};
 use crate::clock::Clock;
 use crate::db::{Db, DbError};
 use crate::{api, driver, entropy};
@@ -18,6 +19,8 @@ use crate::{api, driver, entropy};
 pub struct Config {
     /// A file path, or a `sqlite:` or `postgres:` URL.
     pub database: String,
+    /// The object store for models and updates, as [`blob::open_store`] takes it; without one they are in the database.
+    pub blobs: Option<String>,
     /// An operator token that is let in besides those in the database.
     pub operator_token: Option<Secret>,
 }
@@ -28,6 +31,12 @@ pub enum ServeError {
     /// The database.
     #[error(transparent)]
     Db(#[from] DbError),
+    /// The object store cannot be opened.
+    #[error(transparent)]
+    OpenStore(#[from] OpenStoreError),
+    /// Bodies that the database refers to cannot be read.
+    #[error(transparent)]
+    Blob(#[from] BlobError),
     /// The directory of the database file cannot be made.
     #[error("{}: cannot make the directory: {source}", path.display())]
     Directory {
@@ -68,8 +77,9 @@ impl Coordinator {
     pub async fn open_with(config: &Config, clock: Clock) -> Result<Self, ServeError> {
         make_directory(&config.database)?;
         let db = Db::open(&config.database).await?;
+        let blobs = open_blobs(config, &db).await?;
         let first_operator_token = let_operator_in(&db, &clock, config.operator_token.as_ref()).await?;
-        Ok(Self { app: App::new(db, clock), first_operator_token })
+        Ok(Self { app: App::new(db, blobs, clock), first_operator_token })
     }
 
     /// The operator token that was made because there was none. This is the only chance to see it.
@@ -97,6 +107,7 @@ impl Coordinator {
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> Result<(), ServeError> {
         let app = self.app;
         let driving = tokio::spawn(driver::run(Arc::clone(&app)));
+        let sweeping = tokio::spawn(blob::sweep::run(Arc::clone(&app)));
         let stopping = app.stopping.clone();
         let stop = async move {
             shutdown.cancelled().await;
@@ -107,9 +118,18 @@ impl Coordinator {
         if let Err(error) = driving.await {
             tracing::error!(%error, "the driver ended badly");
         }
+        if let Err(error) = sweeping.await {
+            tracing::error!(%error, "the sweep of the object store ended badly");
+        }
         app.db.close().await;
         Ok(served?)
     }
+}
+
+async fn open_blobs(config: &Config, db: &Db) -> Result<Blobs, ServeError> {
+    let Some(url) = &config.blobs else { return Ok(Blobs::database(db).await?) };
+    let (store, prefix) = blob::open_store(url, blob::environment())?;
+    Ok(Blobs::store(store, &prefix, db, blob::CALL_TIMEOUT).await?)
 }
 
 fn make_directory(database: &str) -> Result<(), ServeError> {

@@ -9,6 +9,7 @@ use tributary_protocol::id::{AssignmentId, ClientId, JobId};
 use tributary_protocol::state::{AbandonReason, AssignmentState, JobState, Phase, Task};
 
 use crate::app::App;
+use crate::blob::BlobError;
 use crate::commit::{CommitError, commit_training};
 use crate::db::{DbError, Happening, JobRow, NewAssignment, NewRound, RoundKey, RoundRow, Tx};
 use crate::entropy;
@@ -23,6 +24,9 @@ pub enum DriverError {
     /// The database.
     #[error(transparent)]
     Db(#[from] DbError),
+    /// Bodies of models and updates.
+    #[error(transparent)]
+    Blob(#[from] BlobError),
     /// Making a model.
     #[error(transparent)]
     Commit(#[from] CommitError),
@@ -301,10 +305,11 @@ pub(crate) async fn abandon(app: &App, key: RoundKey, reason: AbandonReason) -> 
         return Ok(());
     }
     expire(app, &mut tx, key, now_ms).await?;
-    tx.delete_updates(key).await?;
+    let objects = tx.delete_updates(key).await?;
     tx.record(Happening::of_round(key, Phase::Abandoned.as_str()).because(reason.as_str()), now_ms).await?;
     tx.commit().await?;
     app.sums.forget(key);
+    app.blobs.delete(objects).await;
     Ok(())
 }
 

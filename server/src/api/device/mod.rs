@@ -68,7 +68,7 @@ async fn model(
     let model = tx.model(job, version).await?;
     let model = model.ok_or_else(|| ApiError::not_found(format!("version {version} of {job}")))?;
     drop(tx);
-    let (response, bytes) = model_response(&app, job, &model, &headers)?;
+    let (response, bytes) = model_response(&app, job, &model, &headers).await?;
     app.count_download(client.id, bytes);
     Ok(response)
 }

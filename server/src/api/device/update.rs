@@ -23,6 +23,7 @@ use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::blob::update_key;
 use crate::db::{AssignmentRow, ClientRow, Report, RoundRow};
+use crate::entropy;
 use crate::spec::JobSpec;
 
 pub(super) async fn put_update(
@@ -70,6 +71,10 @@ pub(super) async fn put_update(
         }
     };
 
+    // Before the transaction that makes it count: a store may take its time, and no lock is held meanwhile.
+    let bytes_up = received.body.len() as u64;
+    let (body, attempt) = (received.body.into(), entropy::random());
+    let mut staged = app.blobs.stage(update_key(id), body, attempt, app.clock.now_ms()).await?;
     let report = Report {
         weight: query.weight.into(),
         loss: query.loss,
@@ -78,10 +83,12 @@ pub(super) async fn put_update(
         work_ms: query.train_ms,
         update_norm: Some(summary.norm),
         sha256: received.sha256,
-        bytes_up: received.body.len() as u64,
+        bytes_up,
         bytes_down: app.take_downloads(client.id),
     };
-    let accepted = accept(&app, &client, id, Task::Train, report, Some((&update_key(id), &received.body))).await?;
+    let accepted = accept(&app, &client, id, Task::Train, report, Some(&mut staged)).await;
+    app.blobs.discard_unsettled(staged).await;
+    let accepted = accepted?;
     fold(&app, &assignment, received.delta, query.weight).await;
     app.changed();
     Ok(accepted)
