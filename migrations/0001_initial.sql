@@ -145,6 +145,7 @@ create table assignments (
 -- A client has one assignment at a time, whoever hands them out.
 create unique index assignments_open on assignments (client) where state = 'assigned';
 create index assignments_of_client on assignments (client, job, round);
+create index assignments_working on assignments (job) where state = 'assigned';
 
 -- Bodies of models and updates in parts of at most 1 MiB, so that neither database ever holds a large value in memory.
 -- `blob` is `model/<job>/<version>` or `update/<assignment>`.
@@ -182,3 +183,35 @@ create table events (
     cause text,
     primary key (job, sequence)
 );
+
+-- Coordinators that share this database.
+create table nodes (
+    id text primary key,
+    version text not null,
+    started_at_ms bigint not null,
+    -- Renewed with its leases; a node that has not been seen for a lease's length is gone.
+    seen_at_ms bigint not null
+);
+
+-- Who drives a job, until when. Two drivers do no harm (every step is a conditional update); the lease saves their work.
+create table leases (
+    job text primary key references jobs (id) on delete cascade,
+    node text not null,
+    -- Rises by one with each change of hands.
+    token bigint not null,
+    expires_at_ms bigint not null
+);
+
+-- Clients that are held by a node, so that any driver can draw them. Only where several coordinators share a database;
+-- written behind, because a client that is missing here merely waits a little longer.
+create table seats (
+    client text primary key references clients (id) on delete cascade,
+    node text not null,
+    population text not null,
+    number bigint not null,
+    attributes text not null,
+    examples bigint not null,
+    codecs text not null,
+    until_ms bigint not null
+);
+create index seats_of_population on seats (population);

@@ -206,6 +206,11 @@ impl Api {
         self.get(&["jobs", &id.to_string(), "rounds", &round.to_string(), "assignments"], &pairs).await
     }
 
+    /// `GET /operator/v1/nodes`
+    pub(crate) async fn nodes(&self, page: PageQuery) -> Result<Page<operator::Node>, ApiError> {
+        self.get(&["nodes"], &page_pairs(&page)).await
+    }
+
     /// `GET /operator/v1/events`: what happened to a job after this event; waits up to `wait_ms` for the first one.
     pub(crate) async fn events(
         &self,

@@ -16,7 +16,7 @@ use crate::error::CliError;
 use crate::serve::ServeArgs;
 
 pub(crate) use commands::{
-    ClientCommand, JobArgs, JobCommand, JobCreateArgs, JobExportArgs, LimitArgs, PopulationCommand, RoundCommand,
+    ClientCommand, JobArgs, JobCommand, JobCreateArgs, JobExportArgs, LimitArgs, NodeCommand, PopulationCommand, RoundCommand,
     TokenCommand,
 };
 
@@ -83,6 +83,9 @@ pub(crate) enum Command {
     /// Runs a client on this machine, and lists enrolled ones.
     #[command(subcommand)]
     Client(ClientCommand),
+    /// Shows the coordinators that share the database, and which jobs each drives.
+    #[command(subcommand)]
+    Node(NodeCommand),
     /// Measures this build on this machine.
     #[command(subcommand)]
     Bench(BenchCommand),

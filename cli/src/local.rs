@@ -37,8 +37,8 @@ impl LocalCoordinator {
         let operator = Secret::from_random(SecretKind::Operator, random()?);
         let config = Config {
             database: database.to_string_lossy().into_owned(),
-            blobs: None,
             operator_token: Some(operator.clone()),
+            ..Config::default()
         };
         let coordinator = Coordinator::open(&config).await?;
         let shutdown = CancellationToken::new();

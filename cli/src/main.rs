@@ -23,7 +23,7 @@ use clap::Parser;
 use tributary_protocol::id::SecretKind;
 
 use crate::api::Api;
-use crate::args::{Cli, ClientCommand, Command, GlobalArgs};
+use crate::args::{Cli, ClientCommand, Command, GlobalArgs, NodeCommand};
 use crate::error::CliError;
 use crate::output::Output;
 
@@ -58,6 +58,9 @@ async fn run(Cli { global, command }: Cli, output: Output) -> Result<(), CliErro
             population::list_clients(&population, limit, &operator_api(&global)?, &output).await
         }
         Command::Client(ClientCommand::Run(args)) => client_run::run(&args, &global, &output).await,
+        Command::Node(NodeCommand::List { limit }) => {
+            population::list_nodes(limit, &operator_api(&global)?, &output).await
+        }
         Command::Demo(args) => demo::run(&args, &output).await,
         Command::Serve(args) => serve::run(&args, &output).await,
         Command::Bench(command) => bench::run(&command, &output).await,

@@ -1,4 +1,4 @@
-//! `tributary population` and `tributary client list`: who could learn.
+//! `tributary population`, `tributary client list` and `tributary node list`: who could learn, and who coordinates.
 
 use tributary_protocol::device::Attributes;
 use tributary_protocol::id::Name;
@@ -59,6 +59,21 @@ pub(crate) async fn list_clients(
         ]
     })?;
     output.note_if_cut(clients.is_cut);
+    Ok(())
+}
+
+/// `tributary node list`
+///
+/// # Errors
+/// Those of the calls, and a standard output that is gone.
+pub(crate) async fn list_nodes(limit: LimitArgs, api: &Api, output: &Output) -> Result<(), CliError> {
+    let nodes = collect(limit.items_max(), async |page| api.nodes(page).await).await?;
+    output.list(&nodes.items, &["name", "release", "started", "seen", "drives"], |node| {
+        let jobs: Vec<String> = node.leases.iter().map(|lease| lease.job.to_string()).collect();
+        let (started, seen) = (relative(node.started_at_ms, output.now_ms), relative(node.seen_at_ms, output.now_ms));
+        vec![node.id.to_string(), node.version.clone(), started, seen, jobs.join(" ")]
+    })?;
+    output.note_if_cut(nodes.is_cut);
     Ok(())
 }
 

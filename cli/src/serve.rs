@@ -2,16 +2,19 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
-use tributary_protocol::id::{Secret, SecretKind};
+use tributary_protocol::id::{Name, Secret, SecretKind};
+use tributary_server::cluster::lease::LEASE_DEFAULT;
 use tributary_server::{Config, Coordinator};
 
 use crate::args::TokenText;
 use crate::error::CliError;
+use crate::format::parse_duration_ms;
 use crate::local::bind;
 use crate::output::Output;
 
@@ -21,7 +24,8 @@ const CONFIG_BYTES_MAX: u64 = 64 * 1024;
 /// `tributary serve`. A setting on the command line counts before one in the environment, that before one in the file.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// A TOML file with these settings under their long names (listen, database, blobs, operator_token, log, log_format).
+    /// A TOML file with these settings under their long names (listen, database, blobs, operator_token, node, lease_ms, log,
+    /// log_format).
     #[arg(long, env = "TRIBUTARY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// Where to listen [default: 127.0.0.1:7300]. Without TLS in front, stay on the loopback address.
@@ -38,6 +42,13 @@ pub(crate) struct ServeArgs {
     /// An operator token to let in; without one the first start makes a token and prints it, once.
     #[arg(long, env = "TRIBUTARY_OPERATOR_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     operator_token: Option<TokenText>,
+    /// Name of this process among several coordinators on one PostgreSQL; a random one unless given. One that restarts
+    /// under its name takes its jobs back at once.
+    #[arg(long, env = "TRIBUTARY_NODE", value_name = "NAME")]
+    node: Option<Name>,
+    /// How long a dead coordinator's jobs wait until another takes them over (10s, 1min) [default: 10s].
+    #[arg(long, env = "TRIBUTARY_LEASE", value_name = "DURATION", value_parser = parse_duration_ms)]
+    lease: Option<u64>,
     /// What is logged to standard error: error, warn, info, debug, trace, or a list like info,sqlx=warn [default: info].
     #[arg(long, env = "TRIBUTARY_LOG", value_name = "FILTER")]
     log: Option<String>,
@@ -65,6 +76,8 @@ struct ConfigFile {
     database: Option<String>,
     blobs: Option<String>,
     operator_token: Option<Secret>,
+    node: Option<Name>,
+    lease_ms: Option<u64>,
     log: Option<String>,
     log_format: Option<LogFormat>,
 }
@@ -83,6 +96,7 @@ struct Settings {
 struct Serving {
     event: &'static str,
     url: String,
+    node: Name,
     #[serde(skip_serializing_if = "Option::is_none")]
     operator_token: Option<Secret>,
 }
@@ -100,6 +114,7 @@ pub(crate) async fn run(args: &ServeArgs, output: &Output) -> Result<(), CliErro
     let serving = Serving {
         event: "serving",
         url: format!("http://{address}/"),
+        node: coordinator.node().clone(),
         operator_token: coordinator.first_operator_token().cloned(),
     };
     output.object(&serving, || text(&serving))?;
@@ -115,7 +130,7 @@ pub(crate) async fn run(args: &ServeArgs, output: &Output) -> Result<(), CliErro
 }
 
 fn text(serving: &Serving) -> String {
-    let url = &serving.url;
+    let url = format!("{} as {}", serving.url, serving.node);
     match &serving.operator_token {
         None => format!("serving at {url}"),
         Some(token) => format!(
@@ -155,6 +170,8 @@ fn settings(args: &ServeArgs) -> Result<Settings, CliError> {
             database: args.database.clone().or(file.database).unwrap_or_else(|| "tributary.db".into()),
             blobs: args.blobs.clone().or(file.blobs),
             operator_token,
+            node: args.node.clone().or(file.node),
+            lease: args.lease.or(file.lease_ms).map_or(LEASE_DEFAULT, Duration::from_millis),
         },
         log: args.log.clone().or(file.log).unwrap_or_else(|| "info".into()),
         log_format: args.log_format.or(file.log_format).unwrap_or_default(),

@@ -303,3 +303,29 @@ pub struct Event {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
 }
+
+/// A coordinator process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// Its name.
+    pub id: Name,
+    /// Release of its program.
+    pub version: String,
+    /// When it started.
+    pub started_at_ms: i64,
+    /// When it was last heard of.
+    pub seen_at_ms: i64,
+    /// The jobs that it drives.
+    pub leases: Vec<Lease>,
+}
+
+/// The right to drive a job, for a while.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lease {
+    /// Which job.
+    pub job: JobId,
+    /// How often the job has changed hands.
+    pub token: u64,
+    /// When it ends unless it is renewed.
+    pub expires_at_ms: i64,
+}

@@ -2,15 +2,18 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
-use tributary_protocol::id::ClientId;
+use tributary_protocol::id::{ClientId, Name};
 use tributary_protocol::seed::Stream;
 
 use crate::blob::Blobs;
 use crate::clock::Clock;
-use crate::db::Db;
+use crate::cluster::lease::Leases;
+use crate::cluster::seats::SeatLog;
+use crate::db::{Db, DbError};
 use crate::entropy;
 use crate::lobby::Lobby;
 use crate::round::{RetryReason, retry_window_ms};
@@ -32,6 +35,10 @@ pub struct App {
     pub clock: Clock,
     /// Who waits for work.
     pub lobby: Arc<Lobby>,
+    /// Who drives which job.
+    pub leases: Leases,
+    /// Seats to tell to other coordinators; none where there are no others.
+    pub seats: Option<Arc<SeatLog>>,
     /// Running sums of open rounds.
     pub sums: Sums,
     /// Jobs, ready for use.
@@ -47,10 +54,13 @@ pub struct App {
 }
 
 impl App {
-    /// Shares a database, the place of its bodies and a clock.
+    /// Shares a database, the place of its bodies and a clock, under this process's name among the coordinators.
     #[must_use]
-    pub fn new(db: Db, blobs: Blobs, clock: Clock) -> Arc<Self> {
+    pub fn new(db: Db, blobs: Blobs, clock: Clock, node: Name, lease: Duration) -> Arc<Self> {
+        let seats = matches!(db, Db::Postgres(_)).then(Arc::default);
         Arc::new(Self {
+            leases: Leases::new(node, lease, clock.now_ms()),
+            seats,
             db,
             blobs,
             clock,
@@ -88,10 +98,22 @@ impl App {
         self.changes.subscribe()
     }
 
-    /// Counts bytes of a model that a client fetched for its open assignment. In memory until the assignment ends:
-    /// a write per download would cost more than the figure is worth, and only a crash loses it.
-    pub fn count_download(&self, client: ClientId, bytes: u64) {
+    /// Counts bytes of a model that a client fetched for its open assignment.
+    ///
+    /// With one coordinator they stay in memory until the assignment ends: a write per download would cost more than the
+    /// figure is worth, and only a crash loses it. Several coordinators write it, since the report may go to another.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn count_download(&self, client: ClientId, bytes: u64) -> Result<(), DbError> {
+        if self.seats.is_some() {
+            let mut tx = self.db.begin().await?;
+            tx.may_be_lost().await?;
+            tx.count_download(client, bytes).await?;
+            return tx.commit().await;
+        }
         *self.downloads.lock().unwrap_or_else(PoisonError::into_inner).entry(client).or_default() += bytes;
+        Ok(())
     }
 
     /// Takes the count of bytes that a client fetched.

@@ -2,15 +2,19 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tributary_protocol::id::{Secret, SecretKind, TokenId};
+use tributary_protocol::id::{Name, Secret, SecretKind, TokenId};
 use tributary_protocol::operator::Token;
 
 use crate::app::App;
 use crate::blob::{self, BlobError, Blobs, OpenStoreError};
 use crate::clock::Clock;
+use crate::cluster::lease::LEASE_DEFAULT;
+use crate::cluster::{bell, lease, seats};
 use crate::db::{Db, DbError};
 use crate::{api, driver, entropy};
 
@@ -23,6 +27,17 @@ pub struct Config {
     pub blobs: Option<String>,
     /// An operator token that is let in besides those in the database.
     pub operator_token: Option<Secret>,
+    /// This process's name among the coordinators of its database; a random one unless given. One that comes back under
+    /// its name takes its jobs back at once. On SQLite there is one coordinator, and the name does not matter.
+    pub node: Option<Name>,
+    /// How long a dead coordinator's jobs wait before another takes them over.
+    pub lease: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { database: "tributary.db".into(), blobs: None, operator_token: None, node: None, lease: LEASE_DEFAULT }
+    }
 }
 
 /// Why a coordinator cannot start or go on.
@@ -79,13 +94,24 @@ impl Coordinator {
         let db = Db::open(&config.database).await?;
         let blobs = open_blobs(config, &db).await?;
         let first_operator_token = let_operator_in(&db, &clock, config.operator_token.as_ref()).await?;
-        Ok(Self { app: App::new(db, blobs, clock), first_operator_token })
+        let node = match (&db, &config.node) {
+            (Db::Sqlite { .. }, _) => "local".parse().expect("a valid name"),
+            (Db::Postgres(_), Some(node)) => node.clone(),
+            (Db::Postgres(_), None) => entropy::node(),
+        };
+        Ok(Self { app: App::new(db, blobs, clock, node, config.lease), first_operator_token })
     }
 
     /// The operator token that was made because there was none. This is the only chance to see it.
     #[must_use]
     pub fn first_operator_token(&self) -> Option<&Secret> {
         self.first_operator_token.as_ref()
+    }
+
+    /// This process's name among the coordinators.
+    #[must_use]
+    pub fn node(&self) -> &Name {
+        self.app.leases.node()
     }
 
     /// The shared state, for tests that call [`driver::run_once`] themselves.
@@ -106,8 +132,15 @@ impl Coordinator {
     /// [`ServeError::Io`] when the listener fails.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> Result<(), ServeError> {
         let app = self.app;
-        let driving = tokio::spawn(driver::run(Arc::clone(&app)));
-        let sweeping = tokio::spawn(blob::sweep::run(Arc::clone(&app)));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(driver::run(Arc::clone(&app)));
+        tasks.spawn(blob::sweep::run(Arc::clone(&app)));
+        if let Some(seats) = &app.seats {
+            tasks.spawn(seats::run(Arc::clone(&app), Arc::clone(seats)));
+        }
+        if let Db::Postgres(pool) = &app.db {
+            tasks.spawn(bell::run(Arc::clone(&app), pool.clone()));
+        }
         let stopping = app.stopping.clone();
         let stop = async move {
             shutdown.cancelled().await;
@@ -115,11 +148,13 @@ impl Coordinator {
         };
         let served = axum::serve(listener, api::router(Arc::clone(&app))).with_graceful_shutdown(stop).await;
         app.stopping.cancel();
-        if let Err(error) = driving.await {
-            tracing::error!(%error, "the driver ended badly");
+        while let Some(ended) = tasks.join_next().await {
+            if let Err(error) = ended {
+                tracing::error!(%error, "a background task ended badly");
+            }
         }
-        if let Err(error) = sweeping.await {
-            tracing::error!(%error, "the sweep of the object store ended badly");
+        if let Err(error) = lease::leave(&app).await {
+            tracing::warn!(%error, "the leases stay until they expire");
         }
         app.db.close().await;
         Ok(served?)

@@ -10,6 +10,7 @@ use tributary_protocol::state::{AbandonReason, AssignmentState, JobState, Phase,
 
 use crate::app::App;
 use crate::blob::BlobError;
+use crate::cluster::lease::{self, Asked};
 use crate::commit::{CommitError, commit_training};
 use crate::db::{DbError, Happening, JobRow, NewAssignment, NewRound, RoundKey, RoundRow, Tx};
 use crate::entropy;
@@ -72,26 +73,31 @@ pub async fn run(app: Arc<App>) {
 /// # Errors
 /// [`DriverError`] of the first job that could not be moved; jobs after it were moved all the same.
 pub async fn run_once(app: &App) -> Result<Option<i64>, DriverError> {
+    let mut wake_at_ms = lease::heartbeat(app).await?;
     let jobs = {
         let mut tx = app.db.read().await?;
         tx.live_jobs().await?
     };
-    let mut wake_at_ms: Option<i64> = None;
     let mut failed = None;
     for job in jobs {
         match move_job(app, job).await {
-            Ok(until_ms) => wake_at_ms = wake_at_ms.into_iter().chain(until_ms).min(),
+            Ok(until_ms) => wake_at_ms = wake_at_ms.min(until_ms),
             Err(error) => failed = failed.or(Some(error)),
         }
     }
-    failed.map_or(Ok(wake_at_ms), Err)
+    failed.map_or(Ok(Some(wake_at_ms)), Err)
 }
 
-async fn move_job(app: &App, job: JobId) -> Result<Option<i64>, DriverError> {
+/// Moves a job as far as it goes, if this node drives it. Returns when to look again.
+async fn move_job(app: &App, job: JobId) -> Result<i64, DriverError> {
     loop {
+        let renew_at_ms = match lease::ask(app, job).await? {
+            Asked::Ours { renew_at_ms } => renew_at_ms,
+            Asked::Theirs { until_ms } => return Ok(until_ms),
+        };
         match look(app, job).await? {
             Look::Moved => app.changed(),
-            Look::Quiet { until_ms } => return Ok(until_ms),
+            Look::Quiet { until_ms } => return Ok(until_ms.map_or(renew_at_ms, |until_ms| until_ms.min(renew_at_ms))),
         }
     }
 }
@@ -104,6 +110,7 @@ async fn look(app: &App, id: JobId) -> Result<Look, DriverError> {
     let rounds = tx.open_rounds(id).await?;
     let facts = job_facts(&mut tx, &job, &rounds).await?;
     let rested = last_rounds(&mut tx, &spec, &rounds).await?;
+    let waiting = waiting(app, &mut tx, &spec, &rounds).await?;
     drop(tx);
 
     let now_ms = app.clock.now_ms();
@@ -111,7 +118,7 @@ async fn look(app: &App, id: JobId) -> Result<Look, DriverError> {
     for round in &rounds {
         let Some(policy) = TaskPolicy::of(&spec.file, round.task) else { continue };
         let eligible = match round.phase {
-            Phase::Selecting => eligible(app, &spec, round, &rested),
+            Phase::Selecting => eligible(&spec, round, &waiting, &rested),
             _ => Vec::new(),
         };
         match next_step(&policy, &round_facts(&job, round, &eligible), now_ms) {
@@ -185,10 +192,24 @@ fn round_facts(job: &JobRow, round: &RoundRow, eligible: &[Candidate]) -> RoundF
     }
 }
 
-/// Those in the lobby whom the round may draw.
-fn eligible(app: &App, spec: &JobSpec, round: &RoundRow, rested: &[(ClientId, u32)]) -> Vec<Candidate> {
+/// Everybody who waits, here or at another coordinator; asked only when a round selects.
+async fn waiting(app: &App, tx: &mut Tx, spec: &JobSpec, rounds: &[RoundRow]) -> Result<Vec<Candidate>, DbError> {
+    if !rounds.iter().any(|round| round.phase == Phase::Selecting) {
+        return Ok(Vec::new());
+    }
+    let mut waiting = app.lobby.candidates(&spec.file.population);
+    if app.seats.is_some() {
+        waiting.extend(tx.seated(&spec.file.population, app.clock.now_ms()).await?);
+        waiting.sort_by_key(|candidate| candidate.client);
+        waiting.dedup_by_key(|candidate| candidate.client);
+    }
+    Ok(waiting)
+}
+
+/// Those who wait whom the round may draw.
+fn eligible(spec: &JobSpec, round: &RoundRow, waiting: &[Candidate], rested: &[(ClientId, u32)]) -> Vec<Candidate> {
     let terms = Terms::of(&spec.file, round.task, round.number);
-    let mut candidates = app.lobby.candidates(&spec.file.population);
+    let mut candidates = waiting.to_vec();
     for candidate in &mut candidates {
         let last = rested.iter().find(|(client, _)| *client == candidate.client);
         candidate.last_round = last.map(|(_, round)| *round);
@@ -263,9 +284,15 @@ async fn start(app: &App, key: RoundKey, policy: &TaskPolicy, cohort: &[Candidat
             Err(DbError::Duplicate) => {
                 drop(tx);
                 app.lobby.call([candidate.client]);
+                let mut tx = app.db.begin().await?;
+                tx.stand_up(candidate.client, None).await?;
+                tx.commit().await?;
                 return Ok(());
             }
             stored => stored?,
+        }
+        if app.seats.is_some() {
+            tx.stand_up(candidate.client, None).await?;
         }
         tx.record(Happening::of_assignment(key, id, AssignmentState::Assigned.as_str()), now_ms).await?;
         // Bytes fetched for an earlier assignment are not this one's.
@@ -315,9 +342,9 @@ pub(crate) async fn abandon(app: &App, key: RoundKey, reason: AbandonReason) -> 
 
 async fn expire(app: &App, tx: &mut Tx, key: RoundKey, now_ms: i64) -> Result<(), DbError> {
     for assignment in tx.working_assignments(key).await? {
-        let bytes_down = app.take_downloads(assignment.client);
-        tx.end_assignment(assignment.id, AssignmentState::Expired, None, 0, bytes_down, now_ms).await?;
-        tx.count_ended(key, AssignmentState::Expired, 1, 0, 0, bytes_down).await?;
+        let fetched = app.take_downloads(assignment.client);
+        let ended = tx.end_assignment(assignment.id, AssignmentState::Expired, None, 0, fetched, now_ms).await?;
+        tx.count_ended(key, AssignmentState::Expired, 1, 0, 0, ended.unwrap_or(0)).await?;
         tx.record(Happening::of_assignment(key, assignment.id, AssignmentState::Expired.as_str()), now_ms).await?;
     }
     Ok(())

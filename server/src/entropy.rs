@@ -1,6 +1,6 @@
 //! Secrets and ids from the operating system's random bytes. (What a job draws comes from its seed instead.)
 
-use tributary_protocol::id::{Secret, SecretKind};
+use tributary_protocol::id::{Name, Secret, SecretKind};
 use tributary_protocol::seed::Seed;
 
 /// `N` random bytes.
@@ -21,4 +21,11 @@ pub fn secret(kind: SecretKind) -> Secret {
 #[must_use]
 pub fn seed() -> Seed {
     Seed(u64::from_le_bytes(random())).derive("job", 0)
+}
+
+/// A name for a coordinator process that was given none.
+#[must_use]
+pub fn node() -> Name {
+    let number = u32::from_le_bytes(random());
+    format!("node-{number:08x}").parse().expect("letters, digits and a dash make a name")
 }

@@ -9,6 +9,7 @@
 //! | [`spec`] | what follows from a job file |
 //! | [`db`] | the database, SQLite or PostgreSQL: one query, one text, one method |
 //! | [`lobby`], [`sums`] | what may be forgotten: clients that wait, sums of open rounds |
+//! | [`cluster`] | several coordinators on one database: leases, shared seats, notifications |
 //! | [`driver`] | moves jobs on, one stored step at a time |
 //! | [`api`] | the HTTP APIs |
 //! | [`coordinator`] | all of it together |
@@ -20,6 +21,7 @@ pub mod api;
 pub mod app;
 pub mod blob;
 pub mod clock;
+pub mod cluster;
 mod commit;
 pub mod coordinator;
 pub mod db;

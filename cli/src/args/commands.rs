@@ -159,6 +159,17 @@ pub(crate) enum PopulationCommand {
     },
 }
 
+/// `tributary node ..`
+#[derive(Debug, Subcommand)]
+pub(crate) enum NodeCommand {
+    /// Lists coordinators with their leases.
+    List {
+        /// How much of the list.
+        #[command(flatten)]
+        limit: LimitArgs,
+    },
+}
+
 /// `tributary client ..`
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClientCommand {

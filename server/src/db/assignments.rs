@@ -192,16 +192,18 @@ impl Tx {
         Ok(fetch!(self, AssignmentRow, fetch_all, sql, job.as_str(), round.task.as_str(), number))
     }
 
-    /// Assigned to Reported. False when the assignment is not open.
+    /// Assigned to Reported; returns the bytes that the client fetched in all. None when the assignment is not open.
     ///
     /// # Errors
     /// [`DbError`].
-    pub async fn accept_report(&mut self, id: AssignmentId, report: &Report, now_ms: i64) -> Result<bool, DbError> {
+    pub async fn accept_report(&mut self, id: AssignmentId, report: &Report, now_ms: i64) -> Result<Option<u64>, DbError> {
         let sql = "update assignments set state = 'reported', ended_at_ms = $2, weight = $3, loss = $4, accuracy = $5, \
-                   steps = $6, work_ms = $7, update_norm = $8, report_sha256 = $9, bytes_up = $10, bytes_down = $11 \
-                   where id = $1 and state = 'assigned'";
-        let changed = execute!(
+                   steps = $6, work_ms = $7, update_norm = $8, report_sha256 = $9, bytes_up = $10, \
+                   bytes_down = bytes_down + $11 where id = $1 and state = 'assigned' returning bytes_down";
+        let row = fetch!(
             self,
+            (i64,),
+            fetch_optional,
             sql,
             id.to_string(),
             now_ms,
@@ -215,10 +217,11 @@ impl Tx {
             report.bytes_up.cast_signed(),
             report.bytes_down.cast_signed()
         );
-        Ok(changed == 1)
+        number("assignments.bytes_down", row.map(|(bytes,)| bytes))
     }
 
-    /// Assigned to Rejected, Failed or Expired. False when the assignment is not open.
+    /// Assigned to Rejected, Failed or Expired; returns the bytes that the client fetched in all. None when the
+    /// assignment is not open.
     ///
     /// # Errors
     /// [`DbError`].
@@ -230,11 +233,23 @@ impl Tx {
         bytes_up: u64,
         bytes_down: u64,
         now_ms: i64,
-    ) -> Result<bool, DbError> {
-        let sql = "update assignments set state = $2, reason = $3, bytes_up = $4, bytes_down = $5, ended_at_ms = $6 \
-                   where id = $1 and state = 'assigned'";
+    ) -> Result<Option<u64>, DbError> {
+        let sql = "update assignments set state = $2, reason = $3, bytes_up = $4, bytes_down = bytes_down + $5, \
+                   ended_at_ms = $6 where id = $1 and state = 'assigned' returning bytes_down";
         let (bytes_up, bytes_down) = (bytes_up.cast_signed(), bytes_down.cast_signed());
-        Ok(execute!(self, sql, id.to_string(), state.as_str(), reason, bytes_up, bytes_down, now_ms) == 1)
+        let (id, state) = (id.to_string(), state.as_str());
+        let row = fetch!(self, (i64,), fetch_optional, sql, id, state, reason, bytes_up, bytes_down, now_ms);
+        number("assignments.bytes_down", row.map(|(bytes,)| bytes))
+    }
+
+    /// Counts bytes of a model that a client fetched for what it works on.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn count_download(&mut self, client: ClientId, bytes: u64) -> Result<(), DbError> {
+        let sql = "update assignments set bytes_down = bytes_down + $2 where client = $1 and state = 'assigned'";
+        execute!(self, sql, client.to_string(), bytes.cast_signed());
+        Ok(())
     }
 
     /// A straggler came back with late work: counted, and nothing else changes. False when that is known already.

@@ -86,7 +86,7 @@ impl Tx {
             happening.became,
             happening.cause
         );
-        Ok(())
+        self.notify(&job).await
     }
 
     /// Events of a job after a sequence number, in order.

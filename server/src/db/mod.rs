@@ -6,6 +6,7 @@
 mod assignments;
 mod blobs;
 mod clients;
+mod cluster;
 mod connect;
 mod error;
 mod events;

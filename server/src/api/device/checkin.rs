@@ -31,7 +31,10 @@ pub(super) async fn check_in(
 
     let wait_ms = i64::from(request.wait_ms.min(WAIT_MS_MAX));
     let until_ms = app.clock.now_ms().saturating_add(wait_ms);
-    let mut seat = app.lobby.enter(client.population.clone(), candidate(&client, request));
+    let candidate = candidate(&client, request);
+    // Told to the other coordinators while it is held; standing up is told however the wait ends.
+    let _told = app.seats.as_ref().map(|seats| seats.hold(&client.population, &candidate));
+    let mut seat = app.lobby.enter(client.population.clone(), candidate);
     app.wake_driver();
     let called = tokio::select! {
         called = seat.called() => called,

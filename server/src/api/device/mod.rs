@@ -69,6 +69,6 @@ async fn model(
     let model = model.ok_or_else(|| ApiError::not_found(format!("version {version} of {job}")))?;
     drop(tx);
     let (response, bytes) = model_response(&app, job, &model, &headers).await?;
-    app.count_download(client.id, bytes);
+    app.count_download(client.id, bytes).await?;
     Ok(response)
 }

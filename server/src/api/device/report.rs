@@ -173,7 +173,8 @@ pub(super) async fn refuse(
     let key = assignment.round();
     let mut tx = app.db.begin().await?;
     tx.job_locked(key.job).await?;
-    if tx.end_assignment(assignment.id, state, Some(reason), bytes_up, bytes_down, now_ms).await? {
+    let ended = tx.end_assignment(assignment.id, state, Some(reason), bytes_up, bytes_down, now_ms).await?;
+    if let Some(bytes_down) = ended {
         tx.count_ended(key, state, 1, 0, bytes_up, bytes_down).await?;
         tx.record(Happening::of_assignment(key, assignment.id, state.as_str()).because(reason), now_ms).await?;
         tx.commit().await?;
@@ -207,16 +208,20 @@ pub(super) async fn accept(
         };
     }
     let in_time = round.deadline_at_ms.is_some_and(|deadline_at_ms| now_ms < deadline_at_ms);
-    if !(in_time && round.phase == Phase::Training && tx.accept_report(id, &report, now_ms).await?) {
+    let reported = match in_time && round.phase == Phase::Training {
+        true => tx.accept_report(id, &report, now_ms).await?,
+        false => None,
+    };
+    let Some(bytes_down) = reported else {
         drop(tx);
         require_open(app, client, &assignment, &round).await?;
         return Err(closed(app, client, &assignment, &round).await?);
-    }
+    };
     if let Some(body) = body {
         body.settle(&mut tx, app.clock.now_ms()).await?;
     }
     let key = assignment.round();
-    let Report { weight, bytes_up, bytes_down, .. } = report;
+    let Report { weight, bytes_up, .. } = report;
     tx.count_ended(key, AssignmentState::Reported, 1, weight, bytes_up, bytes_down).await?;
     tx.record(Happening::of_assignment(key, id, AssignmentState::Reported.as_str()), now_ms).await?;
     if round.reported + 1 >= round.goal {

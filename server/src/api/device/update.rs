@@ -54,6 +54,10 @@ pub(super) async fn put_update(
             require_open(&app, &client, &assignment, &round).await?;
             return Err(ApiError::new(ProblemType::AssignmentClosed, "the deadline has passed"));
         }
+        () = app.stopping.cancelled() => {
+            // A client that stopped sending must not hold up the stop; it can send all of it again.
+            return Err(ApiError::new(ProblemType::Unavailable, "the coordinator is stopping").retry_after_ms(1_000));
+        }
     };
     if assignment.state == AssignmentState::Reported {
         return repeat(&app, &client, id, &received).await;

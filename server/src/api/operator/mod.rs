@@ -29,6 +29,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/jobs/{job}/rounds", get(rounds::list))
         .route("/jobs/{job}/rounds/{number}/assignments", get(rounds::assignments))
         .route("/events", get(events::list))
+        .route("/nodes", get(people::nodes))
 }
 
 /// A page whose `next` is there when it is full: there may be more.

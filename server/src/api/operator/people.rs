@@ -1,4 +1,4 @@
-//! Populations, tokens and clients.
+//! Populations, tokens, clients and coordinators.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use tributary_protocol::id::{Name, SecretKind, TokenId};
 use tributary_protocol::operator::{
-    Client, CreatePopulation, CreateToken, CreatedToken, Page, PageQuery, Population, Token,
+    Client, CreatePopulation, CreateToken, CreatedToken, Node, Page, PageQuery, Population, Token,
 };
 use tributary_protocol::problem::ProblemType;
 
@@ -119,4 +119,20 @@ pub(super) async fn clients(
     let (limit, after) = page(&PageQuery { limit: query.limit, after: query.after }, 0)?;
     let items = app.db.read().await?.clients(&query.population, after, limit).await?;
     Ok(Json(full_page(items, limit, |client| client.number.to_string())))
+}
+
+pub(super) async fn nodes(
+    _: Operator,
+    State(app): State<Arc<App>>,
+    Query(query): Query<PageQuery>,
+) -> Answer<Json<Page<Node>>> {
+    let (limit, after) = page(&query, String::new())?;
+    let mut tx = app.db.read().await?;
+    let mut nodes = tx.nodes(&after, limit).await?;
+    for (node, lease) in tx.leases().await? {
+        if let Some(node) = nodes.iter_mut().find(|known| known.id == node) {
+            node.leases.push(lease);
+        }
+    }
+    Ok(Json(full_page(nodes, limit, |node| node.id.to_string())))
 }

@@ -1,0 +1,239 @@
+//! Coordinators that share a database: nodes, leases, and seats of clients that they hold.
+
+use tributary_protocol::device::Attributes;
+use tributary_protocol::id::{ClientId, JobId, Name};
+use tributary_protocol::operator::{Lease, Node};
+use tributary_protocol::update::Codec;
+
+use super::tx::{Json, execute, fetch};
+use super::{DbError, Tx};
+use crate::round::Candidate;
+
+#[derive(sqlx::FromRow)]
+struct NodeRow {
+    #[sqlx(try_from = "String")]
+    id: Name,
+    version: String,
+    started_at_ms: i64,
+    seen_at_ms: i64,
+}
+
+#[derive(sqlx::FromRow)]
+struct LeaseRow {
+    #[sqlx(try_from = "String")]
+    job: JobId,
+    #[sqlx(try_from = "String")]
+    node: Name,
+    #[sqlx(try_from = "i64")]
+    token: u64,
+    expires_at_ms: i64,
+}
+
+#[derive(sqlx::FromRow)]
+struct SeatRow {
+    #[sqlx(try_from = "String")]
+    client: ClientId,
+    #[sqlx(try_from = "i64")]
+    number: u64,
+    #[sqlx(try_from = "String")]
+    attributes: Json<Attributes>,
+    #[sqlx(try_from = "i64")]
+    examples: u64,
+    #[sqlx(try_from = "String")]
+    codecs: Json<Vec<Codec>>,
+}
+
+impl From<SeatRow> for Candidate {
+    fn from(row: SeatRow) -> Self {
+        Self {
+            client: row.client,
+            number: row.number,
+            attributes: row.attributes.0,
+            examples: row.examples,
+            codecs: row.codecs.0,
+            last_round: None,
+        }
+    }
+}
+
+impl Tx {
+    /// Says that a node is alive.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn node_seen(&mut self, node: &Name, version: &str, started_at_ms: i64, now_ms: i64) -> Result<(), DbError> {
+        let sql = "insert into nodes (id, version, started_at_ms, seen_at_ms) values ($1, $2, $3, $4) \
+                   on conflict (id) do update set version = $2, started_at_ms = $3, seen_at_ms = $4";
+        execute!(self, sql, node.as_str(), version, started_at_ms, now_ms);
+        Ok(())
+    }
+
+    /// Forgets nodes that have not been seen since `before_ms`, and the seats of the clients that they held.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn forget_nodes(&mut self, before_ms: i64) -> Result<(), DbError> {
+        execute!(self, "delete from nodes where seen_at_ms < $1", before_ms);
+        execute!(self, "delete from seats where node not in (select id from nodes)");
+        Ok(())
+    }
+
+    /// A node leaves: its leases, its seats and its own row go.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn node_leaves(&mut self, node: &Name) -> Result<(), DbError> {
+        execute!(self, "delete from leases where node = $1", node.as_str());
+        execute!(self, "delete from seats where node = $1", node.as_str());
+        execute!(self, "delete from nodes where id = $1", node.as_str());
+        Ok(())
+    }
+
+    /// Nodes by name, after `after`.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn nodes(&mut self, after: &str, limit: u32) -> Result<Vec<Node>, DbError> {
+        let sql = "select id, version, started_at_ms, seen_at_ms from nodes where id > $1 order by id limit $2";
+        let rows = fetch!(self, NodeRow, fetch_all, sql, after, i64::from(limit));
+        let node = |row: NodeRow| Node {
+            id: row.id,
+            version: row.version,
+            started_at_ms: row.started_at_ms,
+            seen_at_ms: row.seen_at_ms,
+            leases: Vec::new(),
+        };
+        Ok(rows.into_iter().map(node).collect())
+    }
+
+    /// All leases.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn leases(&mut self) -> Result<Vec<(Name, Lease)>, DbError> {
+        let sql = "select job, node, token, expires_at_ms from leases order by job";
+        let rows = fetch!(self, LeaseRow, fetch_all, sql);
+        let lease = |row: LeaseRow| {
+            (row.node, Lease { job: row.job, token: row.token, expires_at_ms: row.expires_at_ms })
+        };
+        Ok(rows.into_iter().map(lease).collect())
+    }
+
+    /// Takes or renews the lease on a job. True when this node drives the job until `expires_at_ms`; false when another
+    /// node does and its lease has not expired.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn take_lease(&mut self, job: JobId, node: &Name, now_ms: i64, expires_at_ms: i64) -> Result<bool, DbError> {
+        let sql = "insert into leases (job, node, token, expires_at_ms) values ($1, $2, 1, $4) \
+                   on conflict (job) do update set node = $2, expires_at_ms = $4, \
+                   token = case when leases.node = $2 then leases.token else leases.token + 1 end \
+                   where leases.node = $2 or leases.expires_at_ms <= $3";
+        Ok(execute!(self, sql, job.to_string(), node.as_str(), now_ms, expires_at_ms) == 1)
+    }
+
+    /// When the lease on a job expires, whoever has it.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn lease_expires_at_ms(&mut self, job: JobId) -> Result<Option<i64>, DbError> {
+        let sql = "select expires_at_ms from leases where job = $1";
+        let row = fetch!(self, (i64,), fetch_optional, sql, job.to_string());
+        Ok(row.map(|(expires_at_ms,)| expires_at_ms))
+    }
+
+    /// A node holds this client until `until_ms`.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn sit(&mut self, candidate: &Candidate, population: &Name, node: &Name, until_ms: i64) -> Result<(), DbError> {
+        let sql = "insert into seats (client, node, population, number, attributes, examples, codecs, until_ms) \
+                   values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (client) do update set \
+                   node = $2, population = $3, number = $4, attributes = $5, examples = $6, codecs = $7, until_ms = $8";
+        execute!(
+            self,
+            sql,
+            candidate.client.to_string(),
+            node.as_str(),
+            population.as_str(),
+            candidate.number.cast_signed(),
+            Json::text(&candidate.attributes)?,
+            candidate.examples.cast_signed(),
+            Json::text(&candidate.codecs)?,
+            until_ms
+        );
+        Ok(())
+    }
+
+    /// A client is held no more by this node (any node, when none is named).
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn stand_up(&mut self, client: ClientId, node: Option<&Name>) -> Result<(), DbError> {
+        let sql = "delete from seats where client = $1 and (node = $2 or $2 = '')";
+        execute!(self, sql, client.to_string(), node.map_or("", Name::as_str));
+        Ok(())
+    }
+
+    /// Clients of a population that are held, by whichever node.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn seated(&mut self, population: &Name, now_ms: i64) -> Result<Vec<Candidate>, DbError> {
+        let sql = "select client, number, attributes, examples, codecs from seats where population = $1 and until_ms > $2";
+        let rows = fetch!(self, SeatRow, fetch_all, sql, population.as_str(), now_ms);
+        Ok(rows.into_iter().map(Candidate::from).collect())
+    }
+
+    /// Clients that work for a job.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn working_clients(&mut self, job: JobId) -> Result<Vec<ClientId>, DbError> {
+        let rows = fetch!(
+            self,
+            (String,),
+            fetch_all,
+            "select client from assignments where job = $1 and state = 'assigned'",
+            job.to_string()
+        );
+        clients(rows)
+    }
+
+    /// Clients that work for any job.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn working_clients_of_all(&mut self) -> Result<Vec<ClientId>, DbError> {
+        let rows = fetch!(self, (String,), fetch_all, "select client from assignments where state = 'assigned'");
+        clients(rows)
+    }
+
+    /// Tells the other coordinators, when (and only when) this transaction commits. Nothing to do on SQLite.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn notify(&mut self, news: &str) -> Result<(), DbError> {
+        if let Self::Postgres(tx) = self {
+            sqlx::query("select pg_notify('tributary', $1)").bind(news).execute(&mut **tx).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets this transaction's commit return before it is on the disk: for what may be lost. Nothing to do on SQLite.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn may_be_lost(&mut self) -> Result<(), DbError> {
+        if let Self::Postgres(tx) = self {
+            sqlx::query("set local synchronous_commit to off").execute(&mut **tx).await?;
+        }
+        Ok(())
+    }
+}
+
+fn clients(rows: Vec<(String,)>) -> Result<Vec<ClientId>, DbError> {
+    rows.into_iter()
+        .map(|(id,)| id.parse().map_err(|error| DbError::corrupt("assignments.client", error)))
+        .collect()
+}

@@ -1,0 +1,12 @@
+//! What every call answers, above all to bad input: a typed problem, and nothing lost or changed.
+
+mod jobs;
+mod late;
+mod models;
+mod opening;
+mod paging;
+mod reports;
+mod routes;
+mod tokens;
+mod updates;
+mod uploads;

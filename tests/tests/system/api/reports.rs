@@ -1,0 +1,73 @@
+//! Failure reports and evaluation reports.
+
+use reqwest::Method;
+use serde_json::json;
+use tributary_protocol::operator::Job;
+use tributary_protocol::problem::ProblemType;
+use tributary_protocol::state::AssignmentState;
+
+use crate::support::{Answer, WEIGHTS, World, delta_file, evaluated_job, figures};
+
+const STEP: [f32; WEIGHTS] = [0.5; WEIGHTS];
+
+#[tokio::test]
+async fn a_failure_is_stored_with_its_reason_and_may_be_told_twice() {
+    let world = World::start().await;
+    let job = world.job(json!({ "round": { "updates_goal": 2 } })).await;
+    let [a, b] = world.devices().await;
+    let [first, _] = world.assign([&a, &b]).await;
+    let path = format!("/assignments/{}/failure", first.id);
+    let tell = |report| Answer::to(a.request(Method::POST, &path).json(&report));
+    let long = json!({ "reason": "other", "detail": "x".repeat(1025) });
+    tell(long).await.refused(ProblemType::Malformed);
+    tell(json!({ "reason": "bored" })).await.refused(ProblemType::Malformed);
+    let report = json!({ "reason": "out_of_memory", "detail": "512 MiB were not enough" });
+    tell(report.clone()).await.value();
+    tell(report).await.value();
+    let failed = &world.assignments(job.id, 1).await[0];
+    let reason = Some("out_of_memory: 512 MiB were not enough");
+    assert_eq!((failed.state, failed.reason.as_deref()), (AssignmentState::Failed, reason));
+    let late = a.put_update(first.id, &figures(10), delta_file(&first, &STEP)).await;
+    assert!(late.refused(ProblemType::AssignmentClosed).detail.contains("given up"));
+    world.check_books(job.id).await;
+}
+
+#[tokio::test]
+async fn a_failure_after_the_report_does_not_take_it_back() {
+    let world = World::start().await;
+    let job = world.job(json!({ "round": { "updates_goal": 2 } })).await;
+    let [a, b] = world.devices().await;
+    let [first, _] = world.assign([&a, &b]).await;
+    a.contribute(&first, &STEP, 10).await;
+    a.fail(first.id, "other").await.refused(ProblemType::AssignmentClosed);
+    assert_eq!(world.round(job.id, 1).await.reported, 1);
+    world.check_books(job.id).await;
+}
+
+#[tokio::test]
+async fn an_evaluation_with_impossible_figures_is_refused_and_can_be_corrected() {
+    let world = World::start().await;
+    let job: Job = world.create_job(&evaluated_job(&json!({}))).await.ok();
+    let [trainer, evaluator] = world.devices().await;
+    let evaluator = evaluator.with("evaluator", "yes");
+    let [assignment] = world.assign([&trainer]).await;
+    trainer.contribute(&assignment, &STEP, 10).await;
+    world.drive().await;
+    let [measuring] = world.assign([&evaluator]).await;
+    let report = |examples: u64, loss: f64, accuracy: f64| json!({ "examples": examples, "loss": loss, "accuracy": accuracy, "evaluate_ms": 1 });
+    for wrong in [report(0, 1.0, 0.5), report(u64::MAX, 1.0, 0.5), report(10, 1.0, 1.01), report(10, 1.0, -0.1)] {
+        evaluator.evaluate(measuring.id, &wrong).await.refused(ProblemType::UpdateRejected);
+    }
+    // JSON has no NaN.
+    for wrong in [report(10, f64::NAN, 0.5), json!({ "examples": 10 }), json!({ "examples": -1, "loss": 1.0, "evaluate_ms": 1 })] {
+        evaluator.evaluate(measuring.id, &wrong).await.refused(ProblemType::Malformed);
+    }
+    let put = evaluator.request(Method::PUT, &format!("/assignments/{}/evaluation", measuring.id));
+    let infinite = r#"{"examples": 10, "loss": 1e999, "evaluate_ms": 1}"#;
+    Answer::to(put.header("content-type", "application/json").body(infinite)).await.refused(ProblemType::Malformed);
+    evaluator.put_update(measuring.id, &figures(10), delta_file(&measuring, &STEP)).await.refused(ProblemType::WrongState);
+    evaluator.evaluate(measuring.id, &report(10, 1.0, 1.0)).await.value();
+    world.drive().await;
+    assert_eq!(world.evaluation(job.id, 1).await.accuracy, Some(1.0));
+    world.check_books(job.id).await;
+}

@@ -1,0 +1,130 @@
+//! Assignments and the bodies of their updates.
+
+use tributary_protocol::operator::Assignment;
+use tributary_protocol::state::AssignmentState;
+use tributary_server::db::{Db, DbError, NewAssignment};
+
+use super::stored::{
+    assigned, assignment_id, client_id, evaluation, population, report, start_round, training,
+};
+
+pub(super) async fn a_client_has_one_open_assignment_and_one_per_round(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    start_round(&mut tx, training(1), 2).await;
+    start_round(&mut tx, training(2), 0).await;
+    tx.commit().await.unwrap();
+    let assign = |round, client| NewAssignment { id: assignment_id(200), round, client: client_id(client) };
+    let other_work = db.begin().await.unwrap().insert_assignment(&assign(training(2), 1), 50).await;
+    assert!(matches!(other_work, Err(DbError::Duplicate)), "{other_work:?}");
+
+    let mut tx = db.begin().await.unwrap();
+    let open = tx.open_assignment(client_id(1)).await.unwrap().unwrap();
+    assert_eq!((open.id, open.round(), open.state), (assigned(training(1), 1), training(1), AssignmentState::Assigned));
+    assert!(tx.open_assignment(client_id(3)).await.unwrap().is_none());
+    assert!(tx.end_assignment(open.id, AssignmentState::Failed, None, 0, 0, 60).await.unwrap());
+    assert!(tx.open_assignment(client_id(1)).await.unwrap().is_none());
+    tx.commit().await.unwrap();
+    let again = db.begin().await.unwrap().insert_assignment(&assign(training(1), 1), 70).await;
+    assert!(matches!(again, Err(DbError::Duplicate)), "once per round: {again:?}");
+    db.begin().await.unwrap().insert_assignment(&assign(training(2), 1), 70).await.unwrap();
+}
+
+pub(super) async fn a_report_is_accepted_once(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    start_round(&mut tx, training(1), 3).await;
+    let id = assigned(training(1), 2);
+    let told = report(1 << 40, -0.5, Some(0.25));
+    assert!(tx.accept_report(id, &told, 50).await.unwrap());
+    assert!(!tx.accept_report(id, &report(1, 1.0, None), 51).await.unwrap());
+    assert!(!tx.end_assignment(id, AssignmentState::Expired, None, 0, 0, 52).await.unwrap());
+    assert!(!tx.accept_report(assignment_id(99), &told, 53).await.unwrap());
+    let row = tx.assignment(id).await.unwrap().unwrap();
+    assert_eq!((row.state, row.report(), row.weight().unwrap()), (AssignmentState::Reported, Some(told.sha256), Some(1 << 40)));
+    let reported: Vec<_> = tx.reported_assignments(training(1)).await.unwrap().iter().map(|row| row.id).collect();
+    assert_eq!(reported, [id]);
+    let working: Vec<_> = tx.working_assignments(training(1)).await.unwrap().iter().map(|row| row.id).collect();
+    assert_eq!(working, [assigned(training(1), 1), assigned(training(1), 3)]);
+    assert!(tx.reported_assignments(evaluation(1)).await.unwrap().is_empty());
+}
+
+pub(super) async fn an_assignment_ends_once(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    start_round(&mut tx, training(1), 1).await;
+    let id = assigned(training(1), 1);
+    assert!(tx.end_assignment(id, AssignmentState::Rejected, Some("\"w\" is NaN"), 5, 6, 50).await.unwrap());
+    assert!(!tx.end_assignment(id, AssignmentState::Expired, None, 7, 8, 51).await.unwrap());
+    assert!(!tx.accept_report(id, &report(1, 1.0, None), 52).await.unwrap());
+    let row = tx.assignment(id).await.unwrap().unwrap();
+    assert_eq!((row.state, row.reason.as_deref()), (AssignmentState::Rejected, Some("\"w\" is NaN")));
+    assert_eq!((row.report(), row.weight().unwrap()), (None, None));
+    assert!(tx.assignment(assignment_id(99)).await.unwrap().is_none());
+}
+
+pub(super) async fn only_a_straggler_comes_late_and_once(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    start_round(&mut tx, training(1), 2).await;
+    let id = assigned(training(1), 1);
+    assert!(!tx.came_late(id, 50).await.unwrap(), "it is still open");
+    assert!(tx.end_assignment(id, AssignmentState::Expired, None, 0, 0, 51).await.unwrap());
+    assert!(tx.came_late(id, 52).await.unwrap());
+    assert!(!tx.came_late(id, 53).await.unwrap());
+    assert_eq!(tx.assignment(id).await.unwrap().unwrap().late_at_ms, Some(52));
+    let other = assigned(training(1), 2);
+    assert!(tx.end_assignment(other, AssignmentState::Failed, None, 0, 0, 54).await.unwrap());
+    assert!(!tx.came_late(other, 55).await.unwrap());
+}
+
+pub(super) async fn assignments_are_listed_by_client_number(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    start_round(&mut tx, training(1), 3).await;
+    let id = assigned(training(1), 2);
+    assert!(tx.accept_report(id, &report(10, 0.5, Some(0.75)), 50).await.unwrap());
+    let all = tx.assignments(training(1), 0, 10).await.unwrap();
+    assert_eq!(all.iter().map(|assignment| assignment.client_number).collect::<Vec<_>>(), [1, 2, 3]);
+    let expected = Assignment {
+        id,
+        client: client_id(2),
+        client_number: 2,
+        state: AssignmentState::Reported,
+        reason: None,
+        assigned_at_ms: 40,
+        ended_at_ms: Some(50),
+        late_at_ms: None,
+        weight: Some(10),
+        loss: Some(0.5),
+        accuracy: Some(0.75),
+        work_ms: Some(12),
+        update_norm: Some(0.5),
+        bytes_up: 7,
+        bytes_down: 9,
+    };
+    assert_eq!(tx.assignments(training(1), 1, 1).await.unwrap(), [expected]);
+    assert!(tx.assignments(evaluation(1), 0, 10).await.unwrap().is_empty());
+}
+
+pub(super) async fn deleting_updates_spares_other_rounds_and_models(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    start_round(&mut tx, training(1), 2).await;
+    for client in 1..=2 {
+        let id = assigned(training(1), client);
+        assert!(tx.accept_report(id, &report(1, 1.0, None), 50).await.unwrap());
+        tx.insert_blob(&format!("update/{id}"), &[client; 9]).await.unwrap();
+    }
+    start_round(&mut tx, training(2), 1).await;
+    let kept = format!("update/{}", assigned(training(2), 1));
+    tx.insert_blob(&kept, &[3; 9]).await.unwrap();
+    tx.insert_blob("model/x/0", &[4; 9]).await.unwrap();
+    tx.delete_updates(training(1)).await.unwrap();
+    for client in 1..=2 {
+        let key = format!("update/{}", assigned(training(1), client));
+        assert_eq!(tx.blob_part(&key, 0).await.unwrap(), None);
+    }
+    assert_eq!(tx.blob_part(&kept, 0).await.unwrap(), Some(vec![3; 9]));
+    assert_eq!(tx.blob_part("model/x/0", 0).await.unwrap(), Some(vec![4; 9]));
+}

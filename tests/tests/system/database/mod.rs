@@ -1,0 +1,70 @@
+//! Every query on both databases: each claim is one function of a database, run on SQLite and on PostgreSQL.
+
+mod assignments;
+mod cluster;
+mod jobs;
+mod people;
+mod rounds;
+mod stored;
+mod transactions;
+
+/// Makes a test of each claim on each database.
+macro_rules! on_both_databases {
+    ($($module:ident::$claim:ident,)*) => {
+        mod sqlite {
+            $(#[tokio::test]
+            async fn $claim() {
+                let directory = tempfile::TempDir::new().unwrap();
+                let path = directory.path().join("claims.db").display().to_string();
+                let db = tributary_server::db::Db::open(&path).await.unwrap();
+                super::$module::$claim(&db).await;
+                db.close().await;
+            })*
+        }
+
+        mod postgres {
+            $(#[tokio::test]
+            async fn $claim() {
+                let Some(database) = super::cluster::database().await else { return };
+                let db = tributary_server::db::Db::open(&database.url).await.unwrap();
+                super::$module::$claim(&db).await;
+                db.close().await;
+            })*
+        }
+    };
+}
+
+on_both_databases! {
+    people::a_population_is_stored_once_and_listed_by_name,
+    people::a_token_works_until_it_expires_or_is_revoked,
+    people::operator_tokens_are_told_from_enrolment_tokens,
+    people::clients_are_numbered_and_known_by_their_secret,
+    people::a_client_is_what_it_said_last,
+    people::clients_are_listed_with_how_their_work_ended,
+    people::last_rounds_count_training_only,
+    jobs::a_job_is_stored_once_per_name_and_population,
+    jobs::jobs_are_listed_by_id_and_population,
+    jobs::a_job_that_ends_says_when,
+    jobs::the_driver_sees_jobs_that_may_move,
+    jobs::a_model_version_is_stored_once,
+    jobs::bodies_are_kept_in_parts,
+    jobs::events_are_numbered_per_job,
+    rounds::a_round_is_opened_once,
+    rounds::rounds_are_listed_from_both_ends,
+    rounds::a_round_only_moves_forward_and_each_step_happens_once,
+    rounds::a_committed_round_counts_for_its_job,
+    rounds::abandoned_rounds_are_counted_until_one_commits,
+    rounds::ends_are_counted_by_state,
+    rounds::evaluations_are_weighted_means,
+    rounds::an_evaluation_without_accuracy_has_none,
+    assignments::a_client_has_one_open_assignment_and_one_per_round,
+    assignments::a_report_is_accepted_once,
+    assignments::an_assignment_ends_once,
+    assignments::only_a_straggler_comes_late_and_once,
+    assignments::assignments_are_listed_by_client_number,
+    assignments::deleting_updates_spares_other_rounds_and_models,
+    transactions::what_is_not_committed_never_happened,
+    transactions::a_reader_sees_one_moment_and_writes_nothing,
+    transactions::of_many_drivers_one_moves_a_round,
+    transactions::concurrent_events_leave_no_holes,
+}

@@ -1,0 +1,139 @@
+//! Populations, tokens, clients.
+
+use std::collections::BTreeMap;
+
+use tributary_protocol::device::Attributes;
+use tributary_protocol::id::TokenId;
+use tributary_protocol::operator::Population;
+use tributary_protocol::state::AssignmentState;
+use tributary_server::db::{Db, DbError};
+
+use super::stored::{
+    assigned, client_id, evaluation, job_id, name, population, report, secret, start_round, store_client, token,
+    training,
+};
+
+pub(super) async fn a_population_is_stored_once_and_listed_by_name(db: &Db) {
+    let mut tx = db.begin().await.unwrap();
+    for text in ["c", "a", "b"] {
+        tx.insert_population(&name(text), 7).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    let twice = db.begin().await.unwrap().insert_population(&name("a"), 8).await;
+    assert!(matches!(twice, Err(DbError::Duplicate)), "{twice:?}");
+    let mut tx = db.read().await.unwrap();
+    let expected = Population { name: name("a"), clients: 0, created_at_ms: 7 };
+    assert_eq!(tx.population(&name("a")).await.unwrap(), Some(expected));
+    assert_eq!(tx.population(&name("d")).await.unwrap(), None);
+    let mut names = Vec::new();
+    for (after, limit) in [("", 2), ("b", 2), ("c", 2)] {
+        let page = tx.populations(after, limit).await.unwrap();
+        names.push(page.into_iter().map(|population| population.name.to_string()).collect::<Vec<_>>());
+    }
+    assert_eq!(names, [vec!["a", "b"], vec!["c"], vec![]]);
+}
+
+pub(super) async fn a_token_works_until_it_expires_or_is_revoked(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    let (short, long) = (token(1, Some("people"), Some(50)), token(2, Some("people"), None));
+    tx.insert_token(&short, &secret(1)).await.unwrap();
+    tx.insert_token(&long, &secret(2)).await.unwrap();
+    assert_eq!(tx.working_token(&secret(1), 49).await.unwrap(), Some(short));
+    assert_eq!(tx.working_token(&secret(1), 50).await.unwrap(), None);
+    assert_eq!(tx.working_token(&secret(2), i64::MAX).await.unwrap(), Some(long.clone()));
+    assert_eq!(tx.working_token(&secret(3), 0).await.unwrap(), None);
+    assert!(tx.revoke_token(long.id, 60).await.unwrap());
+    assert!(tx.revoke_token(long.id, 70).await.unwrap(), "twice is no error");
+    assert!(!tx.revoke_token(TokenId::from_random([9; 16]), 70).await.unwrap());
+    assert_eq!(tx.working_token(&secret(2), 0).await.unwrap(), None);
+    let listed = tx.tokens("", 10).await.unwrap();
+    assert!(listed.windows(2).all(|pair| pair[0].id.to_string() < pair[1].id.to_string()));
+    let revoked = listed.iter().find(|token| token.id == long.id).unwrap();
+    assert_eq!(revoked.revoked_at_ms, Some(60), "the first time counts");
+    assert_eq!(tx.tokens(&listed[0].id.to_string(), 1).await.unwrap(), listed[1..2]);
+    let twice = tx.insert_token(&token(3, None, None), &secret(2)).await;
+    assert!(matches!(twice, Err(DbError::Duplicate)), "a revoked secret stays taken: {twice:?}");
+}
+
+pub(super) async fn operator_tokens_are_told_from_enrolment_tokens(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    assert!(!tx.has_operator_token(0).await.unwrap(), "an enrolment token is none");
+    tx.insert_token(&token(1, None, Some(50)), &secret(1)).await.unwrap();
+    assert!(tx.has_operator_token(49).await.unwrap());
+    assert!(!tx.has_operator_token(50).await.unwrap());
+    let lasting = token(2, None, None);
+    tx.insert_token(&lasting, &secret(2)).await.unwrap();
+    assert!(tx.has_operator_token(50).await.unwrap());
+    tx.revoke_token(lasting.id, 60).await.unwrap();
+    assert!(!tx.has_operator_token(50).await.unwrap());
+}
+
+pub(super) async fn clients_are_numbered_and_known_by_their_secret(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    tx.insert_population(&name("others"), 1).await.unwrap();
+    let other = token(101, Some("others"), None);
+    tx.insert_token(&other, &secret(101)).await.unwrap();
+    store_client(&mut tx, 9, "others", &other).await;
+    let known = tx.client_by_secret(&secret(2)).await.unwrap().unwrap();
+    assert_eq!((known.id, known.number, known.population.as_str()), (client_id(2), 2, "people"));
+    let first = tx.client_by_secret(&secret(9)).await.unwrap().unwrap();
+    assert_eq!(first.number, 1, "each population counts for itself");
+    assert!(tx.client_by_secret(&secret(50)).await.unwrap().is_none());
+    assert_eq!(tx.population(&name("people")).await.unwrap().unwrap().clients, 3);
+    assert_eq!(tx.next_client_number(&name("people")).await.unwrap(), 4);
+}
+
+pub(super) async fn a_client_is_what_it_said_last(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    let said = BTreeMap::from([("platform".to_owned(), "an \"ünusual\" one".to_owned())]);
+    let said: Attributes = said.try_into().unwrap();
+    tx.client_seen(client_id(1), &said, 1 << 40, 77).await.unwrap();
+    let known = tx.client_by_secret(&secret(1)).await.unwrap().unwrap();
+    assert_eq!((known.attributes.0, known.examples, known.last_seen_at_ms), (said, 1 << 40, 77));
+    assert_eq!(known.created_at_ms, 20);
+    let other = tx.client_by_secret(&secret(2)).await.unwrap().unwrap();
+    assert_eq!((other.examples, other.last_seen_at_ms), (0, 20));
+}
+
+pub(super) async fn clients_are_listed_with_how_their_work_ended(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    start_round(&mut tx, training(1), 3).await;
+    assert!(tx.accept_report(assigned(training(1), 1), &report(1, 1.0, None), 50).await.unwrap());
+    for (client, state) in [(2, AssignmentState::Rejected), (3, AssignmentState::Expired)] {
+        assert!(tx.end_assignment(assigned(training(1), client), state, None, 0, 0, 50).await.unwrap());
+    }
+    start_round(&mut tx, training(2), 2).await;
+    assert!(tx.end_assignment(assigned(training(2), 2), AssignmentState::Failed, None, 0, 0, 60).await.unwrap());
+    let counts = |clients: Vec<tributary_protocol::operator::Client>| -> Vec<_> {
+        clients.iter().map(|client| (client.number, client.reported, client.expired, client.failed)).collect()
+    };
+    let all = counts(tx.clients(&name("people"), 0, 10).await.unwrap());
+    assert_eq!(all, [(1, 1, 0, 0), (2, 0, 0, 2), (3, 0, 1, 0)]);
+    assert_eq!(counts(tx.clients(&name("people"), 1, 1).await.unwrap()), [(2, 0, 0, 2)]);
+    assert!(tx.clients(&name("nobody"), 0, 10).await.unwrap().is_empty());
+}
+
+pub(super) async fn last_rounds_count_training_only(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    for (number, cohort) in [(1, 3), (2, 2), (3, 1)] {
+        start_round(&mut tx, training(number), cohort).await;
+        for client in 1..=cohort {
+            let id = assigned(training(number), client);
+            assert!(tx.end_assignment(id, AssignmentState::Expired, None, 0, 0, 50).await.unwrap());
+        }
+    }
+    start_round(&mut tx, evaluation(3), 3).await;
+    let mut last = tx.last_rounds(job_id(1), 0).await.unwrap();
+    last.sort_unstable();
+    assert_eq!(last, [(client_id(1), 3), (client_id(2), 2), (client_id(3), 1)]);
+    let mut last = tx.last_rounds(job_id(1), 2).await.unwrap();
+    last.sort_unstable();
+    assert_eq!(last, [(client_id(1), 3), (client_id(2), 2)]);
+    assert!(tx.last_rounds(job_id(2), 0).await.unwrap().is_empty());
+}

@@ -1,0 +1,165 @@
+//! Rounds.
+
+use tributary_protocol::operator::Round;
+use tributary_protocol::seed::Seed;
+use tributary_protocol::state::{AbandonReason, AssignmentState, Phase};
+use tributary_server::db::{Db, DbError, NewRound, RoundKey};
+
+use super::stored::{assigned, evaluation, job_id, population, report, start_round, training};
+
+fn new(key: RoundKey) -> NewRound {
+    NewRound { key, base_version: 4, seed: Seed(u64::MAX >> 11), goal: 2, minimum: 1 }
+}
+
+pub(super) async fn a_round_is_opened_once(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    tx.insert_round(&new(training(1)), 30).await.unwrap();
+    assert_eq!(tx.job(job_id(1)).await.unwrap().unwrap().rounds_opened, 1);
+    tx.insert_round(&new(evaluation(1)), 31).await.unwrap();
+    assert_eq!(tx.job(job_id(1)).await.unwrap().unwrap().rounds_opened, 1, "an evaluation is no training round");
+    let row = tx.round(training(1)).await.unwrap().unwrap();
+    assert_eq!((row.key(), row.phase, row.base_version, row.opened_at_ms), (training(1), Phase::Selecting, 4, 30));
+    assert_eq!((row.seed(), row.cohort, row.reported, row.deadline_at_ms), (Seed(u64::MAX >> 11), 0, 0, None));
+    assert!(tx.round(training(2)).await.unwrap().is_none());
+    tx.commit().await.unwrap();
+    let twice = db.begin().await.unwrap().insert_round(&new(training(1)), 32).await;
+    assert!(matches!(twice, Err(DbError::Duplicate)), "{twice:?}");
+}
+
+pub(super) async fn rounds_are_listed_from_both_ends(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    for number in 1..=4 {
+        tx.insert_round(&new(training(number)), 30).await.unwrap();
+    }
+    tx.insert_round(&new(evaluation(2)), 30).await.unwrap();
+    assert!(tx.abandon_round(training(2), AbandonReason::SelectionTimeout, 40).await.unwrap());
+    let (job, task) = (job_id(1), training(1).task);
+    let numbers = |rows: Vec<tributary_server::db::RoundRow>| rows.iter().map(|row| row.number).collect::<Vec<_>>();
+    assert_eq!(numbers(tx.rounds(job, task, 0, 3).await.unwrap()), [1, 2, 3]);
+    assert_eq!(numbers(tx.rounds(job, task, 3, 3).await.unwrap()), [4]);
+    assert_eq!(numbers(tx.latest_rounds(job, task, u32::MAX >> 1, 3).await.unwrap()), [4, 3, 2]);
+    assert_eq!(numbers(tx.latest_rounds(job, task, 2, 3).await.unwrap()), [1]);
+    let open: Vec<_> = tx.open_rounds(job).await.unwrap().iter().map(tributary_server::db::RoundRow::key).collect();
+    assert_eq!(open, [training(1), evaluation(2), training(3), training(4)]);
+}
+
+pub(super) async fn a_round_only_moves_forward_and_each_step_happens_once(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    let key = training(1);
+    tx.insert_round(&new(key), 30).await.unwrap();
+    assert!(!tx.close_round(key, 40).await.unwrap());
+    assert!(!tx.commit_round(key, 40).await.unwrap());
+    assert!(tx.start_round(key, 3, 41, 1_041).await.unwrap());
+    assert!(!tx.start_round(key, 2, 42, 1_042).await.unwrap());
+    assert!(!tx.commit_round(key, 43).await.unwrap());
+    assert!(tx.close_round(key, 44).await.unwrap());
+    assert!(!tx.close_round(key, 45).await.unwrap());
+    assert!(!tx.start_round(key, 3, 46, 1_046).await.unwrap());
+    assert!(tx.commit_round(key, 47).await.unwrap());
+    assert!(!tx.commit_round(key, 48).await.unwrap());
+    assert!(!tx.abandon_round(key, AbandonReason::TooFewReports, 49).await.unwrap());
+    let round = Round::from(tx.round(key).await.unwrap().unwrap());
+    assert_eq!((round.phase, round.cohort, round.reason), (Phase::Committed, 3, None));
+    assert_eq!((round.selected_at_ms, round.deadline_at_ms, round.ended_at_ms), (Some(41), Some(1_041), Some(47)));
+    tx.insert_round(&new(training(2)), 50).await.unwrap();
+    assert!(tx.abandon_round(training(2), AbandonReason::NotFinite, 51).await.unwrap());
+    assert!(!tx.start_round(training(2), 3, 52, 1_052).await.unwrap());
+    let round = Round::from(tx.round(training(2)).await.unwrap().unwrap());
+    assert_eq!((round.phase, round.reason), (Phase::Abandoned, Some(AbandonReason::NotFinite)));
+}
+
+pub(super) async fn a_committed_round_counts_for_its_job(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    start_round(&mut tx, training(1), 3).await;
+    for (client, weight, loss) in [(1, 30, 1.0), (2, 10, 2.0)] {
+        assert!(tx.accept_report(assigned(training(1), client), &report(weight, loss, None), 50).await.unwrap());
+    }
+    assert!(tx.close_round(training(1), 60).await.unwrap());
+    assert!(tx.commit_round(training(1), 61).await.unwrap());
+    let job = tx.job(job_id(1)).await.unwrap().unwrap();
+    assert_eq!((job.rounds_committed, job.last_committed().unwrap(), job.round_ended_at_ms), (1, Some(1), Some(61)));
+    let round = Round::from(tx.round(training(1)).await.unwrap().unwrap());
+    assert_eq!(round.training_loss, Some(1.25), "weighted by examples");
+    tx.insert_round(&new(evaluation(1)), 62).await.unwrap();
+    assert!(tx.start_round(evaluation(1), 1, 63, 99).await.unwrap());
+    assert!(tx.close_round(evaluation(1), 64).await.unwrap());
+    assert!(tx.commit_round(evaluation(1), 65).await.unwrap());
+    let job = tx.job(job_id(1)).await.unwrap().unwrap();
+    assert_eq!((job.rounds_committed, job.round_ended_at_ms), (1, Some(61)), "an evaluation changes neither");
+}
+
+pub(super) async fn abandoned_rounds_are_counted_until_one_commits(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    for number in 1..=2 {
+        tx.insert_round(&new(training(number)), 30).await.unwrap();
+        assert!(tx.abandon_round(training(number), AbandonReason::TooFewReports, 40).await.unwrap());
+        let job = tx.job(job_id(1)).await.unwrap().unwrap();
+        assert_eq!((job.abandoned_in_a_row, job.round_ended_at_ms), (number, Some(40)));
+    }
+    tx.insert_round(&new(evaluation(2)), 30).await.unwrap();
+    assert!(tx.abandon_round(evaluation(2), AbandonReason::TooFewReports, 41).await.unwrap());
+    assert_eq!(tx.job(job_id(1)).await.unwrap().unwrap().abandoned_in_a_row, 2);
+    start_round(&mut tx, training(3), 1).await;
+    assert!(tx.close_round(training(3), 50).await.unwrap());
+    assert!(tx.commit_round(training(3), 51).await.unwrap());
+    assert_eq!(tx.job(job_id(1)).await.unwrap().unwrap().abandoned_in_a_row, 0);
+}
+
+pub(super) async fn ends_are_counted_by_state(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    start_round(&mut tx, training(1), 3).await;
+    let key = training(1);
+    assert_eq!(tx.round(key).await.unwrap().unwrap().working(), 3);
+    for (state, count) in [
+        (AssignmentState::Reported, 1),
+        (AssignmentState::Rejected, 2),
+        (AssignmentState::Failed, 3),
+        (AssignmentState::Expired, 4),
+    ] {
+        tx.count_ended(key, state, count, 10, 100, 1_000).await.unwrap();
+    }
+    let row = tx.round(key).await.unwrap().unwrap();
+    assert_eq!(row.working(), 0);
+    let round = Round::from(row);
+    assert_eq!((round.reported, round.rejected, round.failed, round.expired), (1, 2, 3, 4));
+    assert_eq!((round.weight, round.bytes_up, round.bytes_down), (40, 400, 4_000));
+}
+
+pub(super) async fn evaluations_are_weighted_means(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    tx.insert_round(&new(training(1)), 30).await.unwrap();
+    start_round(&mut tx, evaluation(1), 3).await;
+    for (client, weight, loss, accuracy) in [(1, 30, 1.0, Some(0.5)), (2, 10, 2.0, Some(0.9)), (3, 60, 0.0, None)] {
+        assert!(tx.accept_report(assigned(evaluation(1), client), &report(weight, loss, accuracy), 50).await.unwrap());
+    }
+    let summary = tx.evaluation_summary(evaluation(1)).await.unwrap();
+    assert_eq!(summary.loss, Some(0.5));
+    assert!((summary.accuracy.unwrap() - 0.6).abs() < 1e-12, "{summary:?}");
+    assert_eq!(tx.latest_accuracy(job_id(1)).await.unwrap(), None);
+    tx.store_evaluation(evaluation(1), summary).await.unwrap();
+    for key in [training(1), evaluation(1)] {
+        let round = Round::from(tx.round(key).await.unwrap().unwrap());
+        assert_eq!((round.loss, round.accuracy), (summary.loss, summary.accuracy));
+    }
+    assert!(tx.close_round(evaluation(1), 60).await.unwrap());
+    assert!(tx.commit_round(evaluation(1), 61).await.unwrap());
+    assert_eq!(tx.latest_accuracy(job_id(1)).await.unwrap(), summary.accuracy);
+}
+
+pub(super) async fn an_evaluation_without_accuracy_has_none(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    start_round(&mut tx, evaluation(1), 2).await;
+    let nothing = tx.evaluation_summary(evaluation(1)).await.unwrap();
+    assert_eq!((nothing.loss, nothing.accuracy), (None, None), "nobody reported");
+    assert!(tx.accept_report(assigned(evaluation(1), 1), &report(10, 3.0, None), 50).await.unwrap());
+    let summary = tx.evaluation_summary(evaluation(1)).await.unwrap();
+    assert_eq!((summary.loss, summary.accuracy), (Some(3.0), None));
+}

@@ -1,0 +1,119 @@
+//! Something to ask about: a population with clients and a job, under ids that tests can name.
+
+use serde_json::json;
+use tributary_protocol::device::Attributes;
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::{AssignmentId, ClientId, JobId, Name, TokenId};
+use tributary_protocol::job_file::JobFile;
+use tributary_protocol::operator::Token;
+use tributary_protocol::seed::Seed;
+use tributary_protocol::state::{JobState, Task};
+use tributary_server::db::{ClientRow, Db, Json, NewAssignment, NewJob, NewRound, Report, RoundKey, Tx};
+
+use crate::support::job_file;
+
+pub(super) fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
+
+pub(super) fn job_id(number: u8) -> JobId {
+    JobId::from_random([number; 16])
+}
+
+pub(super) fn client_id(number: u8) -> ClientId {
+    ClientId::from_random([number; 16])
+}
+
+pub(super) fn assignment_id(number: u8) -> AssignmentId {
+    AssignmentId::from_random([number; 16])
+}
+
+/// The hash under which the secret of client or token `number` is stored.
+pub(super) fn secret(number: u8) -> Sha256Hash {
+    Sha256Hash::of(&[number])
+}
+
+pub(super) fn file(population: &str, job: &str) -> JobFile {
+    serde_json::from_value(job_file(&json!({ "population": population, "name": job }))).unwrap()
+}
+
+pub(super) fn token(number: u8, population: Option<&str>, expires_at_ms: Option<i64>) -> Token {
+    Token {
+        id: TokenId::from_random([number; 16]),
+        population: population.map(name),
+        label: format!("token {number}"),
+        created_at_ms: 5,
+        expires_at_ms,
+        revoked_at_ms: None,
+    }
+}
+
+pub(super) async fn store_job(tx: &mut Tx, number: u8, population: &str, state: JobState) {
+    let file = file(population, &format!("job-{number}"));
+    let job = NewJob { id: job_id(number), file: &file, parameters: 6, state };
+    tx.insert_job(&job, 10).await.unwrap();
+}
+
+pub(super) async fn store_client(tx: &mut Tx, number: u8, population: &str, by: &Token) {
+    let client = ClientRow {
+        id: client_id(number),
+        population: name(population),
+        number: tx.next_client_number(&name(population)).await.unwrap(),
+        attributes: Json(Attributes::default()),
+        examples: 0,
+        created_at_ms: 20,
+        last_seen_at_ms: 20,
+    };
+    tx.insert_client(&client, by.id, &secret(number)).await.unwrap();
+}
+
+/// A population `people` with clients 1, 2, 3 and a running job 1.
+pub(super) async fn population(db: &Db) {
+    let mut tx = db.begin().await.unwrap();
+    tx.insert_population(&name("people"), 1).await.unwrap();
+    let token = token(100, Some("people"), None);
+    tx.insert_token(&token, &secret(100)).await.unwrap();
+    for number in 1..=3 {
+        store_client(&mut tx, number, "people", &token).await;
+    }
+    store_job(&mut tx, 1, "people", JobState::Running).await;
+    tx.commit().await.unwrap();
+}
+
+pub(super) fn training(number: u32) -> RoundKey {
+    RoundKey { job: job_id(1), task: Task::Train, number }
+}
+
+pub(super) fn evaluation(number: u32) -> RoundKey {
+    RoundKey { job: job_id(1), task: Task::Evaluate, number }
+}
+
+/// Opens a round and draws clients 1 to `cohort`; the assignment of client `n` is `10 * round + n` (evaluations: 100 more).
+pub(super) async fn start_round(tx: &mut Tx, key: RoundKey, cohort: u8) {
+    let round = NewRound { key, base_version: 0, seed: Seed(u64::MAX >> 11), goal: 2, minimum: 1 };
+    tx.insert_round(&round, 30).await.unwrap();
+    assert!(tx.start_round(key, cohort.into(), 40, 1_040).await.unwrap());
+    for client in 1..=cohort {
+        let assignment = NewAssignment { id: assigned(key, client), round: key, client: client_id(client) };
+        tx.insert_assignment(&assignment, 40).await.unwrap();
+    }
+}
+
+pub(super) fn assigned(key: RoundKey, client: u8) -> AssignmentId {
+    let base = if key.task == Task::Evaluate { 100 } else { 0 };
+    assignment_id(base + 10 * u8::try_from(key.number).unwrap() + client)
+}
+
+pub(super) fn report(weight: u64, loss: f64, accuracy: Option<f64>) -> Report {
+    Report {
+        weight,
+        loss,
+        accuracy,
+        steps: 3,
+        work_ms: 12,
+        update_norm: Some(0.5),
+        sha256: Sha256Hash::of(b"report"),
+        bytes_up: 7,
+        bytes_down: 9,
+    }
+}

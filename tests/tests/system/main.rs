@@ -1,0 +1,19 @@
+//! Whole-system tests: the real coordinator over loopback HTTP on a database file of its own.
+//!
+//! | module | what it claims |
+//! |---|---|
+//! | [`rounds`] | rounds from selection to the next model version, with a clock that the tests move |
+//! | [`api`] | what every call answers, above all to bad input |
+//! | [`sdk`] | the SDK's sessions against the real server |
+//! | [`database`] | every query, on SQLite and on PostgreSQL |
+//! | [`python`] | exported models, read and computed by somebody else |
+//!
+//! [`support`] has the world that they play in. No test sleeps, measures time or needs a fixed port.
+#![expect(clippy::unwrap_used, reason = "in a test, what goes wrong should end it at once")]
+
+mod api;
+mod database;
+mod python;
+mod rounds;
+mod sdk;
+mod support;

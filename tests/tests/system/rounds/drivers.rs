@@ -1,0 +1,90 @@
+//! Two drivers at once: in one coordinator, and in two on one database.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use tributary_protocol::state::{JobState, Phase};
+use tributary_server::app::App;
+use tributary_server::driver;
+
+use crate::support::{WEIGHTS, World};
+
+/// Plays rounds in which two drivers act at the same time at every step.
+async fn play(world: &World, one: &Arc<App>, other: &Arc<App>) {
+    let job = world.job(json!({ "round": { "updates_goal": 3 }, "stop": { "rounds": 3 } })).await;
+    let devices: [_; 3] = world.devices().await;
+    let both = || async {
+        let (one, other) = (Arc::clone(one), Arc::clone(other));
+        let drivers = (
+            tokio::spawn(async move { driver::run_once(&one).await }),
+            tokio::spawn(async move { driver::run_once(&other).await }),
+        );
+        drivers.0.await.unwrap().unwrap();
+        drivers.1.await.unwrap().unwrap();
+    };
+    let mut expected = world.weights(job.id, 0).await;
+    for round in 1..=3 {
+        let waiting = devices.each_ref().map(|device| device.wait());
+        world.until_waiting(3).await;
+        both().await;
+        for (waiting, device) in waiting.into_iter().zip(&devices) {
+            waiting.await.unwrap();
+            let assignment = device.work().await;
+            assert_eq!(assignment.round, round);
+            device.contribute(&assignment, &[0.5; WEIGHTS], 10).await;
+        }
+        both().await;
+        let closed = world.round(job.id, round).await;
+        assert_eq!((closed.phase, closed.cohort, closed.reported), (Phase::Committed, 3, 3));
+        expected.iter_mut().for_each(|weight| *weight += 0.5);
+        assert_eq!(world.weights(job.id, round).await, expected, "each update counts once");
+    }
+    let now = world.job_now(job.id).await;
+    assert_eq!((now.state, now.rounds_opened, now.rounds_committed), (JobState::Completed, 3, 3));
+    world.check_books(job.id).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_drivers_of_one_coordinator_commit_each_round_once() {
+    let world = World::start().await;
+    play(&world, world.app(), world.app()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_coordinators_on_one_database_commit_each_round_once() {
+    let world = World::start().await;
+    let other = world.open_coordinator().await;
+    play(&world, world.app(), other.app()).await;
+    other.app().db.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn updates_that_arrive_together_are_each_counted_once() {
+    let world = World::start().await;
+    let job = world.job(json!({ "round": { "updates_goal": 8 } })).await;
+    let devices: [_; 8] = world.devices().await;
+    let work = world.gather(&devices.each_ref()).await;
+    let before = world.weights(job.id, 0).await;
+    let uploads: Vec<_> = devices
+        .iter()
+        .zip(work)
+        .map(|(device, assignment)| {
+            let (device, assignment) = (device.clone(), assignment.expect("drawn"));
+            // Each sends its update twice at the same time, as a client does whose first answer was slow.
+            let twice = (device.clone(), assignment.clone());
+            [
+                tokio::spawn(async move { device.contribute(&assignment, &[0.25; WEIGHTS], 10).await }),
+                tokio::spawn(async move { twice.0.contribute(&twice.1, &[0.25; WEIGHTS], 10).await }),
+            ]
+        })
+        .collect();
+    for upload in uploads.into_iter().flatten() {
+        upload.await.unwrap();
+    }
+    world.drive().await;
+    let round = world.round(job.id, 1).await;
+    assert_eq!((round.phase, round.reported, round.weight), (Phase::Committed, 8, 80));
+    let expected: Vec<f32> = before.iter().map(|weight| weight + 0.25).collect();
+    assert_eq!(world.weights(job.id, 1).await, expected);
+    world.check_books(job.id).await;
+}

@@ -1,0 +1,10 @@
+//! Rounds from selection to the next model version. The clock stands still unless a test moves it, and nothing happens
+//! unless a test calls the driver.
+
+mod choice;
+mod closing;
+mod drivers;
+mod evaluation;
+mod restart;
+mod result;
+mod shutdown;

@@ -1,0 +1,74 @@
+//! The model that a round makes.
+
+use serde_json::json;
+
+use crate::support::{WEIGHTS, World};
+
+/// Goal: version 1 is version 0 plus the mean of the deltas weighted by examples, times the server's learning rate.
+/// Method: three clients send known deltas; the mean is computed here in f64.
+#[tokio::test]
+async fn the_next_version_is_the_weighted_mean_of_the_updates() {
+    let world = World::start().await;
+    let changes = json!({
+        "round": { "updates_goal": 3 },
+        "aggregation": { "rule": "fed_avg", "server_learning_rate": 0.5 },
+    });
+    let job = world.job(changes).await;
+    let [a, b, c] = world.devices().await;
+    let assignments = world.assign([&a, &b, &c]).await;
+    let deltas: [[f32; WEIGHTS]; 3] =
+        [[0.1, -0.2, 0.3, 1.5, -2.5, 0.0], [-7.5, 0.25, 1e-3, 1.0, 2.5, 1e-20], [0.3, 0.3, -0.3, -8.0, 8.0, 0.125]];
+    let examples = [3, 1000, 77];
+    for ((device, assignment), (delta, weight)) in
+        [&a, &b, &c].into_iter().zip(&assignments).zip(deltas.iter().zip(examples))
+    {
+        device.contribute(assignment, delta, weight).await;
+    }
+    world.drive().await;
+    let (before, after) = (world.weights(job.id, 0).await, world.weights(job.id, 1).await);
+    let total: f64 = examples.iter().map(|weight| f64::from(*weight)).sum();
+    for index in 0..WEIGHTS {
+        let weighted = deltas.iter().zip(examples).map(|(delta, weight)| f64::from(delta[index]) * f64::from(weight));
+        let expected = f64::from(before[index]) + 0.5 * weighted.sum::<f64>() / total;
+        let nearest = expected as f32;
+        let near = [nearest.next_down(), nearest, nearest.next_up()];
+        assert!(near.contains(&after[index]), "weight {index}: {} instead of {expected}", after[index]);
+    }
+    let round = world.round(job.id, 1).await;
+    assert_eq!(round.weight, 1080);
+    let norms: Vec<f64> = world.assignments(job.id, 1).await.iter().map(|held| held.update_norm.unwrap()).collect();
+    for (norm, delta) in norms.iter().zip(&deltas) {
+        let expected = delta.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt();
+        assert!((norm - expected).abs() < 1e-9, "{norm} instead of {expected}");
+    }
+    world.check_books(job.id).await;
+}
+
+#[tokio::test]
+async fn a_version_never_changes_and_the_same_updates_in_any_order_make_the_same_bytes() {
+    let deltas: [[f32; WEIGHTS]; 3] = [[0.1; WEIGHTS], [-0.37; WEIGHTS], [1e-7; WEIGHTS]];
+    let mut files = Vec::new();
+    for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
+        let world = World::start().await;
+        let job = world.job(json!({ "round": { "updates_goal": 3 } })).await;
+        let devices: [_; 3] = world.devices().await;
+        let [a, b, c] = &devices;
+        for round in 1..=2 {
+            let assignments = world.assign([a, b, c]).await;
+            for place in order {
+                devices[place].contribute(&assignments[place], &deltas[place], 10 + place as u32).await;
+            }
+            world.drive().await;
+            assert_eq!(world.job_now(job.id).await.model_version, Some(round));
+        }
+        let mut versions = Vec::new();
+        for version in 0..=2 {
+            versions.push(world.model_file(job.id, version).await);
+        }
+        world.check_books(job.id).await;
+        files.push(versions);
+    }
+    assert_eq!(files[0], files[1]);
+    assert_eq!(files[0], files[2]);
+    assert_ne!(files[0][1], files[0][2]);
+}

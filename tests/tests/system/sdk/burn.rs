@@ -1,0 +1,100 @@
+//! Training with burn, end to end.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tributary_client::examples::{MemoryExamples, Targets};
+use tributary_client::{AlwaysOn, BurnTrainer, Client, Outcome};
+use tributary_protocol::seed::Seed;
+use tributary_protocol::state::Phase;
+
+use crate::support::{World, http, job_file, within_reason};
+
+/// Inputs of one example.
+const INPUTS: usize = 8;
+/// Clients, each with examples of its own.
+const CLIENTS: usize = 3;
+
+/// A small network with dropout, for examples of two classes that a line tells apart.
+fn job(name: &str) -> Value {
+    let mut file = job_file(&json!({
+        "name": name,
+        "training": { "epochs": 2, "batch_size": 5, "optimizer": { "learning_rate": 0.2, "momentum": 0.5 } },
+        "round": { "updates_goal": CLIENTS, "updates_min": CLIENTS },
+        "stop": { "rounds": 2 },
+    }));
+    let layers = json!([
+        { "kind": "linear", "out_features": 6 }, { "kind": "relu" },
+        { "kind": "dropout", "probability": 0.25 }, { "kind": "linear", "out_features": 2 },
+    ]);
+    file["model"] = json!({ "input": [INPUTS], "layers": layers });
+    file
+}
+
+fn examples(client: usize) -> MemoryExamples {
+    let mut stream = Seed(99).derive("client", client as u64).stream();
+    let count = 20 + 7 * client;
+    let inputs: Vec<f32> = (0..count * INPUTS).map(|_| stream.uniform(-1.0, 1.0)).collect();
+    let labels = inputs.chunks(INPUTS).map(|example| u32::from(example[0] + example[1] > 0.0)).collect();
+    MemoryExamples::new(vec![INPUTS], inputs, Targets::Classes(labels)).unwrap()
+}
+
+/// Trains the job to its end; in each round the clients report in this order. Answers the last model's file.
+async fn train(order: [usize; CLIENTS]) -> Vec<u8> {
+    let world = World::start().await;
+    let job: tributary_protocol::operator::Job = world.create_job(&job("line")).await.ok();
+    let directories: Vec<_> = (0..CLIENTS).map(|_| TempDir::new().unwrap()).collect();
+    let mut clients = Vec::new();
+    for (number, directory) in directories.iter().enumerate() {
+        let client = Client::builder(world.server(), world.enrolment.clone()).state_dir(directory.path());
+        let client = client.http_client(http()).wait(std::time::Duration::ZERO).build().unwrap();
+        // Enrolled one after another: a client's number decides what it draws.
+        client.run_once(&mut BurnTrainer::new(Arc::new(examples(number))), &AlwaysOn).await.unwrap();
+        clients.push(client);
+    }
+    for round in 1..=2 {
+        draw_everybody(&world, &clients).await;
+        for place in order {
+            let mut trainer = BurnTrainer::new(Arc::new(examples(place)));
+            let outcome = within_reason(clients[place].run_once(&mut trainer, &AlwaysOn)).await.unwrap();
+            assert!(matches!(outcome, Outcome::Contributed { .. }), "{outcome:?}");
+        }
+        world.drive().await;
+        assert_eq!(world.round(job.id, round).await.phase, Phase::Committed);
+    }
+    world.check_books(job.id).await;
+    world.model_file(job.id, 2).await
+}
+
+/// Lets all clients be drawn; each finds its assignment at its next check-in.
+async fn draw_everybody(world: &World, clients: &[Client]) {
+    use tributary_protocol::operator::{Client as Enrolled, Page};
+    use tributary_server::round::Candidate;
+    assert_eq!(clients.len(), CLIENTS);
+    let enrolled: Page<Enrolled> = world.look("/clients?population=devices").await.ok();
+    let seats: Vec<_> = enrolled
+        .items
+        .into_iter()
+        .map(|client| {
+            let candidate = Candidate {
+                client: client.id,
+                number: client.number,
+                attributes: client.attributes,
+                examples: client.examples,
+                codecs: vec![tributary_protocol::update::Codec::F32],
+                last_round: None,
+            };
+            world.app().lobby.enter(client.population, candidate)
+        })
+        .collect();
+    world.drive().await;
+    drop(seats);
+}
+
+#[tokio::test]
+async fn the_same_seed_gives_the_same_bits_whatever_the_order_of_arrival() {
+    let first = train([0, 1, 2]).await;
+    assert_eq!(train([0, 1, 2]).await, first, "again");
+    assert_eq!(train([2, 0, 1]).await, first, "in another order");
+}

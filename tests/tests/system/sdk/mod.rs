@@ -1,0 +1,6 @@
+//! The SDK's sessions against the real server.
+
+mod burn;
+mod faults;
+mod gate;
+mod sessions;

@@ -1,0 +1,76 @@
+//! What must hold of a job at any moment, whatever happened to it.
+
+use axum::body::Bytes;
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::JobId;
+use tributary_protocol::operator::{Assignment, Event, ModelVersion, Page, Round};
+use tributary_protocol::state::{AssignmentState, Phase};
+
+use super::World;
+
+impl World {
+    /// Checks a job's books: the counters of its rounds are what its assignments say, its events are numbered without
+    /// holes, phases only go forward, its model versions are those of its committed rounds and have the stored hashes.
+    pub(crate) async fn check_books(&self, job: JobId) {
+        let events: Page<Event> = self.look(&format!("/events?job={job}&limit=1000")).await.ok();
+        let numbers: Vec<u64> = events.items.iter().map(|event| event.sequence).collect();
+        assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>(), "events have no holes");
+        assert!(events.items.windows(2).all(|pair| pair[0].at_ms <= pair[1].at_ms), "events are in the order of time");
+        for task in ["train", "evaluate"] {
+            let rounds: Page<Round> = self.look(&format!("/jobs/{job}/rounds?task={task}")).await.ok();
+            for round in &rounds.items {
+                self.check_round(job, task, round, &events.items).await;
+            }
+            if task == "train" {
+                self.check_models(job, &rounds.items).await;
+            }
+        }
+    }
+
+    async fn check_round(&self, job: JobId, task: &str, round: &Round, events: &[Event]) {
+        let path = format!("/jobs/{job}/rounds/{}/assignments?task={task}", round.number);
+        let assignments: Page<Assignment> = self.look(&path).await.ok();
+        let assignments = assignments.items;
+        let ended = |state| assignments.iter().filter(|assignment| assignment.state == state).count() as u32;
+        let counted = (round.cohort, round.reported, round.rejected, round.failed, round.expired);
+        let listed = (
+            assignments.len() as u32,
+            ended(AssignmentState::Reported),
+            ended(AssignmentState::Rejected),
+            ended(AssignmentState::Failed),
+            ended(AssignmentState::Expired),
+        );
+        assert_eq!(counted, listed, "{task} round {}: cohort, reported, rejected, failed, expired", round.number);
+        let sum = |of: fn(&Assignment) -> u64| assignments.iter().map(of).sum::<u64>();
+        assert_eq!(round.weight, sum(|assignment| assignment.weight.unwrap_or(0)));
+        assert_eq!(round.bytes_up, sum(|assignment| assignment.bytes_up));
+        assert_eq!(round.bytes_down, sum(|assignment| assignment.bytes_down));
+        if !round.phase.is_open() {
+            assert_eq!(ended(AssignmentState::Assigned), 0, "an ended round leaves nobody waiting");
+        }
+        match round.phase {
+            Phase::Committed => assert!(round.reported >= round.minimum),
+            Phase::Abandoned => assert!(round.reason.is_some(), "an abandoned round says why"),
+            _ => {}
+        }
+        let of_round = events.iter().filter(|event| {
+            event.round == Some(round.number) && event.task == Some(round.task) && event.assignment.is_none()
+        });
+        let phases: Vec<Phase> = of_round.map(|event| event.became.parse().unwrap()).collect();
+        assert!(phases.windows(2).all(|pair| pair[0] < pair[1]), "phases never go back: {phases:?}");
+        assert_eq!(phases.last(), Some(&round.phase), "{events:?}");
+    }
+
+    async fn check_models(&self, job: JobId, rounds: &[Round]) {
+        let models: Page<ModelVersion> = self.look(&format!("/jobs/{job}/models")).await.ok();
+        let committed = rounds.iter().filter(|round| round.phase == Phase::Committed).map(|round| Some(round.number));
+        let expected: Vec<Option<u32>> = std::iter::once(None).chain(committed).collect();
+        let made_by: Vec<_> = models.items.iter().map(|model| model.round).collect();
+        assert_eq!(made_by, expected, "one version per round");
+        for (version, model) in (0..).zip(&models.items) {
+            assert_eq!(model.version, version);
+            let file = Bytes::from(self.model_file(job, version).await);
+            assert_eq!((Sha256Hash::of(&file), file.len() as u64), (model.sha256, model.bytes));
+        }
+    }
+}

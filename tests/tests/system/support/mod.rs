@@ -1,0 +1,14 @@
+//! The world of the tests: a coordinator, its operator, its devices, and trainers that need no data.
+
+mod answer;
+mod books;
+mod device;
+mod files;
+mod sdk;
+mod world;
+
+pub(crate) use answer::Answer;
+pub(crate) use device::{Device, figures};
+pub(crate) use files::{WEIGHTS, bytes_of_tensors, delta_file, evaluated_job, job_file, merge};
+pub(crate) use sdk::{Adds, JumpingClock, Meanwhile, sdk_client};
+pub(crate) use world::{NOW_MS, World, http, within_reason};

@@ -1,0 +1,95 @@
+//! The real SDK with a trainer that needs no data and a clock that never waits.
+
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tributary_client::clock::Clock;
+use tributary_client::{Client, EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
+
+use super::World;
+
+/// "Trains" by adding a number to every weight.
+#[derive(Clone, Debug)]
+pub(crate) struct Adds {
+    pub(crate) step: f32,
+    pub(crate) examples: u64,
+    /// How often it was asked to train.
+    pub(crate) trained: u32,
+}
+
+impl Adds {
+    pub(crate) fn new(step: f32) -> Self {
+        Self { step, examples: 10, trained: 0 }
+    }
+}
+
+impl Trainer for Adds {
+    fn examples(&self) -> u64 {
+        self.examples
+    }
+
+    fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
+        self.trained += 1;
+        if should_stop() {
+            return Err(TrainError::Interrupted);
+        }
+        let values = task.model.values().iter().map(|value| value + self.step).collect();
+        Ok(Trained { values, examples: self.examples, steps: 1, loss: 0.25 })
+    }
+
+    fn evaluate(&mut self, _: &EvaluateTask<'_>, _: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
+        Ok(Evaluated { examples: self.examples, loss: 0.5, accuracy: Some(0.75) })
+    }
+}
+
+/// Trains like [`Adds`], after something else has happened.
+pub(crate) struct Meanwhile<F>(pub(crate) Adds, pub(crate) F);
+
+impl<F: FnMut() -> Result<(), TrainError> + Send> Trainer for Meanwhile<F> {
+    fn examples(&self) -> u64 {
+        self.0.examples
+    }
+
+    fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
+        (self.1)()?;
+        self.0.train(task, should_stop)
+    }
+
+    fn evaluate(&mut self, task: &EvaluateTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
+        self.0.evaluate(task, should_stop)
+    }
+}
+
+/// A clock on which a wait is over at once: it jumps to its end.
+#[derive(Debug, Default)]
+pub(crate) struct JumpingClock {
+    now_ms: AtomicU64,
+}
+
+impl JumpingClock {
+    pub(crate) fn advance_ms(&self, by_ms: u64) {
+        self.now_ms.fetch_add(by_ms, Ordering::SeqCst);
+    }
+}
+
+impl Clock for JumpingClock {
+    fn now_ms(&self) -> u64 {
+        self.now_ms.load(Ordering::SeqCst)
+    }
+
+    fn sleep(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async move {
+            self.advance_ms(time.as_millis() as u64);
+            tokio::task::yield_now().await;
+        })
+    }
+}
+
+/// A client of this world's coordinator whose state is in `directory`.
+pub(crate) fn sdk_client(world: &World, directory: &Path) -> Client {
+    let builder = Client::builder(world.server(), world.enrolment.clone()).state_dir(directory);
+    builder.http_client(world.http.clone()).clock(Arc::new(JumpingClock::default())).build().unwrap()
+}

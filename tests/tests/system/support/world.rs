@@ -1,0 +1,313 @@
+//! A coordinator on a database file of its own, its operator and its clock.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tributary_protocol::device::{Assignment, CheckInResponse};
+use tributary_protocol::id::JobId;
+use tributary_protocol::operator::{self, CreatedToken, Job, Page, Round};
+use tributary_protocol::safetensors::model_from_bytes;
+use tributary_server::app::App;
+use tributary_server::clock::{Clock, ManualClock};
+use tributary_server::{Config, Coordinator, driver};
+
+use super::{Answer, Device, job_file};
+
+/// What the coordinator's clock shows at first.
+pub(crate) const NOW_MS: i64 = 1_000_000;
+
+/// Longest wait for something that must happen at once; only a failing test ever waits that long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A coordinator that serves, and everything outside it.
+pub(crate) struct World {
+    pub(crate) http: reqwest::Client,
+    pub(crate) address: SocketAddr,
+    pub(crate) operator: String,
+    pub(crate) enrolment: String,
+    /// Moves the coordinator's clock; without effect on a world that lives by the system's.
+    pub(crate) hand: Arc<ManualClock>,
+    clock: Clock,
+    drives: bool,
+    directory: TempDir,
+    /// Keeps the port for the time between two coordinators.
+    _place: TcpSocket,
+    running: Option<Running>,
+}
+
+struct Running {
+    app: Arc<App>,
+    stop: CancellationToken,
+    served: JoinHandle<()>,
+}
+
+/// An HTTP client that opens a connection for each request, so that a restart cannot break one that waits.
+pub(crate) fn http() -> reqwest::Client {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder().pool_max_idle_per_host(0).build().unwrap()
+}
+
+/// Awaits what must happen soon.
+#[track_caller]
+pub(crate) fn within_reason<F: Future>(future: F) -> impl Future<Output = F::Output> {
+    let caller = std::panic::Location::caller();
+    async move {
+        match tokio::time::timeout(PATIENCE, future).await {
+            Ok(output) => output,
+            Err(_) => panic!("{caller}: it never happened"),
+        }
+    }
+}
+
+impl World {
+    /// A coordinator whose clock stands still and whose driver acts only when the test says so.
+    pub(crate) async fn start() -> Self {
+        let (clock, hand) = Clock::manual(NOW_MS);
+        Self::begin(clock, hand, false).await
+    }
+
+    /// A coordinator as in production: the system's clock, its own driver.
+    pub(crate) async fn start_driven() -> Self {
+        let (_, hand) = Clock::manual(NOW_MS);
+        Self::begin(Clock::System, hand, true).await
+    }
+
+    async fn begin(clock: Clock, hand: Arc<ManualClock>, drives: bool) -> Self {
+        let place = TcpSocket::new_v4().unwrap();
+        place.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        // Only now: with it before, two worlds could be given the same port.
+        place.set_reuseaddr(true).unwrap();
+        let address = place.local_addr().unwrap();
+        let mut world = Self {
+            http: http(),
+            address,
+            operator: String::new(),
+            enrolment: String::new(),
+            hand,
+            clock,
+            drives,
+            directory: TempDir::new().unwrap(),
+            _place: place,
+            running: None,
+        };
+        let coordinator = world.open_coordinator().await;
+        world.operator = coordinator.first_operator_token().unwrap().expose();
+        world.serve(coordinator);
+        world.operate(Method::POST, "/populations", &json!({ "name": "devices" })).await.value();
+        world.enrolment = world.token("devices").await.secret.expose();
+        world
+    }
+
+    /// The file that the coordinator stores everything in.
+    pub(crate) fn database(&self) -> PathBuf {
+        self.directory.path().join("tributary.db")
+    }
+
+    /// Another coordinator on the same database and clock.
+    pub(crate) async fn open_coordinator(&self) -> Coordinator {
+        let config = Config { database: self.database().display().to_string(), operator_token: None };
+        Coordinator::open_with(&config, self.clock.clone()).await.unwrap()
+    }
+
+    fn serve(&mut self, coordinator: Coordinator) {
+        let listener = self.listener();
+        let (app, stop) = (Arc::clone(coordinator.app()), CancellationToken::new());
+        let (stopped, drives) = (stop.clone(), self.drives);
+        let served = tokio::spawn(async move {
+            if drives {
+                return coordinator.serve(listener, stopped).await.unwrap();
+            }
+            // As in production, but for the driver.
+            let (app, router) = (Arc::clone(coordinator.app()), coordinator.router());
+            let stopping = app.stopping.clone();
+            let stop = async move {
+                stopped.cancelled().await;
+                stopping.cancel();
+            };
+            axum::serve(listener, router).with_graceful_shutdown(stop).await.unwrap();
+            app.db.close().await;
+        });
+        self.running = Some(Running { app, stop, served });
+    }
+
+    fn listener(&self) -> TcpListener {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_reuseaddr(true).unwrap();
+        socket.bind(self.address).unwrap();
+        socket.listen(128).unwrap()
+    }
+
+    /// Stops the coordinator: requests that it has are answered first.
+    pub(crate) async fn stop(&mut self) {
+        let running = self.running.take().unwrap();
+        running.stop.cancel();
+        within_reason(running.served).await.unwrap();
+    }
+
+    /// Starts a coordinator on what the last one stored.
+    pub(crate) async fn resume(&mut self) {
+        assert!(self.running.is_none(), "stop it first");
+        let coordinator = self.open_coordinator().await;
+        self.serve(coordinator);
+    }
+
+    /// Stops the coordinator and starts another one on the same database: all that was in memory is gone.
+    pub(crate) async fn restart(&mut self) {
+        self.stop().await;
+        self.resume().await;
+    }
+
+    /// Stops the coordinator and starts another one on an empty database, which knows none of the tokens.
+    pub(crate) async fn lose_database(&mut self) {
+        self.stop().await;
+        self.directory = TempDir::new().unwrap();
+        let coordinator = self.open_coordinator().await;
+        self.operator = coordinator.first_operator_token().unwrap().expose();
+        self.serve(coordinator);
+        self.operate(Method::POST, "/populations", &json!({ "name": "devices" })).await.value();
+    }
+
+    pub(crate) fn app(&self) -> &Arc<App> {
+        &self.running.as_ref().unwrap().app
+    }
+
+    /// Lets the driver do all that there is to do now.
+    pub(crate) async fn drive(&self) -> Option<i64> {
+        driver::run_once(self.app()).await.unwrap()
+    }
+
+    /// Moves the clock on, then lets the driver act.
+    pub(crate) async fn pass_ms(&self, by_ms: i64) {
+        self.hand.advance_ms(by_ms);
+        self.drive().await;
+    }
+
+    /// Waits until so many clients are held.
+    pub(crate) async fn until_waiting(&self, clients: usize) {
+        let arrived = async {
+            while self.app().lobby.len() != clients {
+                self.app().driver_woken().await;
+            }
+        };
+        within_reason(arrived).await;
+    }
+
+    pub(crate) fn server(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// A request to any path, without a token.
+    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.http.request(method, format!("{}{path}", self.server()))
+    }
+
+    /// A request of the operator.
+    pub(crate) fn operator_request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.request(method, &format!("/operator/v1{path}")).bearer_auth(&self.operator)
+    }
+
+    pub(crate) async fn operate(&self, method: Method, path: &str, body: &Value) -> Answer {
+        Answer::to(self.operator_request(method, path).json(body)).await
+    }
+
+    pub(crate) async fn look(&self, path: &str) -> Answer {
+        Answer::to(self.operator_request(Method::GET, path)).await
+    }
+
+    pub(crate) async fn token(&self, population: &str) -> CreatedToken {
+        self.operate(Method::POST, "/tokens", &json!({ "population": population })).await.ok()
+    }
+
+    /// Creates the job of [`job_file`] with these changes.
+    pub(crate) async fn job(&self, changes: Value) -> Job {
+        self.create_job(&job_file(&changes)).await.ok()
+    }
+
+    pub(crate) async fn create_job(&self, file: &Value) -> Answer {
+        self.operate(Method::POST, "/jobs", &json!({ "job": file })).await
+    }
+
+    pub(crate) async fn job_now(&self, job: JobId) -> Job {
+        self.look(&format!("/jobs/{job}")).await.ok()
+    }
+
+    pub(crate) async fn round(&self, job: JobId, number: u32) -> Round {
+        self.round_of(job, "train", number).await
+    }
+
+    pub(crate) async fn evaluation(&self, job: JobId, number: u32) -> Round {
+        self.round_of(job, "evaluate", number).await
+    }
+
+    async fn round_of(&self, job: JobId, task: &str, number: u32) -> Round {
+        let path = format!("/jobs/{job}/rounds?task={task}&limit=1&after={}", number - 1);
+        let page: Page<Round> = self.look(&path).await.ok();
+        let round = page.items.into_iter().next().expect("the round exists");
+        assert_eq!(round.number, number);
+        round
+    }
+
+    pub(crate) async fn assignments(&self, job: JobId, number: u32) -> Vec<operator::Assignment> {
+        let page: Page<operator::Assignment> =
+            self.look(&format!("/jobs/{job}/rounds/{number}/assignments")).await.ok();
+        page.items
+    }
+
+    /// The file of a model version.
+    pub(crate) async fn model_file(&self, job: JobId, version: u32) -> Vec<u8> {
+        let answer = self.look(&format!("/jobs/{job}/models/{version}")).await;
+        assert_eq!(answer.status, 200, "version {version}");
+        answer.body.to_vec()
+    }
+
+    /// The values of a model version.
+    pub(crate) async fn weights(&self, job: JobId, version: u32) -> Vec<f32> {
+        model_from_bytes(&self.model_file(job, version).await).unwrap().into_values()
+    }
+
+    /// Enrols a device.
+    pub(crate) async fn device(&self) -> Device {
+        let request = self.request(Method::POST, "/device/v1/clients").bearer_auth(&self.enrolment);
+        let enrolled = Answer::to(request.json(&json!({}))).await.ok();
+        Device::new(self.http.clone(), self.server(), &enrolled)
+    }
+
+    pub(crate) async fn devices<const N: usize>(&self) -> [Device; N] {
+        let mut devices = Vec::new();
+        for _ in 0..N {
+            devices.push(self.device().await);
+        }
+        devices.try_into().unwrap()
+    }
+
+    /// Checks these devices in, lets the driver draw, and answers what each of them got. Nobody else may be waiting.
+    pub(crate) async fn gather(&self, devices: &[&Device]) -> Vec<Option<Assignment>> {
+        let waiting: Vec<_> = devices.iter().map(|device| device.wait()).collect();
+        self.until_waiting(devices.len()).await;
+        self.drive().await;
+        // Whoever was not drawn would wait for another round: time is up for them.
+        self.app().lobby.call(devices.iter().map(|device| device.id));
+        let mut work = Vec::new();
+        for answer in waiting {
+            work.push(match within_reason(answer).await.unwrap() {
+                CheckInResponse::Assigned(assignment) => Some(*assignment),
+                CheckInResponse::Retry { .. } => None,
+            });
+        }
+        work
+    }
+
+    /// The same where everybody must be drawn.
+    pub(crate) async fn assign<const N: usize>(&self, devices: [&Device; N]) -> [Assignment; N] {
+        let work: Vec<_> = self.gather(&devices).await.into_iter().map(|work| work.expect("drawn")).collect();
+        work.try_into().unwrap()
+    }
+}
