@@ -11,7 +11,7 @@ use tributary_protocol::id::{Name, Secret, SecretKind, TokenId};
 use tributary_protocol::operator::Token;
 
 use crate::app::App;
-use crate::blob::{self, BlobError, Blobs, OpenStoreError};
+use crate::blob::{self, BlobError, Blobs, OpenStoreError, OpenedStore};
 use crate::clock::Clock;
 use crate::cluster::lease::LEASE_DEFAULT;
 use crate::cluster::{bell, lease, seats};
@@ -90,9 +90,18 @@ impl Coordinator {
     /// # Errors
     /// As [`Self::open`].
     pub async fn open_with(config: &Config, clock: Clock) -> Result<Self, ServeError> {
+        let store = config.blobs.as_ref().map(|url| blob::open_store(url, blob::environment())).transpose()?;
+        Self::open_on(config, store, clock).await
+    }
+
+    /// The same, with an object store of the caller's in place of the configured one.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub async fn open_on(config: &Config, store: Option<OpenedStore>, clock: Clock) -> Result<Self, ServeError> {
         make_directory(&config.database)?;
         let db = Db::open(&config.database).await?;
-        let blobs = open_blobs(config, &db).await?;
+        let blobs = Blobs::open(store, &db).await?;
         let first_operator_token = let_operator_in(&db, &clock, config.operator_token.as_ref()).await?;
         let node = match (&db, &config.node) {
             (Db::Sqlite { .. }, _) => "local".parse().expect("a valid name"),
@@ -159,12 +168,6 @@ impl Coordinator {
         app.db.close().await;
         Ok(served?)
     }
-}
-
-async fn open_blobs(config: &Config, db: &Db) -> Result<Blobs, ServeError> {
-    let Some(url) = &config.blobs else { return Ok(Blobs::database(db).await?) };
-    let (store, prefix) = blob::open_store(url, blob::environment())?;
-    Ok(Blobs::store(store, &prefix, db, blob::CALL_TIMEOUT).await?)
 }
 
 fn make_directory(database: &str) -> Result<(), ServeError> {

@@ -12,19 +12,15 @@ mod staged;
 mod store;
 pub mod sweep;
 
-use object_store::ObjectStore;
-use object_store::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
 use tributary_protocol::id::{AssignmentId, JobId};
 
 pub use error::{BlobError, StoreError};
-pub use open::{OpenStoreError, environment, open_store};
+pub use open::{OpenStoreError, OpenedStore, environment, open_store};
 pub use read::StoredBody;
 pub use staged::Staged;
-pub use store::{CALL_TIMEOUT, Store};
+pub use store::Store;
 
-use crate::db::{Db, DbError};
+use crate::db::Db;
 use crate::entropy;
 
 /// The name of the body of a model version.
@@ -49,29 +45,20 @@ pub enum Blobs {
 }
 
 impl Blobs {
-    /// Bodies in the database.
+    /// Bodies in the store, if there is one, below its prefix and the id of this database: databases that share a bucket
+    /// never see, and never sweep, each other's objects.
     ///
     /// # Errors
-    /// [`BlobError::NoStore`] when bodies of this database are in a store: without it they could not be read.
-    pub async fn database(db: &Db) -> Result<Self, BlobError> {
-        if db.read().await?.has_objects().await? { Err(BlobError::NoStore) } else { Ok(Self::Database) }
-    }
-
-    /// Bodies in a store, below `prefix` and the id of this database: databases that share a bucket never see, and never
-    /// sweep, each other's objects. No call to the store takes longer than `call_timeout`.
-    ///
-    /// # Errors
-    /// [`DbError`] when the database does not answer; the store is not asked yet.
-    pub async fn store(
-        store: Arc<dyn ObjectStore>,
-        prefix: &Path,
-        db: &Db,
-        call_timeout: Duration,
-    ) -> Result<Self, DbError> {
+    /// [`BlobError::NoStore`] when there is none and bodies of this database are in one; [`BlobError::Db`]. The store is
+    /// not asked yet.
+    pub async fn open(store: Option<OpenedStore>, db: &Db) -> Result<Self, BlobError> {
+        let Some(OpenedStore { objects, prefix, call_timeout }) = store else {
+            return if db.read().await?.has_objects().await? { Err(BlobError::NoStore) } else { Ok(Self::Database) };
+        };
         let mut tx = db.begin().await?;
         let deployment = tx.deployment(&hex(&entropy::random::<8>())).await?;
         tx.commit().await?;
-        Ok(Self::Store(Store::new(store, prefix.clone().join(deployment), call_timeout)))
+        Ok(Self::Store(Store::new(objects, prefix.join(deployment), call_timeout)))
     }
 
     /// Deletes objects whose bodies are of no more use, after the transaction that said so. What cannot be deleted now is

@@ -1,11 +1,14 @@
 //! From the URL that `--blobs` names to an object store.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreScheme};
 use reqwest::Url;
+
+use super::store::CALL_TIMEOUT;
 
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -31,27 +34,46 @@ pub enum OpenStoreError {
     },
 }
 
+/// An object store, and how it is to be used.
+#[derive(Clone, Debug)]
+pub struct OpenedStore {
+    /// The store.
+    pub objects: Arc<dyn ObjectStore>,
+    /// What all keys in it begin with.
+    pub prefix: Path,
+    /// Longest time for one call.
+    pub call_timeout: Duration,
+}
+
+impl OpenedStore {
+    fn new(objects: impl Into<Arc<dyn ObjectStore>>, prefix: Path) -> Self {
+        Self { objects: objects.into(), prefix, call_timeout: CALL_TIMEOUT }
+    }
+}
+
 /// Opens the store that a URL names: `file:///DIRECTORY`, `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`,
-/// `az://CONTAINER/PREFIX`, or `memory:///`, which forgets everything with the process and is for tests. Returns the
-/// prefix with it. `settings` are those of the `object_store` crate (`aws_endpoint`, ..), in any case; others are ignored.
+/// `az://CONTAINER/PREFIX`, or `memory:///`, which forgets everything with the process and is for tests. `settings` are those of the `object_store` crate (`aws_endpoint`, ..), in any case; others are ignored.
 ///
 /// # Errors
 /// [`OpenStoreError`]. The store itself is not asked yet.
 pub fn open_store(
     text: &str,
     settings: impl IntoIterator<Item = (String, String)>,
-) -> Result<(Arc<dyn ObjectStore>, Path), OpenStoreError> {
+) -> Result<OpenedStore, OpenStoreError> {
     let unknown = || OpenStoreError::UnknownKind(text.to_owned());
     let url: Url = text.parse().map_err(|_| unknown())?;
     match ObjectStoreScheme::parse(&url).map_err(|_| unknown())?.0 {
-        ObjectStoreScheme::Local => Ok((Arc::new(open_directory(&url, unknown)?), Path::default())),
+        ObjectStoreScheme::Local => {
+            let directory: Arc<dyn ObjectStore> = Arc::new(open_directory(&url, unknown)?);
+            Ok(OpenedStore::new(directory, Path::default()))
+        }
         ObjectStoreScheme::Http => Err(unknown()),
         _ => {
             // The store's HTTP client takes the process's TLS provider; one that is there already stays.
             let _ = rustls::crypto::ring::default_provider().install_default();
             let opened = object_store::parse_url_opts(&url, settings);
             let (store, prefix) = opened.map_err(|source| OpenStoreError::Settings { url: text.to_owned(), source })?;
-            Ok((Arc::from(store), prefix))
+            Ok(OpenedStore::new(store, prefix))
         }
     }
 }
@@ -106,8 +128,8 @@ mod tests {
             ("gs://bucket", ""),
             ("az://container/fl", "fl"),
         ] {
-            let (_, found) = open_store(url, settings()).unwrap();
-            assert_eq!(found.as_ref(), prefix, "{url}");
+            let opened = open_store(url, settings()).unwrap();
+            assert_eq!(opened.prefix.as_ref(), prefix, "{url}");
         }
         assert!(directory.is_dir());
     }

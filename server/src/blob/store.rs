@@ -15,7 +15,7 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
 use super::StoreError;
 
 /// Longest time for one call, retries of the store's client included.
-pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Bytes that one call sends; longer bodies go in several calls, so that the time limit of a call does not limit the
 /// size of a body. S3 wants at least 5 MiB.

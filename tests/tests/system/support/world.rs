@@ -16,6 +16,7 @@ use tributary_protocol::id::JobId;
 use tributary_protocol::operator::{self, CreatedToken, Job, Page, Round};
 use tributary_protocol::safetensors::model_from_bytes;
 use tributary_server::app::App;
+use tributary_server::blob::OpenedStore;
 use tributary_server::clock::{Clock, ManualClock};
 use tributary_server::{Config, Coordinator, driver};
 
@@ -38,6 +39,8 @@ pub(crate) struct World {
     clock: Clock,
     drives: bool,
     directory: TempDir,
+    /// Where bodies are; in the database without one.
+    store: Option<OpenedStore>,
     /// Keeps the port for the time between two coordinators.
     _place: TcpSocket,
     running: Option<Running>,
@@ -71,16 +74,22 @@ impl World {
     /// A coordinator whose clock stands still and whose driver acts only when the test says so.
     pub(crate) async fn start() -> Self {
         let (clock, hand) = Clock::manual(NOW_MS);
-        Self::begin(clock, hand, false).await
+        Self::begin(clock, hand, false, None).await
     }
 
     /// A coordinator as in production: the system's clock, its own driver.
     pub(crate) async fn start_driven() -> Self {
         let (_, hand) = Clock::manual(NOW_MS);
-        Self::begin(Clock::System, hand, true).await
+        Self::begin(Clock::System, hand, true, None).await
     }
 
-    async fn begin(clock: Clock, hand: Arc<ManualClock>, drives: bool) -> Self {
+    /// The same as [`Self::start`], with the bodies of models and updates in this store.
+    pub(crate) async fn start_on(store: Option<OpenedStore>) -> Self {
+        let (clock, hand) = Clock::manual(NOW_MS);
+        Self::begin(clock, hand, false, store).await
+    }
+
+    async fn begin(clock: Clock, hand: Arc<ManualClock>, drives: bool, store: Option<OpenedStore>) -> Self {
         let place = TcpSocket::new_v4().unwrap();
         place.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         // Only now: with it before, two worlds could be given the same port.
@@ -95,6 +104,7 @@ impl World {
             clock,
             drives,
             directory: TempDir::new().unwrap(),
+            store,
             _place: place,
             running: None,
         };
@@ -113,8 +123,14 @@ impl World {
 
     /// Another coordinator on the same database and clock.
     pub(crate) async fn open_coordinator(&self) -> Coordinator {
-        let config = Config { database: self.database().display().to_string(), operator_token: None };
-        Coordinator::open_with(&config, self.clock.clone()).await.unwrap()
+        let config =
+            Config { database: self.database().display().to_string(), operator_token: None, ..Config::default() };
+        Coordinator::open_on(&config, self.store.clone(), self.clock.clone()).await.unwrap()
+    }
+
+    /// The next coordinator has its bodies here.
+    pub(crate) fn store(&mut self, store: Option<OpenedStore>) {
+        self.store = store;
     }
 
     fn serve(&mut self, coordinator: Coordinator) {
