@@ -16,8 +16,8 @@ use crate::error::CliError;
 use crate::serve::ServeArgs;
 
 pub(crate) use commands::{
-    ClientCommand, JobArgs, JobCommand, JobCreateArgs, JobExportArgs, LimitArgs, NodeCommand, PopulationCommand, RoundCommand,
-    TokenCommand,
+    ClientCommand, JobArgs, JobCommand, JobCreateArgs, JobExportArgs, LimitArgs, NodeCommand, PopulationCommand,
+    RoundCommand, TokenCommand,
 };
 
 /// What `--help` says below the options.

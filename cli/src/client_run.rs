@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
+use tokio_util::sync::CancellationToken;
 use tributary_client::examples::{
     Column, CsvError, CsvOptions, CsvTarget, Examples, IdxError, IdxShape, MemoryExamples, read_csv, read_idx_examples,
 };
-use tributary_client::{AlwaysOn, BurnTrainer, Client, Outcome};
+use tributary_client::{AlwaysOn, BurnTrainer, Client, Host, Outcome};
 use tributary_protocol::id::SecretKind;
 
 use crate::args::GlobalArgs;
@@ -119,23 +120,48 @@ pub(crate) async fn run(args: &ClientRunArgs, global: &GlobalArgs, output: &Outp
     if args.once {
         return tell(&client.run_once(&mut trainer, &AlwaysOn).await?, output);
     }
+    let switch = Switch::default();
+    let pressed = switch.clone();
+    // A task of its own: training occupies this one.
+    tokio::spawn(async move {
+        let _ = tokio::signal::ctrl_c().await;
+        pressed.off.cancel();
+    });
     tokio::select! {
-        ended = sessions(&client, &mut trainer, output) => ended,
-        _ = tokio::signal::ctrl_c() => Ok(()),
+        ended = sessions(&client, &mut trainer, &switch, output) => ended,
+        () = switch.off.cancelled() => Ok(()),
+    }
+}
+
+/// On until Ctrl-C: training stops at the next batch.
+#[derive(Clone, Default)]
+struct Switch {
+    off: CancellationToken,
+}
+
+impl Host for Switch {
+    fn may_continue(&self) -> bool {
+        !self.off.is_cancelled()
     }
 }
 
 /// Session after session. One that fails is told and tried again: a client outlives its coordinator's restarts.
-async fn sessions(client: &Client, trainer: &mut BurnTrainer, output: &Output) -> Result<(), CliError> {
+async fn sessions(
+    client: &Client,
+    trainer: &mut BurnTrainer,
+    host: &dyn Host,
+    output: &Output,
+) -> Result<(), CliError> {
     loop {
-        let pause = match client.run_once(trainer, &AlwaysOn).await {
+        let pause = match client.run_once(trainer, host).await {
             Ok(outcome) => {
                 tell(&outcome, output)?;
                 outcome.retry_after()
             }
             Err(error) => {
-                output.note(&format!("{error}; trying again in {} s", FAILED_PAUSE.as_secs()));
-                error.retry_after().unwrap_or(FAILED_PAUSE)
+                let pause = error.retry_after().unwrap_or(FAILED_PAUSE);
+                output.note(&format!("{error}; trying again in {:.0} s", pause.as_secs_f64()));
+                pause
             }
         };
         tokio::time::sleep(pause).await;

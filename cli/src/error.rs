@@ -10,6 +10,7 @@ use tributary_protocol::job_file::JobFileError;
 use tributary_protocol::problem::ProblemType;
 
 use crate::api::ApiError;
+use crate::bench::BenchError;
 use crate::client_run::LoadError;
 use crate::demo::mnist::MnistError;
 use crate::demo::partition::TooFewExamples;
@@ -131,6 +132,9 @@ pub(crate) enum CliError {
     /// Ctrl-C.
     #[error("interrupted")]
     Interrupted,
+    /// A benchmark could not run to its end.
+    #[error(transparent)]
+    Bench(#[from] BenchError),
     /// Something that cannot happen did.
     #[error("internal error: {0}")]
     Internal(String),

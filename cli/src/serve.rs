@@ -1,7 +1,10 @@
 //! `tributary serve`: the coordinator as a daemon.
 
+use std::convert::Infallible;
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -33,7 +36,7 @@ pub(crate) struct ServeArgs {
     listen: Option<SocketAddr>,
     /// The database: a file, sqlite:FILE, or postgres://USER@HOST/NAME [default: tributary.db].
     #[arg(long, env = "TRIBUTARY_DATABASE", value_name = "URL", hide_env_values = true)]
-    database: Option<String>,
+    database: Option<SecretText>,
     /// An object store for models and updates [default: they are in the database]: file:///DIRECTORY, s3://BUCKET/PREFIX,
     /// gs://BUCKET/PREFIX or az://CONTAINER/PREFIX. Credentials and endpoints come from the environment under their usual
     /// names (AWS_ACCESS_KEY_ID, AWS_ENDPOINT, GOOGLE_SERVICE_ACCOUNT, AZURE_STORAGE_ACCOUNT_NAME, ..).
@@ -49,7 +52,7 @@ pub(crate) struct ServeArgs {
     /// How long a dead coordinator's jobs wait until another takes them over (10s, 1min) [default: 10s].
     #[arg(long, env = "TRIBUTARY_LEASE", value_name = "DURATION", value_parser = parse_duration_ms)]
     lease: Option<u64>,
-    /// What is logged to standard error: error, warn, info, debug, trace, or a list like info,sqlx=warn [default: info].
+    /// What is logged to standard error: error, warn, info, debug, trace, or a list [default: info,sqlx=warn].
     #[arg(long, env = "TRIBUTARY_LOG", value_name = "FILTER")]
     log: Option<String>,
     /// How log lines look [default: text].
@@ -68,12 +71,31 @@ enum LogFormat {
     Json,
 }
 
+/// A text that may hold a password: `Debug` does not show it.
+#[derive(Clone, Deserialize)]
+#[serde(transparent)]
+struct SecretText(String);
+
+impl FromStr for SecretText {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Debug for SecretText {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("SecretText(..)")
+    }
+}
+
 /// The settings as a file has them.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct ConfigFile {
     listen: Option<SocketAddr>,
-    database: Option<String>,
+    database: Option<SecretText>,
     blobs: Option<String>,
     operator_token: Option<Secret>,
     node: Option<Name>,
@@ -163,17 +185,18 @@ fn settings(args: &ServeArgs) -> Result<Settings, CliError> {
         Some(text) => Some(text.secret(SecretKind::Operator)?),
         None => file.operator_token,
     };
+    let database = args.database.clone().or(file.database);
     let default_address = SocketAddr::from(([127, 0, 0, 1], 7300));
     Ok(Settings {
         listen: args.listen.or(file.listen).unwrap_or(default_address),
         coordinator: Config {
-            database: args.database.clone().or(file.database).unwrap_or_else(|| "tributary.db".into()),
+            database: database.map_or_else(|| Config::default().database, |SecretText(url)| url),
             blobs: args.blobs.clone().or(file.blobs),
             operator_token,
             node: args.node.clone().or(file.node),
             lease: args.lease.or(file.lease_ms).map_or(LEASE_DEFAULT, Duration::from_millis),
         },
-        log: args.log.clone().or(file.log).unwrap_or_else(|| "info".into()),
+        log: args.log.clone().or(file.log).unwrap_or_else(|| "info,sqlx=warn".into()),
         log_format: args.log_format.or(file.log_format).unwrap_or_default(),
     })
 }
@@ -181,8 +204,11 @@ fn settings(args: &ServeArgs) -> Result<Settings, CliError> {
 fn read_config(path: &Path) -> Result<ConfigFile, CliError> {
     use std::io::Read;
     let mut text = String::new();
-    let read = std::fs::File::open(path).and_then(|file| file.take(CONFIG_BYTES_MAX).read_to_string(&mut text));
+    let read = std::fs::File::open(path).and_then(|file| file.take(CONFIG_BYTES_MAX + 1).read_to_string(&mut text));
     read.map_err(CliError::file("read", path))?;
+    if text.len() as u64 > CONFIG_BYTES_MAX {
+        return Err(CliError::BadSetting(format!("{}: more than {CONFIG_BYTES_MAX} bytes", path.display())));
+    }
     toml::from_str(&text).map_err(|source| CliError::Config { path: path.to_owned(), source: Box::new(source) })
 }
 
@@ -219,7 +245,7 @@ mod tests {
         std::fs::write(&path, "listen = \"127.0.0.1:1\"\ndatabase = \"a.db\"\nlog_format = \"json\"\n").unwrap();
         let settings = settings_of(&format!("--config {} --database b.db", path.display())).unwrap();
         assert_eq!(settings.listen.port(), 1);
-        assert_eq!((settings.coordinator.database.as_str(), settings.log.as_str()), ("b.db", "info"));
+        assert_eq!((settings.coordinator.database.as_str(), settings.log.as_str()), ("b.db", "info,sqlx=warn"));
         assert_eq!(settings.log_format, LogFormat::Json);
         assert_eq!(settings_of("").unwrap().listen, "127.0.0.1:7300".parse().unwrap());
     }

@@ -1,6 +1,7 @@
 //! The client: how it is built, one session, and the loop around it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,7 +84,7 @@ impl Outcome {
 }
 
 /// Settings of a client.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Builder {
     server: String,
     enrolment_token: String,
@@ -92,6 +93,14 @@ pub struct Builder {
     wait: Duration,
     http: Option<reqwest::Client>,
     clock: Option<Arc<dyn Clock>>,
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the token.
+        let mut fields = formatter.debug_struct("Builder");
+        fields.field("server", &self.server).field("state_dir", &self.state_dir).finish_non_exhaustive()
+    }
 }
 
 impl Builder {

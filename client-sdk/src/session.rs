@@ -22,6 +22,8 @@ use crate::state::{Identity, Pending, Work};
 use crate::trainer::{EvaluateTask, TrainError, TrainTask, Trainer};
 use crate::{ClientError, Trained};
 
+/// Sessions in which finished work was answered with nonsense, after which it is given up.
+const PENDING_FAILURES_MAX: u32 = 10;
 /// When to come back after an interruption.
 const INTERRUPTED_RETRY: Duration = Duration::from_secs(60);
 
@@ -47,8 +49,7 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
     let answer = match client.transport.check_in(&identity.secret, &request).await {
         // The coordinator has forgotten this client (another database): enrol again, once.
         Err(error) if error.is(ProblemType::Unauthorized) => {
-            client.state.forget_identity()?;
-            identity = self::identity(client).await?;
+            identity = enrol_anew(client).await?;
             client.transport.check_in(&identity.secret, &request).await?
         }
         answer => answer?,
@@ -66,6 +67,11 @@ pub(crate) async fn identity(client: &Client) -> Result<Identity, ClientError> {
     if let Some(identity) = client.state.identity(&client.server)? {
         return Ok(identity);
     }
+    enrol_anew(client).await
+}
+
+/// Becomes a new client. What it was before is replaced only once that has worked.
+async fn enrol_anew(client: &Client) -> Result<Identity, ClientError> {
     let request = EnrolRequest { attributes: client.attributes.clone() };
     let enrolled = client.transport.enrol(&client.enrolment, &request).await?;
     let identity = Identity {
@@ -100,19 +106,25 @@ async fn work<T: Trainer + ?Sized>(
                 weight: u32::try_from(trained.examples).unwrap_or(u32::MAX).min(assignment.plan.weight_max),
                 loss: trained.loss,
                 steps: trained.steps,
-                train_ms: client.clock.now_ms() - started_ms,
+                train_ms: client.clock.now_ms().saturating_sub(started_ms),
             };
             (Work::Update { query, sha256: Sha256Hash::of(&body) }, body)
         }),
         Task::Evaluate => evaluate(trainer, &assignment, &model, &should_stop).map(|mut report| {
-            report.evaluate_ms = client.clock.now_ms() - started_ms;
+            report.evaluate_ms = client.clock.now_ms().saturating_sub(started_ms);
             (Work::Evaluation(report), Vec::new())
         }),
     };
     match result {
         Ok((work, body)) => {
-            let pending = Pending { assignment, work };
-            client.state.save_pending(&pending, &body)?;
+            let pending = Pending { assignment, work, failures: 0 };
+            // Without it (a full disk) the work can still be delivered now.
+            if let Err(error) = client.state.save_pending(&pending, &body) {
+                tracing::warn!(%error, "the finished work is not on disk");
+            }
+            if !host.may_continue() {
+                return Ok(Outcome::Interrupted { retry_after: INTERRUPTED_RETRY });
+            }
             deliver(client, identity, &pending, &body).await
         }
         Err(TrainError::Interrupted) if !in_time() => too_late(client, identity, &assignment).await,
@@ -125,7 +137,10 @@ async fn fetch_model(client: &Client, identity: &Identity, assignment: &Assignme
         Some(body) => body,
         None => {
             let body = client.transport.model(&identity.secret, assignment).await?;
-            client.state.save_model(&body)?;
+            // Without a cache (a full disk) the next round fetches it again.
+            if let Err(error) = client.state.save_model(&body) {
+                tracing::warn!(%error, "the model is not cached");
+            }
             body
         }
     };
@@ -189,17 +204,15 @@ fn evaluate<T: Trainer + ?Sized>(
 /// Runs a trainer without stopping the runtime's other tasks (where the runtime has other threads), and without letting
 /// its panics into the app.
 fn computing<T>(compute: impl FnOnce() -> Result<T, TrainError>) -> Result<T, TrainError> {
-    let guarded = || {
-        catch_unwind(AssertUnwindSafe(compute)).unwrap_or_else(|panic| {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-            Err(TrainError::Other(format!("the trainer panicked: {text}")))
-        })
+    let guarded = || match Handle::try_current().map(|handle| handle.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(compute),
+        _ => compute(),
     };
-    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
-        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(guarded),
-        _ => guarded(),
-    }
+    catch_unwind(AssertUnwindSafe(guarded)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        Err(TrainError::Other(format!("the trainer panicked: {text}")))
+    })
 }
 
 /// Delivers finished work, and forgets it once the coordinator has answered for good.
@@ -226,13 +239,36 @@ async fn deliver(client: &Client, identity: &Identity, pending: &Pending, body: 
             client.state.delivered()?;
             Ok(Outcome::TooLate { round, retry_after: error.retry_after().unwrap_or_default() })
         }
-        // Passing trouble keeps the work for the next session; a refusal is final.
-        Err(error) if error.is_passing() => Err(error),
+        // Nobody answered, or somebody who is not the coordinator (a proxy, a captive portal): the work waits.
+        Err(error) if error.is_passing() || !matches!(error, ClientError::Refused(_)) => {
+            keep_pending(client, pending, &error)?;
+            Err(error)
+        }
+        // Refused for good.
         Err(error) => {
             client.state.delivered()?;
+            if !error.is(ProblemType::UpdateRejected) && !error.is(ProblemType::UpdateConflict) {
+                // The assignment may still be open: without a word the same work would be handed out again.
+                let report = FailureReport { reason: FailureReason::DoesNotFit, detail: cut(error.to_string()) };
+                let _ = client.transport.post_failure(&identity.secret, assignment.id, &report).await;
+            }
             Err(error)
         }
     }
+}
+
+/// Keeps work for a later session, but not for ever: an answer that makes no sense each time never will. (Being offline
+/// does not count: whenever the coordinator answers, it says what became of the round.)
+fn keep_pending(client: &Client, pending: &Pending, error: &ClientError) -> Result<(), ClientError> {
+    if matches!(error, ClientError::Unreachable(_)) {
+        return Ok(());
+    }
+    let failures = pending.failures + 1;
+    if failures >= PENDING_FAILURES_MAX {
+        tracing::warn!(%error, failures, "finished work is given up");
+        return client.state.delivered();
+    }
+    client.state.count_failure(pending, failures)
 }
 
 /// Asks whether the round still wants the update before sending its bytes.
@@ -271,10 +307,7 @@ async fn give_up(
     error: ClientError,
 ) -> Result<Outcome, ClientError> {
     let Some(reason) = failure_reason(&error) else { return Err(error) };
-    let mut detail = if reason == FailureReason::Interrupted { String::new() } else { error.to_string() };
-    while detail.len() > DETAIL_BYTES_MAX {
-        detail.pop();
-    }
+    let detail = if reason == FailureReason::Interrupted { String::new() } else { cut(error.to_string()) };
     let told = client.transport.post_failure(&identity.secret, assignment.id, &FailureReport { reason, detail }).await;
     let retry_after = match told {
         Ok(accepted) => Duration::from_millis(accepted.retry_after_ms),
@@ -284,6 +317,14 @@ async fn give_up(
         ClientError::Training(TrainError::Interrupted) => Ok(Outcome::Interrupted { retry_after }),
         error => Err(error),
     }
+}
+
+/// A detail as long as the coordinator takes it.
+fn cut(mut detail: String) -> String {
+    while detail.len() > DETAIL_BYTES_MAX {
+        detail.pop();
+    }
+    detail
 }
 
 /// What to tell the coordinator; nothing when the trouble may pass and the assignment be taken up again.

@@ -30,6 +30,9 @@ pub(crate) struct Identity {
 pub(crate) struct Pending {
     pub(crate) assignment: Assignment,
     pub(crate) work: Work,
+    /// Sessions in which it was answered with nonsense.
+    #[serde(default)]
+    pub(crate) failures: u32,
 }
 
 /// The result to deliver.
@@ -70,14 +73,13 @@ impl State {
         sync(&path, &self.directory).map_err(|source| ClientError::State { path, source })
     }
 
-    /// Forgets who the client is: the server does not know it any more.
-    pub(crate) fn forget_identity(&self) -> Result<(), ClientError> {
-        remove(&self.path("identity.json"))
-    }
-
-    /// Work to deliver. A pending file that cannot be read is dropped: the coordinator has closed its round or will.
+    /// Work to deliver. What cannot be read is dropped: the coordinator has closed its round, or will.
     pub(crate) fn pending(&self) -> Result<Option<(Pending, Vec<u8>)>, ClientError> {
-        let Some(pending) = read_json::<Pending>(&self.path("pending.json"))? else { return Ok(None) };
+        let path = self.path("pending.json");
+        let Some(pending) = read_json::<Pending>(&path)? else {
+            remove(&path)?;
+            return Ok(None);
+        };
         let body = match &pending.work {
             Work::Evaluation(_) => Some(Vec::new()),
             Work::Update { sha256, .. } => {
@@ -99,6 +101,11 @@ impl State {
             self.write("update.safetensors", body)?;
         }
         self.write("pending.json", &json(pending)).map(drop)
+    }
+
+    /// Stores that delivering it failed once more.
+    pub(crate) fn count_failure(&self, pending: &Pending, failures: u32) -> Result<(), ClientError> {
+        self.write("pending.json", &json(&Pending { failures, ..pending.clone() })).map(drop)
     }
 
     /// Nothing is pending any more.
@@ -195,8 +202,8 @@ mod tests {
         state.save_identity(&identity("http://a")).unwrap();
         assert_eq!(state.identity("http://a").unwrap().unwrap().client, ClientId::from_random([1; 16]));
         assert!(matches!(state.identity("http://b"), Err(ClientError::ForeignState { .. })));
-        state.forget_identity().unwrap();
-        assert!(state.identity("http://b").unwrap().is_none());
+        state.save_identity(&identity("http://b")).unwrap();
+        assert!(state.identity("http://b").unwrap().is_some(), "a new identity replaces the old one");
     }
 
     #[test]

@@ -3,16 +3,18 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use tributary_protocol::device::{
     Assignment, AssignmentStatus, CheckInRequest, CheckInResponse, EnrolRequest, EnrolResponse, EvaluationReport,
-    FailureReport, ReportAccepted, UpdateQuery, WAIT_MS_MAX,
+    FailureReport, ReportAccepted, UpdateQuery,
 };
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, Secret};
 use tributary_protocol::problem::Problem;
 use tributary_protocol::seed::{Seed, Stream};
+use tributary_protocol::update::Codec;
 
 use crate::ClientError;
 use crate::clock::Clock;
@@ -20,8 +22,12 @@ use crate::retry::{ATTEMPTS_MAX, pause};
 
 /// Longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest silence in the middle of an answer; longer than any check-in is held.
-const READ_TIMEOUT: Duration = Duration::from_millis(WAIT_MS_MAX as u64 + 30_000);
+/// Longest wait for an answer, besides the time that a check-in asks to be held and that a body takes to send.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// The slowest upload that is given time to end, in bytes per second.
+const UPLOAD_BYTES_PER_S_MIN: u64 = 4_096;
+/// Longest pause that a session waits out by itself; a longer one is left to the app.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Largest JSON answer: an assignment with its plan.
 const JSON_BYTES_MAX: usize = 1 << 20;
 
@@ -40,7 +46,8 @@ pub(crate) fn http_client() -> Result<reqwest::Client, ClientError> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()
         .connect_timeout(CONNECT_TIMEOUT)
-        .read_timeout(READ_TIMEOUT)
+        // A redirect could carry a secret or an update to somebody else.
+        .redirect(reqwest::redirect::Policy::none())
         .user_agent(concat!("tributary-client/", env!("CARGO_PKG_VERSION")))
         .build()
         .map_err(|error| ClientError::Setup(describe(&error)))
@@ -57,7 +64,8 @@ impl Transport {
 
     pub(crate) async fn enrol(&self, token: &Secret, request: &EnrolRequest) -> Result<EnrolResponse, ClientError> {
         self.retrying(|| async {
-            self.json(self.request(Method::POST, token, "/device/v1/clients").json(request)).await
+            let call = self.request(Method::POST, token, "/device/v1/clients").json(request);
+            self.json(call, ANSWER_TIMEOUT).await
         })
         .await
     }
@@ -68,7 +76,8 @@ impl Transport {
         request: &CheckInRequest,
     ) -> Result<CheckInResponse, ClientError> {
         self.retrying(|| async {
-            self.json(self.request(Method::POST, secret, "/device/v1/checkins").json(request)).await
+            let call = self.request(Method::POST, secret, "/device/v1/checkins").json(request);
+            self.json(call, ANSWER_TIMEOUT + Duration::from_millis(request.wait_ms.into())).await
         })
         .await
     }
@@ -78,9 +87,10 @@ impl Transport {
         let path = format!("/device/v1/jobs/{}/models/{}", assignment.job, assignment.model_version);
         let parameters = assignment.plan.model.parameters();
         let parameters = parameters.map_err(|error| ClientError::BadAnswer(format!("the plan's model: {error}")))?;
-        let bytes_max = tributary_protocol::update::bytes_max(&parameters, assignment.plan.codec);
+        // A model's file is as long as an f32 update's at most.
+        let bytes_max = tributary_protocol::update::bytes_max(&parameters, Codec::F32);
         self.retrying(|| async {
-            let response = self.send(self.request(Method::GET, secret, &path)).await?;
+            let response = self.send(self.request(Method::GET, secret, &path), ANSWER_TIMEOUT).await?;
             let body = read_body(response, usize::try_from(bytes_max).unwrap_or(usize::MAX)).await?;
             if Sha256Hash::of(&body) == assignment.model_sha256 {
                 Ok(body)
@@ -94,7 +104,7 @@ impl Transport {
 
     pub(crate) async fn status(&self, secret: &Secret, id: AssignmentId) -> Result<AssignmentStatus, ClientError> {
         let path = format!("/device/v1/assignments/{id}");
-        self.retrying(|| async { self.json(self.request(Method::GET, secret, &path)).await }).await
+        self.retrying(|| async { self.json(self.request(Method::GET, secret, &path), ANSWER_TIMEOUT).await }).await
     }
 
     pub(crate) async fn put_update(
@@ -105,10 +115,12 @@ impl Transport {
         body: &[u8],
     ) -> Result<ReportAccepted, ClientError> {
         let path = format!("/device/v1/assignments/{id}/update");
-        let body = bytes_of(body);
+        let timeout = ANSWER_TIMEOUT + Duration::from_secs(body.len() as u64 / UPLOAD_BYTES_PER_S_MIN);
+        // Copied once; the copies of a `Bytes` share it.
+        let body = Bytes::copy_from_slice(body);
         self.retrying(|| async {
-            let request = self.request(Method::PUT, secret, &path).query(query).body(body.clone());
-            self.json(request).await
+            let call = self.request(Method::PUT, secret, &path).query(query).body(body.clone());
+            self.json(call, timeout).await
         })
         .await
     }
@@ -120,7 +132,10 @@ impl Transport {
         report: &EvaluationReport,
     ) -> Result<ReportAccepted, ClientError> {
         let path = format!("/device/v1/assignments/{id}/evaluation");
-        self.retrying(|| async { self.json(self.request(Method::PUT, secret, &path).json(report)).await }).await
+        self.retrying(|| async {
+            self.json(self.request(Method::PUT, secret, &path).json(report), ANSWER_TIMEOUT).await
+        })
+        .await
     }
 
     pub(crate) async fn post_failure(
@@ -130,7 +145,10 @@ impl Transport {
         report: &FailureReport,
     ) -> Result<ReportAccepted, ClientError> {
         let path = format!("/device/v1/assignments/{id}/failure");
-        self.retrying(|| async { self.json(self.request(Method::POST, secret, &path).json(report)).await }).await
+        self.retrying(|| async {
+            self.json(self.request(Method::POST, secret, &path).json(report), ANSWER_TIMEOUT).await
+        })
+        .await
     }
 
     pub(crate) fn pause(&self, attempt: u32, window_ms: Option<u64>) -> Duration {
@@ -141,7 +159,8 @@ impl Transport {
         self.http.request(method, format!("{}{path}", self.server)).bearer_auth(secret.expose())
     }
 
-    /// Tries a call again while its failure may pass. Every call of the API may be repeated: none counts twice.
+    /// Tries a call again while its failure may pass, and soon. Every call of the API may be repeated: no report counts
+    /// twice. (An enrolment whose answer is lost leaves a client behind that never checks in.)
     async fn retrying<T, F>(&self, call: impl Fn() -> F) -> Result<T, ClientError>
     where
         F: Future<Output = Result<T, ClientError>>,
@@ -152,6 +171,9 @@ impl Transport {
                 Err(error) if error.is_passing() && attempt < ATTEMPTS_MAX => {
                     let window_ms = error.retry_after().and_then(|window| u64::try_from(window.as_millis()).ok());
                     let pause = self.pause(attempt, window_ms);
+                    if pause > PAUSE_MAX && window_ms.is_some() {
+                        return Err(error);
+                    }
                     tracing::debug!(%error, attempt, ?pause, "a request is tried again");
                     self.clock.sleep(pause).await;
                     attempt += 1;
@@ -161,14 +183,15 @@ impl Transport {
         }
     }
 
-    async fn json<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, ClientError> {
-        let body = read_body(self.send(request).await?, JSON_BYTES_MAX).await?;
+    async fn json<T: DeserializeOwned>(&self, call: RequestBuilder, timeout: Duration) -> Result<T, ClientError> {
+        let body = read_body(self.send(call, timeout).await?, JSON_BYTES_MAX).await?;
         serde_json::from_slice(&body).map_err(|error| ClientError::BadAnswer(error.to_string()))
     }
 
-    /// Sends a request; anything but success is an error.
-    async fn send(&self, request: RequestBuilder) -> Result<Response, ClientError> {
-        let response = request.send().await.map_err(|error| ClientError::Unreachable(describe(&error)))?;
+    /// Sends a request and waits for the head of its answer; anything but success is an error.
+    async fn send(&self, call: RequestBuilder, timeout: Duration) -> Result<Response, ClientError> {
+        let answered = tokio::time::timeout(timeout, call.send()).await.map_err(|_| no_answer(timeout))?;
+        let response = answered.map_err(|error| ClientError::Unreachable(describe(&error)))?;
         if response.status().is_success() { Ok(response) } else { Err(refusal(response).await) }
     }
 }
@@ -194,7 +217,9 @@ async fn refusal(response: Response) -> ClientError {
 async fn read_body(mut response: Response, bytes_max: usize) -> Result<Vec<u8>, ClientError> {
     let mut body = Vec::new();
     loop {
-        let piece = response.chunk().await.map_err(|error| ClientError::Unreachable(describe(&error)))?;
+        let piece = tokio::time::timeout(ANSWER_TIMEOUT, response.chunk()).await;
+        let piece = piece.map_err(|_| no_answer(ANSWER_TIMEOUT))?;
+        let piece = piece.map_err(|error| ClientError::Unreachable(describe(&error)))?;
         let Some(piece) = piece else { return Ok(body) };
         if body.len() + piece.len() > bytes_max {
             return Err(ClientError::BadAnswer(format!("an answer of more than {bytes_max} bytes")));
@@ -203,9 +228,8 @@ async fn read_body(mut response: Response, bytes_max: usize) -> Result<Vec<u8>, 
     }
 }
 
-/// A body that can be sent several times without being copied each time.
-fn bytes_of(body: &[u8]) -> bytes::Bytes {
-    bytes::Bytes::copy_from_slice(body)
+fn no_answer(timeout: Duration) -> ClientError {
+    ClientError::Unreachable(format!("no answer for {} s", timeout.as_secs()))
 }
 
 /// An error with its causes: reqwest's own text leaves them out.

@@ -28,6 +28,8 @@ pub const WAIT_MS_MAX: u32 = 60_000;
 pub const ATTRIBUTES_MAX: usize = 32;
 /// Longest attribute name or value in bytes.
 pub const ATTRIBUTE_BYTES_MAX: usize = 128;
+/// Largest absolute loss of a report: beyond it a weighted mean of losses could overflow.
+pub const LOSS_MAX: f64 = 1e12;
 /// Longest detail of a failure report in bytes; longer ones are cut by the client.
 pub const DETAIL_BYTES_MAX: usize = 1024;
 

@@ -186,6 +186,10 @@ pub struct Round {
     pub cohort: u32,
     /// Reports counted.
     pub reported: u32,
+    /// Updates in the running sum of the coordinator that answers; all of `reported` unless it was just started. None
+    /// for rounds that it does not sum up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folded: Option<u32>,
     /// Updates refused.
     pub rejected: u32,
     /// Clients that gave up.
@@ -282,7 +286,7 @@ pub struct ModelVersion {
 /// Something that happened, for those who watch: look the round up for the details.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// Rises by one with each event of the coordinator.
+    /// Rises by one with each event of the job.
     pub sequence: u64,
     /// When.
     pub at_ms: i64,

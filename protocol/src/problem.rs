@@ -65,6 +65,8 @@ problem_types! {
     AssignmentClosed = "urn:tributary:problem:assignment-closed", 410, "The round closed without this client";
     /// More bytes than allowed.
     TooLarge = "urn:tributary:problem:too-large", 413, "The body is too large";
+    /// The file is shorter than the range asked for.
+    RangeNotSatisfiable = "urn:tributary:problem:range-not-satisfiable", 416, "There are no such bytes";
     /// The update is not one that this job accepts.
     UpdateRejected = "urn:tributary:problem:update-rejected", 422, "The update was rejected";
     /// The job file does not describe a job.

@@ -111,6 +111,8 @@ states! {
         JobStopped = "job_stopped",
         /// The new model was not finite.
         NotFinite = "not_finite",
+        /// What the coordinator had stored could not be read; its log says more.
+        Fault = "fault",
     }
 }
 

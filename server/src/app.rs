@@ -116,10 +116,15 @@ impl App {
         Ok(())
     }
 
-    /// Takes the count of bytes that a client fetched.
+    /// Bytes that a client fetched for its open assignment, as far as they are in memory.
     #[must_use]
-    pub fn take_downloads(&self, client: ClientId) -> u64 {
-        self.downloads.lock().unwrap_or_else(PoisonError::into_inner).remove(&client).unwrap_or(0)
+    pub fn downloads(&self, client: ClientId) -> u64 {
+        self.downloads.lock().unwrap_or_else(PoisonError::into_inner).get(&client).copied().unwrap_or(0)
+    }
+
+    /// The assignment that they were fetched for has ended, or another one begins.
+    pub fn forget_downloads(&self, client: ClientId) {
+        self.downloads.lock().unwrap_or_else(PoisonError::into_inner).remove(&client);
     }
 
     /// When a client without work should come back.

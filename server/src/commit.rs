@@ -10,14 +10,15 @@ use tributary_protocol::model::Model;
 use tributary_protocol::operator::ModelVersion;
 use tributary_protocol::safetensors::{ModelFileError, model_from_bytes_expecting, model_to_bytes};
 use tributary_protocol::state::{AbandonReason, Phase};
-use tributary_protocol::update::{UpdateDecoder, UpdateError};
+use tributary_protocol::update::UpdateError;
 
 use crate::aggregate::{AggregateError, FoldError, fedavg};
 use crate::app::App;
-use crate::blob::{BlobError, model_key, update_key};
+use crate::blob::{BlobError, model_key};
 use crate::db::{DbError, Happening, RoundRow};
 use crate::driver::{DriverError, abandon};
 use crate::entropy;
+use crate::rebuild::fold_missing;
 use crate::spec::JobSpec;
 use crate::sums::{RoundSum, SharedSum};
 
@@ -52,7 +53,8 @@ pub enum CommitError {
 /// Stores the next model version and the end of its round, together.
 pub(crate) async fn commit_training(app: &App, spec: &Arc<JobSpec>, round: &RoundRow) -> Result<(), DriverError> {
     let key = round.key();
-    let sum = complete_sum(app, spec, round).await?;
+    let sum = app.sums.of(key, spec);
+    fold_missing(&app.db, &app.blobs, spec, round, &sum).await?;
     let base = read_model(app, key.job, round.base_version).await?;
     let made = make_model(Arc::clone(spec), base, sum).await;
     let body = match made {
@@ -77,7 +79,8 @@ pub(crate) async fn commit_training(app: &App, spec: &Arc<JobSpec>, round: &Roun
     tx.job_locked(key.job).await?;
     if !tx.commit_round(key, now_ms).await? {
         drop(tx);
-        // Another driver was faster.
+        // Another driver was faster; its model is the same bytes.
+        app.sums.forget(key);
         app.blobs.discard_unsettled(body).await;
         return Ok(());
     }
@@ -95,41 +98,6 @@ async fn read_model(app: &App, job: JobId, version: u32) -> Result<Vec<u8>, Blob
     let model = app.db.read().await?.model(job, version).await?;
     let model = model.ok_or_else(|| DbError::Corrupt(format!("version {version} of {job} is missing")))?;
     app.blobs.read(&app.db, model_key(job, version), model.sha256).await
-}
-
-/// The round's sum with every reported update in it; after a restart that is all of them.
-async fn complete_sum(app: &App, spec: &Arc<JobSpec>, round: &RoundRow) -> Result<SharedSum, DriverError> {
-    let sum = app.sums.of(round.key(), spec);
-    let reported = app.db.read().await?.reported_assignments(round.key()).await?;
-    for assignment in reported {
-        if with(&sum, |sum| sum.has(assignment.id)) {
-            continue;
-        }
-        let sha256 = assignment.report().ok_or_else(|| DbError::Corrupt(format!("{} has no report", assignment.id)))?;
-        let body = app.blobs.read(&app.db, update_key(assignment.id), sha256).await?;
-        let weight = assignment.weight()?.and_then(|weight| u32::try_from(weight).ok());
-        let weight = weight.ok_or_else(|| DbError::Corrupt(format!("{} reported no weight", assignment.id)))?;
-        let (spec, sum, base_version) = (Arc::clone(spec), Arc::clone(&sum), round.base_version);
-        blocking(move || fold_stored(&spec, base_version, assignment.id, &body, weight, &sum)).await?;
-    }
-    Ok(sum)
-}
-
-fn fold_stored(
-    spec: &JobSpec,
-    base_version: u32,
-    assignment: AssignmentId,
-    body: &[u8],
-    weight: u32,
-    sum: &SharedSum,
-) -> Result<(), CommitError> {
-    let mut delta = vec![0.0; spec.parameters.total()];
-    let mut decoder =
-        UpdateDecoder::new(Arc::clone(&spec.parameters), spec.update_header(base_version), spec.update_limits());
-    let read =
-        decoder.push(body, &mut |offset, block: &[f32]| delta[offset..offset + block.len()].copy_from_slice(block));
-    read.and_then(|()| decoder.finish()).map_err(|source| CommitError::Update { assignment, source })?;
-    with(sum, |sum| sum.fold(assignment, &delta, weight)).map_err(|source| CommitError::Fold { assignment, source })
 }
 
 async fn make_model(spec: Arc<JobSpec>, base: Vec<u8>, sum: SharedSum) -> Result<Vec<u8>, CommitError> {
@@ -158,7 +126,7 @@ fn with<T>(sum: &SharedSum, act: impl FnOnce(&mut RoundSum) -> T) -> T {
 }
 
 /// Runs what computes on a thread that may block.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
         Err(failed) => std::panic::resume_unwind(failed.into_panic()),

@@ -1,5 +1,6 @@
 //! The coordinator as a whole: open it, serve it, stop it.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +19,11 @@ use crate::cluster::{bell, lease, seats};
 use crate::db::{Db, DbError};
 use crate::{api, driver, entropy};
 
+/// Longest wait for requests that are under way when the coordinator stops.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
+
 /// Settings of a coordinator.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Config {
     /// A file path, or a `sqlite:` or `postgres:` URL.
     pub database: String,
@@ -32,6 +36,20 @@ pub struct Config {
     pub node: Option<Name>,
     /// How long a dead coordinator's jobs wait before another takes them over.
     pub lease: Duration,
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A database's URL may carry a password.
+        let Self { database: _, blobs, operator_token, node, lease } = self;
+        let mut fields = formatter.debug_struct("Config");
+        fields
+            .field("blobs", blobs)
+            .field("operator_token", operator_token)
+            .field("node", node)
+            .field("lease", lease)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for Config {
@@ -155,7 +173,20 @@ impl Coordinator {
             shutdown.cancelled().await;
             stopping.cancel();
         };
-        let served = axum::serve(listener, api::router(Arc::clone(&app))).with_graceful_shutdown(stop).await;
+        // Made once: a router that is not yet a service is rebuilt, 12 KB of it, for every connection.
+        let service = api::router(Arc::clone(&app)).into_make_service();
+        let serving = axum::serve(listener, service).with_graceful_shutdown(stop);
+        let drained = async {
+            app.stopping.cancelled().await;
+            tokio::time::sleep(DRAIN_MAX).await;
+        };
+        let served = tokio::select! {
+            served = serving => served,
+            () = drained => {
+                tracing::warn!("some requests did not end in time; they are dropped");
+                Ok(())
+            }
+        };
         app.stopping.cancel();
         while let Some(ended) = tasks.join_next().await {
             if let Err(error) = ended {

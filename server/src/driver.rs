@@ -3,7 +3,11 @@
 //! It is level-triggered. [`run_once`] reads what is stored, asks the round engine what is next, does it and stores it;
 //! it remembers nothing. A crash between two steps loses nothing: the next call derives the same step again.
 
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+
+use futures_util::FutureExt;
 
 use tributary_protocol::id::{AssignmentId, ClientId, JobId};
 use tributary_protocol::state::{AbandonReason, AssignmentState, JobState, Phase, Task};
@@ -14,6 +18,7 @@ use crate::cluster::lease::{self, Asked};
 use crate::commit::{CommitError, commit_training};
 use crate::db::{DbError, Happening, JobRow, NewAssignment, NewRound, RoundKey, RoundRow, Tx};
 use crate::entropy;
+use crate::rebuild;
 use crate::round::{
     Candidate, JobFacts, NextRound, RoundFacts, Step, TaskPolicy, Terms, admit, choose_cohort, next_round, next_step,
 };
@@ -31,6 +36,9 @@ pub enum DriverError {
     /// Making a model.
     #[error(transparent)]
     Commit(#[from] CommitError),
+    /// A defect of this program.
+    #[error("the driver panicked; the panic's message stands above")]
+    Panicked,
 }
 
 /// What one look at a job came to.
@@ -47,11 +55,18 @@ const RETRY_MS: i64 = 1_000;
 /// Moves jobs on until the coordinator stops: at once when something changed, and when a deadline comes.
 pub async fn run(app: Arc<App>) {
     loop {
-        let wake_at_ms = match run_once(&app).await {
+        // A panic must not leave a coordinator that answers and never moves.
+        let looked = AssertUnwindSafe(run_once(&app)).catch_unwind().await.unwrap_or(Err(DriverError::Panicked));
+        let wake_at_ms = match looked {
             Ok(wake_at_ms) => wake_at_ms,
             Err(error) => {
                 tracing::error!(%error, "the driver could not move a job on; it tries again");
-                Some(app.clock.now_ms() + RETRY_MS)
+                let retry_at_ms = app.clock.now_ms() + RETRY_MS;
+                // Nothing wakes it earlier: whoever checks in meanwhile would make it spin.
+                tokio::select! {
+                    () = app.stopping.cancelled() => return,
+                    () = app.clock.sleep_until(retry_at_ms) => continue,
+                }
             }
         };
         let deadline = async {
@@ -109,7 +124,7 @@ async fn look(app: &App, id: JobId) -> Result<Look, DriverError> {
     let spec = app.specs.of(&job)?;
     let rounds = tx.open_rounds(id).await?;
     let facts = job_facts(&mut tx, &job, &rounds).await?;
-    let rested = last_rounds(&mut tx, &spec, &rounds).await?;
+    let recent = recent_rounds(&mut tx, &spec, &rounds).await?;
     let waiting = waiting(app, &mut tx, &spec, &rounds).await?;
     drop(tx);
 
@@ -117,8 +132,18 @@ async fn look(app: &App, id: JobId) -> Result<Look, DriverError> {
     let mut until_ms: Option<i64> = None;
     for round in &rounds {
         let Some(policy) = TaskPolicy::of(&spec.file, round.task) else { continue };
+        if round.task == Task::Train && round.phase == Phase::Training && app.sums.begun(round.key()).is_none() {
+            // Opened by an earlier process: its sum is ready again before it is needed.
+            rebuild::start(
+                app.db.clone(),
+                app.blobs.clone(),
+                Arc::clone(&spec),
+                round.clone(),
+                app.sums.of(round.key(), &spec),
+            );
+        }
         let eligible = match round.phase {
-            Phase::Selecting => eligible(&spec, round, &waiting, &rested),
+            Phase::Selecting => eligible(&spec, round, &waiting, &recent),
             _ => Vec::new(),
         };
         match next_step(&policy, &round_facts(&job, round, &eligible), now_ms) {
@@ -145,6 +170,7 @@ async fn look(app: &App, id: JobId) -> Result<Look, DriverError> {
                 tx.record(Happening::of_job(id, JobState::Completed.as_str()), now_ms).await?;
                 tx.commit().await?;
             }
+            app.specs.forget(id);
             Ok(Look::Moved)
         }
     }
@@ -159,7 +185,7 @@ async fn job_facts(tx: &mut Tx, job: &JobRow, rounds: &[RoundRow]) -> Result<Job
     Ok(JobFacts {
         state: job.state,
         training_open: rounds.iter().any(|round| round.task == Task::Train),
-        evaluation_open: rounds.iter().any(|round| round.task == Task::Evaluate),
+        evaluations_open: rounds.iter().filter(|round| round.task == Task::Evaluate).count(),
         rounds_opened: job.rounds_opened,
         rounds_committed: job.rounds_committed,
         abandoned_in_a_row: job.abandoned_in_a_row,
@@ -171,12 +197,15 @@ async fn job_facts(tx: &mut Tx, job: &JobRow, rounds: &[RoundRow]) -> Result<Job
 }
 
 /// Who trained so recently that the job lets them rest; asked only when the job does.
-async fn last_rounds(tx: &mut Tx, spec: &JobSpec, rounds: &[RoundRow]) -> Result<Vec<(ClientId, u32)>, DbError> {
+async fn recent_rounds(tx: &mut Tx, spec: &JobSpec, rounds: &[RoundRow]) -> Result<HashMap<ClientId, u32>, DbError> {
     let separation = spec.file.eligibility.separation_rounds;
     let selecting = rounds.iter().find(|round| round.phase == Phase::Selecting && round.task == Task::Train);
     match selecting {
-        Some(round) if separation > 0 => tx.last_rounds(spec.id, round.number.saturating_sub(separation)).await,
-        _ => Ok(Vec::new()),
+        Some(round) if separation > 0 => {
+            let since = round.number.saturating_sub(separation);
+            Ok(tx.last_rounds(spec.id, since).await?.into_iter().collect())
+        }
+        _ => Ok(HashMap::new()),
     }
 }
 
@@ -207,12 +236,16 @@ async fn waiting(app: &App, tx: &mut Tx, spec: &JobSpec, rounds: &[RoundRow]) ->
 }
 
 /// Those who wait whom the round may draw.
-fn eligible(spec: &JobSpec, round: &RoundRow, waiting: &[Candidate], rested: &[(ClientId, u32)]) -> Vec<Candidate> {
+fn eligible(
+    spec: &JobSpec,
+    round: &RoundRow,
+    waiting: &[Candidate],
+    recent: &HashMap<ClientId, u32>,
+) -> Vec<Candidate> {
     let terms = Terms::of(&spec.file, round.task, round.number);
     let mut candidates = waiting.to_vec();
     for candidate in &mut candidates {
-        let last = rested.iter().find(|(client, _)| *client == candidate.client);
-        candidate.last_round = last.map(|(_, round)| *round);
+        candidate.last_round = recent.get(&candidate.client).copied();
     }
     candidates.retain(|candidate| admit(candidate, &terms).is_ok());
     candidates
@@ -223,8 +256,14 @@ async fn open(app: &App, spec: &JobSpec, key: RoundKey) -> Result<(), DriverErro
     let now_ms = app.clock.now_ms();
     let mut tx = app.db.begin().await?;
     let Some(job) = tx.job_locked(key.job).await? else { return Ok(()) };
-    let Some(base_version) = job.version()? else { return Ok(()) };
-    if job.state.is_final() || (key.task == Task::Train && job.rounds_opened + 1 != key.number) {
+    let base_version = match key.task {
+        Task::Train => job.version()?,
+        // Not the newest: a further round may have been committed since.
+        Task::Evaluate => tx.version_of_round(key.job, key.number).await?,
+    };
+    let Some(base_version) = base_version else { return Ok(()) };
+    let may_train = job.state == JobState::Running && job.rounds_opened + 1 == key.number;
+    if job.state.is_final() || (key.task == Task::Train && !may_train) {
         return Ok(());
     }
     let seed = spec.seed().derive(key.task.as_str(), key.number.into());
@@ -258,7 +297,14 @@ async fn act(
         }
         Step::Aggregate => close(app, key).await?,
         Step::Commit => match key.task {
-            Task::Train => commit_training(app, spec, round).await?,
+            Task::Train => match commit_training(app, spec, round).await {
+                // What is stored cannot be read, and will not be the next time: the round gives up, the job goes on.
+                Err(error @ (DriverError::Commit(_) | DriverError::Db(DbError::Corrupt(_)))) => {
+                    tracing::error!(%error, job = %key.job, round = key.number, "no model could be made");
+                    abandon(app, key, AbandonReason::Fault).await?;
+                }
+                committed => committed?,
+            },
             Task::Evaluate => commit_evaluation(app, key).await?,
         },
         Step::Abandon(reason) => abandon(app, key, reason).await?,
@@ -296,7 +342,7 @@ async fn start(app: &App, key: RoundKey, policy: &TaskPolicy, cohort: &[Candidat
         }
         tx.record(Happening::of_assignment(key, id, AssignmentState::Assigned.as_str()), now_ms).await?;
         // Bytes fetched for an earlier assignment are not this one's.
-        let _ = app.take_downloads(candidate.client);
+        app.forget_downloads(candidate.client);
     }
     tx.commit().await?;
     app.lobby.call(cohort.iter().map(|candidate| candidate.client));
@@ -342,7 +388,7 @@ pub(crate) async fn abandon(app: &App, key: RoundKey, reason: AbandonReason) -> 
 
 async fn expire(app: &App, tx: &mut Tx, key: RoundKey, now_ms: i64) -> Result<(), DbError> {
     for assignment in tx.working_assignments(key).await? {
-        let fetched = app.take_downloads(assignment.client);
+        let fetched = app.downloads(assignment.client);
         let ended = tx.end_assignment(assignment.id, AssignmentState::Expired, None, 0, fetched, now_ms).await?;
         tx.count_ended(key, AssignmentState::Expired, 1, 0, 0, ended.unwrap_or(0)).await?;
         tx.record(Happening::of_assignment(key, assignment.id, AssignmentState::Expired.as_str()), now_ms).await?;

@@ -28,6 +28,7 @@ pub mod db;
 pub mod driver;
 pub mod entropy;
 pub mod lobby;
+mod rebuild;
 pub mod round;
 pub mod spec;
 pub mod sums;

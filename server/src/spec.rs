@@ -58,12 +58,7 @@ impl JobSpec {
             updates_max: file.round.cohort_size(),
         };
         Accumulator::new(0, caps)?;
-        let plan = Plan {
-            model: file.model.clone(),
-            training: file.training.clone(),
-            codec: file.update.codec,
-            weight_max: file.update.weight_max,
-        };
+        let plan = plan_of(&file);
         let update_bytes_max = bytes_max(&parameters, plan.codec);
         Ok(Self { id, plan_hash: plan.hash(), plan, caps, update_bytes_max, parameters, file })
     }
@@ -87,7 +82,18 @@ impl JobSpec {
     }
 }
 
-/// The specs of the jobs in use. Jobs never change, so nothing here grows old.
+/// What the clients of a job do.
+#[must_use]
+pub fn plan_of(file: &JobFile) -> Plan {
+    Plan {
+        model: file.model.clone(),
+        training: file.training.clone(),
+        codec: file.update.codec,
+        weight_max: file.update.weight_max,
+    }
+}
+
+/// The specs of the jobs in use. Jobs never change, so nothing here grows old; those that end are forgotten.
 #[derive(Debug, Default)]
 pub struct Specs {
     jobs: Mutex<HashMap<JobId, Arc<JobSpec>>>,
@@ -107,5 +113,10 @@ impl Specs {
         let spec = Arc::new(spec);
         jobs.insert(row.id, Arc::clone(&spec));
         Ok(spec)
+    }
+
+    /// A job has ended.
+    pub fn forget(&self, job: JobId) {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).remove(&job);
     }
 }

@@ -1,7 +1,7 @@
 //! The running sums of open rounds: a cache of what is stored.
 //!
-//! Updates are folded in when they are acknowledged. The stored updates are the truth: whatever a sum lacks when its
-//! round is aggregated (after a restart, all of it) is folded in then.
+//! Updates are folded in when they are acknowledged. The stored updates are the truth: whatever a sum lacks (after a
+//! restart, all of it) is folded in from there, at the latest when its round is aggregated.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,6 +26,7 @@ pub type SharedSum = Arc<Mutex<RoundSum>>;
 pub struct RoundSum {
     accumulator: Accumulator,
     folded: HashSet<AssignmentId>,
+    turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Sums {
@@ -52,7 +53,7 @@ impl Sums {
 impl RoundSum {
     fn new(spec: &JobSpec) -> Self {
         let accumulator = Accumulator::new(spec.parameters.total(), spec.caps).expect("caps were checked with the job");
-        Self { accumulator, folded: HashSet::new() }
+        Self { accumulator, folded: HashSet::new(), turn: Arc::default() }
     }
 
     /// Adds an update, once: a second time changes nothing.
@@ -71,6 +72,18 @@ impl RoundSum {
     #[must_use]
     pub fn has(&self, assignment: AssignmentId) -> bool {
         self.folded.contains(&assignment)
+    }
+
+    /// How many updates are in it.
+    #[must_use]
+    pub fn updates(&self) -> u32 {
+        self.accumulator.updates()
+    }
+
+    /// Held by whoever folds stored updates in, so that no two read the same ones.
+    #[must_use]
+    pub fn turn(&self) -> Arc<tokio::sync::Mutex<()>> {
+        Arc::clone(&self.turn)
     }
 
     /// The sum itself.

@@ -76,6 +76,7 @@ pub(crate) fn round(task: Task, number: u32, phase: Phase) -> Round {
         deadline_at_ms: None,
         ended_at_ms: (!phase.is_open()).then_some(ended_at_ms),
         weight: 0,
+        folded: None,
         training_loss: None,
         loss: None,
         accuracy: None,

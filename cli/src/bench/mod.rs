@@ -1,6 +1,11 @@
 //! `tributary bench`: measures this build on this machine. Traffic stays on the loopback address, and every run ends by
 //! itself.
 
+mod device;
+mod fleet;
+mod load;
+mod process;
+mod recovery;
 mod round;
 
 use clap::Subcommand;
@@ -8,11 +13,59 @@ use clap::Subcommand;
 use crate::error::CliError;
 use crate::output::Output;
 
+/// Why a benchmark could not run to its end.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BenchError {
+    /// The coordinator's process did not start.
+    #[error("the coordinator's process did not start: {0}")]
+    Start(String),
+    /// A device's connection failed.
+    #[error("a connection to the coordinator failed: {0}")]
+    Connection(String),
+    /// The coordinator did not answer as the benchmark expects.
+    #[error("{call}: unexpected answer {status}: {body}")]
+    Answer {
+        /// Method and path.
+        call: String,
+        /// The status.
+        status: u16,
+        /// The beginning of the body.
+        body: String,
+    },
+    /// More connections than the process may have.
+    #[error(
+        "{wanted} connections need {needed} open files and the limit is {limit}: raise it (`ulimit -n {needed}`) or pass a smaller --held"
+    )]
+    OpenFiles {
+        /// Connections asked for.
+        wanted: u32,
+        /// Files that they need.
+        needed: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// A client was answered that should have been held.
+    #[error("{0} clients were answered that should have been held")]
+    NotHeld(usize),
+    /// It took too long.
+    #[error("{what} did not happen within {limit_s} s")]
+    TooSlow {
+        /// What was waited for.
+        what: &'static str,
+        /// For how long.
+        limit_s: u64,
+    },
+}
+
 /// `tributary bench ..`
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
     /// Wall time of a round: a coordinator on SQLite and clients whose training takes no time.
     Round(round::RoundArgs),
+    /// Check-ins and updates per second, and memory per held client, of a coordinator in a process of its own.
+    Load(load::LoadArgs),
+    /// Time from the start of a killed coordinator until it serves and has its open round's sum again.
+    Recovery(recovery::RecoveryArgs),
 }
 
 /// Runs a benchmark.
@@ -22,5 +75,12 @@ pub(crate) enum BenchCommand {
 pub(crate) async fn run(command: &BenchCommand, output: &Output) -> Result<(), CliError> {
     match command {
         BenchCommand::Round(args) => round::run(args, output).await,
+        BenchCommand::Load(args) => load::run(args, output).await,
+        BenchCommand::Recovery(args) => recovery::run(args, output).await,
     }
+}
+
+/// What a database URL names.
+fn engine(database: &str) -> &'static str {
+    if database.starts_with("postgres") { "postgres" } else { "sqlite" }
 }

@@ -35,8 +35,9 @@ impl FromRequestParts<Arc<App>> for Device {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
         let secret = bearer(parts, SecretKind::Client, "a client's secret (enrol to get one)")?;
-        let client = app.db.read().await?.client_by_secret(&stored_hash(&secret)).await?;
-        client.map(Self).ok_or_else(|| unauthorized("this client is not known; enrol again"))
+        // Boxed, as is all that asks the database around a held request: its future is as large as its largest part.
+        let found = Box::pin(async { app.db.read().await?.client_by_secret(&stored_hash(&secret)).await });
+        found.await?.map(Self).ok_or_else(|| unauthorized("this client is not known; enrol again"))
     }
 }
 

@@ -71,6 +71,7 @@ pub(super) fn page<T: std::str::FromStr>(query: &PageQuery, first: T) -> Result<
         return Err(malformed(format!("limit must be 1 to {PAGE_ITEMS_MAX}")));
     }
     let after = match &query.after {
+        Some(after) if after.contains('\0') => return Err(malformed("after must be the `next` of an earlier page")),
         Some(after) => after.parse().map_err(|_| malformed("after must be the `next` of an earlier page"))?,
         None => first,
     };

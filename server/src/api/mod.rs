@@ -9,6 +9,7 @@ mod pages;
 mod problem;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -16,6 +17,7 @@ use axum::http::{Method, Uri};
 use axum::response::Response;
 use axum::routing::get;
 use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::timeout::RequestBodyTimeoutLayer;
 use tributary_protocol::job_file::JOB_FILE_BYTES_MAX;
 use tributary_protocol::problem::ProblemType;
 
@@ -24,6 +26,8 @@ pub(crate) use auth::stored_hash;
 use crate::app::App;
 use problem::ApiError;
 
+/// Longest silence in the middle of a request's body: whoever stops sending must not hold a place.
+const BODY_SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Largest JSON body: a job file and some.
 const JSON_BYTES_MAX: usize = JOB_FILE_BYTES_MAX + 4096;
 
@@ -37,6 +41,7 @@ pub fn router(app: Arc<App>) -> Router {
         .fallback(pages::dashboard)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(JSON_BYTES_MAX))
+        .layer(RequestBodyTimeoutLayer::new(BODY_SILENCE_MAX))
         .layer(CatchPanicLayer::custom(panicked))
         .with_state(app)
 }

@@ -34,9 +34,8 @@ pub(super) async fn model_response(
         Wanted::All => 0..model.bytes,
         Wanted::Part(range) => range,
         Wanted::Nothing => {
-            let refusal = ApiError::new(ProblemType::Malformed, format!("the model has {} bytes", model.bytes));
-            let mut response = refusal.into_response();
-            *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
+            let detail = format!("the model has {} bytes", model.bytes);
+            let mut response = ApiError::new(ProblemType::RangeNotSatisfiable, detail).into_response();
             set(&mut response, header::CONTENT_RANGE, &format!("bytes */{}", model.bytes));
             return Ok((response, 0));
         }

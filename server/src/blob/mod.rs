@@ -12,11 +12,13 @@ mod staged;
 mod store;
 pub mod sweep;
 
+use std::sync::Arc;
+
 use tributary_protocol::id::{AssignmentId, JobId};
 
 pub use error::{BlobError, StoreError};
 pub use open::{OpenStoreError, OpenedStore, environment, open_store};
-pub use read::StoredBody;
+pub use read::{Reader, StoredBody};
 pub use staged::Staged;
 pub use store::Store;
 
@@ -35,13 +37,13 @@ pub fn update_key(assignment: AssignmentId) -> String {
     format!("update/{assignment}")
 }
 
-/// Where new bodies go.
-#[derive(Debug)]
+/// Where new bodies go; cheap to clone.
+#[derive(Clone, Debug)]
 pub enum Blobs {
     /// Into the database, in parts.
     Database,
     /// Into an object store. Bodies that are in the database from before stay readable.
-    Store(Store),
+    Store(Arc<Store>),
 }
 
 impl Blobs {
@@ -58,7 +60,7 @@ impl Blobs {
         let mut tx = db.begin().await?;
         let deployment = tx.deployment(&hex(&entropy::random::<8>())).await?;
         tx.commit().await?;
-        Ok(Self::Store(Store::new(objects, prefix.join(deployment), call_timeout)))
+        Ok(Self::Store(Arc::new(Store::new(objects, prefix.join(deployment), call_timeout))))
     }
 
     /// Deletes objects whose bodies are of no more use, after the transaction that said so. What cannot be deleted now is

@@ -6,7 +6,7 @@ use tributary_protocol::operator::Assignment;
 use tributary_protocol::state::{AssignmentState, Task};
 
 use super::jobs::number;
-use super::tx::{Text, execute, fetch};
+use super::tx::{Text, execute, fetch, stored};
 use super::{DbError, RoundKey, Tx};
 
 /// An assignment to store.
@@ -196,7 +196,12 @@ impl Tx {
     ///
     /// # Errors
     /// [`DbError`].
-    pub async fn accept_report(&mut self, id: AssignmentId, report: &Report, now_ms: i64) -> Result<Option<u64>, DbError> {
+    pub async fn accept_report(
+        &mut self,
+        id: AssignmentId,
+        report: &Report,
+        now_ms: i64,
+    ) -> Result<Option<u64>, DbError> {
         let sql = "update assignments set state = 'reported', ended_at_ms = $2, weight = $3, loss = $4, accuracy = $5, \
                    steps = $6, work_ms = $7, update_norm = $8, report_sha256 = $9, bytes_up = $10, \
                    bytes_down = bytes_down + $11 where id = $1 and state = 'assigned' returning bytes_down";
@@ -207,15 +212,15 @@ impl Tx {
             sql,
             id.to_string(),
             now_ms,
-            report.weight.cast_signed(),
+            stored(report.weight),
             report.loss,
             report.accuracy,
-            report.steps.cast_signed(),
-            report.work_ms.cast_signed(),
+            stored(report.steps),
+            stored(report.work_ms),
             report.update_norm,
             report.sha256.to_string(),
-            report.bytes_up.cast_signed(),
-            report.bytes_down.cast_signed()
+            stored(report.bytes_up),
+            stored(report.bytes_down)
         );
         number("assignments.bytes_down", row.map(|(bytes,)| bytes))
     }
@@ -236,7 +241,7 @@ impl Tx {
     ) -> Result<Option<u64>, DbError> {
         let sql = "update assignments set state = $2, reason = $3, bytes_up = $4, bytes_down = bytes_down + $5, \
                    ended_at_ms = $6 where id = $1 and state = 'assigned' returning bytes_down";
-        let (bytes_up, bytes_down) = (bytes_up.cast_signed(), bytes_down.cast_signed());
+        let (bytes_up, bytes_down) = (stored(bytes_up), stored(bytes_down));
         let (id, state) = (id.to_string(), state.as_str());
         let row = fetch!(self, (i64,), fetch_optional, sql, id, state, reason, bytes_up, bytes_down, now_ms);
         number("assignments.bytes_down", row.map(|(bytes,)| bytes))
@@ -248,7 +253,7 @@ impl Tx {
     /// [`DbError`].
     pub async fn count_download(&mut self, client: ClientId, bytes: u64) -> Result<(), DbError> {
         let sql = "update assignments set bytes_down = bytes_down + $2 where client = $1 and state = 'assigned'";
-        execute!(self, sql, client.to_string(), bytes.cast_signed());
+        execute!(self, sql, client.to_string(), stored(bytes));
         Ok(())
     }
 
@@ -271,7 +276,7 @@ impl Tx {
                    from assignments a join clients c on c.id = a.client \
                    where a.job = $1 and a.task = $2 and a.round = $3 and c.number > $4 order by c.number limit $5";
         let (job, number) = (round.job.to_string(), i64::from(round.number));
-        let (after, limit) = (after.cast_signed(), i64::from(limit));
+        let (after, limit) = (stored(after), i64::from(limit));
         let rows =
             fetch!(self, AssignmentView, fetch_all, sql, job.as_str(), round.task.as_str(), number, after, limit);
         rows.into_iter().map(view).collect()

@@ -1,6 +1,6 @@
 //! Bodies of models and updates: their parts, or the keys of those that are in an object store.
 
-use super::tx::{execute, fetch};
+use super::tx::{execute, fetch, stored};
 use super::{DbError, RoundKey, Tx};
 
 /// Bytes of one part: neither database ever holds more of a body in memory at once.
@@ -32,7 +32,7 @@ impl Tx {
     /// [`DbError`].
     pub async fn blob_part(&mut self, name: &str, part: u64) -> Result<Option<Vec<u8>>, DbError> {
         let sql = "select data from blob_chunks where blob = $1 and part = $2";
-        let row = fetch!(self, (Vec<u8>,), fetch_optional, sql, name, part.cast_signed());
+        let row = fetch!(self, (Vec<u8>,), fetch_optional, sql, name, stored(part));
         Ok(row.map(|(data,)| data))
     }
 
@@ -42,7 +42,7 @@ impl Tx {
     /// [`DbError::Duplicate`] when the name has an object.
     pub async fn insert_object(&mut self, name: &str, object: &str, bytes: u64) -> Result<(), DbError> {
         let sql = "insert into objects (blob, object, bytes) values ($1, $2, $3)";
-        execute!(self, sql, name, object, bytes.cast_signed());
+        execute!(self, sql, name, object, stored(bytes));
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{ClientId, JobId, Name, TokenId};
 use tributary_protocol::operator::Client;
 
-use super::tx::{Json, execute, fetch};
+use super::tx::{Json, execute, fetch, stored};
 use super::{DbError, Tx};
 
 /// A stored client.
@@ -80,11 +80,11 @@ impl Tx {
             sql,
             client.id.to_string(),
             client.population.as_str(),
-            client.number.cast_signed(),
+            stored(client.number),
             token.to_string(),
             secret.to_string(),
             Json::text(&client.attributes.0)?,
-            client.examples.cast_signed(),
+            stored(client.examples),
             client.created_at_ms,
             client.last_seen_at_ms
         );
@@ -113,7 +113,7 @@ impl Tx {
         now_ms: i64,
     ) -> Result<(), DbError> {
         let sql = "update clients set attributes = $2, examples = $3, last_seen_at_ms = $4 where id = $1";
-        execute!(self, sql, id.to_string(), Json::text(attributes)?, examples.cast_signed(), now_ms);
+        execute!(self, sql, id.to_string(), Json::text(attributes)?, stored(examples), now_ms);
         Ok(())
     }
 
@@ -127,8 +127,7 @@ impl Tx {
                    (select count(*) from assignments where client = clients.id and state = 'expired') as expired, \
                    (select count(*) from assignments where client = clients.id and state in ('failed', 'rejected')) as failed \
                    from clients where population = $1 and number > $2 order by number limit $3";
-        let rows =
-            fetch!(self, ClientWithCounts, fetch_all, sql, population.as_str(), after.cast_signed(), i64::from(limit));
+        let rows = fetch!(self, ClientWithCounts, fetch_all, sql, population.as_str(), stored(after), i64::from(limit));
         Ok(rows.into_iter().map(with_counts).collect())
     }
 

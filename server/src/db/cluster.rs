@@ -5,7 +5,7 @@ use tributary_protocol::id::{ClientId, JobId, Name};
 use tributary_protocol::operator::{Lease, Node};
 use tributary_protocol::update::Codec;
 
-use super::tx::{Json, execute, fetch};
+use super::tx::{Json, execute, fetch, stored};
 use super::{DbError, Tx};
 use crate::round::Candidate;
 
@@ -61,7 +61,13 @@ impl Tx {
     ///
     /// # Errors
     /// [`DbError`].
-    pub async fn node_seen(&mut self, node: &Name, version: &str, started_at_ms: i64, now_ms: i64) -> Result<(), DbError> {
+    pub async fn node_seen(
+        &mut self,
+        node: &Name,
+        version: &str,
+        started_at_ms: i64,
+        now_ms: i64,
+    ) -> Result<(), DbError> {
         let sql = "insert into nodes (id, version, started_at_ms, seen_at_ms) values ($1, $2, $3, $4) \
                    on conflict (id) do update set version = $2, started_at_ms = $3, seen_at_ms = $4";
         execute!(self, sql, node.as_str(), version, started_at_ms, now_ms);
@@ -113,9 +119,8 @@ impl Tx {
     pub async fn leases(&mut self) -> Result<Vec<(Name, Lease)>, DbError> {
         let sql = "select job, node, token, expires_at_ms from leases order by job";
         let rows = fetch!(self, LeaseRow, fetch_all, sql);
-        let lease = |row: LeaseRow| {
-            (row.node, Lease { job: row.job, token: row.token, expires_at_ms: row.expires_at_ms })
-        };
+        let lease =
+            |row: LeaseRow| (row.node, Lease { job: row.job, token: row.token, expires_at_ms: row.expires_at_ms });
         Ok(rows.into_iter().map(lease).collect())
     }
 
@@ -124,7 +129,13 @@ impl Tx {
     ///
     /// # Errors
     /// [`DbError`].
-    pub async fn take_lease(&mut self, job: JobId, node: &Name, now_ms: i64, expires_at_ms: i64) -> Result<bool, DbError> {
+    pub async fn take_lease(
+        &mut self,
+        job: JobId,
+        node: &Name,
+        now_ms: i64,
+        expires_at_ms: i64,
+    ) -> Result<bool, DbError> {
         let sql = "insert into leases (job, node, token, expires_at_ms) values ($1, $2, 1, $4) \
                    on conflict (job) do update set node = $2, expires_at_ms = $4, \
                    token = case when leases.node = $2 then leases.token else leases.token + 1 end \
@@ -146,7 +157,13 @@ impl Tx {
     ///
     /// # Errors
     /// [`DbError`].
-    pub async fn sit(&mut self, candidate: &Candidate, population: &Name, node: &Name, until_ms: i64) -> Result<(), DbError> {
+    pub async fn sit(
+        &mut self,
+        candidate: &Candidate,
+        population: &Name,
+        node: &Name,
+        until_ms: i64,
+    ) -> Result<(), DbError> {
         let sql = "insert into seats (client, node, population, number, attributes, examples, codecs, until_ms) \
                    values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (client) do update set \
                    node = $2, population = $3, number = $4, attributes = $5, examples = $6, codecs = $7, until_ms = $8";
@@ -156,9 +173,9 @@ impl Tx {
             candidate.client.to_string(),
             node.as_str(),
             population.as_str(),
-            candidate.number.cast_signed(),
+            stored(candidate.number),
             Json::text(&candidate.attributes)?,
-            candidate.examples.cast_signed(),
+            stored(candidate.examples),
             Json::text(&candidate.codecs)?,
             until_ms
         );
@@ -180,7 +197,8 @@ impl Tx {
     /// # Errors
     /// [`DbError`].
     pub async fn seated(&mut self, population: &Name, now_ms: i64) -> Result<Vec<Candidate>, DbError> {
-        let sql = "select client, number, attributes, examples, codecs from seats where population = $1 and until_ms > $2";
+        let sql =
+            "select client, number, attributes, examples, codecs from seats where population = $1 and until_ms > $2";
         let rows = fetch!(self, SeatRow, fetch_all, sql, population.as_str(), now_ms);
         Ok(rows.into_iter().map(Candidate::from).collect())
     }
@@ -233,7 +251,5 @@ impl Tx {
 }
 
 fn clients(rows: Vec<(String,)>) -> Result<Vec<ClientId>, DbError> {
-    rows.into_iter()
-        .map(|(id,)| id.parse().map_err(|error| DbError::corrupt("assignments.client", error)))
-        .collect()
+    rows.into_iter().map(|(id,)| id.parse().map_err(|error| DbError::corrupt("assignments.client", error))).collect()
 }

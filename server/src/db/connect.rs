@@ -43,8 +43,10 @@ impl Db {
             return Self::open_postgres(url).await;
         }
         let path = url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:")).unwrap_or(url);
-        if path.is_empty() || path.contains("://") {
-            return Err(DbError::UnknownKind(url.to_owned()));
+        // Readers and writer must see the same database, so one in memory cannot be; a query would become part of the name.
+        if path.is_empty() || path.contains("://") || path.contains([':', '?']) {
+            // Only the scheme: the rest may hold a password.
+            return Err(DbError::UnknownKind(url.split(':').next().unwrap_or_default().to_owned()));
         }
         Self::open_sqlite(path).await
     }

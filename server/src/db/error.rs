@@ -6,7 +6,7 @@ use sqlx::migrate::MigrateError;
 #[derive(Debug, thiserror::Error)]
 pub enum DbError {
     /// The URL names no kind of database that is known.
-    #[error("the database {0:?} is neither a file path nor a sqlite: or postgres: URL")]
+    #[error("the database ({0}:..) is neither a file's path nor a sqlite: or postgres: URL")]
     UnknownKind(String),
     /// The file is there but is no database.
     #[error("{path}: this file is not a SQLite database; name another one with --database")]

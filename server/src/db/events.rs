@@ -5,7 +5,7 @@ use tributary_protocol::operator::Event;
 use tributary_protocol::state::Task;
 
 use super::jobs::number;
-use super::tx::{Text, execute, fetch};
+use super::tx::{Text, execute, fetch, stored};
 use super::{DbError, RoundKey, Tx};
 
 /// A transition to record.
@@ -96,7 +96,7 @@ impl Tx {
     pub async fn events(&mut self, job: JobId, after: u64, limit: u32) -> Result<Vec<Event>, DbError> {
         let sql = "select job, sequence, at_ms, task, round, assignment, became, cause from events \
                    where job = $1 and sequence > $2 order by sequence limit $3";
-        let rows = fetch!(self, EventRow, fetch_all, sql, job.to_string(), after.cast_signed(), i64::from(limit));
+        let rows = fetch!(self, EventRow, fetch_all, sql, job.to_string(), stored(after), i64::from(limit));
         rows.into_iter().map(event).collect()
     }
 }

@@ -6,7 +6,7 @@ use tributary_protocol::job_file::JobFile;
 use tributary_protocol::operator::ModelVersion;
 use tributary_protocol::state::JobState;
 
-use super::tx::{Json, execute, fetch};
+use super::tx::{Json, execute, fetch, stored};
 use super::{DbError, Tx};
 
 /// A job to store.
@@ -52,9 +52,6 @@ pub struct JobRow {
     pub round_ended_at_ms: Option<i64>,
     /// Number of the last committed training round.
     pub committed_round: Option<i64>,
-    /// Sequence number of its last event.
-    #[sqlx(try_from = "i64")]
-    pub events: u64,
     /// When it was made.
     pub created_at_ms: i64,
     /// When it stopped or was completed.
@@ -82,7 +79,7 @@ impl JobRow {
 /// The columns of a [`JobRow`].
 macro_rules! job_columns {
     () => {
-        "id, file, parameters, state, model_version, rounds_opened, rounds_committed, abandoned_in_a_row, round_ended_at_ms, committed_round, events, created_at_ms, ended_at_ms"
+        "id, file, parameters, state, model_version, rounds_opened, rounds_committed, abandoned_in_a_row, round_ended_at_ms, committed_round, created_at_ms, ended_at_ms"
     };
 }
 
@@ -142,7 +139,7 @@ impl Tx {
             job.file.population.as_str(),
             job.file.name.as_str(),
             Json::text(job.file)?,
-            job.parameters.cast_signed(),
+            stored(job.parameters),
             job.state.as_str(),
             now_ms
         );
@@ -228,7 +225,7 @@ impl Tx {
             i64::from(model.version),
             model.round.map(i64::from),
             model.sha256.to_string(),
-            model.bytes.cast_signed(),
+            stored(model.bytes),
             model.created_at_ms
         );
         let sql = "update jobs set model_version = $2 where id = $1";
@@ -244,6 +241,16 @@ impl Tx {
         let sql = concat!("select ", model_columns!(), " from models where job = $1 and version = $2");
         let row = fetch!(self, ModelRow, fetch_optional, sql, job.to_string(), i64::from(version));
         row.map(ModelVersion::try_from).transpose()
+    }
+
+    /// The version that a training round made.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn version_of_round(&mut self, job: JobId, round: u32) -> Result<Option<u32>, DbError> {
+        let sql = "select version from models where job = $1 and round = $2";
+        let row = fetch!(self, (i64,), fetch_optional, sql, job.to_string(), i64::from(round));
+        number("models.version", row.map(|(version,)| version))
     }
 
     /// Model versions of a job, from `from` on.

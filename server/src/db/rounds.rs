@@ -5,7 +5,7 @@ use tributary_protocol::operator::Round;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
 
-use super::tx::{Text, execute, fetch};
+use super::tx::{Text, execute, fetch, stored};
 use super::{DbError, Tx};
 
 /// Which round.
@@ -122,6 +122,7 @@ impl From<RoundRow> for Round {
             minimum: row.minimum,
             cohort: row.cohort,
             reported: row.reported,
+            folded: None,
             rejected: row.rejected,
             failed: row.failed,
             expired: row.expired,
@@ -336,10 +337,10 @@ impl Tx {
             key.job.to_string(),
             key.task.as_str(),
             i64::from(key.number),
-            count.cast_signed(),
-            weight.cast_signed(),
-            bytes_up.cast_signed(),
-            bytes_down.cast_signed(),
+            stored(count),
+            stored(weight),
+            stored(bytes_up),
+            stored(bytes_down),
             state.as_str()
         );
         Ok(())

@@ -81,6 +81,12 @@ where
     }
 }
 
+/// A count as a column holds it. What a client claims may be larger than any column; it is kept as the largest then,
+/// so that one absurd number never makes a row unreadable.
+pub(super) fn stored(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
 /// A column that holds a value as JSON.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Json<T>(pub T);

@@ -29,9 +29,9 @@ pub fn retry_window_ms(reason: RetryReason, clients: u64, stream: &mut Stream) -
     let centre_ms = match reason {
         // A held poll costs next to nothing, so a client that may be wanted comes back at once.
         RetryReason::Reported => return 0,
-        RetryReason::NothingCame => fleet_ms.clamp(100, WINDOW_MS_MAX),
+        RetryReason::NothingCame => fleet_ms.clamp(1_000, WINDOW_MS_MAX),
         RetryReason::NoJob => fleet_ms.clamp(5_000, WINDOW_MS_MAX),
-        RetryReason::Unavailable => fleet_ms.clamp(1_000, WINDOW_MS_MAX),
+        RetryReason::Unavailable => fleet_ms.clamp(2_000, WINDOW_MS_MAX),
     };
     centre_ms / 2 + stream.below(centre_ms)
 }
@@ -47,7 +47,7 @@ mod tests {
         let mut stream = Seed(1).stream();
         let mut draw = |reason, clients| retry_window_ms(reason, clients, &mut stream);
         assert_eq!(draw(RetryReason::Reported, 1_000_000), 0);
-        for (clients, centre_ms) in [(1, 100), (1000, 10_000), (10_000_000, 600_000)] {
+        for (clients, centre_ms) in [(1, 1_000), (1000, 10_000), (10_000_000, 600_000)] {
             let windows: Vec<_> = (0..1000).map(|_| draw(RetryReason::NothingCame, clients)).collect();
             assert!(windows.iter().all(|window| (centre_ms / 2..centre_ms * 3 / 2).contains(window)));
             let mean = windows.iter().sum::<u64>() / 1000;

@@ -10,8 +10,8 @@ pub struct JobFacts {
     pub state: JobState,
     /// Whether a training round is open.
     pub training_open: bool,
-    /// Whether an evaluation is open.
-    pub evaluation_open: bool,
+    /// Evaluations that are open.
+    pub evaluations_open: usize,
     /// Rounds opened so far.
     pub rounds_opened: u32,
     /// Rounds committed so far.
@@ -27,6 +27,9 @@ pub struct JobFacts {
     /// Accuracy of the newest evaluated version.
     pub accuracy: Option<f64>,
 }
+
+/// Most open evaluations of a job: when measuring is slower than training, versions in between are not measured.
+const EVALUATIONS_OPEN_MAX: usize = 8;
 
 /// What a job does next by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,10 +63,10 @@ pub fn next_round(job: &JobFile, facts: &JobFacts, now_ms: i64) -> NextRound {
         return NextRound::Wait;
     }
     if finishing {
-        return if facts.evaluation_open { NextRound::Wait } else { NextRound::Complete };
+        return if facts.evaluations_open > 0 { NextRound::Wait } else { NextRound::Complete };
     }
     // A job that ends at an accuracy must know what it has before it trains on.
-    let undecided = job.stop.accuracy.is_some() && facts.evaluation_open;
+    let undecided = job.stop.accuracy.is_some() && facts.evaluations_open > 0;
     if facts.state == JobState::Paused || undecided {
         return NextRound::Wait;
     }
@@ -81,8 +84,9 @@ pub fn next_round(job: &JobFile, facts: &JobFacts, now_ms: i64) -> NextRound {
 fn due_evaluation(job: &JobFile, facts: &JobFacts, finishing: bool) -> Option<u32> {
     let policy = job.evaluation.as_ref()?;
     let round = facts.last_committed_round.filter(|_| !facts.last_committed_evaluated)?;
-    let due = finishing || facts.rounds_committed.is_multiple_of(policy.every_rounds);
-    due.then_some(round)
+    let due =
+        facts.rounds_committed.is_multiple_of(policy.every_rounds) && facts.evaluations_open < EVALUATIONS_OPEN_MAX;
+    (due || finishing).then_some(round)
 }
 
 /// Pause after `in_a_row` abandoned rounds: `backoff x 2^(in_a_row - 1)`, at most `backoff_max`.
@@ -109,7 +113,7 @@ mod tests {
         JobFacts {
             state: JobState::Running,
             training_open: false,
-            evaluation_open: false,
+            evaluations_open: 0,
             rounds_opened: 0,
             rounds_committed: 0,
             abandoned_in_a_row: 0,
@@ -153,25 +157,34 @@ mod tests {
         let job = job("evaluation = { every_rounds = 2 }\nstop = { rounds = 3 }");
         assert_eq!(next_round(&job, &committed(1), 50), NextRound::Open(Task::Train, 2));
         assert_eq!(next_round(&job, &committed(2), 50), NextRound::Open(Task::Evaluate, 2));
-        let evaluating = JobFacts { evaluation_open: true, last_committed_evaluated: true, ..committed(2) };
+        let evaluating = JobFacts { evaluations_open: 1, last_committed_evaluated: true, ..committed(2) };
         assert_eq!(next_round(&job, &evaluating, 50), NextRound::Open(Task::Train, 3));
         assert_eq!(next_round(&job, &committed(3), 50), NextRound::Open(Task::Evaluate, 3));
-        let last = JobFacts { evaluation_open: true, last_committed_evaluated: true, ..committed(3) };
+        let last = JobFacts { evaluations_open: 1, last_committed_evaluated: true, ..committed(3) };
         assert_eq!(next_round(&job, &last, 50), NextRound::Wait);
-        assert_eq!(next_round(&job, &JobFacts { evaluation_open: false, ..last }, 50), NextRound::Complete);
+        assert_eq!(next_round(&job, &JobFacts { evaluations_open: 0, ..last }, 50), NextRound::Complete);
     }
 
     #[test]
     fn a_slow_evaluation_does_not_hold_up_training() {
         let job = job("evaluation = {}");
-        let facts = JobFacts { evaluation_open: true, last_committed_evaluated: true, ..committed(2) };
+        let facts = JobFacts { evaluations_open: 1, last_committed_evaluated: true, ..committed(2) };
         assert_eq!(next_round(&job, &facts, 50), NextRound::Open(Task::Train, 3));
+    }
+
+    #[test]
+    fn evaluations_that_nobody_makes_do_not_pile_up() {
+        let endless = job("evaluation = {}");
+        let facts = JobFacts { evaluations_open: EVALUATIONS_OPEN_MAX, ..committed(20) };
+        assert_eq!(next_round(&endless, &facts, 50), NextRound::Open(Task::Train, 21));
+        let last = job("evaluation = {}\nstop = { rounds = 20 }");
+        assert_eq!(next_round(&last, &facts, 50), NextRound::Open(Task::Evaluate, 20));
     }
 
     #[test]
     fn a_job_that_ends_at_an_accuracy_waits_for_what_it_has() {
         let job = job("evaluation = {}\nstop = { accuracy = 0.9 }");
-        let facts = JobFacts { evaluation_open: true, last_committed_evaluated: true, ..committed(2) };
+        let facts = JobFacts { evaluations_open: 1, last_committed_evaluated: true, ..committed(2) };
         assert_eq!(next_round(&job, &facts, 50), NextRound::Wait);
     }
 

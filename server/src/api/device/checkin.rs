@@ -23,34 +23,41 @@ pub(super) async fn check_in(
     Device(client): Device,
     Json(request): Json<CheckInRequest>,
 ) -> Answer<Json<CheckInResponse>> {
-    let answered = |answer| Ok(Json(answer));
-    remember(&app, &client, &request).await?;
-    if let Some(assignment) = open_work(&app, &client).await? {
-        return answered(CheckInResponse::Assigned(Box::new(assignment)));
-    }
-
+    // What asks the database is boxed and gone while the client is held: ten thousand futures wait in the code below.
+    Box::pin(remember(&app, &client, &request)).await?;
     let wait_ms = i64::from(request.wait_ms.min(WAIT_MS_MAX));
     let until_ms = app.clock.now_ms().saturating_add(wait_ms);
     let candidate = candidate(&client, request);
     // Told to the other coordinators while it is held; standing up is told however the wait ends.
     let _told = app.seats.as_ref().map(|seats| seats.hold(&client.population, &candidate));
     let mut seat = app.lobby.enter(client.population.clone(), candidate);
+    // Looked up after sitting down: work that is stored from here on calls this seat.
+    if let Some(assignment) = Box::pin(open_work(&app, &client)).await? {
+        return Ok(Json(CheckInResponse::Assigned(Box::new(assignment))));
+    }
     app.wake_driver();
-    let called = tokio::select! {
-        called = seat.called() => called,
+    let stopping = tokio::select! {
+        _ = seat.called() => false,
         () = app.clock.sleep_until(until_ms) => false,
-        () = app.stopping.cancelled() => {
-            let retry_after_ms = retry(&app, &client, RetryReason::Unavailable).await?;
-            return answered(CheckInResponse::Retry { retry_after_ms });
-        }
+        () = app.stopping.cancelled() => true,
     };
     drop(seat);
-    if called && let Some(assignment) = open_work(&app, &client).await? {
-        return answered(CheckInResponse::Assigned(Box::new(assignment)));
+    Ok(Json(Box::pin(after_wait(&app, &client, stopping)).await?))
+}
+
+/// The answer when the wait has ended: the client was called, or its time is up, or the coordinator stops.
+async fn after_wait(app: &App, client: &ClientRow, stopping: bool) -> Result<CheckInResponse, DbError> {
+    if !stopping && let Some(assignment) = open_work(app, client).await? {
+        return Ok(CheckInResponse::Assigned(Box::new(assignment)));
     }
-    let running = app.db.read().await?.has_running_job(&client.population).await?;
-    let reason = if running { RetryReason::NothingCame } else { RetryReason::NoJob };
-    answered(CheckInResponse::Retry { retry_after_ms: retry(&app, &client, reason).await? })
+    let reason = if stopping {
+        RetryReason::Unavailable
+    } else if app.db.read().await?.has_running_job(&client.population).await? {
+        RetryReason::NothingCame
+    } else {
+        RetryReason::NoJob
+    };
+    Ok(CheckInResponse::Retry { retry_after_ms: retry(app, client, reason).await? })
 }
 
 /// When a client of this population should come back.
@@ -82,11 +89,12 @@ async fn remember(app: &App, client: &ClientRow, request: &CheckInRequest) -> Re
     Ok(())
 }
 
-/// What the client is assigned to: new work, or work whose answer it never got.
+/// What the client is assigned to: new work, or work whose answer it never got. What is past its deadline is not worth
+/// beginning; the driver is about to expire it.
 async fn open_work(app: &App, client: &ClientRow) -> Result<Option<Assignment>, DbError> {
     let mut tx = app.db.read().await?;
     match tx.open_assignment(client.id).await? {
-        Some(row) => Ok(Some(assignment(app, &mut tx, client, &row).await?)),
+        Some(row) => Ok(Some(assignment(app, &mut tx, client, &row).await?).filter(|work| work.deadline_in_ms > 0)),
         None => Ok(None),
     }
 }

@@ -67,8 +67,11 @@ async fn model(
     job_row.ok_or_else(|| ApiError::not_found(job))?;
     let model = tx.model(job, version).await?;
     let model = model.ok_or_else(|| ApiError::not_found(format!("version {version} of {job}")))?;
+    let has_work = tx.open_assignment(client.id).await?.is_some();
     drop(tx);
     let (response, bytes) = model_response(&app, job, &model, &headers).await?;
-    app.count_download(client.id, bytes).await?;
+    if has_work && bytes > 0 {
+        app.count_download(client.id, bytes).await?;
+    }
     Ok(response)
 }

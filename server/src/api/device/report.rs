@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use tributary_protocol::device::{AssignmentStatus, DETAIL_BYTES_MAX, EvaluationReport, FailureReport, ReportAccepted};
+use tributary_protocol::device::{
+    AssignmentStatus, DETAIL_BYTES_MAX, EvaluationReport, FailureReport, LOSS_MAX, ReportAccepted,
+};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::problem::ProblemType;
@@ -41,7 +43,14 @@ pub(super) async fn put_evaluation(
     Path(id): Path<AssignmentId>,
     Json(evaluation): Json<EvaluationReport>,
 ) -> Answer<Json<ReportAccepted>> {
-    check_evaluation(&evaluation)?;
+    if let Err(reason) = check_evaluation(&evaluation) {
+        let (assignment, round) = own_assignment(&mut app.db.read().await?, &client, id, Some(Task::Evaluate)).await?;
+        if assignment.state != AssignmentState::Reported {
+            require_open(&app, &client, &assignment, &round).await?;
+            refuse(&app, &client, &assignment, AssignmentState::Rejected, reason, 0).await?;
+        }
+        return Err(ApiError::new(ProblemType::UpdateRejected, reason));
+    }
     let body = serde_json::to_vec(&evaluation).map_err(ApiError::internal)?;
     let report = Report {
         weight: evaluation.examples,
@@ -52,20 +61,20 @@ pub(super) async fn put_evaluation(
         update_norm: None,
         sha256: Sha256Hash::of(&body),
         bytes_up: body.len() as u64,
-        bytes_down: app.take_downloads(client.id),
+        bytes_down: app.downloads(client.id),
     };
     let accepted = accept(&app, &client, id, Task::Evaluate, report, None).await?;
     app.changed();
     Ok(accepted)
 }
 
-fn check_evaluation(evaluation: &EvaluationReport) -> Answer<()> {
-    let rejected = |detail| Err(ApiError::new(ProblemType::UpdateRejected, detail));
+fn check_evaluation(evaluation: &EvaluationReport) -> Result<(), &'static str> {
+    let rejected = Err;
     if evaluation.examples == 0 || evaluation.examples > 1 << 40 {
         return rejected("an evaluation needs 1 to 2^40 examples");
     }
-    if !evaluation.loss.is_finite() {
-        return rejected("the loss is not finite");
+    if !(-LOSS_MAX..=LOSS_MAX).contains(&evaluation.loss) {
+        return rejected("the loss is not finite, or above 1e12");
     }
     if evaluation.accuracy.is_some_and(|accuracy| !(0.0..=1.0).contains(&accuracy)) {
         return rejected("the accuracy is not between 0 and 1");
@@ -82,7 +91,9 @@ pub(super) async fn post_failure(
     if failure.detail.len() > DETAIL_BYTES_MAX {
         return Err(ApiError::new(ProblemType::Malformed, format!("a detail has at most {DETAIL_BYTES_MAX} bytes")));
     }
-    let reason = match failure.detail.as_str() {
+    // PostgreSQL's text has no NUL.
+    let detail = failure.detail.replace('\0', "");
+    let reason = match detail.as_str() {
         "" => failure.reason.to_string(),
         detail => format!("{}: {detail}", failure.reason),
     };
@@ -155,7 +166,9 @@ async fn closed(app: &App, client: &ClientRow, assignment: &AssignmentRow, round
         _ => "the round closed with enough other reports",
     };
     let detail = format!("round {}: {why}", round.number);
-    let retry_after_ms = retry(app, client, RetryReason::Reported).await?;
+    // Before the driver has expired it, the same assignment would be handed out again at once.
+    let reason = if round.phase == Phase::Training { RetryReason::NothingCame } else { RetryReason::Reported };
+    let retry_after_ms = retry(app, client, reason).await?;
     Ok(ApiError::new(ProblemType::AssignmentClosed, detail).retry_after_ms(retry_after_ms))
 }
 
@@ -169,7 +182,7 @@ pub(super) async fn refuse(
     bytes_up: u64,
 ) -> Answer<()> {
     let now_ms = app.clock.now_ms();
-    let bytes_down = app.take_downloads(client.id);
+    let bytes_down = app.downloads(client.id);
     let key = assignment.round();
     let mut tx = app.db.begin().await?;
     tx.job_locked(key.job).await?;
@@ -178,6 +191,7 @@ pub(super) async fn refuse(
         tx.count_ended(key, state, 1, 0, bytes_up, bytes_down).await?;
         tx.record(Happening::of_assignment(key, assignment.id, state.as_str()).because(reason), now_ms).await?;
         tx.commit().await?;
+        app.forget_downloads(client.id);
         app.changed();
     }
     Ok(())
@@ -228,5 +242,6 @@ pub(super) async fn accept(
         close_in(app, &mut tx, key, now_ms).await?;
     }
     tx.commit().await?;
+    app.forget_downloads(client.id);
     Ok(Json(accepted))
 }

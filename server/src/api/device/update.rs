@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use http_body_util::BodyExt;
-use tributary_protocol::device::{ReportAccepted, UpdateQuery};
+use tributary_protocol::device::{LOSS_MAX, ReportAccepted, UpdateQuery};
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::problem::ProblemType;
@@ -25,6 +25,9 @@ use crate::blob::update_key;
 use crate::db::{AssignmentRow, ClientRow, Report, RoundRow};
 use crate::entropy;
 use crate::spec::JobSpec;
+
+/// Longest time in which a repeated update is read, in milliseconds.
+const REPEAT_MS_MAX: i64 = 600_000;
 
 pub(super) async fn put_update(
     State(app): State<Arc<App>>,
@@ -45,14 +48,21 @@ pub(super) async fn put_update(
         return Err(too_large(&spec));
     }
 
-    let _place = app.update_places.acquire().await.map_err(ApiError::internal)?;
-    let deadline_at_ms = round.deadline_at_ms.unwrap_or(0);
+    let receiving = async {
+        let _place = app.update_places.acquire().await.map_err(ApiError::internal)?;
+        receive(&spec, round.base_version, body).await
+    };
+    let until_ms = match assignment.state {
+        AssignmentState::Reported => app.clock.now_ms() + REPEAT_MS_MAX,
+        _ => round.deadline_at_ms.unwrap_or(0),
+    };
     let received = tokio::select! {
-        received = receive(&spec, round.base_version, body) => received?,
-        () = app.clock.sleep_until(deadline_at_ms), if assignment.state != AssignmentState::Reported => {
-            // The rest of the body is not worth waiting for.
+        received = receiving => received?,
+        () = app.clock.sleep_until(until_ms) => {
+            // The rest of the body is not worth waiting for. What became of the round is looked up anew.
+            let (assignment, round, _) = lookup(&app, &client, id).await?;
             require_open(&app, &client, &assignment, &round).await?;
-            return Err(ApiError::new(ProblemType::AssignmentClosed, "the deadline has passed"));
+            return Err(ApiError::new(ProblemType::TooManyRequests, "the body came too slowly").retry_after_ms(5_000));
         }
         () = app.stopping.cancelled() => {
             // A client that stopped sending must not hold up the stop; it can send all of it again.
@@ -62,23 +72,20 @@ pub(super) async fn put_update(
     if assignment.state == AssignmentState::Reported {
         return repeat(&app, &client, id, &received).await;
     }
-    let checked = received
-        .checked
+    let Received { body, sha256, delta, checked } = received;
+    let checked = checked
         .map_err(|error| error.to_string())
         .and_then(|summary| check_figures(&query, spec.plan.weight_max).map(|()| summary));
     let summary = match checked {
         Ok(summary) => summary,
         Err(reason) => {
-            let bytes_up = received.body.len() as u64;
+            let bytes_up = body.len() as u64;
             refuse(&app, &client, &assignment, AssignmentState::Rejected, &reason, bytes_up).await?;
             return Err(ApiError::new(ProblemType::UpdateRejected, reason));
         }
     };
 
-    // Before the transaction that makes it count: a store may take its time, and no lock is held meanwhile.
-    let bytes_up = received.body.len() as u64;
-    let (body, attempt) = (received.body.into(), entropy::random());
-    let mut staged = app.blobs.stage(update_key(id), body, attempt, app.clock.now_ms()).await?;
+    let bytes_up = body.len() as u64;
     let report = Report {
         weight: query.weight.into(),
         loss: query.loss,
@@ -86,16 +93,23 @@ pub(super) async fn put_update(
         steps: query.steps,
         work_ms: query.train_ms,
         update_norm: Some(summary.norm),
-        sha256: received.sha256,
+        sha256,
         bytes_up,
-        bytes_down: app.take_downloads(client.id),
+        bytes_down: app.downloads(client.id),
     };
-    let accepted = accept(&app, &client, id, Task::Train, report, Some(&mut staged)).await;
-    app.blobs.discard_unsettled(staged).await;
-    let accepted = accepted?;
-    fold(&app, &assignment, received.delta, query.weight).await;
-    app.changed();
-    Ok(accepted)
+    // A task of its own: should the client hang up now, what is being stored is still folded and told to the driver.
+    let finishing = tokio::spawn(async move {
+        // Before the transaction that makes it count: a store may take its time, and no lock is held meanwhile.
+        let attempt = entropy::random();
+        let mut staged = app.blobs.stage(update_key(id), body.into(), attempt, app.clock.now_ms()).await?;
+        let accepted = accept(&app, &client, id, Task::Train, report, Some(&mut staged)).await;
+        app.blobs.discard_unsettled(staged).await;
+        let accepted = accepted?;
+        fold(&app, &assignment, delta, query.weight).await;
+        app.changed();
+        Ok(accepted)
+    });
+    finishing.await.map_err(ApiError::internal)?
 }
 
 async fn lookup(app: &App, client: &ClientRow, id: AssignmentId) -> Answer<(AssignmentRow, RoundRow, Arc<JobSpec>)> {
@@ -154,8 +168,8 @@ fn check_figures(query: &UpdateQuery, weight_max: u32) -> Result<(), String> {
     if query.weight > weight_max {
         return Err(format!("the weight {} is above the job's largest, {weight_max}", query.weight));
     }
-    if !query.loss.is_finite() {
-        return Err("the training loss is not finite".into());
+    if !(-LOSS_MAX..=LOSS_MAX).contains(&query.loss) {
+        return Err("the training loss is not finite, or above 1e12".into());
     }
     Ok(())
 }

@@ -35,7 +35,7 @@ pub(super) struct EventsQuery {
     wait_ms: u32,
 }
 
-/// `Accept: text/event-stream` gets a stream that goes on until the job's client leaves, and resumes after the id in
+/// `Accept: text/event-stream` gets a stream that goes on until the caller leaves, and resumes after the id in
 /// `Last-Event-ID`; anything else gets a page.
 pub(super) async fn list(
     _: Operator,

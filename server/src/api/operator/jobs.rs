@@ -24,10 +24,10 @@ use crate::api::models::model_response;
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::blob::{BlobError, Staged, model_key};
-use crate::commit::model_file;
+use crate::commit::{blocking, model_file};
 use crate::db::{DbError, Happening, JobRow, NewJob, Tx};
 use crate::entropy;
-use crate::spec::JobSpec;
+use crate::spec::{JobSpec, plan_of};
 
 pub(super) async fn create(
     _: Operator,
@@ -40,8 +40,9 @@ pub(super) async fn create(
     let spec = JobSpec::new(id, file).map_err(|error| ApiError::new(ProblemType::JobFileInvalid, error.to_string()))?;
     let model = match spec.file.initial_model {
         InitialModel::Random => {
-            let model = spec.file.model.initial_model(spec.seed().derive("model", 0)).map_err(ApiError::internal)?;
-            Some(model_file(&model))
+            let (network, seed) = (spec.file.model.clone(), spec.seed().derive("model", 0));
+            let body = blocking(move || network.initial_model(seed).map(|model| model_file(&model))).await;
+            Some(body.map_err(ApiError::internal)?)
         }
         InitialModel::Upload => None,
     };
@@ -56,7 +57,7 @@ pub(super) async fn create(
     }
     let row = created?;
     app.changed();
-    Ok((StatusCode::CREATED, Json(view(&app, row)?)))
+    Ok((StatusCode::CREATED, Json(view(row)?)))
 }
 
 /// Stores a job, with its model if it has one.
@@ -122,7 +123,7 @@ pub(super) async fn put_initial_model(
     app.blobs.discard_unsettled(body).await;
     let row = started?;
     app.changed();
-    Ok(Json(view(&app, row)?))
+    Ok(Json(view(row)?))
 }
 
 /// Gives a job that awaits its model this one.
@@ -177,13 +178,13 @@ pub(super) async fn list(
 ) -> Answer<Json<Page<Job>>> {
     let (limit, after) = page(&PageQuery { limit: query.limit, after: query.after }, String::new())?;
     let rows = app.db.read().await?.jobs(query.population.as_ref(), &after, limit).await?;
-    let items = rows.into_iter().map(|row| view(&app, row)).collect::<Result<Vec<_>, _>>()?;
+    let items = rows.into_iter().map(view).collect::<Result<Vec<_>, _>>()?;
     Ok(Json(full_page(items, limit, |job| job.id.to_string())))
 }
 
 pub(super) async fn show(_: Operator, State(app): State<Arc<App>>, Path(id): Path<JobId>) -> Answer<Json<Job>> {
     let row = app.db.read().await?.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
-    Ok(Json(view(&app, row)?))
+    Ok(Json(view(row)?))
 }
 
 pub(super) async fn pause(_: Operator, State(app): State<Arc<App>>, Path(id): Path<JobId>) -> Answer<Json<Job>> {
@@ -204,7 +205,7 @@ async fn move_to(app: &App, id: JobId, state: JobState, from: &[JobState]) -> An
     let mut tx = app.db.begin().await?;
     let row = tx.job_locked(id).await?.ok_or_else(|| ApiError::not_found(id))?;
     if row.state == state {
-        return Ok(Json(view(app, row)?));
+        return Ok(Json(view(row)?));
     }
     if !from.contains(&row.state) {
         let detail = format!("a job that is {} cannot become {state}", row.state);
@@ -214,8 +215,11 @@ async fn move_to(app: &App, id: JobId, state: JobState, from: &[JobState]) -> An
     tx.record(Happening::of_job(id, state.as_str()).because("operator"), now_ms).await?;
     let row = tx.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
     tx.commit().await?;
+    if state.is_final() {
+        app.specs.forget(id);
+    }
     app.changed();
-    Ok(Json(view(app, row)?))
+    Ok(Json(view(row)?))
 }
 
 pub(super) async fn models(
@@ -242,12 +246,11 @@ pub(super) async fn model(
     Ok(model_response(&app, id, &model, &headers).await?.0)
 }
 
-fn view(app: &App, row: JobRow) -> Result<Job, DbError> {
-    let spec = app.specs.of(&row)?;
+fn view(row: JobRow) -> Result<Job, DbError> {
     Ok(Job {
         model_version: row.version()?,
         id: row.id,
-        plan_hash: spec.plan_hash,
+        plan_hash: plan_of(&row.file.0).hash(),
         state: row.state,
         parameters: row.parameters,
         rounds_opened: row.rounds_opened,

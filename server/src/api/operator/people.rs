@@ -57,6 +57,9 @@ pub(super) async fn create_token(
     if request.label.len() > LABEL_BYTES_MAX {
         return Err(ApiError::new(ProblemType::Malformed, format!("a label has at most {LABEL_BYTES_MAX} bytes")));
     }
+    if request.label.chars().any(char::is_control) {
+        return Err(ApiError::new(ProblemType::Malformed, "a label has no control characters"));
+    }
     let kind = if request.population.is_some() { SecretKind::Enrolment } else { SecretKind::Operator };
     let now_ms = app.clock.now_ms();
     let valid_for_ms = request.valid_for_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
@@ -129,7 +132,8 @@ pub(super) async fn nodes(
     let (limit, after) = page(&query, String::new())?;
     let mut tx = app.db.read().await?;
     let mut nodes = tx.nodes(&after, limit).await?;
-    for (node, lease) in tx.leases().await? {
+    let now_ms = app.clock.now_ms();
+    for (node, lease) in tx.leases().await?.into_iter().filter(|(_, lease)| lease.expires_at_ms > now_ms) {
         if let Some(node) = nodes.iter_mut().find(|known| known.id == node) {
             node.leases.push(lease);
         }

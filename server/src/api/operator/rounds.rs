@@ -1,6 +1,6 @@
 //! Rounds and their assignments.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use axum::extract::State;
 use serde::Deserialize;
@@ -46,8 +46,15 @@ pub(super) async fn list(
         true => tx.latest_rounds(job, query.task, after, limit).await?,
         false => tx.rounds(job, query.task, after, limit).await?,
     };
-    let items = rows.into_iter().map(Round::from).collect();
+    drop(tx);
+    let items = rows.into_iter().map(|row| Round { folded: folded(&app, row.key()), ..Round::from(row) }).collect();
     Ok(Json(full_page(items, limit, |round: &Round| round.number.to_string())))
+}
+
+/// Updates in the round's running sum.
+fn folded(app: &App, round: RoundKey) -> Option<u32> {
+    let sum = app.sums.begun(round)?;
+    Some(sum.lock().unwrap_or_else(PoisonError::into_inner).updates())
 }
 
 /// Which assignments.

@@ -32,7 +32,9 @@ async fn a_job_that_cannot_run_is_refused_and_the_wrong_part_is_named() {
         (job_file(&json!({ "name": "two words" })), ProblemType::Malformed, "two words"),
         (job_file(&json!({ "aggregation": { "rule": "guess" } })), ProblemType::Malformed, "guess"),
         (
-            job_file(&json!({ "update": { "weight_max": 16_777_216, "magnitude_max": 1e6 }, "round": { "updates_goal": 10_000 } })),
+            job_file(
+                &json!({ "update": { "weight_max": 16_777_216, "magnitude_max": 1e6 }, "round": { "updates_goal": 10_000 } }),
+            ),
             ProblemType::JobFileInvalid,
             "[update]",
         ),
@@ -167,7 +169,9 @@ async fn a_random_model_takes_no_upload_and_depends_on_the_seed_alone() {
         let job: Job = world.create_job(&evaluated_job(&changes)).await.ok();
         models.push(world.model_file(job.id, 0).await);
         let path = format!("/jobs/{}/models/0", job.id);
-        Answer::to(world.operator_request(Method::PUT, &path).body(models[0].clone())).await.refused(ProblemType::WrongState);
+        Answer::to(world.operator_request(Method::PUT, &path).body(models[0].clone()))
+            .await
+            .refused(ProblemType::WrongState);
     }
     assert_eq!(models[0], models[1]);
     assert_ne!(models[0], models[2]);

@@ -19,7 +19,10 @@ async fn a_model_can_be_cached_for_ever_and_fetched_in_parts() {
     let path = format!("/jobs/{}/models/0", job.id);
     let models: Page<ModelVersion> = world.look(&format!("/jobs/{}/models", job.id)).await.ok();
     let known = &models.items[0];
-    for request in [|w: &World, p: &str, _: &_| w.operator_request(Method::GET, p), |_: &World, p: &str, d: &crate::support::Device| d.request(Method::GET, p)] {
+    for request in [
+        |w: &World, p: &str, _: &_| w.operator_request(Method::GET, p),
+        |_: &World, p: &str, d: &crate::support::Device| d.request(Method::GET, p),
+    ] {
         let ask = || request(&world, &path, &device);
         let whole = Answer::to(ask()).await;
         assert_eq!((whole.status, whole.body.len() as u64), (200, known.bytes));
@@ -35,7 +38,11 @@ async fn a_model_can_be_cached_for_ever_and_fetched_in_parts() {
         assert_eq!(get(ask(), "if-none-match", "\"x\"").await.status, 200);
 
         let last = known.bytes - 1;
-        for (range, part) in [("bytes=0-9", 0..10), ("bytes=10-", 10..whole.body.len()), ("bytes=-4", whole.body.len() - 4..whole.body.len())] {
+        for (range, part) in [
+            ("bytes=0-9", 0..10),
+            ("bytes=10-", 10..whole.body.len()),
+            ("bytes=-4", whole.body.len() - 4..whole.body.len()),
+        ] {
             let answer = get(ask(), "range", range).await;
             assert_eq!((answer.status, &answer.body[..]), (206, &whole.body[part.clone()]), "{range}");
             let expected = format!("bytes {}-{}/{}", part.start, part.end - 1, known.bytes);

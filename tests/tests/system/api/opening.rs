@@ -12,7 +12,7 @@ use tributary_server::{Config, Coordinator, ServeError};
 use crate::support::World;
 
 async fn open(database: impl std::fmt::Display) -> Result<Coordinator, ServeError> {
-    Coordinator::open(&Config { database: database.to_string(), operator_token: None }).await
+    Coordinator::open(&Config { database: database.to_string(), operator_token: None, ..Config::default() }).await
 }
 
 #[tokio::test]
@@ -35,7 +35,7 @@ async fn a_database_of_a_newer_or_a_foreign_release_is_refused() {
     for statement in [insert, change] {
         let mut world = World::start().await;
         world.stop().await;
-        let url = format!("sqlite:{}", world.database().display());
+        let url = format!("sqlite:{}", world.database());
         let mut connection = SqliteConnection::connect(&url).await.unwrap();
         sqlx::query(statement).execute(&mut connection).await.unwrap();
         connection.close().await.unwrap();
@@ -86,7 +86,7 @@ async fn a_configured_operator_token_is_let_in_until_it_is_revoked() {
     let secret = |kind| Secret::from_random(kind, [7; 32]);
     let (clock, _) = Clock::manual(1_000);
     let open = |kind| {
-        let config = Config { database: database.clone(), operator_token: Some(secret(kind)) };
+        let config = Config { database: database.clone(), operator_token: Some(secret(kind)), ..Config::default() };
         let clock = clock.clone();
         async move { Coordinator::open_with(&config, clock).await }
     };
@@ -104,5 +104,8 @@ async fn a_configured_operator_token_is_let_in_until_it_is_revoked() {
     assert!(tx.revoke_token(id, 1_000).await.unwrap());
     tx.commit().await.unwrap();
     let coordinator = open(SecretKind::Operator).await.unwrap();
-    assert!(!coordinator.app().db.read().await.unwrap().has_operator_token(1_000).await.unwrap(), "revoked stays revoked");
+    assert!(
+        !coordinator.app().db.read().await.unwrap().has_operator_token(1_000).await.unwrap(),
+        "revoked stays revoked"
+    );
 }

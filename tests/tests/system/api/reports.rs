@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::json;
 use tributary_protocol::operator::Job;
 use tributary_protocol::problem::ProblemType;
-use tributary_protocol::state::AssignmentState;
+use tributary_protocol::state::{AssignmentState, Phase};
 
 use crate::support::{Answer, WEIGHTS, World, delta_file, evaluated_job, figures};
 
@@ -44,8 +44,40 @@ async fn a_failure_after_the_report_does_not_take_it_back() {
     world.check_books(job.id).await;
 }
 
+/// Goal: impossible figures reject the report, as they do an update; what does not even parse changes nothing.
+/// Method: one evaluation per wrong report.
 #[tokio::test]
-async fn an_evaluation_with_impossible_figures_is_refused_and_can_be_corrected() {
+async fn an_evaluation_with_impossible_figures_is_rejected_by_name() {
+    let world = World::start().await;
+    let job: Job = world.create_job(&evaluated_job(&json!({}))).await.ok();
+    let [trainer, evaluator] = world.devices().await;
+    let evaluator = evaluator.with("evaluator", "yes");
+    let report = |examples: u64, loss: f64, accuracy: f64| json!({ "examples": examples, "loss": loss, "accuracy": accuracy, "evaluate_ms": 1 });
+    let wrong = [
+        (report(0, 1.0, 0.5), "examples"),
+        (report(u64::MAX, 1.0, 0.5), "examples"),
+        (report(10, 1e300, 0.5), "loss"),
+        (report(10, 1.0, 1.01), "accuracy"),
+        (report(10, 1.0, -0.1), "accuracy"),
+    ];
+    for (number, (wrong, named)) in (1..).zip(wrong) {
+        let [assignment] = world.assign([&trainer]).await;
+        trainer.contribute(&assignment, &STEP, 10).await;
+        world.drive().await;
+        let [measuring] = world.assign([&evaluator]).await;
+        let problem = evaluator.evaluate(measuring.id, &wrong).await.refused(ProblemType::UpdateRejected);
+        assert!(problem.detail.contains(named), "{wrong}: {}", problem.detail);
+        evaluator.evaluate(measuring.id, &report(10, 1.0, 0.5)).await.refused(ProblemType::UpdateRejected);
+        world.drive().await;
+        let round = world.evaluation(job.id, number).await;
+        assert_eq!((round.phase, round.rejected), (Phase::Abandoned, 1));
+        assert_eq!(world.round(job.id, number).await.accuracy, None, "nothing of it is kept");
+    }
+    world.check_books(job.id).await;
+}
+
+#[tokio::test]
+async fn an_evaluation_that_does_not_parse_can_be_sent_again() {
     let world = World::start().await;
     let job: Job = world.create_job(&evaluated_job(&json!({}))).await.ok();
     let [trainer, evaluator] = world.devices().await;
@@ -54,19 +86,22 @@ async fn an_evaluation_with_impossible_figures_is_refused_and_can_be_corrected()
     trainer.contribute(&assignment, &STEP, 10).await;
     world.drive().await;
     let [measuring] = world.assign([&evaluator]).await;
-    let report = |examples: u64, loss: f64, accuracy: f64| json!({ "examples": examples, "loss": loss, "accuracy": accuracy, "evaluate_ms": 1 });
-    for wrong in [report(0, 1.0, 0.5), report(u64::MAX, 1.0, 0.5), report(10, 1.0, 1.01), report(10, 1.0, -0.1)] {
-        evaluator.evaluate(measuring.id, &wrong).await.refused(ProblemType::UpdateRejected);
+    // JSON has no NaN and no infinity.
+    for wrong in [
+        r#"{"examples": 10, "loss": NaN, "evaluate_ms": 1}"#,
+        r#"{"examples": 10, "loss": 1e999, "evaluate_ms": 1}"#,
+        r#"{"examples": 10, "loss": null, "evaluate_ms": 1}"#,
+        r#"{"examples": -1, "loss": 1.0, "evaluate_ms": 1}"#,
+        r#"{"examples": 10}"#,
+    ] {
+        let put = evaluator.request(Method::PUT, &format!("/assignments/{}/evaluation", measuring.id));
+        let put = put.header("content-type", "application/json").body(wrong);
+        Answer::to(put).await.refused(ProblemType::Malformed);
     }
-    // JSON has no NaN.
-    for wrong in [report(10, f64::NAN, 0.5), json!({ "examples": 10 }), json!({ "examples": -1, "loss": 1.0, "evaluate_ms": 1 })] {
-        evaluator.evaluate(measuring.id, &wrong).await.refused(ProblemType::Malformed);
-    }
-    let put = evaluator.request(Method::PUT, &format!("/assignments/{}/evaluation", measuring.id));
-    let infinite = r#"{"examples": 10, "loss": 1e999, "evaluate_ms": 1}"#;
-    Answer::to(put.header("content-type", "application/json").body(infinite)).await.refused(ProblemType::Malformed);
-    evaluator.put_update(measuring.id, &figures(10), delta_file(&measuring, &STEP)).await.refused(ProblemType::WrongState);
-    evaluator.evaluate(measuring.id, &report(10, 1.0, 1.0)).await.value();
+    let update = evaluator.put_update(measuring.id, &figures(10), delta_file(&measuring, &STEP)).await;
+    update.refused(ProblemType::WrongState);
+    let right = json!({ "examples": 10, "loss": 1.0, "accuracy": 1.0, "evaluate_ms": 1 });
+    evaluator.evaluate(measuring.id, &right).await.value();
     world.drive().await;
     assert_eq!(world.evaluation(job.id, 1).await.accuracy, Some(1.0));
     world.check_books(job.id).await;

@@ -30,6 +30,7 @@ fn guarded_routes() -> Vec<(Method, String)> {
         (Method::GET, format!("/jobs/{job}/rounds")),
         (Method::GET, format!("/jobs/{job}/rounds/1/assignments")),
         (Method::GET, format!("/events?job={job}")),
+        (Method::GET, "/nodes".into()),
     ];
     let device = [
         (Method::POST, "/clients".into()),

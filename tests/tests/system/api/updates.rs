@@ -30,7 +30,11 @@ async fn an_update_that_does_not_fit_is_rejected_by_name_and_harms_nobody() {
         let tagged = |tags: &[(&str, &str)]| bytes_of_tensors(&[("w", w_shape, w), ("b", b_shape, b)], tags);
         let (body, told, named) = match number {
             1 => (bytes_of_tensors(&[("w", w_shape, w)], &meta), figures(10), "\"b\""),
-            2 => (bytes_of_tensors(&[("w", w_shape, w), ("b", b_shape, b), ("c", b_shape, b)], &meta), figures(10), "\"c\""),
+            2 => (
+                bytes_of_tensors(&[("w", w_shape, w), ("b", b_shape, b), ("c", b_shape, b)], &meta),
+                figures(10),
+                "\"c\"",
+            ),
             3 => (bytes_of_tensors(&[("w", &[4], w), ("b", b_shape, b)], &meta), figures(10), "\"w\""),
             4 => (tagged(&with("base_version", "99")), figures(10), "base version"),
             5 => (tagged(&with("job", &stranger)), figures(10), "job"),

@@ -72,7 +72,8 @@ async fn an_oversized_body_is_refused_unread_or_as_soon_as_it_is_too_long() {
     Answer::to(put().body(reqwest::Body::wrap_stream(chunks))).await.refused(ProblemType::TooLarge);
 
     assert_eq!(world.assignments(job.id, 1).await[0].state, AssignmentState::Assigned);
-    let pieces = delta_file(&assignment, &STEP).into_iter().map(|byte| Ok::<_, std::io::Error>(Bytes::from(vec![byte])));
+    let pieces =
+        delta_file(&assignment, &STEP).into_iter().map(|byte| Ok::<_, std::io::Error>(Bytes::from(vec![byte])));
     let pieces: Vec<_> = pieces.collect();
     let whole = put().body(reqwest::Body::wrap_stream(futures_util::stream::iter(pieces)));
     Answer::to(whole).await.value();

@@ -15,7 +15,7 @@ use crate::support::{Answer, WEIGHTS, World, delta_file, figures, job_file};
 #[tokio::test]
 async fn what_the_store_cannot_do_now_is_asked_for_again_and_counts_once() {
     let (faulty, store) = faulty();
-    let mut world = World::start_on(Some(store.clone())).await;
+    let mut world = World::start_with_blobs(Some(store.clone())).await;
 
     faulty.set(Fault::Refuses(Call::Put));
     let refused = world.create_job(&job_file(&json!({}))).await.refused(ProblemType::Unavailable);
@@ -64,7 +64,7 @@ async fn what_the_store_cannot_do_now_is_asked_for_again_and_counts_once() {
 async fn a_store_that_does_not_answer_is_given_up_in_time() {
     let (faulty, mut store) = faulty();
     store.call_timeout = Duration::from_millis(1);
-    let world = World::start_on(Some(store)).await;
+    let world = World::start_with_blobs(Some(store)).await;
     faulty.set(Fault::Silent(Call::Put));
     world.create_job(&job_file(&json!({}))).await.refused(ProblemType::Unavailable);
     faulty.set(Fault::None);
@@ -80,7 +80,7 @@ async fn a_store_that_does_not_answer_is_given_up_in_time() {
 /// model's weights less the first ones', and how many calls it took.
 async fn play(fault: Fault) -> (Vec<f32>, usize) {
     let (faulty, store) = faulty();
-    let mut world = World::start_on(Some(store.clone())).await;
+    let mut world = World::start_with_blobs(Some(store.clone())).await;
     faulty.set(fault);
     let job = loop {
         let answer = world.create_job(&job_file(&json!({}))).await;

@@ -11,7 +11,7 @@ use crate::support::{Answer, WEIGHTS, World, bytes_of_tensors};
 
 /// Plays two rounds of two clients, with a restart in the middle of each, and answers the file of version 2.
 pub(super) async fn play(store: Option<OpenedStore>) -> Vec<u8> {
-    let mut world = World::start_on(store.clone()).await;
+    let mut world = World::start_with_blobs(store.clone()).await;
     let job = world.job(json!({ "round": { "updates_goal": 2 } })).await;
     for number in 1..=2 {
         let [a, b] = &world.devices().await;
@@ -48,7 +48,7 @@ async fn rounds_in_memory_and_in_files_end_with_the_same_bits_as_in_the_database
 /// Uploads a model of several parts and reads it in ranges that cross their borders.
 pub(super) async fn read_large_model(store: Option<OpenedStore>) {
     const VALUES: usize = (9 << 20) / 4;
-    let world = World::start_on(store).await;
+    let world = World::start_with_blobs(store).await;
     let job = world
         .job(json!({ "model": { "parameters": [{ "name": "w", "shape": [VALUES] }] }, "initial_model": "upload" }))
         .await;
@@ -79,17 +79,17 @@ async fn a_body_of_many_parts_comes_back_whole_and_in_ranges() {
 async fn a_store_can_be_added_later_but_not_left_out() {
     let folder = tempfile::tempdir().unwrap();
     let store = in_memory();
-    let mut world = World::start_on(None).await;
+    let mut world = World::start_with_blobs(None).await;
     let before = world.job(json!({ "name": "before" })).await;
     world.stop().await;
-    world.store(Some(store.clone()));
+    world.set_blobs(Some(store.clone()));
     world.resume().await;
     world.job(json!({ "name": "after" })).await;
     assert_eq!(counts(&store).await, (0, 1));
     assert_eq!(world.weights(before.id, 0).await.len(), WEIGHTS);
     world.stop().await;
 
-    let config = Config { database: world.database().display().to_string(), ..Config::default() };
+    let config = Config { database: world.database(), ..Config::default() };
     let refused = Coordinator::open_with(&config, Clock::System).await.unwrap_err();
     assert!(matches!(refused, ServeError::Blob(BlobError::NoStore)), "{refused}");
     assert!(refused.to_string().contains("--blobs"));
@@ -102,7 +102,8 @@ async fn a_store_can_be_added_later_but_not_left_out() {
 #[tokio::test]
 async fn databases_that_share_a_store_do_not_see_each_others_objects() {
     let store = in_memory();
-    let (one, other) = (World::start_on(Some(store.clone())).await, World::start_on(Some(store.clone())).await);
+    let (one, other) =
+        (World::start_with_blobs(Some(store.clone())).await, World::start_with_blobs(Some(store.clone())).await);
     one.job(json!({})).await;
     other.job(json!({})).await;
     let objects = objects(&store).await;

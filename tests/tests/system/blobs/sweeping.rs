@@ -32,7 +32,7 @@ async fn leave(store: &OpenedStore, name: &str) {
 #[tokio::test]
 async fn old_orphans_go_and_young_ones_and_bodies_in_use_stay() {
     let store = in_memory();
-    let world = World::start_on(Some(store.clone())).await;
+    let world = World::start_with_blobs(Some(store.clone())).await;
     let job = world.job(json!({})).await;
     let device = world.device().await;
     world.drive().await;
@@ -60,7 +60,7 @@ async fn old_orphans_go_and_young_ones_and_bodies_in_use_stay() {
 #[tokio::test]
 async fn a_sweep_that_fails_deletes_nothing_wrong_and_the_next_one_goes_on() {
     let (faulty, store) = faulty();
-    let world = World::start_on(Some(store.clone())).await;
+    let world = World::start_with_blobs(Some(store.clone())).await;
     world.job(json!({})).await;
     leave(&store, "orphan").await;
     for call in [Call::List, Call::Delete] {
@@ -77,7 +77,7 @@ async fn a_sweep_that_fails_deletes_nothing_wrong_and_the_next_one_goes_on() {
 #[tokio::test]
 async fn the_coordinator_sweeps_at_its_start_and_every_hour_until_it_stops() {
     let store = in_memory();
-    let world = World::start_on(Some(store.clone())).await;
+    let world = World::start_with_blobs(Some(store.clone())).await;
     world.job(json!({})).await;
     let gone = async || {
         while objects(&store).await.len() > 1 {
@@ -98,7 +98,7 @@ async fn the_coordinator_sweeps_at_its_start_and_every_hour_until_it_stops() {
 
 #[tokio::test]
 async fn a_body_that_waited_longer_than_an_orphan_may_is_stored_again() {
-    let world = World::start_on(Some(in_memory())).await;
+    let world = World::start_with_blobs(Some(in_memory())).await;
     let app = world.app();
     let mut staged = app.blobs.stage("model/x/0".into(), "body".into(), [0; 16], NOW_MS).await.unwrap();
     let mut tx = app.db.begin().await.unwrap();

@@ -4,9 +4,7 @@ use tributary_protocol::operator::Assignment;
 use tributary_protocol::state::AssignmentState;
 use tributary_server::db::{Db, DbError, NewAssignment};
 
-use super::stored::{
-    assigned, assignment_id, client_id, evaluation, population, report, start_round, training,
-};
+use super::stored::{assigned, assignment_id, client_id, evaluation, population, report, start_round, training};
 
 pub(super) async fn a_client_has_one_open_assignment_and_one_per_round(db: &Db) {
     population(db).await;
@@ -22,7 +20,7 @@ pub(super) async fn a_client_has_one_open_assignment_and_one_per_round(db: &Db) 
     let open = tx.open_assignment(client_id(1)).await.unwrap().unwrap();
     assert_eq!((open.id, open.round(), open.state), (assigned(training(1), 1), training(1), AssignmentState::Assigned));
     assert!(tx.open_assignment(client_id(3)).await.unwrap().is_none());
-    assert!(tx.end_assignment(open.id, AssignmentState::Failed, None, 0, 0, 60).await.unwrap());
+    assert!(tx.end_assignment(open.id, AssignmentState::Failed, None, 0, 0, 60).await.unwrap().is_some());
     assert!(tx.open_assignment(client_id(1)).await.unwrap().is_none());
     tx.commit().await.unwrap();
     let again = db.begin().await.unwrap().insert_assignment(&assign(training(1), 1), 70).await;
@@ -36,12 +34,15 @@ pub(super) async fn a_report_is_accepted_once(db: &Db) {
     start_round(&mut tx, training(1), 3).await;
     let id = assigned(training(1), 2);
     let told = report(1 << 40, -0.5, Some(0.25));
-    assert!(tx.accept_report(id, &told, 50).await.unwrap());
-    assert!(!tx.accept_report(id, &report(1, 1.0, None), 51).await.unwrap());
-    assert!(!tx.end_assignment(id, AssignmentState::Expired, None, 0, 0, 52).await.unwrap());
-    assert!(!tx.accept_report(assignment_id(99), &told, 53).await.unwrap());
+    assert!(tx.accept_report(id, &told, 50).await.unwrap().is_some());
+    assert!(tx.accept_report(id, &report(1, 1.0, None), 51).await.unwrap().is_none());
+    assert!(tx.end_assignment(id, AssignmentState::Expired, None, 0, 0, 52).await.unwrap().is_none());
+    assert!(tx.accept_report(assignment_id(99), &told, 53).await.unwrap().is_none());
     let row = tx.assignment(id).await.unwrap().unwrap();
-    assert_eq!((row.state, row.report(), row.weight().unwrap()), (AssignmentState::Reported, Some(told.sha256), Some(1 << 40)));
+    assert_eq!(
+        (row.state, row.report(), row.weight().unwrap()),
+        (AssignmentState::Reported, Some(told.sha256), Some(1 << 40))
+    );
     let reported: Vec<_> = tx.reported_assignments(training(1)).await.unwrap().iter().map(|row| row.id).collect();
     assert_eq!(reported, [id]);
     let working: Vec<_> = tx.working_assignments(training(1)).await.unwrap().iter().map(|row| row.id).collect();
@@ -54,9 +55,9 @@ pub(super) async fn an_assignment_ends_once(db: &Db) {
     let mut tx = db.begin().await.unwrap();
     start_round(&mut tx, training(1), 1).await;
     let id = assigned(training(1), 1);
-    assert!(tx.end_assignment(id, AssignmentState::Rejected, Some("\"w\" is NaN"), 5, 6, 50).await.unwrap());
-    assert!(!tx.end_assignment(id, AssignmentState::Expired, None, 7, 8, 51).await.unwrap());
-    assert!(!tx.accept_report(id, &report(1, 1.0, None), 52).await.unwrap());
+    assert!(tx.end_assignment(id, AssignmentState::Rejected, Some("\"w\" is NaN"), 5, 6, 50).await.unwrap().is_some());
+    assert!(tx.end_assignment(id, AssignmentState::Expired, None, 7, 8, 51).await.unwrap().is_none());
+    assert!(tx.accept_report(id, &report(1, 1.0, None), 52).await.unwrap().is_none());
     let row = tx.assignment(id).await.unwrap().unwrap();
     assert_eq!((row.state, row.reason.as_deref()), (AssignmentState::Rejected, Some("\"w\" is NaN")));
     assert_eq!((row.report(), row.weight().unwrap()), (None, None));
@@ -69,12 +70,12 @@ pub(super) async fn only_a_straggler_comes_late_and_once(db: &Db) {
     start_round(&mut tx, training(1), 2).await;
     let id = assigned(training(1), 1);
     assert!(!tx.came_late(id, 50).await.unwrap(), "it is still open");
-    assert!(tx.end_assignment(id, AssignmentState::Expired, None, 0, 0, 51).await.unwrap());
+    assert!(tx.end_assignment(id, AssignmentState::Expired, None, 0, 0, 51).await.unwrap().is_some());
     assert!(tx.came_late(id, 52).await.unwrap());
     assert!(!tx.came_late(id, 53).await.unwrap());
     assert_eq!(tx.assignment(id).await.unwrap().unwrap().late_at_ms, Some(52));
     let other = assigned(training(1), 2);
-    assert!(tx.end_assignment(other, AssignmentState::Failed, None, 0, 0, 54).await.unwrap());
+    assert!(tx.end_assignment(other, AssignmentState::Failed, None, 0, 0, 54).await.unwrap().is_some());
     assert!(!tx.came_late(other, 55).await.unwrap());
 }
 
@@ -83,7 +84,7 @@ pub(super) async fn assignments_are_listed_by_client_number(db: &Db) {
     let mut tx = db.begin().await.unwrap();
     start_round(&mut tx, training(1), 3).await;
     let id = assigned(training(1), 2);
-    assert!(tx.accept_report(id, &report(10, 0.5, Some(0.75)), 50).await.unwrap());
+    assert!(tx.accept_report(id, &report(10, 0.5, Some(0.75)), 50).await.unwrap().is_some());
     let all = tx.assignments(training(1), 0, 10).await.unwrap();
     assert_eq!(all.iter().map(|assignment| assignment.client_number).collect::<Vec<_>>(), [1, 2, 3]);
     let expected = Assignment {
@@ -113,7 +114,7 @@ pub(super) async fn deleting_updates_spares_other_rounds_and_models(db: &Db) {
     start_round(&mut tx, training(1), 2).await;
     for client in 1..=2 {
         let id = assigned(training(1), client);
-        assert!(tx.accept_report(id, &report(1, 1.0, None), 50).await.unwrap());
+        assert!(tx.accept_report(id, &report(1, 1.0, None), 50).await.unwrap().is_some());
         tx.insert_blob(&format!("update/{id}"), &[client; 9]).await.unwrap();
     }
     start_round(&mut tx, training(2), 1).await;

@@ -13,7 +13,7 @@ pub(super) async fn a_job_is_stored_once_per_name_and_population(db: &Db) {
     let row = tx.job(job_id(1)).await.unwrap().unwrap();
     assert_eq!(row.file.0, file("people", "job-1"));
     assert_eq!((row.parameters, row.state, row.version().unwrap()), (6, JobState::Running, None));
-    assert_eq!((row.created_at_ms, row.ended_at_ms, row.events), (10, None, 0));
+    assert_eq!((row.created_at_ms, row.ended_at_ms), (10, None));
     let locked = tx.job_locked(job_id(1)).await.unwrap().unwrap();
     assert_eq!(locked.id, row.id);
     assert!(tx.job(job_id(9)).await.unwrap().is_none());
@@ -84,6 +84,8 @@ pub(super) async fn a_model_version_is_stored_once(db: &Db) {
     }
     assert_eq!(tx.model(job_id(1), 2).await.unwrap(), Some(model(2)));
     assert_eq!(tx.model(job_id(1), 3).await.unwrap(), None);
+    assert_eq!(tx.version_of_round(job_id(1), 20).await.unwrap(), Some(2));
+    assert_eq!(tx.version_of_round(job_id(1), 2).await.unwrap(), None);
     assert_eq!(tx.models(job_id(1), 0, 2).await.unwrap(), [model(0), model(1)]);
     assert_eq!(tx.models(job_id(1), 2, 2).await.unwrap(), [model(2)]);
     assert!(matches!(tx.insert_model(job_id(1), &model(2)).await, Err(DbError::Duplicate)));

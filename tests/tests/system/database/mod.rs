@@ -1,8 +1,8 @@
 //! Every query on both databases: each claim is one function of a database, run on SQLite and on PostgreSQL.
 
 mod assignments;
-mod cluster;
 mod jobs;
+mod nodes;
 mod people;
 mod rounds;
 mod stored;
@@ -25,7 +25,7 @@ macro_rules! on_both_databases {
         mod postgres {
             $(#[tokio::test]
             async fn $claim() {
-                let Some(database) = super::cluster::database().await else { return };
+                let Some(database) = crate::support::postgres().await else { return };
                 let db = tributary_server::db::Db::open(&database.url).await.unwrap();
                 super::$module::$claim(&db).await;
                 db.close().await;
@@ -63,6 +63,11 @@ on_both_databases! {
     assignments::only_a_straggler_comes_late_and_once,
     assignments::assignments_are_listed_by_client_number,
     assignments::deleting_updates_spares_other_rounds_and_models,
+    nodes::nodes_are_known_while_they_are_seen,
+    nodes::a_lease_has_one_holder_until_it_expires,
+    nodes::held_clients_are_seen_by_every_node,
+    nodes::clients_at_work_are_known_by_job,
+    nodes::news_and_haste_do_not_change_what_is_stored,
     transactions::what_is_not_committed_never_happened,
     transactions::a_reader_sees_one_moment_and_writes_nothing,
     transactions::of_many_drivers_one_moves_a_round,

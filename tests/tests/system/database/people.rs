@@ -103,12 +103,14 @@ pub(super) async fn clients_are_listed_with_how_their_work_ended(db: &Db) {
     population(db).await;
     let mut tx = db.begin().await.unwrap();
     start_round(&mut tx, training(1), 3).await;
-    assert!(tx.accept_report(assigned(training(1), 1), &report(1, 1.0, None), 50).await.unwrap());
+    assert!(tx.accept_report(assigned(training(1), 1), &report(1, 1.0, None), 50).await.unwrap().is_some());
     for (client, state) in [(2, AssignmentState::Rejected), (3, AssignmentState::Expired)] {
-        assert!(tx.end_assignment(assigned(training(1), client), state, None, 0, 0, 50).await.unwrap());
+        assert!(tx.end_assignment(assigned(training(1), client), state, None, 0, 0, 50).await.unwrap().is_some());
     }
     start_round(&mut tx, training(2), 2).await;
-    assert!(tx.end_assignment(assigned(training(2), 2), AssignmentState::Failed, None, 0, 0, 60).await.unwrap());
+    assert!(
+        tx.end_assignment(assigned(training(2), 2), AssignmentState::Failed, None, 0, 0, 60).await.unwrap().is_some()
+    );
     let counts = |clients: Vec<tributary_protocol::operator::Client>| -> Vec<_> {
         clients.iter().map(|client| (client.number, client.reported, client.expired, client.failed)).collect()
     };
@@ -125,7 +127,7 @@ pub(super) async fn last_rounds_count_training_only(db: &Db) {
         start_round(&mut tx, training(number), cohort).await;
         for client in 1..=cohort {
             let id = assigned(training(number), client);
-            assert!(tx.end_assignment(id, AssignmentState::Expired, None, 0, 0, 50).await.unwrap());
+            assert!(tx.end_assignment(id, AssignmentState::Expired, None, 0, 0, 50).await.unwrap().is_some());
         }
     }
     start_round(&mut tx, evaluation(3), 3).await;

@@ -1,7 +1,7 @@
 //! What transactions promise.
 
-use tributary_server::db::{Db, Happening, NewRound};
 use tributary_protocol::seed::Seed;
+use tributary_server::db::{Db, Happening, NewRound};
 
 use super::stored::{job_id, name, population, training};
 

@@ -7,7 +7,7 @@ use tributary_protocol::state::{JobState, Phase};
 use tributary_server::app::App;
 use tributary_server::driver;
 
-use crate::support::{WEIGHTS, World};
+use crate::support::{Device, WEIGHTS, World};
 
 /// Plays rounds in which two drivers act at the same time at every step.
 async fn play(world: &World, one: &Arc<App>, other: &Arc<App>) {
@@ -24,7 +24,7 @@ async fn play(world: &World, one: &Arc<App>, other: &Arc<App>) {
     };
     let mut expected = world.weights(job.id, 0).await;
     for round in 1..=3 {
-        let waiting = devices.each_ref().map(|device| device.wait());
+        let waiting = devices.each_ref().map(Device::wait);
         world.until_waiting(3).await;
         both().await;
         for (waiting, device) in waiting.into_iter().zip(&devices) {

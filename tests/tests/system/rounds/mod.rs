@@ -3,6 +3,7 @@
 
 mod choice;
 mod closing;
+mod cluster;
 mod drivers;
 mod evaluation;
 mod restart;

@@ -50,9 +50,7 @@ async fn play(restart: Restart) -> Vec<u8> {
 #[tokio::test]
 async fn a_restart_at_any_moment_gives_the_same_model_as_none() {
     let undisturbed = play(Restart::Never).await;
-    for restart in
-        [Restart::WhileSelecting, Restart::WithSomeUpdates, Restart::WhileAggregating]
-    {
+    for restart in [Restart::WhileSelecting, Restart::WithSomeUpdates, Restart::WhileAggregating] {
         assert_eq!(play(restart).await, undisturbed, "{restart:?}");
     }
 }

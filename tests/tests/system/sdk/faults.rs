@@ -27,7 +27,8 @@ async fn work_that_could_not_be_delivered_is_uploaded_by_the_next_process_withou
         gate.set(Way::Cut);
         Ok(())
     });
-    let error = session(&world, &gate.client(&world, directory.path()), &mut trainer).await.expect_err("nobody answers");
+    let error =
+        session(&world, &gate.client(&world, directory.path()), &mut trainer).await.expect_err("nobody answers");
     assert!(matches!(error, ClientError::Unreachable(_)), "{error}");
     assert_eq!(trainer.0.trained, 1);
     assert_eq!(world.assignments(job.id, 1).await[0].state, AssignmentState::Assigned);
@@ -171,7 +172,8 @@ async fn a_client_that_the_coordinator_forgot_enrols_again() {
     session(&world, &sdk_client(&world, directory.path()), &mut Adds::new(0.5)).await.unwrap();
     world.lose_database().await;
     let job = world.job(json!({})).await;
-    let error = sdk_client(&world, directory.path()).run_once(&mut Adds::new(0.5), &AlwaysOn).await.expect_err("old token");
+    let error =
+        sdk_client(&world, directory.path()).run_once(&mut Adds::new(0.5), &AlwaysOn).await.expect_err("old token");
     assert!(matches!(&error, ClientError::Refused(problem) if problem.kind == ProblemType::Unauthorized), "{error}");
     world.enrolment = world.token("devices").await.secret.expose();
     let outcome = session(&world, &sdk_client(&world, directory.path()), &mut Adds::new(0.5)).await.unwrap();
@@ -209,6 +211,7 @@ async fn a_state_directory_of_another_coordinator_is_refused() {
     one.job(json!({})).await;
     let directory = TempDir::new().unwrap();
     session(&one, &sdk_client(&one, directory.path()), &mut Adds::new(0.5)).await.unwrap();
-    let error = sdk_client(&two, directory.path()).run_once(&mut Adds::new(0.5), &AlwaysOn).await.expect_err("another's");
+    let error =
+        sdk_client(&two, directory.path()).run_once(&mut Adds::new(0.5), &AlwaysOn).await.expect_err("another's");
     assert!(matches!(error, ClientError::ForeignState { .. }), "{error}");
 }

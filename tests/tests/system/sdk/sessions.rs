@@ -11,7 +11,11 @@ use tributary_protocol::state::{JobState, Phase};
 use crate::support::{Adds, Meanwhile, World, evaluated_job, http, sdk_client, within_reason};
 
 /// One session of one client, with the driver's help.
-pub(super) async fn session<T: Trainer>(world: &World, client: &Client, trainer: &mut T) -> Result<Outcome, ClientError> {
+pub(super) async fn session<T: Trainer>(
+    world: &World,
+    client: &Client,
+    trainer: &mut T,
+) -> Result<Outcome, ClientError> {
     let helped = async {
         world.until_waiting(1).await;
         world.drive().await;
@@ -48,7 +52,11 @@ async fn a_client_keeps_its_identity_and_its_model_from_session_to_session() {
         world.restart().await;
     }
     let clients: Page<Enrolled> = world.look("/clients?population=devices").await.ok();
-    assert_eq!(clients.items.iter().map(|client| client.reported).collect::<Vec<_>>(), [3], "one client, enrolled once");
+    assert_eq!(
+        clients.items.iter().map(|client| client.reported).collect::<Vec<_>>(),
+        [3],
+        "one client, enrolled once"
+    );
     world.check_books(job.id).await;
 }
 

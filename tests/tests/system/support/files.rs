@@ -39,7 +39,7 @@ pub(crate) fn evaluated_job(changes: &Value) -> Value {
 }
 
 /// Replaces parts of a JSON value: objects key by key, all else as a whole.
-pub(crate) fn merge(target: &mut Value, changes: &Value) {
+fn merge(target: &mut Value, changes: &Value) {
     match (target, changes) {
         (Value::Object(target), Value::Object(changes)) => {
             for (key, change) in changes {

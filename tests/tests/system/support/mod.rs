@@ -4,11 +4,13 @@ mod answer;
 mod books;
 mod device;
 mod files;
+mod postgres;
 mod sdk;
 mod world;
 
 pub(crate) use answer::Answer;
 pub(crate) use device::{Device, figures};
-pub(crate) use files::{WEIGHTS, bytes_of_tensors, delta_file, evaluated_job, job_file, merge};
+pub(crate) use files::{WEIGHTS, bytes_of_tensors, delta_file, evaluated_job, job_file};
+pub(crate) use postgres::postgres;
 pub(crate) use sdk::{Adds, JumpingClock, Meanwhile, sdk_client};
 pub(crate) use world::{NOW_MS, World, http, within_reason};

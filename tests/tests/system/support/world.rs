@@ -1,7 +1,6 @@
 //! A coordinator on a database file of its own, its operator and its clock.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tributary_protocol::device::{Assignment, CheckInResponse};
-use tributary_protocol::id::JobId;
+use tributary_protocol::id::{JobId, Name};
 use tributary_protocol::operator::{self, CreatedToken, Job, Page, Round};
 use tributary_protocol::safetensors::model_from_bytes;
 use tributary_server::app::App;
@@ -20,6 +19,7 @@ use tributary_server::blob::OpenedStore;
 use tributary_server::clock::{Clock, ManualClock};
 use tributary_server::{Config, Coordinator, driver};
 
+use super::postgres::Database;
 use super::{Answer, Device, job_file};
 
 /// What the coordinator's clock shows at first.
@@ -38,12 +38,21 @@ pub(crate) struct World {
     pub(crate) hand: Arc<ManualClock>,
     clock: Clock,
     drives: bool,
-    directory: TempDir,
-    /// Where bodies are; in the database without one.
-    store: Option<OpenedStore>,
+    /// The coordinator's name among those that share its database.
+    node: Name,
+    /// Where the coordinator stores everything: a file in the directory, or a database of PostgreSQL.
+    store: Store,
+    /// Where the bodies of models and updates are; with everything else without one.
+    blobs: Option<OpenedStore>,
     /// Keeps the port for the time between two coordinators.
     _place: TcpSocket,
     running: Option<Running>,
+}
+
+#[derive(Clone)]
+enum Store {
+    File(Arc<TempDir>),
+    Postgres(Database),
 }
 
 struct Running {
@@ -70,67 +79,110 @@ pub(crate) fn within_reason<F: Future>(future: F) -> impl Future<Output = F::Out
     }
 }
 
+impl Store {
+    fn file() -> Self {
+        Self::File(Arc::new(TempDir::new().unwrap()))
+    }
+}
+
 impl World {
     /// A coordinator whose clock stands still and whose driver acts only when the test says so.
     pub(crate) async fn start() -> Self {
         let (clock, hand) = Clock::manual(NOW_MS);
-        Self::begin(clock, hand, false, None).await
+        Self::begin(clock, hand, false, Store::file()).await
     }
 
     /// A coordinator as in production: the system's clock, its own driver.
     pub(crate) async fn start_driven() -> Self {
         let (_, hand) = Clock::manual(NOW_MS);
-        Self::begin(Clock::System, hand, true, None).await
+        Self::begin(Clock::System, hand, true, Store::file()).await
     }
 
-    /// The same as [`Self::start`], with the bodies of models and updates in this store.
-    pub(crate) async fn start_on(store: Option<OpenedStore>) -> Self {
+    /// The same on PostgreSQL.
+    pub(crate) async fn start_driven_on(database: Database) -> Self {
+        let (_, hand) = Clock::manual(NOW_MS);
+        Self::begin(Clock::System, hand, true, Store::Postgres(database)).await
+    }
+
+    /// One that stands still, on PostgreSQL.
+    pub(crate) async fn start_on(database: Database) -> Self {
         let (clock, hand) = Clock::manual(NOW_MS);
-        Self::begin(clock, hand, false, store).await
+        Self::begin(clock, hand, false, Store::Postgres(database)).await
     }
 
-    async fn begin(clock: Clock, hand: Arc<ManualClock>, drives: bool, store: Option<OpenedStore>) -> Self {
-        let place = TcpSocket::new_v4().unwrap();
-        place.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        // Only now: with it before, two worlds could be given the same port.
-        place.set_reuseaddr(true).unwrap();
-        let address = place.local_addr().unwrap();
-        let mut world = Self {
-            http: http(),
-            address,
-            operator: String::new(),
-            enrolment: String::new(),
-            hand,
-            clock,
-            drives,
-            directory: TempDir::new().unwrap(),
-            store,
-            _place: place,
-            running: None,
-        };
+    /// Another coordinator beside this one, on the same database, with the same people.
+    pub(crate) async fn beside(&self) -> Self {
+        let mut world = Self::place(self.clock.clone(), Arc::clone(&self.hand), self.drives, self.store.clone());
+        world.blobs = self.blobs.clone();
+        world.node = "other".parse().unwrap();
+        world.operator.clone_from(&self.operator);
+        world.enrolment.clone_from(&self.enrolment);
+        world.resume().await;
+        world
+    }
+
+    /// The same as [`Self::start`], with the bodies of models and updates in a store.
+    pub(crate) async fn start_with_blobs(blobs: Option<OpenedStore>) -> Self {
+        let (clock, hand) = Clock::manual(NOW_MS);
+        let mut world = Self::place(clock, hand, false, Store::file());
+        world.blobs = blobs;
+        world.begun().await
+    }
+
+    async fn begin(clock: Clock, hand: Arc<ManualClock>, drives: bool, store: Store) -> Self {
+        Self::place(clock, hand, drives, store).begun().await
+    }
+
+    /// Starts the first coordinator.
+    async fn begun(mut self) -> Self {
+        let world = &mut self;
         let coordinator = world.open_coordinator().await;
         world.operator = coordinator.first_operator_token().unwrap().expose();
         world.serve(coordinator);
         world.operate(Method::POST, "/populations", &json!({ "name": "devices" })).await.value();
         world.enrolment = world.token("devices").await.secret.expose();
-        world
+        self
     }
 
-    /// The file that the coordinator stores everything in.
-    pub(crate) fn database(&self) -> PathBuf {
-        self.directory.path().join("tributary.db")
+    /// A world with a port to listen on, where nothing runs yet.
+    fn place(clock: Clock, hand: Arc<ManualClock>, drives: bool, store: Store) -> Self {
+        let place = TcpSocket::new_v4().unwrap();
+        place.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        // Only now: with it before, two worlds could be given the same port.
+        place.set_reuseaddr(true).unwrap();
+        Self {
+            http: http(),
+            address: place.local_addr().unwrap(),
+            operator: String::new(),
+            enrolment: String::new(),
+            hand,
+            clock,
+            drives,
+            node: "one".parse().unwrap(),
+            store,
+            blobs: None,
+            _place: place,
+            running: None,
+        }
+    }
+
+    /// The path or URL of what the coordinator stores everything in.
+    pub(crate) fn database(&self) -> String {
+        match &self.store {
+            Store::File(directory) => directory.path().join("tributary.db").display().to_string(),
+            Store::Postgres(database) => database.url.clone(),
+        }
     }
 
     /// Another coordinator on the same database and clock.
     pub(crate) async fn open_coordinator(&self) -> Coordinator {
-        let config =
-            Config { database: self.database().display().to_string(), operator_token: None, ..Config::default() };
-        Coordinator::open_on(&config, self.store.clone(), self.clock.clone()).await.unwrap()
+        let config = Config { database: self.database(), node: Some(self.node.clone()), ..Config::default() };
+        Coordinator::open_on(&config, self.blobs.clone(), self.clock.clone()).await.unwrap()
     }
 
     /// The next coordinator has its bodies here.
-    pub(crate) fn store(&mut self, store: Option<OpenedStore>) {
-        self.store = store;
+    pub(crate) fn set_blobs(&mut self, blobs: Option<OpenedStore>) {
+        self.blobs = blobs;
     }
 
     fn serve(&mut self, coordinator: Coordinator) {
@@ -184,7 +236,7 @@ impl World {
     /// Stops the coordinator and starts another one on an empty database, which knows none of the tokens.
     pub(crate) async fn lose_database(&mut self) {
         self.stop().await;
-        self.directory = TempDir::new().unwrap();
+        self.store = Store::file();
         let coordinator = self.open_coordinator().await;
         self.operator = coordinator.first_operator_token().unwrap().expose();
         self.serve(coordinator);

@@ -3,7 +3,6 @@
 //! The tests that run at the same time share it; the last one to leave ends it. Each test gets a database of its own,
 //! copied from one that has the schema.
 
-use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
@@ -23,8 +22,9 @@ const USER: &str = "postgres";
 static SHARED: Mutex<Weak<Cluster>> = Mutex::const_new(Weak::new());
 
 /// A fresh database with the schema.
-pub(super) struct Database {
-    pub(super) url: String,
+#[derive(Clone)]
+pub(crate) struct Database {
+    pub(crate) url: String,
     _cluster: Arc<Cluster>,
 }
 
@@ -38,7 +38,7 @@ struct Cluster {
 }
 
 /// A database of its own for one test; none where PostgreSQL is not installed (under CI that is a failure).
-pub(super) async fn database() -> Option<Database> {
+pub(crate) async fn postgres() -> Option<Database> {
     let Some(programs) = programs() else {
         assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "PostgreSQL is not installed");
         eprintln!("not tried: PostgreSQL is not installed (no initdb in /usr/lib/postgresql/*/bin or on PATH)");
@@ -68,7 +68,7 @@ fn programs() -> Option<PathBuf> {
         let release = bin.parent().and_then(Path::file_name).and_then(|name| name.to_str()?.parse::<u32>().ok());
         std::cmp::Reverse(release)
     });
-    let path = std::env::var_os("PATH").unwrap_or_else(OsString::new);
+    let path = std::env::var_os("PATH").unwrap_or_default();
     installed.extend(std::env::split_paths(&path));
     installed.into_iter().find(|bin| bin.join("initdb").is_file() && bin.join("postgres").is_file())
 }
@@ -101,8 +101,7 @@ impl Cluster {
         let supervisor = std::thread::spawn(move || supervise(server, &ready_sender, &stopped));
         let said = tokio::task::spawn_blocking(move || ready.recv()).await.unwrap();
         assert_eq!(said.as_deref(), Ok("ready"), "PostgreSQL did not start");
-        let cluster =
-            Self { directory, databases: AtomicU32::new(0), stop: Some(stop), supervisor: Some(supervisor) };
+        let cluster = Self { directory, databases: AtomicU32::new(0), stop: Some(stop), supervisor: Some(supervisor) };
         cluster.execute("create database migrated").await;
         Db::open(&cluster.url("migrated")).await.unwrap().close().await;
         cluster
@@ -152,9 +151,12 @@ fn supervise(mut server: Command, ready: &mpsc::Sender<String>, stopped: &mpsc::
     let _ = reader.join();
 }
 
-/// Ends the server at once: nothing of it is kept. (Its other processes end when they see that it is gone.)
+/// Ends the server at once, with what it has in shared memory; nothing else of it is kept.
 fn end(child: &mut Child) {
-    let _ = child.kill();
+    let told = Command::new("kill").args(["-QUIT", &child.id().to_string()]).status();
+    if !told.is_ok_and(|status| status.success()) {
+        let _ = child.kill();
+    }
     let _ = child.wait();
 }
 
@@ -173,7 +175,7 @@ fn unprivileged_user() -> Option<(u32, u32)> {
 /// A command as the unprivileged user that ends with the thread that starts it.
 fn command(program: &Path, owner: Option<(u32, u32)>) -> Command {
     let mut command = Command::new("setpriv");
-    command.arg("--pdeathsig=KILL");
+    command.arg("--pdeathsig=QUIT");
     if let Some((user, group)) = owner {
         command.args([format!("--reuid={user}"), format!("--regid={group}"), "--clear-groups".to_owned()]);
     }

@@ -1,0 +1,138 @@
+//! The device API over one kept connection, with as little as possible between the benchmark and the socket: the load
+//! generator shares its processors with the coordinator that it measures.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::{Method, Request};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::TcpStream;
+use tributary_protocol::device::{
+    Assignment, CheckInRequest, CheckInResponse, DeviceState, EnrolRequest, EnrolResponse, ReportAccepted,
+};
+use tributary_protocol::id::Secret;
+use tributary_protocol::update::Codec;
+
+use super::BenchError;
+
+/// Bytes of an unexpected answer that are shown.
+const SHOWN_BYTES: usize = 300;
+
+/// A connection; whose device it is depends on the secret of each call.
+pub(super) struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    host: HeaderValue,
+}
+
+impl Connection {
+    /// Connects.
+    ///
+    /// # Errors
+    /// [`BenchError::Connection`].
+    pub(super) async fn open(server: SocketAddr) -> Result<Self, BenchError> {
+        let failed = |error: &dyn std::error::Error| BenchError::Connection(error.to_string());
+        let stream = TcpStream::connect(server).await.map_err(|error| failed(&error))?;
+        stream.set_nodelay(true).map_err(|error| failed(&error))?;
+        let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
+        // It ends with the sender; its error is the sender's too.
+        tokio::spawn(connection);
+        let host = HeaderValue::from_str(&server.to_string()).expect("an address is a legal header value");
+        Ok(Self { sender, host })
+    }
+
+    /// Enrols a client; returns its credential.
+    ///
+    /// # Errors
+    /// [`BenchError`].
+    pub(super) async fn enrol(&mut self, token: &HeaderValue) -> Result<HeaderValue, BenchError> {
+        let body = json(&EnrolRequest { attributes: Default::default() });
+        let enrolled: EnrolResponse = self.call(Method::POST, "/device/v1/clients", token, body).await?;
+        Ok(bearer(&enrolled.secret))
+    }
+
+    /// Checks a client in; `check_in_body` makes the body.
+    ///
+    /// # Errors
+    /// [`BenchError`].
+    pub(super) async fn check_in(
+        &mut self,
+        client: &HeaderValue,
+        body: &Bytes,
+    ) -> Result<Option<Box<Assignment>>, BenchError> {
+        match self.call(Method::POST, "/device/v1/checkins", client, body.clone()).await? {
+            CheckInResponse::Assigned(assignment) => Ok(Some(assignment)),
+            CheckInResponse::Retry { .. } => Ok(None),
+        }
+    }
+
+    /// Sends an update.
+    ///
+    /// # Errors
+    /// [`BenchError`].
+    pub(super) async fn put_update(
+        &mut self,
+        client: &HeaderValue,
+        assignment: &Assignment,
+        body: Bytes,
+    ) -> Result<(), BenchError> {
+        let path = format!("/device/v1/assignments/{}/update?weight=1&loss=0.5&steps=1&train_ms=1", assignment.id);
+        self.call::<ReportAccepted>(Method::PUT, &path, client, body).await.map(drop)
+    }
+
+    async fn call<T: DeserializeOwned>(
+        &mut self,
+        method: Method,
+        path: &str,
+        bearer: &HeaderValue,
+        body: Bytes,
+    ) -> Result<T, BenchError> {
+        let broken = |error: hyper::Error| BenchError::Connection(error.to_string());
+        let call = format_args!("{method} {path}").to_string();
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(HOST, &self.host)
+            .header(AUTHORIZATION, bearer)
+            .header(CONTENT_TYPE, "application/json")
+            .body(Full::new(body))
+            .expect("the parts are ours and legal");
+        self.sender.ready().await.map_err(broken)?;
+        let response = self.sender.send_request(request).await.map_err(broken)?;
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.map_err(broken)?.to_bytes();
+        let parsed = if status == 200 { serde_json::from_slice(&body).ok() } else { None };
+        parsed.ok_or_else(|| BenchError::Answer {
+            call,
+            status,
+            body: String::from_utf8_lossy(&body[..body.len().min(SHOWN_BYTES)]).into_owned(),
+        })
+    }
+}
+
+/// A check-in that may be held for so long.
+pub(super) fn check_in_body(wait_ms: u32) -> Bytes {
+    json(&CheckInRequest {
+        attributes: Default::default(),
+        state: DeviceState { examples: 1, ..DeviceState::default() },
+        sdk_version: env!("CARGO_PKG_VERSION").into(),
+        codecs: vec![Codec::F32],
+        wait_ms,
+    })
+}
+
+/// The header that says who calls.
+pub(super) fn bearer(secret: &Secret) -> HeaderValue {
+    let mut value =
+        HeaderValue::from_str(&format!("Bearer {}", secret.expose())).expect("tokens are legal header values");
+    value.set_sensitive(true);
+    value
+}
+
+fn json<T: Serialize>(value: &T) -> Bytes {
+    serde_json::to_vec(value).expect("the API's types have string keys and no failing serialisers").into()
+}

@@ -1,0 +1,93 @@
+//! Many clients of one coordinator: enrolled over a few connections, and updates for them to send.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use hyper::header::HeaderValue;
+use tokio::task::JoinSet;
+use tributary_protocol::device::Assignment;
+use tributary_protocol::id::Secret;
+use tributary_protocol::job_file::JobFile;
+use tributary_protocol::model::ParameterList;
+use tributary_protocol::seed::Seed;
+use tributary_protocol::update::{UpdateHeader, encode};
+
+use super::BenchError;
+use super::device::{Connection, bearer};
+use super::process::CoordinatorProcess;
+use crate::error::CliError;
+
+/// Connections that enrol at the same time.
+const ENROLLING_CONNECTIONS: usize = 16;
+/// Largest absolute value in the updates that are made up.
+const MAGNITUDE: f32 = 0.01;
+
+/// The coordinator's socket.
+///
+/// # Errors
+/// [`BenchError::Start`] for a URL that is no address.
+pub(super) fn address(coordinator: &CoordinatorProcess) -> Result<SocketAddr, CliError> {
+    let addresses = coordinator.url.socket_addrs(|| None);
+    let address = addresses.ok().and_then(|addresses| addresses.into_iter().next());
+    Ok(address.ok_or_else(|| BenchError::Start(format!("it serves at {}", coordinator.url)))?)
+}
+
+/// Enrols so many clients; returns their credentials.
+///
+/// # Errors
+/// [`BenchError`].
+pub(super) async fn enrol(server: SocketAddr, token: &Secret, count: u32) -> Result<Vec<HeaderValue>, CliError> {
+    let left = Arc::new(AtomicUsize::new(count as usize));
+    let token = bearer(token);
+    let mut enrolling = JoinSet::new();
+    for _ in 0..ENROLLING_CONNECTIONS {
+        let (left, token) = (Arc::clone(&left), token.clone());
+        enrolling.spawn(async move {
+            let mut connection = Connection::open(server).await?;
+            let mut clients = Vec::new();
+            while take(&left) {
+                clients.push(connection.enrol(&token).await?);
+            }
+            Ok::<_, BenchError>(clients)
+        });
+    }
+    let mut clients = Vec::with_capacity(count as usize);
+    for enrolled in enrolling.join_all().await {
+        clients.extend(enrolled?);
+    }
+    Ok(clients)
+}
+
+/// Takes one of what is left to do, if there is any.
+pub(super) fn take(left: &AtomicUsize) -> bool {
+    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+}
+
+/// An update of small random values for an assignment.
+///
+/// # Errors
+/// [`CliError::Internal`] when the assignment's model has no parameters.
+pub(super) fn update(assignment: &Assignment, seed: u64) -> Result<Bytes, CliError> {
+    let parameters = assignment.plan.model.parameters().map_err(|error| CliError::Internal(error.to_string()))?;
+    let header = UpdateHeader {
+        codec: assignment.plan.codec,
+        job: assignment.job.to_string(),
+        base_version: assignment.model_version.into(),
+    };
+    Ok(encode(&delta(&parameters, seed), &parameters, &header).into())
+}
+
+fn delta(parameters: &ParameterList, seed: u64) -> Vec<f32> {
+    let mut stream = Seed(seed).stream();
+    (0..parameters.total()).map(|_| stream.uniform(-MAGNITUDE, MAGNITUDE)).collect()
+}
+
+/// A job of the benchmark from its text.
+///
+/// # Errors
+/// [`CliError::JobFile`].
+pub(super) fn job_file(text: &str) -> Result<JobFile, CliError> {
+    JobFile::parse(text).map_err(|source| CliError::JobFile { name: "the benchmark's job".into(), source })
+}

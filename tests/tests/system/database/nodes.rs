@@ -1,0 +1,109 @@
+//! Coordinators that share a database: nodes, leases, seats.
+
+use tributary_protocol::device::Attributes;
+use tributary_protocol::state::{AssignmentState, JobState};
+use tributary_protocol::update::Codec;
+use tributary_server::db::Db;
+use tributary_server::round::Candidate;
+
+use super::stored::{assigned, client_id, job_id, name, population, start_round, store_job, training};
+
+fn candidate(number: u8) -> Candidate {
+    Candidate {
+        client: client_id(number),
+        number: number.into(),
+        attributes: Attributes::default(),
+        examples: 10,
+        codecs: vec![Codec::F32],
+        last_round: None,
+    }
+}
+
+pub(super) async fn nodes_are_known_while_they_are_seen(db: &Db) {
+    let mut tx = db.begin().await.unwrap();
+    tx.node_seen(&name("b"), "0.1.0", 5, 10).await.unwrap();
+    tx.node_seen(&name("a"), "0.1.0", 6, 20).await.unwrap();
+    tx.node_seen(&name("b"), "0.2.0", 7, 30).await.unwrap();
+    let nodes = tx.nodes("", 10).await.unwrap();
+    let told: Vec<_> =
+        nodes.iter().map(|node| (node.id.as_str(), &*node.version, node.started_at_ms, node.seen_at_ms)).collect();
+    assert_eq!(told, [("a", "0.1.0", 6, 20), ("b", "0.2.0", 7, 30)]);
+    assert_eq!(tx.nodes("a", 1).await.unwrap(), nodes[1..]);
+    tx.forget_nodes(30).await.unwrap();
+    assert_eq!(tx.nodes("", 10).await.unwrap(), nodes[1..]);
+}
+
+pub(super) async fn a_lease_has_one_holder_until_it_expires(db: &Db) {
+    population(db).await;
+    let (a, b) = (name("a"), name("b"));
+    let mut tx = db.begin().await.unwrap();
+    assert_eq!(tx.lease_expires_at_ms(job_id(1)).await.unwrap(), None);
+    assert!(tx.take_lease(job_id(1), &a, 0, 100).await.unwrap());
+    assert!(!tx.take_lease(job_id(1), &b, 99, 199).await.unwrap(), "it has not expired");
+    assert!(tx.take_lease(job_id(1), &a, 50, 150).await.unwrap(), "its holder renews it");
+    assert_eq!(tx.lease_expires_at_ms(job_id(1)).await.unwrap(), Some(150));
+    let held = |leases: Vec<(tributary_protocol::id::Name, tributary_protocol::operator::Lease)>| {
+        leases.into_iter().map(|(node, lease)| (node, lease.job, lease.token, lease.expires_at_ms)).collect::<Vec<_>>()
+    };
+    assert_eq!(held(tx.leases().await.unwrap()), [(a.clone(), job_id(1), 1, 150)]);
+    assert!(tx.take_lease(job_id(1), &b, 150, 250).await.unwrap());
+    assert_eq!(held(tx.leases().await.unwrap()), [(b.clone(), job_id(1), 2, 250)], "the token rises with the hands");
+    tx.node_seen(&b, "0.1.0", 0, 0).await.unwrap();
+    tx.node_leaves(&b).await.unwrap();
+    assert!(tx.leases().await.unwrap().is_empty() && tx.nodes("", 10).await.unwrap().is_empty());
+    assert!(tx.take_lease(job_id(1), &a, 151, 251).await.unwrap(), "at once, for it was given back");
+}
+
+pub(super) async fn held_clients_are_seen_by_every_node(db: &Db) {
+    population(db).await;
+    let (a, b) = (name("a"), name("b"));
+    let mut tx = db.begin().await.unwrap();
+    for node in [&a, &b] {
+        tx.node_seen(node, "0.1.0", 0, 100).await.unwrap();
+    }
+    tx.sit(&candidate(1), &name("people"), &a, 100).await.unwrap();
+    tx.sit(&candidate(2), &name("people"), &b, 200).await.unwrap();
+    let mut seated = tx.seated(&name("people"), 99).await.unwrap();
+    seated.sort_by_key(|candidate| candidate.number);
+    assert_eq!(seated, [candidate(1), candidate(2)]);
+    assert_eq!(tx.seated(&name("people"), 100).await.unwrap(), [candidate(2)], "its time is up");
+    assert!(tx.seated(&name("others"), 0).await.unwrap().is_empty());
+
+    tx.sit(&candidate(1), &name("people"), &b, 300).await.unwrap();
+    tx.stand_up(client_id(1), Some(&a)).await.unwrap();
+    assert_eq!(tx.seated(&name("people"), 250).await.unwrap(), [candidate(1)], "it sits elsewhere by now");
+    tx.stand_up(client_id(1), Some(&b)).await.unwrap();
+    tx.stand_up(client_id(2), None).await.unwrap();
+    assert!(tx.seated(&name("people"), 0).await.unwrap().is_empty());
+
+    tx.sit(&candidate(1), &name("people"), &a, 300).await.unwrap();
+    tx.sit(&candidate(2), &name("people"), &b, 300).await.unwrap();
+    tx.node_leaves(&a).await.unwrap();
+    assert_eq!(tx.seated(&name("people"), 0).await.unwrap(), [candidate(2)]);
+    tx.forget_nodes(101).await.unwrap();
+    assert!(tx.seated(&name("people"), 0).await.unwrap().is_empty(), "a node that is gone holds nobody");
+}
+
+pub(super) async fn clients_at_work_are_known_by_job(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    store_job(&mut tx, 2, "people", JobState::Running).await;
+    start_round(&mut tx, training(1), 2).await;
+    let done = assigned(training(1), 1);
+    tx.count_download(client_id(1), 1 << 40).await.unwrap();
+    tx.count_download(client_id(3), 7).await.unwrap();
+    let ended = tx.end_assignment(done, AssignmentState::Failed, None, 0, 5, 50).await.unwrap();
+    assert_eq!(ended, Some((1 << 40) + 5), "what was fetched at any node");
+    assert_eq!(tx.working_clients(job_id(1)).await.unwrap(), [client_id(2)]);
+    assert!(tx.working_clients(job_id(2)).await.unwrap().is_empty());
+    assert_eq!(tx.working_clients_of_all().await.unwrap(), [client_id(2)]);
+}
+
+pub(super) async fn news_and_haste_do_not_change_what_is_stored(db: &Db) {
+    let mut tx = db.begin().await.unwrap();
+    tx.may_be_lost().await.unwrap();
+    tx.insert_population(&name("people"), 1).await.unwrap();
+    tx.notify("people").await.unwrap();
+    tx.commit().await.unwrap();
+    assert!(db.read().await.unwrap().population(&name("people")).await.unwrap().is_some());
+}
