@@ -6,12 +6,14 @@
 //! | [`api`] | what every call answers, above all to bad input |
 //! | [`sdk`] | the SDK's sessions against the real server |
 //! | [`database`] | every query, on SQLite and on PostgreSQL |
+//! | [`blobs`] | bodies in object stores: in memory, in files, over S3, and in one that fails |
 //! | [`python`] | exported models, read and computed by somebody else |
 //!
 //! [`support`] has the world that they play in. No test sleeps, measures time or needs a fixed port.
 #![expect(clippy::unwrap_used, reason = "in a test, what goes wrong should end it at once")]
 
 mod api;
+mod blobs;
 mod database;
 mod python;
 mod rounds;
