@@ -6,14 +6,18 @@
 //! | [`api`] | what every call answers, above all to bad input |
 //! | [`sdk`] | the SDK's sessions against the real server |
 //! | [`database`] | every query, on SQLite and on PostgreSQL |
+//! | [`simulation`] | drawn histories of losses, deaths and restarts: what was acknowledged is counted once |
+//! | [`cluster`] | three coordinators on one PostgreSQL, one of which dies |
 //! | [`python`] | exported models, read and computed by somebody else |
 //!
 //! [`support`] has the world that they play in. No test sleeps, measures time or needs a fixed port.
 #![expect(clippy::unwrap_used, reason = "in a test, what goes wrong should end it at once")]
 
 mod api;
+mod cluster;
 mod database;
 mod python;
 mod rounds;
 mod sdk;
+mod simulation;
 mod support;
