@@ -9,7 +9,7 @@ use tributary_protocol::id::{AssignmentId, JobId};
 use tributary_protocol::operator::{self, Event, Round};
 use tributary_protocol::safetensors::model_from_bytes;
 use tributary_protocol::seed::Seed;
-use tributary_protocol::state::{AssignmentState, Phase, Task};
+use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
 use tributary_server::blob::{model_key, read_blob};
 use tributary_server::db::{Db, RoundKey};
 
@@ -38,6 +38,8 @@ pub(super) struct Ledger {
     handed: HashMap<Seed, Handed>,
     /// Reports that it answered with success, whether or not the answer came back.
     acknowledged: HashSet<AssignmentId>,
+    /// Work that a client has trained for: from then on the result is on its disk.
+    trained: HashSet<AssignmentId>,
     /// What went wrong where nothing may panic.
     faults: Vec<String>,
     /// Sequence number of the last event that was looked at.
@@ -94,13 +96,13 @@ impl Ledger {
         self.expect(!again, || format!("{handed:?} is handed out, but its report was acknowledged"));
     }
 
-    /// A client begins to train.
-    pub(super) fn trains(&mut self, client: usize, seed: Seed) {
+    /// A client trained: for work of its own, and only once, even if its process died before it was delivered.
+    pub(super) fn trained(&mut self, client: usize, seed: Seed) {
         match self.handed.get(&seed).copied() {
             Some(handed) => {
                 self.expect(handed.client == client, || format!("client {client} trains for {handed:?}"));
-                let again = self.acknowledged.contains(&handed.assignment);
-                self.expect(!again, || format!("{handed:?} is trained again, but its update was acknowledged"));
+                let again = !self.trained.insert(handed.assignment) || self.acknowledged.contains(&handed.assignment);
+                self.expect(!again, || format!("{handed:?} is trained again"));
             }
             None => self.faults.push(format!("client {client} trains for what nobody handed out")),
         }
@@ -189,26 +191,25 @@ impl Ledger {
         if round.phase == Phase::Committed {
             assert!(round.reported >= round.minimum, "{round:?}");
         }
+        let faulty = matches!(round.reason, Some(AbandonReason::Fault | AbandonReason::NotFinite));
+        assert!(!faulty, "what was stored makes a model: {round:?}");
     }
 
     /// Checks the model of a committed round: the weighted mean of the acknowledged updates, each of them once.
-    pub(super) async fn check_model(&mut self, db: &Db, job: JobId, round: &Round) {
-        let version = db.read().await.unwrap().version_of_round(job, round.number).await.unwrap().unwrap();
-        assert_eq!(version, round.base_version + 1, "{round:?}");
-        let (base, next) = (read_model(db, job, round.base_version).await, read_model(db, job, version).await);
-        self.models.entry(round.base_version).or_insert(base.0);
-        let before = self.models.insert(version, next.0);
-        assert_eq!(before, None, "version {version} is made once");
-        let mut expected = vec![0.0; base.1.len()];
+    fn check_model(&mut self, round: &Round, base: &Model, next: &Model) {
+        self.models.entry(round.base_version).or_insert(base.sha256);
+        let before = self.models.insert(round.base_version + 1, next.sha256);
+        assert_eq!(before, None, "a version is made once: {round:?}");
+        let mut expected = vec![0.0; base.values.len()];
         let mut weights = 0.0;
-        for work in self.handed.iter().filter(|(_, work)| (work.task, work.round) == (Task::Train, round.number)) {
-            let (seed, Handed { assignment, client, .. }) = work;
-            if self.acknowledged.contains(assignment) {
-                expected[*client] += f64::from(step(*seed)) * weight(*client) as f64;
-                weights += weight(*client) as f64;
+        for (seed, work) in &self.handed {
+            let of_round = (work.task, work.round) == (Task::Train, round.number);
+            if of_round && self.acknowledged.contains(&work.assignment) {
+                expected[work.client] += f64::from(step(*seed)) * weight(work.client) as f64;
+                weights += weight(work.client) as f64;
             }
         }
-        for (index, ((base, next), expected)) in base.1.iter().zip(&next.1).zip(expected).enumerate() {
+        for (index, ((base, next), expected)) in base.values.iter().zip(&next.values).zip(expected).enumerate() {
             let moved = f64::from(*next) - f64::from(*base);
             let expected = expected / weights;
             assert!((moved - expected).abs() < ROUNDING, "{round:?}: weight {index} moved by {moved}, not {expected}");
@@ -218,7 +219,7 @@ impl Ledger {
     /// Checks that no model version has changed since it was made.
     pub(super) async fn check_versions(&self, db: &Db, job: JobId) {
         for (version, sha256) in &self.models {
-            assert_eq!(read_model(db, job, *version).await.0, *sha256, "version {version} changed");
+            assert_eq!(Model::read(db, job, *version).await.sha256, *sha256, "version {version} changed");
         }
     }
 
@@ -241,17 +242,24 @@ impl Ledger {
         for (round, assignments) in found {
             ledger.lock().unwrap().check_round(&round, &assignments);
             if round.task == Task::Train && events.iter().any(|event| committed(event, &round)) {
-                let mut taken = std::mem::take(&mut *ledger.lock().unwrap());
-                taken.check_model(db, job, &round).await;
-                *ledger.lock().unwrap() = taken;
+                let base = Model::read(db, job, round.base_version).await;
+                let next = Model::read(db, job, round.base_version + 1).await;
+                ledger.lock().unwrap().check_model(&round, &base, &next);
             }
         }
         ledger.lock().unwrap().no_faults();
     }
 }
 
-/// Hash and values of a model version.
-async fn read_model(db: &Db, job: JobId, version: u32) -> (Sha256Hash, Vec<f32>) {
-    let file = read_blob(db, &model_key(job, version)).await.unwrap();
-    (Sha256Hash::of(&file), model_from_bytes(&file).unwrap().into_values())
+/// A stored model version.
+struct Model {
+    sha256: Sha256Hash,
+    values: Vec<f32>,
+}
+
+impl Model {
+    async fn read(db: &Db, job: JobId, version: u32) -> Self {
+        let file = read_blob(db, &model_key(job, version)).await.unwrap();
+        Self { sha256: Sha256Hash::of(&file), values: model_from_bytes(&file).unwrap().into_values() }
+    }
 }

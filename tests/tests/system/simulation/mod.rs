@@ -25,9 +25,9 @@ use futures_util::{StreamExt, stream};
 use tributary_protocol::seed::Seed;
 
 /// Histories of a plain run.
-const HISTORIES: u64 = 200;
+const HISTORIES: u64 = 160;
 /// Histories of a run in continuous integration.
-const HISTORIES_CI: u64 = 2_000;
+const HISTORIES_CI: u64 = 1_200;
 /// Histories that are played at the same time; each has a world of its own.
 const AT_ONCE: usize = 4;
 

@@ -3,7 +3,7 @@
 use tributary_protocol::seed::{Seed, Stream};
 
 /// Fewest operations of a drawn history.
-const OPS_MIN: u64 = 20;
+const OPS_MIN: u64 = 30;
 /// Most operations of a drawn history.
 const OPS_MAX: u64 = 70;
 
@@ -24,10 +24,13 @@ pub(super) struct Setup {
 pub(super) enum Op {
     /// A client's session goes on by one request: it is sent, or arrives, or its retry pause ends.
     Step(usize),
-    /// A client's session goes on until its check-in has arrived: then it is held, or has work.
+    /// A client's session goes on (and ends, and the next one begins) until a check-in has arrived: then it is held, or has
+    /// work.
     CheckIn(usize),
     /// A client's session goes on until it ends or is held: with work, it trains and uploads.
     Work(usize),
+    /// Every client does what it has to do and checks in; then the driver looks.
+    Gather,
     /// A client's next request never arrives.
     LoseRequest(usize),
     /// A client's next request arrives; the answer does not come back.
@@ -52,7 +55,7 @@ pub(super) enum Op {
 impl Setup {
     fn draw(stream: &mut Stream) -> Self {
         let clients = 2 + stream.below(3);
-        let goal = 1 + stream.below(clients);
+        let goal = 1 + stream.below(clients.min(3));
         Self {
             clients: clients as usize,
             updates_goal: goal as u32,
@@ -66,20 +69,21 @@ impl Setup {
 impl Op {
     fn draw(stream: &mut Stream, clients: usize) -> Self {
         let client = stream.below(clients as u64) as usize;
-        match stream.below(200) {
-            0..40 => Self::Step(client),
-            40..75 => Self::CheckIn(client),
-            75..105 => Self::Work(client),
-            105..115 => Self::LoseRequest(client),
-            115..127 => Self::LoseResponse(client),
-            127..139 => Self::KillClient(client),
-            139..149 => Self::RepeatUpload(client),
-            149..165 => Self::AdvanceTime([1, 500, 1_000, 3_000, 8_000, 10_000][stream.below(6) as usize]),
-            165..184 => Self::DriverOnce,
-            184..190 => Self::TwoDrivers,
-            190..194 => Self::RestartServer,
-            194..196 => Self::PauseJob,
-            196..199 => Self::ResumeJob,
+        match stream.below(400) {
+            0..80 => Self::Step(client),
+            80..130 => Self::CheckIn(client),
+            130..205 => Self::Work(client),
+            205..245 => Self::Gather,
+            245..262 => Self::LoseRequest(client),
+            262..282 => Self::LoseResponse(client),
+            282..298 => Self::KillClient(client),
+            298..312 => Self::RepeatUpload(client),
+            312..340 => Self::AdvanceTime([1, 500, 1_000, 3_000, 8_000, 10_000][stream.below(6) as usize]),
+            340..375 => Self::DriverOnce,
+            375..385 => Self::TwoDrivers,
+            385..393 => Self::RestartServer,
+            393..394 => Self::PauseJob,
+            394..399 => Self::ResumeJob,
             _ => Self::StopJob,
         }
     }

@@ -181,10 +181,10 @@ impl Trainer for Learner {
     }
 
     fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
-        self.ledger.lock().unwrap().trains(self.client, task.seed);
         if should_stop() {
             return Err(TrainError::Interrupted);
         }
+        self.ledger.lock().unwrap().trained(self.client, task.seed);
         let mut values = task.model.values().to_vec();
         values[self.client] += step(task.seed);
         Ok(Trained { values, examples: weight(self.client), steps: 1, loss: 0.25 })

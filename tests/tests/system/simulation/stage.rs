@@ -83,6 +83,7 @@ impl Stage {
             Op::Step(client) => self.step(client).await,
             Op::CheckIn(client) => self.check_in(client).await,
             Op::Work(client) => self.work(client).await,
+            Op::Gather => self.gather().await,
             Op::LoseRequest(client) => self.go_on(client, Fate::Lost).await,
             Op::LoseResponse(client) => self.go_on(client, Fate::AnswerLost).await,
             Op::KillClient(client) => self.players[client].kill().await,
@@ -116,6 +117,13 @@ impl Stage {
             }
         }
         panic!("client {client} never checks in");
+    }
+
+    async fn gather(&mut self) {
+        for client in 0..self.players.len() {
+            self.check_in(client).await;
+        }
+        self.drive().await;
     }
 
     async fn work(&mut self, client: usize) {
