@@ -71,6 +71,7 @@ pub(crate) async fn commit_training(app: &App, spec: &Arc<JobSpec>, round: &Roun
         sha256: Sha256Hash::of(&body),
         bytes: body.len() as u64,
         created_at_ms: now_ms,
+        deleted_at_ms: None,
     };
     let mut tx = app.db.begin().await?;
     tx.job_locked(key.job).await?;
