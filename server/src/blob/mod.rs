@@ -13,6 +13,7 @@ mod store;
 pub mod sweep;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tributary_protocol::id::{AssignmentId, JobId};
 
@@ -24,6 +25,9 @@ pub use store::Store;
 
 use crate::db::Db;
 use crate::entropy;
+
+/// Longest time that a round's end waits for the deletion of its updates. A driver has other jobs, and what is left is swept.
+const DELETE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The name of the body of a model version.
 #[must_use]
@@ -68,7 +72,9 @@ impl Blobs {
     pub async fn delete(&self, objects: Vec<String>) {
         let Self::Store(store) = self else { return };
         let count = objects.len();
-        if let Err(error) = store.delete(objects).await {
+        let timed_out = |_| Err(StoreError::TimedOut { doing: "delete bodies", after: DELETE_TIMEOUT });
+        let deleted = tokio::time::timeout(DELETE_TIMEOUT, store.delete(objects)).await;
+        if let Err(error) = deleted.unwrap_or_else(timed_out) {
             tracing::warn!(%error, count, "objects that are of no more use could not be deleted; they are swept later");
         }
     }

@@ -15,7 +15,7 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
 use super::StoreError;
 
 /// Longest time for one call, retries of the store's client included.
-pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Bytes that one call sends; longer bodies go in several calls, so that the time limit of a call does not limit the
 /// size of a body. S3 wants at least 5 MiB.
@@ -87,6 +87,9 @@ impl Store {
     /// Deletes objects, many in one call where the store can. Those that are gone already are no error; the others are
     /// deleted even when one fails.
     pub(super) async fn delete(&self, objects: Vec<String>) -> Result<(), StoreError> {
+        if objects.is_empty() {
+            return Ok(());
+        }
         let paths: VecDeque<_> = objects.iter().map(|object| Ok(Path::from(object.as_str()))).collect();
         let mut deleted = self.objects.delete_stream(stream::iter(paths).boxed());
         let mut failed = None;

@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
+use object_store::ObjectStoreExt;
 use reqwest::Method;
 use serde_json::json;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::Phase;
-use tributary_server::driver;
+use tributary_server::blob::BlobError;
+use tributary_server::driver::{self, DriverError};
 
 use super::faulty::{Call, Fault};
-use super::{counts, faulty};
+use super::{counts, faulty, in_memory, objects};
 use crate::support::{Answer, WEIGHTS, World, delta_file, figures, job_file};
 
 #[tokio::test]
@@ -58,6 +61,50 @@ async fn what_the_store_cannot_do_now_is_asked_for_again_and_counts_once() {
     let expected: Vec<f32> = world.weights(job.id, 0).await.iter().map(|value| value + 0.5).collect();
     assert_eq!(world.weights(job.id, 1).await, expected);
     world.check_books(job.id).await;
+}
+
+#[tokio::test]
+async fn a_damaged_body_is_noticed_and_not_counted() {
+    let store = in_memory();
+    let mut world = World::start_with_blobs(Some(store.clone())).await;
+    let job = world.job(json!({})).await;
+    let device = world.device().await;
+    world.drive().await;
+    let [work] = world.assign([&device]).await;
+    device.contribute(&work, &[0.5; WEIGHTS], 3).await;
+    world.restart().await;
+    let objects = objects(&store).await;
+    let update = &objects.iter().find(|object| object.location.as_ref().contains("/update/")).unwrap().location;
+    let right = delta_file(&work, &[0.5; WEIGHTS]);
+    let short = right[..right.len() - 1].to_vec();
+    for wrong in [delta_file(&work, &[0.25; WEIGHTS]), short] {
+        store.objects.put(update, wrong.into()).await.unwrap();
+        let failed = driver::run_once(world.app()).await.unwrap_err();
+        assert!(matches!(failed, DriverError::Blob(BlobError::Damaged(_))), "{failed}");
+    }
+    store.objects.delete(update).await.unwrap();
+    let failed = driver::run_once(world.app()).await.unwrap_err();
+    assert!(matches!(failed, DriverError::Blob(BlobError::Missing(_))), "{failed}");
+    // Whoever has a copy can put it back: the round goes on.
+    store.objects.put(update, right.into()).await.unwrap();
+    world.drive().await;
+    assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
+}
+
+#[tokio::test]
+async fn of_the_same_update_sent_many_times_at_once_one_is_kept() {
+    let store = in_memory();
+    let world = World::start_with_blobs(Some(store.clone())).await;
+    world.job(json!({})).await;
+    let device = world.device().await;
+    world.drive().await;
+    let [work] = world.assign([&device]).await;
+    let (weight, body) = (figures(3), delta_file(&work, &[0.5; WEIGHTS]));
+    let sent = (0..8).map(|_| device.put_update(work.id, &weight, body.clone()));
+    for answer in join_all(sent).await {
+        answer.value();
+    }
+    assert_eq!(counts(&store).await, (1, 1));
 }
 
 #[tokio::test]

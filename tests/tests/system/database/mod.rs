@@ -48,6 +48,8 @@ on_both_databases! {
     jobs::the_driver_sees_jobs_that_may_move,
     jobs::a_model_version_is_stored_once,
     jobs::bodies_are_kept_in_parts,
+    jobs::a_body_in_a_store_is_known_by_its_name_and_by_its_object,
+    jobs::a_database_has_one_id_for_ever,
     jobs::events_are_numbered_per_job,
     rounds::a_round_is_opened_once,
     rounds::rounds_are_listed_from_both_ends,
