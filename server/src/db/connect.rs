@@ -57,8 +57,6 @@ impl Db {
         let options = SqliteConnectOptions::new()
             .filename(PathBuf::from(path))
             .create_if_missing(true)
-            // What retention deletes can be given back to the file system (`Db::tidy`).
-            .auto_vacuum(SqliteAutoVacuum::Incremental)
             .journal_mode(SqliteJournalMode::Wal)
             // An acknowledged update is durable: the log is synced at every commit.
             .synchronous(SqliteSynchronous::Full)
@@ -70,7 +68,9 @@ impl Db {
             _ => DbError::CannotOpen { path: path.to_owned(), source: error },
         };
         let pool = |connections| SqlitePoolOptions::new().max_connections(connections).acquire_timeout(ACQUIRE_TIMEOUT);
-        let writer = pool(1).connect_with(options.clone()).await.map_err(opened)?;
+        // What retention deletes can be given back to the file system (`Db::tidy`).
+        let writing = options.clone().auto_vacuum(SqliteAutoVacuum::Incremental);
+        let writer = pool(1).connect_with(writing).await.map_err(opened)?;
         MIGRATIONS.run(&writer).await?;
         let readers = pool(CONNECTIONS_MAX).connect_with(options.read_only(true)).await.map_err(opened)?;
         Ok(Self::Sqlite { readers, writer })

@@ -5,6 +5,7 @@
 //! | [`rounds`] | rounds from selection to the next model version, with a clock that the tests move |
 //! | [`api`] | what every call answers, above all to bad input |
 //! | [`sdk`] | the SDK's sessions against the real server |
+//! | [`scheduled`] | what is done by the clock: rounds in their minutes, retention, upkeep |
 //! | [`database`] | every query, on SQLite and on PostgreSQL |
 //! | [`python`] | exported models, read and computed by somebody else |
 //!
@@ -15,5 +16,6 @@ mod api;
 mod database;
 mod python;
 mod rounds;
+mod scheduled;
 mod sdk;
 mod support;

@@ -182,7 +182,7 @@ async fn move_to(app: &App, id: JobId, state: JobState, from: &[JobState]) -> An
     let mut tx = app.db.begin().await?;
     let row = tx.job_locked(id).await?.ok_or_else(|| ApiError::not_found(id))?;
     if row.state == state {
-        return Ok(Json(view(&app, row)?));
+        return Ok(Json(view(app, row)?));
     }
     if !from.contains(&row.state) {
         let detail = format!("a job that is {} cannot become {state}", row.state);
@@ -196,7 +196,7 @@ async fn move_to(app: &App, id: JobId, state: JobState, from: &[JobState]) -> An
         app.specs.forget(id);
     }
     app.changed();
-    Ok(Json(view(&app, row)?))
+    Ok(Json(view(app, row)?))
 }
 
 pub(super) async fn models(

@@ -77,6 +77,7 @@ pub(super) async fn a_model_version_is_stored_once(db: &Db) {
         sha256: Sha256Hash::of(&[version as u8]),
         bytes: 1 << 40,
         created_at_ms: 70,
+        deleted_at_ms: None,
     };
     for version in 0..3 {
         tx.insert_model(job_id(1), &model(version)).await.unwrap();
