@@ -70,7 +70,7 @@ create table models (
     -- The training round that made it; null for version 0.
     round bigint,
     sha256 text not null,
-    -- Size of the safetensors file, which is in blob_chunks.
+    -- Size of the safetensors file, which is in blob_chunks or in the store.
     bytes bigint not null,
     created_at_ms bigint not null,
     -- When the job's retention let its file be deleted; the row stays.
@@ -158,6 +158,21 @@ create table blob_chunks (
     part bigint not null,
     data bytea not null,
     primary key (blob, part)
+);
+
+-- Bodies that are in an object store instead, and where there.
+create table objects (
+    -- As in blob_chunks.
+    blob text primary key,
+    -- Key in the store, below the deployment's id: one per attempt, so that none is ever overwritten.
+    object text not null unique,
+    bytes bigint not null
+);
+
+-- One row: the id that tells this database's objects from others' in the same store.
+create table deployment (
+    one bigint primary key check (one = 1),
+    id text not null
 );
 
 -- What happened, in order: every transition with its time and cause.

@@ -27,7 +27,8 @@ const CONFIG_BYTES_MAX: u64 = 64 * 1024;
 /// `tributary serve`. A setting on the command line counts before one in the environment, that before one in the file.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// A TOML file with these settings under their long names (listen, database, operator_token, node, lease_ms, log, log_format).
+    /// A TOML file with these settings under their long names (listen, database, blobs, operator_token, node, lease_ms, log,
+    /// log_format).
     #[arg(long, env = "TRIBUTARY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// Where to listen [default: 127.0.0.1:7300]. Without TLS in front, stay on the loopback address.
@@ -36,6 +37,11 @@ pub(crate) struct ServeArgs {
     /// The database: a file, sqlite:FILE, or postgres://USER@HOST/NAME [default: tributary.db].
     #[arg(long, env = "TRIBUTARY_DATABASE", value_name = "URL", hide_env_values = true)]
     database: Option<SecretText>,
+    /// An object store for models and updates [default: they are in the database]: file:///DIRECTORY, s3://BUCKET/PREFIX,
+    /// gs://BUCKET/PREFIX or az://CONTAINER/PREFIX. Credentials and endpoints come from the environment under their usual
+    /// names (AWS_ACCESS_KEY_ID, AWS_ENDPOINT, GOOGLE_SERVICE_ACCOUNT, AZURE_STORAGE_ACCOUNT_NAME, ..).
+    #[arg(long, env = "TRIBUTARY_BLOBS", value_name = "URL")]
+    blobs: Option<String>,
     /// An operator token to let in; without one the first start makes a token and prints it, once.
     #[arg(long, env = "TRIBUTARY_OPERATOR_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     operator_token: Option<TokenText>,
@@ -90,6 +96,7 @@ impl fmt::Debug for SecretText {
 struct ConfigFile {
     listen: Option<SocketAddr>,
     database: Option<SecretText>,
+    blobs: Option<String>,
     operator_token: Option<Secret>,
     node: Option<Name>,
     lease_ms: Option<u64>,
@@ -184,6 +191,7 @@ fn settings(args: &ServeArgs) -> Result<Settings, CliError> {
         listen: args.listen.or(file.listen).unwrap_or(default_address),
         coordinator: Config {
             database: database.map_or_else(|| Config::default().database, |SecretText(url)| url),
+            blobs: args.blobs.clone().or(file.blobs),
             operator_token,
             node: args.node.clone().or(file.node),
             lease: args.lease.or(file.lease_ms).map_or(LEASE_DEFAULT, Duration::from_millis),

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tributary_protocol::id::{ClientId, Name};
 use tributary_protocol::seed::Stream;
 
+use crate::blob::Blobs;
 use crate::clock::Clock;
 use crate::cluster::lease::Leases;
 use crate::cluster::seats::SeatLog;
@@ -28,6 +29,8 @@ const UPDATES_IN_FLIGHT_MAX: usize = 8;
 pub struct App {
     /// What is stored.
     pub db: Db,
+    /// Where bodies of models and updates are.
+    pub blobs: Blobs,
     /// What time it is.
     pub clock: Clock,
     /// Who waits for work.
@@ -51,14 +54,15 @@ pub struct App {
 }
 
 impl App {
-    /// Shares a database and a clock, under this process's name among the coordinators.
+    /// Shares a database, the place of its bodies and a clock, under this process's name among the coordinators.
     #[must_use]
-    pub fn new(db: Db, clock: Clock, node: Name, lease: Duration) -> Arc<Self> {
+    pub fn new(db: Db, blobs: Blobs, clock: Clock, node: Name, lease: Duration) -> Arc<Self> {
         let seats = matches!(db, Db::Postgres(_)).then(Arc::default);
         Arc::new(Self {
             leases: Leases::new(node, lease, clock.now_ms()),
             seats,
             db,
+            blobs,
             clock,
             lobby: Arc::default(),
             sums: Sums::default(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
 use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::id::AssignmentId;
+use tributary_protocol::id::{AssignmentId, JobId};
 use tributary_protocol::job_file::Aggregation;
 use tributary_protocol::model::Model;
 use tributary_protocol::operator::ModelVersion;
@@ -14,9 +14,10 @@ use tributary_protocol::update::UpdateError;
 
 use crate::aggregate::{AggregateError, FoldError, fedavg};
 use crate::app::App;
-use crate::blob::{model_key, read_blob};
-use crate::db::{Happening, RoundRow};
+use crate::blob::{BlobError, model_key};
+use crate::db::{DbError, Happening, RoundRow};
 use crate::driver::{DriverError, abandon};
+use crate::entropy;
 use crate::rebuild::fold_missing;
 use crate::spec::JobSpec;
 use crate::sums::{RoundSum, SharedSum};
@@ -53,8 +54,8 @@ pub enum CommitError {
 pub(crate) async fn commit_training(app: &App, spec: &Arc<JobSpec>, round: &RoundRow) -> Result<(), DriverError> {
     let key = round.key();
     let sum = app.sums.of(key, spec);
-    fold_missing(&app.db, spec, round, &sum).await?;
-    let base = read_blob(&app.db, &model_key(key.job, round.base_version)).await?;
+    fold_missing(&app.db, &app.blobs, spec, round, &sum).await?;
+    let base = read_model(app, key.job, round.base_version).await?;
     let made = make_model(Arc::clone(spec), base, sum).await;
     let body = match made {
         Err(CommitError::Aggregate(AggregateError::NotFinite { .. })) => {
@@ -73,20 +74,31 @@ pub(crate) async fn commit_training(app: &App, spec: &Arc<JobSpec>, round: &Roun
         created_at_ms: now_ms,
         deleted_at_ms: None,
     };
+    let attempt = entropy::random();
+    let mut body = app.blobs.stage(model_key(key.job, version), body.into(), attempt, now_ms).await?;
     let mut tx = app.db.begin().await?;
     tx.job_locked(key.job).await?;
     if !tx.commit_round(key, now_ms).await? {
+        drop(tx);
         // Another driver was faster; its model is the same bytes.
         app.sums.forget(key);
+        app.blobs.discard_unsettled(body).await;
         return Ok(());
     }
     tx.insert_model(key.job, &model).await?;
-    tx.insert_blob(&model_key(key.job, version), &body).await?;
-    tx.delete_updates(key).await?;
+    body.settle(&mut tx, app.clock.now_ms()).await?;
+    let objects = tx.delete_updates(key).await?;
     tx.record(Happening::of_round(key, Phase::Committed.as_str()), now_ms).await?;
     tx.commit().await?;
     app.sums.forget(key);
+    app.blobs.delete(objects).await;
     Ok(())
+}
+
+async fn read_model(app: &App, job: JobId, version: u32) -> Result<Vec<u8>, BlobError> {
+    let model = app.db.read().await?.model(job, version).await?;
+    let model = model.ok_or_else(|| DbError::Corrupt(format!("version {version} of {job} is missing")))?;
+    app.blobs.read(&app.db, model_key(job, version), model.sha256).await
 }
 
 async fn make_model(spec: Arc<JobSpec>, base: Vec<u8>, sum: SharedSum) -> Result<Vec<u8>, CommitError> {

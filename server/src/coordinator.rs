@@ -12,6 +12,7 @@ use tributary_protocol::id::{Name, Secret, SecretKind, TokenId};
 use tributary_protocol::operator::Token;
 
 use crate::app::App;
+use crate::blob::{self, BlobError, Blobs, OpenStoreError, OpenedStore};
 use crate::clock::Clock;
 use crate::cluster::lease::LEASE_DEFAULT;
 use crate::cluster::{bell, lease, seats};
@@ -26,6 +27,8 @@ const DRAIN_MAX: Duration = Duration::from_secs(10);
 pub struct Config {
     /// A file path, or a `sqlite:` or `postgres:` URL.
     pub database: String,
+    /// The object store for models and updates, as [`blob::open_store`] takes it; without one they are in the database.
+    pub blobs: Option<String>,
     /// An operator token that is let in besides those in the database.
     pub operator_token: Option<Secret>,
     /// This process's name among the coordinators of its database; a random one unless given. One that comes back under
@@ -38,15 +41,20 @@ pub struct Config {
 impl fmt::Debug for Config {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A database's URL may carry a password.
-        let Self { database: _, operator_token, node, lease } = self;
+        let Self { database: _, blobs, operator_token, node, lease } = self;
         let mut fields = formatter.debug_struct("Config");
-        fields.field("operator_token", operator_token).field("node", node).field("lease", lease).finish_non_exhaustive()
+        fields
+            .field("blobs", blobs)
+            .field("operator_token", operator_token)
+            .field("node", node)
+            .field("lease", lease)
+            .finish_non_exhaustive()
     }
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { database: "tributary.db".into(), operator_token: None, node: None, lease: LEASE_DEFAULT }
+        Self { database: "tributary.db".into(), blobs: None, operator_token: None, node: None, lease: LEASE_DEFAULT }
     }
 }
 
@@ -56,6 +64,12 @@ pub enum ServeError {
     /// The database.
     #[error(transparent)]
     Db(#[from] DbError),
+    /// The object store cannot be opened.
+    #[error(transparent)]
+    OpenStore(#[from] OpenStoreError),
+    /// Bodies that the database refers to cannot be read.
+    #[error(transparent)]
+    Blob(#[from] BlobError),
     /// The directory of the database file cannot be made.
     #[error("{}: cannot make the directory: {source}", path.display())]
     Directory {
@@ -94,15 +108,25 @@ impl Coordinator {
     /// # Errors
     /// As [`Self::open`].
     pub async fn open_with(config: &Config, clock: Clock) -> Result<Self, ServeError> {
+        let store = config.blobs.as_ref().map(|url| blob::open_store(url, blob::environment())).transpose()?;
+        Self::open_on(config, store, clock).await
+    }
+
+    /// The same, with an object store of the caller's in place of the configured one.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub async fn open_on(config: &Config, store: Option<OpenedStore>, clock: Clock) -> Result<Self, ServeError> {
         make_directory(&config.database)?;
         let db = Db::open(&config.database).await?;
+        let blobs = Blobs::open(store, &db).await?;
         let first_operator_token = let_operator_in(&db, &clock, config.operator_token.as_ref()).await?;
         let node = match (&db, &config.node) {
             (Db::Sqlite { .. }, _) => "local".parse().expect("a valid name"),
             (Db::Postgres(_), Some(node)) => node.clone(),
             (Db::Postgres(_), None) => entropy::node(),
         };
-        Ok(Self { app: App::new(db, clock, node, config.lease), first_operator_token })
+        Ok(Self { app: App::new(db, blobs, clock, node, config.lease), first_operator_token })
     }
 
     /// The operator token that was made because there was none. This is the only chance to see it.
@@ -137,6 +161,7 @@ impl Coordinator {
         let app = self.app;
         let mut tasks = JoinSet::new();
         tasks.spawn(driver::run(Arc::clone(&app)));
+        tasks.spawn(blob::sweep::run(Arc::clone(&app)));
         if let Some(seats) = &app.seats {
             tasks.spawn(seats::run(Arc::clone(&app), Arc::clone(seats)));
         }

@@ -13,6 +13,7 @@ use tributary_protocol::id::{AssignmentId, ClientId, JobId};
 use tributary_protocol::state::{AbandonReason, AssignmentState, JobState, Phase, Task};
 
 use crate::app::App;
+use crate::blob::BlobError;
 use crate::cluster::lease::{self, Asked};
 use crate::commit::{CommitError, commit_training};
 use crate::db::{DbError, Happening, JobRow, NewAssignment, NewRound, RoundKey, RoundRow, Tx};
@@ -29,6 +30,9 @@ pub enum DriverError {
     /// The database.
     #[error(transparent)]
     Db(#[from] DbError),
+    /// Bodies of models and updates.
+    #[error(transparent)]
+    Blob(#[from] BlobError),
     /// Making a model.
     #[error(transparent)]
     Commit(#[from] CommitError),
@@ -130,7 +134,13 @@ async fn look(app: &App, id: JobId) -> Result<Look, DriverError> {
         let Some(policy) = TaskPolicy::of(&spec.file, round.task) else { continue };
         if round.task == Task::Train && round.phase == Phase::Training && app.sums.begun(round.key()).is_none() {
             // Opened by an earlier process: its sum is ready again before it is needed.
-            rebuild::start(app.db.clone(), Arc::clone(&spec), round.clone(), app.sums.of(round.key(), &spec));
+            rebuild::start(
+                app.db.clone(),
+                app.blobs.clone(),
+                Arc::clone(&spec),
+                round.clone(),
+                app.sums.of(round.key(), &spec),
+            );
         }
         let eligible = match round.phase {
             Phase::Selecting => eligible(&spec, round, &waiting, &recent),
@@ -373,10 +383,11 @@ pub(crate) async fn abandon(app: &App, key: RoundKey, reason: AbandonReason) -> 
         return Ok(());
     }
     expire(app, &mut tx, key, now_ms).await?;
-    tx.delete_updates(key).await?;
+    let objects = tx.delete_updates(key).await?;
     tx.record(Happening::of_round(key, Phase::Abandoned.as_str()).because(reason.as_str()), now_ms).await?;
     tx.commit().await?;
     app.sums.forget(key);
+    app.blobs.delete(objects).await;
     Ok(())
 }
 

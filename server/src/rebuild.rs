@@ -1,6 +1,6 @@
 //! Rebuilding the running sum of an open round from its stored updates, after a restart.
 //!
-//! Each update is read from the database in parts and decoded as they come; its body is never held whole. Several
+//! Each update is read in parts and decoded as they come; its body is never held whole. Several
 //! updates are on their way at once: reading them costs more than adding them.
 
 use std::sync::{Arc, PoisonError};
@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tributary_protocol::update::UpdateDecoder;
 
-use crate::blob::update_key;
+use crate::blob::{Blobs, update_key};
 use crate::commit::CommitError;
 use crate::db::{AssignmentRow, Db, DbError, RoundRow};
 use crate::driver::DriverError;
@@ -21,10 +21,10 @@ const UPDATES_AT_ONCE: usize = 4;
 
 /// Folds in what a round's sum lacks of its stored updates, in the background. Nothing depends on its success: whoever
 /// makes the model folds in what is still missing.
-pub(crate) fn start(db: Db, spec: Arc<JobSpec>, round: RoundRow, sum: SharedSum) {
+pub(crate) fn start(db: Db, blobs: Blobs, spec: Arc<JobSpec>, round: RoundRow, sum: SharedSum) {
     tokio::spawn(async move {
         let key = round.key();
-        match fold_missing(&db, &spec, &round, &sum).await {
+        match fold_missing(&db, &blobs, &spec, &round, &sum).await {
             Ok(0) => {}
             Ok(updates) => tracing::info!(job = %key.job, round = key.number, updates, "the round's sum is rebuilt"),
             // The round may have ended meanwhile, and its updates with it.
@@ -39,6 +39,7 @@ pub(crate) fn start(db: Db, spec: Arc<JobSpec>, round: RoundRow, sum: SharedSum)
 /// [`DriverError`] of the first update that could not be added; the others may have been.
 pub(crate) async fn fold_missing(
     db: &Db,
+    blobs: &Blobs,
     spec: &Arc<JobSpec>,
     round: &RoundRow,
     sum: &SharedSum,
@@ -50,9 +51,9 @@ pub(crate) async fn fold_missing(
     let updates = missing.len();
     let base_version = round.base_version;
     let folds = missing.into_iter().map(|assignment| {
-        let (db, spec, sum) = (db.clone(), Arc::clone(spec), Arc::clone(sum));
+        let (db, blobs, spec, sum) = (db.clone(), blobs.clone(), Arc::clone(spec), Arc::clone(sum));
         // A task of its own: decoding runs on all cores.
-        let task = tokio::spawn(async move { fold_stored(&db, &spec, base_version, &assignment, &sum).await });
+        let task = tokio::spawn(async move { fold_stored(&db, &blobs, &spec, base_version, &assignment, &sum).await });
         async move { task.await.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic())) }
     });
     // The iterator is lazy: a task is spawned when there is a place for it.
@@ -62,6 +63,7 @@ pub(crate) async fn fold_missing(
 
 async fn fold_stored(
     db: &Db,
+    blobs: &Blobs,
     spec: &JobSpec,
     base_version: u32,
     assignment: &AssignmentRow,
@@ -74,18 +76,13 @@ async fn fold_stored(
     let mut decoder =
         UpdateDecoder::new(Arc::clone(&spec.parameters), spec.update_header(base_version), spec.update_limits());
     let mut delta = vec![0.0; spec.parameters.total()];
-    let key = update_key(id);
-    let mut tx = db.read().await?;
-    let mut part = 0;
-    while let Some(data) = tx.blob_part(&key, part).await? {
+    let sha256 = assignment.report().ok_or_else(|| DbError::Corrupt(format!("{id} has no report")))?;
+    let mut body = blobs.reader(db, update_key(id), sha256).await?;
+    while let Some(data) = body.next().await? {
         let mut accept = |offset: usize, block: &[f32]| delta[offset..offset + block.len()].copy_from_slice(block);
         decoder.push(&data, &mut accept).map_err(unreadable)?;
-        part += 1;
     }
-    drop(tx);
-    if part == 0 {
-        return Err(DbError::Corrupt(format!("the body of {key} is missing")).into());
-    }
+    drop(body);
     decoder.finish().map_err(unreadable)?;
     with(sum, |sum| sum.fold(id, &delta, weight)).map_err(|source| CommitError::Fold { assignment: id, source })?;
     Ok(())

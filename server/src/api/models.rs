@@ -6,20 +6,20 @@ use std::sync::Arc;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use tributary_protocol::id::JobId;
 use tributary_protocol::operator::ModelVersion;
 use tributary_protocol::problem::ProblemType;
 
 use super::problem::{Answer, ApiError};
 use crate::app::App;
-use crate::blob::model_key;
-use crate::db::{BLOB_CHUNK_BYTES, DbError};
+use crate::blob::{BlobError, StoredBody, model_key};
 
 /// A model version as a response, and how many bytes of it are being sent.
 ///
-/// A version never changes, so its hash is its ETag and caches may keep it for ever. One part is in memory at a time.
-pub(super) fn model_response(
+/// A version never changes, so its hash is its ETag and caches may keep it for ever. One part is in memory at a time; the
+/// first is read before anything is sent, so that a store that is away is a problem document and not half a file.
+pub(super) async fn model_response(
     app: &Arc<App>,
     job: JobId,
     model: &ModelVersion,
@@ -45,8 +45,13 @@ pub(super) fn model_response(
         }
     };
     let length = wanted.end - wanted.start;
-    let mut response =
-        Body::from_stream(parts(Arc::clone(app), model_key(job, model.version), wanted.clone())).into_response();
+    let body = app.blobs.find(&app.db, model_key(job, model.version)).await?;
+    let first = match length {
+        0 => Bytes::new(),
+        _ => part(app, &body, wanted.clone()).await?,
+    };
+    let rest = parts(Arc::clone(app), body, wanted.start + first.len() as u64..wanted.end);
+    let mut response = Body::from_stream(stream::once(async { Ok(first) }).chain(rest)).into_response();
     if length < model.bytes {
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;
         let range = format!("bytes {}-{}/{}", wanted.start, wanted.end - 1, model.bytes);
@@ -96,23 +101,20 @@ fn range(headers: &HeaderMap, etag: &str, bytes: u64) -> Wanted {
 }
 
 /// The wanted bytes of a stored body, part by part.
-fn parts(app: Arc<App>, key: String, wanted: Range<u64>) -> impl stream::Stream<Item = Result<Bytes, DbError>> {
-    stream::try_unfold((app, key, wanted), |(app, key, wanted)| async move {
+fn parts(app: Arc<App>, body: StoredBody, wanted: Range<u64>) -> impl stream::Stream<Item = Result<Bytes, BlobError>> {
+    stream::try_unfold((app, body, wanted), |(app, body, wanted)| async move {
         if wanted.is_empty() {
             return Ok(None);
         }
-        let chunk = BLOB_CHUNK_BYTES as u64;
-        let part = wanted.start / chunk;
-        let data = app.db.read().await?.blob_part(&key, part).await?;
-        let data = Bytes::from(data.ok_or_else(|| DbError::Corrupt(format!("part {part} of {key} is missing")))?);
-        let from = usize::try_from(wanted.start % chunk).unwrap_or(usize::MAX);
-        let to = usize::try_from(wanted.end - part * chunk).unwrap_or(usize::MAX).min(data.len());
-        if from >= to {
-            return Err(DbError::Corrupt(format!("part {part} of {key} is too short")));
-        }
-        let next = wanted.start + (to - from) as u64..wanted.end;
-        Ok(Some((data.slice(from..to), (app, key, next))))
+        let data = part(&app, &body, wanted.clone()).await?;
+        let next = wanted.start + data.len() as u64..wanted.end;
+        Ok(Some((data, (app, body, next))))
     })
+}
+
+/// The first of the wanted bytes, which must be there.
+async fn part(app: &App, body: &StoredBody, wanted: Range<u64>) -> Result<Bytes, BlobError> {
+    app.blobs.part(&app.db, body, wanted).await?.ok_or_else(|| BlobError::Missing(body.name().to_owned()))
 }
 
 #[cfg(test)]

@@ -5,9 +5,10 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tributary_protocol::problem::{CONTENT_TYPE, Problem, ProblemType};
 
+use crate::blob::BlobError;
 use crate::db::DbError;
 
-/// How long a client waits after the database failed to answer.
+/// How long a client waits after the database or the object store failed to answer.
 const UNAVAILABLE_RETRY_MS: u64 = 2_000;
 
 /// A refusal or a fault, on its way to the caller.
@@ -43,6 +44,20 @@ impl From<DbError> for ApiError {
             DbError::Unavailable(source) => {
                 tracing::error!(error = %source, "the database does not answer");
                 Self::new(ProblemType::Unavailable, "the database does not answer; nothing was changed")
+                    .retry_after_ms(UNAVAILABLE_RETRY_MS)
+            }
+            other => Self::internal(other),
+        }
+    }
+}
+
+impl From<BlobError> for ApiError {
+    fn from(error: BlobError) -> Self {
+        match error {
+            BlobError::Db(error) => error.into(),
+            BlobError::Store(_) | BlobError::Stale(_) => {
+                tracing::error!(%error, "the object store does not answer");
+                Self::new(ProblemType::Unavailable, "the object store does not answer; nothing was changed")
                     .retry_after_ms(UNAVAILABLE_RETRY_MS)
             }
             other => Self::internal(other),

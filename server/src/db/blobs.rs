@@ -1,20 +1,27 @@
-//! Bodies of models and updates, in parts.
+//! Bodies of models and updates: their parts, or the keys of those that are in an object store.
 
 use super::tx::{execute, fetch, stored};
-use super::{DbError, Tx};
+use super::{DbError, RoundKey, Tx};
 
 /// Bytes of one part: neither database ever holds more of a body in memory at once.
 pub const BLOB_CHUNK_BYTES: usize = 1 << 20;
 
+/// Names of the updates of a round (`$1` job, `$2` task, `$3` number).
+macro_rules! updates_of_round {
+    () => {
+        "(select 'update/' || id from assignments where job = $1 and task = $2 and round = $3)"
+    };
+}
+
 impl Tx {
-    /// Stores a body under a key that has none.
+    /// Stores a body under a name that has none.
     ///
     /// # Errors
-    /// [`DbError::Duplicate`] when the key has a body.
-    pub async fn insert_blob(&mut self, key: &str, body: &[u8]) -> Result<(), DbError> {
+    /// [`DbError::Duplicate`] when the name has a body here.
+    pub async fn insert_blob(&mut self, name: &str, body: &[u8]) -> Result<(), DbError> {
         let sql = "insert into blob_chunks (blob, part, data) values ($1, $2, $3)";
         for (part, data) in (0i64..).zip(body.chunks(BLOB_CHUNK_BYTES)) {
-            execute!(self, sql, key, part, data);
+            execute!(self, sql, name, part, data);
         }
         Ok(())
     }
@@ -23,20 +30,78 @@ impl Tx {
     ///
     /// # Errors
     /// [`DbError`].
-    pub async fn blob_part(&mut self, key: &str, part: u64) -> Result<Option<Vec<u8>>, DbError> {
+    pub async fn blob_part(&mut self, name: &str, part: u64) -> Result<Option<Vec<u8>>, DbError> {
         let sql = "select data from blob_chunks where blob = $1 and part = $2";
-        let row = fetch!(self, (Vec<u8>,), fetch_optional, sql, key, stored(part));
+        let row = fetch!(self, (Vec<u8>,), fetch_optional, sql, name, stored(part));
         Ok(row.map(|(data,)| data))
     }
 
-    /// Deletes the updates of one round: it is final, so its sum is in a model version or nowhere.
+    /// Stores which object has the body of this name, and its length.
+    ///
+    /// # Errors
+    /// [`DbError::Duplicate`] when the name has an object.
+    pub async fn insert_object(&mut self, name: &str, object: &str, bytes: u64) -> Result<(), DbError> {
+        let sql = "insert into objects (blob, object, bytes) values ($1, $2, $3)";
+        execute!(self, sql, name, object, stored(bytes));
+        Ok(())
+    }
+
+    /// The object that has the body of this name, and its length; none when the body is here, or nowhere.
     ///
     /// # Errors
     /// [`DbError`].
-    pub async fn delete_updates(&mut self, round: super::RoundKey) -> Result<(), DbError> {
-        let sql = "delete from blob_chunks where blob in \
-                   (select 'update/' || id from assignments where job = $1 and task = $2 and round = $3)";
-        execute!(self, sql, round.job.to_string(), round.task.as_str(), i64::from(round.number));
-        Ok(())
+    pub async fn object(&mut self, name: &str) -> Result<Option<(String, u64)>, DbError> {
+        let sql = "select object, bytes from objects where blob = $1";
+        let row = fetch!(self, (String, i64), fetch_optional, sql, name);
+        Ok(row.map(|(object, bytes)| (object, bytes.cast_unsigned())))
+    }
+
+    /// Whether some body is in this object.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn knows_object(&mut self, object: &str) -> Result<bool, DbError> {
+        Ok(fetch!(self, (i64,), fetch_optional, "select bytes from objects where object = $1", object).is_some())
+    }
+
+    /// Whether some body is in an object store.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn has_objects(&mut self) -> Result<bool, DbError> {
+        Ok(fetch!(self, (i64,), fetch_optional, "select bytes from objects limit 1").is_some())
+    }
+
+    /// Deletes the body of this name. Returns the object that had it, which is to be deleted after the commit.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn delete_blob(&mut self, name: &str) -> Result<Option<String>, DbError> {
+        execute!(self, "delete from blob_chunks where blob = $1", name);
+        let row = fetch!(self, (String,), fetch_optional, "delete from objects where blob = $1 returning object", name);
+        Ok(row.map(|(object,)| object))
+    }
+
+    /// Deletes the updates of one round: it is final, so its sum is in a model version or nowhere. Returns the objects
+    /// that had them, which are to be deleted after the commit.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn delete_updates(&mut self, round: RoundKey) -> Result<Vec<String>, DbError> {
+        let (job, number) = (round.job.to_string(), i64::from(round.number));
+        let chunks = concat!("delete from blob_chunks where blob in ", updates_of_round!());
+        execute!(self, chunks, job.as_str(), round.task.as_str(), number);
+        let objects = concat!("delete from objects where blob in ", updates_of_round!(), " returning object");
+        let rows = fetch!(self, (String,), fetch_all, objects, job.as_str(), round.task.as_str(), number);
+        Ok(rows.into_iter().map(|(object,)| object).collect())
+    }
+
+    /// The id of this database, which its objects in a store have before their names; `fresh` becomes it when it has none.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn deployment(&mut self, fresh: &str) -> Result<String, DbError> {
+        execute!(self, "insert into deployment (one, id) values (1, $1) on conflict do nothing", fresh);
+        Ok(fetch!(self, (String,), fetch_one, "select id from deployment").0)
     }
 }

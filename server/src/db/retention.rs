@@ -41,7 +41,8 @@ impl Tx {
         if execute!(self, sql, job.to_string(), i64::from(version), now_ms) == 0 {
             return Ok(false);
         }
-        execute!(self, "delete from blob_chunks where blob = $1", model_key(job, version));
+        // An object in a store is an orphan from here on; the sweep deletes it.
+        self.delete_blob(&model_key(job, version)).await?;
         Ok(true)
     }
 

@@ -5,7 +5,9 @@
 //! | [`rounds`] | rounds from selection to the next model version, with a clock that the tests move |
 //! | [`api`] | what every call answers, above all to bad input |
 //! | [`sdk`] | the SDK's sessions against the real server |
+//! | [`scheduled`] | what is done by the clock: rounds in their minutes, retention, upkeep |
 //! | [`database`] | every query, on SQLite and on PostgreSQL |
+//! | [`blobs`] | bodies in object stores: in memory, in files, over S3, and in one that fails |
 //! | [`simulation`] | drawn histories of losses, deaths and restarts: what was acknowledged is counted once |
 //! | [`cluster`] | three coordinators on one PostgreSQL, one of which dies |
 //! | [`python`] | exported models, read and computed by somebody else |
@@ -14,10 +16,12 @@
 #![expect(clippy::unwrap_used, reason = "in a test, what goes wrong should end it at once")]
 
 mod api;
+mod blobs;
 mod cluster;
 mod database;
 mod python;
 mod rounds;
+mod scheduled;
 mod sdk;
 mod simulation;
 mod support;

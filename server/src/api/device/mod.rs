@@ -69,7 +69,7 @@ async fn model(
     let model = model.ok_or_else(|| ApiError::not_found(format!("version {version} of {job}")))?;
     let has_work = tx.open_assignment(client.id).await?.is_some();
     drop(tx);
-    let (response, bytes) = model_response(&app, job, &model, &headers)?;
+    let (response, bytes) = model_response(&app, job, &model, &headers).await?;
     if has_work && bytes > 0 {
         app.count_download(client.id, bytes).await?;
     }

@@ -16,6 +16,7 @@ use crate::api::auth::Device;
 use crate::api::extract::{Json, Path};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
+use crate::blob::Staged;
 use crate::db::{AssignmentRow, ClientRow, Happening, Report, RoundRow, Tx};
 use crate::driver::close_in;
 use crate::round::RetryReason;
@@ -206,7 +207,7 @@ pub(super) async fn accept(
     id: AssignmentId,
     task: Task,
     report: Report,
-    body: Option<(&str, &[u8])>,
+    body: Option<&mut Staged>,
 ) -> Answer<Json<ReportAccepted>> {
     let accepted = ReportAccepted { retry_after_ms: retry(app, client, RetryReason::Reported).await? };
     let now_ms = app.clock.now_ms();
@@ -231,8 +232,8 @@ pub(super) async fn accept(
         require_open(app, client, &assignment, &round).await?;
         return Err(closed(app, client, &assignment, &round).await?);
     };
-    if let Some((key, body)) = body {
-        tx.insert_blob(key, body).await?;
+    if let Some(body) = body {
+        body.settle(&mut tx, app.clock.now_ms()).await?;
     }
     let key = assignment.round();
     let Report { weight, bytes_up, .. } = report;

@@ -23,6 +23,7 @@ use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::blob::update_key;
 use crate::db::{AssignmentRow, ClientRow, Report, RoundRow};
+use crate::entropy;
 use crate::spec::JobSpec;
 
 /// Longest time in which a repeated update is read, in milliseconds.
@@ -84,6 +85,7 @@ pub(super) async fn put_update(
         }
     };
 
+    let bytes_up = body.len() as u64;
     let report = Report {
         weight: query.weight.into(),
         loss: query.loss,
@@ -92,13 +94,17 @@ pub(super) async fn put_update(
         work_ms: query.train_ms,
         update_norm: Some(summary.norm),
         sha256,
-        bytes_up: body.len() as u64,
+        bytes_up,
         bytes_down: app.downloads(client.id),
     };
     // A task of its own: should the client hang up now, what is being stored is still folded and told to the driver.
     let finishing = tokio::spawn(async move {
-        let accepted = accept(&app, &client, id, Task::Train, report, Some((&update_key(id), &body))).await?;
-        drop(body);
+        // Before the transaction that makes it count: a store may take its time, and no lock is held meanwhile.
+        let attempt = entropy::random();
+        let mut staged = app.blobs.stage(update_key(id), body.into(), attempt, app.clock.now_ms()).await?;
+        let accepted = accept(&app, &client, id, Task::Train, report, Some(&mut staged)).await;
+        app.blobs.discard_unsettled(staged).await;
+        let accepted = accepted?;
         fold(&app, &assignment, delta, query.weight).await;
         app.changed();
         Ok(accepted)

@@ -23,7 +23,7 @@ use crate::api::extract::{Json, Path, Query, page};
 use crate::api::models::model_response;
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
-use crate::blob::model_key;
+use crate::blob::{BlobError, Staged, model_key};
 use crate::commit::{blocking, model_file};
 use crate::db::{DbError, Happening, JobRow, NewJob, Tx};
 use crate::entropy;
@@ -48,7 +48,22 @@ pub(super) async fn create(
         InitialModel::Upload => None,
     };
 
-    let now_ms = app.clock.now_ms();
+    let mut body = match model {
+        Some(file) => Some(stage_initial(&app, id, file).await?),
+        None => None,
+    };
+    let created = insert(&app, &spec, &mut body).await;
+    if let Some(body) = body {
+        app.blobs.discard_unsettled(body).await;
+    }
+    let row = created?;
+    app.changed();
+    Ok((StatusCode::CREATED, Json(view(&app, row)?)))
+}
+
+/// Stores a job, with its model if it has one.
+async fn insert(app: &App, spec: &JobSpec, model: &mut Option<Staged>) -> Answer<JobRow> {
+    let (id, now_ms) = (spec.id, app.clock.now_ms());
     let state = if model.is_some() { JobState::Running } else { JobState::AwaitingModel };
     let job = NewJob { id, file: &spec.file, parameters: spec.parameters.total() as u64, state };
     let (population, name) = (&spec.file.population, &spec.file.name);
@@ -62,27 +77,30 @@ pub(super) async fn create(
         }
         stored => stored?,
     }
-    if let Some(body) = model {
-        store_initial(&mut tx, id, &body, now_ms).await?;
+    if let Some(model) = model {
+        store_initial(&mut tx, id, model, now_ms).await?;
     }
     tx.record(Happening::of_job(id, state.as_str()), now_ms).await?;
     let row = tx.job(id).await?.ok_or_else(|| ApiError::internal("a job that was stored is gone"))?;
     tx.commit().await?;
-    app.changed();
-    Ok((StatusCode::CREATED, Json(view(&app, row)?)))
+    Ok(row)
 }
 
-async fn store_initial(tx: &mut Tx, job: JobId, body: &[u8], now_ms: i64) -> Result<(), DbError> {
+async fn stage_initial(app: &App, job: JobId, file: Vec<u8>) -> Result<Staged, BlobError> {
+    app.blobs.stage(model_key(job, 0), file.into(), entropy::random(), app.clock.now_ms()).await
+}
+
+async fn store_initial(tx: &mut Tx, job: JobId, body: &mut Staged, now_ms: i64) -> Result<(), BlobError> {
     let model = ModelVersion {
         version: 0,
         round: None,
-        sha256: Sha256Hash::of(body),
-        bytes: body.len() as u64,
+        sha256: Sha256Hash::of(body.body()),
+        bytes: body.body().len() as u64,
         created_at_ms: now_ms,
         deleted_at_ms: None,
     };
     tx.insert_model(job, &model).await?;
-    tx.insert_blob(&model_key(job, 0), body).await
+    body.settle(tx, now_ms).await
 }
 
 pub(super) async fn put_initial_model(
@@ -102,18 +120,25 @@ pub(super) async fn put_initial_model(
     let model = model_from_bytes_expecting(&bytes, &spec.parameters)
         .map_err(|error| ApiError::new(ProblemType::ModelInvalid, error.to_string()))?;
     // Stored in our own form: equal models have equal hashes, whoever wrote the file.
-    let file = model_file(&model);
+    let mut body = stage_initial(&app, id, model_file(&model)).await?;
+    let started = start(&app, id, &mut body).await;
+    app.blobs.discard_unsettled(body).await;
+    let row = started?;
+    app.changed();
+    Ok(Json(view(&app, row)?))
+}
 
+/// Gives a job that awaits its model this one.
+async fn start(app: &App, id: JobId, model: &mut Staged) -> Answer<JobRow> {
     let now_ms = app.clock.now_ms();
     let mut tx = app.db.begin().await?;
     require_awaiting(&tx.job_locked(id).await?.ok_or_else(|| ApiError::not_found(id))?)?;
-    store_initial(&mut tx, id, &file, now_ms).await?;
+    store_initial(&mut tx, id, model, now_ms).await?;
     tx.set_job_state(id, JobState::Running, now_ms).await?;
     tx.record(Happening::of_job(id, JobState::Running.as_str()), now_ms).await?;
     let row = tx.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
     tx.commit().await?;
-    app.changed();
-    Ok(Json(view(&app, row)?))
+    Ok(row)
 }
 
 fn require_awaiting(row: &JobRow) -> Answer<()> {
@@ -220,7 +245,7 @@ pub(super) async fn model(
 ) -> Answer<Response> {
     let model = app.db.read().await?.model(id, version).await?;
     let model = model.ok_or_else(|| ApiError::not_found(format!("version {version} of {id}")))?;
-    Ok(model_response(&app, id, &model, &headers)?.0)
+    Ok(model_response(&app, id, &model, &headers).await?.0)
 }
 
 fn view(app: &App, row: JobRow) -> Result<Job, DbError> {

@@ -111,7 +111,7 @@ pub(super) async fn assignments_are_listed_by_client_number(db: &Db) {
 pub(super) async fn deleting_updates_spares_other_rounds_and_models(db: &Db) {
     population(db).await;
     let mut tx = db.begin().await.unwrap();
-    start_round(&mut tx, training(1), 2).await;
+    start_round(&mut tx, training(1), 3).await;
     for client in 1..=2 {
         let id = assigned(training(1), client);
         assert!(tx.accept_report(id, &report(1, 1.0, None), 50).await.unwrap().is_some());
@@ -121,7 +121,12 @@ pub(super) async fn deleting_updates_spares_other_rounds_and_models(db: &Db) {
     let kept = format!("update/{}", assigned(training(2), 1));
     tx.insert_blob(&kept, &[3; 9]).await.unwrap();
     tx.insert_blob("model/x/0", &[4; 9]).await.unwrap();
-    tx.delete_updates(training(1)).await.unwrap();
+    // Of a third client, in a store.
+    let stored = assigned(training(1), 3);
+    tx.insert_object(&format!("update/{stored}"), "its object", 9).await.unwrap();
+    tx.insert_object("model/x/1", "the model's", 9).await.unwrap();
+    assert_eq!(tx.delete_updates(training(1)).await.unwrap(), ["its object"]);
+    assert!(tx.knows_object("the model's").await.unwrap() && !tx.knows_object("its object").await.unwrap());
     for client in 1..=2 {
         let key = format!("update/{}", assigned(training(1), client));
         assert_eq!(tx.blob_part(&key, 0).await.unwrap(), None);

@@ -5,6 +5,7 @@ mod jobs;
 mod nodes;
 mod people;
 mod rounds;
+mod scheduled;
 mod stored;
 mod transactions;
 
@@ -48,6 +49,8 @@ on_both_databases! {
     jobs::the_driver_sees_jobs_that_may_move,
     jobs::a_model_version_is_stored_once,
     jobs::bodies_are_kept_in_parts,
+    jobs::a_body_in_a_store_is_known_by_its_name_and_by_its_object,
+    jobs::a_database_has_one_id_for_ever,
     jobs::events_are_numbered_per_job,
     rounds::a_round_is_opened_once,
     rounds::rounds_are_listed_from_both_ends,
@@ -68,6 +71,13 @@ on_both_databases! {
     nodes::held_clients_are_seen_by_every_node,
     nodes::clients_at_work_are_known_by_job,
     nodes::news_and_haste_do_not_change_what_is_stored,
+    scheduled::work_is_arranged_once,
+    scheduled::of_many_that_claim_a_run_one_gets_it,
+    scheduled::a_run_is_ended_by_who_began_it,
+    scheduled::a_version_whose_file_is_deleted_keeps_its_row,
+    scheduled::pruning_takes_assignments_of_old_rounds_and_nothing_else,
+    scheduled::events_of_rounds_are_deleted_and_those_of_the_job_stay,
+    scheduled::tokens_are_spent_when_they_expired_and_let_nobody_in,
     transactions::what_is_not_committed_never_happened,
     transactions::a_reader_sees_one_moment_and_writes_nothing,
     transactions::of_many_drivers_one_moves_a_round,

@@ -10,8 +10,8 @@ use tributary_protocol::operator::{self, Event, Round};
 use tributary_protocol::safetensors::model_from_bytes;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
-use tributary_server::blob::{model_key, read_blob};
-use tributary_server::db::{Db, RoundKey};
+use tributary_server::blob::model_key;
+use tributary_server::db::{BLOB_CHUNK_BYTES, Db, RoundKey};
 
 use super::road::Reply;
 
@@ -259,7 +259,13 @@ struct Model {
 
 impl Model {
     async fn read(db: &Db, job: JobId, version: u32) -> Self {
-        let file = read_blob(db, &model_key(job, version)).await.unwrap();
+        let mut tx = db.read().await.unwrap();
+        let mut file = Vec::new();
+        while let Some(part) =
+            tx.blob_part(&model_key(job, version), file.len().div_ceil(BLOB_CHUNK_BYTES) as u64).await.unwrap()
+        {
+            file.extend(part);
+        }
         Self { sha256: Sha256Hash::of(&file), values: model_from_bytes(&file).unwrap().into_values() }
     }
 }

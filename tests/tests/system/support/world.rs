@@ -15,6 +15,7 @@ use tributary_protocol::id::{JobId, Name};
 use tributary_protocol::operator::{self, CreatedToken, Job, Page, Round};
 use tributary_protocol::safetensors::model_from_bytes;
 use tributary_server::app::App;
+use tributary_server::blob::OpenedStore;
 use tributary_server::clock::{Clock, ManualClock};
 use tributary_server::{Config, Coordinator, driver};
 
@@ -41,6 +42,8 @@ pub(crate) struct World {
     node: Name,
     /// Where the coordinator stores everything: a file in the directory, or a database of PostgreSQL.
     store: Store,
+    /// Where the bodies of models and updates are; with everything else without one.
+    blobs: Option<OpenedStore>,
     /// Keeps the port for the time between two coordinators.
     _place: TcpSocket,
     running: Option<Running>,
@@ -116,6 +119,7 @@ impl World {
     /// Another coordinator beside this one, on the same database, with the same people.
     pub(crate) async fn beside(&self) -> Self {
         let mut world = Self::place(self.clock.clone(), Arc::clone(&self.hand), self.drives, self.store.clone());
+        world.blobs = self.blobs.clone();
         world.node = "other".parse().unwrap();
         world.operator.clone_from(&self.operator);
         world.enrolment.clone_from(&self.enrolment);
@@ -123,14 +127,27 @@ impl World {
         world
     }
 
+    /// The same as [`Self::start`], with the bodies of models and updates in a store.
+    pub(crate) async fn start_with_blobs(blobs: Option<OpenedStore>) -> Self {
+        let (clock, hand) = Clock::manual(NOW_MS);
+        let mut world = Self::place(clock, hand, false, Store::file());
+        world.blobs = blobs;
+        world.begun().await
+    }
+
     async fn begin(clock: Clock, hand: Arc<ManualClock>, drives: bool, store: Store) -> Self {
-        let mut world = Self::place(clock, hand, drives, store);
+        Self::place(clock, hand, drives, store).begun().await
+    }
+
+    /// Starts the first coordinator.
+    async fn begun(mut self) -> Self {
+        let world = &mut self;
         let coordinator = world.open_coordinator().await;
         world.operator = coordinator.first_operator_token().unwrap().expose();
         world.serve(coordinator);
         world.operate(Method::POST, "/populations", &json!({ "name": "devices" })).await.value();
         world.enrolment = world.token("devices").await.secret.expose();
-        world
+        self
     }
 
     /// A world with a port to listen on, where nothing runs yet.
@@ -149,6 +166,7 @@ impl World {
             drives,
             node: "one".parse().unwrap(),
             store,
+            blobs: None,
             _place: place,
             running: None,
         }
@@ -165,7 +183,12 @@ impl World {
     /// Another coordinator on the same database and clock.
     pub(crate) async fn open_coordinator(&self) -> Coordinator {
         let config = Config { database: self.database(), node: Some(self.node.clone()), ..Config::default() };
-        Coordinator::open_with(&config, self.clock.clone()).await.unwrap()
+        Coordinator::open_on(&config, self.blobs.clone(), self.clock.clone()).await.unwrap()
+    }
+
+    /// The next coordinator has its bodies here.
+    pub(crate) fn set_blobs(&mut self, blobs: Option<OpenedStore>) {
+        self.blobs = blobs;
     }
 
     fn serve(&mut self, coordinator: Coordinator) {

@@ -1,0 +1,144 @@
+//! From the URL that `--blobs` names to an object store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreScheme};
+use reqwest::Url;
+
+use super::store::CALL_TIMEOUT;
+
+/// Why a store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenStoreError {
+    /// The URL names no kind of store that is known.
+    #[error("{0:?} is no object store: it must be file:///DIRECTORY, s3://BUCKET/PREFIX, gs://.. or az://..")]
+    UnknownKind(String),
+    /// The directory cannot be made.
+    #[error("{directory}: cannot make the directory for blobs: {source}")]
+    Directory {
+        /// The directory.
+        directory: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A setting is missing or wrong.
+    #[error("the object store {url:?} cannot be opened: {source}")]
+    Settings {
+        /// Which store.
+        url: String,
+        /// What the store's client said.
+        source: object_store::Error,
+    },
+}
+
+/// An object store, and how it is to be used.
+#[derive(Clone, Debug)]
+pub struct OpenedStore {
+    /// The store.
+    pub objects: Arc<dyn ObjectStore>,
+    /// What all keys in it begin with.
+    pub prefix: Path,
+    /// Longest time for one call.
+    pub call_timeout: Duration,
+}
+
+impl OpenedStore {
+    fn new(objects: impl Into<Arc<dyn ObjectStore>>, prefix: Path) -> Self {
+        Self { objects: objects.into(), prefix, call_timeout: CALL_TIMEOUT }
+    }
+}
+
+/// Opens the store that a URL names: `file:///DIRECTORY`, `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`,
+/// `az://CONTAINER/PREFIX`, or `memory:///`, which forgets everything with the process and is for tests. `settings` are those of the `object_store` crate (`aws_endpoint`, ..), in any case; others are ignored.
+///
+/// # Errors
+/// [`OpenStoreError`]. The store itself is not asked yet.
+pub fn open_store(
+    text: &str,
+    settings: impl IntoIterator<Item = (String, String)>,
+) -> Result<OpenedStore, OpenStoreError> {
+    let unknown = || OpenStoreError::UnknownKind(text.to_owned());
+    let url: Url = text.parse().map_err(|_| unknown())?;
+    match ObjectStoreScheme::parse(&url).map_err(|_| unknown())?.0 {
+        ObjectStoreScheme::Local => {
+            let directory: Arc<dyn ObjectStore> = Arc::new(open_directory(&url, unknown)?);
+            Ok(OpenedStore::new(directory, Path::default()))
+        }
+        ObjectStoreScheme::Http => Err(unknown()),
+        _ => {
+            // The store's HTTP client takes the process's TLS provider; one that is there already stays.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+            let opened = object_store::parse_url_opts(&url, settings);
+            let (store, prefix) = opened.map_err(|source| OpenStoreError::Settings { url: text.to_owned(), source })?;
+            Ok(OpenedStore::new(store, prefix))
+        }
+    }
+}
+
+fn open_directory(url: &Url, unknown: impl Fn() -> OpenStoreError) -> Result<LocalFileSystem, OpenStoreError> {
+    let directory = url.to_file_path().map_err(|()| unknown())?;
+    std::fs::create_dir_all(&directory)
+        .map_err(|source| OpenStoreError::Directory { directory: directory.display().to_string(), source })?;
+    let store = LocalFileSystem::new_with_prefix(&directory)
+        .map_err(|source| OpenStoreError::Settings { url: url.to_string(), source })?;
+    // An acknowledged update must survive a power failure, as it does in the database.
+    Ok(store.with_fsync(true))
+}
+
+/// The settings of object stores that the environment has, under the names that their own tools use: everything that
+/// begins with `AWS_`, `GOOGLE_` or `AZURE_`. Only these, since the crate would also take a `TOKEN` or `REGION` that was
+/// meant for something else.
+#[must_use]
+pub fn environment() -> Vec<(String, String)> {
+    let is_ours = |name: &String| ["AWS_", "GOOGLE_", "AZURE_"].iter().any(|prefix| name.starts_with(prefix));
+    // `vars` would panic at a variable that is not Unicode.
+    let texts = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+    texts
+        .filter(|(name, _)| is_ours(name))
+        .filter_map(|(name, value)| Some((name, value.into_string().ok()?)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_store_opens_by_its_url_and_the_prefix_is_the_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().join("a/b");
+        let settings = || {
+            let settings = [
+                ("AWS_REGION", "eu-central-1"),
+                ("AWS_ACCESS_KEY_ID", "key"),
+                ("AWS_SECRET_ACCESS_KEY", "secret"),
+                ("AZURE_STORAGE_ACCOUNT_NAME", "account"),
+                ("AZURE_STORAGE_ACCOUNT_KEY", "c2VjcmV0"),
+            ];
+            settings.map(|(name, value)| (name.to_owned(), value.to_owned()))
+        };
+        let file = Url::from_directory_path(&directory).unwrap();
+        for (url, prefix) in [
+            (file.as_str(), ""),
+            ("memory:///", ""),
+            ("s3://bucket/fl/one", "fl/one"),
+            ("gs://bucket", ""),
+            ("az://container/fl", "fl"),
+        ] {
+            let opened = open_store(url, settings()).unwrap();
+            assert_eq!(opened.prefix.as_ref(), prefix, "{url}");
+        }
+        assert!(directory.is_dir());
+    }
+
+    #[test]
+    fn another_url_is_refused_with_the_kinds_that_there_are() {
+        for url in ["", "bucket/prefix", "ftp://x/y", "https://example.org/x", "file://host/x"] {
+            let error = open_store(url, []).unwrap_err();
+            assert!(matches!(error, OpenStoreError::UnknownKind(_)), "{url}: {error}");
+        }
+    }
+}

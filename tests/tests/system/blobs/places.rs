@@ -1,0 +1,113 @@
+//! Wherever bodies are, rounds come out the same.
+
+use reqwest::Method;
+use serde_json::json;
+use tributary_server::blob::{BlobError, OpenedStore, open_store};
+use tributary_server::clock::Clock;
+use tributary_server::{Config, Coordinator, ServeError};
+
+use super::{counts, in_memory, objects};
+use crate::support::{Answer, WEIGHTS, World, bytes_of_tensors};
+
+/// Plays two rounds of two clients, with a restart in the middle of each, and answers the file of version 2.
+pub(super) async fn play(store: Option<OpenedStore>) -> Vec<u8> {
+    let mut world = World::start_with_blobs(store.clone()).await;
+    let job = world.job(json!({ "round": { "updates_goal": 2 } })).await;
+    for number in 1..=2 {
+        let [a, b] = &world.devices().await;
+        world.drive().await;
+        let [for_a, for_b] = world.assign([a, b]).await;
+        assert_eq!(for_a.model_version, number - 1);
+        let delta: Vec<f32> = (0..WEIGHTS).map(|index| 0.1 * index as f32 - 0.3).collect();
+        a.contribute(&for_a, &delta, 7).await;
+        if let Some(store) = &store {
+            assert_eq!(counts(store).await, (1, number as usize));
+        }
+        // The first update is only where it was stored.
+        world.restart().await;
+        world.drive().await;
+        b.contribute(&for_b, &[0.25; WEIGHTS], 5).await;
+        world.drive().await;
+        if let Some(store) = &store {
+            assert_eq!(counts(store).await, (0, number as usize + 1), "updates are deleted with their round");
+        }
+    }
+    world.check_books(job.id).await;
+    world.model_file(job.id, 2).await
+}
+
+#[tokio::test]
+async fn rounds_in_memory_and_in_files_end_with_the_same_bits_as_in_the_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = reqwest::Url::from_directory_path(folder.path().join("blobs")).unwrap();
+    let in_database = play(None).await;
+    assert_eq!(play(Some(in_memory())).await, in_database);
+    assert_eq!(play(Some(open_store(url.as_str(), []).unwrap())).await, in_database);
+}
+
+/// Uploads a model of several parts and reads it in ranges that cross their borders.
+pub(super) async fn read_large_model(store: Option<OpenedStore>) {
+    const VALUES: usize = (9 << 20) / 4;
+    let world = World::start_with_blobs(store).await;
+    let job = world
+        .job(json!({ "model": { "parameters": [{ "name": "w", "shape": [VALUES] }] }, "initial_model": "upload" }))
+        .await;
+    let path = format!("/jobs/{}/models/0", job.id);
+    let values: Vec<f32> = (0..VALUES).map(|index| index as f32).collect();
+    let file = bytes_of_tensors(&[("w", &[VALUES], &values)], &[("format", "pt")]);
+    Answer::to(world.operator_request(Method::PUT, &path).body(file.clone())).await.value();
+
+    assert!(world.model_file(job.id, 0).await == file);
+    for range in [0..10, (1 << 20) - 3..(1 << 20) + 3, 5..file.len() - 5, file.len() - 1..file.len()] {
+        let header = format!("bytes={}-{}", range.start, range.end - 1);
+        let answer = Answer::to(world.operator_request(Method::GET, &path).header("range", header)).await;
+        assert_eq!(answer.status, 206);
+        assert!(answer.body[..] == file[range.clone()], "{range:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_of_many_parts_comes_back_whole_and_in_ranges() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = reqwest::Url::from_directory_path(folder.path()).unwrap();
+    read_large_model(None).await;
+    read_large_model(Some(in_memory())).await;
+    read_large_model(Some(open_store(url.as_str(), []).unwrap())).await;
+}
+
+#[tokio::test]
+async fn a_store_can_be_added_later_but_not_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = in_memory();
+    let mut world = World::start_with_blobs(None).await;
+    let before = world.job(json!({ "name": "before" })).await;
+    world.stop().await;
+    world.set_blobs(Some(store.clone()));
+    world.resume().await;
+    world.job(json!({ "name": "after" })).await;
+    assert_eq!(counts(&store).await, (0, 1));
+    assert_eq!(world.weights(before.id, 0).await.len(), WEIGHTS);
+    world.stop().await;
+
+    let config = Config { database: world.database(), ..Config::default() };
+    let refused = Coordinator::open_with(&config, Clock::System).await.unwrap_err();
+    assert!(matches!(refused, ServeError::Blob(BlobError::NoStore)), "{refused}");
+    assert!(refused.to_string().contains("--blobs"));
+    // A URL in the configuration opens the store itself.
+    let url = reqwest::Url::from_directory_path(folder.path()).unwrap();
+    let config = Config { blobs: Some(url.to_string()), ..config };
+    assert!(Coordinator::open_with(&config, Clock::System).await.is_ok());
+}
+
+#[tokio::test]
+async fn databases_that_share_a_store_do_not_see_each_others_objects() {
+    let store = in_memory();
+    let (one, other) =
+        (World::start_with_blobs(Some(store.clone())).await, World::start_with_blobs(Some(store.clone())).await);
+    one.job(json!({})).await;
+    other.job(json!({})).await;
+    let objects = objects(&store).await;
+    let deployments: Vec<_> = objects.iter().map(|object| object.location.parts().next().unwrap()).collect();
+    assert_eq!(deployments.len(), 2);
+    assert_ne!(deployments[0], deployments[1]);
+}
