@@ -25,7 +25,7 @@ use futures_util::{StreamExt, stream};
 use tributary_protocol::seed::Seed;
 
 /// Histories of a plain run.
-const HISTORIES: u64 = 160;
+const HISTORIES: u64 = 140;
 /// Histories of a run in continuous integration.
 const HISTORIES_CI: u64 = 1_200;
 /// Histories that are played at the same time; each has a world of its own.
