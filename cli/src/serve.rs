@@ -52,7 +52,8 @@ pub(crate) struct ServeArgs {
     /// How long a dead coordinator's jobs wait until another takes them over (10s, 1min) [default: 10s].
     #[arg(long, env = "TRIBUTARY_LEASE", value_name = "DURATION", value_parser = parse_duration_ms)]
     lease: Option<u64>,
-    /// What is logged to standard error: error, warn, info, debug, trace, or a list [default: info,sqlx=warn].
+    /// What is logged to standard error: error, warn, info, debug, trace, or a list
+    /// [default: info,sqlx=warn,object_store=warn].
     #[arg(long, env = "TRIBUTARY_LOG", value_name = "FILTER")]
     log: Option<String>,
     /// How log lines look [default: text].
@@ -196,7 +197,7 @@ fn settings(args: &ServeArgs) -> Result<Settings, CliError> {
             node: args.node.clone().or(file.node),
             lease: args.lease.or(file.lease_ms).map_or(LEASE_DEFAULT, Duration::from_millis),
         },
-        log: args.log.clone().or(file.log).unwrap_or_else(|| "info,sqlx=warn".into()),
+        log: args.log.clone().or(file.log).unwrap_or_else(|| "info,sqlx=warn,object_store=warn".into()),
         log_format: args.log_format.or(file.log_format).unwrap_or_default(),
     })
 }
@@ -245,7 +246,10 @@ mod tests {
         std::fs::write(&path, "listen = \"127.0.0.1:1\"\ndatabase = \"a.db\"\nlog_format = \"json\"\n").unwrap();
         let settings = settings_of(&format!("--config {} --database b.db", path.display())).unwrap();
         assert_eq!(settings.listen.port(), 1);
-        assert_eq!((settings.coordinator.database.as_str(), settings.log.as_str()), ("b.db", "info,sqlx=warn"));
+        assert_eq!(
+            (settings.coordinator.database.as_str(), settings.log.as_str()),
+            ("b.db", "info,sqlx=warn,object_store=warn")
+        );
         assert_eq!(settings.log_format, LogFormat::Json);
         assert_eq!(settings_of("").unwrap().listen, "127.0.0.1:7300".parse().unwrap());
     }
