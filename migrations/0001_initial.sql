@@ -73,6 +73,8 @@ create table models (
     -- Size of the safetensors file, which is in blob_chunks or in the store.
     bytes bigint not null,
     created_at_ms bigint not null,
+    -- When the job's retention let its file be deleted; the row stays.
+    deleted_at_ms bigint,
     primary key (job, version)
 );
 
@@ -108,6 +110,8 @@ create table rounds (
     accuracy double precision,
     bytes_up bigint not null default 0,
     bytes_down bigint not null default 0,
+    -- When the job's retention let its assignments be deleted; the row stays.
+    pruned_at_ms bigint,
     primary key (job, task, number)
 );
 
@@ -215,3 +219,21 @@ create table seats (
     until_ms bigint not null
 );
 create index seats_of_population on seats (population);
+
+-- Work that is done by the clock, once for all coordinators: whoever moves next_at_ms on does it.
+create table schedules (
+    name text primary key,
+    -- Five fields: minute, hour, day of month, month, day of week.
+    cron text not null,
+    -- IANA name of the zone whose wall clocks the expression is about.
+    time_zone text not null,
+    next_at_ms bigint not null,
+    -- The last run: when it began, and on which coordinator.
+    started_at_ms bigint,
+    node text,
+    -- Null while it runs, and for ever when its coordinator was killed.
+    ended_at_ms bigint,
+    failed boolean not null default false,
+    -- What was done, or why it failed.
+    outcome text not null default ''
+);

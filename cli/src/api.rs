@@ -16,7 +16,7 @@ use tributary_protocol::id::{JobId, Name, Secret, TokenId};
 use tributary_protocol::job_file::JobFile;
 use tributary_protocol::operator::{
     self, Assignment, CreateJob, CreatePopulation, CreateToken, CreatedToken, Event, Job, ModelVersion, Page,
-    PageQuery, Population, Round, Token,
+    PageQuery, Population, Round, ScheduledWork, Token,
 };
 use tributary_protocol::problem::Problem;
 use tributary_protocol::state::Task;
@@ -227,6 +227,11 @@ impl Api {
         ];
         let call = self.call(Method::GET, &["events"], &pairs);
         self.send_json(call.timeout(CALL_TIMEOUT + Duration::from_millis(wait_ms.into()))).await
+    }
+
+    /// `GET /operator/v1/schedules`
+    pub(crate) async fn schedules(&self, page: PageQuery) -> Result<Page<ScheduledWork>, ApiError> {
+        self.get(&["schedules"], &page_pairs(&page)).await
     }
 
     async fn get<T: DeserializeOwned>(&self, segments: &[&str], pairs: &[(&str, String)]) -> Result<T, ApiError> {

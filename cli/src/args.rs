@@ -17,7 +17,7 @@ use crate::serve::ServeArgs;
 
 pub(crate) use commands::{
     ClientCommand, JobArgs, JobCommand, JobCreateArgs, JobExportArgs, LimitArgs, NodeCommand, PopulationCommand,
-    RoundCommand, TokenCommand,
+    RoundCommand, ScheduleCommand, TokenCommand,
 };
 
 /// What `--help` says below the options.
@@ -86,6 +86,9 @@ pub(crate) enum Command {
     /// Shows the coordinators that share the database, and which jobs each drives.
     #[command(subcommand)]
     Node(NodeCommand),
+    /// Shows what the coordinators do by the clock.
+    #[command(subcommand)]
+    Schedule(ScheduleCommand),
     /// Measures this build on this machine.
     #[command(subcommand)]
     Bench(BenchCommand),

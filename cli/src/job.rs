@@ -7,7 +7,7 @@ pub(crate) mod watch;
 
 use tributary_protocol::job_file::StopPolicy;
 use tributary_protocol::operator::{Job, Round};
-use tributary_protocol::state::Task;
+use tributary_protocol::state::{JobState, Task};
 
 use crate::api::{Api, JobChange, collect};
 use crate::args::{JobArgs, JobCommand};
@@ -86,6 +86,7 @@ fn text(job: &Job, rounds: &[Round], output: &Output) -> String {
         ("model version", or_dash(job.model_version, |version| version.to_string())),
         ("parameters", job.parameters.to_string()),
         ("rounds", format!("{} committed of {} opened", job.rounds_committed, job.rounds_opened)),
+        ("next round", next_round(job, output.now_ms)),
         ("ends after", ends_after(&job.file.stop)),
         ("seed", or_dash(job.file.seed, |seed| seed.0.to_string())),
         ("plan", job.plan_hash.to_string()),
@@ -97,6 +98,21 @@ fn text(job: &Job, rounds: &[Round], output: &Output) -> String {
         return format!("{fields}\n\nno round yet");
     }
     format!("{fields}\n\n{}", output::table(&round::HEADER, rounds.iter().map(round::row), output.width))
+}
+
+/// When the next training round may start.
+fn next_round(job: &Job, now_ms: i64) -> String {
+    let schedule = job.file.schedule.as_ref();
+    let minutes = schedule.map_or(String::new(), |schedule| format!(" ({} {})", schedule.rounds, schedule.time_zone));
+    match (job.state, job.rounds_not_before_ms) {
+        (JobState::Running, None) => format!("at any time{minutes}"),
+        (JobState::Running, Some(at_ms)) => {
+            format!("not before {}, {}{minutes}", timestamp(at_ms), relative(at_ms, now_ms))
+        }
+        (JobState::Paused, _) => "after `tributary job resume`".into(),
+        (JobState::AwaitingModel, _) => "after version 0 is uploaded".into(),
+        (JobState::Stopped | JobState::Completed, _) => "none".into(),
+    }
 }
 
 fn ends_after(stop: &StopPolicy) -> String {
@@ -112,7 +128,22 @@ mod tests {
     use crate::api::tests::{Fake, job, output, round};
     use crate::args::{Cli, Command};
     use clap::Parser;
+    use tributary_protocol::job_file::Schedule;
     use tributary_protocol::state::Phase;
+
+    #[test]
+    fn a_job_says_when_its_next_round_may_start() {
+        let schedule = Some(Schedule { rounds: "* 22-23 * * *".into(), time_zone: "Europe/Berlin".into() });
+        let mut job = job(1, "demo", "digits");
+        assert_eq!(next_round(&job, 0), "at any time");
+        job.file.schedule = schedule;
+        assert_eq!(next_round(&job, 0), "at any time (* 22-23 * * * Europe/Berlin)");
+        job.rounds_not_before_ms = Some(7_200_000);
+        let waits = "not before 1970-01-01 02:00:00Z, in 2 h (* 22-23 * * * Europe/Berlin)";
+        assert_eq!(next_round(&job, 0), waits);
+        job.state = JobState::Stopped;
+        assert_eq!(next_round(&job, 0), "none");
+    }
 
     #[test]
     fn a_job_says_what_ends_it() {

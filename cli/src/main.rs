@@ -14,6 +14,7 @@ mod local;
 mod output;
 mod population;
 mod round;
+mod schedule;
 mod serve;
 mod token;
 
@@ -61,6 +62,7 @@ async fn run(Cli { global, command }: Cli, output: Output) -> Result<(), CliErro
         Command::Node(NodeCommand::List { limit }) => {
             population::list_nodes(limit, &operator_api(&global)?, &output).await
         }
+        Command::Schedule(command) => schedule::run(command, &operator_api(&global)?, &output).await,
         Command::Demo(args) => demo::run(&args, &output).await,
         Command::Serve(args) => serve::run(&args, &output).await,
         Command::Bench(command) => bench::run(&command, &output).await,

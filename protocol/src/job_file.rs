@@ -1,5 +1,7 @@
 //! What an operator writes: one job as TOML or JSON, the same types for both.
 
+mod schedule;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +11,8 @@ use crate::layers::{ModelSpec, ModelSpecError};
 use crate::plan::{Training, TrainingError};
 use crate::seed::Seed;
 use crate::update::Codec;
+
+pub use schedule::{CRON_BYTES_MAX, HISTORY_DAYS_MAX, ModelsKept, Retention, Schedule, VERSIONS_MAX};
 
 /// Largest job file in bytes.
 pub const JOB_FILE_BYTES_MAX: usize = 256 * 1024;
@@ -53,6 +57,12 @@ pub struct JobFile {
     /// When the job is complete; it goes on for ever when left out.
     #[serde(default)]
     pub stop: StopPolicy,
+    /// When rounds may start; at any time when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
+    /// What is kept of the job's models and rounds.
+    #[serde(default)]
+    pub retention: Retention,
 }
 
 /// Where model version 0 comes from.
@@ -285,6 +295,10 @@ impl JobFile {
         if let Some(evaluation) = &self.evaluation {
             evaluation.check()?;
         }
+        if let Some(schedule) = &self.schedule {
+            schedule.check()?;
+        }
+        self.retention.check()?;
         let rounds = self.stop.rounds.is_none_or(|rounds| rounds > 0);
         require(rounds, "[stop] rounds", "at least 1")?;
         let accuracy = self.stop.accuracy.is_none_or(|accuracy| accuracy > 0.0 && accuracy <= 1.0);
@@ -401,6 +415,7 @@ mod tests {
         assert_eq!(job.round, RoundPolicy::default());
         assert_eq!(job.eligibility, Eligibility::default());
         assert_eq!(job.aggregation, Aggregation::default());
+        assert_eq!(job.retention, Retention::default());
         let evaluation = job.evaluation.unwrap();
         let default: EvaluationPolicy = toml::from_str("").unwrap();
         assert_eq!(EvaluationPolicy { attributes: BTreeMap::new(), ..evaluation }, default);
@@ -425,6 +440,9 @@ mod tests {
             ("learning_rate = 0.1", "learning_rate = -0.1", "learning_rate"),
             ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[stop]\naccuracy = 0.9", "[stop] accuracy"),
             ("name = \"digits\"", "name = \"di gits\"", "di gits"),
+            ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[schedule]\nrounds = ''", "[schedule] rounds"),
+            ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[schedule]\ntime_zone = 'UTC'", "rounds"),
+            ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[retention]\nmodels = { last = 0 }", "[retention] models"),
         ];
         for (from, to, named) in cases {
             let error = JobFile::parse(&DIGITS.replacen(from, to, 1)).expect_err(to).to_string();

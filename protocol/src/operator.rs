@@ -160,6 +160,10 @@ pub struct Job {
     /// When it stopped or was completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at_ms: Option<i64>,
+    /// No training round opens before this time: its schedule or the pause after abandoned rounds says so. None when one
+    /// may open at any moment, or only after an operator acted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounds_not_before_ms: Option<i64>,
 }
 
 /// A round as operators see it.
@@ -281,6 +285,41 @@ pub struct ModelVersion {
     pub bytes: u64,
     /// When it was stored.
     pub created_at_ms: i64,
+    /// When its file was deleted, as the job's retention says; what stands here stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deleted_at_ms: Option<i64>,
+}
+
+/// Work that the coordinators do by the clock, once for all of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScheduledWork {
+    /// What is done: `retention` or `upkeep`.
+    pub name: String,
+    /// When, as a cron expression: minute, hour, day of month, month, day of week.
+    pub cron: String,
+    /// The zone of the expression.
+    pub time_zone: String,
+    /// When it is due next.
+    pub next_at_ms: i64,
+    /// The last run; none before the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<ScheduledRun>,
+}
+
+/// A run of scheduled work.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScheduledRun {
+    /// When it began.
+    pub started_at_ms: i64,
+    /// Which coordinator ran it.
+    pub node: String,
+    /// When it ended; none while it runs, or if its coordinator was killed (the next run does what is left).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at_ms: Option<i64>,
+    /// Whether it failed.
+    pub failed: bool,
+    /// What was done, or why it failed.
+    pub outcome: String,
 }
 
 /// Something that happened, for those who watch: look the round up for the details.

@@ -63,6 +63,8 @@ problem_types! {
     UpdateConflict = "urn:tributary:problem:update-conflict", 409, "Another update was already accepted";
     /// The round closed before the answer came: the work is dropped.
     AssignmentClosed = "urn:tributary:problem:assignment-closed", 410, "The round closed without this client";
+    /// It was there once: the job's retention let it be deleted.
+    Deleted = "urn:tributary:problem:deleted", 410, "Deleted, as the job's retention says";
     /// More bytes than allowed.
     TooLarge = "urn:tributary:problem:too-large", 413, "The body is too large";
     /// The file is shorter than the range asked for.

@@ -72,6 +72,7 @@ pub(crate) async fn commit_training(app: &App, spec: &Arc<JobSpec>, round: &Roun
         sha256: Sha256Hash::of(&body),
         bytes: body.len() as u64,
         created_at_ms: now_ms,
+        deleted_at_ms: None,
     };
     let attempt = entropy::random();
     let mut body = app.blobs.stage(model_key(key.job, version), body.into(), attempt, now_ms).await?;

@@ -17,7 +17,7 @@ use crate::clock::Clock;
 use crate::cluster::lease::LEASE_DEFAULT;
 use crate::cluster::{bell, lease, seats};
 use crate::db::{Db, DbError};
-use crate::{api, driver, entropy};
+use crate::{api, driver, entropy, scheduled};
 
 /// Longest wait for requests that are under way when the coordinator stops.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
@@ -167,6 +167,10 @@ impl Coordinator {
         }
         if let Db::Postgres(pool) = &app.db {
             tasks.spawn(bell::run(Arc::clone(&app), pool.clone()));
+        }
+        // A clock that a test moves has no ticks: such a test calls `scheduled::run_due` itself.
+        if matches!(app.clock, Clock::System) {
+            tasks.spawn(scheduled::run(Arc::clone(&app)));
         }
         let stopping = app.stopping.clone();
         let stop = async move {

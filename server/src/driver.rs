@@ -155,7 +155,7 @@ async fn look(app: &App, id: JobId) -> Result<Look, DriverError> {
             }
         }
     }
-    match next_round(&spec.file, &facts, now_ms) {
+    match next_round(&spec.file, spec.calendar.as_ref(), &facts, now_ms) {
         NextRound::Wait => Ok(Look::Quiet { until_ms }),
         NextRound::NotBefore(at_ms) => Ok(Look::Quiet { until_ms: until_ms.into_iter().chain([at_ms]).min() }),
         NextRound::Open(task, number) => {
@@ -300,6 +300,11 @@ async fn act(
             Task::Train => match commit_training(app, spec, round).await {
                 // What is stored cannot be read, and will not be the next time: the round gives up, the job goes on.
                 Err(error @ (DriverError::Commit(_) | DriverError::Db(DbError::Corrupt(_)))) => {
+                    let stored = app.db.read().await?.round(key).await?;
+                    if stored.is_none_or(|round| round.phase != Phase::Aggregating) {
+                        // Another driver committed the round and deleted its updates meanwhile.
+                        return Ok(());
+                    }
                     tracing::error!(%error, job = %key.job, round = key.number, "no model could be made");
                     abandon(app, key, AbandonReason::Fault).await?;
                 }

@@ -11,6 +11,7 @@
 //! | [`lobby`], [`sums`] | what may be forgotten: clients that wait, sums of open rounds |
 //! | [`cluster`] | several coordinators on one database: leases, shared seats, notifications |
 //! | [`driver`] | moves jobs on, one stored step at a time |
+//! | [`scheduled`] | what is done by the clock: retention, upkeep |
 //! | [`api`] | the HTTP APIs |
 //! | [`coordinator`] | all of it together |
 //!
@@ -30,6 +31,7 @@ pub mod entropy;
 pub mod lobby;
 mod rebuild;
 pub mod round;
+pub mod scheduled;
 pub mod spec;
 pub mod sums;
 

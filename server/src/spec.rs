@@ -13,6 +13,7 @@ use tributary_protocol::update::{UpdateHeader, UpdateLimits, bytes_max};
 
 use crate::aggregate::{Accumulator, SumCaps};
 use crate::db::{DbError, JobRow};
+use crate::round::{Calendar, CalendarError};
 
 /// A job, ready for use.
 #[derive(Clone, Debug)]
@@ -31,6 +32,8 @@ pub struct JobSpec {
     pub caps: SumCaps,
     /// Largest body of an update.
     pub update_bytes_max: u64,
+    /// The minutes in which training rounds may open; any when there is none.
+    pub calendar: Option<Calendar>,
 }
 
 /// Why a job cannot run.
@@ -42,6 +45,9 @@ pub enum SpecError {
     /// Weight, magnitude and cohort together leave the exact sum no room.
     #[error("[update] weight_max and magnitude_max and the cohort's size: {0}")]
     Caps(#[from] crate::aggregate::CapsError),
+    /// There is no such calendar.
+    #[error("[schedule] {0}")]
+    Schedule(#[from] CalendarError),
 }
 
 impl JobSpec {
@@ -58,9 +64,10 @@ impl JobSpec {
             updates_max: file.round.cohort_size(),
         };
         Accumulator::new(0, caps)?;
+        let calendar = calendar_of(&file)?;
         let plan = plan_of(&file);
         let update_bytes_max = bytes_max(&parameters, plan.codec);
-        Ok(Self { id, plan_hash: plan.hash(), plan, caps, update_bytes_max, parameters, file })
+        Ok(Self { id, plan_hash: plan.hash(), plan, caps, update_bytes_max, calendar, parameters, file })
     }
 
     /// The job's seed.
@@ -80,6 +87,14 @@ impl JobSpec {
     pub fn update_limits(&self) -> UpdateLimits {
         UpdateLimits { magnitude_max: self.file.update.magnitude_max }
     }
+}
+
+/// The minutes in which a job's training rounds may open; none when they may at any time.
+///
+/// # Errors
+/// [`CalendarError`] when the file names no such minutes or zone.
+pub fn calendar_of(file: &JobFile) -> Result<Option<Calendar>, CalendarError> {
+    file.schedule.as_ref().map(|schedule| Calendar::parse(&schedule.rounds, &schedule.time_zone)).transpose()
 }
 
 /// What the clients of a job do.

@@ -50,6 +50,7 @@ pub(crate) fn job(number: u8, population: &str, name: &str) -> Job {
         rounds_committed: 0,
         created_at_ms: 0,
         ended_at_ms: None,
+        rounds_not_before_ms: None,
     }
 }
 

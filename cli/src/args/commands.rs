@@ -186,6 +186,17 @@ pub(crate) enum ClientCommand {
     },
 }
 
+/// `tributary schedule ..`
+#[derive(Debug, Subcommand)]
+pub(crate) enum ScheduleCommand {
+    /// Lists scheduled work: retention and upkeep, with the last run and the next one.
+    List {
+        /// How much of the list.
+        #[command(flatten)]
+        limit: LimitArgs,
+    },
+}
+
 /// How much of a list.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct LimitArgs {

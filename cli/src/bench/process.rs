@@ -40,6 +40,8 @@ impl CoordinatorProcess {
         let failed = |error: std::io::Error| BenchError::Start(error.to_string());
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
         command.args(["--json", "serve", "--listen", "127.0.0.1:0", "--log", "error", "--database", database]);
+        // The same name each time: on PostgreSQL a restarted node has its jobs back at once.
+        command.args(["--node", "bench"]);
         command.env("TRIBUTARY_OPERATOR_TOKEN", operator.expose());
         for setting in SETTINGS {
             command.env_remove(setting);

@@ -30,6 +30,8 @@ pub(crate) fn job_file(args: &DemoArgs) -> JobFile {
         aggregation: Aggregation::default(),
         evaluation: Some(evaluation()),
         stop: StopPolicy { rounds: Some(args.rounds()), accuracy: args.target },
+        schedule: None,
+        retention: tributary_protocol::job_file::Retention::default(),
     }
 }
 

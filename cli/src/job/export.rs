@@ -101,6 +101,7 @@ mod tests {
             sha256: Sha256Hash::of(content),
             bytes: content.len() as u64,
             created_at_ms: 0,
+            deleted_at_ms: None,
         }
     }
 

@@ -25,6 +25,10 @@ pub(super) async fn model_response(
     model: &ModelVersion,
     headers: &HeaderMap,
 ) -> Answer<(Response, u64)> {
+    if model.deleted_at_ms.is_some() {
+        let detail = format!("version {} of {job} was deleted: [retention] models does not keep it", model.version);
+        return Err(ApiError::new(ProblemType::Deleted, detail));
+    }
     let etag = format!("\"{}\"", model.sha256);
     let known = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
     if known.is_some_and(|known| known.split(',').any(|known| known.trim() == etag || known.trim() == "*")) {

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::sqlite::{
+    SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+};
 
 use super::{DbError, Tx};
 
@@ -52,23 +54,28 @@ impl Db {
     }
 
     async fn open_sqlite(path: &str) -> Result<Self, DbError> {
-        let options = SqliteConnectOptions::new()
+        // What both have in common; what changes the file is the writer's alone.
+        let common = SqliteConnectOptions::new()
             .filename(PathBuf::from(path))
-            .create_if_missing(true)
-            .journal_mode(SqliteJournalMode::Wal)
-            // An acknowledged update is durable: the log is synced at every commit.
-            .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
             .busy_timeout(Duration::from_secs(10));
+        let writing = common
+            .clone()
+            .create_if_missing(true)
+            // What retention deletes can be given back to the file system (`Db::tidy`).
+            .auto_vacuum(SqliteAutoVacuum::Incremental)
+            .journal_mode(SqliteJournalMode::Wal)
+            // An acknowledged update is durable: the log is synced at every commit.
+            .synchronous(SqliteSynchronous::Full);
         let opened = |error: sqlx::Error| match error.as_database_error().and_then(sqlx::error::DatabaseError::code) {
             // SQLITE_NOTADB
             Some(code) if code == "26" => DbError::NotADatabase { path: path.to_owned() },
             _ => DbError::CannotOpen { path: path.to_owned(), source: error },
         };
         let pool = |connections| SqlitePoolOptions::new().max_connections(connections).acquire_timeout(ACQUIRE_TIMEOUT);
-        let writer = pool(1).connect_with(options.clone()).await.map_err(opened)?;
+        let writer = pool(1).connect_with(writing).await.map_err(opened)?;
         MIGRATIONS.run(&writer).await?;
-        let readers = pool(CONNECTIONS_MAX).connect_with(options.read_only(true)).await.map_err(opened)?;
+        let readers = pool(CONNECTIONS_MAX).connect_with(common.read_only(true)).await.map_err(opened)?;
         Ok(Self::Sqlite { readers, writer })
     }
 

@@ -101,12 +101,13 @@ struct ModelRow {
     #[sqlx(try_from = "i64")]
     bytes: u64,
     created_at_ms: i64,
+    deleted_at_ms: Option<i64>,
 }
 
 /// The columns of a [`ModelRow`].
 macro_rules! model_columns {
     () => {
-        "version, round, sha256, bytes, created_at_ms"
+        "version, round, sha256, bytes, created_at_ms, deleted_at_ms"
     };
 }
 
@@ -120,6 +121,7 @@ impl TryFrom<ModelRow> for ModelVersion {
             sha256: row.sha256,
             bytes: row.bytes,
             created_at_ms: row.created_at_ms,
+            deleted_at_ms: row.deleted_at_ms,
         })
     }
 }
@@ -248,7 +250,7 @@ impl Tx {
     /// # Errors
     /// [`DbError`].
     pub async fn version_of_round(&mut self, job: JobId, round: u32) -> Result<Option<u32>, DbError> {
-        let sql = "select version from models where job = $1 and round = $2";
+        let sql = "select version from models where job = $1 and round = $2 and deleted_at_ms is null";
         let row = fetch!(self, (i64,), fetch_optional, sql, job.to_string(), i64::from(round));
         number("models.version", row.map(|(version,)| version))
     }

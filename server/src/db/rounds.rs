@@ -87,6 +87,8 @@ pub struct RoundRow {
     bytes_up: u64,
     #[sqlx(try_from = "i64")]
     bytes_down: u64,
+    /// When its assignments were deleted, as the job's retention says.
+    pub pruned_at_ms: Option<i64>,
 }
 
 impl RoundRow {
@@ -145,7 +147,7 @@ macro_rules! round_columns {
     () => {
         "job, task, number, phase, reason, base_version, seed, goal, minimum, opened_at_ms, selected_at_ms, \
          deadline_at_ms, ended_at_ms, cohort, reported, rejected, failed, expired, weight, training_loss, loss, \
-         accuracy, bytes_up, bytes_down"
+         accuracy, bytes_up, bytes_down, pruned_at_ms"
     };
 }
 

@@ -5,17 +5,22 @@
 //! | may this client take part? | [`admit`] |
 //! | who takes part? | [`choose_cohort`] |
 //! | what happens next to this round? | [`next_step`] |
-//! | when may the next round open, and which? | [`next_round`] |
+//! | when may the next round open, and which? | [`next_round`], by its job's [`Calendar`] |
+//! | what does a job keep of its past? | [`keeps_version`], [`history_before_ms`] |
 //! | when should a client come back? | [`retry_window_ms`] |
 
 mod admit;
+mod calendar;
 mod cohort;
 mod pace;
+mod retention;
 mod schedule;
 mod step;
 
 pub use admit::{Candidate, Ineligible, Terms, admit};
+pub use calendar::{Calendar, CalendarError};
 pub use cohort::choose_cohort;
 pub use pace::{RetryReason, retry_window_ms};
-pub use schedule::{JobFacts, NextRound, next_round};
+pub use retention::{history_before_ms, keeps_version, separation_needs_from};
+pub use schedule::{JobFacts, NextRound, may_open_at_ms, next_round};
 pub use step::{RoundFacts, Step, TaskPolicy, next_step};

@@ -3,6 +3,8 @@
 use tributary_protocol::job_file::JobFile;
 use tributary_protocol::state::{JobState, Task};
 
+use super::Calendar;
+
 /// What is known of a job between rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct JobFacts {
@@ -47,9 +49,10 @@ pub enum NextRound {
 /// What a job does next by itself.
 ///
 /// Evaluations run beside the next training rounds: they only read versions that never change. The last version is
-/// always evaluated (when the job has evaluations) before the job is complete.
+/// always evaluated (when the job has evaluations) before the job is complete. A calendar says when training rounds may
+/// open; a round that is open goes on, and what it made is evaluated, at any time.
 #[must_use]
-pub fn next_round(job: &JobFile, facts: &JobFacts, now_ms: i64) -> NextRound {
+pub fn next_round(job: &JobFile, calendar: Option<&Calendar>, facts: &JobFacts, now_ms: i64) -> NextRound {
     if facts.state != JobState::Running && facts.state != JobState::Paused {
         return NextRound::Wait;
     }
@@ -70,14 +73,27 @@ pub fn next_round(job: &JobFile, facts: &JobFacts, now_ms: i64) -> NextRound {
     if facts.state == JobState::Paused || undecided {
         return NextRound::Wait;
     }
-    let opens_at_ms = facts.last_ended_at_ms.map_or(i64::MIN, |ended_at_ms| {
-        ended_at_ms.saturating_add(backoff_ms(job.round.backoff_ms, job.round.backoff_max_ms, facts.abandoned_in_a_row))
-    });
-    if now_ms < opens_at_ms {
-        NextRound::NotBefore(opens_at_ms)
-    } else {
-        NextRound::Open(Task::Train, facts.rounds_opened + 1)
+    match may_open_at_ms(job, calendar, facts.abandoned_in_a_row, facts.last_ended_at_ms, now_ms) {
+        Some(at_ms) if at_ms <= now_ms => NextRound::Open(Task::Train, facts.rounds_opened + 1),
+        Some(at_ms) => NextRound::NotBefore(at_ms),
+        None => NextRound::Wait,
     }
+}
+
+/// The first moment from now on at which a training round may open: after the pause that abandoned rounds cost, in a
+/// minute of the calendar. None when the calendar has no more such minutes.
+#[must_use]
+pub fn may_open_at_ms(
+    job: &JobFile,
+    calendar: Option<&Calendar>,
+    abandoned_in_a_row: u32,
+    last_ended_at_ms: Option<i64>,
+    now_ms: i64,
+) -> Option<i64> {
+    let pause_ms = backoff_ms(job.round.backoff_ms, job.round.backoff_max_ms, abandoned_in_a_row);
+    let rested_at_ms = last_ended_at_ms.map_or(now_ms, |ended_at_ms| ended_at_ms.saturating_add(pause_ms));
+    let from_ms = rested_at_ms.max(now_ms);
+    calendar.map_or(Some(from_ms), |calendar| calendar.next_ms(from_ms))
 }
 
 /// The round whose model should be evaluated now.
@@ -100,6 +116,10 @@ fn backoff_ms(backoff_ms: u64, backoff_max_ms: u64, in_a_row: u32) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn next_round(job: &JobFile, facts: &JobFacts, now_ms: i64) -> NextRound {
+        super::next_round(job, None, facts, now_ms)
+    }
 
     fn job(extra: &str) -> JobFile {
         let text = format!(
@@ -204,5 +224,33 @@ mod tests {
         assert_eq!(next_round(&job, &paused, 50), NextRound::Open(Task::Evaluate, 1));
         assert_eq!(next_round(&job, &JobFacts { last_committed_evaluated: true, ..paused }, 50), NextRound::Wait);
         assert_eq!(next_round(&job, &JobFacts { state: JobState::Stopped, ..paused }, 50), NextRound::Wait);
+    }
+
+    #[test]
+    fn training_opens_only_in_the_minutes_of_the_calendar() {
+        const HOUR_MS: i64 = 3_600_000;
+        let nights = Calendar::parse("* 22-23,0-5 * * *", "UTC").unwrap();
+        let job = job("round = { backoff_ms = 60000 }\nevaluation = {}");
+        let next = |facts: &JobFacts, now_ms| super::next_round(&job, Some(&nights), facts, now_ms);
+        let open = |number| NextRound::Open(Task::Train, number);
+        let evaluated = JobFacts { last_committed_evaluated: true, ..committed(1) };
+        let abandoned =
+            |ended_at_ms| JobFacts { abandoned_in_a_row: 1, last_ended_at_ms: Some(ended_at_ms), ..evaluated };
+        let cases = [
+            (fresh(), 12 * HOUR_MS, NextRound::NotBefore(22 * HOUR_MS)),
+            (fresh(), 22 * HOUR_MS - 1, NextRound::NotBefore(22 * HOUR_MS)),
+            (fresh(), 22 * HOUR_MS, open(1)),
+            (fresh(), 30 * HOUR_MS - 1, open(1)),
+            (fresh(), 30 * HOUR_MS, NextRound::NotBefore(46 * HOUR_MS)),
+            // A pause that ends in the window, and one that outlasts it.
+            (abandoned(23 * HOUR_MS), 23 * HOUR_MS, NextRound::NotBefore(23 * HOUR_MS + 60_000)),
+            (abandoned(30 * HOUR_MS - 1), 30 * HOUR_MS - 1, NextRound::NotBefore(46 * HOUR_MS)),
+            // Evaluations read what is there, at any time.
+            (committed(1), 12 * HOUR_MS, NextRound::Open(Task::Evaluate, 1)),
+            (JobFacts { state: JobState::Paused, ..evaluated }, 12 * HOUR_MS, NextRound::Wait),
+        ];
+        for (facts, now_ms, expected) in cases {
+            assert_eq!(next(&facts, now_ms), expected, "{facts:?} at {now_ms}");
+        }
     }
 }

@@ -7,6 +7,8 @@
 //! | [`sdk`] | the SDK's sessions against the real server |
 //! | [`database`] | every query, on SQLite and on PostgreSQL |
 //! | [`blobs`] | bodies in object stores: in memory, in files, over S3, and in one that fails |
+//! | [`simulation`] | drawn histories of losses, deaths and restarts: what was acknowledged is counted once |
+//! | [`cluster`] | three coordinators on one PostgreSQL, one of which dies |
 //! | [`python`] | exported models, read and computed by somebody else |
 //!
 //! [`support`] has the world that they play in. No test sleeps, measures time or needs a fixed port.
@@ -14,8 +16,10 @@
 
 mod api;
 mod blobs;
+mod cluster;
 mod database;
 mod python;
 mod rounds;
 mod sdk;
+mod simulation;
 mod support;

@@ -161,6 +161,7 @@ async fn came_late(app: &App, assignment: &AssignmentRow) -> Answer<()> {
 async fn closed(app: &App, client: &ClientRow, assignment: &AssignmentRow, round: &RoundRow) -> Answer<ApiError> {
     let why = match (assignment.state, round.phase) {
         (AssignmentState::Failed, _) => "this client had given up",
+        (AssignmentState::Reported, _) => "this client has reported",
         (_, Phase::Abandoned) => "the round was abandoned",
         (_, Phase::Training) => "the deadline has passed",
         _ => "the round closed with enough other reports",

@@ -27,7 +27,8 @@ use crate::blob::{BlobError, Staged, model_key};
 use crate::commit::{blocking, model_file};
 use crate::db::{DbError, Happening, JobRow, NewJob, Tx};
 use crate::entropy;
-use crate::spec::{JobSpec, plan_of};
+use crate::round::may_open_at_ms;
+use crate::spec::{JobSpec, calendar_of, plan_of};
 
 pub(super) async fn create(
     _: Operator,
@@ -57,7 +58,7 @@ pub(super) async fn create(
     }
     let row = created?;
     app.changed();
-    Ok((StatusCode::CREATED, Json(view(row)?)))
+    Ok((StatusCode::CREATED, Json(view(&app, row)?)))
 }
 
 /// Stores a job, with its model if it has one.
@@ -96,6 +97,7 @@ async fn store_initial(tx: &mut Tx, job: JobId, body: &mut Staged, now_ms: i64) 
         sha256: Sha256Hash::of(body.body()),
         bytes: body.body().len() as u64,
         created_at_ms: now_ms,
+        deleted_at_ms: None,
     };
     tx.insert_model(job, &model).await?;
     body.settle(tx, now_ms).await
@@ -123,7 +125,7 @@ pub(super) async fn put_initial_model(
     app.blobs.discard_unsettled(body).await;
     let row = started?;
     app.changed();
-    Ok(Json(view(row)?))
+    Ok(Json(view(&app, row)?))
 }
 
 /// Gives a job that awaits its model this one.
@@ -178,13 +180,13 @@ pub(super) async fn list(
 ) -> Answer<Json<Page<Job>>> {
     let (limit, after) = page(&PageQuery { limit: query.limit, after: query.after }, String::new())?;
     let rows = app.db.read().await?.jobs(query.population.as_ref(), &after, limit).await?;
-    let items = rows.into_iter().map(view).collect::<Result<Vec<_>, _>>()?;
+    let items = rows.into_iter().map(|row| view(&app, row)).collect::<Result<Vec<_>, _>>()?;
     Ok(Json(full_page(items, limit, |job| job.id.to_string())))
 }
 
 pub(super) async fn show(_: Operator, State(app): State<Arc<App>>, Path(id): Path<JobId>) -> Answer<Json<Job>> {
     let row = app.db.read().await?.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
-    Ok(Json(view(row)?))
+    Ok(Json(view(&app, row)?))
 }
 
 pub(super) async fn pause(_: Operator, State(app): State<Arc<App>>, Path(id): Path<JobId>) -> Answer<Json<Job>> {
@@ -205,7 +207,7 @@ async fn move_to(app: &App, id: JobId, state: JobState, from: &[JobState]) -> An
     let mut tx = app.db.begin().await?;
     let row = tx.job_locked(id).await?.ok_or_else(|| ApiError::not_found(id))?;
     if row.state == state {
-        return Ok(Json(view(row)?));
+        return Ok(Json(view(app, row)?));
     }
     if !from.contains(&row.state) {
         let detail = format!("a job that is {} cannot become {state}", row.state);
@@ -219,7 +221,7 @@ async fn move_to(app: &App, id: JobId, state: JobState, from: &[JobState]) -> An
         app.specs.forget(id);
     }
     app.changed();
-    Ok(Json(view(row)?))
+    Ok(Json(view(app, row)?))
 }
 
 pub(super) async fn models(
@@ -246,8 +248,9 @@ pub(super) async fn model(
     Ok(model_response(&app, id, &model, &headers).await?.0)
 }
 
-fn view(row: JobRow) -> Result<Job, DbError> {
+fn view(app: &App, row: JobRow) -> Result<Job, DbError> {
     Ok(Job {
+        rounds_not_before_ms: rounds_not_before_ms(&row, app.clock.now_ms())?,
         model_version: row.version()?,
         id: row.id,
         plan_hash: plan_of(&row.file.0).hash(),
@@ -259,4 +262,14 @@ fn view(row: JobRow) -> Result<Job, DbError> {
         ended_at_ms: row.ended_at_ms,
         file: row.file.0,
     })
+}
+
+fn rounds_not_before_ms(row: &JobRow, now_ms: i64) -> Result<Option<i64>, DbError> {
+    if row.state != JobState::Running {
+        return Ok(None);
+    }
+    let file = &row.file.0;
+    let calendar = calendar_of(file).map_err(|error| DbError::Corrupt(error.to_string()))?;
+    let at_ms = may_open_at_ms(file, calendar.as_ref(), row.abandoned_in_a_row, row.round_ended_at_ms, now_ms);
+    Ok(at_ms.filter(|at_ms| *at_ms > now_ms))
 }

@@ -4,6 +4,7 @@ mod events;
 mod jobs;
 mod people;
 mod rounds;
+mod schedules;
 
 use std::sync::Arc;
 
@@ -28,6 +29,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/jobs/{job}/models/{version}", get(jobs::model).put(jobs::put_initial_model))
         .route("/jobs/{job}/rounds", get(rounds::list))
         .route("/jobs/{job}/rounds/{number}/assignments", get(rounds::assignments))
+        .route("/schedules", get(schedules::list))
         .route("/events", get(events::list))
         .route("/nodes", get(people::nodes))
 }

@@ -6,6 +6,7 @@ use axum::extract::State;
 use serde::Deserialize;
 use tributary_protocol::id::JobId;
 use tributary_protocol::operator::{Assignment, Page, PageQuery, Round};
+use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::Task;
 
 use super::full_page;
@@ -76,7 +77,11 @@ pub(super) async fn assignments(
     let (limit, after) = page(&PageQuery { limit: query.limit, after: query.after }, 0)?;
     let key = RoundKey { job, task: query.task, number };
     let mut tx = app.db.read().await?;
-    tx.round(key).await?.ok_or_else(|| ApiError::not_found(format!("round {number} of {job}")))?;
+    let round = tx.round(key).await?.ok_or_else(|| ApiError::not_found(format!("round {number} of {job}")))?;
+    if round.pruned_at_ms.is_some() {
+        let detail = format!("the assignments of round {number} were deleted after [retention] history_days");
+        return Err(ApiError::new(ProblemType::Deleted, detail));
+    }
     let items = tx.assignments(key, after, limit).await?;
     Ok(Json(full_page(items, limit, |assignment| assignment.client_number.to_string())))
 }

@@ -76,6 +76,7 @@ pub(super) async fn a_model_version_is_stored_once(db: &Db) {
         round: (version > 0).then_some(10 * version),
         sha256: Sha256Hash::of(&[version as u8]),
         bytes: 1 << 40,
+        deleted_at_ms: None,
         created_at_ms: 70,
     };
     for version in 0..3 {

@@ -61,6 +61,12 @@ struct Running {
     served: JoinHandle<()>,
 }
 
+/// A temporary directory, in memory where the system has such a place: a database syncs there for nothing.
+pub(crate) fn directory_in_memory() -> TempDir {
+    let memory = std::path::Path::new("/dev/shm");
+    if memory.is_dir() { TempDir::new_in(memory).unwrap() } else { TempDir::new().unwrap() }
+}
+
 /// An HTTP client that opens a connection for each request, so that a restart cannot break one that waits.
 pub(crate) fn http() -> reqwest::Client {
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -81,7 +87,7 @@ pub(crate) fn within_reason<F: Future>(future: F) -> impl Future<Output = F::Out
 
 impl Store {
     fn file() -> Self {
-        Self::File(Arc::new(TempDir::new().unwrap()))
+        Self::File(Arc::new(directory_in_memory()))
     }
 }
 

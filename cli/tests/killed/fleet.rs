@@ -1,0 +1,109 @@
+//! Real SDK clients whose training depends on nothing but the model and the seed, and what they remember of it.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+use tributary_client::clock::Clock;
+use tributary_client::{
+    AlwaysOn, Client, ClientError, EvaluateTask, Evaluated, Outcome, TrainError, TrainTask, Trained, Trainer,
+};
+
+/// How often each client trained with which seed, and whose update of which round was acknowledged.
+pub(crate) type Memories = (BTreeMap<(u32, u64), u32>, Vec<(u32, u32)>);
+
+/// Clients that are enrolled.
+pub(crate) struct Fleet {
+    clients: Vec<Client>,
+    _directory: TempDir,
+}
+
+impl Fleet {
+    /// Enrols them one after the other, so that their numbers follow their order.
+    pub(crate) async fn enrol(server: &str, enrolment: &str, count: u32) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut clients = Vec::new();
+        for number in 0..count {
+            let builder = Client::builder(server, enrolment).state_dir(directory.path().join(number.to_string()));
+            let client = builder.clock(Arc::new(JumpingClock::default())).build().unwrap();
+            client.enrol().await.unwrap();
+            clients.push(client);
+        }
+        Self { clients, _directory: directory }
+    }
+
+    /// Runs session after session of every client until `ended`.
+    pub(crate) async fn run_until(self, ended: impl Future<Output = ()>) -> Memories {
+        let trained = Arc::new(Mutex::new(BTreeMap::new()));
+        let acknowledged = Arc::new(Mutex::new(Vec::new()));
+        let mut sessions = JoinSet::new();
+        for (client, number) in self.clients.into_iter().zip(0..) {
+            let acknowledged = Arc::clone(&acknowledged);
+            let mut trainer = Draws { client: number, trained: Arc::clone(&trained) };
+            sessions.spawn(async move {
+                loop {
+                    match client.run_once(&mut trainer, &AlwaysOn).await {
+                        Ok(Outcome::Contributed { round, .. }) => acknowledged.lock().unwrap().push((number, round)),
+                        Ok(Outcome::NothingToDo { .. }) | Err(ClientError::Unreachable(_)) => {}
+                        other => panic!("client {number}: {other:?}"),
+                    }
+                }
+            });
+        }
+        tokio::select! {
+            () = ended => {}
+            Some(Err(failed)) = sessions.join_next() => std::panic::resume_unwind(failed.into_panic()),
+        }
+        sessions.shutdown().await;
+        let trained = trained.lock().unwrap().clone();
+        let mut acknowledged = acknowledged.lock().unwrap().clone();
+        acknowledged.sort_unstable();
+        (trained, acknowledged)
+    }
+}
+
+/// "Trains" by adding numbers drawn from the seed.
+struct Draws {
+    client: u32,
+    trained: Arc<Mutex<BTreeMap<(u32, u64), u32>>>,
+}
+
+impl Trainer for Draws {
+    fn examples(&self) -> u64 {
+        10 + u64::from(self.client)
+    }
+
+    fn train(&mut self, task: &TrainTask<'_>, _: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
+        *self.trained.lock().unwrap().entry((self.client, task.seed.0)).or_default() += 1;
+        let mut stream = task.seed.stream();
+        let values = task.model.values().iter().map(|value| value + stream.uniform(-1.0, 1.0)).collect();
+        Ok(Trained { values, examples: self.examples(), steps: 1, loss: 0.5 })
+    }
+
+    fn evaluate(&mut self, _: &EvaluateTask<'_>, _: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
+        Err(TrainError::NoExamples)
+    }
+}
+
+/// A clock on which a wait is over at once.
+#[derive(Debug, Default)]
+struct JumpingClock {
+    now_ms: AtomicU64,
+}
+
+impl Clock for JumpingClock {
+    fn now_ms(&self) -> u64 {
+        self.now_ms.load(Ordering::SeqCst)
+    }
+
+    fn sleep(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async move {
+            self.now_ms.fetch_add(time.as_millis() as u64, Ordering::SeqCst);
+            tokio::task::yield_now().await;
+        })
+    }
+}

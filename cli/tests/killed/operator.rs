@@ -1,0 +1,95 @@
+//! The operator: sets the run up and waits for its end, whatever happens to a connection.
+
+use reqwest::{Client, Method};
+use serde_json::{Value, json};
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::Secret;
+
+/// Longest wait for news, in milliseconds.
+const NEWS_WAIT_MS: u32 = 20_000;
+
+/// An operator behind the proxy.
+pub(crate) struct Operator {
+    http: Client,
+    url: String,
+    token: String,
+}
+
+impl Operator {
+    pub(crate) fn new(url: String, token: &Secret) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let http = Client::builder().no_proxy().build().unwrap();
+        Self { http, url, token: token.expose() }
+    }
+
+    /// Makes the population; returns its enrolment token.
+    pub(crate) async fn population(&self) -> String {
+        self.call(Method::POST, "populations", Some(&json!({"name": "p"}))).await.unwrap();
+        let token = self.call(Method::POST, "tokens", Some(&json!({"population": "p", "label": "test"}))).await;
+        token.unwrap()["secret"].as_str().unwrap().to_owned()
+    }
+
+    /// Creates the job, whose cohort is everybody; returns its id.
+    pub(crate) async fn create_job(&self, clients: u32, rounds: u32) -> String {
+        let job = json!({
+            "name": "killed", "population": "p", "seed": 42,
+            "model": {"parameters": [{"name": "w", "shape": [100]}, {"name": "b", "shape": [7]}]},
+            "training": {"steps": 1, "optimizer": {"kind": "sgd", "learning_rate": 1.0}},
+            "round": {
+                "updates_goal": clients, "updates_min": clients, "over_selection": 1.0, "available_min": clients,
+                "selection_timeout_ms": 86_400_000, "deadline_ms": 2_592_000_000_u64,
+            },
+            "stop": {"rounds": rounds},
+        });
+        loop {
+            match self.call(Method::POST, "jobs", Some(&json!({ "job": job }))).await {
+                Ok(created) => return created["id"].as_str().unwrap().to_owned(),
+                // It may have been created before the answer was lost.
+                Err(_) => {
+                    let jobs = self.get("jobs").await;
+                    if let Some(created) = jobs["items"].as_array().unwrap().first() {
+                        return created["id"].as_str().unwrap().to_owned();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns when the job is completed.
+    pub(crate) async fn completed(&self, job: &str) {
+        let mut after = String::from("0");
+        while self.get(&format!("jobs/{job}")).await["state"] != "completed" {
+            let news = self.get(&format!("events?job={job}&after={after}&wait_ms={NEWS_WAIT_MS}")).await;
+            if let Some(last) = news["items"].as_array().unwrap().last() {
+                after = last["sequence"].to_string();
+            }
+        }
+    }
+
+    /// Hash of a model version's file as it is downloaded.
+    pub(crate) async fn model(&self, job: &str, version: u32) -> Sha256Hash {
+        let url = format!("{}/operator/v1/jobs/{job}/models/{version}", self.url);
+        let response = self.http.get(url).bearer_auth(&self.token).send().await.unwrap();
+        assert!(response.status().is_success(), "{}", response.status());
+        Sha256Hash::of(&response.bytes().await.unwrap())
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        loop {
+            if let Ok(answer) = self.call(Method::GET, path, None).await {
+                return answer;
+            }
+        }
+    }
+
+    /// One call; an error is a lost connection, a refusal ends the test.
+    async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, reqwest::Error> {
+        let call = self.http.request(method, format!("{}/operator/v1/{path}", self.url)).bearer_auth(&self.token);
+        let call = body.into_iter().fold(call, reqwest::RequestBuilder::json);
+        let response = call.send().await?;
+        let status = response.status();
+        let text = response.text().await?;
+        assert!(status.is_success(), "{path}: {text}");
+        Ok(serde_json::from_str(&text).unwrap())
+    }
+}

@@ -1,0 +1,22 @@
+//! What the coordinators do by the clock.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use tributary_protocol::operator::{Page, PageQuery, ScheduledWork};
+
+use super::full_page;
+use crate::api::auth::Operator;
+use crate::api::extract::{Json, Query, page};
+use crate::api::problem::Answer;
+use crate::app::App;
+
+pub(super) async fn list(
+    _: Operator,
+    State(app): State<Arc<App>>,
+    Query(query): Query<PageQuery>,
+) -> Answer<Json<Page<ScheduledWork>>> {
+    let (limit, after) = page(&query, String::new())?;
+    let items = app.db.read().await?.schedules(&after, limit).await?;
+    Ok(Json(full_page(items, limit, |work| work.name.clone())))
+}

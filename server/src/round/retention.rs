@@ -1,0 +1,67 @@
+//! What a job keeps of its past.
+
+use tributary_protocol::job_file::{JobFile, ModelsKept};
+
+/// A day in milliseconds.
+const DAY_MS: i64 = 24 * 3600 * 1000;
+
+/// Whether a job keeps the file of this model version.
+///
+/// The newest is the base of the next round and what operators download; open rounds need their base until they end.
+#[must_use]
+pub fn keeps_version(kept: ModelsKept, version: u32, newest: u32, in_use: &[u32]) -> bool {
+    let by_policy = match kept {
+        ModelsKept::All => true,
+        ModelsKept::Last(count) => newest.saturating_sub(version) < count,
+        ModelsKept::Every(step) => version.is_multiple_of(step),
+    };
+    by_policy || version >= newest || in_use.contains(&version)
+}
+
+/// Rounds that ended and events that happened before this time lose their details; none when all are kept.
+#[must_use]
+pub fn history_before_ms(job: &JobFile, now_ms: i64) -> Option<i64> {
+    job.retention.history_days.map(|days| now_ms.saturating_sub(i64::from(days).saturating_mul(DAY_MS)))
+}
+
+/// Training rounds from this number on are needed to let clients rest, however old they are.
+#[must_use]
+pub fn separation_needs_from(job: &JobFile, rounds_opened: u32) -> u32 {
+    match job.eligibility.separation_rounds {
+        0 => u32::MAX,
+        separation => rounds_opened.saturating_sub(separation),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_kept_by_the_policy_and_by_need() {
+        let kept = |policy, in_use: &[u32]| -> Vec<u32> {
+            (0..=10).filter(|version| keeps_version(policy, *version, 10, in_use)).collect()
+        };
+        assert_eq!(kept(ModelsKept::All, &[]), Vec::from_iter(0..=10));
+        assert_eq!(kept(ModelsKept::Last(1), &[]), [10]);
+        assert_eq!(kept(ModelsKept::Last(3), &[]), [8, 9, 10]);
+        assert_eq!(kept(ModelsKept::Last(100), &[]).len(), 11);
+        assert_eq!(kept(ModelsKept::Last(1), &[4, 9]), [4, 9, 10]);
+        assert_eq!(kept(ModelsKept::Every(4), &[]), [0, 4, 8, 10]);
+        assert_eq!(kept(ModelsKept::Every(1), &[]).len(), 11);
+        // A version that was committed since the newest was looked up.
+        assert!(keeps_version(ModelsKept::Last(1), 11, 10, &[]));
+    }
+
+    #[test]
+    fn history_and_separation_say_which_rounds_are_needed() {
+        let file = "name = 'j'\npopulation = 'p'\nmodel = { parameters = [{ name = 'w', shape = [1] }] }\n\
+                    training = { epochs = 1, optimizer = { kind = 'sgd', learning_rate = 1.0 } }\n";
+        let job = |extra: &str| JobFile::parse(&format!("{file}{extra}")).unwrap();
+        assert_eq!(history_before_ms(&job(""), 1_000), None);
+        assert_eq!(history_before_ms(&job("retention = { history_days = 2 }"), 3 * DAY_MS), Some(DAY_MS));
+        assert_eq!(separation_needs_from(&job(""), 10), u32::MAX);
+        assert_eq!(separation_needs_from(&job("eligibility = { separation_rounds = 3 }"), 10), 7);
+        assert_eq!(separation_needs_from(&job("eligibility = { separation_rounds = 30 }"), 10), 0);
+    }
+}

@@ -1,0 +1,152 @@
+//! What is done by the clock, once for all coordinators: retention and upkeep.
+//!
+//! When work is due stands in the database. Every coordinator looks at each tick, and whoever moves the next run on does
+//! the one that is due. It is level-triggered like the driver: a run that was missed while nobody served is done once at
+//! the start, and what a killed run left over, the next one finds.
+
+mod retention;
+mod work;
+
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+use tokio_cron_scheduler::{Job, JobScheduler, JobSchedulerError};
+use tributary_protocol::operator::ScheduledWork;
+
+pub use work::Work;
+
+use crate::app::App;
+use crate::db::{DbError, RunEnd};
+use crate::entropy;
+use crate::round::Calendar;
+
+/// When to look for work that is due: at the start of every minute. (The library's own jobs would not do: it keeps a
+/// time zone as a fixed offset, and schedules in memory or in tables of its own.)
+const TICKS: &str = "0 * * * * *";
+/// Schedules that are looked at.
+const SCHEDULES_MAX: u32 = 100;
+const MINUTE_MS: i64 = 60_000;
+
+/// Does what is due, at the start and at every tick, until the coordinator stops.
+pub async fn run(app: Arc<App>) {
+    let ticks = Arc::new(Notify::new());
+    let mut ticker = match start_ticker(Arc::clone(&ticks)).await {
+        Ok(ticker) => ticker,
+        Err(error) => {
+            tracing::error!(%error, "no ticks: scheduled work is left to other coordinators");
+            return;
+        }
+    };
+    while !app.stopping.is_cancelled() {
+        if let Err(error) = run_due(&app).await {
+            tracing::error!(%error, "scheduled work could not be looked at; the next tick tries again");
+        }
+        tokio::select! {
+            () = app.stopping.cancelled() => {}
+            () = ticks.notified() => {}
+        }
+    }
+    if let Err(error) = ticker.shutdown().await {
+        tracing::warn!(%error, "the ticks did not end well");
+    }
+}
+
+async fn start_ticker(ticks: Arc<Notify>) -> Result<JobScheduler, JobSchedulerError> {
+    let ticker = JobScheduler::new().await?;
+    let tick = Job::new(TICKS, move |_, _| ticks.notify_one())?;
+    ticker.add(tick).await?;
+    ticker.start().await?;
+    Ok(ticker)
+}
+
+/// Does the work that is due and that no other coordinator has taken. Returns what this one did.
+///
+/// # Errors
+/// [`DbError`] when the schedules cannot be read or written. Work that fails is no error here: its schedule tells.
+pub async fn run_due(app: &App) -> Result<Vec<Work>, DbError> {
+    let mut done = Vec::new();
+    for schedule in arranged(app).await? {
+        // What a newer release has arranged is done by coordinators of that release.
+        let Some(work) = Work::named(&schedule.name) else { continue };
+        let now_ms = app.clock.now_ms();
+        if schedule.next_at_ms <= now_ms && claim(app, &schedule, now_ms).await? {
+            perform(app, work, now_ms).await?;
+            done.push(work);
+        }
+    }
+    Ok(done)
+}
+
+/// All schedules; those that nobody has stored yet are stored.
+async fn arranged(app: &App) -> Result<Vec<ScheduledWork>, DbError> {
+    let stored = app.db.read().await?.schedules("", SCHEDULES_MAX).await?;
+    let missing: Vec<Work> =
+        Work::ALL.iter().copied().filter(|work| stored.iter().all(|known| known.name != work.as_str())).collect();
+    if missing.is_empty() {
+        return Ok(stored);
+    }
+    let mut tx = app.db.begin().await?;
+    for work in missing {
+        let cron = work.default_cron(u64::from_le_bytes(entropy::random()));
+        let calendar = calendar_of(&cron, "UTC")?;
+        tx.insert_schedule(work.as_str(), &cron, "UTC", next_run_ms(&calendar, app.clock.now_ms())).await?;
+    }
+    let arranged = tx.schedules("", SCHEDULES_MAX).await?;
+    tx.commit().await?;
+    Ok(arranged)
+}
+
+async fn claim(app: &App, schedule: &ScheduledWork, now_ms: i64) -> Result<bool, DbError> {
+    let calendar = calendar_of(&schedule.cron, &schedule.time_zone)?;
+    let next_at_ms = next_run_ms(&calendar, now_ms);
+    let mut tx = app.db.begin().await?;
+    let node = app.leases.node().as_str();
+    let claimed = tx.claim_run(&schedule.name, schedule.next_at_ms, next_at_ms, node, now_ms).await?;
+    tx.commit().await?;
+    Ok(claimed)
+}
+
+async fn perform(app: &App, work: Work, started_at_ms: i64) -> Result<(), DbError> {
+    let (failed, outcome) = match work.run(app).await {
+        Ok(outcome) => (false, outcome),
+        Err(error) => {
+            tracing::error!(%error, work = work.as_str(), "scheduled work failed; its next run goes on");
+            (true, error.to_string())
+        }
+    };
+    let end = RunEnd { started_at_ms, ended_at_ms: app.clock.now_ms(), failed, outcome };
+    let mut tx = app.db.begin().await?;
+    tx.end_run(work.as_str(), app.leases.node().as_str(), &end).await?;
+    tx.commit().await
+}
+
+fn calendar_of(cron: &str, time_zone: &str) -> Result<Calendar, DbError> {
+    Calendar::parse(cron, time_zone).map_err(|error| DbError::Corrupt(format!("schedules.cron: {error}")))
+}
+
+/// The first matching minute after this one. Whatever was missed until now is one run.
+fn next_run_ms(calendar: &Calendar, now_ms: i64) -> i64 {
+    let next_minute_ms = (now_ms.div_euclid(MINUTE_MS) + 1).saturating_mul(MINUTE_MS);
+    calendar.next_ms(next_minute_ms).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_run_is_in_a_later_minute() {
+        let cases = [
+            ("* * * * *", 0, MINUTE_MS),
+            ("* * * * *", MINUTE_MS - 1, MINUTE_MS),
+            ("30 * * * *", 30 * MINUTE_MS, 90 * MINUTE_MS),
+            ("30 * * * *", 29 * MINUTE_MS, 30 * MINUTE_MS),
+            // Many were missed: the next one is the next one from now.
+            ("30 * * * *", 1_000 * 60 * MINUTE_MS, (1_000 * 60 + 30) * MINUTE_MS),
+        ];
+        for (cron, now_ms, next_ms) in cases {
+            let calendar = Calendar::parse(cron, "UTC").unwrap();
+            assert_eq!(next_run_ms(&calendar, now_ms), next_ms, "{cron} at {now_ms}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The work itself, by name.
+
+use super::retention;
+use crate::app::App;
+use crate::db::DbError;
+
+/// How long a token that expired, and with which no client was enrolled, is still listed: 30 days in milliseconds.
+const EXPIRED_TOKENS_KEPT_MS: i64 = 30 * 24 * 3600 * 1000;
+/// Tokens deleted in one transaction.
+const TOKENS_AT_ONCE: u32 = 100;
+
+/// Work that is done by the clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Deletes what the jobs' `[retention]` does not keep.
+    Retention,
+    /// Deletes expired tokens and tidies the database file.
+    Upkeep,
+}
+
+impl Work {
+    /// Every kind.
+    pub const ALL: &[Self] = &[Self::Retention, Self::Upkeep];
+
+    /// The name of its schedule.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Retention => "retention",
+            Self::Upkeep => "upkeep",
+        }
+    }
+
+    /// The work of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|work| work.as_str() == name)
+    }
+
+    /// When it is done unless the database says otherwise: hourly or nightly (UTC), at a minute that `draw` chooses, so
+    /// that not all coordinators of the world are busy at the same time.
+    #[must_use]
+    pub fn default_cron(self, draw: u64) -> String {
+        let (minute, hour) = (draw % 60, 2 + draw / 60 % 3);
+        match self {
+            Self::Retention => format!("{minute} * * * *"),
+            Self::Upkeep => format!("{minute} {hour} * * *"),
+        }
+    }
+
+    /// Does it; returns what was done, for operators.
+    pub(super) async fn run(self, app: &App) -> Result<String, DbError> {
+        match self {
+            Self::Retention => retention::run(app).await.map(|deleted| deleted.to_string()),
+            Self::Upkeep => {
+                let tokens = delete_spent_tokens(app).await?;
+                let bytes = app.db.tidy().await?;
+                Ok(format!("deleted {tokens} expired tokens, gave {bytes} bytes back"))
+            }
+        }
+    }
+}
+
+async fn delete_spent_tokens(app: &App) -> Result<usize, DbError> {
+    let before_ms = app.clock.now_ms().saturating_sub(EXPIRED_TOKENS_KEPT_MS);
+    let mut deleted = 0;
+    loop {
+        let mut tx = app.db.begin().await?;
+        let tokens = tx.spent_tokens(before_ms, TOKENS_AT_ONCE).await?;
+        for token in &tokens {
+            tx.delete_token(*token).await?;
+        }
+        tx.commit().await?;
+        deleted += tokens.len();
+        if tokens.len() < TOKENS_AT_ONCE as usize || app.stopping.is_cancelled() {
+            return Ok(deleted);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::round::Calendar;
+
+    #[test]
+    fn whatever_is_drawn_is_a_minute_of_the_hour_or_of_the_night() {
+        assert_eq!(Work::Retention.default_cron(59), "59 * * * *");
+        assert_eq!(Work::Upkeep.default_cron(180), "0 2 * * *");
+        assert_eq!(Work::Upkeep.default_cron(179), "59 4 * * *");
+        for draw in (0..400).chain([u64::MAX]) {
+            for work in Work::ALL {
+                Calendar::parse(&work.default_cron(draw), "UTC").unwrap();
+                assert_eq!(Work::named(work.as_str()), Some(*work));
+            }
+        }
+    }
+}

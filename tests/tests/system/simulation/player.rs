@@ -1,0 +1,199 @@
+//! A client of the history: the real SDK, on a state directory of its own, whose sessions stand still between requests.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tributary_client::clock::Clock;
+use tributary_client::{
+    AlwaysOn, Client, ClientError, EvaluateTask, Evaluated, Outcome, TrainError, TrainTask, Trained, Trainer,
+};
+use tributary_protocol::id::ClientId;
+use tributary_server::clock::ManualClock;
+
+use super::ledger::{Ledger, step, weight};
+use super::road::{Reply, Request, Road};
+use crate::support::{World, directory_in_memory, within_reason};
+
+/// How long a check-in is held.
+pub(super) const WAIT_MS: i64 = 3_000;
+
+/// A client and where its session stands.
+pub(super) struct Player {
+    number: usize,
+    /// Who it is since the last enrolment whose answer it got.
+    pub(super) id: Option<ClientId>,
+    /// Its last upload, arrived or not.
+    pub(super) last_upload: Option<Vec<u8>>,
+    pub(super) at: At,
+    road: Road,
+    directory: TempDir,
+    session: Option<JoinHandle<Result<Outcome, ClientError>>>,
+    naps: mpsc::UnboundedReceiver<oneshot::Sender<()>>,
+    clock: Arc<NapClock>,
+    ledger: Arc<Mutex<Ledger>>,
+}
+
+/// Where a session stands.
+pub(super) enum At {
+    /// There is none.
+    Home,
+    /// A request is on the road.
+    Asking(Request),
+    /// A retry pause; it ends when this is sent.
+    Napping(oneshot::Sender<()>),
+    /// The coordinator holds its check-in until this time.
+    Held { request: Request, reply: JoinHandle<std::io::Result<Reply>>, until_ms: i64 },
+}
+
+impl Player {
+    pub(super) async fn new(number: usize, world: &World, ledger: &Arc<Mutex<Ledger>>) -> Self {
+        let (nap, naps) = mpsc::unbounded_channel();
+        Self {
+            number,
+            id: None,
+            last_upload: None,
+            at: At::Home,
+            road: Road::build().await,
+            directory: directory_in_memory(),
+            session: None,
+            naps,
+            clock: Arc::new(NapClock { server: Arc::clone(&world.hand), nap }),
+            ledger: Arc::clone(ledger),
+        }
+    }
+
+    /// Begins a session: a new process on the same state directory.
+    pub(super) async fn begin(&mut self, world: &World) {
+        assert!(self.session.is_none());
+        let builder = Client::builder(self.road.url(), world.enrolment.clone()).state_dir(self.directory.path());
+        let builder = builder.wait(Duration::from_millis(WAIT_MS as u64)).clock(Arc::clone(&self.clock) as Arc<_>);
+        let client = builder.http_client(world.http.clone()).build().unwrap();
+        let mut learner = Learner { client: self.number, ledger: Arc::clone(&self.ledger) };
+        self.session = Some(tokio::spawn(async move { client.run_once(&mut learner, &AlwaysOn).await }));
+        self.settle().await;
+    }
+
+    /// Waits until the session stands still again.
+    pub(super) async fn settle(&mut self) {
+        let Some(session) = &mut self.session else { return };
+        let next = async {
+            tokio::select! {
+                near = self.road.connected() => At::Asking(Request::read(near).await.unwrap()),
+                nap = self.naps.recv() => At::Napping(nap.unwrap()),
+                outcome = &mut *session => {
+                    self.ledger.lock().unwrap().ended(self.number, &outcome.unwrap());
+                    At::Home
+                }
+            }
+        };
+        self.at = within_reason(next).await;
+        match &self.at {
+            At::Home => self.session = None,
+            At::Asking(request) if request.what().ends_with("/update") => {
+                self.last_upload = Some(request.bytes.clone());
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes the request on the road, if there is one; ends a nap and begins a session for it.
+    pub(super) async fn request(&mut self, world: &World) -> Option<Request> {
+        if matches!(self.at, At::Home) {
+            self.begin(world).await;
+        }
+        self.wake().await;
+        match std::mem::replace(&mut self.at, At::Home) {
+            At::Asking(request) => Some(request),
+            other => {
+                self.at = other;
+                None
+            }
+        }
+    }
+
+    /// Ends a nap.
+    pub(super) async fn wake(&mut self) {
+        match std::mem::replace(&mut self.at, At::Home) {
+            At::Napping(nap) => {
+                nap.send(()).unwrap();
+                self.settle().await;
+            }
+            other => self.at = other,
+        }
+    }
+
+    /// Ends the process; its state directory stays.
+    pub(super) async fn kill(&mut self) {
+        if let Some(session) = self.session.take() {
+            session.abort();
+            let _ = within_reason(session).await;
+        }
+        while self.naps.try_recv().is_ok() {}
+        // A check-in that is held stays held: nobody tells the coordinator.
+        self.at = At::Home;
+    }
+
+    /// Brings an answer, or breaks the connection without one.
+    pub(super) async fn answered(&mut self, request: Request, reply: Option<&Reply>) {
+        match reply {
+            Some(reply) => request.answer(reply).await,
+            None => drop::<Request>(request),
+        }
+        self.settle().await;
+    }
+}
+
+/// The coordinator's clock. How long a retry pause is, the SDK draws at random; so that a history can be repeated, a pause
+/// lasts until the history goes on with this client or moves the clock.
+#[derive(Debug)]
+struct NapClock {
+    server: Arc<ManualClock>,
+    nap: mpsc::UnboundedSender<oneshot::Sender<()>>,
+}
+
+impl Clock for NapClock {
+    fn now_ms(&self) -> u64 {
+        tributary_server::clock::Clock::Manual(Arc::clone(&self.server)).now_ms() as u64
+    }
+
+    fn sleep(&self, _: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        let (wake, woken) = oneshot::channel();
+        let _ = self.nap.send(wake);
+        Box::pin(async move {
+            let _ = woken.await;
+        })
+    }
+}
+
+/// Adds a power of two to the client's own weight of the model.
+struct Learner {
+    client: usize,
+    ledger: Arc<Mutex<Ledger>>,
+}
+
+impl Trainer for Learner {
+    fn examples(&self) -> u64 {
+        weight(self.client)
+    }
+
+    fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
+        if should_stop() {
+            return Err(TrainError::Interrupted);
+        }
+        self.ledger.lock().unwrap().trained(self.client, task.seed);
+        let mut values = task.model.values().to_vec();
+        values[self.client] += step(task.seed);
+        Ok(Trained { values, examples: weight(self.client), steps: 1, loss: 0.25 })
+    }
+
+    fn evaluate(&mut self, _: &EvaluateTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
+        if should_stop() {
+            return Err(TrainError::Interrupted);
+        }
+        Ok(Evaluated { examples: weight(self.client), loss: 0.5, accuracy: Some(0.75) })
+    }
+}
