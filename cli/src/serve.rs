@@ -25,7 +25,7 @@ use crate::output::Output;
 const CONFIG_BYTES_MAX: u64 = 64 * 1024;
 
 /// What is logged unless somebody says otherwise: these libraries tell every connection and every tick.
-const LOG_DEFAULT: &str = "info,sqlx=warn,tokio_cron_scheduler=warn";
+const LOG_DEFAULT: &str = "info,sqlx=warn,tokio_cron_scheduler=warn,object_store=warn";
 
 /// `tributary serve`. A setting on the command line counts before one in the environment, that before one in the file.
 #[derive(Clone, Debug, Args)]
@@ -56,7 +56,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "TRIBUTARY_LEASE", value_name = "DURATION", value_parser = parse_duration_ms)]
     lease: Option<u64>,
     /// What is logged to standard error: error, warn, info, debug, trace, or a list [default: info, and
-    /// warn for sqlx and tokio_cron_scheduler].
+    /// warn for sqlx, object_store and tokio_cron_scheduler].
     #[arg(long, env = "TRIBUTARY_LOG", value_name = "FILTER")]
     log: Option<String>,
     /// How log lines look [default: text].
