@@ -12,6 +12,7 @@
 //! | [`cluster`] | several coordinators on one database: leases, shared seats, notifications |
 //! | [`driver`] | moves jobs on, one stored step at a time |
 //! | [`api`] | the HTTP APIs |
+//! | [`backup`] | copies of a SQLite database |
 //! | [`coordinator`] | all of it together |
 //!
 //! `round` and `aggregate` know nothing of the others: no database, no network, no clock, no tokio.
@@ -19,6 +20,7 @@
 pub mod aggregate;
 pub mod api;
 pub mod app;
+pub mod backup;
 pub mod blob;
 pub mod clock;
 pub mod cluster;
@@ -27,6 +29,7 @@ pub mod coordinator;
 pub mod db;
 pub mod driver;
 pub mod entropy;
+mod listen;
 pub mod lobby;
 mod rebuild;
 pub mod round;

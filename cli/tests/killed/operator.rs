@@ -85,7 +85,7 @@ impl Operator {
     /// One call; an error is a lost connection, a refusal ends the test.
     async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, reqwest::Error> {
         let call = self.http.request(method, format!("{}/operator/v1/{path}", self.url)).bearer_auth(&self.token);
-        let call = body.into_iter().fold(call, |call, body| call.json(body));
+        let call = body.into_iter().fold(call, reqwest::RequestBuilder::json);
         let response = call.send().await?;
         let status = response.status();
         let text = response.text().await?;

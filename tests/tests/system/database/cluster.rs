@@ -3,7 +3,6 @@
 //! The tests that run at the same time share it; the last one to leave ends it. Each test gets a database of its own,
 //! copied from one that has the schema.
 
-use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
@@ -68,7 +67,7 @@ fn programs() -> Option<PathBuf> {
         let release = bin.parent().and_then(Path::file_name).and_then(|name| name.to_str()?.parse::<u32>().ok());
         std::cmp::Reverse(release)
     });
-    let path = std::env::var_os("PATH").unwrap_or_else(OsString::new);
+    let path = std::env::var_os("PATH").unwrap_or_default();
     installed.extend(std::env::split_paths(&path));
     installed.into_iter().find(|bin| bin.join("initdb").is_file() && bin.join("postgres").is_file())
 }
