@@ -24,6 +24,9 @@ use crate::output::Output;
 /// Largest configuration file in bytes.
 const CONFIG_BYTES_MAX: u64 = 64 * 1024;
 
+/// What is logged unless somebody says otherwise: these libraries tell every connection and every tick.
+const LOG_DEFAULT: &str = "info,sqlx=warn,tokio_cron_scheduler=warn,object_store=warn";
+
 /// `tributary serve`. A setting on the command line counts before one in the environment, that before one in the file.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServeArgs {
@@ -52,7 +55,8 @@ pub(crate) struct ServeArgs {
     /// How long a dead coordinator's jobs wait until another takes them over (10s, 1min) [default: 10s].
     #[arg(long, env = "TRIBUTARY_LEASE", value_name = "DURATION", value_parser = parse_duration_ms)]
     lease: Option<u64>,
-    /// What is logged to standard error: error, warn, info, debug, trace, or a list [default: info,sqlx=warn].
+    /// What is logged to standard error: error, warn, info, debug, trace, or a list [default: info, and
+    /// warn for sqlx, object_store and tokio_cron_scheduler].
     #[arg(long, env = "TRIBUTARY_LOG", value_name = "FILTER")]
     log: Option<String>,
     /// How log lines look [default: text].
@@ -196,7 +200,7 @@ fn settings(args: &ServeArgs) -> Result<Settings, CliError> {
             node: args.node.clone().or(file.node),
             lease: args.lease.or(file.lease_ms).map_or(LEASE_DEFAULT, Duration::from_millis),
         },
-        log: args.log.clone().or(file.log).unwrap_or_else(|| "info,sqlx=warn".into()),
+        log: args.log.clone().or(file.log).unwrap_or_else(|| LOG_DEFAULT.into()),
         log_format: args.log_format.or(file.log_format).unwrap_or_default(),
     })
 }
@@ -245,7 +249,7 @@ mod tests {
         std::fs::write(&path, "listen = \"127.0.0.1:1\"\ndatabase = \"a.db\"\nlog_format = \"json\"\n").unwrap();
         let settings = settings_of(&format!("--config {} --database b.db", path.display())).unwrap();
         assert_eq!(settings.listen.port(), 1);
-        assert_eq!((settings.coordinator.database.as_str(), settings.log.as_str()), ("b.db", "info,sqlx=warn"));
+        assert_eq!((settings.coordinator.database.as_str(), settings.log.as_str()), ("b.db", LOG_DEFAULT));
         assert_eq!(settings.log_format, LogFormat::Json);
         assert_eq!(settings_of("").unwrap().listen, "127.0.0.1:7300".parse().unwrap());
     }

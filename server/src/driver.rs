@@ -41,6 +41,19 @@ pub enum DriverError {
     Panicked,
 }
 
+impl DriverError {
+    /// Whether the next try would fail in the same way: what is stored cannot be read.
+    fn is_lasting(&self) -> bool {
+        match self {
+            Self::Commit(_) | Self::Db(DbError::Corrupt(_)) => true,
+            Self::Blob(error) => {
+                matches!(error, BlobError::Missing(_) | BlobError::Damaged(_) | BlobError::Db(DbError::Corrupt(_)))
+            }
+            Self::Db(_) | Self::Panicked => false,
+        }
+    }
+}
+
 /// What one look at a job came to.
 enum Look {
     /// Something was stored: look again.
@@ -299,7 +312,7 @@ async fn act(
         Step::Commit => match key.task {
             Task::Train => match commit_training(app, spec, round).await {
                 // What is stored cannot be read, and will not be the next time: the round gives up, the job goes on.
-                Err(error @ (DriverError::Commit(_) | DriverError::Db(DbError::Corrupt(_)))) => {
+                Err(error) if error.is_lasting() => {
                     let stored = app.db.read().await?.round(key).await?;
                     if stored.is_none_or(|round| round.phase != Phase::Aggregating) {
                         // Another driver committed the round and deleted its updates meanwhile.
