@@ -1,7 +1,7 @@
 //! Histories that failed once, and a few that must not be left to chance.
 
 use super::op::Op::{
-    AdvanceTime, CheckIn, DriverOnce, KillClient, LoseRequest, LoseResponse, RepeatUpload, RestartServer, Step,
+    AdvanceTime, CheckIn, DriverOnce, Gather, KillClient, LoseRequest, LoseResponse, RepeatUpload, RestartServer, Step,
     StopJob, TwoDrivers, Work,
 };
 use super::op::{Op, Setup};
@@ -39,4 +39,12 @@ async fn an_upload_that_arrives_after_its_round_changes_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_that_is_stopped_in_mid_round_ends_it() {
     play(BOTH, vec![CheckIn(0), CheckIn(1), DriverOnce, Work(0), StopJob, Work(1), DriverOnce, RepeatUpload(0)]).await;
+}
+
+/// Failed once: the slower of two drivers found the updates gone that the faster one had made the model of, and took that
+/// for a fault of the store.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_drivers_that_commit_a_round_the_slower_one_is_no_fault() {
+    let setup = Setup { clients: 2, evaluated: true, ..ONE };
+    play(setup, vec![Gather, CheckIn(0), DriverOnce, Gather, Work(1), TwoDrivers]).await;
 }
