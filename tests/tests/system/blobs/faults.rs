@@ -8,8 +8,7 @@ use reqwest::Method;
 use serde_json::json;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::Phase;
-use tributary_server::blob::BlobError;
-use tributary_server::driver::{self, DriverError};
+use tributary_server::driver;
 
 use super::faulty::{Call, Fault};
 use super::{counts, faulty, in_memory, objects};
@@ -64,31 +63,41 @@ async fn what_the_store_cannot_do_now_is_asked_for_again_and_counts_once() {
 }
 
 #[tokio::test]
-async fn a_damaged_body_is_noticed_and_not_counted() {
-    let store = in_memory();
-    let mut world = World::start_with_blobs(Some(store.clone())).await;
-    let job = world.job(json!({})).await;
-    let device = world.device().await;
-    world.drive().await;
-    let [work] = world.assign([&device]).await;
-    device.contribute(&work, &[0.5; WEIGHTS], 3).await;
-    world.restart().await;
-    let objects = objects(&store).await;
-    let update = &objects.iter().find(|object| object.location.as_ref().contains("/update/")).unwrap().location;
-    let right = delta_file(&work, &[0.5; WEIGHTS]);
-    let short = right[..right.len() - 1].to_vec();
-    for wrong in [delta_file(&work, &[0.25; WEIGHTS]), short] {
-        store.objects.put(update, wrong.into()).await.unwrap();
-        let failed = driver::run_once(world.app()).await.unwrap_err();
-        assert!(matches!(failed, DriverError::Blob(BlobError::Damaged(_))), "{failed}");
+async fn a_damaged_or_missing_body_is_noticed_and_ends_its_round_without_a_model() {
+    for wrong in [Some(0.25), Some(-0.5), None] {
+        let store = in_memory();
+        let mut world = World::start_with_blobs(Some(store.clone())).await;
+        let job = world.job(json!({})).await;
+        let device = world.device().await;
+        world.drive().await;
+        let [work] = world.assign([&device]).await;
+        device.contribute(&work, &[0.5; WEIGHTS], 3).await;
+        world.restart().await;
+        let objects = objects(&store).await;
+        let update = &objects.iter().find(|object| object.location.as_ref().contains("/update/")).unwrap().location;
+        match wrong {
+            // An update that is right in every way, but not the one that was acknowledged.
+            Some(value) => {
+                store.objects.put(update, delta_file(&work, &[value; WEIGHTS]).into()).await.unwrap();
+            }
+            None => store.objects.delete(update).await.unwrap(),
+        }
+        world.drive().await;
+        let round = world.round(job.id, 1).await;
+        assert_eq!((round.phase, round.reason.is_some()), (Phase::Abandoned, true), "{wrong:?}");
+        assert_eq!(world.job_now(job.id).await.model_version, Some(0));
+        world.check_books(job.id).await;
     }
-    store.objects.delete(update).await.unwrap();
-    let failed = driver::run_once(world.app()).await.unwrap_err();
-    assert!(matches!(failed, DriverError::Blob(BlobError::Missing(_))), "{failed}");
-    // Whoever has a copy can put it back: the round goes on.
-    store.objects.put(update, right.into()).await.unwrap();
-    world.drive().await;
-    assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
+}
+
+#[tokio::test]
+async fn a_damaged_model_is_not_sent() {
+    let store = in_memory();
+    let world = World::start_with_blobs(Some(store.clone())).await;
+    let job = world.job(json!({})).await;
+    let model = objects(&store).await.remove(0).location;
+    store.objects.put(&model, "short".into()).await.unwrap();
+    world.look(&format!("/jobs/{}/models/0", job.id)).await.refused(ProblemType::Internal);
 }
 
 #[tokio::test]
