@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use reqwest::Url;
 use tributary_protocol::id::{Secret, SecretKind};
 
+use crate::backup::{BackupArgs, RestoreArgs};
 use crate::bench::BenchCommand;
 use crate::demo::args::DemoArgs;
 use crate::error::CliError;
@@ -89,6 +90,10 @@ pub(crate) enum Command {
     /// Shows what the coordinators do by the clock.
     #[command(subcommand)]
     Schedule(ScheduleCommand),
+    /// Saves a SQLite database in a file, also while a coordinator serves it.
+    Backup(BackupArgs),
+    /// Makes a SQLite database of a backup.
+    Restore(RestoreArgs),
     /// Measures this build on this machine.
     #[command(subcommand)]
     Bench(BenchCommand),

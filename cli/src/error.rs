@@ -132,6 +132,12 @@ pub(crate) enum CliError {
     /// Ctrl-C.
     #[error("interrupted")]
     Interrupted,
+    /// A database could not be saved or restored.
+    #[error(transparent)]
+    Backup(#[from] tributary_server::backup::BackupError),
+    /// A file is in the way.
+    #[error("{} exists", .0.display())]
+    Exists(PathBuf),
     /// A benchmark could not run to its end.
     #[error(transparent)]
     Bench(#[from] BenchError),
@@ -204,6 +210,7 @@ impl CliError {
             Self::Client(ClientError::Unreachable(_)) => {
                 Some("is the coordinator running (`tributary serve`), and is --server right?".into())
             }
+            Self::Exists(_) => Some("choose another name, or pass --force to replace it".into()),
             Self::NoToken(_) => Some("pass it with --token or TRIBUTARY_TOKEN".into()),
             Self::Partition(_) => Some("choose fewer --clients, or another --partition".into()),
             _ => None,

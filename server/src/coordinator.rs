@@ -17,7 +17,7 @@ use crate::clock::Clock;
 use crate::cluster::lease::LEASE_DEFAULT;
 use crate::cluster::{bell, lease, seats};
 use crate::db::{Db, DbError};
-use crate::{api, driver, entropy, scheduled};
+use crate::{api, driver, entropy, listen, scheduled};
 
 /// Longest wait for requests that are under way when the coordinator stops.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
@@ -81,9 +81,6 @@ pub enum ServeError {
     /// The configured operator token is of another kind.
     #[error("the configured operator token is not an operator's: it must start with \"tributary_operator_\"")]
     WrongToken,
-    /// The listener failed.
-    #[error("serving failed: {0}")]
-    Io(#[from] std::io::Error),
 }
 
 /// A coordinator on an open database.
@@ -156,7 +153,7 @@ impl Coordinator {
     /// closes the database. Open rounds stay open; the next start goes on with them.
     ///
     /// # Errors
-    /// [`ServeError::Io`] when the listener fails.
+    /// None at present: a listener that fails is tried again.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> Result<(), ServeError> {
         let app = self.app;
         let mut tasks = JoinSet::new();
@@ -174,23 +171,23 @@ impl Coordinator {
         }
         let stopping = app.stopping.clone();
         let stop = async move {
-            shutdown.cancelled().await;
-            stopping.cancel();
+            tokio::select! {
+                () = shutdown.cancelled() => stopping.cancel(),
+                () = stopping.cancelled() => {}
+            }
         };
-        // Made once: a router that is not yet a service is rebuilt, 12 KB of it, for every connection.
-        let service = api::router(Arc::clone(&app)).into_make_service();
-        let serving = axum::serve(listener, service).with_graceful_shutdown(stop);
+        tasks.spawn(stop);
+        let serving = listen::serve(listener, api::router(Arc::clone(&app)), app.stopping.clone());
         let drained = async {
             app.stopping.cancelled().await;
             tokio::time::sleep(DRAIN_MAX).await;
         };
-        let served = tokio::select! {
-            served = serving => served,
+        tokio::select! {
+            () = serving => {}
             () = drained => {
                 tracing::warn!("some requests did not end in time; they are dropped");
-                Ok(())
             }
-        };
+        }
         app.stopping.cancel();
         while let Some(ended) = tasks.join_next().await {
             if let Err(error) = ended {
@@ -201,7 +198,7 @@ impl Coordinator {
             tracing::warn!(%error, "the leases stay until they expire");
         }
         app.db.close().await;
-        Ok(served?)
+        Ok(())
     }
 }
 

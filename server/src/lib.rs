@@ -13,6 +13,7 @@
 //! | [`driver`] | moves jobs on, one stored step at a time |
 //! | [`scheduled`] | what is done by the clock: retention, upkeep |
 //! | [`api`] | the HTTP APIs |
+//! | [`backup`] | copies of a SQLite database |
 //! | [`coordinator`] | all of it together |
 //!
 //! `round` and `aggregate` know nothing of the others: no database, no network, no clock, no tokio.
@@ -20,6 +21,7 @@
 pub mod aggregate;
 pub mod api;
 pub mod app;
+pub mod backup;
 pub mod blob;
 pub mod clock;
 pub mod cluster;
@@ -28,6 +30,7 @@ pub mod coordinator;
 pub mod db;
 pub mod driver;
 pub mod entropy;
+mod listen;
 pub mod lobby;
 mod rebuild;
 pub mod round;

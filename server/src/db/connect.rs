@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use sqlx::SqliteConnection;
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::sqlite::{
@@ -44,13 +45,7 @@ impl Db {
         if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             return Self::open_postgres(url).await;
         }
-        let path = url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:")).unwrap_or(url);
-        // Readers and writer must see the same database, so one in memory cannot be; a query would become part of the name.
-        if path.is_empty() || path.contains("://") || path.contains([':', '?']) {
-            // Only the scheme: the rest may hold a password.
-            return Err(DbError::UnknownKind(url.split(':').next().unwrap_or_default().to_owned()));
-        }
-        Self::open_sqlite(path).await
+        Self::open_sqlite(sqlite_path(url)?).await
     }
 
     async fn open_sqlite(path: &str) -> Result<Self, DbError> {
@@ -124,4 +119,39 @@ impl Db {
             Self::Postgres(pool) => pool.close().await,
         }
     }
+}
+
+/// The file that a URL of SQLite, or a plain path, names.
+///
+/// # Errors
+/// [`DbError::UnknownKind`].
+pub(crate) fn sqlite_path(url: &str) -> Result<&str, DbError> {
+    let path = url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:")).unwrap_or(url);
+    // Readers and writer must see the same database, so one in memory cannot be; a query would become part of the name.
+    if path.is_empty() || path.contains("://") || path.contains([':', '?']) {
+        // Only the scheme: the rest may hold a password.
+        return Err(DbError::UnknownKind(url.split(':').next().unwrap_or_default().to_owned()));
+    }
+    Ok(path)
+}
+
+/// Whether a SQLite database has a schema of ours that this release knows, or can bring up to date.
+///
+/// # Errors
+/// [`DbError::NotADatabase`] for somebody else's database, [`DbError::TooNew`], [`DbError::ForeignSchema`].
+pub(crate) async fn sqlite_schema(connection: &mut SqliteConnection) -> Result<(), DbError> {
+    let sql = "select count(*) from sqlite_master where type = 'table' and name in ('_sqlx_migrations', 'populations')";
+    let (tables,): (i64,) = sqlx::query_as(sql).fetch_one(&mut *connection).await?;
+    if tables < 2 {
+        return Err(DbError::NotADatabase { path: String::new() });
+    }
+    let sql = "select version, checksum from _sqlx_migrations order by version";
+    let applied: Vec<(i64, Vec<u8>)> = sqlx::query_as(sql).fetch_all(connection).await?;
+    for (version, checksum) in applied {
+        let ours = MIGRATIONS.iter().find(|ours| ours.version == version).ok_or(DbError::TooNew(version))?;
+        if *ours.checksum != *checksum {
+            return Err(DbError::ForeignSchema(version));
+        }
+    }
+    Ok(())
 }

@@ -22,6 +22,7 @@ pub use assignments::{AssignmentRow, NewAssignment, Report};
 pub use blobs::BLOB_CHUNK_BYTES;
 pub use clients::ClientRow;
 pub use connect::Db;
+pub(crate) use connect::{sqlite_path, sqlite_schema};
 pub use error::DbError;
 pub use events::Happening;
 pub use jobs::{JobRow, NewJob};

@@ -1,0 +1,172 @@
+//! `tributary backup` and `tributary restore`: files that are there whole or not at all.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+use tempfile::NamedTempFile;
+use tributary_server::backup::{BackupError, check, copy, file_of, release};
+
+use crate::error::CliError;
+use crate::files::temporary_beside;
+use crate::output::Output;
+
+/// `tributary backup`
+#[derive(Debug, Args)]
+pub(crate) struct BackupArgs {
+    /// Where to write.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The database: a file or sqlite:FILE. (PostgreSQL is saved with pg_dump.)
+    #[arg(
+        long,
+        env = "TRIBUTARY_DATABASE",
+        default_value = "tributary.db",
+        value_name = "URL",
+        hide_env_values = true
+    )]
+    database: String,
+    /// Replaces FILE if it exists.
+    #[arg(long)]
+    force: bool,
+}
+
+/// `tributary restore`
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArgs {
+    /// A file that `tributary backup` wrote.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The database to make of it: a file or sqlite:FILE. (PostgreSQL is loaded with pg_restore.)
+    #[arg(long, env = "TRIBUTARY_DATABASE", value_name = "URL", hide_env_values = true)]
+    database: String,
+    /// Replaces the database if it exists; not while a coordinator serves it.
+    #[arg(long)]
+    force: bool,
+}
+
+/// What was written.
+#[derive(Debug, Serialize)]
+struct Written<'a> {
+    event: &'static str,
+    file: &'a Path,
+    bytes: u64,
+}
+
+/// Writes a copy of the database, as it is at this moment; a coordinator may serve it meanwhile.
+///
+/// # Errors
+/// When the database cannot be copied, or the file exists and may not be replaced.
+pub(crate) async fn backup(args: &BackupArgs, output: &Output) -> Result<(), CliError> {
+    let database = file_of(&args.database)?;
+    refuse_existing(&args.file, args.force)?;
+    let temporary = temporary_beside(&args.file).map_err(CliError::file("create", &args.file))?;
+    copy(&database, temporary.path()).await?;
+    let bytes = keep(temporary, &args.file, args.force)?;
+    let written = Written { event: "backup", file: &args.file, bytes };
+    output.object(&written, || format!("{} is saved in {} ({bytes} bytes)", database.display(), args.file.display()))
+}
+
+/// Puts a backup where the database shall be.
+///
+/// # Errors
+/// When the file is no whole database of a known release, or the database exists or is served.
+pub(crate) async fn restore(args: &RestoreArgs, output: &Output) -> Result<(), CliError> {
+    let database = file_of(&args.database)?;
+    if !args.file.is_file() {
+        return Err(BackupError::Missing(args.file.clone()).into());
+    }
+    refuse_existing(&database, args.force)?;
+    let mut temporary = temporary_beside(&database).map_err(CliError::file("create", &database))?;
+    let copied = std::fs::File::open(&args.file).and_then(|mut from| io::copy(&mut from, temporary.as_file_mut()));
+    copied.map_err(CliError::file("copy", &args.file))?;
+    // The copy is checked, not the file: nobody changes it in between.
+    check(temporary.path()).await.map_err(|error| error.of_file(&args.file))?;
+    if database.exists() {
+        release(&database).await?;
+    }
+    let bytes = keep(temporary, &database, args.force)?;
+    let written = Written { event: "restore", file: &database, bytes };
+    output.object(&written, || format!("{} is restored from {}", database.display(), args.file.display()))
+}
+
+fn refuse_existing(file: &Path, force: bool) -> Result<(), CliError> {
+    if file.exists() && !force { Err(CliError::Exists(file.to_owned())) } else { Ok(()) }
+}
+
+/// Makes the file durable under its name; returns its bytes.
+fn keep(temporary: NamedTempFile, file: &Path, force: bool) -> Result<u64, CliError> {
+    let synced = temporary.as_file().sync_all().and_then(|()| temporary.as_file().metadata());
+    let bytes = synced.map_err(CliError::file("write", file))?.len();
+    let kept = if force { temporary.persist(file) } else { temporary.persist_noclobber(file) };
+    match kept {
+        Ok(_) => sync_folder(file).map_err(CliError::file("write", file)).map(|()| bytes),
+        // Somebody made it meanwhile.
+        Err(failed) if failed.error.kind() == io::ErrorKind::AlreadyExists => Err(CliError::Exists(file.to_owned())),
+        Err(failed) => Err(CliError::file("write", file)(failed.error)),
+    }
+}
+
+/// The new name is durable only when its folder is.
+fn sync_folder(file: &Path) -> io::Result<()> {
+    if cfg!(not(unix)) {
+        return Ok(());
+    }
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::Sink;
+    use tributary_server::{Config, Coordinator};
+
+    fn output() -> Output {
+        Output { sink: Sink::Kept(Default::default()), json: true, width: None, interactive: false, now_ms: 0 }
+    }
+
+    fn text(path: &Path) -> String {
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// Goal: a backup of a served database becomes a database again, and neither overwrites by accident.
+    #[tokio::test]
+    async fn a_served_database_is_saved_and_restored_and_nothing_is_overwritten_by_accident() {
+        let folder = tempfile::tempdir().unwrap();
+        let [served, file, other] = ["served.db", "backup", "other.db"].map(|name| folder.path().join(name));
+        let config = Config { database: text(&served), ..Config::default() };
+        let coordinator = Coordinator::open(&config).await.unwrap();
+        let save = |force| BackupArgs { file: file.clone(), database: text(&served), force };
+        backup(&save(false), &output()).await.unwrap();
+        assert!(matches!(backup(&save(false), &output()).await, Err(CliError::Exists(_))));
+        backup(&save(true), &output()).await.unwrap();
+
+        let load = |to: &Path, force| RestoreArgs { file: file.clone(), database: text(to), force };
+        restore(&load(&other, false), &output()).await.unwrap();
+        assert!(matches!(restore(&load(&other, false), &output()).await, Err(CliError::Exists(_))));
+        restore(&load(&other, true), &output()).await.unwrap();
+        let in_use = restore(&load(&served, true), &output()).await;
+        assert!(matches!(in_use, Err(CliError::Backup(BackupError::InUse(_)))), "{in_use:?}");
+        coordinator.app().db.close().await;
+        restore(&load(&served, true), &output()).await.unwrap();
+
+        // The operator of the original is known to the copy: no token is made.
+        let config = Config { database: text(&other), ..Config::default() };
+        let restored = Coordinator::open(&config).await.unwrap();
+        assert!(restored.first_operator_token().is_none());
+        restored.app().db.close().await;
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_no_backup_is_named_and_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, database] = ["notes.txt", "a.db"].map(|name| folder.path().join(name));
+        std::fs::write(&file, "notes ".repeat(1000)).unwrap();
+        let args = RestoreArgs { file: file.clone(), database: text(&database), force: false };
+        let refused = restore(&args, &output()).await.expect_err("no database").to_string();
+        assert!(refused.contains("notes.txt"), "{refused}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,281 @@
+//! Copies of a SQLite database: taken while a coordinator serves it, checked before one is put in its place.
+//!
+//! Files are the caller's business (names, renaming, what may be overwritten); what is in them is this module's.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
+use sqlx::{ConnectOptions, Connection, SqliteConnection};
+
+use crate::db::{DbError, sqlite_path, sqlite_schema};
+
+/// Longest wait for another process that locks the database for a moment.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often a database is tried that somebody else has open: a process that has just ended its work may still be closing
+/// it.
+const RELEASE_ATTEMPTS: u32 = 10;
+/// Pause between two attempts.
+const RELEASE_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why there is no copy.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// PostgreSQL brings its own tools, which do this better.
+    #[error("this database is a PostgreSQL server's: save it with pg_dump, load it with pg_restore")]
+    Postgres,
+    /// The URL names no file.
+    #[error(transparent)]
+    Url(DbError),
+    /// There is no such file.
+    #[error("{}: there is no such database", .0.display())]
+    Missing(PathBuf),
+    /// A file of something else.
+    #[error("{}: this is not a Tributary database", .0.display())]
+    Foreign(PathBuf),
+    /// A Tributary database that this release cannot use.
+    #[error("{}: {source}", path.display())]
+    Schema {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: DbError,
+    },
+    /// A file that was damaged or cut off.
+    #[error("{}: the database is damaged: {detail}", path.display())]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// The first thing that is wrong with it.
+        detail: String,
+    },
+    /// Somebody has the database open.
+    #[error("{}: another process uses this database; stop its coordinator first", .0.display())]
+    InUse(PathBuf),
+    /// The engine failed.
+    #[error("{}: {source}", path.display())]
+    Engine {
+        /// Which file.
+        path: PathBuf,
+        /// What it said.
+        source: sqlx::Error,
+    },
+}
+
+impl BackupError {
+    /// The same about the file that the checked one is a copy of.
+    #[must_use]
+    pub fn of_file(mut self, file: &Path) -> Self {
+        match &mut self {
+            Self::Missing(path)
+            | Self::Foreign(path)
+            | Self::InUse(path)
+            | Self::Schema { path, .. }
+            | Self::Damaged { path, .. }
+            | Self::Engine { path, .. } => file.clone_into(path),
+            Self::Postgres | Self::Url(_) => {}
+        }
+        self
+    }
+}
+
+/// The file of a SQLite database.
+///
+/// # Errors
+/// [`BackupError::Postgres`] and [`BackupError::Url`] when the URL names none.
+pub fn file_of(database: &str) -> Result<PathBuf, BackupError> {
+    if database.starts_with("postgres://") || database.starts_with("postgresql://") {
+        return Err(BackupError::Postgres);
+    }
+    sqlite_path(database).map(PathBuf::from).map_err(BackupError::Url)
+}
+
+/// Copies a database as it is at this moment into an empty file, without its free pages. Whoever serves it goes on
+/// meanwhile.
+///
+/// # Errors
+/// [`BackupError`]; the empty file may then hold anything.
+pub async fn copy(database: &Path, into: &Path) -> Result<(), BackupError> {
+    let failed = |source| engine(database, source);
+    let mut connection = open(database, options(database)).await?;
+    sqlite_schema(&mut connection).await.map_err(|source| schema(database, source))?;
+    sqlx::query("vacuum into $1").bind(into.to_string_lossy()).execute(&mut connection).await.map_err(failed)?;
+    connection.close().await.map_err(failed)
+}
+
+/// Says whether a file is a whole Tributary database that this release can use.
+///
+/// # Errors
+/// [`BackupError`] says what it is instead.
+pub async fn check(database: &Path) -> Result<(), BackupError> {
+    let failed = |source| engine(database, source);
+    let mut connection = open(database, options(database).read_only(true).immutable(true)).await?;
+    sqlite_schema(&mut connection).await.map_err(|source| schema(database, source))?;
+    let (detail,): (String,) =
+        sqlx::query_as("pragma quick_check(1)").fetch_one(&mut connection).await.map_err(failed)?;
+    connection.close().await.map_err(failed)?;
+    if detail == "ok" { Ok(()) } else { Err(BackupError::Damaged { path: database.to_owned(), detail }) }
+}
+
+/// Makes a database ready to be replaced: nobody else has it open, and all of it is in its one file. (A log that stayed
+/// behind would be applied to the file that takes its place.)
+///
+/// # Errors
+/// [`BackupError::InUse`] while a coordinator serves it.
+pub async fn release(database: &Path) -> Result<(), BackupError> {
+    // Leaving the log needs the database for itself; on success the log's files are gone.
+    let options = options(database).journal_mode(SqliteJournalMode::Delete).busy_timeout(Duration::ZERO);
+    for _ in 1..RELEASE_ATTEMPTS {
+        match open(database, options.clone()).await {
+            Err(BackupError::InUse(_)) => tokio::time::sleep(RELEASE_PAUSE).await,
+            opened => return opened?.close().await.map_err(|source| engine(database, source)),
+        }
+    }
+    open(database, options).await?.close().await.map_err(|source| engine(database, source))
+}
+
+fn options(database: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new().filename(database).create_if_missing(false).busy_timeout(BUSY_TIMEOUT)
+}
+
+async fn open(database: &Path, options: SqliteConnectOptions) -> Result<SqliteConnection, BackupError> {
+    if !database.is_file() {
+        return Err(BackupError::Missing(database.to_owned()));
+    }
+    options.connect().await.map_err(|source| engine(database, source))
+}
+
+fn schema(database: &Path, source: DbError) -> BackupError {
+    let path = database.to_owned();
+    match source {
+        DbError::Unavailable(source) => engine(database, source),
+        DbError::NotADatabase { .. } => BackupError::Foreign(path),
+        source => BackupError::Schema { path, source },
+    }
+}
+
+/// Sorts the engine's errors by its codes (<https://www.sqlite.org/rescode.html>).
+fn engine(database: &Path, source: sqlx::Error) -> BackupError {
+    let path = database.to_owned();
+    let code = source.as_database_error().and_then(sqlx::error::DatabaseError::code).and_then(|code| code.parse().ok());
+    // The low byte is the primary code.
+    match code.map(|code: u32| code & 0xff) {
+        // SQLITE_BUSY, SQLITE_LOCKED
+        Some(5 | 6) => BackupError::InUse(path),
+        // SQLITE_CORRUPT
+        Some(11) => BackupError::Damaged { path, detail: source.to_string() },
+        // SQLITE_NOTADB
+        Some(26) => BackupError::Foreign(path),
+        _ => BackupError::Engine { path, source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use tributary_protocol::id::Name;
+
+    use super::*;
+    use crate::db::Db;
+
+    fn name(number: u32) -> Name {
+        format!("p{number}").parse().unwrap()
+    }
+
+    async fn add(db: &Db, number: u32) {
+        let mut tx = db.begin().await.unwrap();
+        tx.insert_population(&name(number), 0).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+
+    async fn count(path: &Path) -> usize {
+        let db = Db::open(path.to_str().unwrap()).await.unwrap();
+        let populations = db.read().await.unwrap().populations("", 1_000_000).await.unwrap().len();
+        db.close().await;
+        populations
+    }
+
+    /// Goal: a copy taken while somebody writes holds everything that was committed before it began, and is whole.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_copy_taken_during_writes_is_whole_and_has_all_that_was_committed_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, into) = (folder.path().join("a.db"), folder.path().join("b.db"));
+        let db = Db::open(path.to_str().unwrap()).await.unwrap();
+        add(&db, 0).await;
+        let writing = Arc::new(AtomicBool::new(true));
+        let writer = tokio::spawn({
+            let (db, writing) = (db.clone(), Arc::clone(&writing));
+            async move {
+                let mut number = 0;
+                while writing.load(Ordering::Relaxed) {
+                    number += 1;
+                    add(&db, number).await;
+                }
+                number as usize
+            }
+        });
+        for _ in 0..5 {
+            let before = db.read().await.unwrap().populations("", 1_000_000).await.unwrap().len();
+            let _ = std::fs::remove_file(&into);
+            copy(&path, &into).await.unwrap();
+            check(&into).await.unwrap();
+            assert!(count(&into).await >= before);
+        }
+        writing.store(false, Ordering::Relaxed);
+        let written = writer.await.unwrap();
+        db.close().await;
+        assert_eq!(count(&path).await, written + 1, "the original is as it was");
+    }
+
+    #[tokio::test]
+    async fn a_database_that_is_served_is_not_released_and_one_that_is_not_leaves_no_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let db = Db::open(path.to_str().unwrap()).await.unwrap();
+        add(&db, 0).await;
+        assert!(matches!(release(&path).await, Err(BackupError::InUse(_))));
+        db.close().await;
+        release(&path).await.unwrap();
+        let files: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+        assert_eq!(files, ["a.db"]);
+        assert_eq!(count(&path).await, 1);
+    }
+
+    #[tokio::test]
+    async fn files_of_something_else_and_damaged_ones_are_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        assert!(matches!(check(&path("missing")).await, Err(BackupError::Missing(_))));
+        std::fs::write(path("text"), "no database at all, but long enough to look at it. ".repeat(100)).unwrap();
+        assert!(matches!(check(&path("text")).await, Err(BackupError::Foreign(_))));
+        std::fs::write(path("empty"), "").unwrap();
+        assert!(matches!(check(&path("empty")).await, Err(BackupError::Foreign(_))));
+
+        let db = Db::open(path("a.db").to_str().unwrap()).await.unwrap();
+        add(&db, 0).await;
+        db.close().await;
+        check(&path("a.db")).await.unwrap();
+        let bytes = std::fs::read(path("a.db")).unwrap();
+        std::fs::write(path("cut"), &bytes[..bytes.len() - 3 * 4096]).unwrap();
+        assert!(check(&path("cut")).await.is_err());
+
+        let newer = options(&path("a.db")).connect().await;
+        let mut newer = newer.unwrap();
+        let sql = "insert into _sqlx_migrations (version, description, success, checksum, execution_time) \
+                   values (9999, 'later', true, x'00', 0)";
+        sqlx::query(sql).execute(&mut newer).await.unwrap();
+        newer.close().await.unwrap();
+        let refused = check(&path("a.db")).await;
+        assert!(matches!(refused, Err(BackupError::Schema { source: DbError::TooNew(9999), .. })), "{refused:?}");
+    }
+
+    #[test]
+    fn a_postgres_url_is_refused_with_the_tool_to_use() {
+        let refused = file_of("postgres://user:secret@host/db").expect_err("not a file").to_string();
+        assert!(refused.contains("pg_dump") && !refused.contains("secret"), "{refused}");
+        assert_eq!(file_of("sqlite:a.db").unwrap(), Path::new("a.db"));
+    }
+}
