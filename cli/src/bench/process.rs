@@ -13,8 +13,15 @@ use crate::api::Api;
 use crate::error::CliError;
 
 /// Settings of the surroundings that must not reach the process.
-const SETTINGS: [&str; 5] =
-    ["TRIBUTARY_CONFIG", "TRIBUTARY_LISTEN", "TRIBUTARY_DATABASE", "TRIBUTARY_LOG", "TRIBUTARY_LOG_FORMAT"];
+const SETTINGS: [&str; 7] = [
+    "TRIBUTARY_CONFIG",
+    "TRIBUTARY_LISTEN",
+    "TRIBUTARY_DATABASE",
+    "TRIBUTARY_LOG",
+    "TRIBUTARY_LOG_FORMAT",
+    "TRIBUTARY_BLOBS",
+    "TRIBUTARY_LEASE",
+];
 
 /// A coordinator that is killed when this is dropped.
 pub(super) struct CoordinatorProcess {

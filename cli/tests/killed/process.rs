@@ -28,6 +28,8 @@ impl Process {
                 .args(["--database", &setup.database])
                 .env("TRIBUTARY_OPERATOR_TOKEN", setup.token.expose())
                 .env_remove("TRIBUTARY_CONFIG")
+                .env_remove("TRIBUTARY_BLOBS")
+                .env_remove("TRIBUTARY_LEASE")
                 .stdin(Stdio::null())
                 .stdout(Stdio::piped())
                 .spawn()
