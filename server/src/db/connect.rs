@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use sqlx::Connection;
 use sqlx::SqliteConnection;
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
@@ -68,7 +69,15 @@ impl Db {
             _ => DbError::CannotOpen { path: path.to_owned(), source: error },
         };
         let pool = |connections| SqlitePoolOptions::new().max_connections(connections).acquire_timeout(ACQUIRE_TIMEOUT);
-        let writer = pool(1).connect_with(writing).await.map_err(opened)?;
+        // On a full disk SQLite ends a transaction by itself. sqlx then believes for ever that one is open, and could begin
+        // no other: such a connection is closed, and the next one is new.
+        let writer = pool(1).after_release(|connection, _| {
+            Box::pin(async move {
+                connection.ping().await?;
+                Ok(!connection.is_in_transaction())
+            })
+        });
+        let writer = writer.connect_with(writing).await.map_err(opened)?;
         MIGRATIONS.run(&writer).await?;
         let readers = pool(CONNECTIONS_MAX).connect_with(common.read_only(true)).await.map_err(opened)?;
         Ok(Self::Sqlite { readers, writer })

@@ -9,3 +9,4 @@ mod evaluation;
 mod restart;
 mod result;
 mod shutdown;
+mod surroundings;

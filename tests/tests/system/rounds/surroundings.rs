@@ -1,0 +1,95 @@
+//! Faults of the surroundings: a full disk, a database that goes away. The answer is 503 with a time to come back; nothing
+//! that was acknowledged is lost, and when the fault ends the round goes on.
+
+use reqwest::Method;
+use serde_json::json;
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use tributary_protocol::problem::ProblemType;
+use tributary_protocol::state::{AssignmentState, Phase};
+use tributary_server::db::{Db, DbError};
+use tributary_server::driver::{self, DriverError};
+
+use crate::support::{Database, WEIGHTS, World, delta_file, figures, postgres};
+
+/// Lets SQLite's file grow to so many pages; none is as many as it has.
+async fn pages_max(world: &World, pages: Option<u32>) {
+    let Db::Sqlite { writer, .. } = &world.app().db else { panic!("a test of SQLite") };
+    let (used,): (u32,) = sqlx::query_as("pragma page_count").fetch_one(writer).await.unwrap();
+    let limit = format!("pragma max_page_count = {}", pages.unwrap_or(used));
+    sqlx::query(AssertSqlSafe(limit)).execute(writer).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_for_a_while_and_the_round_goes_on_when_there_is_room() {
+    let world = World::start().await;
+    let job = world.job(json!({ "round": { "updates_goal": 2, "updates_min": 1, "over_selection": 1.0 } })).await;
+    let [first, second] = world.devices().await;
+    world.drive().await;
+    let [one, two] = world.assign([&first, &second]).await;
+    first.contribute(&one, &[0.5; WEIGHTS], 1).await;
+
+    pages_max(&world, None).await;
+    // Until the free space inside the file's pages is used up, small rows still fit.
+    let mut refused = None;
+    for _ in 0..200 {
+        let answer = world.operate(Method::POST, "/tokens", &json!({ "label": "x".repeat(200) })).await;
+        if answer.status == 503 {
+            refused = Some(answer.refused(ProblemType::Unavailable));
+            break;
+        }
+    }
+    assert!(refused.expect("the file cannot grow for ever").retry_after_ms.is_some());
+    let states: Vec<_> = world.assignments(job.id, 1).await.iter().map(|assignment| assignment.state).collect();
+    assert_eq!(states, [AssignmentState::Reported, AssignmentState::Assigned]);
+
+    pages_max(&world, Some(1 << 20)).await;
+    let token = world.operate(Method::POST, "/tokens", &json!({ "label": "x".repeat(200) })).await;
+    assert_eq!(token.status, 201, "the connection that met the full disk is of no more use, and was replaced");
+    second.contribute(&two, &[1.5; WEIGHTS], 1).await;
+    world.drive().await;
+    let expected: Vec<f32> = world.weights(job.id, 0).await.iter().map(|weight| weight + 1.0).collect();
+    assert_eq!(world.weights(job.id, 1).await, expected);
+    world.check_books(job.id).await;
+}
+
+/// Turns every connection to a database away, or lets them in again.
+async fn reachable(database: &Database, reachable: bool) {
+    let (front, back) = database.url.split_once("/test_").unwrap();
+    let (name, host) = back.split_once('?').unwrap();
+    let mut connection = PgConnection::connect(&format!("{front}/postgres?{host}")).await.unwrap();
+    for statement in [
+        format!("alter database test_{name} allow_connections {reachable}"),
+        format!(
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = 'test_{name}' and not {reachable}"
+        ),
+    ] {
+        sqlx::query(AssertSqlSafe(statement)).execute(&mut connection).await.unwrap();
+    }
+    connection.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_database_that_goes_away_refuses_for_a_while_and_loses_nothing() {
+    let Some(database) = postgres().await else { return };
+    let world = World::start_on(database.clone()).await;
+    let job = world.job(json!({ "round": { "updates_goal": 2, "updates_min": 1, "over_selection": 1.0 } })).await;
+    let [first, second] = world.devices().await;
+    world.drive().await;
+    let [one, two] = world.assign([&first, &second]).await;
+    first.contribute(&one, &[0.5; WEIGHTS], 1).await;
+    let body = delta_file(&two, &[1.5; WEIGHTS]);
+
+    reachable(&database, false).await;
+    let refused = second.put_update(two.id, &figures(1), body.clone()).await.refused(ProblemType::Unavailable);
+    assert!(refused.retry_after_ms.is_some(), "{refused}");
+    let failed = driver::run_once(world.app()).await.unwrap_err();
+    assert!(matches!(failed, DriverError::Db(DbError::Unavailable(_))), "{failed}");
+
+    reachable(&database, true).await;
+    second.put_update(two.id, &figures(1), body).await.value();
+    world.drive().await;
+    assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
+    let expected: Vec<f32> = world.weights(job.id, 0).await.iter().map(|weight| weight + 1.0).collect();
+    assert_eq!(world.weights(job.id, 1).await, expected);
+    world.check_books(job.id).await;
+}
