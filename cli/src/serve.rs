@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -219,7 +220,8 @@ fn read_config(path: &Path) -> Result<ConfigFile, CliError> {
 fn start_log(settings: &Settings) -> Result<(), CliError> {
     let filter: EnvFilter =
         settings.log.parse().map_err(|error| CliError::BadSetting(format!("log {:?}: {error}", settings.log)))?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let colours = std::io::stderr().is_terminal();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
     match settings.log_format {
         LogFormat::Text => log.init(),
         LogFormat::Json => log.json().init(),
