@@ -191,7 +191,7 @@ async fn history_is_deleted_and_summaries_stay() {
 
 #[tokio::test]
 async fn upkeep_gives_deleted_space_back() {
-    let world = World::start().await;
+    let world = World::start_on_sqlite().await;
     let keys: Vec<String> = (0..4).map(|number| format!("model/test/{number}")).collect();
     let mut tx = world.app().db.begin().await.unwrap();
     for key in &keys {

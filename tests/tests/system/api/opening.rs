@@ -33,7 +33,7 @@ async fn a_database_of_a_newer_or_a_foreign_release_is_refused() {
                   values (9999, 'from the future', true, x'00', 0)";
     let change = "update _sqlx_migrations set checksum = x'00'";
     for statement in [insert, change] {
-        let mut world = World::start().await;
+        let mut world = World::start_on_sqlite().await;
         world.stop().await;
         let url = format!("sqlite:{}", world.database());
         let mut connection = SqliteConnection::connect(&url).await.unwrap();

@@ -21,7 +21,7 @@ async fn pages_max(world: &World, pages: Option<u32>) {
 
 #[tokio::test]
 async fn a_full_disk_refuses_for_a_while_and_the_round_goes_on_when_there_is_room() {
-    let world = World::start().await;
+    let world = World::start_on_sqlite().await;
     let job = world.job(json!({ "round": { "updates_goal": 2, "updates_min": 1, "over_selection": 1.0 } })).await;
     let [first, second] = world.devices().await;
     world.drive().await;

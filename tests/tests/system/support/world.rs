@@ -86,6 +86,15 @@ pub(crate) fn within_reason<F: Future>(future: F) -> impl Future<Output = F::Out
 }
 
 impl Store {
+    /// A file, or with `TRIBUTARY_TEST_ENGINE=postgres` a database of PostgreSQL: what holds on one must hold on the other.
+    async fn of_the_run() -> Self {
+        let engine = std::env::var_os("TRIBUTARY_TEST_ENGINE").unwrap_or_default();
+        match engine == "postgres" {
+            true => Self::Postgres(super::postgres().await.expect("PostgreSQL is asked for")),
+            false => Self::file(),
+        }
+    }
+
     fn file() -> Self {
         Self::File(Arc::new(directory_in_memory()))
     }
@@ -95,13 +104,19 @@ impl World {
     /// A coordinator whose clock stands still and whose driver acts only when the test says so.
     pub(crate) async fn start() -> Self {
         let (clock, hand) = Clock::manual(NOW_MS);
+        Self::begin(clock, hand, false, Store::of_the_run().await).await
+    }
+
+    /// The same for a claim about SQLite alone.
+    pub(crate) async fn start_on_sqlite() -> Self {
+        let (clock, hand) = Clock::manual(NOW_MS);
         Self::begin(clock, hand, false, Store::file()).await
     }
 
     /// A coordinator as in production: the system's clock, its own driver.
     pub(crate) async fn start_driven() -> Self {
         let (_, hand) = Clock::manual(NOW_MS);
-        Self::begin(Clock::System, hand, true, Store::file()).await
+        Self::begin(Clock::System, hand, true, Store::of_the_run().await).await
     }
 
     /// The same on PostgreSQL.
