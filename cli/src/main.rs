@@ -30,7 +30,7 @@ use crate::error::CliError;
 use crate::output::Output;
 
 /// Ten thousand held connections have buffers that are hardly touched. This allocator keeps equal sizes together, so that
-/// untouched pages stay with the system: 25 kB per held client where glibc's needed 32.
+/// untouched pages stay with the system (`bench load` prints what a held client costs).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -121,7 +121,11 @@ async fn move_job(app: &App, job: JobId) -> Result<i64, DriverError> {
     loop {
         let renew_at_ms = match lease::ask(app, job).await? {
             Asked::Ours { renew_at_ms } => renew_at_ms,
-            Asked::Theirs { until_ms } => return Ok(until_ms),
+            Asked::Theirs { until_ms } => {
+                // Whoever drives the job now ends its rounds without telling this node: what it summed is not needed.
+                app.sums.forget_job(job);
+                return Ok(until_ms);
+            }
         };
         match look(app, job).await? {
             Look::Moved => app.changed(),
@@ -316,6 +320,7 @@ async fn act(
                     let stored = app.db.read().await?.round(key).await?;
                     if stored.is_none_or(|round| round.phase != Phase::Aggregating) {
                         // Another driver committed the round and deleted its updates meanwhile.
+                        app.sums.forget(key);
                         return Ok(());
                     }
                     tracing::error!(%error, job = %key.job, round = key.number, "no model could be made");

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tributary_protocol::id::AssignmentId;
+use tributary_protocol::id::{AssignmentId, JobId};
 
 use crate::aggregate::{Accumulator, FoldError};
 use crate::db::RoundKey;
@@ -42,6 +42,11 @@ impl Sums {
     pub fn of(&self, round: RoundKey, spec: &JobSpec) -> SharedSum {
         let mut rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(rounds.entry(round).or_insert_with(|| Arc::new(Mutex::new(RoundSum::new(spec)))))
+    }
+
+    /// Forgets the sums of a job that another coordinator drives.
+    pub fn forget_job(&self, job: JobId) {
+        self.rounds.lock().unwrap_or_else(PoisonError::into_inner).retain(|round, _| round.job != job);
     }
 
     /// Forgets the sum of a round that has ended.

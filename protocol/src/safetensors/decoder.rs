@@ -172,6 +172,8 @@ mod tests {
     #[derive(Default, PartialEq, Debug)]
     struct Collected {
         tensors: Vec<(String, Vec<u8>)>,
+        /// Of each tensor, as the header says; a damaged header may say something else than the sample's.
+        element_bytes: Vec<usize>,
     }
 
     impl Sink for Collected {
@@ -179,11 +181,12 @@ mod tests {
 
         fn header(&mut self, header: &Header) -> Result<(), SafetensorsError> {
             self.tensors = header.tensors().iter().map(|info| (info.name.clone(), Vec::new())).collect();
+            self.element_bytes = header.tensors().iter().map(|info| info.dtype.bytes()).collect();
             Ok(())
         }
 
         fn block(&mut self, tensor: usize, element: usize, bytes: &[u8]) -> Result<(), SafetensorsError> {
-            let element_bytes = if self.tensors[tensor].0 == "wide" { 8 } else { 2 };
+            let element_bytes = self.element_bytes[tensor];
             assert_eq!(self.tensors[tensor].1.len(), element * element_bytes);
             assert_eq!(bytes.len() % element_bytes, 0);
             self.tensors[tensor].1.extend_from_slice(bytes);
@@ -237,6 +240,16 @@ mod tests {
             }
             let _ = decode(&file, &[5]);
         }
+    }
+
+    #[test]
+    fn a_damaged_name_does_not_change_how_its_tensor_is_read() {
+        let mut file = sample();
+        let at = file.windows(4).position(|bytes| bytes == b"wide").unwrap();
+        file[at] ^= 1;
+        let read = decode(&file, &[7]).unwrap();
+        assert_eq!(read.tensors[2].0, "vide");
+        assert_eq!(read.tensors[2].1, (6..38).collect::<Vec<u8>>());
     }
 
     #[test]
