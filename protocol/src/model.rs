@@ -125,6 +125,16 @@ impl ParameterList {
         self.starts[index]..self.starts[index + 1]
     }
 
+    /// The parameter that a place of the flat vector belongs to.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    #[must_use]
+    pub fn parameter_at(&self, place: usize) -> usize {
+        assert!(place < self.total(), "place {place} of {}", self.total());
+        self.starts.partition_point(|start| *start <= place) - 1
+    }
+
     /// Where the parameter of this name stands in the order.
     #[must_use]
     pub fn index_of(&self, name: &str) -> Option<usize> {

@@ -3,12 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Codec, FORMAT, UpdateHeader, header_bytes_max};
+use super::codecs::blocks::BlocksReader;
+use super::codecs::plain;
+use super::frame::{self, FrameReader, Section, SectionError};
+use super::{Codec, DeltaSink, FORMAT, UpdateHeader, header_bytes_max, plain_dtype, section_codec};
 use crate::model::ParameterList;
-use crate::safetensors::{Decoder, Header, LayoutError, SafetensorsError, Sink, f32_specs, match_tensors, shortened};
+use crate::safetensors::{
+    Decoder, Dtype, Header, LayoutError, SafetensorsError, Sink, TensorSpec, match_tensors, shortened,
+};
 
-/// Most values in a block that is handed out.
+/// Most values in a block that is handed out: they stay in the first-level cache.
 const BLOCK_VALUES_MAX: usize = 1024;
+/// Lanes in which the norm is summed, each in the order of the vector: as wide as the CPU adds, and the same whatever the
+/// pieces in which a file arrives.
+const LANES: usize = 8;
 
 /// What a value of a delta may be.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,6 +73,30 @@ pub enum UpdateError {
         /// The file's.
         got: String,
     },
+    /// Tensors in an order in which they cannot be read as they come.
+    #[error("tensor {tensor:?} must come after {after:?}, which it needs")]
+    OutOfOrder {
+        /// The tensor that came too early.
+        tensor: String,
+        /// What must come before it.
+        after: String,
+    },
+    /// A scale that is NaN, infinite or negative.
+    #[error("a scale of tensor {tensor:?} is {scale}")]
+    BadScale {
+        /// The tensor's name.
+        tensor: String,
+        /// The scale.
+        scale: f32,
+    },
+    /// A part of the frame that the codec does not write.
+    #[error("section {section} of the update: {source}")]
+    Section {
+        /// Which one, from 0.
+        section: usize,
+        /// What is wrong with it.
+        source: SectionError,
+    },
     /// A NaN or an infinity.
     #[error("value {index} of tensor {tensor:?} is not finite")]
     NotFinite {
@@ -91,18 +123,32 @@ pub enum UpdateError {
 #[derive(Debug)]
 pub struct UpdateDecoder {
     file: Decoder,
-    delta: DeltaReader,
+    expected: UpdateHeader,
+    reader: Reader,
+    check: Check,
 }
 
-/// What turns tensors into the delta.
+/// What turns tensors into values, by codec.
 #[derive(Debug)]
-struct DeltaReader {
+enum Reader {
+    /// A tensor for each parameter.
+    Plain {
+        dtype: Dtype,
+        /// For each tensor of the file its parameter.
+        parameter_of_tensor: Vec<usize>,
+    },
+    /// Two tensors for each parameter.
+    Blocks(BlocksReader),
+    /// One tensor of sections.
+    Frame(FrameReader),
+}
+
+/// What is asked of every value before it is handed out.
+#[derive(Debug)]
+struct Check {
     parameters: Arc<ParameterList>,
-    expected: UpdateHeader,
     limits: UpdateLimits,
-    /// For each tensor of the file the parameter that it is a part of.
-    parameter_of_tensor: Vec<usize>,
-    norm_squared: f64,
+    norm_squared: [f64; LANES],
     magnitude_seen: f32,
 }
 
@@ -111,101 +157,178 @@ impl UpdateDecoder {
     #[must_use]
     pub fn new(parameters: Arc<ParameterList>, expected: UpdateHeader, limits: UpdateLimits) -> Self {
         let file = Decoder::new(header_bytes_max(&parameters, expected.codec));
-        let delta = DeltaReader {
-            parameters,
-            expected,
-            limits,
-            parameter_of_tensor: Vec::new(),
-            norm_squared: 0.0,
-            magnitude_seen: 0.0,
+        let reader = match (plain_dtype(expected.codec), expected.codec) {
+            (Some(dtype), _) => Reader::Plain { dtype, parameter_of_tensor: Vec::new() },
+            (None, Codec::Int8(blocks)) => Reader::Blocks(BlocksReader::new(Arc::clone(&parameters), 8, blocks)),
+            (None, Codec::Int4(blocks)) => Reader::Blocks(BlocksReader::new(Arc::clone(&parameters), 4, blocks)),
+            (None, codec) => {
+                let sections = section_codec(codec).expect("every other codec writes sections");
+                Reader::Frame(FrameReader::new(&parameters, sections))
+            }
         };
-        Self { file, delta }
+        Self { file, expected, reader, check: Check { parameters, limits, norm_squared: [0.0; LANES], magnitude_seen: 0.0 } }
     }
 
-    /// Takes the next bytes of the file and hands out, as (offset in the flat vector, values), what they complete.
+    /// Takes the next bytes of the file and hands out the values that they complete.
     ///
-    /// Values were checked before they are handed out, but only [`Self::finish`] says that the update is whole: keep
-    /// them apart from anything that lasts until then.
+    /// Values were checked before they are handed out, but only [`Self::finish`] says that the update is whole: be ready
+    /// to take them back until then.
     ///
     /// # Errors
     /// [`UpdateError`]. Afterwards the update is lost: every further call fails.
-    pub fn push(&mut self, piece: &[u8], accept: &mut impl FnMut(usize, &[f32])) -> Result<(), UpdateError> {
-        self.file.push(piece, &mut Checked { delta: &mut self.delta, accept })
+    pub fn push(&mut self, piece: &[u8], sink: &mut impl DeltaSink) -> Result<(), UpdateError> {
+        let Self { file, expected, reader, check } = self;
+        file.push(piece, &mut Checked { expected, reader, check, sink })
     }
 
-    /// Says that the file ends here. Every parameter was then handed out exactly once.
+    /// Says that the file ends here. Every parameter was then handed out at most once; those that were not are zero.
     ///
     /// # Errors
     /// [`UpdateError`] if bytes are missing or the update was refused before.
     pub fn finish(self) -> Result<UpdateSummary, UpdateError> {
         self.file.finish()?;
-        Ok(UpdateSummary { norm: self.delta.norm_squared.sqrt(), magnitude_max: self.delta.magnitude_seen })
+        if let Reader::Frame(frame) = &self.reader {
+            frame.finish()?;
+        }
+        let norm = self.check.norm_squared.iter().sum::<f64>().sqrt();
+        Ok(UpdateSummary { norm, magnitude_max: self.check.magnitude_seen })
     }
 }
 
-struct Checked<'a, F> {
-    delta: &'a mut DeltaReader,
-    accept: &'a mut F,
+struct Checked<'a, S> {
+    expected: &'a UpdateHeader,
+    reader: &'a mut Reader,
+    check: &'a mut Check,
+    sink: &'a mut S,
 }
 
-impl<F: FnMut(usize, &[f32])> Sink for Checked<'_, F> {
+impl<S: DeltaSink> Sink for Checked<'_, S> {
     type Error = UpdateError;
 
     fn header(&mut self, header: &Header) -> Result<(), UpdateError> {
-        check_metadata(header.metadata(), &self.delta.expected)?;
-        self.delta.parameter_of_tensor = match self.delta.expected.codec {
-            Codec::F32 => match_tensors(header, &f32_specs(&self.delta.parameters))?,
-        };
+        check_metadata(header.metadata(), self.expected)?;
+        match self.reader {
+            Reader::Plain { dtype, parameter_of_tensor } => {
+                *parameter_of_tensor = match_tensors(header, &plain_specs(&self.check.parameters, *dtype))?;
+            }
+            Reader::Blocks(blocks) => blocks.header(header)?,
+            Reader::Frame(_) => check_frame(header)?,
+        }
         Ok(())
     }
 
     fn block(&mut self, tensor: usize, element: usize, bytes: &[u8]) -> Result<(), UpdateError> {
-        let parameter = self.delta.parameter_of_tensor[tensor];
-        match self.delta.expected.codec {
-            Codec::F32 => {
+        let Self { reader, check, sink, .. } = self;
+        match reader {
+            Reader::Plain { dtype, parameter_of_tensor } => {
+                let first = check.parameters.range(parameter_of_tensor[tensor]).start + element;
                 let mut values = [0.0; BLOCK_VALUES_MAX];
-                let elements = bytes.as_chunks().0;
-                for (number, block) in elements.chunks(BLOCK_VALUES_MAX).enumerate() {
-                    let values = &mut values[..block.len()];
-                    for (value, bytes) in values.iter_mut().zip(block) {
-                        *value = f32::from_le_bytes(*bytes);
-                    }
-                    self.accept(parameter, element + number * BLOCK_VALUES_MAX, values)?;
+                for (number, block) in bytes.chunks(BLOCK_VALUES_MAX * dtype.bytes()).enumerate() {
+                    let values = &mut values[..block.len() / dtype.bytes()];
+                    plain::decode(block, *dtype, values);
+                    check.dense(first + number * BLOCK_VALUES_MAX, values, *sink)?;
                 }
+                Ok(())
             }
+            Reader::Blocks(blocks) => {
+                blocks.block(tensor, element, bytes, &mut |first, values| check.dense(first, values, *sink))
+            }
+            Reader::Frame(frame) => frame.push(bytes, &mut |first, section| check.section(first, section, *sink)),
         }
-        Ok(())
     }
 }
 
-impl<F: FnMut(usize, &[f32])> Checked<'_, F> {
-    /// Checks values of one parameter, from its value `index` on, and hands them out.
-    fn accept(&mut self, parameter: usize, index: usize, values: &[f32]) -> Result<(), UpdateError> {
-        self.delta.check(parameter, index, values)?;
-        (self.accept)(self.delta.parameters.range(parameter).start + index, values);
-        Ok(())
-    }
-}
-
-impl DeltaReader {
-    fn check(&mut self, parameter: usize, first: usize, values: &[f32]) -> Result<(), UpdateError> {
+impl Check {
+    /// Hands out values from `first` on in the flat vector.
+    fn dense(&mut self, first: usize, values: &[f32], sink: &mut impl DeltaSink) -> Result<(), UpdateError> {
         let magnitude_max = self.limits.magnitude_max;
-        // A NaN fails every comparison, so this one question finds it too.
-        if let Some(at) = values.iter().position(|value| !(value.abs() <= magnitude_max && value.is_finite())) {
-            let (tensor, index, value) = (self.parameters.specs()[parameter].name.clone(), first + at, values[at]);
-            return Err(if value.is_finite() {
-                UpdateError::TooLarge { tensor, index, value, magnitude_max }
-            } else {
-                UpdateError::NotFinite { tensor, index }
-            });
+        // A NaN fails every comparison, so this one question finds it too. No branch per value: it vectorises.
+        let inside = |value: &f32| value.abs() <= magnitude_max && value.abs() < f32::INFINITY;
+        if !values.iter().fold(true, |all, value| all & inside(value)) {
+            let at = values.iter().position(|value| !inside(value)).unwrap_or_default();
+            return Err(self.refusal(first + at, values[at]));
         }
         self.magnitude_seen = values.iter().fold(self.magnitude_seen, |seen, value| seen.max(value.abs()));
-        // One after the other, so that the norm's last bits do not depend on how the file was cut into pieces.
-        for value in values {
-            self.norm_squared += f64::from(*value) * f64::from(*value);
-        }
+        add_squares(&mut self.norm_squared, first, values);
+        sink.dense(first, values);
         Ok(())
     }
+
+    /// Hands out a section that begins at `first`.
+    fn section(&mut self, first: usize, section: &Section, sink: &mut impl DeltaSink) -> Result<(), UpdateError> {
+        if !section.sparse {
+            for (number, block) in section.values.chunks(BLOCK_VALUES_MAX).enumerate() {
+                self.dense(first + number * BLOCK_VALUES_MAX, block, sink)?;
+            }
+            return Ok(());
+        }
+        let magnitude_max = self.limits.magnitude_max;
+        for (index, value) in section.indices.iter().zip(&section.values) {
+            if !(value.abs() <= magnitude_max && value.is_finite()) {
+                return Err(self.refusal(first + *index as usize, *value));
+            }
+            self.magnitude_seen = self.magnitude_seen.max(value.abs());
+            self.norm_squared[(first + *index as usize) % LANES] += f64::from(*value) * f64::from(*value);
+        }
+        sink.sparse(first, &section.indices, &section.values);
+        Ok(())
+    }
+
+    fn refusal(&self, at: usize, value: f32) -> UpdateError {
+        let parameter = self.parameters.parameter_at(at);
+        let tensor = self.parameters.specs()[parameter].name.clone();
+        let index = at - self.parameters.range(parameter).start;
+        if value.is_finite() {
+            UpdateError::TooLarge { tensor, index, value, magnitude_max: self.limits.magnitude_max }
+        } else {
+            UpdateError::NotFinite { tensor, index }
+        }
+    }
+}
+
+/// Adds the squares of the values from `first` on, each to the lane of its place.
+fn add_squares(lanes: &mut [f64; LANES], first: usize, values: &[f32]) {
+    let square = |value: &f32| f64::from(*value) * f64::from(*value);
+    let (before, aligned) = values.split_at(values.len().min(first.next_multiple_of(LANES) - first));
+    for (index, value) in before.iter().enumerate() {
+        lanes[(first + index) % LANES] += square(value);
+    }
+    let (rows, after) = aligned.as_chunks::<LANES>();
+    for row in rows {
+        for (lane, value) in lanes.iter_mut().zip(row) {
+            *lane += square(value);
+        }
+    }
+    for (lane, value) in lanes.iter_mut().zip(after) {
+        *lane += square(value);
+    }
+}
+
+fn plain_specs(parameters: &ParameterList, dtype: Dtype) -> Vec<TensorSpec> {
+    parameters
+        .specs()
+        .iter()
+        .map(|spec| TensorSpec { name: spec.name.clone(), dtype, shape: spec.shape.clone() })
+        .collect()
+}
+
+/// A frame is one tensor of bytes; its length is checked section by section.
+fn check_frame(header: &Header) -> Result<(), LayoutError> {
+    let mut tensors = header.tensors().iter();
+    let Some(frame) = tensors.find(|info| info.name == frame::TENSOR) else {
+        return Err(LayoutError::Missing(frame::TENSOR.to_owned()));
+    };
+    if let Some(extra) = header.tensors().iter().find(|info| info.name != frame::TENSOR) {
+        return Err(LayoutError::Extra(shortened(&extra.name)));
+    }
+    if frame.dtype != Dtype::U8 {
+        return Err(LayoutError::WrongDtype { tensor: frame.name.clone(), expected: Dtype::U8, got: frame.dtype });
+    }
+    if frame.shape.len() != 1 {
+        let (expected, got) = (vec![frame.elements], frame.shape.clone());
+        return Err(LayoutError::Misshapen { tensor: frame.name.clone(), expected, got });
+    }
+    Ok(())
 }
 
 /// Format, codec, job and base version must be there and as expected. Further entries are of no concern.
@@ -238,13 +361,18 @@ mod tests {
     use super::*;
     use crate::model::ParameterSpec;
     use crate::safetensors::{Data, Dtype, Tensor, write};
-    use crate::update::{bytes_max, encode};
+    use crate::seed::Seed;
+    use crate::update::bytes_max;
 
     const DELTA: [f32; 7] = [0.5, -0.25, 1.0, -2.0, 0.0, 3.0, -0.125];
 
     fn parameters() -> Arc<ParameterList> {
         let specs = vec![ParameterSpec::new("w", [2, 2]), ParameterSpec::new("b", [3])];
         Arc::new(ParameterList::new(specs).expect("the list is right"))
+    }
+
+    fn encode(delta: &[f32]) -> Vec<u8> {
+        crate::update::encode(delta, &parameters(), &header(), 1, Seed(1)).expect("the delta is finite")
     }
 
     fn header() -> UpdateHeader {
@@ -255,7 +383,7 @@ mod tests {
         let mut decoder = UpdateDecoder::new(parameters(), header(), UpdateLimits { magnitude_max: 3.0 });
         let mut delta = vec![f32::NAN; 7];
         for piece in file.chunks(piece_bytes) {
-            decoder.push(piece, &mut |offset, values| delta[offset..][..values.len()].copy_from_slice(values))?;
+            decoder.push(piece, &mut delta)?;
         }
         Ok((delta, decoder.finish()?))
     }
@@ -273,7 +401,7 @@ mod tests {
             delta in prop::collection::vec(-3.0f32..3.0, 7),
             piece_bytes in 1usize..400,
         ) {
-            let file = encode(&delta, &parameters(), &header());
+            let file = encode(&delta);
             let (read, summary) = decode(&file, piece_bytes).unwrap();
             prop_assert_eq!(&read, &delta);
             prop_assert_eq!(summary, decode(&file, file.len()).unwrap().1);
@@ -281,7 +409,7 @@ mod tests {
 
         #[test]
         fn flipped_bytes_never_panic(flips in prop::collection::vec((any::<prop::sample::Index>(), 1u8..), 1..4)) {
-            let mut file = encode(&DELTA, &parameters(), &header());
+            let mut file = encode(&DELTA);
             for (index, flip) in flips {
                 let at = index.index(file.len());
                 file[at] ^= flip;
@@ -294,7 +422,7 @@ mod tests {
 
     #[test]
     fn norm_and_magnitude_are_those_of_the_delta() {
-        let (delta, summary) = decode(&encode(&DELTA, &parameters(), &header()), 1).unwrap();
+        let (delta, summary) = decode(&encode(&DELTA), 1).unwrap();
         assert_eq!(delta, DELTA);
         assert_eq!(summary, UpdateSummary { norm: (14.328125f64).sqrt(), magnitude_max: 3.0 });
     }
@@ -309,7 +437,7 @@ mod tests {
     fn a_long_tensor_comes_in_blocks_that_cover_it_once() {
         let parameters = Arc::new(ParameterList::new(vec![ParameterSpec::new("w", [5000])]).unwrap());
         let delta: Vec<f32> = (0u16..5000).map(f32::from).collect();
-        let file = encode(&delta, &parameters, &header());
+        let file = crate::update::encode(&delta, &parameters, &header(), 1, Seed(1)).unwrap();
         assert!(file.len() as u64 <= bytes_max(&parameters, Codec::F32));
         let mut decoder = UpdateDecoder::new(parameters, header(), UpdateLimits { magnitude_max: 1e4 });
         let mut read = Vec::new();
@@ -376,7 +504,7 @@ mod tests {
         let with = |index: usize, value: f32| {
             let mut delta = DELTA;
             delta[index] = value;
-            decode(&encode(&delta, &parameters(), &header()), 64).unwrap_err()
+            decode(&encode(&delta), 64).unwrap_err()
         };
         for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             assert_eq!(with(6, value), UpdateError::NotFinite { tensor: "b".into(), index: 2 });
@@ -396,7 +524,7 @@ mod tests {
 
     #[test]
     fn an_update_cut_short_or_drawn_out_is_refused() {
-        let mut file = encode(&DELTA, &parameters(), &header());
+        let mut file = encode(&DELTA);
         for length in 0..file.len() {
             assert!(matches!(decode(&file[..length], 16), Err(UpdateError::File(_))), "{length} bytes");
         }

@@ -1,19 +1,26 @@
 //! One client's weight delta (local minus global) as a safetensors file.
 //!
-//! The file's tensors are the codec's parts of each parameter; its `__metadata__` says `format`, `codec`, `job` and
-//! `base_version`. [`encode`] is the client's half, [`UpdateDecoder`] the server's, which believes none of it.
+//! The file's tensors are the codec's parts; its `__metadata__` says `format`, `codec`, `job` and `base_version`.
+//! [`encode`] is the client's half, [`UpdateDecoder`] the server's, which believes none of it. [`Codec`] lists what there
+//! is to choose from; each codec is one file, with both halves, in `codecs/`.
 
+mod codec;
+mod codecs;
+mod coding;
 mod decoder;
+mod frame;
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
+pub use codec::{Codec, CodecError, CodecName, Properties};
+pub use codecs::{Blocks, Dgc, Eden, Qsgd, RandomK, SparseValues, Ternary, TopK};
 pub use decoder::{UpdateDecoder, UpdateError, UpdateLimits, UpdateSummary};
+pub use frame::SectionError;
 
 use crate::model::ParameterList;
-use crate::safetensors::{HEADER_BYTES_MAX, f32_file};
+use crate::safetensors::{Data, Dtype, HEADER_BYTES_MAX, Tensor, f32_file, write};
+use crate::seed::Seed;
+use frame::SectionCodec;
 
 /// What `format` says in an update's metadata.
 pub const FORMAT: &str = "tributary-update-1";
@@ -21,23 +28,30 @@ pub const FORMAT: &str = "tributary-update-1";
 /// Room in an update's header for its metadata and padding, in bytes.
 const METADATA_BYTES_MAX: u64 = 4096;
 
-/// How a delta is written as tensors.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Codec {
-    /// As it is: one F32 tensor for each parameter, of its name and shape.
-    #[default]
-    F32,
+/// Takes the values of a delta as they are decoded.
+pub trait DeltaSink {
+    /// Values from `first` on in the flat vector.
+    fn dense(&mut self, first: usize, values: &[f32]);
+
+    /// Values at `first + indices[i]`, ascending; those between them are zero.
+    fn sparse(&mut self, first: usize, indices: &[u32], values: &[f32]);
 }
 
-impl fmt::Display for Codec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
+/// A vector of zeros becomes the delta.
+impl DeltaSink for Vec<f32> {
+    fn dense(&mut self, first: usize, values: &[f32]) {
+        self[first..first + values.len()].copy_from_slice(values);
+    }
+
+    fn sparse(&mut self, first: usize, indices: &[u32], values: &[f32]) {
+        for (index, value) in indices.iter().zip(values) {
+            self[first + *index as usize] = *value;
+        }
     }
 }
 
 /// What an update says of itself, and what a server expects it to say.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct UpdateHeader {
     /// How the delta is written.
     pub codec: Codec,
@@ -62,24 +76,121 @@ impl UpdateHeader {
     }
 }
 
-/// The update's file, the same bytes each time.
+/// Why a delta cannot be written.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum EncodeError {
+    /// A NaN or an infinity.
+    #[error("value {index} of the delta is not finite")]
+    NotFinite {
+        /// Its place in the flat vector.
+        index: usize,
+    },
+    /// A value that the codec's numbers cannot hold.
+    #[error("value {index} of the delta is {value}, which the codec cannot hold")]
+    TooLarge {
+        /// Its place in the flat vector.
+        index: usize,
+        /// The value.
+        value: f32,
+    },
+}
+
+/// The update's file: the same bytes for the same delta, round and seed.
+///
+/// `round` is the round's number in its job (codecs that warm up ask for it); `seed` decides what is left to chance.
+///
+/// # Errors
+/// [`EncodeError`] for values that no update can hold.
 ///
 /// # Panics
 /// If the delta has not one value for each parameter, a mistake of the caller.
-#[must_use]
-pub fn encode(delta: &[f32], parameters: &ParameterList, header: &UpdateHeader) -> Vec<u8> {
+pub fn encode(
+    delta: &[f32],
+    parameters: &ParameterList,
+    header: &UpdateHeader,
+    round: u32,
+    seed: Seed,
+) -> Result<Vec<u8>, EncodeError> {
     assert_eq!(delta.len(), parameters.total(), "a delta has one value for each parameter");
-    match header.codec {
-        Codec::F32 => f32_file(parameters, delta, &header.metadata()),
+    if let Some(index) = delta.iter().position(|value| !value.is_finite()) {
+        return Err(EncodeError::NotFinite { index });
     }
+    let metadata = header.metadata();
+    let stream = &mut seed.stream();
+    let frame = match header.codec {
+        Codec::F32 => return Ok(f32_file(parameters, delta, &metadata)),
+        Codec::F16 => return plain_file(delta, parameters, Dtype::F16, &metadata),
+        Codec::Bf16 => return plain_file(delta, parameters, Dtype::Bf16, &metadata),
+        Codec::Int8(blocks) => return codecs::blocks::encode(delta, parameters, 8, blocks, stream, &metadata),
+        Codec::Int4(blocks) => return codecs::blocks::encode(delta, parameters, 4, blocks, stream, &metadata),
+        Codec::Ternary(ternary) => ternary.encode(delta, parameters, stream),
+        Codec::Qsgd(qsgd) => qsgd.encode(delta, parameters, stream),
+        Codec::Sign => codecs::sign::encode(delta, parameters),
+        Codec::RandomK(random_k) => random_k.encode(delta, parameters, stream),
+        Codec::TopK(top_k) => top_k.encode(delta, parameters, stream),
+        Codec::Dgc(dgc) => dgc.encode(delta, parameters, round, stream),
+        Codec::Eden(eden) => eden.encode(delta, parameters, stream),
+    };
+    let tensor = Tensor { name: frame::TENSOR, shape: &[frame.len()], data: Data::Bytes(Dtype::U8, &frame) };
+    Ok(write(&[tensor], &metadata))
+}
+
+fn plain_file(
+    delta: &[f32],
+    parameters: &ParameterList,
+    dtype: Dtype,
+    metadata: &BTreeMap<String, String>,
+) -> Result<Vec<u8>, EncodeError> {
+    let bytes = codecs::plain::encode_16(delta, dtype)?;
+    let tensors: Vec<_> = parameters
+        .specs()
+        .iter()
+        .enumerate()
+        .map(|(index, spec)| {
+            let range = parameters.range(index);
+            let data = Data::Bytes(dtype, &bytes[2 * range.start..2 * range.end]);
+            Tensor { name: &spec.name, shape: &spec.shape, data }
+        })
+        .collect();
+    Ok(write(&tensors, metadata))
+}
+
+/// What the values of a codec are that writes one tensor for each parameter.
+fn plain_dtype(codec: Codec) -> Option<Dtype> {
+    match codec {
+        Codec::F32 => Some(Dtype::F32),
+        Codec::F16 => Some(Dtype::F16),
+        Codec::Bf16 => Some(Dtype::Bf16),
+        _ => None,
+    }
+}
+
+/// The server's half of a codec that writes sections.
+fn section_codec(codec: Codec) -> Option<Box<dyn SectionCodec>> {
+    Some(match codec {
+        Codec::F32 | Codec::F16 | Codec::Bf16 | Codec::Int8(_) | Codec::Int4(_) => return None,
+        Codec::Ternary(ternary) => Box::new(ternary),
+        Codec::Qsgd(qsgd) => Box::new(qsgd),
+        Codec::Sign => Box::new(codecs::sign::Sign),
+        Codec::RandomK(random_k) => Box::new(random_k),
+        Codec::TopK(top_k) => Box::new(top_k),
+        Codec::Dgc(dgc) => Box::new(dgc),
+        Codec::Eden(eden) => Box::new(eden),
+    })
 }
 
 /// Longest file that can be an update of these parameters, in bytes: anything longer is refused unread.
 #[must_use]
 pub fn bytes_max(parameters: &ParameterList, codec: Codec) -> u64 {
     const PREFIX_BYTES: u64 = 8;
-    let data_bytes = match codec {
-        Codec::F32 => 4 * parameters.total() as u64,
+    let data_bytes = match (plain_dtype(codec), codec) {
+        (Some(dtype), _) => (dtype.bytes() * parameters.total()) as u64,
+        (None, Codec::Int8(blocks)) => codecs::blocks::data_bytes(parameters, 8, blocks),
+        (None, Codec::Int4(blocks)) => codecs::blocks::data_bytes(parameters, 4, blocks),
+        (None, codec) => {
+            let sections = section_codec(codec).expect("every other codec writes sections");
+            frame::bytes_max(parameters, &*sections)
+        }
     };
     PREFIX_BYTES + header_bytes_max(parameters, codec) + data_bytes
 }
@@ -94,7 +205,14 @@ fn header_bytes_max(parameters: &ParameterList, codec: Codec) -> u64 {
     let tensor =
         |name_bytes: usize, rank: usize| name_bytes * ESCAPED_LETTER_BYTES + (rank + 2) * NUMBER_BYTES + KEYS_BYTES;
     let tensors: usize = match codec {
-        Codec::F32 => parameters.specs().iter().map(|spec| tensor(spec.name.len(), spec.shape.len())).sum(),
+        Codec::F32 | Codec::F16 | Codec::Bf16 => {
+            parameters.specs().iter().map(|spec| tensor(spec.name.len(), spec.shape.len())).sum()
+        }
+        // Two tensors for each parameter, whose names have an ending.
+        Codec::Int8(_) | Codec::Int4(_) => {
+            parameters.specs().iter().map(|spec| 2 * tensor(spec.name.len() + 8, spec.shape.len().max(1))).sum()
+        }
+        _ => tensor(frame::TENSOR.len(), 1),
     };
     (METADATA_BYTES_MAX + tensors as u64).min(HEADER_BYTES_MAX)
 }
@@ -108,19 +226,15 @@ mod tests {
     fn the_longest_file_has_room_for_the_most_wasteful_header() {
         let name = "\u{1F600}\"".repeat(40);
         let parameters = ParameterList::new(vec![ParameterSpec::new(name, [1, 1, 1, 1, 1, 1, 1, 3])]).unwrap();
-        let header = UpdateHeader { codec: Codec::F32, job: "j".repeat(64), base_version: u64::MAX };
-        let ours = encode(&[0.0; 3], &parameters, &header).len() as u64;
-        assert!(ours <= bytes_max(&parameters, Codec::F32));
+        for name in CodecName::ALL {
+            let header = UpdateHeader { codec: name.with_defaults(), job: "j".repeat(64), base_version: u64::MAX };
+            let ours = encode(&[0.0; 3], &parameters, &header, 1, Seed(1)).unwrap().len() as u64;
+            assert!(ours <= bytes_max(&parameters, header.codec), "{name}");
+        }
         let wasteful = format!(
             r#"{{ "{}" : {{ "dtype" : "F32" , "shape" : [ 1 , 1 , 1 , 1 , 1 , 1 , 1 , 3 ] , "data_offsets" : [ 0 , 12 ] }} }}"#,
             "\\uD83D\\uDE00\\u0022".repeat(40)
         );
         assert!((wasteful.len() as u64) < header_bytes_max(&parameters, Codec::F32) - METADATA_BYTES_MAX);
-    }
-
-    #[test]
-    fn a_codec_is_called_the_same_everywhere() {
-        assert_eq!(Codec::F32.to_string(), "f32");
-        assert_eq!(serde_json::to_string(&Codec::F32).unwrap(), "\"f32\"");
     }
 }

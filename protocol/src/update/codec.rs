@@ -1,0 +1,333 @@
+//! Which codecs there are, what they are called, and what each promises.
+//!
+//! A job chooses one: `codec = "int8"`, or with settings `codec = { name = "qsgd", levels = 4 }`.
+//!
+//! | name | what is sent | unbiased | memory |
+//! |---|---|---|---|
+//! | `f32` | the values | exact | |
+//! | `f16`, `bf16` | the values in 16 bits | nearly | |
+//! | `int8`, `int4` | one scale per block and whole numbers | yes | |
+//! | `ternary` | one scale per section and -1, 0 or 1 (TernGrad) | yes | |
+//! | `qsgd` | one norm per bucket and levels (QSGD) | yes | |
+//! | `eden` | rotated, one to four bits a value (EDEN, DRIVE) | yes | |
+//! | `random_k` | few values, chosen by chance and amplified | yes | |
+//! | `sign` | signs and one mean magnitude per section | no | residual |
+//! | `top_k` | the largest values | no | residual |
+//! | `dgc` | the largest values of a momentum (deep gradient compression) | no | residual, momentum |
+//!
+//! Codecs with memory keep on the device what they did not send and add it the next time. They suit clients that take
+//! part in most rounds: what a client remembers from twenty rounds ago points to a place where the model no longer is.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::codecs::{Blocks, Dgc, Eden, Qsgd, RandomK, Ternary, TopK};
+
+/// How a delta is written, with its settings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(into = "Written", try_from = "Written")]
+pub enum Codec {
+    /// As it is.
+    #[default]
+    F32,
+    /// IEEE 754 half precision.
+    F16,
+    /// The upper half of an f32.
+    Bf16,
+    /// 8-bit numbers, one scale per block.
+    Int8(Blocks),
+    /// 4-bit numbers, one scale per block.
+    Int4(Blocks),
+    /// -1, 0 or 1 times one scale.
+    Ternary(Ternary),
+    /// Levels of a norm.
+    Qsgd(Qsgd),
+    /// One bit a value.
+    Sign,
+    /// Few values, chosen by chance.
+    RandomK(RandomK),
+    /// The largest values.
+    TopK(TopK),
+    /// The largest values of a momentum.
+    Dgc(Dgc),
+    /// Rotated and quantised.
+    Eden(Eden),
+}
+
+/// What a codec is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the names are those of the codecs")]
+pub enum CodecName {
+    F32,
+    F16,
+    Bf16,
+    Int8,
+    Int4,
+    Ternary,
+    Qsgd,
+    Sign,
+    RandomK,
+    TopK,
+    Dgc,
+    Eden,
+}
+
+/// What a codec promises.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Properties {
+    /// Whether what is decoded is on average what was encoded.
+    pub unbiased: bool,
+    /// Whether clients keep what was not sent and add it the next time.
+    pub feedback: bool,
+    /// Most bits that a value takes, without the file's header and before zstd.
+    pub bits_per_value_max: f64,
+    /// Largest mean of `|decoded - delta|^2 / |delta|^2`, where there is one that does not depend on the delta.
+    pub relative_error_max: Option<f64>,
+}
+
+/// A setting that no codec could follow.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("codec {codec}: {setting} must be {allowed}")]
+pub struct CodecError {
+    /// The codec.
+    pub codec: CodecName,
+    /// Its setting.
+    pub setting: &'static str,
+    /// What it may be.
+    pub allowed: &'static str,
+}
+
+impl CodecName {
+    /// All of them.
+    pub const ALL: [Self; 12] = [
+        Self::F32,
+        Self::F16,
+        Self::Bf16,
+        Self::Int8,
+        Self::Int4,
+        Self::Ternary,
+        Self::Qsgd,
+        Self::Sign,
+        Self::RandomK,
+        Self::TopK,
+        Self::Dgc,
+        Self::Eden,
+    ];
+
+    /// The codec with its usual settings.
+    #[must_use]
+    pub fn with_defaults(self) -> Codec {
+        match self {
+            Self::F32 => Codec::F32,
+            Self::F16 => Codec::F16,
+            Self::Bf16 => Codec::Bf16,
+            Self::Int8 => Codec::Int8(Blocks::default()),
+            Self::Int4 => Codec::Int4(Blocks::default()),
+            Self::Ternary => Codec::Ternary(Ternary::default()),
+            Self::Qsgd => Codec::Qsgd(Qsgd::default()),
+            Self::Sign => Codec::Sign,
+            Self::RandomK => Codec::RandomK(RandomK::default()),
+            Self::TopK => Codec::TopK(TopK::default()),
+            Self::Dgc => Codec::Dgc(Dgc::default()),
+            Self::Eden => Codec::Eden(Eden::default()),
+        }
+    }
+}
+
+impl fmt::Display for CodecName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+impl Codec {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> CodecName {
+        match self {
+            Self::F32 => CodecName::F32,
+            Self::F16 => CodecName::F16,
+            Self::Bf16 => CodecName::Bf16,
+            Self::Int8(_) => CodecName::Int8,
+            Self::Int4(_) => CodecName::Int4,
+            Self::Ternary(_) => CodecName::Ternary,
+            Self::Qsgd(_) => CodecName::Qsgd,
+            Self::Sign => CodecName::Sign,
+            Self::RandomK(_) => CodecName::RandomK,
+            Self::TopK(_) => CodecName::TopK,
+            Self::Dgc(_) => CodecName::Dgc,
+            Self::Eden(_) => CodecName::Eden,
+        }
+    }
+
+    /// What it promises.
+    #[must_use]
+    pub fn properties(&self) -> Properties {
+        match self {
+            Self::F32 => super::codecs::plain::properties(32.0, 0.0),
+            // Half a unit in the last place, squared: 2^-11 and 2^-8 of the value at most.
+            Self::F16 => super::codecs::plain::properties(16.0, 2f64.powi(-22)),
+            Self::Bf16 => super::codecs::plain::properties(16.0, 2f64.powi(-16)),
+            Self::Int8(blocks) => blocks.properties(8),
+            Self::Int4(blocks) => blocks.properties(4),
+            Self::Ternary(ternary) => ternary.properties(),
+            Self::Qsgd(qsgd) => qsgd.properties(),
+            Self::Sign => super::codecs::sign::properties(),
+            Self::RandomK(random_k) => random_k.properties(),
+            Self::TopK(top_k) => top_k.properties(),
+            Self::Dgc(dgc) => dgc.properties(),
+            Self::Eden(eden) => eden.properties(),
+        }
+    }
+
+    /// Whether its settings make sense.
+    ///
+    /// # Errors
+    /// [`CodecError`] names the first that does not.
+    pub fn check(&self) -> Result<(), CodecError> {
+        let checked = match self {
+            Self::F32 | Self::F16 | Self::Bf16 | Self::Sign => Ok(()),
+            Self::Int8(blocks) | Self::Int4(blocks) => blocks.check(),
+            Self::Ternary(ternary) => ternary.check(),
+            Self::Qsgd(qsgd) => qsgd.check(),
+            Self::RandomK(random_k) => random_k.check(),
+            Self::TopK(top_k) => top_k.check(),
+            Self::Dgc(dgc) => dgc.check(),
+            Self::Eden(eden) => eden.check(),
+        };
+        checked.map_err(|(setting, allowed)| CodecError { codec: self.name(), setting, allowed })
+    }
+}
+
+/// The name, and in braces the settings that are not the usual ones: what an update's metadata says.
+impl fmt::Display for Codec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == self.name().with_defaults() {
+            return self.name().fmt(f);
+        }
+        let text = serde_json::to_string(&Tagged::from(*self)).expect("names and finite numbers are always JSON");
+        f.write_str(&text)
+    }
+}
+
+/// As it stands in files: a name alone, or a table with a name and settings.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Name(CodecName),
+    Table(Tagged),
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(tag = "name", rename_all = "snake_case")]
+enum Tagged {
+    F32(NoSettings),
+    F16(NoSettings),
+    Bf16(NoSettings),
+    Int8(Blocks),
+    Int4(Blocks),
+    Ternary(Ternary),
+    Qsgd(Qsgd),
+    Sign(NoSettings),
+    RandomK(RandomK),
+    TopK(TopK),
+    Dgc(Dgc),
+    Eden(Eden),
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoSettings {}
+
+impl From<Codec> for Tagged {
+    fn from(codec: Codec) -> Self {
+        match codec {
+            Codec::F32 => Self::F32(NoSettings {}),
+            Codec::F16 => Self::F16(NoSettings {}),
+            Codec::Bf16 => Self::Bf16(NoSettings {}),
+            Codec::Int8(blocks) => Self::Int8(blocks),
+            Codec::Int4(blocks) => Self::Int4(blocks),
+            Codec::Ternary(ternary) => Self::Ternary(ternary),
+            Codec::Qsgd(qsgd) => Self::Qsgd(qsgd),
+            Codec::Sign => Self::Sign(NoSettings {}),
+            Codec::RandomK(random_k) => Self::RandomK(random_k),
+            Codec::TopK(top_k) => Self::TopK(top_k),
+            Codec::Dgc(dgc) => Self::Dgc(dgc),
+            Codec::Eden(eden) => Self::Eden(eden),
+        }
+    }
+}
+
+impl From<Tagged> for Codec {
+    fn from(tagged: Tagged) -> Self {
+        match tagged {
+            Tagged::F32(_) => Self::F32,
+            Tagged::F16(_) => Self::F16,
+            Tagged::Bf16(_) => Self::Bf16,
+            Tagged::Int8(blocks) => Self::Int8(blocks),
+            Tagged::Int4(blocks) => Self::Int4(blocks),
+            Tagged::Ternary(ternary) => Self::Ternary(ternary),
+            Tagged::Qsgd(qsgd) => Self::Qsgd(qsgd),
+            Tagged::Sign(_) => Self::Sign,
+            Tagged::RandomK(random_k) => Self::RandomK(random_k),
+            Tagged::TopK(top_k) => Self::TopK(top_k),
+            Tagged::Dgc(dgc) => Self::Dgc(dgc),
+            Tagged::Eden(eden) => Self::Eden(eden),
+        }
+    }
+}
+
+impl From<Codec> for Written {
+    fn from(codec: Codec) -> Self {
+        match codec == codec.name().with_defaults() {
+            true => Self::Name(codec.name()),
+            false => Self::Table(codec.into()),
+        }
+    }
+}
+
+impl TryFrom<Written> for Codec {
+    type Error = CodecError;
+
+    fn try_from(written: Written) -> Result<Self, CodecError> {
+        let codec = match written {
+            Written::Name(name) => name.with_defaults(),
+            Written::Table(tagged) => tagged.into(),
+        };
+        codec.check().map(|()| codec)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_codec_is_called_the_same_everywhere() {
+        for name in CodecName::ALL {
+            let codec = name.with_defaults();
+            assert_eq!(codec.name(), name);
+            assert_eq!(codec.check(), Ok(()));
+            assert_eq!(codec.to_string(), name.to_string());
+            assert_eq!(serde_json::to_string(&codec).unwrap(), format!("\"{name}\""));
+            assert_eq!(serde_json::from_str::<Codec>(&format!("{{\"name\":\"{name}\"}}")).unwrap(), codec);
+        }
+    }
+
+    #[test]
+    fn settings_are_part_of_the_codec() {
+        let codec: Codec = serde_json::from_str(r#"{"name":"int8","block":128}"#).unwrap();
+        assert_eq!(codec, Codec::Int8(Blocks { block: 128 }));
+        assert_eq!(serde_json::from_str::<Codec>(&serde_json::to_string(&codec).unwrap()).unwrap(), codec);
+        assert_eq!(codec.to_string(), r#"{"name":"int8","block":128}"#);
+    }
+
+    #[test]
+    fn an_unknown_codec_or_setting_is_refused() {
+        for text in [r#""int7""#, r#"{"name":"int8","blocks":64}"#, r#"{"name":"f32","block":64}"#, r#"{"block":64}"#] {
+            assert!(serde_json::from_str::<Codec>(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Codes that sections are made of.

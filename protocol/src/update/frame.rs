@@ -1,0 +1,221 @@
+//! A delta as one stream of sections: what the codecs write that need less than a few bits per value.
+//!
+//! The file has one tensor, `delta`, of bytes. Each parameter is cut into sections of at most [`SECTION_VALUES_MAX`]
+//! values, in the order of the flat vector; a section is its length (LEB128, at most 5 bytes) and its bytes. So a reader
+//! holds one section at most, and no length in the file is believed beyond what the codec can need.
+
+use std::ops::Range;
+
+use super::UpdateError;
+use crate::model::ParameterList;
+
+/// Name of the frame's tensor.
+pub(super) const TENSOR: &str = "delta";
+
+/// Most values in a section: large enough that scales and statistics of each cost nothing, small enough that a reader's
+/// buffers do (1 MiB of f32).
+pub(super) const SECTION_VALUES_MAX: usize = 1 << 18;
+
+/// Longest LEB128 number that is a length of a section.
+const LENGTH_BYTES_MAX: usize = 5;
+
+/// The server's half of a codec that writes sections.
+pub(super) trait SectionCodec: std::fmt::Debug + Send + Sync {
+    /// Longest section of so many values (1 to [`SECTION_VALUES_MAX`]), in bytes.
+    fn section_bytes_max(&self, values: usize) -> usize;
+
+    /// Reads a whole section of `values` values into `out`. Nothing in `bytes` is to be believed.
+    ///
+    /// # Errors
+    /// [`SectionError`] when the bytes are not a section that the codec writes. That values are finite and within their
+    /// cap is checked by the caller.
+    fn decode(&self, bytes: &[u8], values: usize, out: &mut Section) -> Result<(), SectionError>;
+}
+
+/// A section's values; buffers that are used again.
+#[derive(Debug, Default)]
+pub(super) struct Section {
+    /// All values, or those at `indices`.
+    pub(super) values: Vec<f32>,
+    /// Ascending, below the section's length; only when `sparse`.
+    pub(super) indices: Vec<u32>,
+    /// Whether values that are not listed are zero.
+    pub(super) sparse: bool,
+}
+
+impl Section {
+    /// Empties it for values that are all given.
+    pub(super) fn dense(&mut self) -> &mut Vec<f32> {
+        self.sparse = false;
+        self.indices.clear();
+        self.values.clear();
+        &mut self.values
+    }
+
+    /// Empties it for values at some indices.
+    pub(super) fn sparse(&mut self) -> (&mut Vec<u32>, &mut Vec<f32>) {
+        self.sparse = true;
+        self.indices.clear();
+        self.values.clear();
+        (&mut self.indices, &mut self.values)
+    }
+}
+
+/// Why bytes are not a section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SectionError {
+    /// Longer than any section of its values, or a length that is no number.
+    #[error("its length is impossible")]
+    BadLength,
+    /// It ends before its last value.
+    #[error("it ends too early")]
+    Truncated,
+    /// It goes on after its last value.
+    #[error("it has bytes left over")]
+    TrailingBytes,
+    /// A scale, norm or value that is NaN, infinite or negative where it must not be.
+    #[error("its {0} is not a finite number that makes sense")]
+    BadNumber(&'static str),
+    /// An index at or beyond the section's end, or not above the one before.
+    #[error("an index is out of range")]
+    BadIndex,
+    /// More values than the codec sends.
+    #[error("it has more values than the codec sends")]
+    TooMany,
+    /// A code that stands for nothing.
+    #[error("a code stands for nothing")]
+    BadCode,
+}
+
+/// The sections of a model, as ranges of the flat vector, in order.
+pub(super) fn sections(parameters: &ParameterList) -> impl Iterator<Item = Range<usize>> + '_ {
+    (0..parameters.specs().len()).flat_map(|parameter| {
+        let range = parameters.range(parameter);
+        let end = range.end;
+        range.step_by(SECTION_VALUES_MAX).map(move |first| first..end.min(first + SECTION_VALUES_MAX))
+    })
+}
+
+/// A frame whose sections `encode` appends.
+pub(super) fn write(parameters: &ParameterList, mut encode: impl FnMut(Range<usize>, &mut Vec<u8>)) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let mut section = Vec::new();
+    for range in sections(parameters) {
+        section.clear();
+        encode(range, &mut section);
+        write_length(section.len(), &mut frame);
+        frame.extend_from_slice(&section);
+    }
+    frame
+}
+
+/// Longest frame, in bytes.
+pub(super) fn bytes_max(parameters: &ParameterList, codec: &dyn SectionCodec) -> u64 {
+    sections(parameters).map(|range| (LENGTH_BYTES_MAX + codec.section_bytes_max(range.len())) as u64).sum()
+}
+
+/// A number of at most 32 bits, 7 in a byte, the lowest first; the top bit says that more follow (LEB128).
+pub(super) fn write_length(mut number: usize, out: &mut Vec<u8>) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// Reads a frame that arrives in pieces.
+#[derive(Debug)]
+pub(super) struct FrameReader {
+    codec: Box<dyn SectionCodec>,
+    sections: Vec<Range<usize>>,
+    /// Sections that came.
+    done: usize,
+    /// The length of the section that is coming, as far as it came: value, bits.
+    length: (u64, u32),
+    /// Bytes that the section has; none while its length is coming.
+    wanted: Option<usize>,
+    partial: Vec<u8>,
+    section: Section,
+}
+
+impl FrameReader {
+    pub(super) fn new(parameters: &ParameterList, codec: Box<dyn SectionCodec>) -> Self {
+        Self {
+            codec,
+            sections: sections(parameters).collect(),
+            done: 0,
+            length: (0, 0),
+            wanted: None,
+            partial: Vec::new(),
+            section: Section::default(),
+        }
+    }
+
+    /// Takes the next bytes of the frame and hands out each section that they complete, with where it begins.
+    pub(super) fn push(
+        &mut self,
+        mut bytes: &[u8],
+        accept: &mut impl FnMut(usize, &Section) -> Result<(), UpdateError>,
+    ) -> Result<(), UpdateError> {
+        while !bytes.is_empty() {
+            let Some(range) = self.sections.get(self.done).cloned() else {
+                return Err(UpdateError::Section { section: self.done, source: SectionError::TrailingBytes });
+            };
+            let refused = |source| UpdateError::Section { section: self.done, source };
+            let Some(wanted) = self.wanted else {
+                self.wanted = read_length(&mut self.length, &mut bytes)
+                    .and_then(|length| match length {
+                        Some(length) if length > self.codec.section_bytes_max(range.len()) as u64 => {
+                            Err(SectionError::BadLength)
+                        }
+                        length => Ok(length.map(|length| length as usize)),
+                    })
+                    .map_err(refused)?;
+                if self.wanted == Some(0) {
+                    return Err(refused(SectionError::Truncated));
+                }
+                continue;
+            };
+            let (piece, rest) = bytes.split_at(bytes.len().min(wanted - self.partial.len()));
+            bytes = rest;
+            let whole = piece.len() == wanted;
+            if !whole {
+                self.partial.extend_from_slice(piece);
+                if self.partial.len() < wanted {
+                    continue;
+                }
+            }
+            let section = if whole { piece } else { &self.partial };
+            self.codec.decode(section, range.len(), &mut self.section).map_err(refused)?;
+            accept(range.start, &self.section)?;
+            self.partial.clear();
+            (self.length, self.wanted) = ((0, 0), None);
+            self.done += 1;
+        }
+        Ok(())
+    }
+
+    /// Says that the frame ends here.
+    pub(super) fn finish(&self) -> Result<(), UpdateError> {
+        if self.done == self.sections.len() {
+            return Ok(());
+        }
+        Err(UpdateError::Section { section: self.done, source: SectionError::Truncated })
+    }
+}
+
+/// Goes on to read a LEB128 length; none while it is not complete.
+fn read_length(length: &mut (u64, u32), bytes: &mut &[u8]) -> Result<Option<u64>, SectionError> {
+    while let Some((byte, rest)) = bytes.split_first() {
+        *bytes = rest;
+        let (value, bits) = *length;
+        if bits as usize >= 7 * LENGTH_BYTES_MAX || (bits > 0 && *byte == 0) {
+            return Err(SectionError::BadLength);
+        }
+        *length = (value | u64::from(byte & 0x7F) << bits, bits + 7);
+        if byte & 0x80 == 0 {
+            return Ok(Some(length.0));
+        }
+    }
+    Ok(None)
+}
