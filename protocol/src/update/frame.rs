@@ -205,7 +205,7 @@ impl FrameReader {
 }
 
 /// Goes on to read a LEB128 length; none while it is not complete.
-fn read_length(length: &mut (u64, u32), bytes: &mut &[u8]) -> Result<Option<u64>, SectionError> {
+pub(super) fn read_length(length: &mut (u64, u32), bytes: &mut &[u8]) -> Result<Option<u64>, SectionError> {
     while let Some((byte, rest)) = bytes.split_first() {
         *bytes = rest;
         let (value, bits) = *length;

@@ -9,6 +9,7 @@ mod codecs;
 mod coding;
 mod decoder;
 mod frame;
+mod memory;
 
 use std::collections::BTreeMap;
 
@@ -16,6 +17,7 @@ pub use codec::{Codec, CodecError, CodecName, Properties};
 pub use codecs::{Blocks, Dgc, Eden, Qsgd, RandomK, SparseValues, Ternary, TopK};
 pub use decoder::{UpdateDecoder, UpdateError, UpdateLimits, UpdateSummary};
 pub use frame::SectionError;
+pub use memory::{Memory, MemoryError, RESIDUAL_AGE_ROUNDS_MAX, encode_with_memory};
 
 use crate::model::ParameterList;
 use crate::safetensors::{Data, Dtype, HEADER_BYTES_MAX, Tensor, f32_file, write};
@@ -112,9 +114,7 @@ pub fn encode(
     seed: Seed,
 ) -> Result<Vec<u8>, EncodeError> {
     assert_eq!(delta.len(), parameters.total(), "a delta has one value for each parameter");
-    if let Some(index) = delta.iter().position(|value| !value.is_finite()) {
-        return Err(EncodeError::NotFinite { index });
-    }
+    check_finite(delta)?;
     let metadata = header.metadata();
     let stream = &mut seed.stream();
     let frame = match header.codec {
@@ -133,6 +133,14 @@ pub fn encode(
     };
     let tensor = Tensor { name: frame::TENSOR, shape: &[frame.len()], data: Data::Bytes(Dtype::U8, &frame) };
     Ok(write(&[tensor], &metadata))
+}
+
+/// Whether a delta has only values that can be sent.
+fn check_finite(delta: &[f32]) -> Result<(), EncodeError> {
+    match delta.iter().position(|value| !value.is_finite()) {
+        None => Ok(()),
+        Some(index) => Err(EncodeError::NotFinite { index }),
+    }
 }
 
 fn plain_file(

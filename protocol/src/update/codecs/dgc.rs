@@ -1,13 +1,27 @@
 //! Deep gradient compression: the largest values of a momentum.
+//!
+//! Lin, Han, Mao, Wang and Dally 2018 (arXiv:1712.01887, algorithm 4). The device keeps two vectors: u <- m u + g and
+//! v <- v + u; it sends the largest of v, takes from v what was sent, and sets u to zero there (momentum factor masking,
+//! their equation 7). Momentum and remainder are kept in [`super::super::memory`]; here is what is sent of v.
+//!
+//! In the first rounds more is sent: a quarter of the values in round 1, then less by the same factor each round (with the
+//! defaults 25 %, 6.3 %, 1.6 %, 0.4 % and then 0.1 %, as in their section 3.3 by epochs).
 
 use serde::{Deserialize, Serialize};
 
 use super::super::Properties;
 use super::super::frame::{Section, SectionCodec, SectionError};
+use super::super::memory::RESIDUAL_AGE_ROUNDS_MAX;
 use super::BadSetting;
-use super::sparse::SparseValues;
+use super::sparse::{self, SparseValues};
+use super::top_k::{self, check_density};
 use crate::model::ParameterList;
 use crate::seed::Stream;
+
+/// Share of the values that is sent in the first round of a warm-up.
+const WARM_UP_DENSITY: f64 = 0.25;
+/// Most rounds that a warm-up may take.
+const WARM_UP_ROUNDS_MAX: u32 = 10_000;
 
 /// Settings of `dgc`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,38 +33,163 @@ pub struct Dgc {
     pub values: SparseValues,
     /// Momentum, 0 to 1.
     pub momentum: f32,
-    /// Longest L2 norm of a delta before it is accumulated; 0 for none.
+    /// Whether the momentum of values that are sent starts anew (momentum factor masking).
+    pub momentum_masking: bool,
+    /// Longest L2 norm of a delta before it is accumulated; 0 for none. With N clients in a round the paper takes the
+    /// length that their sum may have, over the square root of N.
     pub clip: f32,
     /// Rounds over which the density falls to `density`.
     pub warm_up_rounds: u32,
+    /// Rounds after which a device forgets what it did not send, and its momentum.
+    pub residual_age_rounds_max: u32,
 }
 
 impl Default for Dgc {
     fn default() -> Self {
-        Self { density: 0.001, values: SparseValues::F16, momentum: 0.9, clip: 0.0, warm_up_rounds: 4 }
+        Self {
+            density: 0.001,
+            values: SparseValues::F16,
+            momentum: 0.9,
+            momentum_masking: true,
+            clip: 0.0,
+            warm_up_rounds: 4,
+            residual_age_rounds_max: RESIDUAL_AGE_ROUNDS_MAX,
+        }
     }
 }
 
 impl Dgc {
     pub(in super::super) fn properties(&self) -> Properties {
-        todo!()
+        top_k::properties(self.density, self.density_in_round(1), self.values)
     }
 
     pub(in super::super) fn check(&self) -> Result<(), BadSetting> {
-        Ok(())
+        if !(0.0..1.0).contains(&self.momentum) {
+            return Err(("momentum", "at least 0 and below 1"));
+        }
+        if !(self.clip >= 0.0 && self.clip.is_finite()) {
+            return Err(("clip", "a length, or 0 for none"));
+        }
+        if self.warm_up_rounds > WARM_UP_ROUNDS_MAX {
+            return Err(("warm_up_rounds", "at most 10000"));
+        }
+        check_density(self.density)
     }
 
-    pub(in super::super) fn encode(&self, delta: &[f32], parameters: &ParameterList, round: u32, stream: &mut Stream) -> Vec<u8> {
-        todo!()
+    /// What is sent of `accumulated`, the v of the paper, in this round of the job (from 1 on).
+    pub(in super::super) fn encode(
+        &self,
+        accumulated: &[f32],
+        parameters: &ParameterList,
+        round: u32,
+        _stream: &mut Stream,
+    ) -> Vec<u8> {
+        top_k::encode_largest(accumulated, parameters, self.density_in_round(round), self.values)
+    }
+
+    /// Share of the values that is sent in a round of the job (from 1 on).
+    ///
+    /// 0.25 (density / 0.25)^((round - 1) / warm_up_rounds), until it is `density`.
+    #[must_use]
+    pub fn density_in_round(&self, round: u32) -> f64 {
+        let passed = round.saturating_sub(1);
+        if passed >= self.warm_up_rounds || self.density >= WARM_UP_DENSITY {
+            return self.density;
+        }
+        let factor = root(self.density / WARM_UP_DENSITY, self.warm_up_rounds);
+        (WARM_UP_DENSITY * power(factor, passed)).max(self.density)
     }
 }
 
 impl SectionCodec for Dgc {
     fn section_bytes_max(&self, values: usize) -> usize {
-        todo!()
+        // Whatever the density, any section may be the one that has all of the largest.
+        sparse::section_bytes_max(self.values, values)
     }
 
     fn decode(&self, bytes: &[u8], values: usize, out: &mut Section) -> Result<(), SectionError> {
-        todo!()
+        sparse::read(self.values, bytes, values, out)
+    }
+}
+
+/// The `degree`th root of a number from 0 to 1, by halving: by multiplication alone, so that it is the same everywhere.
+fn root(number: f64, degree: u32) -> f64 {
+    const HALVINGS: usize = 60;
+    let (mut low, mut high) = (0.0, 1.0);
+    for _ in 0..HALVINGS {
+        let middle = (low + high) / 2.0;
+        if power(middle, degree) < number {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    high
+}
+
+/// A whole power, by squaring.
+fn power(mut base: f64, mut exponent: u32) -> f64 {
+    let mut product = 1.0;
+    while exponent > 0 {
+        if exponent & 1 == 1 {
+            product *= base;
+        }
+        base *= base;
+        exponent >>= 1;
+    }
+    product
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sparse::testing::{decoded_frame, normal, parameters};
+    use super::*;
+    use crate::seed::Seed;
+
+    #[test]
+    fn the_density_falls_as_in_the_paper() {
+        let dgc = Dgc::default();
+        for (round, expected) in [(1, 0.25), (2, 0.063), (3, 0.0158), (4, 0.004), (5, 0.001), (6, 0.001), (9999, 0.001)]
+        {
+            let density = dgc.density_in_round(round);
+            assert!((density / expected - 1.0).abs() < 0.02, "round {round}: {density}");
+        }
+        assert_eq!(dgc.density_in_round(5), 0.001);
+        assert_eq!(dgc.density_in_round(0), 0.25);
+        assert_eq!(Dgc { warm_up_rounds: 0, ..dgc }.density_in_round(1), 0.001);
+        assert_eq!(Dgc { density: 0.5, ..dgc }.density_in_round(1), 0.5);
+        let slow = Dgc { warm_up_rounds: WARM_UP_ROUNDS_MAX, ..dgc };
+        let falling: Vec<f64> =
+            (1..=WARM_UP_ROUNDS_MAX + 1).step_by(100).map(|round| slow.density_in_round(round)).collect();
+        assert!(falling.is_sorted_by(|before, after| before > after));
+    }
+
+    #[test]
+    fn a_round_sends_the_share_that_is_its_own() {
+        let delta = normal(4000, 1);
+        let parameters = parameters(&[4000]);
+        let dgc = Dgc { values: SparseValues::F32, ..Dgc::default() };
+        for (round, sent) in [(1, 1000), (2, 252), (5, 4), (100, 4)] {
+            let frame = dgc.encode(&delta, &parameters, round, &mut Seed(1).stream());
+            let decoded = decoded_frame(&frame, &parameters, dgc).unwrap();
+            assert_eq!(decoded.iter().filter(|value| **value != 0.0).count(), sent, "round {round}");
+            assert!(8.0 * frame.len() as f64 / 4000.0 <= dgc.properties().bits_per_value_max);
+        }
+    }
+
+    #[test]
+    fn settings_that_make_no_sense_are_refused() {
+        let dgc = Dgc::default();
+        for (wrong, setting) in [
+            (Dgc { momentum: 1.0, ..dgc }, "momentum"),
+            (Dgc { momentum: f32::NAN, ..dgc }, "momentum"),
+            (Dgc { clip: -1.0, ..dgc }, "clip"),
+            (Dgc { clip: f32::INFINITY, ..dgc }, "clip"),
+            (Dgc { warm_up_rounds: WARM_UP_ROUNDS_MAX + 1, ..dgc }, "warm_up_rounds"),
+            (Dgc { density: 0.0, ..dgc }, "density"),
+        ] {
+            assert_eq!(wrong.check().unwrap_err().0, setting);
+        }
+        assert_eq!(dgc.check(), Ok(()));
     }
 }

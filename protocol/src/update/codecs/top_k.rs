@@ -1,11 +1,23 @@
-//! The largest values; what was not sent is added the next time.
+//! The largest values of the whole delta; what was not sent is added the next time.
+//!
+//! Top-k with error feedback (Aji and Heafield 2017, arXiv:1704.05021; Stich, Cordonnier and Jaggi 2018,
+//! arXiv:1809.07599, algorithm 1): p = g + e, send the k values of p that are largest in magnitude, keep
+//! e = p - what was sent. [`super::super::memory`] keeps e.
+//!
+//! It is for clients that take part in most rounds. On MNIST with 10 of 100 clients in each round, 1 % of the values with
+//! error feedback did not reach in 150 rounds the accuracy that unbiased codecs reach in 61: a remainder from ten rounds
+//! ago points to a place where the model no longer is.
+//!
+//! Encoding reads the delta three times (4 bytes for each value) and writes only what it sends. What limits it is the
+//! histogram: one increment of a counter for each value.
 
 use serde::{Deserialize, Serialize};
 
 use super::super::Properties;
-use super::super::frame::{Section, SectionCodec, SectionError};
+use super::super::frame::{self, Section, SectionCodec, SectionError};
+use super::super::memory::RESIDUAL_AGE_ROUNDS_MAX;
 use super::BadSetting;
-use super::sparse::SparseValues;
+use super::sparse::{self, Chosen, Rounding, SparseValues};
 use crate::model::ParameterList;
 use crate::seed::Stream;
 
@@ -13,38 +25,235 @@ use crate::seed::Stream;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TopK {
-    /// Share of the values that is sent.
+    /// Share of the values that is sent: the whole number next above this share of them.
     pub density: f64,
     /// How the values are written that are sent.
     pub values: SparseValues,
+    /// Rounds after which a device forgets what it did not send.
+    pub residual_age_rounds_max: u32,
 }
 
 impl Default for TopK {
     fn default() -> Self {
-        Self { density: 0.01, values: SparseValues::F16 }
+        Self { density: 0.01, values: SparseValues::F16, residual_age_rounds_max: RESIDUAL_AGE_ROUNDS_MAX }
     }
 }
 
 impl TopK {
     pub(in super::super) fn properties(&self) -> Properties {
-        todo!()
+        properties(self.density, self.density, self.values)
     }
 
     pub(in super::super) fn check(&self) -> Result<(), BadSetting> {
-        Ok(())
+        check_density(self.density)
     }
 
-    pub(in super::super) fn encode(&self, delta: &[f32], parameters: &ParameterList, stream: &mut Stream) -> Vec<u8> {
-        todo!()
+    pub(in super::super) fn encode(&self, delta: &[f32], parameters: &ParameterList, _stream: &mut Stream) -> Vec<u8> {
+        encode_largest(delta, parameters, self.density, self.values)
     }
 }
 
 impl SectionCodec for TopK {
     fn section_bytes_max(&self, values: usize) -> usize {
-        todo!()
+        // Any section may be the one that has all of the largest.
+        sparse::section_bytes_max(self.values, values)
     }
 
     fn decode(&self, bytes: &[u8], values: usize, out: &mut Section) -> Result<(), SectionError> {
-        todo!()
+        sparse::read(self.values, bytes, values, out)
+    }
+}
+
+/// A density that is one: above 0, and 1 at most.
+pub(super) fn check_density(density: f64) -> Result<(), BadSetting> {
+    if density > 0.0 && density <= 1.0 { Ok(()) } else { Err(("density", "above 0 and at most 1")) }
+}
+
+/// What sending the largest values promises, with the least and the greatest share of them that is sent.
+pub(super) fn properties(density_min: f64, density_max: f64, values: SparseValues) -> Properties {
+    /// Half a unit in the last of 11 bits, squared, with room for values far below the largest.
+    const F16_ERROR: f64 = 1.0 / (1 << 20) as f64;
+    Properties {
+        unbiased: false,
+        feedback: true,
+        bits_per_value_max: sparse::bits_per_value_max(values, density_max),
+        relative_error_max: Some(match values {
+            // The largest of n values have k/n of their squares at least.
+            SparseValues::F32 => 1.0 - density_min,
+            SparseValues::F16 => 1.0 - density_min + F16_ERROR,
+            // Neither nearest steps nor a mean magnitude are further off than zeros would be.
+            SparseValues::Int8 | SparseValues::Sign => 1.0,
+        }),
+    }
+}
+
+/// A frame of the largest values.
+pub(super) fn encode_largest(delta: &[f32], parameters: &ParameterList, density: f64, values: SparseValues) -> Vec<u8> {
+    let count = (density * delta.len() as f64).ceil() as usize;
+    let mut largest = Largest::of(delta, count);
+    let mut chosen = Chosen::default();
+    frame::write(parameters, |range, out| {
+        chosen.clear();
+        for (index, value) in delta[range.clone()].iter().enumerate() {
+            if largest.has(*value) {
+                chosen.push(index, *value);
+            }
+        }
+        sparse::write(values, range.len(), &chosen, &mut Rounding::Nearest, out);
+    })
+}
+
+/// Which of some values are the `count` largest in magnitude, those of equal magnitude in their order; never zeros.
+#[derive(Debug)]
+struct Largest {
+    /// The bits of the smallest magnitude among them.
+    threshold: u32,
+    /// How many of exactly this magnitude are yet to come.
+    ties: usize,
+}
+
+impl Largest {
+    /// Finds them in two counting passes: magnitudes are in the order of their bits, so the upper half of those of the
+    /// threshold is found first and then, among the values that share it, the lower half.
+    fn of(values: &[f32], count: usize) -> Self {
+        let upper = |value: &f32| (magnitude_bits(*value) >> 16) as u16;
+        let (upper_half, left) = nth_largest(values.iter().map(upper), count);
+        let sharing = values.iter().filter(|value| upper(value) == upper_half);
+        let (lower_half, ties) = nth_largest(sharing.map(|value| magnitude_bits(*value) as u16), left);
+        Self { threshold: u32::from(upper_half) << 16 | u32::from(lower_half), ties }
+    }
+
+    /// Asked for each value in order: whether it is one of them.
+    fn has(&mut self, value: f32) -> bool {
+        let magnitude = magnitude_bits(value);
+        if magnitude < self.threshold || magnitude == 0 {
+            return false;
+        }
+        if magnitude == self.threshold {
+            let taken = self.ties > 0;
+            self.ties -= usize::from(taken);
+            return taken;
+        }
+        true
+    }
+}
+
+/// The bits of a value without its sign: they order as the magnitudes do.
+fn magnitude_bits(value: f32) -> u32 {
+    value.abs().to_bits()
+}
+
+/// The `count`th largest of some numbers, and how many equal to it are among the `count` largest.
+fn nth_largest(numbers: impl Iterator<Item = u16>, count: usize) -> (u16, usize) {
+    let mut histogram = vec![0usize; 1 << 16];
+    numbers.for_each(|number| histogram[usize::from(number)] += 1);
+    let mut left = count;
+    for number in (1..=u16::MAX).rev() {
+        let equal = histogram[usize::from(number)];
+        if equal >= left {
+            return (number, left);
+        }
+        left -= equal;
+    }
+    (0, left)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::sparse::testing::{decoded_frame, error, normal, parameters};
+    use super::*;
+    use crate::seed::Seed;
+
+    fn largest(values: &[f32], count: usize) -> Vec<usize> {
+        let mut largest = Largest::of(values, count);
+        values.iter().enumerate().filter(|(_, value)| largest.has(**value)).map(|(index, _)| index).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn the_largest_are_those_that_sorting_puts_first(
+            values in prop::collection::vec(
+                prop_oneof![any::<i8>().prop_map(f32::from), -1e-3f32..1e-3, Just(0.0), Just(-0.0)],
+                1..300,
+            ),
+            count in 1usize..300,
+        ) {
+            let count = count.min(values.len());
+            let mut order: Vec<usize> = (0..values.len()).filter(|index| values[*index] != 0.0).collect();
+            order.sort_by(|a, b| values[*b].abs().total_cmp(&values[*a].abs()));
+            order.truncate(count);
+            order.sort_unstable();
+            prop_assert_eq!(largest(&values, count), order);
+        }
+    }
+
+    #[test]
+    fn of_equal_values_the_first_are_sent() {
+        assert_eq!(largest(&[1.0, -2.0, 1.0, -1.0, 1.0], 3), [0, 1, 2]);
+        assert_eq!(largest(&[0.0, 1e-45, 0.0], 2), [1]);
+        assert_eq!(largest(&[f32::MAX, f32::MIN, 1.0], 1), [0]);
+    }
+
+    #[test]
+    fn the_share_sent_is_that_of_the_whole_delta_and_rounded_up() {
+        // Two parameters; all that is large is in the second.
+        let delta: Vec<f32> = (0u8..250).map(|index| if index < 200 { 0.5 } else { f32::from(index) }).collect();
+        let parameters = parameters(&[200, 50]);
+        let top_k = TopK { density: 0.1001, values: SparseValues::F32, ..TopK::default() };
+        let frame = top_k.encode(&delta, &parameters, &mut Seed(1).stream());
+        // The first section sends nothing: its length and one byte.
+        assert_eq!(frame[..2], [1, 0]);
+        let decoded = decoded_frame(&frame, &parameters, top_k).unwrap();
+        let expected: Vec<f32> = (0u8..250).map(|index| if index < 224 { 0.0 } else { f32::from(index) }).collect();
+        assert_eq!(decoded, expected);
+    }
+
+    #[test]
+    fn on_normal_values_the_error_and_the_length_are_what_the_theory_says() {
+        let delta = normal(200_000, 11);
+        let parameters = parameters(&[200_000]);
+        // Of a normal distribution the k/n largest hold 2 (z phi(z) + Q(z)) of the squares, with Q(z) = k/2n.
+        for (density, expected_error, expected_bits) in [(0.1, 0.5608, 2.076), (0.01, 0.9155, 0.2411)] {
+            for (values, value_bits) in [
+                (SparseValues::F16, 16.0),
+                (SparseValues::Int8, 8.0),
+                (SparseValues::Sign, 1.0),
+                (SparseValues::F32, 32.0),
+            ] {
+                let top_k = TopK { density, values, ..TopK::default() };
+                let frame = top_k.encode(&delta, &parameters, &mut Seed(1).stream());
+                let bits = 8.0 * frame.len() as f64 / delta.len() as f64;
+                let properties = top_k.properties();
+                assert!(bits <= properties.bits_per_value_max, "{top_k:?}: {bits} bits");
+                let expected_bits = expected_bits + density * (value_bits - 16.0);
+                assert!((bits / expected_bits - 1.0).abs() < 0.02, "{top_k:?}: {bits} bits");
+                let decoded = decoded_frame(&frame, &parameters, top_k).unwrap();
+                let error = error(&decoded, &delta);
+                assert!(error <= properties.relative_error_max.unwrap(), "{top_k:?}: {error}");
+                let near = if values == SparseValues::Sign { 0.05 } else { 0.01 };
+                assert!((error - expected_error).abs() < near, "{top_k:?}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn everything_is_sent_at_density_1() {
+        let delta = normal(1000, 3);
+        let parameters = parameters(&[999, 1]);
+        let top_k = TopK { density: 1.0, values: SparseValues::F32, ..TopK::default() };
+        let frame = top_k.encode(&delta, &parameters, &mut Seed(1).stream());
+        assert_eq!(decoded_frame(&frame, &parameters, top_k).unwrap(), delta);
+        assert_eq!(frame.len(), 2 + 2 + 4 * 999 + 1 + 1 + 4);
+        assert_eq!(top_k.properties().relative_error_max, Some(0.0));
+    }
+
+    #[test]
+    fn a_density_that_is_none_is_refused() {
+        for density in [0.0, -0.1, 1.1, f64::NAN, f64::INFINITY] {
+            assert!(TopK { density, ..TopK::default() }.check().is_err(), "{density}");
+        }
+        assert_eq!(TopK { density: 1.0, ..TopK::default() }.check(), Ok(()));
     }
 }

@@ -1,1 +1,4 @@
 //! Codes that sections are made of.
+
+pub(super) mod bits;
+pub(super) mod rice;

@@ -1,0 +1,203 @@
+//! Single bits in a row of bytes, the lowest of each byte first; the last byte is filled up with zeros.
+
+use super::super::frame::SectionError;
+
+/// Most bits that [`BitWriter::push`] and [`BitReader::take`] move at once.
+pub(in super::super) const BITS_AT_ONCE_MAX: u32 = 32;
+
+/// Appends bits to bytes.
+#[derive(Debug)]
+pub(in super::super) struct BitWriter<'a> {
+    out: &'a mut Vec<u8>,
+    /// Bits that make no four bytes yet: fewer than 32.
+    word: u64,
+    bits: u32,
+}
+
+impl<'a> BitWriter<'a> {
+    pub(in super::super) fn new(out: &'a mut Vec<u8>) -> Self {
+        Self { out, word: 0, bits: 0 }
+    }
+
+    /// Appends the lowest `bits` (at most 32) of a value that has no others.
+    pub(in super::super) fn push(&mut self, value: u32, bits: u32) {
+        debug_assert!(bits <= BITS_AT_ONCE_MAX && u64::from(value) >> bits == 0);
+        self.word |= u64::from(value) << self.bits;
+        self.bits += bits;
+        if self.bits >= BITS_AT_ONCE_MAX {
+            self.out.extend_from_slice(&(self.word as u32).to_le_bytes());
+            self.word >>= BITS_AT_ONCE_MAX;
+            self.bits -= BITS_AT_ONCE_MAX;
+        }
+    }
+
+    /// Fills up the last byte.
+    pub(in super::super) fn finish(self) {
+        let bytes = self.bits.div_ceil(8) as usize;
+        self.out.extend_from_slice(&self.word.to_le_bytes()[..bytes]);
+    }
+}
+
+/// Reads bits, a word of up to eight bytes at a time.
+#[derive(Debug)]
+pub(in super::super) struct BitReader<'a> {
+    /// What is not counted in `bits`.
+    rest: &'a [u8],
+    /// The next bits. Above the lowest `bits` there may be some of those that `rest` begins with.
+    word: u64,
+    bits: u32,
+}
+
+impl<'a> BitReader<'a> {
+    pub(in super::super) fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes, word: 0, bits: 0 }
+    }
+
+    /// Fetches bits until there are 56 at least, or no more.
+    #[inline]
+    fn refill(&mut self) {
+        if let Some((bytes, _)) = self.rest.split_first_chunk::<8>() {
+            // Bits that were in the word already meet themselves.
+            self.word |= u64::from_le_bytes(*bytes) << self.bits;
+            let whole = (63 - self.bits) / 8;
+            self.rest = &self.rest[whole as usize..];
+            self.bits += 8 * whole;
+            return;
+        }
+        while self.bits < 56 {
+            let Some((byte, rest)) = self.rest.split_first() else { return };
+            self.word |= u64::from(*byte) << self.bits;
+            self.rest = rest;
+            self.bits += 8;
+        }
+    }
+
+    /// Drops bits that are there: 63 at most.
+    #[inline]
+    fn drop(&mut self, bits: u32) {
+        self.word >>= bits;
+        self.bits -= bits;
+    }
+
+    /// The next `bits`, at most 32.
+    ///
+    /// # Errors
+    /// [`SectionError::Truncated`] when there are fewer.
+    #[inline]
+    pub(in super::super) fn take(&mut self, bits: u32) -> Result<u32, SectionError> {
+        if self.bits < bits {
+            self.refill();
+            if self.bits < bits {
+                return Err(SectionError::Truncated);
+            }
+        }
+        let value = self.word & ((1 << bits) - 1);
+        self.drop(bits);
+        Ok(value as u32)
+    }
+
+    /// How many zeros come before the next one, which is dropped too.
+    ///
+    /// # Errors
+    /// [`SectionError::BadIndex`] for more than `zeros_max`, [`SectionError::Truncated`] when no one comes.
+    #[inline]
+    pub(in super::super) fn zeros(&mut self, zeros_max: u32) -> Result<u32, SectionError> {
+        let mut seen = 0;
+        loop {
+            self.refill();
+            let zeros = self.word.trailing_zeros();
+            let ended = zeros < self.bits;
+            seen += zeros.min(self.bits);
+            if seen > zeros_max {
+                return Err(SectionError::BadIndex);
+            }
+            if ended {
+                self.drop(zeros + 1);
+                return Ok(seen);
+            }
+            if self.bits == 0 {
+                return Err(SectionError::Truncated);
+            }
+            self.drop(self.bits);
+        }
+    }
+
+    /// Says that nothing more is expected than zeros up to the end of a byte.
+    ///
+    /// # Errors
+    /// [`SectionError::TrailingBytes`] or, for padding that is not zero, [`SectionError::BadCode`].
+    pub(in super::super) fn finish(self) -> Result<(), SectionError> {
+        if self.bits >= 8 || !self.rest.is_empty() {
+            return Err(SectionError::TrailingBytes);
+        }
+        if self.word != 0 {
+            return Err(SectionError::BadCode);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn numbers_of_any_width_come_back(numbers in prop::collection::vec((any::<u32>(), 0u32..=32), 0..200)) {
+            let narrow = |(number, bits): (u32, u32)| (u64::from(number) & ((1 << bits) - 1)) as u32;
+            let mut bytes = Vec::new();
+            let mut writer = BitWriter::new(&mut bytes);
+            for number in &numbers {
+                writer.push(narrow(*number), number.1);
+            }
+            writer.finish();
+            let bits: u32 = numbers.iter().map(|(_, bits)| bits).sum();
+            prop_assert_eq!(bytes.len(), bits.div_ceil(8) as usize);
+            let mut reader = BitReader::new(&bytes);
+            for number in &numbers {
+                prop_assert_eq!(reader.take(number.1), Ok(narrow(*number)));
+            }
+            prop_assert_eq!(reader.finish(), Ok(()));
+        }
+
+        #[test]
+        fn runs_of_zeros_are_counted_and_bounded(runs in prop::collection::vec(0u32..300, 0..50)) {
+            let mut bytes = Vec::new();
+            let mut writer = BitWriter::new(&mut bytes);
+            for run in &runs {
+                (0..*run).for_each(|_| writer.push(0, 1));
+                writer.push(1, 1);
+            }
+            writer.finish();
+            let mut reader = BitReader::new(&bytes);
+            for run in &runs {
+                prop_assert_eq!(reader.zeros(*run), Ok(*run));
+            }
+            prop_assert_eq!(reader.finish(), Ok(()));
+            if let Some(first) = runs.first().filter(|first| **first > 0) {
+                prop_assert_eq!(BitReader::new(&bytes).zeros(first - 1), Err(SectionError::BadIndex));
+            }
+        }
+    }
+
+    #[test]
+    fn an_end_that_is_none_is_refused() {
+        let mut reader = BitReader::new(&[0b0000_0001]);
+        assert_eq!(reader.take(9), Err(SectionError::Truncated));
+        assert_eq!(reader.zeros(9), Ok(0));
+        assert_eq!(reader.zeros(9), Err(SectionError::Truncated));
+        assert_eq!(BitReader::new(&[]).finish(), Ok(()));
+        assert_eq!(BitReader::new(&[0]).finish(), Err(SectionError::TrailingBytes));
+        let after_one_bit = |bytes: &[u8]| {
+            let mut reader = BitReader::new(bytes);
+            reader.take(1).unwrap();
+            reader.finish()
+        };
+        assert_eq!(after_one_bit(&[0b0000_0001]), Ok(()));
+        assert_eq!(after_one_bit(&[0b1000_0001]), Err(SectionError::BadCode));
+        assert_eq!(after_one_bit(&[1, 0]), Err(SectionError::TrailingBytes));
+        assert_eq!(after_one_bit(&[1; 20]), Err(SectionError::TrailingBytes));
+    }
+}
