@@ -10,7 +10,7 @@
 //! multiple of 2^-32 moves the mean by less than 2^-32 m.
 //!
 //! Encoding reads the delta four times (4 bytes for each value) and takes four random bytes for each value, which is what
-//! limits it: about a nanosecond.
+//! limits it: 3 to 5 ns for each value.
 
 use serde::{Deserialize, Serialize};
 
@@ -182,10 +182,10 @@ fn choose(section: &[f32], sent_as: f32, stream: &mut Stream, chosen: &mut Chose
     for (pair, values) in section.chunks(2).enumerate() {
         let mut random = stream.next_u64();
         for (index, value) in values.iter().enumerate() {
-            let kept = random & u64::from(u32::MAX);
+            let kept = f64::from(random as u32);
             random >>= 32;
-            // Of the 2^32 draws, as many keep the value as its probability says: all of them from m on.
-            if kept < (f64::from(value.abs()) * draws + 0.5) as u64 {
+            // Of the 2^32 draws, as many keep the value as its probability says: none for a zero, all of them from m on.
+            if kept + 0.5 < f64::from(value.abs()) * draws {
                 chosen.push(2 * pair + index, value.abs().max(sent_as).copysign(*value));
             }
         }

@@ -16,6 +16,7 @@
 //! through the bit reader, from one code's end to the next one's beginning, not memory.
 
 use half::f16;
+use half::slice::HalfFloatSliceExt;
 use serde::{Deserialize, Serialize};
 
 use super::super::coding::bits::{BitReader, BitWriter};
@@ -45,7 +46,7 @@ pub enum SparseValues {
 pub(super) enum Rounding<'a> {
     /// To the nearer one: the smaller error, for codecs that make good for it the next time.
     Nearest,
-    /// To either, by chance, so that the mean is right. Takes 24 bits for each value.
+    /// To either, by chance, so that the mean is right. Takes 24 bits for each value that lies between two.
     Stochastic(&'a mut Stream),
 }
 
@@ -221,14 +222,15 @@ fn quantise(kind: SparseValues, values: &[f32], rounding: &mut Rounding<'_>) -> 
             let exponent = f16_exponent(magnitude_max);
             let inverse = power_of_two(-exponent);
             let top = if exponent == *EXPONENTS.end() { F16_BELOW_TOP } else { f16::MAX.to_bits() };
-            let code = |value: &f32| {
-                let magnitude = match rounding {
-                    Rounding::Nearest => f16::from_f32(value.abs() * inverse),
-                    Rounding::Stochastic(stream) => f16_either(value.abs() * inverse, stream),
-                };
-                u32::from(magnitude.to_bits().min(top)) | value.to_bits() >> 16 & 0x8000
-            };
-            Quantised { scale: exponent as u32, codes: values.iter().map(code).collect() }
+            let scaled: Vec<f32> = values.iter().map(|value| value.abs() * inverse).collect();
+            let mut halves = vec![f16::ZERO; values.len()];
+            match rounding {
+                Rounding::Nearest => halves.convert_from_f32_slice(&scaled),
+                Rounding::Stochastic(stream) => f16_either(&scaled, stream, &mut halves),
+            }
+            let code =
+                |(half, value): (&f16, &f32)| u32::from(half.to_bits().min(top)) | value.to_bits() >> 16 & 0x8000;
+            Quantised { scale: exponent as u32, codes: halves.iter().zip(values).map(code).collect() }
         }
         SparseValues::Int8 => {
             let scale = int8_scale(magnitude_max);
@@ -262,14 +264,22 @@ fn power_of_two(exponent: i32) -> f32 {
     f32::from_bits(((exponent + 127) as u32) << 23)
 }
 
-/// One of the two numbers of half precision around a magnitude below 2^15, such that the mean is the magnitude.
-fn f16_either(magnitude: f32, stream: &mut Stream) -> f16 {
-    let nearest = f16::from_f32(magnitude);
-    let below = if nearest.to_f32() > magnitude { f16::from_bits(nearest.to_bits() - 1) } else { nearest };
-    let above = f16::from_bits(below.to_bits() + 1);
-    // Neighbours are a power of two apart and share their exponent with the magnitude: all of this is exact.
-    let share = (magnitude - below.to_f32()) / (above.to_f32() - below.to_f32());
-    if unit_24(stream) < f64::from(share) { above } else { below }
+/// For each magnitude below 2^15 one of the two numbers of half precision around it, such that the mean is the magnitude.
+fn f16_either(magnitudes: &[f32], stream: &mut Stream, halves: &mut [f16]) {
+    halves.convert_from_f32_slice(magnitudes);
+    let mut nearest = vec![0.0; magnitudes.len()];
+    halves.convert_to_f32_slice(&mut nearest);
+    for ((half, nearest), magnitude) in halves.iter_mut().zip(nearest).zip(magnitudes) {
+        // Most are what they are sent as, and need no draw.
+        if nearest == *magnitude {
+            continue;
+        }
+        let below = if nearest > *magnitude { f16::from_bits(half.to_bits() - 1) } else { *half };
+        let above = f16::from_bits(below.to_bits() + 1);
+        // Neighbours are a power of two apart and share their exponent with the magnitude: all of this is exact.
+        let share = (magnitude - below.to_f32()) / (above.to_f32() - below.to_f32());
+        *half = if unit_24(stream) < f64::from(share) { above } else { below };
+    }
 }
 
 /// A 127th of the largest value, rounded up, so that no value is beyond 127; unless that would be beyond every f32.

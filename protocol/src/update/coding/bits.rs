@@ -100,8 +100,7 @@ impl<'a> BitReader<'a> {
     ///
     /// # Errors
     /// [`SectionError::BadIndex`] for more than `zeros_max`, [`SectionError::Truncated`] when no one comes.
-    #[inline]
-    pub(in super::super) fn zeros(&mut self, zeros_max: u32) -> Result<u32, SectionError> {
+    fn zeros(&mut self, zeros_max: u32) -> Result<u32, SectionError> {
         let mut seen = 0;
         loop {
             self.refill();
@@ -120,6 +119,27 @@ impl<'a> BitReader<'a> {
             }
             self.drop(self.bits);
         }
+    }
+
+    /// A code of zeros, a one and `low_bits` (at most 32) further bits: how many zeros, and the bits.
+    ///
+    /// # Errors
+    /// [`SectionError::BadIndex`] for more than `zeros_max` zeros that do not fit a word, [`SectionError::Truncated`] when
+    /// the code does not end.
+    #[inline]
+    pub(in super::super) fn code(&mut self, zeros_max: u32, low_bits: u32) -> Result<(u32, u32), SectionError> {
+        // Not each time: what is fetched depends on how much was dropped, and waiting for it takes longer than the code.
+        if self.bits < BITS_AT_ONCE_MAX {
+            self.refill();
+        }
+        let zeros = self.word.trailing_zeros();
+        let bits = zeros + 1 + low_bits;
+        if bits > self.bits {
+            return Ok((self.zeros(zeros_max)?, self.take(low_bits)?));
+        }
+        let low = self.word >> (zeros + 1) & ((1 << low_bits) - 1);
+        self.drop(bits);
+        Ok((zeros, low as u32))
     }
 
     /// Says that nothing more is expected than zeros up to the end of a byte.
@@ -175,6 +195,11 @@ mod tests {
             for run in &runs {
                 prop_assert_eq!(reader.zeros(*run), Ok(*run));
             }
+            let mut codes = BitReader::new(&bytes);
+            for run in &runs {
+                prop_assert_eq!(codes.code(*run, 0), Ok((*run, 0)));
+            }
+            prop_assert_eq!(codes.finish(), Ok(()));
             prop_assert_eq!(reader.finish(), Ok(()));
             if let Some(first) = runs.first().filter(|first| **first > 0) {
                 prop_assert_eq!(BitReader::new(&bytes).zeros(first - 1), Err(SectionError::BadIndex));

@@ -79,10 +79,11 @@ pub(in super::super) fn read(
     let mut reader = BitReader::new(bytes);
     let mut first = 0;
     for index in indices {
-        // At most 2^18 zeros, so the shift stays below 2^18 + 2^18.
-        let high = reader.zeros((values - first) >> parameter)? << parameter;
-        let gap = high | reader.take(parameter)?;
-        if gap >= values - first {
+        let left = values - first;
+        let (zeros, low) = reader.code(left >> parameter, parameter)?;
+        // At most as many zeros as a word holds, or as the gap may have: far below 2^32.
+        let gap = zeros << parameter | low;
+        if gap >= left {
             return Err(SectionError::BadIndex);
         }
         *index = first + gap;
