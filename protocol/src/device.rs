@@ -12,6 +12,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::de::value::{Error as ValueError, StrDeserializer};
+use serde::de::{Deserializer, IntoDeserializer};
 use serde::{Deserialize, Serialize};
 
 use crate::hash::Sha256Hash;
@@ -20,7 +22,7 @@ use crate::layers::ModelSpec;
 use crate::plan::Training;
 use crate::seed::Seed;
 use crate::state::{FailureReason, Task};
-use crate::update::Codec;
+use crate::update::{Codec, CodecName};
 
 /// Longest time that a check-in may ask to be held, in milliseconds.
 pub const WAIT_MS_MAX: u32 = 60_000;
@@ -107,11 +109,27 @@ pub struct CheckInRequest {
     pub state: DeviceState,
     /// Version of the SDK, for the operator's eyes.
     pub sdk_version: String,
-    /// Update codecs that it can write.
-    pub codecs: Vec<Codec>,
+    /// Update codecs that it can write, each once. Names that this release does not know, those of a newer client, are
+    /// left out when it is read.
+    #[serde(deserialize_with = "known_codecs")]
+    pub codecs: Vec<CodecName>,
     /// How long it would like to be held until there is work, in milliseconds (at most [`WAIT_MS_MAX`]).
     #[serde(default)]
     pub wait_ms: u32,
+}
+
+/// The names in a list that are codecs, each once.
+fn known_codecs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<CodecName>, D::Error> {
+    let mut codecs = Vec::new();
+    for name in Vec::<String>::deserialize(deserializer)? {
+        let name: StrDeserializer<'_, ValueError> = name.as_str().into_deserializer();
+        if let Ok(codec) = CodecName::deserialize(name)
+            && !codecs.contains(&codec)
+        {
+            codecs.push(codec);
+        }
+    }
+    Ok(codecs)
 }
 
 /// How a device is at a check-in.
@@ -256,6 +274,16 @@ mod tests {
         assert!(!attributes.include(&pair("platform", "ios")));
         assert!(Attributes::try_from(pair("platform", &"x".repeat(129))).is_err());
         assert!(serde_json::from_str::<Attributes>(r#"{"":"x"}"#).is_err());
+    }
+
+    #[test]
+    fn codecs_of_newer_clients_are_left_out() {
+        let json = r#"{"state":{"examples":1},"sdk_version":"9","codecs":["f32","wavelet","top_k","f32",""]}"#;
+        let request: CheckInRequest = serde_json::from_str(json).unwrap();
+        assert_eq!(request.codecs, [CodecName::F32, CodecName::TopK]);
+        let again = serde_json::to_string(&request).unwrap();
+        assert_eq!(serde_json::from_str::<CheckInRequest>(&again).unwrap(), request);
+        assert!(serde_json::from_str::<CheckInRequest>(&json.replace("\"wavelet\"", "7")).is_err());
     }
 
     #[test]

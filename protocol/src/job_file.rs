@@ -10,7 +10,7 @@ use crate::id::Name;
 use crate::layers::{ModelSpec, ModelSpecError};
 use crate::plan::{Training, TrainingError};
 use crate::seed::Seed;
-use crate::update::Codec;
+use crate::update::{Codec, CodecError};
 
 pub use schedule::{CRON_BYTES_MAX, HISTORY_DAYS_MAX, ModelsKept, Retention, Schedule, VERSIONS_MAX};
 
@@ -80,7 +80,7 @@ pub enum InitialModel {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpdatePolicy {
-    /// How weight deltas are encoded.
+    /// How weight deltas are encoded: a name, or a table with a name and settings.
     pub codec: Codec,
     /// Largest weight (number of examples) of one update: clients cap theirs, the coordinator refuses more.
     pub weight_max: u32,
@@ -257,6 +257,9 @@ pub enum JobFileError {
     /// Local training that no client could follow.
     #[error(transparent)]
     Training(#[from] TrainingError),
+    /// A codec's setting outside its range.
+    #[error("[update] {0}")]
+    Codec(#[from] CodecError),
     /// A setting outside its range.
     #[error("{setting} must be {range}")]
     OutOfRange {
@@ -310,6 +313,7 @@ impl JobFile {
 
 impl UpdatePolicy {
     fn check(&self) -> Result<(), JobFileError> {
+        self.codec.check()?;
         require((1..=1 << 24).contains(&self.weight_max), "[update] weight_max", "1 to 16777216")?;
         let magnitude = self.magnitude_max > 0.0 && self.magnitude_max <= 1e6;
         require(magnitude, "[update] magnitude_max", "above 0 and at most 1e6")
@@ -440,6 +444,17 @@ mod tests {
             ("learning_rate = 0.1", "learning_rate = -0.1", "learning_rate"),
             ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[stop]\naccuracy = 0.9", "[stop] accuracy"),
             ("name = \"digits\"", "name = \"di gits\"", "di gits"),
+            ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[update]\ncodec = 'int7'", "unknown variant `int7`"),
+            (
+                "rule = \"fed_avg\"",
+                "rule = \"fed_avg\"\n[update]\ncodec = { name = 'int8', blok = 64 }",
+                "unknown field `blok`, expected `block`",
+            ),
+            (
+                "rule = \"fed_avg\"",
+                "rule = \"fed_avg\"\n[update]\ncodec = { name = 'int4', block = 0 }",
+                "codec int4: block must be a multiple of 8",
+            ),
             ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[schedule]\nrounds = ''", "[schedule] rounds"),
             ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[schedule]\ntime_zone = 'UTC'", "rounds"),
             ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[retention]\nmodels = { last = 0 }", "[retention] models"),
@@ -448,6 +463,17 @@ mod tests {
             let error = JobFile::parse(&DIGITS.replacen(from, to, 1)).expect_err(to).to_string();
             assert!(error.contains(named), "{to}: {error}");
         }
+    }
+
+    #[test]
+    fn a_codec_is_a_name_or_a_table_with_settings() {
+        let codec = |codec: &str| {
+            let job = JobFile::parse(&format!("{DIGITS}\n[update]\ncodec = {codec}")).unwrap();
+            assert_eq!(JobFile::parse(&toml::to_string(&job).unwrap()).unwrap(), job);
+            job.update.codec
+        };
+        assert_eq!(codec("'int8'"), codec("{ name = 'int8' }"));
+        assert_eq!(codec("{ name = 'int8', block = 128 }").to_string(), r#"{"name":"int8","block":128}"#);
     }
 
     #[test]

@@ -9,12 +9,14 @@
 //! | [`model`] | named parameters and one flat vector of values |
 //! | [`safetensors`] | models and updates as safetensors files: writer, and a streaming reader that trusts nothing |
 //! | [`update`] | one client's weight delta as a file, and what a server checks in it |
+//! | [`body`] | files as zstd frames where that makes them shorter |
 //! | [`device`], [`operator`] | requests and responses of the two APIs |
 //! | [`problem`] | errors as RFC 9457 problem documents |
 //! | [`state`] | states of jobs, rounds and assignments |
 //! | [`seed`] | randomness as an argument |
 //! | [`hash`] | content hashes |
 
+pub mod body;
 pub mod device;
 pub mod hash;
 pub mod id;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::model::{Model, ParameterList, ParameterSpec};
 use tributary_protocol::safetensors::{model_from_bytes, model_from_bytes_expecting, model_to_bytes};
-use tributary_protocol::update::{Codec, UpdateDecoder, UpdateHeader, UpdateLimits, encode};
+use tributary_protocol::seed::Seed;
+use tributary_protocol::update::{CodecName, UpdateDecoder, UpdateHeader, UpdateLimits, encode};
 
 const MODEL_FILE: &[u8] = include_bytes!("../vectors/model.safetensors");
 const UPDATE_FILE: &[u8] = include_bytes!("../vectors/update-f32.safetensors");
@@ -24,9 +25,31 @@ fn parameters() -> Arc<ParameterList> {
     Arc::new(ParameterList::new(specs).expect("the list is right"))
 }
 
-fn header() -> UpdateHeader {
-    UpdateHeader { codec: Codec::F32, job: "digits".into(), base_version: 3 }
-}
+/// Values that 127 steps of a power of two reach, so that nothing is left to chance.
+const DELTA_EIGHTH: [f32; 11] = [
+    0.25,
+    -0.5,
+    0.0,
+    127.0 / 128.0,
+    -127.0 / 128.0,
+    0.125,
+    127.0 / 1024.0,
+    -1.0 / 1024.0,
+    127.0 / 32.0,
+    -2.5,
+    127.0 / 64.0,
+];
+/// The same for 7 steps.
+const DELTA_FOURTH: [f32; 11] = [0.25, -0.5, 0.0, 0.875, -0.875, 0.125, 7.0 / 64.0, -1.0 / 64.0, 3.5, -2.5, 1.75];
+
+/// Updates whose tensors any reader understands: codec, file, delta.
+const UPDATE_FILES: [(CodecName, &[u8], [f32; 11]); 5] = [
+    (CodecName::F32, UPDATE_FILE, DELTA),
+    (CodecName::F16, include_bytes!("../vectors/update-f16.safetensors"), DELTA_EIGHTH),
+    (CodecName::Bf16, include_bytes!("../vectors/update-bf16.safetensors"), DELTA_EIGHTH),
+    (CodecName::Int8, include_bytes!("../vectors/update-int8.safetensors"), DELTA_EIGHTH),
+    (CodecName::Int4, include_bytes!("../vectors/update-int4.safetensors"), DELTA_FOURTH),
+];
 
 #[test]
 fn the_golden_model_is_written_and_read_bit_for_bit() {
@@ -39,15 +62,18 @@ fn the_golden_model_is_written_and_read_bit_for_bit() {
 }
 
 #[test]
-fn the_golden_update_is_written_and_read_bit_for_bit() {
-    assert_eq!(encode(&DELTA, &parameters(), &header()), UPDATE_FILE);
-    let mut decoder = UpdateDecoder::new(parameters(), header(), UpdateLimits { magnitude_max: 3.0 });
-    let mut delta = [f32::NAN; 11];
-    for piece in UPDATE_FILE.chunks(7) {
-        decoder.push(piece, &mut |offset, values| delta[offset..][..values.len()].copy_from_slice(values)).unwrap();
+fn the_golden_updates_are_written_and_read_bit_for_bit() {
+    for (codec, file, expected) in UPDATE_FILES {
+        let header = UpdateHeader { codec: codec.with_defaults(), job: "digits".into(), base_version: 3 };
+        assert_eq!(encode(&expected, &parameters(), &header, 1, Seed(1)).unwrap(), file, "{codec}");
+        let mut decoder = UpdateDecoder::new(parameters(), header, UpdateLimits { magnitude_max: 4.0 });
+        let mut delta = vec![f32::NAN; 11];
+        for piece in file.chunks(7) {
+            decoder.push(piece, &mut delta).unwrap();
+        }
+        decoder.finish().unwrap();
+        assert_eq!(delta, expected, "{codec}");
     }
-    decoder.finish().unwrap();
-    assert_eq!(delta, DELTA);
 }
 
 #[test]
@@ -61,12 +87,17 @@ fn the_reference_library_reads_the_golden_files() {
 
 #[test]
 fn the_golden_files_are_those_that_were_released() {
-    let hashes = [MODEL_FILE, UPDATE_FILE].map(|file| Sha256Hash::of(file).to_string());
+    let updates = UPDATE_FILES.map(|(_, file, _)| file);
+    let hashes: Vec<_> = [MODEL_FILE].iter().chain(&updates).map(|file| Sha256Hash::of(file).to_string()).collect();
     assert_eq!(
         hashes,
         [
             "ad7df30b2f8170fa083bdb5b98e974b6c2c80ab92a11753218c137286b152913",
             "9a4e15b9d16e8afbc25de8cb46defffdbdb0eadbd0adcd22c2400db330fc6512",
+            "7b779aa69c24753f5d053987cda9cbec02927d32caef7993e89b755598dd138c",
+            "063ca27023e4822153cb0c3da4a4eb59d4db49d177154684aab65f3a4dcdd09b",
+            "930ab8a26cfcfc6a7bfc5b9fdebf140d28a4f9658de8684250969d793c2769e5",
+            "8e93c9d75dc596cec452ab592872fb30fc0e1646ebb766e87a349d5a321a64c0",
         ]
     );
 }

@@ -26,8 +26,8 @@ use serde::{Deserialize, Serialize};
 pub use decoder::{Decoder, Sink};
 pub use header::{Header, TensorInfo};
 pub use layout::{LayoutError, TensorSpec, match_tensors};
+pub(crate) use model_file::f32_file;
 pub use model_file::{ModelFileError, model_from_bytes, model_from_bytes_expecting, model_to_bytes};
-pub(crate) use model_file::{f32_file, f32_specs};
 pub use writer::{Data, Tensor, write};
 
 /// Longest header that any file may have, in bytes: the largest [`crate::model::ParameterList`] needs 12 MiB.

@@ -62,7 +62,7 @@ pub fn model_from_bytes_expecting(file: &[u8], parameters: &Arc<ParameterList>) 
 }
 
 /// One F32 tensor for each parameter.
-pub(crate) fn f32_specs(parameters: &ParameterList) -> Vec<TensorSpec> {
+fn f32_specs(parameters: &ParameterList) -> Vec<TensorSpec> {
     let spec =
         |spec: &ParameterSpec| TensorSpec { name: spec.name.clone(), dtype: Dtype::F32, shape: spec.shape.clone() };
     parameters.specs().iter().map(spec).collect()

@@ -20,13 +20,15 @@
 
 use std::fmt;
 
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserializer, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::codecs::{Blocks, Dgc, Eden, Qsgd, RandomK, Ternary, TopK};
 
 /// How a delta is written, with its settings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(into = "Written", try_from = "Written")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(into = "Written")]
 pub enum Codec {
     /// As it is.
     #[default]
@@ -81,9 +83,10 @@ pub struct Properties {
     pub unbiased: bool,
     /// Whether clients keep what was not sent and add it the next time.
     pub feedback: bool,
-    /// Most bits that a value takes, without the file's header and before zstd.
+    /// Most bits that a value of a large parameter takes, without the file's header and before zstd.
     pub bits_per_value_max: f64,
-    /// Largest mean of `|decoded - delta|^2 / |delta|^2`, where there is one that does not depend on the delta.
+    /// Largest mean of `|decoded - delta|^2 / |delta|^2`, where there is one that does not depend on the delta (as long as
+    /// its numbers are normal: at least 1e-35).
     pub relative_error_max: Option<f64>,
 }
 
@@ -166,10 +169,10 @@ impl Codec {
     #[must_use]
     pub fn properties(&self) -> Properties {
         match self {
-            Self::F32 => super::codecs::plain::properties(32.0, 0.0),
-            // Half a unit in the last place, squared: 2^-11 and 2^-8 of the value at most.
-            Self::F16 => super::codecs::plain::properties(16.0, 2f64.powi(-22)),
-            Self::Bf16 => super::codecs::plain::properties(16.0, 2f64.powi(-16)),
+            Self::F32 => super::codecs::plain::properties(32.0, Some(0.0)),
+            Self::F16 => super::codecs::plain::properties(16.0, None),
+            // Half a unit in the last place, squared: 2^-8 of the value at most.
+            Self::Bf16 => super::codecs::plain::properties(16.0, Some(1.0 / 65_536.0)),
             Self::Int8(blocks) => blocks.properties(8),
             Self::Int4(blocks) => blocks.properties(4),
             Self::Ternary(ternary) => ternary.properties(),
@@ -213,7 +216,7 @@ impl fmt::Display for Codec {
 }
 
 /// As it stands in files: a name alone, or a table with a name and settings.
-#[derive(Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize)]
 #[serde(untagged)]
 enum Written {
     Name(CodecName),
@@ -288,15 +291,28 @@ impl From<Codec> for Written {
     }
 }
 
-impl TryFrom<Written> for Codec {
-    type Error = CodecError;
+/// Reads a name or a table. By hand, since serde's own either-or would say only that it is neither.
+impl<'de> Deserialize<'de> for Codec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NameOrTable;
+        impl<'de> Visitor<'de> for NameOrTable {
+            type Value = Codec;
 
-    fn try_from(written: Written) -> Result<Self, CodecError> {
-        let codec = match written {
-            Written::Name(name) => name.with_defaults(),
-            Written::Table(tagged) => tagged.into(),
-        };
-        codec.check().map(|()| codec)
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a codec's name, or a table with its name and settings")
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<Codec, E> {
+                CodecName::deserialize(name.into_deserializer()).map(CodecName::with_defaults)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, table: A) -> Result<Codec, A::Error> {
+                let codec: Codec = Tagged::deserialize(MapAccessDeserializer::new(table))?.into();
+                codec.check().map_err(de::Error::custom)?;
+                Ok(codec)
+            }
+        }
+        deserializer.deserialize_any(NameOrTable)
     }
 }
 
@@ -326,8 +342,19 @@ mod tests {
 
     #[test]
     fn an_unknown_codec_or_setting_is_refused() {
-        for text in [r#""int7""#, r#"{"name":"int8","blocks":64}"#, r#"{"name":"f32","block":64}"#, r#"{"block":64}"#] {
-            assert!(serde_json::from_str::<Codec>(text).is_err(), "{text}");
+        let cases = [
+            (r#""int7""#, "unknown variant `int7`, expected one of `f32`"),
+            (r#"{"name":"int7"}"#, "unknown variant `int7`"),
+            (r#"{"name":"int8","blocks":64}"#, "unknown field `blocks`, expected `block`"),
+            (r#"{"name":"f32","block":64}"#, "unknown field `block`"),
+            (r#"{"block":64}"#, "missing field `name`"),
+            (r#"{"name":"int8","block":"64"}"#, "expected u16"),
+            (r#"{"name":"int8","block":65}"#, "codec int8: block must be a multiple of 8 from 8 to 4096"),
+            ("8", "a codec's name, or a table with its name and settings"),
+        ];
+        for (text, why) in cases {
+            let error = serde_json::from_str::<Codec>(text).expect_err(text).to_string();
+            assert!(error.contains(why), "{text}: {error}");
         }
     }
 }

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use super::codecs::blocks::BlocksReader;
 use super::codecs::plain;
 use super::frame::{self, FrameReader, Section, SectionError};
-use super::{Codec, DeltaSink, FORMAT, UpdateHeader, header_bytes_max, plain_dtype, section_codec};
+use super::{Codec, DeltaSink, FORMAT, UpdateHeader, bytes_max, header_bytes_max, plain_dtype, section_codec};
+use crate::body::{UnpackError, Unpacker};
 use crate::model::ParameterList;
 use crate::safetensors::{
     Decoder, Dtype, Header, LayoutError, SafetensorsError, Sink, TensorSpec, match_tensors, shortened,
 };
 
 /// Most values in a block that is handed out: they stay in the first-level cache.
-const BLOCK_VALUES_MAX: usize = 1024;
+pub(super) const BLOCK_VALUES_MAX: usize = 1024;
 /// Lanes in which the norm is summed, each in the order of the vector: as wide as the CPU adds, and the same whatever the
 /// pieces in which a file arrives.
 const LANES: usize = 8;
@@ -37,6 +38,9 @@ pub struct UpdateSummary {
 /// Why a file is not an update that can be added.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum UpdateError {
+    /// Not a body that can be unpacked.
+    #[error(transparent)]
+    Body(#[from] UnpackError),
     /// Not a safetensors file.
     #[error(transparent)]
     File(#[from] SafetensorsError),
@@ -89,6 +93,12 @@ pub enum UpdateError {
         /// The scale.
         scale: f32,
     },
+    /// A number that the codec does not write.
+    #[error("a number of tensor {tensor:?} stands for nothing")]
+    BadCode {
+        /// The tensor's name.
+        tensor: String,
+    },
     /// A part of the frame that the codec does not write.
     #[error("section {section} of the update: {source}")]
     Section {
@@ -119,9 +129,10 @@ pub enum UpdateError {
     },
 }
 
-/// Reads one update that arrives in pieces.
+/// Reads one update that arrives in pieces, as a file or as one zstd frame.
 #[derive(Debug)]
 pub struct UpdateDecoder {
+    unpacker: Unpacker,
     file: Decoder,
     expected: UpdateHeader,
     reader: Reader,
@@ -144,18 +155,25 @@ enum Reader {
 }
 
 /// What is asked of every value before it is handed out.
+///
+/// Magnitudes are compared as the whole numbers that their bits make: the order is the same, NaN and infinity are above
+/// all others, and a largest of whole numbers has no order of its own, so that it vectorises.
 #[derive(Debug)]
 struct Check {
     parameters: Arc<ParameterList>,
     limits: UpdateLimits,
+    /// Bits of the largest magnitude allowed, which is finite whatever the limit says.
+    magnitude_bits_max: i32,
+    /// Bits of the largest magnitude seen.
+    magnitude_bits: i32,
     norm_squared: [f64; LANES],
-    magnitude_seen: f32,
 }
 
 impl UpdateDecoder {
     /// A decoder of an update to a model of these parameters.
     #[must_use]
     pub fn new(parameters: Arc<ParameterList>, expected: UpdateHeader, limits: UpdateLimits) -> Self {
+        let unpacker = Unpacker::new(bytes_max(&parameters, expected.codec));
         let file = Decoder::new(header_bytes_max(&parameters, expected.codec));
         let reader = match (plain_dtype(expected.codec), expected.codec) {
             (Some(dtype), _) => Reader::Plain { dtype, parameter_of_tensor: Vec::new() },
@@ -166,7 +184,7 @@ impl UpdateDecoder {
                 Reader::Frame(FrameReader::new(&parameters, sections))
             }
         };
-        Self { file, expected, reader, check: Check { parameters, limits, norm_squared: [0.0; LANES], magnitude_seen: 0.0 } }
+        Self { unpacker, file, expected, reader, check: Check::new(parameters, limits) }
     }
 
     /// Takes the next bytes of the file and hands out the values that they complete.
@@ -177,8 +195,9 @@ impl UpdateDecoder {
     /// # Errors
     /// [`UpdateError`]. Afterwards the update is lost: every further call fails.
     pub fn push(&mut self, piece: &[u8], sink: &mut impl DeltaSink) -> Result<(), UpdateError> {
-        let Self { file, expected, reader, check } = self;
-        file.push(piece, &mut Checked { expected, reader, check, sink })
+        let Self { unpacker, file, expected, reader, check } = self;
+        let checked = &mut Checked { expected, reader, check, sink };
+        unpacker.push(piece, &mut |piece| file.push(piece, checked))
     }
 
     /// Says that the file ends here. Every parameter was then handed out at most once; those that were not are zero.
@@ -187,11 +206,12 @@ impl UpdateDecoder {
     /// [`UpdateError`] if bytes are missing or the update was refused before.
     pub fn finish(self) -> Result<UpdateSummary, UpdateError> {
         self.file.finish()?;
+        self.unpacker.finish()?;
         if let Reader::Frame(frame) = &self.reader {
             frame.finish()?;
         }
         let norm = self.check.norm_squared.iter().sum::<f64>().sqrt();
-        Ok(UpdateSummary { norm, magnitude_max: self.check.magnitude_seen })
+        Ok(UpdateSummary { norm, magnitude_max: f32::from_bits(self.check.magnitude_bits as u32) })
     }
 }
 
@@ -239,16 +259,22 @@ impl<S: DeltaSink> Sink for Checked<'_, S> {
 }
 
 impl Check {
+    fn new(parameters: Arc<ParameterList>, limits: UpdateLimits) -> Self {
+        // A limit that is NaN or negative lets nothing but zeros through.
+        let magnitude_max = if limits.magnitude_max > 0.0 { limits.magnitude_max.min(f32::MAX) } else { 0.0 };
+        let magnitude_bits_max = magnitude_bits(magnitude_max);
+        Self { parameters, limits, magnitude_bits_max, magnitude_bits: 0, norm_squared: [0.0; LANES] }
+    }
+
     /// Hands out values from `first` on in the flat vector.
     fn dense(&mut self, first: usize, values: &[f32], sink: &mut impl DeltaSink) -> Result<(), UpdateError> {
-        let magnitude_max = self.limits.magnitude_max;
-        // A NaN fails every comparison, so this one question finds it too. No branch per value: it vectorises.
-        let inside = |value: &f32| value.abs() <= magnitude_max && value.abs() < f32::INFINITY;
-        if !values.iter().fold(true, |all, value| all & inside(value)) {
-            let at = values.iter().position(|value| !inside(value)).unwrap_or_default();
+        let largest = values.iter().fold(0, |largest, value| largest.max(magnitude_bits(*value)));
+        if largest > self.magnitude_bits_max {
+            let at = values.iter().position(|value| magnitude_bits(*value) > self.magnitude_bits_max);
+            let at = at.unwrap_or_default();
             return Err(self.refusal(first + at, values[at]));
         }
-        self.magnitude_seen = values.iter().fold(self.magnitude_seen, |seen, value| seen.max(value.abs()));
+        self.magnitude_bits = self.magnitude_bits.max(largest);
         add_squares(&mut self.norm_squared, first, values);
         sink.dense(first, values);
         Ok(())
@@ -262,13 +288,13 @@ impl Check {
             }
             return Ok(());
         }
-        let magnitude_max = self.limits.magnitude_max;
         for (index, value) in section.indices.iter().zip(&section.values) {
-            if !(value.abs() <= magnitude_max && value.is_finite()) {
-                return Err(self.refusal(first + *index as usize, *value));
+            let place = first + *index as usize;
+            if magnitude_bits(*value) > self.magnitude_bits_max {
+                return Err(self.refusal(place, *value));
             }
-            self.magnitude_seen = self.magnitude_seen.max(value.abs());
-            self.norm_squared[(first + *index as usize) % LANES] += f64::from(*value) * f64::from(*value);
+            self.magnitude_bits = self.magnitude_bits.max(magnitude_bits(*value));
+            self.norm_squared[place % LANES] += f64::from(*value) * f64::from(*value);
         }
         sink.sparse(first, &section.indices, &section.values);
         Ok(())
@@ -284,6 +310,11 @@ impl Check {
             UpdateError::NotFinite { tensor, index }
         }
     }
+}
+
+/// The bits of the absolute value.
+fn magnitude_bits(value: f32) -> i32 {
+    value.abs().to_bits() as i32
 }
 
 /// Adds the squares of the values from `first` on, each to the lane of its place.
@@ -388,6 +419,35 @@ mod tests {
         Ok((delta, decoder.finish()?))
     }
 
+    /// Wants every value once and in order.
+    #[derive(Default)]
+    struct InOrder(Vec<f32>);
+
+    impl DeltaSink for InOrder {
+        fn dense(&mut self, first: usize, values: &[f32]) {
+            assert_eq!(first, self.0.len());
+            assert!(values.len() <= BLOCK_VALUES_MAX);
+            self.0.extend_from_slice(values);
+        }
+
+        fn sparse(&mut self, _first: usize, _indices: &[u32], _values: &[f32]) {
+            panic!("f32 is dense");
+        }
+    }
+
+    /// Wants no value.
+    struct Nothing;
+
+    impl DeltaSink for Nothing {
+        fn dense(&mut self, _first: usize, _values: &[f32]) {
+            panic!("no value may be handed out");
+        }
+
+        fn sparse(&mut self, _first: usize, _indices: &[u32], _values: &[f32]) {
+            panic!("no value may be handed out");
+        }
+    }
+
     /// A file of tensors `(name, shape, values)` with the expected metadata.
     fn file(tensors: &[(&str, &[usize], &[f32])]) -> Vec<u8> {
         let tensors: Vec<_> =
@@ -440,14 +500,10 @@ mod tests {
         let file = crate::update::encode(&delta, &parameters, &header(), 1, Seed(1)).unwrap();
         assert!(file.len() as u64 <= bytes_max(&parameters, Codec::F32));
         let mut decoder = UpdateDecoder::new(parameters, header(), UpdateLimits { magnitude_max: 1e4 });
-        let mut read = Vec::new();
-        let accept = &mut |offset: usize, values: &[f32]| {
-            assert_eq!(offset, read.len());
-            read.extend_from_slice(values);
-        };
-        decoder.push(&file, accept).unwrap();
+        let mut read = InOrder::default();
+        decoder.push(&file, &mut read).unwrap();
         decoder.finish().unwrap();
-        assert_eq!(read, delta);
+        assert_eq!(read.0, delta);
     }
 
     #[test]
@@ -473,7 +529,7 @@ mod tests {
         ];
         for (file, why) in cases {
             let mut decoder = UpdateDecoder::new(parameters(), header(), UpdateLimits { magnitude_max: 3.0 });
-            let refusal = decoder.push(&file, &mut |_, _| panic!("no value may be handed out"));
+            let refusal = decoder.push(&file, &mut Nothing);
             assert_eq!(refusal, Err(UpdateError::Tensors(why)));
         }
     }
@@ -504,7 +560,7 @@ mod tests {
         let with = |index: usize, value: f32| {
             let mut delta = DELTA;
             delta[index] = value;
-            decode(&encode(&delta), 64).unwrap_err()
+            decode(&file(&[("w", &[2, 2], &delta[..4]), ("b", &[3], &delta[4..])]), 64).unwrap_err()
         };
         for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             assert_eq!(with(6, value), UpdateError::NotFinite { tensor: "b".into(), index: 2 });
@@ -517,9 +573,73 @@ mod tests {
     fn an_infinite_cap_lets_no_infinity_through() {
         let limits = UpdateLimits { magnitude_max: f32::INFINITY };
         let mut decoder = UpdateDecoder::new(parameters(), header(), limits);
-        let file = encode(&[f32::INFINITY; 7], &parameters(), &header());
-        let refusal = decoder.push(&file, &mut |_, _| {});
+        let file = file(&[("w", &[2, 2], &[f32::INFINITY; 4]), ("b", &[3], &[0.0; 3])]);
+        let refusal = decoder.push(&file, &mut Nothing);
         assert_eq!(refusal, Err(UpdateError::NotFinite { tensor: "w".into(), index: 0 }));
+    }
+
+    #[test]
+    fn a_cap_that_is_no_number_lets_only_zeros_through() {
+        for magnitude_max in [f32::NAN, -1.0, 0.0, -0.0] {
+            let decoder = || UpdateDecoder::new(parameters(), header(), UpdateLimits { magnitude_max });
+            let mut delta = vec![f32::NAN; 7];
+            assert!(decoder().push(&encode(&DELTA), &mut delta).is_err());
+            decoder().push(&encode(&[0.0; 7]), &mut delta).unwrap();
+            assert_eq!(delta, [0.0; 7]);
+        }
+    }
+
+    /// Which sums a section's values go to must not depend on whether the codec lists its zeros.
+    #[test]
+    fn a_sparse_section_is_summed_up_like_a_dense_one() {
+        let (indices, values) = (vec![1, 4, 6], vec![0.5, -3.0, 0.25]);
+        let sparse = Section { indices, values, sparse: true };
+        let dense = Section { values: vec![0.0, 0.5, 0.0, 0.0, -3.0, 0.0, 0.25], ..Section::default() };
+        let summed = |section: &Section| {
+            let mut check = Check::new(parameters(), UpdateLimits { magnitude_max: 3.0 });
+            let mut delta = vec![0.0; 7];
+            check.section(0, section, &mut delta).unwrap();
+            (delta, check.norm_squared, check.magnitude_bits)
+        };
+        assert_eq!(summed(&sparse), summed(&dense));
+        let mut check = Check::new(parameters(), UpdateLimits { magnitude_max: 2.0 });
+        let refused = UpdateError::TooLarge { tensor: "b".into(), index: 0, value: -3.0, magnitude_max: 2.0 };
+        assert_eq!(check.section(0, &sparse, &mut Nothing), Err(refused));
+    }
+
+    #[cfg(feature = "zstd")]
+    #[test]
+    fn an_update_may_come_as_a_zstd_frame() {
+        let parameters = Arc::new(ParameterList::new(vec![ParameterSpec::new("w", [5000])]).unwrap());
+        let file = crate::update::encode(&vec![0.25; 5000], &parameters, &header(), 1, Seed(1)).unwrap();
+        let body = crate::body::shrink(file.clone());
+        assert!(body.len() < file.len() / 10);
+        let new = || UpdateDecoder::new(Arc::clone(&parameters), header(), UpdateLimits { magnitude_max: 1.0 });
+        for piece_bytes in [1, 50, body.len()] {
+            let (mut decoder, mut delta) = (new(), vec![0.0; 5000]);
+            body.chunks(piece_bytes).for_each(|piece| decoder.push(piece, &mut delta).unwrap());
+            assert_eq!(decoder.finish().unwrap(), UpdateSummary { norm: 312.5f64.sqrt(), magnitude_max: 0.25 });
+            assert_eq!(delta, [0.25; 5000]);
+        }
+        let mut decoder = new();
+        decoder.push(&body[..body.len() - 1], &mut vec![0.0; 5000]).unwrap();
+        assert!(decoder.finish().is_err());
+        let mut decoder = new();
+        let longer = [&body[..], b"x"].concat();
+        let refusal = decoder.push(&longer, &mut vec![0.0; 5000]);
+        assert_eq!(refusal, Err(UpdateError::Body(UnpackError::TrailingBytes)));
+    }
+
+    #[cfg(feature = "zstd")]
+    #[test]
+    fn a_bomb_is_refused() {
+        let limit = bytes_max(&parameters(), Codec::F32);
+        let mut bomb = encode(&DELTA);
+        bomb.resize(64 << 20, 0);
+        let bomb = crate::body::shrink(bomb);
+        let mut decoder = UpdateDecoder::new(parameters(), header(), UpdateLimits { magnitude_max: 3.0 });
+        let refusal = decoder.push(&bomb, &mut vec![0.0; 7]);
+        assert_eq!(refusal, Err(UpdateError::Body(UnpackError::TooLong { limit })));
     }
 
     #[test]

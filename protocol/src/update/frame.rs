@@ -219,3 +219,150 @@ pub(super) fn read_length(length: &mut (u64, u32), bytes: &mut &[u8]) -> Result<
     }
     Ok(None)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::ParameterSpec;
+
+    /// A byte for each value; 255 stands for nothing.
+    #[derive(Debug)]
+    struct Bytes;
+
+    impl SectionCodec for Bytes {
+        fn section_bytes_max(&self, values: usize) -> usize {
+            values
+        }
+
+        fn decode(&self, bytes: &[u8], values: usize, out: &mut Section) -> Result<(), SectionError> {
+            if bytes.len() != values {
+                let short = bytes.len() < values;
+                return Err(if short { SectionError::Truncated } else { SectionError::TrailingBytes });
+            }
+            if bytes.contains(&255) {
+                return Err(SectionError::BadCode);
+            }
+            out.dense().extend(bytes.iter().map(|byte| f32::from(*byte)));
+            Ok(())
+        }
+    }
+
+    fn list(lengths: &[usize]) -> ParameterList {
+        let spec = |(index, length): (usize, &usize)| ParameterSpec::new(format!("p{index}"), [*length]);
+        ParameterList::new(lengths.iter().enumerate().map(spec).collect()).unwrap()
+    }
+
+    fn encode(delta: &[u8], parameters: &ParameterList) -> Vec<u8> {
+        write(parameters, |range, out| out.extend_from_slice(&delta[range]))
+    }
+
+    fn decode(frame: &[u8], parameters: &ParameterList, piece_bytes: usize) -> Result<Vec<u8>, UpdateError> {
+        let mut reader = FrameReader::new(parameters, Box::new(Bytes));
+        let mut delta = Vec::new();
+        for piece in frame.chunks(piece_bytes) {
+            reader.push(piece, &mut |first, section| {
+                assert_eq!(first, delta.len());
+                delta.extend(section.values.iter().map(|value| *value as u8));
+                Ok(())
+            })?;
+        }
+        reader.finish()?;
+        Ok(delta)
+    }
+
+    fn refused(frame: &[u8], parameters: &ParameterList) -> (usize, SectionError) {
+        let refusals: Vec<_> =
+            [1, 2, 1000].map(|piece_bytes| decode(frame, parameters, piece_bytes).unwrap_err()).into();
+        assert!(refusals.iter().all(|refusal| *refusal == refusals[0]));
+        let UpdateError::Section { section, source } = refusals[0] else { panic!("{:?}", refusals[0]) };
+        (section, source)
+    }
+
+    proptest! {
+        #[test]
+        fn the_size_of_the_pieces_does_not_matter(
+            lengths in prop::collection::vec(1usize..400, 1..5),
+            piece_bytes in 1usize..600,
+        ) {
+            let parameters = list(&lengths);
+            let delta: Vec<u8> = (0..parameters.total()).map(|index| (index % 251) as u8).collect();
+            let frame = encode(&delta, &parameters);
+            prop_assert!(frame.len() as u64 <= bytes_max(&parameters, &Bytes));
+            prop_assert_eq!(decode(&frame, &parameters, piece_bytes).unwrap(), delta);
+        }
+
+        #[test]
+        fn any_bytes_are_a_frame_or_refused(frame in prop::collection::vec(any::<u8>(), 0..40), piece in 1usize..9) {
+            let parameters = list(&[3, 1, 5]);
+            if let Ok(delta) = decode(&frame, &parameters, piece) {
+                prop_assert_eq!(delta.len(), 9);
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_parameter_has_several_sections_and_a_section_one_parameter() {
+        let parameters = list(&[2, 2 * SECTION_VALUES_MAX + 1, SECTION_VALUES_MAX]);
+        let lengths: Vec<_> = sections(&parameters).map(|range| range.len()).collect();
+        assert_eq!(lengths, [2, SECTION_VALUES_MAX, SECTION_VALUES_MAX, 1, SECTION_VALUES_MAX]);
+        let delta: Vec<u8> = (0..parameters.total()).map(|index| (index % 253) as u8).collect();
+        let frame = encode(&delta, &parameters);
+        // 2^18 takes three bytes of seven bits.
+        assert_eq!(frame.len(), delta.len() + 2 + 3 * 3);
+        for piece_bytes in [frame.len(), 1 << 16, 1013] {
+            assert_eq!(decode(&frame, &parameters, piece_bytes).unwrap(), delta);
+        }
+    }
+
+    #[test]
+    fn lengths_are_leb128() {
+        for (number, bytes) in [(1, &[1][..]), (127, &[127]), (128, &[128, 1]), (300, &[0xAC, 2])] {
+            let mut out = Vec::new();
+            write_length(number, &mut out);
+            assert_eq!(out, bytes);
+            assert_eq!(read_length(&mut (0, 0), &mut &out[..]), Ok(Some(number as u64)));
+        }
+        let mut out = Vec::new();
+        write_length(u32::MAX as usize, &mut out);
+        assert_eq!(out.len(), LENGTH_BYTES_MAX);
+        assert_eq!(read_length(&mut (0, 0), &mut &out[..]), Ok(Some(u64::from(u32::MAX))));
+    }
+
+    #[test]
+    fn a_length_that_cannot_be_is_refused_before_its_bytes_come() {
+        let parameters = list(&[3, 2]);
+        for length in [&[4][..], &[0x80, 1], &[0xFF, 0xFF, 0xFF, 0xFF, 0x7F], &[0x80; 6], &[0x83, 0]] {
+            assert_eq!(refused(length, &parameters), (0, SectionError::BadLength), "{length:?}");
+        }
+        assert_eq!(refused(&[0], &parameters), (0, SectionError::Truncated));
+        assert_eq!(refused(&[3, 1, 2, 3, 3], &parameters), (1, SectionError::BadLength));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_section() {
+        let parameters = list(&[3, 2]);
+        let frame = [3, 1, 2, 3, 2, 4, 5];
+        assert_eq!(decode(&frame, &parameters, 3).unwrap(), [1, 2, 3, 4, 5]);
+        for length in 1..frame.len() {
+            assert_eq!(refused(&frame[..length], &parameters).1, SectionError::Truncated, "{length} bytes");
+        }
+        assert_eq!(
+            decode(&[], &parameters, 1).unwrap_err(),
+            UpdateError::Section { section: 0, source: SectionError::Truncated }
+        );
+        assert_eq!(refused(&[&frame[..], &[1]].concat(), &parameters), (2, SectionError::TrailingBytes));
+        assert_eq!(refused(&[3, 1, 2, 3, 1, 4], &parameters), (1, SectionError::Truncated));
+        assert_eq!(refused(&[3, 1, 255, 3, 2, 4, 5], &parameters), (0, SectionError::BadCode));
+    }
+
+    #[test]
+    fn an_announced_section_reserves_no_memory() {
+        let parameters = list(&[SECTION_VALUES_MAX]);
+        let mut reader = FrameReader::new(&parameters, Box::new(Bytes));
+        reader.push(&[0x80, 0x80, 0x10, 1, 2], &mut |_, _| Ok(())).unwrap();
+        assert_eq!(reader.wanted, Some(SECTION_VALUES_MAX));
+        assert!(reader.partial.capacity() < 100);
+    }
+}

@@ -1,0 +1,380 @@
+//! What every codec keeps to, whatever it does inside: asked of all of them in the same words.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use tributary_protocol::body::shrink;
+use tributary_protocol::model::{ParameterList, ParameterSpec};
+use tributary_protocol::seed::{Seed, Stream};
+use tributary_protocol::update::{
+    Codec, CodecName, DeltaSink, EncodeError, UpdateDecoder, UpdateError, UpdateHeader, UpdateLimits, UpdateSummary,
+    bytes_max, encode,
+};
+
+/// Codecs that are not built yet.
+const MISSING: [CodecName; 7] = [
+    CodecName::Ternary,
+    CodecName::Qsgd,
+    CodecName::Sign,
+    CodecName::RandomK,
+    CodecName::TopK,
+    CodecName::Dgc,
+    CodecName::Eden,
+];
+
+fn codecs() -> impl Iterator<Item = Codec> {
+    CodecName::ALL.into_iter().filter(|name| !MISSING.contains(name)).map(CodecName::with_defaults)
+}
+
+fn any_codec() -> impl Strategy<Value = Codec> {
+    prop::sample::select(codecs().collect::<Vec<_>>())
+}
+
+fn header(codec: Codec) -> UpdateHeader {
+    UpdateHeader { codec, job: "job_1".into(), base_version: 3 }
+}
+
+/// Parameters of one dimension each.
+fn list(lengths: &[usize]) -> Arc<ParameterList> {
+    let spec = |(index, length): (usize, &usize)| ParameterSpec::new(format!("p{index}"), [*length]);
+    Arc::new(ParameterList::new(lengths.iter().enumerate().map(spec).collect()).unwrap())
+}
+
+fn encoded(delta: &[f32], parameters: &ParameterList, codec: Codec, seed: Seed) -> Vec<u8> {
+    encode(delta, parameters, &header(codec), 1, seed).unwrap()
+}
+
+/// The delta, and who asks that every value comes at most once and in its place.
+struct Once {
+    delta: Vec<f32>,
+    came: Vec<bool>,
+}
+
+impl Once {
+    fn put(&mut self, place: usize, value: f32) {
+        assert!(!std::mem::replace(&mut self.came[place], true), "value {place} came twice");
+        self.delta[place] = value;
+    }
+}
+
+impl DeltaSink for Once {
+    fn dense(&mut self, first: usize, values: &[f32]) {
+        values.iter().enumerate().for_each(|(index, value)| self.put(first + index, *value));
+    }
+
+    fn sparse(&mut self, first: usize, indices: &[u32], values: &[f32]) {
+        assert_eq!(indices.len(), values.len());
+        assert!(indices.is_sorted());
+        indices.iter().zip(values).for_each(|(index, value)| self.put(first + *index as usize, *value));
+    }
+}
+
+/// Decodes pieces of these sizes, again and again.
+fn decode_pieces(
+    body: &[u8],
+    parameters: &Arc<ParameterList>,
+    codec: Codec,
+    pieces: &[usize],
+    magnitude_max: f32,
+) -> Result<(Vec<f32>, UpdateSummary), UpdateError> {
+    let mut decoder = UpdateDecoder::new(Arc::clone(parameters), header(codec), UpdateLimits { magnitude_max });
+    let total = parameters.total();
+    let mut sink = Once { delta: vec![0.0; total], came: vec![false; total] };
+    let (mut rest, mut sizes) = (body, pieces.iter().cycle());
+    while !rest.is_empty() {
+        let size = *sizes.next().expect("there is at least one size");
+        let (piece, after) = rest.split_at(size.min(rest.len()));
+        decoder.push(piece, &mut sink)?;
+        rest = after;
+    }
+    let summary = decoder.finish()?;
+    Ok((sink.delta, summary))
+}
+
+fn decode(body: &[u8], parameters: &Arc<ParameterList>, codec: Codec) -> Result<Vec<f32>, UpdateError> {
+    decode_pieces(body, parameters, codec, &[1 << 16], f32::INFINITY).map(|(delta, _)| delta)
+}
+
+/// About normal: the sum of twelve uniform numbers.
+fn normal(count: usize, stream: &mut Stream) -> Vec<f32> {
+    (0..count).map(|_| ((0..12).map(|_| stream.unit()).sum::<f64>() - 6.0) as f32).collect()
+}
+
+fn squares(values: impl Iterator<Item = f32>) -> f64 {
+    values.map(|value| f64::from(value) * f64::from(value)).sum()
+}
+
+fn relative_error(delta: &[f32], decoded: &[f32]) -> f64 {
+    squares(delta.iter().zip(decoded).map(|(value, decoded)| decoded - value)) / squares(delta.iter().copied())
+}
+
+/// Deltas of the kinds that codecs stumble over.
+fn kinds(count: usize) -> Vec<(&'static str, Vec<f32>)> {
+    let mut stream = Seed(count as u64).stream();
+    let random = normal(count, &mut stream);
+    let mut huge = random.clone();
+    huge[count / 2] = 5e4;
+    let mut lonely = vec![0.0; count];
+    lonely[count - 1] = -0.5;
+    vec![
+        ("normal", random.clone()),
+        ("small", random.iter().map(|value| value * 1e-7).collect()),
+        ("zero", vec![0.0; count]),
+        ("minus zero", vec![-0.0; count]),
+        ("one huge", huge),
+        ("one alone", lonely),
+        ("constant", vec![0.125; count]),
+        ("denormal", random.iter().map(|value| value * 1e-40).collect()),
+        ("smallest", vec![f32::from_bits(1); count]),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn a_file_is_never_longer_than_the_longest(
+        codec in any_codec(),
+        lengths in prop::collection::vec(1usize..300, 1..5),
+        seed in any::<u64>(),
+        kind in any::<prop::sample::Index>(),
+        round in 1u32..20,
+    ) {
+        let parameters = list(&lengths);
+        let kinds = kinds(parameters.total());
+        let (_, delta) = &kinds[kind.index(kinds.len())];
+        let file = encode(delta, &parameters, &header(codec), round, Seed(seed)).unwrap();
+        prop_assert!(file.len() as u64 <= bytes_max(&parameters, codec));
+        prop_assert!(decode(&file, &parameters, codec).is_ok());
+    }
+
+    #[test]
+    fn the_size_of_the_pieces_does_not_matter(
+        codec in any_codec(),
+        lengths in prop::collection::vec(1usize..300, 1..5),
+        pieces in prop::collection::vec(1usize..700, 1..6),
+        seed in any::<u64>(),
+    ) {
+        let parameters = list(&lengths);
+        let delta = normal(parameters.total(), &mut Seed(seed).stream());
+        let file = encoded(&delta, &parameters, codec, Seed(seed));
+        let whole = decode_pieces(&file, &parameters, codec, &[file.len()], f32::INFINITY).unwrap();
+        let body = shrink(file.clone());
+        for body in [&file, &body] {
+            prop_assert_eq!(&decode_pieces(body, &parameters, codec, &pieces, f32::INFINITY).unwrap(), &whole);
+        }
+        let norm = squares(whole.0.iter().copied()).sqrt();
+        prop_assert!((whole.1.norm - norm).abs() <= 1e-9 * norm);
+        prop_assert_eq!(whole.1.magnitude_max, whole.0.iter().fold(0.0, |most: f32, value| most.max(value.abs())));
+    }
+
+    #[test]
+    fn damaged_bytes_are_refused_or_give_a_delta_within_the_cap(
+        codec in any_codec(),
+        flips in prop::collection::vec((any::<prop::sample::Index>(), 1u8..), 0..4),
+        cut in prop::option::of(any::<prop::sample::Index>()),
+        more in prop::collection::vec(any::<u8>(), 0..3),
+        packed in any::<bool>(),
+        pieces in prop::collection::vec(1usize..200, 1..4),
+    ) {
+        let parameters = list(&[150, 1, 7]);
+        let delta = normal(158, &mut Seed(1).stream());
+        let file = encoded(&delta, &parameters, codec, Seed(1));
+        let mut body = if packed { shrink(file) } else { file };
+        for (index, flip) in flips {
+            let at = index.index(body.len());
+            body[at] ^= flip;
+        }
+        if let Some(cut) = cut {
+            body.truncate(cut.index(body.len()));
+        }
+        body.extend(more);
+        if let Ok((delta, summary)) = decode_pieces(&body, &parameters, codec, &pieces, 4.0) {
+            prop_assert!(delta.iter().all(|value| value.abs() <= 4.0));
+            prop_assert!(summary.norm.is_finite());
+        }
+    }
+
+    /// The header is right, so that what the codec itself reads is asked, with values that it does not expect.
+    #[test]
+    fn damaged_values_are_refused_or_give_a_delta_within_the_cap(
+        codec in any_codec(),
+        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
+        piece in 1usize..200,
+    ) {
+        let parameters = list(&[150, 1, 7]);
+        let delta = normal(158, &mut Seed(1).stream());
+        let mut file = encoded(&delta, &parameters, codec, Seed(1));
+        let data = data_begins(&file);
+        for (index, byte) in flips {
+            let at = data + index.index(file.len() - data);
+            file[at] = byte;
+        }
+        if let Ok((delta, _)) = decode_pieces(&file, &parameters, codec, &[piece], 4.0) {
+            prop_assert!(delta.iter().all(|value| value.abs() <= 4.0));
+        }
+    }
+}
+
+/// Where the header ends.
+fn data_begins(file: &[u8]) -> usize {
+    let (length, _) = file.split_first_chunk::<8>().unwrap();
+    8 + u64::from_le_bytes(*length) as usize
+}
+
+#[test]
+fn every_kind_of_delta_of_every_length_comes_back() {
+    for codec in codecs() {
+        for count in [1, 2, 7, 8, 9, 63, 64, 65, 127, 128, 129, 511, 512, 513] {
+            for (kind, delta) in kinds(count) {
+                let parameters = list(&[count]);
+                let decoded = decode(&encoded(&delta, &parameters, codec, Seed(1)), &parameters, codec);
+                let decoded = decoded.unwrap_or_else(|error| panic!("{codec}, {count} {kind}: {error}"));
+                assert!(decoded.iter().all(|value| value.is_finite()), "{codec}, {count} {kind}");
+                if kind == "zero" || kind == "minus zero" {
+                    assert!(decoded.iter().all(|value| *value == 0.0), "{codec}, {count} {kind}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_parameter_of_several_sections_comes_back() {
+    const LONG: usize = (1 << 18) + 77;
+    let parameters = list(&[3, LONG, 1]);
+    let delta = normal(LONG + 4, &mut Seed(6).stream());
+    for codec in codecs() {
+        let file = encoded(&delta, &parameters, codec, Seed(1));
+        assert!(file.len() as u64 <= bytes_max(&parameters, codec), "{codec}");
+        let decoded = decode(&file, &parameters, codec).unwrap();
+        assert!(decoded[LONG - 70..].iter().any(|value| *value != 0.0), "{codec}");
+        assert_eq!(decode_pieces(&file, &parameters, codec, &[4093], f32::INFINITY).unwrap().0, decoded, "{codec}");
+    }
+}
+
+#[test]
+fn bits_and_error_are_at_most_what_is_declared() {
+    const COUNT: usize = 1 << 16;
+    let parameters = list(&[COUNT]);
+    for codec in codecs() {
+        let declared = codec.properties();
+        for (kind, delta) in kinds(COUNT).into_iter().filter(|(kind, _)| !["denormal", "smallest"].contains(kind)) {
+            let file = encoded(&delta, &parameters, codec, Seed(1));
+            let bits = 8.0 * (file.len() - data_begins(&file)) as f64 / COUNT as f64;
+            assert!(bits <= declared.bits_per_value_max, "{codec}, {kind}: {bits} bits");
+            let Some(error_max) = declared.relative_error_max.filter(|_| !kind.contains("zero")) else {
+                continue;
+            };
+            let draw = |seed| decode(&encoded(&delta, &parameters, codec, Seed(seed)), &parameters, codec).unwrap();
+            // One value alone is a single draw of chance, so the mean is over many.
+            let draws = if kind == "one alone" || kind == "one huge" { 60 } else { 3 };
+            let errors: Vec<f64> = (0..draws).map(|seed| relative_error(&delta, &draw(seed))).collect();
+            let mean = errors.iter().sum::<f64>() / draws as f64;
+            let variance = errors.iter().map(|error| (error - mean) * (error - mean)).sum::<f64>() / draws as f64;
+            let standard_error = (variance / draws as f64).sqrt();
+            assert!(mean <= error_max + 5.0 * standard_error, "{codec}, {kind}: {mean} of {error_max}");
+        }
+    }
+}
+
+#[test]
+fn what_is_unbiased_is_the_delta_on_average() {
+    const DRAWS: u32 = 10_000;
+    let delta: Vec<f32> = [0.9, -0.5, 0.0, 0.01, -0.3, 0.7, 0.002, -1.0, 0.25].into();
+    let parameters = list(&[6, 3]);
+    for codec in codecs().filter(|codec| codec.properties().unbiased) {
+        // What rounds to nearest is off by half a unit in the last place, whatever the draw.
+        let half_unit = match codec {
+            Codec::F16 => 1.0 / 2048.0,
+            Codec::Bf16 => 1.0 / 256.0,
+            _ => 1e-6,
+        };
+        let (mut sums, mut square_sums) = ([0.0; 9], [0.0; 9]);
+        for draw in 0..DRAWS {
+            let decoded = decode(&encoded(&delta, &parameters, codec, Seed(u64::from(draw))), &parameters, codec);
+            for (index, decoded) in decoded.unwrap().into_iter().enumerate() {
+                let error = f64::from(decoded) - f64::from(delta[index]);
+                sums[index] += error;
+                square_sums[index] += error * error;
+            }
+        }
+        for (index, value) in delta.iter().enumerate() {
+            let mean: f64 = sums[index] / f64::from(DRAWS);
+            let standard_error = (square_sums[index] / f64::from(DRAWS)).sqrt() / f64::from(DRAWS).sqrt();
+            let allowed = 5.0 * standard_error + half_unit * f64::from(value.abs());
+            assert!(mean.abs() <= allowed, "{codec}, {value}: off by {mean}, standard error {standard_error}");
+        }
+    }
+}
+
+#[test]
+fn the_same_delta_round_and_seed_give_the_same_bytes() {
+    let parameters = list(&[300, 20]);
+    let delta = normal(320, &mut Seed(2).stream());
+    for codec in codecs() {
+        let file = encoded(&delta, &parameters, codec, Seed(5));
+        assert_eq!(encoded(&delta, &parameters, codec, Seed(5)), file, "{codec}");
+    }
+}
+
+#[test]
+fn an_update_of_another_codec_is_refused() {
+    let parameters = list(&[40]);
+    let delta = normal(40, &mut Seed(2).stream());
+    for written in codecs() {
+        let file = encoded(&delta, &parameters, written, Seed(1));
+        for expected in codecs().filter(|codec| *codec != written) {
+            let refusal = decode(&file, &parameters, expected).unwrap_err();
+            let named = matches!(&refusal, UpdateError::WrongCodec { got, .. } if *got == written.to_string());
+            assert!(named, "{written} as {expected}: {refusal}");
+        }
+    }
+}
+
+#[test]
+fn a_file_cut_anywhere_is_refused() {
+    let parameters = list(&[20, 3]);
+    let delta = normal(23, &mut Seed(2).stream());
+    for codec in codecs() {
+        let file = encoded(&delta, &parameters, codec, Seed(1));
+        for length in 0..file.len() {
+            assert!(decode(&file[..length], &parameters, codec).is_err(), "{codec}: {length} of {}", file.len());
+        }
+        assert!(decode(&[&file[..], b"x"].concat(), &parameters, codec).is_err(), "{codec}");
+    }
+}
+
+#[test]
+fn a_value_above_the_cap_is_refused_by_name() {
+    let parameters = list(&[9, 70]);
+    let mut delta = vec![0.0; 79];
+    delta[40] = 8.0;
+    for codec in codecs() {
+        let file = encoded(&delta, &parameters, codec, Seed(1));
+        let largest =
+            decode(&file, &parameters, codec).unwrap().into_iter().fold(0.0, |most: f32, value| most.max(value.abs()));
+        let decoded = |cap| decode_pieces(&file, &parameters, codec, &[50], cap);
+        assert!(decoded(largest).is_ok(), "{codec}");
+        if largest > 0.0 {
+            let refusal = decoded(largest.next_down()).unwrap_err();
+            let named = matches!(&refusal, UpdateError::TooLarge { tensor, .. } if tensor == "p1");
+            assert!(named, "{codec}: {refusal}");
+        }
+    }
+}
+
+#[test]
+fn a_delta_that_is_not_finite_is_refused_before_it_is_written() {
+    let parameters = list(&[3]);
+    for codec in codecs() {
+        for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let refusal = encode(&[0.0, 1.0, value], &parameters, &header(codec), 1, Seed(1));
+            assert_eq!(refusal, Err(EncodeError::NotFinite { index: 2 }), "{codec}");
+        }
+        // The largest of all may be beyond what the codec can say; it never becomes infinite.
+        if let Ok(file) = encode(&[0.0, 1.0, f32::MAX], &parameters, &header(codec), 1, Seed(1)) {
+            assert!(decode(&file, &parameters, codec).is_ok(), "{codec}");
+        }
+    }
+}
