@@ -1,1 +1,5 @@
 //! Codes that sections are made of.
+
+pub(super) mod fields;
+pub(super) mod levels;
+pub(super) mod range_coder;
