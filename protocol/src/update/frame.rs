@@ -96,6 +96,17 @@ pub(super) fn sections(parameters: &ParameterList) -> impl Iterator<Item = Range
     })
 }
 
+/// Values in a row of the parameter that this section is of (what one output takes), for codecs that look at neighbours:
+/// all dimensions but the first. At most the section's length.
+pub(super) fn row_values(parameters: &ParameterList, section: &Range<usize>) -> usize {
+    let shape = &parameters.specs()[parameters.parameter_at(section.start)].shape;
+    let row = match shape.as_slice() {
+        [] | [_] => section.len(),
+        [_, row @ ..] => row.iter().product(),
+    };
+    row.min(section.len())
+}
+
 /// A frame whose sections `encode` appends.
 pub(super) fn write(parameters: &ParameterList, mut encode: impl FnMut(Range<usize>, &mut Vec<u8>)) -> Vec<u8> {
     let mut frame = Vec::new();

@@ -1,12 +1,45 @@
 //! EDEN and DRIVE: a random rotation, then one to four bits for each value.
+//!
+//! Rotated at random, the values of a chunk are nearly normal, whatever they were. Each is replaced by the nearest of 2^b
+//! centroids that are best for the normal distribution (Lloyd 1982, Max 1960), and the scale `S = |y|^2 / <y, q>` makes the
+//! mean come out right (Vargaftik et al. 2021, arXiv 2105.08339, section 3 for one bit: DRIVE; 2022, arXiv 2108.08842,
+//! section 3 for more: EDEN). The relative error does not depend on the delta: pi/2 - 1 = 0.571 with one bit, 0.133, 0.036
+//! and 0.0096 with two to four.
+//!
+//! The rotation is a Walsh-Hadamard transform after random signs, done twice. Once is not enough for values that stand
+//! nearly alone: of two values a and b it makes only a + b and a - b, and then the smaller one never arrives.
+//!
+//! Chunks are powers of 2, so that little is padded: as many of [`CHUNK_MAX`] values as there are, then smaller ones,
+//! the smallest of [`CHUNK_MIN`].
+//!
+//! A section is the seed of the signs (4 bytes), then for each chunk its scale (f32) and its codes, b bits for each value
+//! from the lowest bit on: the number of the centroid's magnitude and above it the sign. A section of zeros is one byte, 0.
+//!
+//! Encoding and decoding take 2 * log2(chunk) additions for each value in the first-level cache, which is what limits them.
 
 use serde::{Deserialize, Serialize};
 
 use super::super::Properties;
-use super::super::frame::{Section, SectionCodec, SectionError};
+use super::super::coding::fields::{magnitude_max, sum, take, take_magnitude};
+use super::super::frame::{self, Section, SectionCodec, SectionError};
 use super::BadSetting;
 use crate::model::ParameterList;
-use crate::seed::Stream;
+use crate::seed::{Seed, Stream};
+
+/// Largest chunk: it stays in the first-level cache (16 KiB).
+const CHUNK_MAX: usize = 4096;
+/// Smallest chunk: what is left of a section is padded with zeros to as many values.
+const CHUNK_MIN: usize = 64;
+/// Fewer bits of padding than this are cheaper than two chunks.
+const PADDING_BITS_MAX: usize = 64;
+
+/// Magnitudes of the centroids for b bits, from `2^(b - 1) - 1` on.
+const CENTROIDS: [f32; 15] = [
+    0.797_885, //
+    0.452_780, 1.510_418, //
+    0.245_094, 0.756_005, 1.343_909, 2.151_946, //
+    0.128_395, 0.388_048, 0.656_759, 0.942_340, 1.256_231, 1.618_046, 2.069_017, 2.732_590,
+];
 
 /// Settings of `eden`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,24 +57,251 @@ impl Default for Eden {
 
 impl Eden {
     pub(in super::super) fn properties(&self) -> Properties {
-        todo!()
+        let relative_error_max = match self.bits {
+            1 => 0.60,
+            2 => 0.14,
+            3 => 0.038,
+            _ => 0.0105,
+        };
+        Properties {
+            unbiased: true,
+            feedback: false,
+            // For parameters of 1,000 values or more; 0.01 above the bits for large ones.
+            bits_per_value_max: f64::from(self.bits) + 0.25,
+            relative_error_max: Some(relative_error_max),
+        }
     }
 
     pub(in super::super) fn check(&self) -> Result<(), BadSetting> {
-        Ok(())
+        if (1..=4).contains(&self.bits) { Ok(()) } else { Err(("bits", "1 to 4")) }
     }
 
     pub(in super::super) fn encode(&self, delta: &[f32], parameters: &ParameterList, stream: &mut Stream) -> Vec<u8> {
-        todo!()
+        frame::write(parameters, |range, section| self.encode_section(&delta[range], stream, section))
+    }
+
+    fn encode_section(&self, values: &[f32], stream: &mut Stream, out: &mut Vec<u8>) {
+        if magnitude_max(values) == 0.0 {
+            return out.push(0);
+        }
+        let seed = (stream.next_u64() as u32).to_le_bytes();
+        out.extend_from_slice(&seed);
+        let mut signs = sign_stream(seed);
+        let mut buffer = [0.0; CHUNK_MAX];
+        let mut rest = values;
+        while !rest.is_empty() {
+            let padded = self.chunk(rest.len());
+            let (chunk, after) = rest.split_at(padded.min(rest.len()));
+            let rotated = &mut buffer[..padded];
+            rotated.fill(0.0);
+            rotated[..chunk.len()].copy_from_slice(chunk);
+            self.encode_chunk(rotated, &mut signs, out);
+            rest = after;
+        }
+    }
+
+    fn encode_chunk(&self, values: &mut [f32], signs: &mut Stream, out: &mut Vec<u8>) {
+        let unit = power_of_two_below(magnitude_max(values));
+        if unit == 0.0 {
+            skip_signs(values.len(), signs);
+            return out.resize(out.len() + size_of::<f32>() + self.code_bytes(values.len()), 0);
+        }
+        for value in values.iter_mut() {
+            *value = (f64::from(*value) / unit) as f32;
+        }
+        flip(values, signs);
+        hadamard(values);
+        flip(values, signs);
+        hadamard(values);
+
+        // Both transforms together make lengths n times longer.
+        let length_squared = sum(values, |value| value * value);
+        let deviation = (length_squared / values.len() as f64).sqrt() as f32;
+        let centroids = self.centroids();
+        let mut codes = [0; CHUNK_MAX];
+        let codes = &mut codes[..values.len()];
+        quantise(values, deviation, centroids, codes);
+        let mut aligned = [0.0; CHUNK_MAX];
+        let aligned = &mut aligned[..values.len()];
+        for ((aligned, value), code) in aligned.iter_mut().zip(&*values).zip(&*codes) {
+            *aligned = value.abs() * centroids[usize::from(*code) & (centroids.len() - 1)];
+        }
+        let n_squared = (values.len() * values.len()) as f64;
+        let scale = length_squared / sum(aligned, |product| product) / n_squared * unit;
+        out.extend_from_slice(&(scale as f32).min(f32::MAX).to_le_bytes());
+        self.pack(codes, out);
+    }
+
+    fn decode_chunk(&self, values: &mut [f32], scale: f32, codes: &[u8], signs: &mut Stream) {
+        let blocks = values.len() / 64;
+        let mut first = [0; CHUNK_MAX / 64];
+        let mut second = [0; CHUNK_MAX / 64];
+        first[..blocks].fill_with(|| signs.next_u64());
+        second[..blocks].fill_with(|| signs.next_u64());
+        self.unpack(codes, values);
+        hadamard(values);
+        flip_by(values, &second);
+        hadamard(values);
+        flip_by(values, &first);
+        for value in values {
+            *value *= scale;
+        }
+    }
+
+    /// Values in the next chunk when so many are left.
+    fn chunk(&self, left: usize) -> usize {
+        if left >= CHUNK_MAX {
+            return CHUNK_MAX;
+        }
+        let above = left.next_power_of_two().max(CHUNK_MIN);
+        let padding_bits = (above - left) * usize::from(self.bits);
+        if above <= 2 * CHUNK_MIN || padding_bits <= PADDING_BITS_MAX { above } else { above / 2 }
+    }
+
+    fn code_bytes(&self, values: usize) -> usize {
+        values / 8 * usize::from(self.bits)
+    }
+
+    fn centroids(&self) -> &'static [f32] {
+        let count = 1 << (self.bits - 1);
+        &CENTROIDS[count - 1..2 * count - 1]
+    }
+
+    /// Appends codes, eight in as many bytes as a code has bits.
+    fn pack(&self, codes: &[u8], out: &mut Vec<u8>) {
+        let width = u32::from(self.bits);
+        for eight in codes.as_chunks::<8>().0 {
+            let bits = (0..).zip(eight).fold(0, |bits, (place, code)| bits | u32::from(*code) << (place * width));
+            out.extend_from_slice(&bits.to_le_bytes()[..usize::from(self.bits)]);
+        }
+    }
+
+    /// The centroids of codes.
+    fn unpack(&self, bytes: &[u8], values: &mut [f32]) {
+        let width = u32::from(self.bits);
+        let mut signed = [0.0; 16];
+        let count = 1 << (self.bits - 1);
+        signed[..count].copy_from_slice(self.centroids());
+        for code in 0..count {
+            signed[count + code] = -signed[code];
+        }
+        for (eight, bytes) in values.as_chunks_mut::<8>().0.iter_mut().zip(bytes.chunks_exact(usize::from(self.bits))) {
+            let bits = bytes.iter().rev().fold(0, |bits, byte| bits << 8 | u32::from(*byte));
+            for (place, value) in (0..).zip(eight) {
+                let code = (bits >> (place * width)) & ((1 << width) - 1);
+                *value = signed[code as usize];
+            }
+        }
     }
 }
 
 impl SectionCodec for Eden {
     fn section_bytes_max(&self, values: usize) -> usize {
-        todo!()
+        let (mut bytes, mut left) = (size_of::<u32>(), values);
+        while left > 0 {
+            let padded = self.chunk(left);
+            bytes += size_of::<f32>() + self.code_bytes(padded);
+            left = left.saturating_sub(padded);
+        }
+        bytes
     }
 
-    fn decode(&self, bytes: &[u8], values: usize, out: &mut Section) -> Result<(), SectionError> {
-        todo!()
+    fn decode(&self, mut bytes: &[u8], values: usize, out: &mut Section) -> Result<(), SectionError> {
+        let out = out.dense();
+        out.reserve(values + CHUNK_MIN);
+        if bytes == [0] {
+            out.resize(values, 0.0);
+            return Ok(());
+        }
+        let mut signs = sign_stream(take(&mut bytes)?);
+        while out.len() < values {
+            let first = out.len();
+            let padded = self.chunk(values - first);
+            let scale = take_magnitude(&mut bytes, "scale")?;
+            let (codes, rest) = bytes.split_at_checked(self.code_bytes(padded)).ok_or(SectionError::Truncated)?;
+            bytes = rest;
+            out.resize(first + padded, 0.0);
+            if scale == 0.0 {
+                skip_signs(padded, &mut signs);
+            } else {
+                self.decode_chunk(&mut out[first..], scale, codes, &mut signs);
+            }
+        }
+        out.truncate(values);
+        if bytes.is_empty() { Ok(()) } else { Err(SectionError::TrailingBytes) }
+    }
+}
+
+fn sign_stream(seed: [u8; 4]) -> Stream {
+    Seed(u64::from(u32::from_le_bytes(seed))).stream()
+}
+
+/// What a chunk of zeros draws too, so that chunks do not depend on each other.
+fn skip_signs(values: usize, signs: &mut Stream) {
+    for _ in 0..values / 64 * 2 {
+        signs.next_u64();
+    }
+}
+
+/// The largest power of two that is not above a magnitude; 0 for 0. As f64, where it is exact for denormals too.
+fn power_of_two_below(magnitude: f32) -> f64 {
+    const EXPONENT: u64 = 0x7FF << 52;
+    f64::from_bits(f64::from(magnitude).to_bits() & EXPONENT)
+}
+
+/// Gives 64 values at a time the signs of the next number.
+fn flip(values: &mut [f32], signs: &mut Stream) {
+    for block in values.chunks_mut(64) {
+        flip_block(block, signs.next_u64());
+    }
+}
+
+fn flip_by(values: &mut [f32], signs: &[u64]) {
+    for (block, signs) in values.chunks_mut(64).zip(signs) {
+        flip_block(block, *signs);
+    }
+}
+
+fn flip_block(block: &mut [f32], signs: u64) {
+    for (eight, place) in block.as_chunks_mut::<8>().0.iter_mut().zip((0..).step_by(8)) {
+        let byte = (signs >> place) as u32;
+        for (value, place) in eight.iter_mut().zip(0..) {
+            *value = f32::from_bits(value.to_bits() ^ (byte >> place << 31));
+        }
+    }
+}
+
+/// The Walsh-Hadamard transform without its factor, in place: sums and differences of values that are 1, 2, 4, .. apart.
+fn hadamard(values: &mut [f32]) {
+    for eight in values.as_chunks_mut::<8>().0 {
+        let [a, b, c, d, e, f, g, h] = *eight;
+        let (a, b, c, d, e, f, g, h) = (a + b, a - b, c + d, c - d, e + f, e - f, g + h, g - h);
+        let (a, b, c, d, e, f, g, h) = (a + c, b + d, a - c, b - d, e + g, f + h, e - g, f - h);
+        *eight = [a + e, b + f, c + g, d + h, a - e, b - f, c - g, d - h];
+    }
+    let mut apart = 8;
+    while apart < values.len() {
+        for pair in values.chunks_exact_mut(2 * apart) {
+            let (left, right) = pair.split_at_mut(apart);
+            for (left, right) in left.iter_mut().zip(right) {
+                (*left, *right) = (*left + *right, *left - *right);
+            }
+        }
+        apart *= 2;
+    }
+}
+
+/// For each value the number of the nearest centroid's magnitude and, above it, the sign.
+fn quantise(values: &[f32], deviation: f32, centroids: &[f32], codes: &mut [u8]) {
+    let sign = centroids.len() as u8;
+    codes.fill(0);
+    for pair in centroids.windows(2) {
+        let middle = (pair[0] + pair[1]) * 0.5 * deviation;
+        for (code, value) in codes.iter_mut().zip(values) {
+            *code += u8::from(value.abs() > middle);
+        }
+    }
+    for (code, value) in codes.iter_mut().zip(values) {
+        *code |= if value.is_sign_negative() { sign } else { 0 };
     }
 }

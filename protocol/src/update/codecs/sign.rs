@@ -1,7 +1,15 @@
 //! Signs and one mean magnitude for each section; what that loses is added the next time.
+//!
+//! `sent = (|p|_1 / n) * sign(p)`, where `p` is the delta and what earlier ones lost (EF-signSGD: Karimireddy et al. 2019,
+//! arXiv 1901.09847, algorithm 1). A zero counts as positive. It is biased: without the memory it does not converge to
+//! where the values would.
+//!
+//! A section is the mean magnitude (f32) and one bit for each value, the lowest first: 1 for minus. Of a section of zeros
+//! it is the zero alone.
 
 use super::super::Properties;
-use super::super::frame::{Section, SectionCodec, SectionError};
+use super::super::coding::fields::{sum, take_magnitude};
+use super::super::frame::{self, Section, SectionCodec, SectionError};
 use crate::model::ParameterList;
 
 /// The server's half.
@@ -9,19 +17,58 @@ use crate::model::ParameterList;
 pub(in super::super) struct Sign;
 
 pub(in super::super) fn properties() -> Properties {
-    todo!()
+    Properties {
+        unbiased: false,
+        feedback: true,
+        // For parameters of 1,000 values or more.
+        bits_per_value_max: 1.04,
+        // 1 - |v|_1^2 / (n * |v|_2^2).
+        relative_error_max: Some(1.0),
+    }
 }
 
 pub(in super::super) fn encode(delta: &[f32], parameters: &ParameterList) -> Vec<u8> {
-    todo!()
+    frame::write(parameters, |range, section| encode_section(&delta[range], section))
+}
+
+fn encode_section(values: &[f32], out: &mut Vec<u8>) {
+    let mean = (sum(values, f64::abs) / values.len() as f64) as f32;
+    out.extend_from_slice(&mean.to_le_bytes());
+    if mean > 0.0 {
+        out.extend(values.chunks(8).map(|eight| {
+            eight.iter().enumerate().fold(0, |byte, (place, value)| byte | u8::from(*value < 0.0) << place)
+        }));
+    }
 }
 
 impl SectionCodec for Sign {
     fn section_bytes_max(&self, values: usize) -> usize {
-        todo!()
+        size_of::<f32>() + values.div_ceil(8)
     }
 
-    fn decode(&self, bytes: &[u8], values: usize, out: &mut Section) -> Result<(), SectionError> {
-        todo!()
+    fn decode(&self, mut bytes: &[u8], values: usize, out: &mut Section) -> Result<(), SectionError> {
+        let out = out.dense();
+        let mean = take_magnitude(&mut bytes, "mean magnitude")?;
+        let bytes_wanted = if mean == 0.0 { 0 } else { values.div_ceil(8) };
+        match bytes.len().cmp(&bytes_wanted) {
+            std::cmp::Ordering::Less => return Err(SectionError::Truncated),
+            std::cmp::Ordering::Greater => return Err(SectionError::TrailingBytes),
+            std::cmp::Ordering::Equal => {}
+        }
+        if mean == 0.0 {
+            out.resize(values, 0.0);
+            return Ok(());
+        }
+        let over = 8 * bytes.len() - values;
+        if bytes.last().is_some_and(|last| u32::from(*last) >> (8 - over) != 0) {
+            return Err(SectionError::BadCode);
+        }
+        for byte in bytes {
+            // The bit becomes the sign bit: no branch, it vectorises.
+            let signs: [u32; 8] = std::array::from_fn(|place| u32::from(*byte) >> place << 31);
+            out.extend_from_slice(&signs.map(|sign| f32::from_bits(mean.to_bits() | sign)));
+        }
+        out.truncate(values);
+        Ok(())
     }
 }

@@ -1,4 +1,7 @@
 //! Codes that sections are made of.
 
 pub(super) mod bits;
+pub(super) mod fields;
+pub(super) mod levels;
+pub(super) mod range_coder;
 pub(super) mod rice;

@@ -1,0 +1,56 @@
+//! Numbers of fixed length at the front of a section.
+
+use crate::update::frame::SectionError;
+
+/// Takes the next `N` bytes.
+///
+/// # Errors
+/// [`SectionError::Truncated`].
+pub(in crate::update) fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], SectionError> {
+    let (taken, rest) = bytes.split_first_chunk().ok_or(SectionError::Truncated)?;
+    *bytes = rest;
+    Ok(*taken)
+}
+
+/// Takes a little-endian f32 that is a magnitude.
+///
+/// # Errors
+/// [`SectionError::BadNumber`] if it is not finite or has a minus sign.
+pub(in crate::update) fn take_magnitude(bytes: &mut &[u8], what: &'static str) -> Result<f32, SectionError> {
+    let number = f32::from_le_bytes(take(bytes)?);
+    match number.is_finite() && number.is_sign_positive() {
+        true => Ok(number),
+        false => Err(SectionError::BadNumber(what)),
+    }
+}
+
+/// Takes how many values are in a row (24 bits): what a reader keeps for each column has then an end.
+///
+/// # Errors
+/// [`SectionError::BadLength`] unless it is from 1 to `values`.
+pub(in crate::update) fn take_row_values(bytes: &mut &[u8], values: usize) -> Result<usize, SectionError> {
+    let [first, second, third] = take(bytes)?;
+    let row_values = u32::from_le_bytes([first, second, third, 0]) as usize;
+    if (1..=values).contains(&row_values) { Ok(row_values) } else { Err(SectionError::BadLength) }
+}
+
+/// Sums of `f` over the values: eight lanes by place, so that it vectorises and is the same everywhere.
+pub(in crate::update) fn sum(values: &[f32], f: impl Fn(f64) -> f64) -> f64 {
+    const LANES: usize = 8;
+    let mut lanes = [0.0; LANES];
+    let (rows, rest) = values.as_chunks::<LANES>();
+    for row in rows {
+        for (lane, value) in lanes.iter_mut().zip(row) {
+            *lane += f(f64::from(*value));
+        }
+    }
+    for (lane, value) in lanes.iter_mut().zip(rest) {
+        *lane += f(f64::from(*value));
+    }
+    lanes.iter().sum()
+}
+
+/// The largest magnitude.
+pub(in crate::update) fn magnitude_max(values: &[f32]) -> f32 {
+    values.iter().fold(0.0, |most: f32, value| most.max(value.abs()))
+}
