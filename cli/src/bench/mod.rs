@@ -7,6 +7,7 @@ mod load;
 mod process;
 mod recovery;
 mod round;
+pub(crate) mod training;
 
 use clap::Subcommand;
 
@@ -66,6 +67,8 @@ pub(crate) enum BenchCommand {
     Load(load::LoadArgs),
     /// Time from the start of a killed coordinator until it serves and has its open round's sum again.
     Recovery(recovery::RecoveryArgs),
+    /// Rounds, bytes and accuracy of the same training with different update codecs.
+    Training(training::TrainingArgs),
 }
 
 /// Runs a benchmark.
@@ -77,6 +80,7 @@ pub(crate) async fn run(command: &BenchCommand, output: &Output) -> Result<(), C
         BenchCommand::Round(args) => round::run(args, output).await,
         BenchCommand::Load(args) => load::run(args, output).await,
         BenchCommand::Recovery(args) => recovery::run(args, output).await,
+        BenchCommand::Training(args) => training::run(args, output).await,
     }
 }
 
