@@ -175,7 +175,10 @@ pub(super) mod tests {
     #[test]
     fn a_codec_is_a_name_or_an_object() {
         assert_eq!(parse("--codec f32").unwrap().codec, Some(Codec::F32));
-        assert_eq!(parse(r#"--codec {"name":"f32"}"#).map_err(|error| error.to_string()).unwrap().codec, Some(Codec::F32));
+        assert_eq!(
+            parse(r#"--codec {"name":"f32"}"#).map_err(|error| error.to_string()).unwrap().codec,
+            Some(Codec::F32)
+        );
         assert!(parse("--codec int7").is_err());
     }
 
