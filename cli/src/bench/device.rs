@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
-use hyper::{Method, Request};
+use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -84,6 +85,34 @@ impl Connection {
         self.call::<ReportAccepted>(Method::PUT, &path, client, body).await.map(drop)
     }
 
+    /// Fetches the model of an assignment and drops it.
+    ///
+    /// # Errors
+    /// [`BenchError`].
+    pub(super) async fn fetch_model(
+        &mut self,
+        client: &HeaderValue,
+        assignment: &Assignment,
+    ) -> Result<(), BenchError> {
+        let path = format!("/device/v1/jobs/{}/models/{}", assignment.job, assignment.model_version);
+        let mut response = self.send(Method::GET, &path, client, Bytes::new()).await?;
+        while let Some(frame) = response.body_mut().frame().await {
+            frame.map_err(|error| BenchError::Connection(error.to_string()))?;
+        }
+        match response.status().as_u16() {
+            200 => Ok(()),
+            status => Err(BenchError::Answer { call: format!("GET {path}"), status, body: String::new() }),
+        }
+    }
+
+    /// Sends a body to nobody in particular.
+    ///
+    /// # Errors
+    /// [`BenchError`].
+    pub(super) async fn put(&mut self, path: &str, body: Bytes) -> Result<(), BenchError> {
+        self.call::<serde_json::Value>(Method::PUT, path, &HeaderValue::from_static("-"), body).await.map(drop)
+    }
+
     async fn call<T: DeserializeOwned>(
         &mut self,
         method: Method,
@@ -91,8 +120,27 @@ impl Connection {
         bearer: &HeaderValue,
         body: Bytes,
     ) -> Result<T, BenchError> {
-        let broken = |error: hyper::Error| BenchError::Connection(error.to_string());
         let call = format_args!("{method} {path}").to_string();
+        let response = self.send(method, path, bearer, body).await?;
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await;
+        let body = body.map_err(|error| BenchError::Connection(error.to_string()))?.to_bytes();
+        let parsed = if status == 200 { serde_json::from_slice(&body).ok() } else { None };
+        parsed.ok_or_else(|| BenchError::Answer {
+            call,
+            status,
+            body: String::from_utf8_lossy(&body[..body.len().min(SHOWN_BYTES)]).into_owned(),
+        })
+    }
+
+    async fn send(
+        &mut self,
+        method: Method,
+        path: &str,
+        bearer: &HeaderValue,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, BenchError> {
+        let broken = |error: hyper::Error| BenchError::Connection(error.to_string());
         let request = Request::builder()
             .method(method)
             .uri(path)
@@ -102,15 +150,7 @@ impl Connection {
             .body(Full::new(body))
             .expect("the parts are ours and legal");
         self.sender.ready().await.map_err(broken)?;
-        let response = self.sender.send_request(request).await.map_err(broken)?;
-        let status = response.status().as_u16();
-        let body = response.into_body().collect().await.map_err(broken)?.to_bytes();
-        let parsed = if status == 200 { serde_json::from_slice(&body).ok() } else { None };
-        parsed.ok_or_else(|| BenchError::Answer {
-            call,
-            status,
-            body: String::from_utf8_lossy(&body[..body.len().min(SHOWN_BYTES)]).into_owned(),
-        })
+        self.sender.send_request(request).await.map_err(broken)
     }
 }
 

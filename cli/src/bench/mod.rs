@@ -1,12 +1,15 @@
 //! `tributary bench`: measures this build on this machine. Traffic stays on the loopback address, and every run ends by
 //! itself.
 
+mod aggregate;
 mod device;
 mod fleet;
 mod load;
 mod process;
 mod recovery;
 mod round;
+mod sink;
+pub(crate) mod training;
 
 use clap::Subcommand;
 
@@ -66,6 +69,13 @@ pub(crate) enum BenchCommand {
     Load(load::LoadArgs),
     /// Time from the start of a killed coordinator until it serves and has its open round's sum again.
     Recovery(recovery::RecoveryArgs),
+    /// Processor time, memory and wall time of rounds of large updates, of a coordinator in a process of its own.
+    Aggregate(aggregate::AggregateArgs),
+    /// Rounds, bytes and accuracy of the same training with different update codecs.
+    Training(training::TrainingArgs),
+    /// Receives bodies and drops them: the yardstick of `bench aggregate`.
+    #[command(hide = true)]
+    Sink,
 }
 
 /// Runs a benchmark.
@@ -77,6 +87,9 @@ pub(crate) async fn run(command: &BenchCommand, output: &Output) -> Result<(), C
         BenchCommand::Round(args) => round::run(args, output).await,
         BenchCommand::Load(args) => load::run(args, output).await,
         BenchCommand::Recovery(args) => recovery::run(args, output).await,
+        BenchCommand::Aggregate(args) => aggregate::run(args, output).await,
+        BenchCommand::Sink => sink::run(output).await,
+        BenchCommand::Training(args) => training::run(args, output).await,
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use reqwest::Url;
 use tributary_protocol::seed::Seed;
+use tributary_protocol::update::Codec;
 
 use super::partition::Partition;
 
@@ -20,10 +21,10 @@ pub(crate) struct DemoArgs {
     pub(crate) rounds: Option<u32>,
     /// Clients that train [default: 20 for digits, 100 for mnist].
     #[arg(long, value_name = "CLIENTS", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    clients: Option<u32>,
+    pub(crate) clients: Option<u32>,
     /// Every random choice derives from it: split, initial model, cohorts, order of the examples.
     #[arg(long, default_value_t = 7, value_name = "NUMBER")]
-    seed: u64,
+    pub(crate) seed: u64,
     /// Clients that train at the same time; one per CPU core unless given.
     #[arg(long, value_name = "THREADS", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: Option<u32>,
@@ -39,10 +40,16 @@ pub(crate) struct DemoArgs {
     /// How examples are split: iid, dirichlet:A (A small: clients have few classes each), or shards:N (N shards of one
     /// label each) [default: dirichlet:0.5 for digits, iid for mnist].
     #[arg(long, value_name = "PARTITION")]
-    partition: Option<Partition>,
+    pub(crate) partition: Option<Partition>,
     /// The network: a multi-layer perceptron or a convolutional one.
     #[arg(long, value_enum, default_value_t = Network::Mlp)]
     pub(crate) model: Network,
+    /// Passes over a client's examples in a round [default: 5 for digits, 1 for mnist].
+    #[arg(long, value_name = "EPOCHS", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) epochs: Option<u32>,
+    /// How updates are encoded: a codec's name (`ternary`), or a JSON object with its settings.
+    #[arg(long, value_name = "CODEC", value_parser = crate::bench::training::parse_codec)]
+    pub(crate) codec: Option<Codec>,
     /// Ends as soon as the held-out examples are recognised with this accuracy, from 0 to 1.
     #[arg(long, value_name = "ACCURACY", value_parser = parse_accuracy)]
     pub(crate) target: Option<f64>,
@@ -51,7 +58,7 @@ pub(crate) struct DemoArgs {
     pub(crate) job: Option<PathBuf>,
     /// No slow and no dying client; each round waits for its whole cohort, so that a seed gives the same model again.
     #[arg(long)]
-    no_faults: bool,
+    pub(crate) no_faults: bool,
     /// Where the coordinator listens; port 0 takes a free one.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     pub(crate) listen: SocketAddr,
@@ -76,6 +83,17 @@ pub(crate) enum Network {
     Mlp,
     /// Convolutions first.
     Cnn,
+}
+
+impl Default for DemoArgs {
+    fn default() -> Self {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            demo: DemoArgs,
+        }
+        <Line as clap::Parser>::parse_from(["demo"]).demo
+    }
 }
 
 impl DemoArgs {
@@ -152,6 +170,16 @@ pub(super) mod tests {
         assert_eq!((mnist.rounds(), mnist.clients(), mnist.partition()), (87, 100, Partition::Iid));
         let chosen = parse("--dataset mnist --partition shards:2 --clients 10 --rounds 3").unwrap();
         assert_eq!((chosen.rounds(), chosen.clients(), chosen.partition()), (3, 10, Partition::Shards(2)));
+    }
+
+    #[test]
+    fn a_codec_is_a_name_or_an_object() {
+        assert_eq!(parse("--codec f32").unwrap().codec, Some(Codec::F32));
+        assert_eq!(
+            parse(r#"--codec {"name":"f32"}"#).map_err(|error| error.to_string()).unwrap().codec,
+            Some(Codec::F32)
+        );
+        assert!(parse("--codec int7").is_err());
     }
 
     #[test]

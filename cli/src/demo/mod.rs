@@ -16,9 +16,9 @@ use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::job_file::{JobFile, StopPolicy};
 use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::operator::{Job, PAGE_ITEMS_MAX, PageQuery, Round};
-use tributary_protocol::state::{AssignmentState, Task};
+use tributary_protocol::state::{AssignmentState, Phase, Task};
 
-use crate::api::Api;
+use crate::api::{Api, collect};
 use crate::error::CliError;
 use crate::job::create::read_job_file;
 use crate::job::watch::Follower;
@@ -83,6 +83,42 @@ pub(crate) async fn run(args: &DemoArgs, output: &Output) -> Result<(), CliError
     };
     coordinator.stop().await?;
     result
+}
+
+/// Learns as the demo does, but says nothing: every training round that was committed, with what was measured of its
+/// model, and the number of the model's parameters.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) async fn learn(args: &DemoArgs, output: &Output) -> Result<(Vec<Round>, usize), CliError> {
+    let file = job_file(args)?;
+    let parameters = file.model.parameters().map_or(0, |parameters| parameters.total());
+    let data = load_data(args, &file, output).await?;
+    let members = members(args, data)?;
+    let folder = tempfile::tempdir().map_err(CliError::file("create", std::env::temp_dir()))?;
+    let coordinator = LocalCoordinator::start(args.listen, &folder.path().join("tributary.db")).await?;
+    let enrolment = coordinator.population(&file.population).await?;
+    let http = http::client(&coordinator.url, reqwest::redirect::Policy::none()).map_err(CliError::http)?;
+    let clients = folder.path().join("clients");
+    let fleet = Fleet::start(&coordinator.address(), &enrolment, &clients, members, threads(args), &http).await?;
+    let job = coordinator.api.create_job(file).await?;
+    let mut follower = Follower::start(&coordinator.api, job.id, PAGE_ITEMS_MAX).await?;
+    while !follower.next().await?.job.state.is_final() {}
+    fleet.stop().await;
+    let rounds_of = |task| {
+        let api = &coordinator.api;
+        collect(None, async move |page| api.rounds(job.id, task, page).await)
+    };
+    let mut rounds = rounds_of(Task::Train).await?.items;
+    let evaluations = rounds_of(Task::Evaluate).await?.items;
+    rounds.retain(|round| round.phase == Phase::Committed);
+    for evaluation in evaluations {
+        if let Some(round) = rounds.iter_mut().find(|round| round.number == evaluation.number) {
+            (round.loss, round.accuracy) = (evaluation.loss, evaluation.accuracy);
+        }
+    }
+    coordinator.stop().await?;
+    Ok((rounds, parameters))
 }
 
 /// The built-in job, or the one that was given, for the demo's population.

@@ -23,8 +23,8 @@ pub(crate) fn job_file(args: &DemoArgs) -> JobFile {
         seed: Some(args.seed()),
         model: ModelSpec::Layers(network(args.dataset, args.model)),
         initial_model: InitialModel::Random,
-        training: training(args.dataset, args.model),
-        update: UpdatePolicy::default(),
+        training: training(args),
+        update: UpdatePolicy { codec: args.codec.unwrap_or_default(), ..UpdatePolicy::default() },
         round: round_policy(args),
         eligibility: tributary_protocol::job_file::Eligibility::default(),
         aggregation: Aggregation::default(),
@@ -84,14 +84,14 @@ fn dense_end(features: usize) -> Vec<Layer> {
 /// Local training. For MNIST it is McMahan's E = 1, B = 10 with the learning rate that suits his 2NN. A client has 72
 /// digits on average, so more epochs make a round worth its transfer: with five of them, 30 rounds of the small
 /// perceptron reached an accuracy of 0.97 in a plain simulation, with one 0.93 to 0.94.
-fn training(dataset: Dataset, network: Network) -> Training {
-    let (epochs, learning_rate) = match (dataset, network) {
+fn training(args: &DemoArgs) -> Training {
+    let (epochs, learning_rate) = match (args.dataset, args.model) {
         (Dataset::Digits, Network::Mlp) => (5, 0.2),
         (Dataset::Digits, Network::Cnn) => (5, 0.1),
         (Dataset::Mnist, _) => (1, 0.1),
     };
     Training {
-        epochs: Some(epochs),
+        epochs: Some(args.epochs.unwrap_or(epochs)),
         steps: None,
         batch_size: Some(10),
         loss: Loss::CrossEntropy,

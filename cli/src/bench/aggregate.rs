@@ -1,0 +1,278 @@
+//! What a round of large updates costs the coordinator: wall time, processor time and memory of a process of its own.
+//!
+//! Clients train nothing: each fetches the model, and when all have, all send the same bytes at once. Processor time per
+//! update is that of the process from the first byte sent to the last acknowledgement, and stands beside two yardsticks
+//! of the same run: copying such a body once in memory, and receiving it over a socket into nothing.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use clap::Args;
+use hyper::header::HeaderValue;
+use serde::Serialize;
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+use tributary_protocol::device::Assignment;
+use tributary_protocol::id::{JobId, Name};
+use tributary_protocol::job_file::JobFile;
+use tributary_protocol::state::{Phase, Task};
+use tributary_protocol::update::Codec;
+
+use super::device::{Connection, check_in_body};
+use super::process::{CoordinatorProcess, Options, operator_token, population_name};
+use super::sink::SinkProcess;
+use super::training::parse_codec;
+use super::{BenchError, fleet};
+use crate::api::collect;
+use crate::demo::Stopwatch;
+use crate::error::CliError;
+use crate::output::Output;
+
+/// How long clients wait for their assignments, in milliseconds.
+const WAIT_MS: u32 = 60_000;
+/// Rounds before the measured ones: files grow and caches fill.
+const WARM_UP_ROUNDS: u32 = 1;
+/// Copies of which the fastest counts.
+const COPIES: u32 = 10;
+
+/// Options of `tributary bench aggregate`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct AggregateArgs {
+    /// Clients, all of them in every round.
+    #[arg(long, default_value_t = 8, value_name = "CLIENTS", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    clients: u32,
+    /// Numbers in the model.
+    #[arg(long, default_value_t = 10_000_000, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=500_000_000))]
+    params: u32,
+    /// How updates are encoded: a codec's name, or a JSON object with its settings.
+    #[arg(long, default_value = "f32", value_name = "CODEC", value_parser = parse_codec)]
+    codec: Codec,
+    /// Rounds to measure.
+    #[arg(long, default_value_t = 5, value_name = "ROUNDS", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// The database: an empty folder's SQLite file unless given; or postgres://USER@HOST/NAME.
+    #[arg(long, value_name = "URL")]
+    database: Option<String>,
+    /// Keeps bodies in a folder of files beside the database instead of in it.
+    #[arg(long)]
+    files: bool,
+}
+
+/// What was measured. Programs rely on the names of its members.
+#[derive(Debug, Serialize)]
+struct Measured {
+    engine: &'static str,
+    codec: Codec,
+    clients: u32,
+    params: u32,
+    rounds: u32,
+    /// From the opening of a round to its end.
+    round_ms_p50: f64,
+    /// Processor time of the coordinator in a round: downloads, updates, the new model.
+    server_cpu_s_per_round: f64,
+    /// Processor time of the coordinator for one update: received, checked, stored, acknowledged and folded.
+    server_cpu_s_per_update: f64,
+    /// Most memory that the process ever had resident.
+    server_peak_rss_mb: f64,
+    /// The same in multiples of the model's 4 bytes per parameter.
+    server_peak_rss_models: f64,
+    /// Body of an update.
+    bytes_up_per_update: u64,
+    /// Copying such a body in memory that is warm, on one core.
+    memcpy_s: f64,
+    /// Processor time of a process that receives such a body and drops it.
+    socket_cpu_s_per_update: f64,
+    /// Processor time for an update over three copies and its socket: 1 is the target.
+    cpu_over_target: f64,
+}
+
+/// One measured round.
+struct RoundCost {
+    cpu_s: f64,
+    updates_cpu_s: f64,
+}
+
+/// Measures.
+///
+/// # Errors
+/// When the coordinator or a client fails.
+pub(crate) async fn run(args: &AggregateArgs, output: &Output) -> Result<(), CliError> {
+    let folder = tempfile::tempdir().map_err(CliError::file("create", std::env::temp_dir()))?;
+    let file = folder.path().join("tributary.db").to_string_lossy().into_owned();
+    let database = args.database.clone().unwrap_or(file);
+    let blobs = args.files.then(|| format!("file://{}", folder.path().join("bodies").display()));
+    let operator = operator_token()?;
+    let options = Options { blobs: blobs.as_deref() };
+    let coordinator = CoordinatorProcess::start_with(&database, &operator, options).await?;
+    let population = population_name()?;
+    let token = coordinator.population(&population).await?;
+    let server = fleet::address(&coordinator)?;
+    let clients = fleet::enrol(server, &token, args.clients).await?;
+    let job = coordinator.api.create_job(job_file(args, &population)?).await?.id;
+
+    let mut costs = Vec::new();
+    let mut body = Bytes::new();
+    for round in 0..WARM_UP_ROUNDS + args.rounds {
+        output.note(&format!("round {} of {}", round + 1, WARM_UP_ROUNDS + args.rounds));
+        let (cost, sent) = one_round(&coordinator, server, &clients, job, round).await?;
+        if round >= WARM_UP_ROUNDS {
+            costs.push(cost);
+        }
+        body = sent;
+    }
+    let peak = coordinator.peak_resident_bytes().ok_or_else(|| BenchError::Start("no /proc to read".into()))?;
+    let page = async |page| coordinator.api.rounds(job, Task::Train, page).await;
+    let rounds = collect(None, page).await?.items;
+    let mut times: Vec<f64> = rounds
+        .iter()
+        .skip(WARM_UP_ROUNDS as usize)
+        .filter(|round| round.phase == Phase::Committed)
+        .filter_map(|round| Some((round.ended_at_ms? - round.selected_at_ms?) as f64))
+        .collect();
+    times.sort_by(f64::total_cmp);
+    drop(coordinator);
+
+    let memcpy_s = copy_s(&body);
+    let socket_cpu_s = SinkProcess::measure(&body, args.clients).await?;
+    let mean = |of: fn(&RoundCost) -> f64| costs.iter().map(of).sum::<f64>() / costs.len() as f64;
+    let per_update = mean(|cost| cost.updates_cpu_s) / f64::from(args.clients);
+    let measured = Measured {
+        engine: super::engine(&database),
+        codec: args.codec,
+        clients: args.clients,
+        params: args.params,
+        rounds: args.rounds,
+        round_ms_p50: times.get(times.len() / 2).copied().unwrap_or(0.0),
+        server_cpu_s_per_round: mean(|cost| cost.cpu_s),
+        server_cpu_s_per_update: per_update,
+        server_peak_rss_mb: peak as f64 / 1e6,
+        server_peak_rss_models: peak as f64 / (4.0 * f64::from(args.params)),
+        bytes_up_per_update: body.len() as u64,
+        memcpy_s,
+        socket_cpu_s_per_update: socket_cpu_s,
+        cpu_over_target: per_update / (3.0 * memcpy_s + socket_cpu_s),
+    };
+    output.object(&measured, || text(&measured))
+}
+
+fn job_file(args: &AggregateArgs, population: &Name) -> Result<JobFile, CliError> {
+    let AggregateArgs { clients, params, .. } = args;
+    let rounds = args.rounds + WARM_UP_ROUNDS;
+    let mut file = fleet::job_file(&format!(
+        "name = 'aggregate'\npopulation = '{population}'\nseed = 1\n\
+         model = {{ parameters = [{{ name = 'w', shape = [{params}] }}] }}\n\
+         training = {{ steps = 1, optimizer = {{ kind = 'sgd', learning_rate = 1.0 }} }}\n\
+         round = {{ updates_goal = {clients}, updates_min = {clients}, over_selection = 1.0, deadline_ms = 86400000 }}\n\
+         stop = {{ rounds = {rounds} }}\n"
+    ))?;
+    file.update.codec = args.codec;
+    Ok(file)
+}
+
+/// Plays one round; gives back what it cost and the body that every client sent.
+async fn one_round(
+    coordinator: &CoordinatorProcess,
+    server: SocketAddr,
+    clients: &[HeaderValue],
+    job: JobId,
+    round: u32,
+) -> Result<(RoundCost, Bytes), CliError> {
+    let began = coordinator.cpu_s()?;
+    let mut working = JoinSet::new();
+    let fetched = Arc::new(Barrier::new(clients.len() + 1));
+    let (body_sender, body_receiver) = tokio::sync::watch::channel(Bytes::new());
+    let (assignment_sender, mut assignments) = tokio::sync::mpsc::channel(clients.len());
+    for client in clients {
+        let (client, fetched) = (client.clone(), Arc::clone(&fetched));
+        let (assignment_sender, mut body_receiver) = (assignment_sender.clone(), body_receiver.clone());
+        working.spawn(async move {
+            let mut connection = Connection::open(server).await?;
+            let limit_s = u64::from(WAIT_MS) / 1000;
+            let assignment = connection.check_in(&client, &check_in_body(WAIT_MS)).await?;
+            let assignment = assignment.ok_or(BenchError::TooSlow { what: "the drawing of a cohort", limit_s })?;
+            connection.fetch_model(&client, &assignment).await?;
+            let _ = assignment_sender.send(assignment.clone()).await;
+            fetched.wait().await;
+            let body = body_receiver.wait_for(|body| !body.is_empty()).await;
+            let body = body.map_err(|_| BenchError::Connection("the benchmark ended".into()))?.clone();
+            connection.put_update(&client, &assignment, body).await
+        });
+    }
+    drop(assignment_sender);
+    let assignment: Box<Assignment> = match assignments.recv().await {
+        Some(assignment) => assignment,
+        // Everybody failed: the first to do so says why.
+        None => return Err(failure(&mut working).await),
+    };
+    let encoded = tokio::task::spawn_blocking(move || fleet::update(&assignment, round.into()));
+    let body = encoded.await.map_err(|error| CliError::Internal(error.to_string()))??;
+    tokio::select! {
+        _ = fetched.wait() => {}
+        error = failure(&mut working) => return Err(error),
+    }
+    let before = coordinator.cpu_s()?;
+    let _ = body_sender.send(body.clone());
+    while let Some(sent) = working.join_next().await {
+        sent.map_err(|error| CliError::Internal(error.to_string()))??;
+    }
+    let after = coordinator.cpu_s()?;
+    committed(coordinator, job, round + 1).await?;
+    Ok((RoundCost { cpu_s: coordinator.cpu_s()? - began, updates_cpu_s: after - before }, body))
+}
+
+/// The first error of the clients; waits for ever when there is none.
+async fn failure(working: &mut JoinSet<Result<(), BenchError>>) -> CliError {
+    while let Some(sent) = working.join_next().await {
+        match sent {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return error.into(),
+            Err(error) => return CliError::Internal(error.to_string()),
+        }
+    }
+    std::future::pending().await
+}
+
+/// Waits until a round's model is stored.
+async fn committed(coordinator: &CoordinatorProcess, job: JobId, number: u32) -> Result<(), CliError> {
+    const COMMIT_S_MAX: u64 = 300;
+    const POLL: std::time::Duration = std::time::Duration::from_millis(5);
+    let clock = Stopwatch::start();
+    while clock.elapsed().as_secs() < COMMIT_S_MAX {
+        let rounds = coordinator.api.latest_rounds(job, Task::Train, 2).await?;
+        if rounds.iter().any(|round| round.number == number && round.phase == Phase::Committed) {
+            return Ok(());
+        }
+        tokio::time::sleep(POLL).await;
+    }
+    Err(BenchError::TooSlow { what: "the commit of a round", limit_s: COMMIT_S_MAX }.into())
+}
+
+/// The fastest of some copies of a body into memory that was written before.
+fn copy_s(body: &Bytes) -> f64 {
+    let mut copy = vec![0u8; body.len()];
+    let fastest = (0..COPIES).map(|_| {
+        let clock = Stopwatch::start();
+        copy.copy_from_slice(std::hint::black_box(body));
+        std::hint::black_box(&copy);
+        clock.elapsed().as_secs_f64()
+    });
+    fastest.fold(f64::INFINITY, f64::min)
+}
+
+fn text(measured: &Measured) -> String {
+    let Measured { engine, codec, clients, params, rounds, round_ms_p50, bytes_up_per_update, .. } = measured;
+    format!(
+        "{engine}, {rounds} rounds of {clients} clients, {params} parameters, {codec}: {bytes_up_per_update} bytes an update\n\
+         round p50 {round_ms_p50} ms; processor {:.3} s a round, {:.4} s an update\n\
+         (a copy takes {:.4} s, the socket alone {:.4} s: {:.2} times the target)\n\
+         peak memory {:.0} MB, {:.1} models",
+        measured.server_cpu_s_per_round,
+        measured.server_cpu_s_per_update,
+        measured.memcpy_s,
+        measured.socket_cpu_s_per_update,
+        measured.cpu_over_target,
+        measured.server_peak_rss_mb,
+        measured.server_peak_rss_models,
+    )
+}

@@ -1,0 +1,151 @@
+//! What a codec costs in learning: the same federated training once for each codec, on real digits.
+//!
+//! Coordinator and clients are in this process and talk HTTP, as in the demo without faults; the cohorts, the order of the
+//! examples and the initial model follow from the seed alone, so that codecs are compared on the same clients.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+use tributary_protocol::operator::Round;
+use tributary_protocol::update::Codec;
+
+use crate::demo::args::{Dataset, DemoArgs, Network};
+use crate::demo::partition::Partition;
+use crate::demo::{Stopwatch, learn};
+use crate::error::CliError;
+use crate::format::{bytes, or_dash, percent};
+use crate::output::Output;
+
+/// Rounds whose mean accuracy is called the accuracy at the end: one round alone depends on chance.
+const LAST_ROUNDS: usize = 5;
+
+/// Options of `tributary bench training`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct TrainingArgs {
+    /// A codec to train with, with usual settings (`int8`) or as JSON (`{"name":"qsgd","levels":16}`); several by
+    /// repeating it.
+    #[arg(long = "codec", value_name = "CODEC", default_values = ["f32", "int8"], value_parser = parse_codec)]
+    codecs: Vec<Codec>,
+    /// Handwritten digits: the small set inside the program, or MNIST.
+    #[arg(long, value_enum, default_value_t = Dataset::Mnist)]
+    dataset: Dataset,
+    /// Folder of MNIST's four IDX files; missing ones are downloaded into it.
+    #[arg(long, default_value = "mnist-data", value_name = "FOLDER")]
+    data_dir: PathBuf,
+    /// The network: a multi-layer perceptron or a convolutional one.
+    #[arg(long, value_enum, default_value_t = Network::Mlp)]
+    model: Network,
+    /// How examples are split: iid, dirichlet:A or shards:N.
+    #[arg(long, default_value = "iid", value_name = "PARTITION")]
+    partition: Partition,
+    /// Passes over a client's examples in a round.
+    #[arg(long, default_value_t = 1, value_name = "EPOCHS", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    epochs: u32,
+    /// Rounds, for every codec.
+    #[arg(long, default_value_t = 80, value_name = "ROUNDS", value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// The accuracy that rounds and bytes are counted to, from 0 to 1.
+    #[arg(long, default_value_t = 0.97, value_name = "ACCURACY")]
+    target: f64,
+    /// A seed; several by repeating it.
+    #[arg(long = "seed", value_name = "NUMBER", default_values_t = [7])]
+    seeds: Vec<u64>,
+}
+
+/// What one training gave.
+#[derive(Debug, Serialize)]
+struct Trained {
+    codec: Codec,
+    seed: u64,
+    rounds: u32,
+    /// The first round whose model had the target accuracy.
+    rounds_to_target: Option<u32>,
+    /// Bytes of updates up to that round.
+    bytes_up_to_target: Option<u64>,
+    /// Bytes of updates in all rounds.
+    bytes_up: u64,
+    /// How many times smaller that is than the same updates as plain f32.
+    times_smaller: f64,
+    /// Bits sent per parameter and update.
+    bits_per_parameter: f64,
+    /// Mean of the last five rounds.
+    accuracy: Option<f64>,
+    /// The best round.
+    accuracy_best: Option<f64>,
+    /// Wall time, evaluations included.
+    seconds: f64,
+}
+
+/// Trains with each codec and seed.
+///
+/// # Errors
+/// When the data cannot be had, or the coordinator or a client fails.
+pub(crate) async fn run(args: &TrainingArgs, output: &Output) -> Result<(), CliError> {
+    for codec in &args.codecs {
+        for seed in &args.seeds {
+            let demo = DemoArgs {
+                rounds: Some(args.rounds),
+                seed: *seed,
+                dataset: args.dataset,
+                data_dir: args.data_dir.clone(),
+                partition: Some(args.partition),
+                model: args.model,
+                epochs: Some(args.epochs),
+                codec: Some(*codec),
+                no_faults: true,
+                ..DemoArgs::default()
+            };
+            let clock = Stopwatch::start();
+            let (rounds, parameters) = learn(&demo, output).await?;
+            let trained =
+                Trained { seconds: clock.elapsed().as_secs_f64(), ..measure(args, *codec, *seed, &rounds, parameters) };
+            output.object(&trained, || text(&trained))?;
+        }
+    }
+    Ok(())
+}
+
+fn measure(args: &TrainingArgs, codec: Codec, seed: u64, rounds: &[Round], parameters: usize) -> Trained {
+    let reached = rounds.iter().position(|round| round.accuracy.is_some_and(|accuracy| accuracy >= args.target));
+    let bytes_of = |rounds: &[Round]| rounds.iter().map(|round| round.bytes_up).sum::<u64>();
+    let updates: u64 = rounds.iter().map(|round| u64::from(round.reported)).sum();
+    let accuracies: Vec<f64> = rounds.iter().filter_map(|round| round.accuracy).collect();
+    let last = &accuracies[accuracies.len().saturating_sub(LAST_ROUNDS)..];
+    let bytes_up = bytes_of(rounds);
+    let values = (updates * parameters as u64).max(1) as f64;
+    Trained {
+        codec,
+        seed,
+        rounds: rounds.len() as u32,
+        rounds_to_target: reached.map(|index| rounds[index].number),
+        bytes_up_to_target: reached.map(|index| bytes_of(&rounds[..=index])),
+        bytes_up,
+        times_smaller: 4.0 * values / bytes_up.max(1) as f64,
+        bits_per_parameter: 8.0 * bytes_up as f64 / values,
+        accuracy: (!last.is_empty()).then(|| last.iter().sum::<f64>() / last.len() as f64),
+        accuracy_best: accuracies.iter().copied().max_by(f64::total_cmp),
+        seconds: 0.0,
+    }
+}
+
+fn text(trained: &Trained) -> String {
+    format!(
+        "{:<40} seed {:>3}  to target {:>4} rounds, {:>9} up  {:>6.1}x smaller  {:>6.3} bits  accuracy {} after {} rounds  {:.0} s",
+        trained.codec.to_string(),
+        trained.seed,
+        or_dash(trained.rounds_to_target, |rounds| rounds.to_string()),
+        or_dash(trained.bytes_up_to_target, bytes),
+        trained.times_smaller,
+        trained.bits_per_parameter,
+        or_dash(trained.accuracy, percent),
+        trained.rounds,
+        trained.seconds,
+    )
+}
+
+/// A codec's name, or a JSON object with its settings.
+pub(crate) fn parse_codec(text: &str) -> Result<Codec, String> {
+    let json = if text.starts_with('{') { text.to_owned() } else { format!("{text:?}") };
+    serde_json::from_str(&json).map_err(|error| format!("no such codec: {error}"))
+}
