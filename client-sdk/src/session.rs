@@ -14,7 +14,8 @@ use tributary_protocol::model::Model;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::safetensors::model_from_bytes_expecting;
 use tributary_protocol::state::{FailureReason, Task};
-use tributary_protocol::update::{Codec, UpdateHeader, encode};
+use tributary_protocol::body::shrink;
+use tributary_protocol::update::{CodecName, EncodeError, Memory, UpdateHeader, encode_with_memory};
 
 use crate::client::{Client, Outcome};
 use crate::host::Host;
@@ -43,7 +44,7 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
         attributes: client.attributes.clone(),
         state: DeviceState { examples: trainer.examples(), ..host.device_state() },
         sdk_version: env!("CARGO_PKG_VERSION").to_owned(),
-        codecs: vec![Codec::F32],
+        codecs: CodecName::ALL.to_vec(),
         wait_ms: client.wait_ms,
     };
     let answer = match client.transport.check_in(&identity.secret, &request).await {
@@ -101,7 +102,11 @@ async fn work<T: Trainer + ?Sized>(
     let should_stop = || !host.may_continue() || !in_time();
     let started_ms = client.clock.now_ms();
     let result = match assignment.task {
-        Task::Train => train(trainer, &assignment, &model, &should_stop).map(|(trained, body)| {
+        Task::Train => train(client, trainer, &assignment, &model, &should_stop).map(|(trained, body, memory)| {
+            // Counts once the update is accepted.
+            if let Err(error) = client.state.save_next_memory(memory.as_ref()) {
+                tracing::warn!(%error, "what the update leaves out is lost");
+            }
             let query = UpdateQuery {
                 weight: u32::try_from(trained.examples).unwrap_or(u32::MAX).min(assignment.plan.weight_max),
                 loss: trained.loss,
@@ -150,13 +155,14 @@ async fn fetch_model(client: &Client, identity: &Identity, assignment: &Assignme
         .map_err(|error| ClientError::BadAnswer(format!("the model does not fit its plan: {error}")))
 }
 
-/// Trains, and encodes what changed: local minus global.
+/// Trains, and encodes what changed: local minus global, and what earlier updates left out where the codec remembers it.
 fn train<T: Trainer + ?Sized>(
+    client: &Client,
     trainer: &mut T,
     assignment: &Assignment,
     model: &Model,
     should_stop: &dyn Fn() -> bool,
-) -> Result<(Trained, Vec<u8>), TrainError> {
+) -> Result<(Trained, Vec<u8>, Option<Memory>), TrainError> {
     let plan = &assignment.plan;
     let task = TrainTask { model, spec: &plan.model, training: &plan.training, seed: assignment.seed };
     let mut trained = computing(|| trainer.train(&task, should_stop))?;
@@ -178,8 +184,24 @@ fn train<T: Trainer + ?Sized>(
         job: assignment.job.to_string(),
         base_version: assignment.model_version.into(),
     };
-    let body = encode(&trained.values, model.parameters(), &header);
-    Ok((trained, body))
+    let memory = match plan.codec.properties().feedback {
+        true => client.state.memory(assignment.job),
+        false => None,
+    };
+    let encoded = encode_with_memory(
+        &trained.values,
+        model.parameters(),
+        &header,
+        assignment.round,
+        assignment.seed.derive("update", 0),
+        memory.as_ref(),
+        assignment.model_sha256,
+    );
+    let (file, memory) = encoded.map_err(|error| match error {
+        EncodeError::NotFinite { .. } => TrainError::Diverged,
+        error => TrainError::DoesNotFit(error.to_string()),
+    })?;
+    Ok((trained, shrink(file), memory))
 }
 
 fn evaluate<T: Trainer + ?Sized>(
@@ -228,6 +250,9 @@ async fn deliver(client: &Client, identity: &Identity, pending: &Pending, body: 
     };
     match delivered {
         Ok(retry_after_ms) => {
+            if matches!(pending.work, Work::Update { .. }) {
+                client.state.remember(assignment.job)?;
+            }
             client.state.delivered()?;
             let retry_after = Duration::from_millis(retry_after_ms);
             Ok(match pending.work {

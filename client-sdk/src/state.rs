@@ -12,7 +12,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tributary_protocol::device::{Assignment, EvaluationReport, UpdateQuery};
 use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::id::{ClientId, Name, Secret};
+use tributary_protocol::id::{ClientId, JobId, Name, Secret};
+use tributary_protocol::update::Memory;
 
 use crate::ClientError;
 
@@ -43,6 +44,14 @@ pub(crate) enum Work {
     Update { query: UpdateQuery, sha256: Sha256Hash },
     /// An evaluation.
     Evaluation(EvaluationReport),
+}
+
+/// What the pending update leaves out.
+const NEXT_MEMORY: &str = "memory-next.safetensors";
+
+/// Where it is kept what the updates of a job left out.
+fn memory_name(job: JobId) -> String {
+    format!("memory-{job}.safetensors")
 }
 
 /// The state directory.
@@ -111,7 +120,32 @@ impl State {
     /// Nothing is pending any more.
     pub(crate) fn delivered(&self) -> Result<(), ClientError> {
         remove(&self.path("pending.json"))?;
-        remove(&self.path("update.safetensors"))
+        remove(&self.path("update.safetensors"))?;
+        remove(&self.path(NEXT_MEMORY))
+    }
+
+    /// What earlier updates of a job left out; none when it cannot be read, which costs a little learning.
+    pub(crate) fn memory(&self, job: JobId) -> Option<Memory> {
+        let file = read(&self.path(&memory_name(job))).ok().flatten()?;
+        let memory = Memory::from_bytes(&file);
+        memory.inspect_err(|error| tracing::warn!(%error, "what earlier updates left out cannot be read")).ok()
+    }
+
+    /// Stores what an update leaves out, to be remembered once the update is accepted.
+    pub(crate) fn save_next_memory(&self, memory: Option<&Memory>) -> Result<(), ClientError> {
+        match memory {
+            Some(memory) => self.write(NEXT_MEMORY, &memory.to_bytes()).map(drop),
+            None => remove(&self.path(NEXT_MEMORY)),
+        }
+    }
+
+    /// The update of a job is accepted: what it left out is for the next one. Doing it twice changes nothing.
+    pub(crate) fn remember(&self, job: JobId) -> Result<(), ClientError> {
+        let (next, path) = (self.path(NEXT_MEMORY), self.path(&memory_name(job)));
+        match fs::rename(&next, &path) {
+            Err(source) if source.kind() != ErrorKind::NotFound => Err(ClientError::State { path, source }),
+            _ => Ok(()),
+        }
     }
 
     /// The cached model file of this hash.

@@ -79,8 +79,7 @@ async fn fold_stored(
     let sha256 = assignment.report().ok_or_else(|| DbError::Corrupt(format!("{id} has no report")))?;
     let mut body = blobs.reader(db, update_key(id), sha256).await?;
     while let Some(data) = body.next().await? {
-        let mut accept = |offset: usize, block: &[f32]| delta[offset..offset + block.len()].copy_from_slice(block);
-        decoder.push(&data, &mut accept).map_err(unreadable)?;
+        decoder.push(&data, &mut delta).map_err(unreadable)?;
     }
     drop(body);
     decoder.finish().map_err(unreadable)?;

@@ -17,7 +17,7 @@ use tributary_protocol::device::{
     Assignment, CheckInRequest, CheckInResponse, DeviceState, EnrolRequest, EnrolResponse, ReportAccepted,
 };
 use tributary_protocol::id::Secret;
-use tributary_protocol::update::Codec;
+use tributary_protocol::update::CodecName;
 
 use super::BenchError;
 
@@ -160,7 +160,7 @@ pub(super) fn check_in_body(wait_ms: u32) -> Bytes {
         attributes: Default::default(),
         state: DeviceState { examples: 1, ..DeviceState::default() },
         sdk_version: env!("CARGO_PKG_VERSION").into(),
-        codecs: vec![Codec::F32],
+        codecs: CodecName::ALL.to_vec(),
         wait_ms,
     })
 }

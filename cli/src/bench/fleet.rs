@@ -76,7 +76,8 @@ pub(super) fn update(assignment: &Assignment, seed: u64) -> Result<Bytes, CliErr
         job: assignment.job.to_string(),
         base_version: assignment.model_version.into(),
     };
-    Ok(encode(&delta(&parameters, seed), &parameters, &header).into())
+    let file = encode(&delta(&parameters, seed), &parameters, &header, assignment.round, assignment.seed);
+    Ok(file.map_err(|error| CliError::Internal(error.to_string()))?.into())
 }
 
 fn delta(parameters: &ParameterList, seed: u64) -> Vec<f32> {

@@ -3,7 +3,7 @@
 use tributary_protocol::device::Attributes;
 use tributary_protocol::id::{ClientId, JobId, Name};
 use tributary_protocol::operator::{Lease, Node};
-use tributary_protocol::update::Codec;
+use tributary_protocol::update::CodecName;
 
 use super::tx::{Json, execute, fetch, stored};
 use super::{DbError, Tx};
@@ -40,7 +40,7 @@ struct SeatRow {
     #[sqlx(try_from = "i64")]
     examples: u64,
     #[sqlx(try_from = "String")]
-    codecs: Json<Vec<Codec>>,
+    codecs: Json<Vec<CodecName>>,
 }
 
 impl From<SeatRow> for Candidate {

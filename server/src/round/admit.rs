@@ -6,7 +6,7 @@ use tributary_protocol::device::Attributes;
 use tributary_protocol::id::ClientId;
 use tributary_protocol::job_file::{Eligibility, EvaluationPolicy, JobFile};
 use tributary_protocol::state::Task;
-use tributary_protocol::update::Codec;
+use tributary_protocol::update::CodecName;
 
 /// A client that is checked in and waits for work.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,7 +20,7 @@ pub struct Candidate {
     /// Examples that it said it holds.
     pub examples: u64,
     /// Codecs that it can write.
-    pub codecs: Vec<Codec>,
+    pub codecs: Vec<CodecName>,
     /// The last training round of this job that it was drawn for.
     pub last_round: Option<u32>,
 }
@@ -30,7 +30,7 @@ pub struct Candidate {
 pub struct Terms<'a> {
     task: Task,
     round: u32,
-    codec: Codec,
+    codec: CodecName,
     eligibility: &'a Eligibility,
     evaluators: Option<&'a BTreeMap<String, String>>,
 }
@@ -53,8 +53,8 @@ pub enum Ineligible {
     #[error("it took part in round {0}, too recently")]
     Separation(u32),
     /// It cannot write the job's codec.
-    #[error("it cannot write the codec {0:?}")]
-    Codec(Codec),
+    #[error("it cannot write the codec {0}")]
+    Codec(CodecName),
     /// It measures models, so it does not train them.
     #[error("it is an evaluator")]
     Evaluator,
@@ -67,7 +67,7 @@ impl<'a> Terms<'a> {
         Self {
             task,
             round,
-            codec: job.update.codec,
+            codec: job.update.codec.name(),
             eligibility: &job.eligibility,
             evaluators: job.evaluation.as_ref().map(|EvaluationPolicy { attributes, .. }| attributes),
         }
@@ -132,7 +132,7 @@ mod tests {
             number: 1,
             attributes: pairs.try_into().unwrap(),
             examples,
-            codecs: vec![Codec::F32],
+            codecs: vec![CodecName::F32],
             last_round,
         }
     }
@@ -148,7 +148,7 @@ mod tests {
         let terms = |task| Terms {
             task,
             round: 5,
-            codec: Codec::F32,
+            codec: CodecName::F32,
             eligibility: &eligibility,
             evaluators: Some(&evaluators),
         };
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(train(candidate(&[android], 10, Some(2))), Ok(()));
         assert_eq!(train(candidate(&[android, evaluator], 10, None)), Err(Ineligible::Evaluator));
         let blind = Candidate { codecs: vec![], ..candidate(&[android], 10, None) };
-        assert_eq!(train(blind), Err(Ineligible::Codec(Codec::F32)));
+        assert_eq!(train(blind), Err(Ineligible::Codec(CodecName::F32)));
         let evaluate = |candidate| admit(&candidate, &terms(Task::Evaluate));
         assert_eq!(evaluate(candidate(&[evaluator], 1, Some(5))), Ok(()));
         assert_eq!(evaluate(candidate(&[evaluator], 0, None)), Err(Ineligible::Examples { held: 0, wanted: 1 }));
@@ -176,7 +176,7 @@ mod tests {
         let terms = Terms {
             task: Task::Evaluate,
             round: 2,
-            codec: Codec::F32,
+            codec: CodecName::F32,
             eligibility: &eligibility,
             evaluators: Some(&BTreeMap::new()),
         };

@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn nothing_is_written_for_nothing() {
-        assert_eq!(write(&[]), []);
+        assert_eq!(write(&[]), [0u8; 0]);
         assert_eq!(read(&[], &[]), Ok(vec![]));
         assert_eq!(read(&[0], &[]), Err(SectionError::TrailingBytes));
     }

@@ -148,8 +148,7 @@ async fn receive(spec: &JobSpec, base_version: u32, mut body: Body) -> Answer<Re
         hasher.update(&piece);
         bytes.extend_from_slice(&piece);
         if failed.is_none() {
-            let mut accept = |offset: usize, block: &[f32]| delta[offset..offset + block.len()].copy_from_slice(block);
-            failed = decoder.push(&piece, &mut accept).err();
+            failed = decoder.push(&piece, &mut delta).err();
         }
     }
     let checked = failed.map_or_else(|| decoder.finish(), Err);

@@ -2,7 +2,7 @@
 
 use tributary_protocol::device::Attributes;
 use tributary_protocol::state::{AssignmentState, JobState};
-use tributary_protocol::update::Codec;
+use tributary_protocol::update::CodecName;
 use tributary_server::db::Db;
 use tributary_server::round::Candidate;
 
@@ -14,7 +14,7 @@ fn candidate(number: u8) -> Candidate {
         number: number.into(),
         attributes: Attributes::default(),
         examples: 10,
-        codecs: vec![Codec::F32],
+        codecs: vec![CodecName::F32],
         last_round: None,
     }
 }

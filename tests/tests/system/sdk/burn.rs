@@ -82,7 +82,7 @@ async fn draw_everybody(world: &World, clients: &[Client]) {
                 number: client.number,
                 attributes: client.attributes,
                 examples: client.examples,
-                codecs: vec![tributary_protocol::update::Codec::F32],
+                codecs: vec![tributary_protocol::update::CodecName::F32],
                 last_round: None,
             };
             world.app().lobby.enter(client.population, candidate)

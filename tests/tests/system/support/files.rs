@@ -57,7 +57,7 @@ pub(crate) fn delta_file(assignment: &Assignment, delta: &[f32]) -> Vec<u8> {
         job: assignment.job.to_string(),
         base_version: assignment.model_version.into(),
     };
-    encode(delta, &assignment.plan.model.parameters().unwrap(), &header)
+    encode(delta, &assignment.plan.model.parameters().unwrap(), &header, assignment.round, assignment.seed).unwrap()
 }
 
 /// A safetensors file of any f32 tensors and metadata.
