@@ -12,8 +12,9 @@
 //! one client (a twelfth of s^2 instead of a sixth), but not average out over several.
 //!
 //! The scale is rounded up so that nothing is ever clipped; s Q then has at most 15 bits and every product s q is exact.
-//! It is bf16 and not f16, though that has three more bits: the scale of a delta around 1e-5 is 8e-8, where f16 has one
-//! digit left, and above 65,504 or below 6e-8 none. Eight bits cost 0.4 % of the scale on average.
+//! It is bf16 and not f16, though that has three more bits: scales below 6e-5 have fewer and fewer bits in f16, and none
+//! below 6e-8. For normal deltas of deviation 1e-3, 1e-5 and 1e-6 the squared error of 8 bits is 7.2e-5, 9.4e-5 and 59e-5
+//! of the delta's with f16 and always 7.2e-5 with bf16 (7.1e-5 if scales were not rounded at all).
 //!
 //! In the file each parameter `NAME` has two tensors: `NAME.scales` (BF16, one for each block, row by row, blocks begin
 //! anew with the parameter) and, after it, `NAME.values`: I8 of the parameter's shape for 8 bits; for 4 bits U8 with two
