@@ -321,6 +321,17 @@ mod tests {
     }
 
     #[test]
+    fn the_frame_is_what_it_was() {
+        let parameters = parameters(&[6, 2]);
+        let random_k = RandomK { density: 0.5, values: SparseValues::F16 };
+        let frame = random_k.encode(&DELTA, &parameters, &mut Seed(1).stream());
+        // Kept are 3, -1, 0.25, 2 and -0.75; those below m = 1.34375 as m.
+        let (first, second) =
+            ([10, 3, 0, 243, 0b1011, 0x00, 0x76, 0x60, 0xF1, 0x60, 0x71], [6, 2, 243, 0, 0x74, 0x60, 0xF1]);
+        assert_eq!(frame, [&first[..], &second].concat());
+    }
+
+    #[test]
     fn signs_are_refused() {
         assert!(RandomK { values: SparseValues::Sign, ..RandomK::default() }.check().is_err());
         assert!(RandomK { density: 0.0, ..RandomK::default() }.check().is_err());

@@ -239,6 +239,16 @@ mod tests {
     }
 
     #[test]
+    fn the_frame_is_what_it_was() {
+        let delta = [0.0, 0.25, -3.0, 1.0, 0.0, -0.125, 2.0, 0.5, 0.0, 0.75];
+        let parameters = parameters(&[6, 4]);
+        let top_k = TopK { density: 0.3, ..TopK::default() };
+        let frame = top_k.encode(&delta, &parameters, &mut Seed(1).stream());
+        // Half precision times 2^-13: -3 and 1 are -0x1.8p14 and 0x1p13.
+        assert_eq!(frame, [8, 2, 0, 243, 0b1100, 0x00, 0xF6, 0x00, 0x70, 6, 1, 0, 243, 1, 0x00, 0x74]);
+    }
+
+    #[test]
     fn everything_is_sent_at_density_1() {
         let delta = normal(1000, 3);
         let parameters = parameters(&[999, 1]);
