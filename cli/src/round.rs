@@ -179,6 +179,7 @@ mod tests {
             failed: 1,
             accuracy: Some(0.9431),
             bytes_up: 210_000,
+            raw_bytes_up: 840_000,
             ended_at_ms: Some(1_250),
             ..round(Task::Train, 7, Phase::Committed)
         };

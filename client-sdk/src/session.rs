@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::{Handle, RuntimeFlavor};
+use tributary_protocol::body::shrink;
 use tributary_protocol::device::{
     Assignment, CheckInRequest, CheckInResponse, DETAIL_BYTES_MAX, DeviceState, EnrolRequest, EvaluationReport,
     FailureReport, UpdateQuery,
@@ -14,7 +15,6 @@ use tributary_protocol::model::Model;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::safetensors::model_from_bytes_expecting;
 use tributary_protocol::state::{FailureReason, Task};
-use tributary_protocol::body::shrink;
 use tributary_protocol::update::{CodecName, EncodeError, Memory, UpdateHeader, encode_with_memory};
 
 use crate::client::{Client, Outcome};

@@ -7,8 +7,22 @@
 //! | `GET /device/v1/jobs/{job}/models/{version}` | | a safetensors file |
 //! | `GET /device/v1/assignments/{id}` | | [`AssignmentStatus`], or 410 |
 //! | `PUT /device/v1/assignments/{id}/update?..` | [`UpdateQuery`] and a safetensors file | [`ReportAccepted`] |
+//! | `HEAD /device/v1/assignments/{id}/update` | | `Upload-Offset`, `Upload-Complete` |
+//! | `PATCH /device/v1/assignments/{id}/update?..` | [`UpdateQuery`] and the rest of the file | [`ReportAccepted`] |
 //! | `PUT /device/v1/assignments/{id}/evaluation` | [`EvaluationReport`] | [`ReportAccepted`] |
 //! | `POST /device/v1/assignments/{id}/failure` | [`FailureReport`] | [`ReportAccepted`] |
+
+//! # An upload that breaks off
+//!
+//! goes on where it ended, in the shape of the IETF's resumable uploads (draft-ietf-httpbis-resumable-upload). A client
+//! that wants that says in `PUT` what the body will be: `Repr-Digest: sha-256=:<base64>:` (RFC 9530, [`crate::digest`]).
+//! What arrived is kept until the round closes, also over a restart of the coordinator; bodies of up to 1 MiB need not be.
+//! `HEAD` answers with `Upload-Offset: <bytes that are here>`, `Upload-Complete: ?0` (`?1` once the update is accepted, then
+//! without an offset) and the `Repr-Digest` of what is here, and stops whoever is still sending. `PATCH` with
+//! `Content-Type: application/partial-upload`, the same `Repr-Digest`, that `Upload-Offset` and `Upload-Complete: ?1` brings
+//! the rest, and is answered like `PUT`. With `Upload-Complete: ?0` it brings a part, and is answered with 204 and the
+//! offset. Refusals: `upload-offset` (409, with the right `Upload-Offset`), `upload-superseded` (409, a newer request
+//! sends this update: the newest wins) and `digest-mismatch` (422, nothing is kept: send all of it).
 
 use std::collections::BTreeMap;
 
@@ -24,6 +38,12 @@ use crate::seed::Seed;
 use crate::state::{FailureReason, Task};
 use crate::update::{Codec, CodecName};
 
+/// Header: how much of an upload is here, or where a body goes on with it, in bytes.
+pub const UPLOAD_OFFSET: &str = "upload-offset";
+/// Header: whether an upload ends with this body, `?1` or `?0`.
+pub const UPLOAD_COMPLETE: &str = "upload-complete";
+/// Media type of a body that goes on with an upload.
+pub const PARTIAL_UPLOAD: &str = "application/partial-upload";
 /// Longest time that a check-in may ask to be held, in milliseconds.
 pub const WAIT_MS_MAX: u32 = 60_000;
 /// Most attributes of a client.

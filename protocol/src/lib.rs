@@ -14,10 +14,11 @@
 //! | [`problem`] | errors as RFC 9457 problem documents |
 //! | [`state`] | states of jobs, rounds and assignments |
 //! | [`seed`] | randomness as an argument |
-//! | [`hash`] | content hashes |
+//! | [`hash`], [`digest`] | content hashes, and their form in a header |
 
 pub mod body;
 pub mod device;
+pub mod digest;
 pub mod hash;
 pub mod id;
 pub mod job_file;

@@ -222,10 +222,16 @@ pub struct Round {
     /// Accuracy of the resulting model over the evaluators, weighted by examples, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
-    /// Bytes that clients sent in this round (update bodies).
+    /// Bytes that clients sent in this round (bodies of reports, those that broke off or were refused included).
     pub bytes_up: u64,
     /// Bytes that clients fetched in this round (model bodies).
     pub bytes_down: u64,
+    /// What the accepted reports would have taken as plain f32 files.
+    #[serde(default)]
+    pub raw_bytes_up: u64,
+    /// What the fetched models would have taken as plain f32 files.
+    #[serde(default)]
+    pub raw_bytes_down: u64,
 }
 
 /// An assignment as operators see it.
@@ -265,10 +271,16 @@ pub struct Assignment {
     /// L2 norm of the update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_norm: Option<f64>,
-    /// Bytes of the update.
+    /// Bytes that it sent (bodies of its report, those that broke off or were refused included).
     pub bytes_up: u64,
     /// Bytes of the model that it fetched.
     pub bytes_down: u64,
+    /// What its accepted report would have taken as a plain f32 file.
+    #[serde(default)]
+    pub raw_bytes_up: u64,
+    /// What the model that it fetched would have taken as a plain f32 file.
+    #[serde(default)]
+    pub raw_bytes_down: u64,
 }
 
 /// A model version.

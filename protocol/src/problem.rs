@@ -61,6 +61,12 @@ problem_types! {
     WrongState = "urn:tributary:problem:wrong-state", 409, "Not possible in the present state";
     /// Another update was already accepted for this assignment.
     UpdateConflict = "urn:tributary:problem:update-conflict", 409, "Another update was already accepted";
+    /// The upload does not go on where the coordinator's part of it ends (the header `Upload-Offset` says where that is).
+    UploadOffset = "urn:tributary:problem:upload-offset", 409, "The upload goes on at another byte";
+    /// Another upload of the same update began meanwhile: the newer one counts.
+    UploadSuperseded = "urn:tributary:problem:upload-superseded", 409, "Another upload of this update began";
+    /// The body is not the one that its digest announces.
+    DigestMismatch = "urn:tributary:problem:digest-mismatch", 422, "The body is not what its digest says";
     /// The round closed before the answer came: the work is dropped.
     AssignmentClosed = "urn:tributary:problem:assignment-closed", 410, "The round closed without this client";
     /// It was there once: the job's retention let it be deleted.

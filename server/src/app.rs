@@ -13,16 +13,13 @@ use crate::blob::Blobs;
 use crate::clock::Clock;
 use crate::cluster::lease::Leases;
 use crate::cluster::seats::SeatLog;
-use crate::db::{Db, DbError};
+use crate::db::{Db, DbError, Traffic};
 use crate::entropy;
 use crate::lobby::Lobby;
 use crate::round::{RetryReason, retry_window_ms};
 use crate::spec::Specs;
 use crate::sums::Sums;
-
-/// Updates that are received at the same time; further ones wait their turn. Each holds its body and its decoded
-/// values, two model sizes.
-const UPDATES_IN_FLIGHT_MAX: usize = 8;
+use crate::uploads::Uploads;
 
 /// The coordinator's shared state. All of it but the database can be lost at any moment without losing work.
 #[derive(Debug)]
@@ -45,18 +42,20 @@ pub struct App {
     pub specs: Specs,
     /// Ends when the coordinator stops.
     pub stopping: CancellationToken,
-    /// Places for updates in flight.
+    /// Who sends which update.
+    pub uploads: Arc<Uploads>,
+    /// Places for updates in flight. Each holds one part of its body in memory; further ones wait, their bodies unread.
     pub update_places: Semaphore,
     driver: Notify,
     changes: watch::Sender<u64>,
-    downloads: Mutex<HashMap<ClientId, u64>>,
+    downloads: Mutex<HashMap<ClientId, Traffic>>,
     pace: Mutex<Stream>,
 }
 
 impl App {
     /// Shares a database, the place of its bodies and a clock, under this process's name among the coordinators.
     #[must_use]
-    pub fn new(db: Db, blobs: Blobs, clock: Clock, node: Name, lease: Duration) -> Arc<Self> {
+    pub fn new(db: Db, blobs: Blobs, clock: Clock, node: Name, lease: Duration, uploads_max: usize) -> Arc<Self> {
         let seats = matches!(db, Db::Postgres(_)).then(Arc::default);
         Arc::new(Self {
             leases: Leases::new(node, lease, clock.now_ms()),
@@ -68,7 +67,8 @@ impl App {
             sums: Sums::default(),
             specs: Specs::default(),
             stopping: CancellationToken::new(),
-            update_places: Semaphore::new(UPDATES_IN_FLIGHT_MAX),
+            uploads: Arc::default(),
+            update_places: Semaphore::new(uploads_max),
             driver: Notify::new(),
             changes: watch::Sender::new(0),
             downloads: Mutex::default(),
@@ -98,28 +98,32 @@ impl App {
         self.changes.subscribe()
     }
 
-    /// Counts bytes of a model that a client fetched for its open assignment.
+    /// Counts bytes of a model that a client fetched for its open assignment, and what they would have been in a plain
+    /// file.
     ///
     /// With one coordinator they stay in memory until the assignment ends: a write per download would cost more than the
     /// figure is worth, and only a crash loses it. Several coordinators write it, since the report may go to another.
     ///
     /// # Errors
     /// [`DbError`].
-    pub async fn count_download(&self, client: ClientId, bytes: u64) -> Result<(), DbError> {
+    pub async fn count_download(&self, client: ClientId, bytes: u64, raw_bytes: u64) -> Result<(), DbError> {
         if self.seats.is_some() {
             let mut tx = self.db.begin().await?;
             tx.may_be_lost().await?;
-            tx.count_download(client, bytes).await?;
+            tx.count_download(client, bytes, raw_bytes).await?;
             return tx.commit().await;
         }
-        *self.downloads.lock().unwrap_or_else(PoisonError::into_inner).entry(client).or_default() += bytes;
+        let mut downloads = self.downloads.lock().unwrap_or_else(PoisonError::into_inner);
+        let traffic = downloads.entry(client).or_default();
+        traffic.bytes_down += bytes;
+        traffic.raw_bytes_down += raw_bytes;
         Ok(())
     }
 
     /// Bytes that a client fetched for its open assignment, as far as they are in memory.
     #[must_use]
-    pub fn downloads(&self, client: ClientId) -> u64 {
-        self.downloads.lock().unwrap_or_else(PoisonError::into_inner).get(&client).copied().unwrap_or(0)
+    pub fn downloads(&self, client: ClientId) -> Traffic {
+        self.downloads.lock().unwrap_or_else(PoisonError::into_inner).get(&client).copied().unwrap_or_default()
     }
 
     /// The assignment that they were fetched for has ended, or another one begins.

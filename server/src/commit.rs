@@ -1,26 +1,28 @@
-//! Making the next model version: the round's sum, the aggregation rule, one transaction.
+//! Making the next model version: the round's sum, the aggregation rule, one transaction. No model is ever whole in memory.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
-use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::id::{AssignmentId, JobId};
+use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
+use tributary_protocol::id::AssignmentId;
 use tributary_protocol::job_file::Aggregation;
 use tributary_protocol::model::Model;
 use tributary_protocol::operator::ModelVersion;
-use tributary_protocol::safetensors::{ModelFileError, model_from_bytes_expecting, model_to_bytes};
+use tributary_protocol::safetensors::{ModelDecoder, ModelFileError, model_file_beginning, model_to_bytes};
 use tributary_protocol::state::{AbandonReason, Phase};
 use tributary_protocol::update::UpdateError;
 
 use crate::aggregate::{AggregateError, FoldError, fedavg};
 use crate::app::App;
-use crate::blob::{BlobError, model_key};
+use crate::blob::{Owner, Spool, Staged, model_key};
 use crate::db::{DbError, Happening, RoundRow};
 use crate::driver::{DriverError, abandon};
-use crate::entropy;
 use crate::rebuild::fold_missing;
 use crate::spec::JobSpec;
-use crate::sums::{RoundSum, SharedSum};
+use crate::sums::SharedSum;
+
+/// How long a new model may take until its round's last transaction: an hour in milliseconds.
+const UNFINISHED_MODEL_KEPT_MS: i64 = 60 * 60 * 1_000;
 
 /// Why no model could be made of what is stored. These are faults, not refusals: every update was checked when it was
 /// accepted.
@@ -45,85 +47,196 @@ pub enum CommitError {
         /// Why.
         source: FoldError,
     },
+    /// The stored base model has its parameters in another order than its job.
+    #[error("parameter {0} comes too early or too late in the stored model")]
+    Order(usize),
     /// The sum gives no model.
     #[error(transparent)]
     Aggregate(AggregateError),
 }
 
 /// Stores the next model version and the end of its round, together.
+///
+/// Of base model and new model one part each is in memory; the sum is 8 bytes per parameter.
 pub(crate) async fn commit_training(app: &App, spec: &Arc<JobSpec>, round: &RoundRow) -> Result<(), DriverError> {
     let key = round.key();
-    let sum = app.sums.of(key, spec);
-    fold_missing(&app.db, &app.blobs, spec, round, &sum).await?;
-    let base = read_model(app, key.job, round.base_version).await?;
-    let made = make_model(Arc::clone(spec), base, sum).await;
-    let body = match made {
-        Err(CommitError::Aggregate(AggregateError::NotFinite { .. })) => {
+    let sum = complete_sum(app, spec, round).await?;
+    let (mut body, model) = match make_model(app, spec, round, sum).await {
+        Err(DriverError::Commit(CommitError::Aggregate(AggregateError::NotFinite { .. }))) => {
             return abandon(app, key, AbandonReason::NotFinite).await;
         }
         made => made?,
     };
-
-    let now_ms = app.clock.now_ms();
-    let version = round.base_version + 1;
-    let model = ModelVersion {
-        version,
-        round: Some(key.number),
-        sha256: Sha256Hash::of(&body),
-        bytes: body.len() as u64,
-        created_at_ms: now_ms,
-        deleted_at_ms: None,
+    let stored = store_model(app, round, &mut body, &model).await;
+    // Another driver was faster (its model is the same bytes), or the database is away.
+    app.blobs.discard_unsettled(&app.db, body).await;
+    let Some(objects) = stored? else {
+        app.sums.forget(key);
+        return Ok(());
     };
-    let attempt = entropy::random();
-    let mut body = app.blobs.stage(model_key(key.job, version), body.into(), attempt, now_ms).await?;
+    app.sums.forget(key);
+    app.blobs.delete(objects).await;
+    app.blobs.clear_some(&app.db).await;
+    Ok(())
+}
+
+/// The round's sum, with every update that counts and no other.
+async fn complete_sum(app: &App, spec: &Arc<JobSpec>, round: &RoundRow) -> Result<SharedSum, DriverError> {
+    loop {
+        let sum = app.sums.of(round.key(), spec);
+        // The round has closed: what is still on its way will be refused.
+        sum.close().await;
+        if !sum.is_spoilt() {
+            fold_missing(&app.db, &app.blobs, spec, round, &sum).await?;
+        }
+        if !sum.is_spoilt() {
+            return Ok(sum);
+        }
+    }
+}
+
+/// The transaction that ends the round with its model; returns objects that are to be deleted. None when another driver
+/// was faster.
+async fn store_model(
+    app: &App,
+    round: &RoundRow,
+    body: &mut Staged,
+    model: &ModelVersion,
+) -> Result<Option<Vec<String>>, DriverError> {
+    let (key, now_ms) = (round.key(), model.created_at_ms);
     let mut tx = app.db.begin().await?;
     tx.job_locked(key.job).await?;
     if !tx.commit_round(key, now_ms).await? {
-        drop(tx);
-        // Another driver was faster; its model is the same bytes.
-        app.sums.forget(key);
-        app.blobs.discard_unsettled(body).await;
-        return Ok(());
+        return Ok(None);
     }
-    tx.insert_model(key.job, &model).await?;
+    tx.insert_model(key.job, model).await?;
     body.settle(&mut tx, app.clock.now_ms()).await?;
     let objects = tx.delete_updates(key).await?;
     tx.record(Happening::of_round(key, Phase::Committed.as_str()), now_ms).await?;
     tx.commit().await?;
-    app.sums.forget(key);
-    app.blobs.delete(objects).await;
-    Ok(())
+    Ok(Some(objects))
 }
 
-async fn read_model(app: &App, job: JobId, version: u32) -> Result<Vec<u8>, BlobError> {
-    let model = app.db.read().await?.model(job, version).await?;
-    let model = model.ok_or_else(|| DbError::Corrupt(format!("version {version} of {job} is missing")))?;
-    app.blobs.read(&app.db, model_key(job, version), model.sha256).await
+/// Makes the new model of the base model and the sum, part by part as the base model is read.
+async fn make_model(
+    app: &App,
+    spec: &Arc<JobSpec>,
+    round: &RoundRow,
+    sum: SharedSum,
+) -> Result<(Staged, ModelVersion), DriverError> {
+    let (job, version, now_ms) = (round.job, round.base_version + 1, app.clock.now_ms());
+    let owner = Owner {
+        name: model_key(job, version),
+        assignment: None,
+        sha256: None,
+        expires_at_ms: now_ms.saturating_add(UNFINISHED_MODEL_KEPT_MS),
+    };
+    let mut spool = Spool::new(app.blobs.clone(), app.db.clone(), owner);
+    let written = write_model(app, spec, round, sum, &mut spool).await;
+    let (sha256, bytes) = match written {
+        Ok(sha256) => (sha256, spool.bytes()),
+        Err(error) => {
+            spool.discard().await;
+            return Err(error);
+        }
+    };
+    let model =
+        ModelVersion { version, round: Some(round.number), sha256, bytes, created_at_ms: now_ms, deleted_at_ms: None };
+    Ok((spool.finish(now_ms).await?, model))
 }
 
-async fn make_model(spec: Arc<JobSpec>, base: Vec<u8>, sum: SharedSum) -> Result<Vec<u8>, CommitError> {
-    blocking(move || {
-        let base = model_from_bytes_expecting(&base, &spec.parameters)?;
-        let Aggregation::FedAvg { server_learning_rate } = spec.file.aggregation;
-        let values = with(&sum, |sum| fedavg(base.values(), sum.accumulator(), server_learning_rate));
-        let model = Model::new(Arc::clone(&spec.parameters), values.map_err(CommitError::Aggregate)?);
-        // The rule gave finite values of the right count, so this cannot fail; were it to, it would be said.
-        let model = model.map_err(|error| CommitError::Model(ModelFileError::from(error)))?;
-        Ok(model_file(&model))
-    })
-    .await
+/// Writes the new model; returns its hash.
+async fn write_model(
+    app: &App,
+    spec: &Arc<JobSpec>,
+    round: &RoundRow,
+    sum: SharedSum,
+    spool: &mut Spool,
+) -> Result<Sha256Hash, DriverError> {
+    let (job, version) = (round.job, round.base_version);
+    let base = app.db.read().await?.model(job, version).await?;
+    let base = base.ok_or_else(|| DbError::Corrupt(format!("version {version} of {job} is missing")))?;
+    let mut reader = app.blobs.reader(&app.db, model_key(job, version), base.sha256).await?;
+    let mut maker = Maker::new(Arc::clone(spec), sum);
+    while let Some(data) = reader.next().await? {
+        let (next, made) = blocking(move || {
+            let made = maker.push(&data);
+            (maker, made)
+        })
+        .await;
+        maker = next;
+        spool.push(&made?).await?;
+    }
+    Ok(maker.finish()?)
+}
+
+/// Turns the base model's file into the new model's, piece by piece.
+struct Maker {
+    spec: Arc<JobSpec>,
+    sum: SharedSum,
+    decoder: ModelDecoder,
+    hasher: Sha256Hasher,
+    /// What the file begins with, until it is written.
+    beginning: Vec<u8>,
+    /// Values written.
+    values: usize,
+}
+
+impl Maker {
+    fn new(spec: Arc<JobSpec>, sum: SharedSum) -> Self {
+        Self {
+            decoder: ModelDecoder::new(Arc::clone(&spec.parameters)),
+            beginning: model_file_beginning(&spec.parameters, &model_metadata()),
+            spec,
+            sum,
+            hasher: Sha256Hasher::new(),
+            values: 0,
+        }
+    }
+
+    /// Takes the next bytes of the base model and returns the next ones of the new model.
+    fn push(&mut self, data: &[u8]) -> Result<Vec<u8>, CommitError> {
+        let Aggregation::FedAvg { server_learning_rate } = self.spec.file.aggregation;
+        let (mut made, mut failed) = (std::mem::take(&mut self.beginning), None);
+        let (sum, written) = (&self.sum, &mut self.values);
+        let mut make = |first: usize, values: &[f32]| {
+            if failed.is_some() {
+                return;
+            }
+            // Stored models have their parameters in order: the file is made in the order in which it is read.
+            if first != *written {
+                failed = Some(CommitError::Order(first));
+                return;
+            }
+            match fedavg(values, first, sum.accumulator(), server_learning_rate) {
+                Ok(next) => made.extend(next.iter().flat_map(|value| value.to_le_bytes())),
+                Err(error) => failed = Some(CommitError::Aggregate(error)),
+            }
+            *written += values.len();
+        };
+        self.decoder.push(data, &mut make)?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        self.hasher.update(&made);
+        Ok(made)
+    }
+
+    fn finish(self) -> Result<Sha256Hash, CommitError> {
+        self.decoder.finish()?;
+        Ok(self.hasher.finish())
+    }
 }
 
 /// A model as the file that clients fetch and operators export. Its bytes depend on the values alone, so equal models
 /// have equal hashes.
 pub(crate) fn model_file(model: &Model) -> Vec<u8> {
-    // What PyTorch's own exporters write; loaders of other tools look for it.
-    let metadata = BTreeMap::from([("format".to_owned(), "pt".to_owned())]);
-    model_to_bytes(model, &metadata)
+    model_to_bytes(model, &model_metadata())
 }
 
-fn with<T>(sum: &SharedSum, act: impl FnOnce(&mut RoundSum) -> T) -> T {
-    act(&mut sum.lock().unwrap_or_else(PoisonError::into_inner))
+/// What PyTorch's own exporters write; loaders of other tools look for it.
+pub(crate) fn model_metadata() -> BTreeMap<String, String> {
+    BTreeMap::from([("format".to_owned(), "pt".to_owned())])
 }
 
 /// Runs what computes on a thread that may block.

@@ -22,6 +22,9 @@ use crate::{api, driver, entropy, listen, scheduled};
 /// Longest wait for requests that are under way when the coordinator stops.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
+/// Updates that are received at the same time unless the settings say otherwise.
+pub const UPLOADS_MAX_DEFAULT: usize = 32;
+
 /// Settings of a coordinator.
 #[derive(Clone)]
 pub struct Config {
@@ -36,25 +39,35 @@ pub struct Config {
     pub node: Option<Name>,
     /// How long a dead coordinator's jobs wait before another takes them over.
     pub lease: Duration,
+    /// Updates that are received at the same time; each takes about 3 MiB. Further ones wait, their bodies unread.
+    pub uploads_max: usize,
 }
 
 impl fmt::Debug for Config {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A database's URL may carry a password.
-        let Self { database: _, blobs, operator_token, node, lease } = self;
+        let Self { database: _, blobs, operator_token, node, lease, uploads_max } = self;
         let mut fields = formatter.debug_struct("Config");
         fields
             .field("blobs", blobs)
             .field("operator_token", operator_token)
             .field("node", node)
             .field("lease", lease)
+            .field("uploads_max", uploads_max)
             .finish_non_exhaustive()
     }
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { database: "tributary.db".into(), blobs: None, operator_token: None, node: None, lease: LEASE_DEFAULT }
+        Self {
+            database: "tributary.db".into(),
+            blobs: None,
+            operator_token: None,
+            node: None,
+            lease: LEASE_DEFAULT,
+            uploads_max: UPLOADS_MAX_DEFAULT,
+        }
     }
 }
 
@@ -123,7 +136,10 @@ impl Coordinator {
             (Db::Postgres(_), Some(node)) => node.clone(),
             (Db::Postgres(_), None) => entropy::node(),
         };
-        Ok(Self { app: App::new(db, blobs, clock, node, config.lease), first_operator_token })
+        Ok(Self {
+            app: App::new(db, blobs, clock, node, config.lease, config.uploads_max.max(1)),
+            first_operator_token,
+        })
     }
 
     /// The operator token that was made because there was none. This is the only chance to see it.

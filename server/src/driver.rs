@@ -406,14 +406,17 @@ pub(crate) async fn abandon(app: &App, key: RoundKey, reason: AbandonReason) -> 
     tx.commit().await?;
     app.sums.forget(key);
     app.blobs.delete(objects).await;
+    app.blobs.clear_some(&app.db).await;
     Ok(())
 }
 
 async fn expire(app: &App, tx: &mut Tx, key: RoundKey, now_ms: i64) -> Result<(), DbError> {
+    // What has come of their updates is of no more use, and whoever still sends one can add nothing.
+    tx.discard_uploads(key).await?;
     for assignment in tx.working_assignments(key).await? {
         let fetched = app.downloads(assignment.client);
-        let ended = tx.end_assignment(assignment.id, AssignmentState::Expired, None, 0, fetched, now_ms).await?;
-        tx.count_ended(key, AssignmentState::Expired, 1, 0, 0, ended.unwrap_or(0)).await?;
+        let ended = tx.end_assignment(assignment.id, AssignmentState::Expired, None, fetched, now_ms).await?;
+        tx.count_ended(key, AssignmentState::Expired, 1, 0, ended.unwrap_or_default()).await?;
         tx.record(Happening::of_assignment(key, assignment.id, AssignmentState::Expired.as_str()), now_ms).await?;
     }
     Ok(())

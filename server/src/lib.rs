@@ -8,7 +8,7 @@
 //! | [`aggregate`] | the exact sum and the aggregation rules |
 //! | [`spec`] | what follows from a job file |
 //! | [`db`] | the database, SQLite or PostgreSQL: one query, one text, one method |
-//! | [`lobby`], [`sums`] | what may be forgotten: clients that wait, sums of open rounds |
+//! | [`lobby`], [`sums`], [`uploads`] | what may be forgotten: clients that wait, sums of open rounds, who is sending |
 //! | [`cluster`] | several coordinators on one database: leases, shared seats, notifications |
 //! | [`driver`] | moves jobs on, one stored step at a time |
 //! | [`scheduled`] | what is done by the clock: retention, upkeep |
@@ -30,6 +30,7 @@ pub mod coordinator;
 pub mod db;
 pub mod driver;
 pub mod entropy;
+mod folding;
 mod listen;
 pub mod lobby;
 mod rebuild;
@@ -37,6 +38,7 @@ pub mod round;
 pub mod scheduled;
 pub mod spec;
 pub mod sums;
+pub mod uploads;
 
 pub use commit::CommitError;
 pub use coordinator::{Config, Coordinator, ServeError};

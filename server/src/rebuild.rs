@@ -1,23 +1,26 @@
 //! Rebuilding the running sum of an open round from its stored updates, after a restart.
 //!
-//! Each update is read in parts and decoded as they come; its body is never held whole. Several
-//! updates are on their way at once: reading them costs more than adding them.
+//! Each update is read in parts, decoded and added as they come; it is never held whole. Several updates are on their way
+//! at once: reading them costs more than adding them.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use tributary_protocol::update::UpdateDecoder;
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::AssignmentId;
 
 use crate::blob::{Blobs, update_key};
 use crate::commit::CommitError;
 use crate::db::{AssignmentRow, Db, DbError, RoundRow};
 use crate::driver::DriverError;
+use crate::folding::Folding;
 use crate::spec::JobSpec;
-use crate::sums::{RoundSum, SharedSum};
+use crate::sums::SharedSum;
 
-/// Updates that are read at the same time. Each holds one decoded update; they leave half of the database's connections
-/// to requests.
+/// Updates that are read at the same time; they leave half of the database's connections to requests.
 const UPDATES_AT_ONCE: usize = 4;
+/// Bytes that are decoded and added at once, so that no task keeps its thread for long.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// Folds in what a round's sum lacks of its stored updates, in the background. Nothing depends on its success: whoever
 /// makes the model folds in what is still missing.
@@ -45,9 +48,9 @@ pub(crate) async fn fold_missing(
     sum: &SharedSum,
 ) -> Result<usize, DriverError> {
     // Who comes second finds everything folded, instead of reading it again.
-    let _turn = with(sum, |sum| sum.turn()).lock_owned().await;
+    let _turn = sum.turn().lock_owned().await;
     let mut missing = db.read().await?.reported_assignments(round.key()).await?;
-    missing.retain(|assignment| !with(sum, |sum| sum.has(assignment.id)));
+    missing.retain(|assignment| !sum.has(assignment.id));
     let updates = missing.len();
     let base_version = round.base_version;
     let folds = missing.into_iter().map(|assignment| {
@@ -64,7 +67,7 @@ pub(crate) async fn fold_missing(
 async fn fold_stored(
     db: &Db,
     blobs: &Blobs,
-    spec: &JobSpec,
+    spec: &Arc<JobSpec>,
     base_version: u32,
     assignment: &AssignmentRow,
     sum: &SharedSum,
@@ -72,21 +75,37 @@ async fn fold_stored(
     let id = assignment.id;
     let weight = assignment.weight()?.and_then(|weight| u32::try_from(weight).ok());
     let weight = weight.ok_or_else(|| DbError::Corrupt(format!("{id} reported no weight")))?;
-    let unreadable = |source| CommitError::Update { assignment: id, source };
-    let mut decoder =
-        UpdateDecoder::new(Arc::clone(&spec.parameters), spec.update_header(base_version), spec.update_limits());
-    let mut delta = vec![0.0; spec.parameters.total()];
+    let flight = sum.begin_stored(id, weight).map_err(|source| CommitError::Fold { assignment: id, source })?;
+    let Some(flight) = flight else { return Ok(()) };
     let sha256 = assignment.report().ok_or_else(|| DbError::Corrupt(format!("{id} has no report")))?;
-    let mut body = blobs.reader(db, update_key(id), sha256).await?;
-    while let Some(data) = body.next().await? {
-        decoder.push(&data, &mut delta).map_err(unreadable)?;
+    let mut folding = Folding::new(spec, base_version, Some(flight));
+    match read_into(&mut folding, db, blobs, id, sha256).await {
+        Ok(()) => {
+            folding.land();
+            Ok(())
+        }
+        Err(error) => {
+            folding.undo(blobs.replay(db, update_key(id), sha256).await).await;
+            Err(error)
+        }
     }
-    drop(body);
-    decoder.finish().map_err(unreadable)?;
-    with(sum, |sum| sum.fold(id, &delta, weight)).map_err(|source| CommitError::Fold { assignment: id, source })?;
-    Ok(())
 }
 
-fn with<T>(sum: &SharedSum, act: impl FnOnce(&mut RoundSum) -> T) -> T {
-    act(&mut sum.lock().unwrap_or_else(PoisonError::into_inner))
+async fn read_into(
+    folding: &mut Folding,
+    db: &Db,
+    blobs: &Blobs,
+    id: AssignmentId,
+    sha256: Sha256Hash,
+) -> Result<(), DriverError> {
+    let unreadable = |source| CommitError::Update { assignment: id, source };
+    let mut body = blobs.reader(db, update_key(id), sha256).await?;
+    while let Some(data) = body.next().await? {
+        for piece in data.chunks(PIECE_BYTES) {
+            folding.push(piece).map_err(unreadable)?;
+            tokio::task::yield_now().await;
+        }
+    }
+    folding.finish().map_err(unreadable)?;
+    Ok(())
 }

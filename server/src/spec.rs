@@ -8,10 +8,12 @@ use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 use tributary_protocol::job_file::{JobFile, JobFileError};
 use tributary_protocol::model::ParameterList;
+use tributary_protocol::safetensors::model_file_beginning;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::update::{UpdateHeader, UpdateLimits, bytes_max};
 
 use crate::aggregate::{Accumulator, SumCaps};
+use crate::commit::model_metadata;
 use crate::db::{DbError, JobRow};
 use crate::round::{Calendar, CalendarError};
 
@@ -32,6 +34,8 @@ pub struct JobSpec {
     pub caps: SumCaps,
     /// Largest body of an update.
     pub update_bytes_max: u64,
+    /// Bytes of its model as a plain file.
+    pub plain_bytes: u64,
     /// The minutes in which training rounds may open; any when there is none.
     pub calendar: Option<Calendar>,
 }
@@ -67,7 +71,9 @@ impl JobSpec {
         let calendar = calendar_of(&file)?;
         let plan = plan_of(&file);
         let update_bytes_max = bytes_max(&parameters, plan.codec);
-        Ok(Self { id, plan_hash: plan.hash(), plan, caps, update_bytes_max, calendar, parameters, file })
+        let beginning = model_file_beginning(&parameters, &model_metadata()).len();
+        let plain_bytes = beginning as u64 + 4 * parameters.total() as u64;
+        Ok(Self { plain_bytes, id, plan_hash: plan.hash(), plan, caps, update_bytes_max, calendar, parameters, file })
     }
 
     /// The job's seed.

@@ -83,6 +83,8 @@ pub(crate) fn round(task: Task, number: u32, phase: Phase) -> Round {
         accuracy: None,
         bytes_up: 0,
         bytes_down: 0,
+        raw_bytes_up: 0,
+        raw_bytes_down: 0,
     }
 }
 

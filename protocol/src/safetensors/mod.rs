@@ -12,6 +12,7 @@
 //! | [`Decoder`], [`Sink`] | a file in pieces to blocks of values |
 //! | [`match_tensors`] | is this file made of the tensors that were expected? |
 //! | [`model_to_bytes`], [`model_from_bytes`], [`model_from_bytes_expecting`] | whole models |
+//! | [`model_file_beginning`], [`ModelDecoder`] | models that are never whole in memory |
 
 mod decoder;
 mod header;
@@ -27,7 +28,9 @@ pub use decoder::{Decoder, Sink};
 pub use header::{Header, TensorInfo};
 pub use layout::{LayoutError, TensorSpec, match_tensors};
 pub(crate) use model_file::f32_file;
-pub use model_file::{ModelFileError, model_from_bytes, model_from_bytes_expecting, model_to_bytes};
+pub use model_file::{
+    ModelDecoder, ModelFileError, model_file_beginning, model_from_bytes, model_from_bytes_expecting, model_to_bytes,
+};
 pub use writer::{Data, Tensor, write};
 
 /// Longest header that any file may have, in bytes: the largest [`crate::model::ParameterList`] needs 12 MiB.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{
     Data, Decoder, Dtype, HEADER_BYTES_MAX, Header, LayoutError, SafetensorsError, Sink, Tensor, TensorSpec,
     match_tensors, shortened, write,
+    writer::{Entry, beginning},
 };
 use crate::model::{Model, ModelError, ParameterList, ParameterListError, ParameterSpec};
 
@@ -30,6 +31,82 @@ pub enum ModelFileError {
 #[must_use]
 pub fn model_to_bytes(model: &Model, metadata: &BTreeMap<String, String>) -> Vec<u8> {
     f32_file(model.parameters(), model.values(), metadata)
+}
+
+/// What [`model_to_bytes`] writes before the values: those follow, in order, as little-endian f32.
+#[must_use]
+pub fn model_file_beginning(parameters: &ParameterList, metadata: &BTreeMap<String, String>) -> Vec<u8> {
+    let mut entries = Vec::with_capacity(parameters.specs().len());
+    for (index, spec) in parameters.specs().iter().enumerate() {
+        let bytes = parameters.range(index).len() * Dtype::F32.bytes();
+        entries.push(Entry { name: &spec.name, dtype: Dtype::F32, shape: &spec.shape, bytes });
+    }
+    beginning(&entries, metadata)
+}
+
+/// Reads one model that arrives in pieces, with memory for its header only.
+#[derive(Debug)]
+pub struct ModelDecoder {
+    file: Decoder,
+    reading: Reading,
+}
+
+#[derive(Debug)]
+struct Reading {
+    parameters: Arc<ParameterList>,
+    /// For each tensor of the file the parameter that it is.
+    places: Vec<usize>,
+}
+
+impl ModelDecoder {
+    /// A decoder of a model of these parameters.
+    #[must_use]
+    pub fn new(parameters: Arc<ParameterList>) -> Self {
+        Self { file: Decoder::new(HEADER_BYTES_MAX), reading: Reading { parameters, places: Vec::new() } }
+    }
+
+    /// Takes the next bytes of the file and hands out, as (offset in the flat vector, values), what they complete. The
+    /// values of a parameter come in order; the parameters come in the file's.
+    ///
+    /// # Errors
+    /// [`ModelFileError`]; afterwards every further call fails.
+    pub fn push(&mut self, piece: &[u8], accept: &mut impl FnMut(usize, &[f32])) -> Result<(), ModelFileError> {
+        self.file.push(piece, &mut Ordered { reading: &mut self.reading, accept })
+    }
+
+    /// Says that the file ends here. Every value was then handed out exactly once.
+    ///
+    /// # Errors
+    /// [`ModelFileError`] if bytes are missing or the file was refused before.
+    pub fn finish(self) -> Result<(), ModelFileError> {
+        self.file.finish()?;
+        Ok(())
+    }
+}
+
+struct Ordered<'a, F> {
+    reading: &'a mut Reading,
+    accept: &'a mut F,
+}
+
+impl<F: FnMut(usize, &[f32])> Sink for Ordered<'_, F> {
+    type Error = ModelFileError;
+
+    fn header(&mut self, header: &Header) -> Result<(), ModelFileError> {
+        self.reading.places = match_tensors(header, &f32_specs(&self.reading.parameters))?;
+        Ok(())
+    }
+
+    fn block(&mut self, tensor: usize, element: usize, bytes: &[u8]) -> Result<(), ModelFileError> {
+        let place = self.reading.places[tensor];
+        let values: Vec<f32> = bytes.as_chunks().0.iter().map(|element| f32::from_le_bytes(*element)).collect();
+        if values.iter().any(|value| !value.is_finite()) {
+            let parameter = self.reading.parameters.specs()[place].name.clone();
+            return Err(ModelError::NotFinite { parameter }.into());
+        }
+        (self.accept)(self.reading.parameters.range(place).start + element, &values);
+        Ok(())
+    }
 }
 
 /// A model whose parameters are the file's tensors, in the order of its data.
@@ -135,6 +212,41 @@ mod tests {
         let read = model_from_bytes(&bytes).unwrap();
         assert_eq!(read, model());
         assert_eq!(model_to_bytes(&read, &BTreeMap::from([("job".into(), "digits".into())])), bytes);
+    }
+
+    #[test]
+    fn a_model_in_pieces_is_the_same_model() {
+        let (model, metadata) = (model(), BTreeMap::from([("job".into(), "digits".into())]));
+        let bytes = model_to_bytes(&model, &metadata);
+        let mut written = model_file_beginning(model.parameters(), &metadata);
+        let mut read = Vec::new();
+        let mut decoder = ModelDecoder::new(Arc::clone(model.parameters()));
+        for piece in bytes.chunks(5) {
+            let accept = &mut |first: usize, values: &[f32]| {
+                assert_eq!(first, read.len());
+                read.extend_from_slice(values);
+            };
+            decoder.push(piece, accept).unwrap();
+        }
+        decoder.finish().unwrap();
+        assert_eq!(read, model.values());
+        written.extend(read.iter().flat_map(|value| value.to_le_bytes()));
+        assert_eq!(written, bytes);
+    }
+
+    #[test]
+    fn a_model_in_pieces_that_is_none_is_refused() {
+        let bytes = model_to_bytes(&model(), &BTreeMap::new());
+        let refused = |bytes: &[u8], parameters: &Arc<ParameterList>| {
+            let mut decoder = ModelDecoder::new(Arc::clone(parameters));
+            decoder.push(bytes, &mut |_, _| ()).and_then(|()| decoder.finish()).expect_err("must be refused")
+        };
+        let missing = refused(&bytes[..bytes.len() - 3], model().parameters());
+        assert_eq!(missing, ModelFileError::File(SafetensorsError::Truncated { missing_bytes: 3 }));
+        let other = Arc::new(ParameterList::new(vec![ParameterSpec::new("w", [1])]).unwrap());
+        assert!(matches!(refused(&bytes, &other), ModelFileError::Tensors(LayoutError::Extra(_))));
+        let infinite = write(&[Tensor { name: "w", shape: &[1], data: Data::F32(&[f32::NAN]) }], &BTreeMap::new());
+        assert!(matches!(refused(&infinite, &other), ModelFileError::Values(ModelError::NotFinite { .. })));
     }
 
     #[test]

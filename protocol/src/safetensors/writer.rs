@@ -61,27 +61,51 @@ pub fn write(tensors: &[Tensor<'_>], metadata: &BTreeMap<String, String>) -> Vec
         let elements: usize = tensor.shape.iter().product();
         assert_eq!(tensor.data.bytes(), elements * tensor.data.dtype().bytes(), "data of tensor {:?}", tensor.name);
     }
-    let header = serde_json::to_vec(&Contents { tensors, metadata }).expect("strings and numbers are always JSON");
-    let header_bytes = header.len().next_multiple_of(PREFIX_BYTES);
-    let data_bytes: usize = tensors.iter().map(|tensor| tensor.data.bytes()).sum();
-    let mut file = Vec::with_capacity(PREFIX_BYTES + header_bytes + data_bytes);
-    file.extend_from_slice(&(header_bytes as u64).to_le_bytes());
-    file.extend_from_slice(&header);
-    file.resize(PREFIX_BYTES + header_bytes, b' ');
+    let entries: Vec<Entry<'_>> = tensors
+        .iter()
+        .map(|tensor| Entry {
+            name: tensor.name,
+            dtype: tensor.data.dtype(),
+            shape: tensor.shape,
+            bytes: tensor.data.bytes(),
+        })
+        .collect();
+    let data_bytes: usize = entries.iter().map(|entry| entry.bytes).sum();
+    let mut file = beginning(&entries, metadata);
+    file.reserve_exact(data_bytes);
     for tensor in tensors {
         tensor.data.append_to(&mut file);
     }
     file
 }
 
+/// A tensor as the header tells of it.
+pub(super) struct Entry<'a> {
+    pub(super) name: &'a str,
+    pub(super) dtype: Dtype,
+    pub(super) shape: &'a [usize],
+    pub(super) bytes: usize,
+}
+
+/// All of a file that stands before its first value.
+pub(super) fn beginning(tensors: &[Entry<'_>], metadata: &BTreeMap<String, String>) -> Vec<u8> {
+    let header = serde_json::to_vec(&Contents { tensors, metadata }).expect("strings and numbers are always JSON");
+    let header_bytes = header.len().next_multiple_of(PREFIX_BYTES);
+    let mut file = Vec::with_capacity(PREFIX_BYTES + header_bytes);
+    file.extend_from_slice(&(header_bytes as u64).to_le_bytes());
+    file.extend_from_slice(&header);
+    file.resize(PREFIX_BYTES + header_bytes, b' ');
+    file
+}
+
 /// The header in the order in which it is written.
 struct Contents<'a> {
-    tensors: &'a [Tensor<'a>],
+    tensors: &'a [Entry<'a>],
     metadata: &'a BTreeMap<String, String>,
 }
 
 #[derive(serde::Serialize)]
-struct Entry<'a> {
+struct Placed<'a> {
     dtype: Dtype,
     shape: &'a [usize],
     data_offsets: (usize, usize),
@@ -95,9 +119,9 @@ impl Serialize for Contents<'_> {
         }
         let mut begin = 0;
         for tensor in self.tensors {
-            let end = begin + tensor.data.bytes();
-            let entry = Entry { dtype: tensor.data.dtype(), shape: tensor.shape, data_offsets: (begin, end) };
-            map.serialize_entry(tensor.name, &entry)?;
+            let end = begin + tensor.bytes;
+            let placed = Placed { dtype: tensor.dtype, shape: tensor.shape, data_offsets: (begin, end) };
+            map.serialize_entry(tensor.name, &placed)?;
             begin = end;
         }
         map.end()

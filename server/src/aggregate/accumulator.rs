@@ -1,17 +1,33 @@
 //! The running weighted sum of updates: fixed-point integers, so that order does not matter.
 
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use super::caps::{CapsError, SumCaps, factor};
-use super::kernel::{add_scaled, first_outside};
+use super::kernel::{add_scaled, add_scattered, first_outside};
+
+/// Parameters that are behind one lock: 512 KiB of sums, so that updates which arrive together seldom wait for each other.
+const STRIPE_PARAMETERS: usize = 1 << 16;
 
 /// Sum over updates of `weight * delta`, one i64 per parameter, with the count of updates and their total weight.
 ///
 /// Each weighted value is rounded once, to the nearest multiple of 2^-s (s follows from the caps); everything after
 /// that is exact. Two accumulators are equal when they hold the same sum.
-#[derive(Clone, Debug, PartialEq)]
+///
+/// Many may add at once: the sums are cut into stripes, each behind a lock of its own. An update can come in blocks
+/// ([`Self::add`]) that are taken out again ([`Self::take`]) when it turns out bad; [`Self::count`] says that it is whole.
+#[derive(Debug)]
 pub struct Accumulator {
-    sums: Vec<i64>,
+    stripes: Box<[Mutex<Box<[i64]>>]>,
+    parameters_total: usize,
     caps: SumCaps,
     binary_point: u32,
+    counted: Mutex<Counted>,
+}
+
+/// What is known of the whole updates in a sum.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Counted {
     total_weight: u64,
     updates: u32,
 }
@@ -96,7 +112,12 @@ impl Accumulator {
     /// [`CapsError`] if no exact sum can be kept under these caps.
     pub fn new(parameters_total: usize, caps: SumCaps) -> Result<Self, CapsError> {
         let binary_point = caps.binary_point()?;
-        Ok(Self { sums: vec![0; parameters_total], caps, binary_point, total_weight: 0, updates: 0 })
+        let stripe = |first: usize| {
+            let parameters = STRIPE_PARAMETERS.min(parameters_total - first);
+            Mutex::new(vec![0; parameters].into_boxed_slice())
+        };
+        let stripes = (0..parameters_total).step_by(STRIPE_PARAMETERS).map(stripe).collect();
+        Ok(Self { stripes, parameters_total, caps, binary_point, counted: Mutex::default() })
     }
 
     /// Adds a whole update: `weight * delta`.
@@ -105,14 +126,10 @@ impl Accumulator {
     ///
     /// # Errors
     /// [`FoldError`] says what is wrong with the update, or that the sum is full.
-    pub fn fold(&mut self, delta: &[f32], weight: u32) -> Result<(), FoldError> {
-        if self.updates == self.caps.updates_max {
-            return Err(FoldError::Full { updates_max: self.caps.updates_max });
-        }
+    pub fn fold(&self, delta: &[f32], weight: u32) -> Result<(), FoldError> {
         self.check(delta, weight)?;
-        add_scaled(&mut self.sums, delta, factor(weight, self.binary_point));
-        self.total_weight += u64::from(weight);
-        self.updates += 1;
+        self.count(weight)?;
+        self.add(0, delta, weight);
         Ok(())
     }
 
@@ -121,12 +138,101 @@ impl Accumulator {
     ///
     /// # Errors
     /// [`FoldError`] if the sum cannot hold such an update. That it does hold this very one is the caller's word.
-    pub fn unfold(&mut self, delta: &[f32], weight: u32) -> Result<(), FoldError> {
+    pub fn unfold(&self, delta: &[f32], weight: u32) -> Result<(), FoldError> {
         self.check(delta, weight)?;
-        let (updates, total_weight) = self.without(weight).ok_or(FoldError::NotHeld)?;
-        (self.updates, self.total_weight) = (updates, total_weight);
-        // Rounding is symmetric, so this adds exactly the opposite of what the fold added.
-        add_scaled(&mut self.sums, delta, -factor(weight, self.binary_point));
+        let mut counted = lock(&self.counted);
+        *counted = self.without(*counted, weight).ok_or(FoldError::NotHeld)?;
+        drop(counted);
+        self.take(0, delta, weight);
+        Ok(())
+    }
+
+    /// Adds a block of an update, whose first value belongs to parameter `first`. The values are within the caps: that is
+    /// the caller's word, as is that the update is counted once it is whole, or taken out again.
+    ///
+    /// # Panics
+    /// If there are no such parameters, a mistake of the caller.
+    pub fn add(&self, first: usize, values: &[f32], weight: u32) {
+        self.add_times(first, values, factor(weight, self.binary_point));
+    }
+
+    /// Takes a block out again that was added. Rounding is symmetric, so this adds exactly the opposite.
+    ///
+    /// # Panics
+    /// As [`Self::add`].
+    pub fn take(&self, first: usize, values: &[f32], weight: u32) {
+        self.add_times(first, values, -factor(weight, self.binary_point));
+    }
+
+    /// Adds single values of an update, at `first + indices[i]`, ascending; the others are zero.
+    ///
+    /// # Panics
+    /// As [`Self::add`].
+    pub fn add_sparse(&self, first: usize, indices: &[u32], values: &[f32], weight: u32) {
+        self.add_sparse_times(first, indices, values, factor(weight, self.binary_point));
+    }
+
+    /// Takes single values out again that were added.
+    ///
+    /// # Panics
+    /// As [`Self::add`].
+    pub fn take_sparse(&self, first: usize, indices: &[u32], values: &[f32], weight: u32) {
+        self.add_sparse_times(first, indices, values, -factor(weight, self.binary_point));
+    }
+
+    fn add_sparse_times(&self, first: usize, indices: &[u32], values: &[f32], factor: f64) {
+        let (mut indices, mut values) = (indices, values);
+        while let Some(index) = indices.first() {
+            let place = first + *index as usize;
+            assert!(place < self.parameters_total, "a sum of {} has no {place}", self.parameters_total);
+            let stripe = place / STRIPE_PARAMETERS;
+            let begins = stripe * STRIPE_PARAMETERS;
+            let here = indices.partition_point(|index| first + (*index as usize) < begins + STRIPE_PARAMETERS);
+            let (now, later) = (indices.split_at(here), values.split_at(here));
+            add_scattered(
+                &mut lock(&self.stripes[stripe]),
+                |index| first + index as usize - begins,
+                now.0,
+                later.0,
+                factor,
+            );
+            (indices, values) = (now.1, later.1);
+        }
+    }
+
+    fn add_times(&self, first: usize, values: &[f32], factor: f64) {
+        let mut rest = values;
+        self.each_stripe(first..first + values.len(), |sums| {
+            let (now, later) = rest.split_at(sums.len());
+            add_scaled(sums, now, factor);
+            rest = later;
+        });
+    }
+
+    /// Shows the sums of some parameters, stripe by stripe.
+    fn each_stripe(&self, parameters: Range<usize>, mut show: impl FnMut(&mut [i64])) {
+        assert!(parameters.end <= self.parameters_total, "a sum of {} has no {parameters:?}", self.parameters_total);
+        let mut at = parameters.start;
+        while at < parameters.end {
+            let (stripe, from) = (at / STRIPE_PARAMETERS, at % STRIPE_PARAMETERS);
+            let to = STRIPE_PARAMETERS.min(from + parameters.end - at);
+            show(&mut lock(&self.stripes[stripe])[from..to]);
+            at += to - from;
+        }
+    }
+
+    /// Counts an update all of whose blocks were added.
+    ///
+    /// # Errors
+    /// [`FoldError`] when the weight is not one, or the sum is full.
+    pub fn count(&self, weight: u32) -> Result<(), FoldError> {
+        self.check_weight(weight)?;
+        let mut counted = lock(&self.counted);
+        if counted.updates == self.caps.updates_max {
+            return Err(FoldError::Full { updates_max: self.caps.updates_max });
+        }
+        counted.total_weight += u64::from(weight);
+        counted.updates += 1;
         Ok(())
     }
 
@@ -134,31 +240,44 @@ impl Accumulator {
     ///
     /// # Errors
     /// [`MergeError`] if caps or lengths differ or the updates together are too many.
-    pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
+    pub fn merge(&self, other: &Self) -> Result<(), MergeError> {
         if self.caps != other.caps {
             return Err(MergeError::DifferentCaps);
         }
-        if self.sums.len() != other.sums.len() {
-            return Err(MergeError::WrongLength { expected: self.sums.len(), got: other.sums.len() });
+        if self.parameters_total != other.parameters_total {
+            return Err(MergeError::WrongLength { expected: self.parameters_total, got: other.parameters_total });
         }
-        let updates_max = self.caps.updates_max;
-        let updates = self
-            .updates
-            .checked_add(other.updates)
-            .filter(|updates| *updates <= updates_max)
-            .ok_or(MergeError::Full { updates: u64::from(self.updates) + u64::from(other.updates), updates_max })?;
-        for (sum, other) in self.sums.iter_mut().zip(&other.sums) {
-            *sum = sum.wrapping_add(*other);
+        let (updates_max, theirs) = (self.caps.updates_max, *lock(&other.counted));
+        let mut counted = lock(&self.counted);
+        let updates =
+            counted.updates.checked_add(theirs.updates).filter(|updates| *updates <= updates_max).ok_or(
+                MergeError::Full { updates: u64::from(counted.updates) + u64::from(theirs.updates), updates_max },
+            )?;
+        let total_weight = counted.total_weight + theirs.total_weight;
+        *counted = Counted { total_weight, updates };
+        for (ours, theirs) in self.stripes.iter().zip(&other.stripes) {
+            // Copied, so that no two locks are ever held: merging two sums into each other cannot get stuck.
+            let theirs = lock(theirs).clone();
+            for (sum, other) in lock(ours).iter_mut().zip(theirs) {
+                *sum = sum.wrapping_add(other);
+            }
         }
-        self.updates = updates;
-        self.total_weight += other.total_weight;
         Ok(())
     }
 
-    /// The weighted mean of the updates, one f64 per parameter; nothing if there is no update.
-    pub fn mean(&self) -> Option<impl ExactSizeIterator<Item = f64> + '_> {
-        let divisor = self.total_weight as f64 * factor(1, self.binary_point);
-        (self.updates > 0).then(|| self.sums.iter().map(move |sum| *sum as f64 / divisor))
+    /// The weighted mean of the updates for some parameters, one f64 each; nothing if there is no update.
+    ///
+    /// # Panics
+    /// If there are no such parameters, a mistake of the caller.
+    #[must_use]
+    pub fn mean(&self, parameters: Range<usize>) -> Option<Vec<f64>> {
+        let Counted { total_weight, updates } = *lock(&self.counted);
+        let divisor = total_weight as f64 * factor(1, self.binary_point);
+        let mut means = Vec::with_capacity(parameters.len());
+        if updates > 0 {
+            self.each_stripe(parameters, |sums| means.extend(sums.iter().map(|sum| *sum as f64 / divisor)));
+        }
+        (updates > 0).then_some(means)
     }
 
     /// How far a value of the mean can be from the true weighted mean; 0 if there is no update.
@@ -168,29 +287,30 @@ impl Accumulator {
     /// relative) add at most `magnitude_max * 2^-51`.
     #[must_use]
     pub fn mean_error_max(&self) -> f64 {
-        if self.updates == 0 {
+        let Counted { total_weight, updates } = *lock(&self.counted);
+        if updates == 0 {
             return 0.0;
         }
-        let rounding = f64::from(self.updates) / (self.total_weight as f64 * factor(2, self.binary_point));
+        let rounding = f64::from(updates) / (total_weight as f64 * factor(2, self.binary_point));
         rounding + f64::from(self.caps.magnitude_max) / (1u64 << 51) as f64
     }
 
     /// How many updates the sum holds.
     #[must_use]
     pub fn updates(&self) -> u32 {
-        self.updates
+        lock(&self.counted).updates
     }
 
     /// The sum of their weights.
     #[must_use]
     pub fn total_weight(&self) -> u64 {
-        self.total_weight
+        lock(&self.counted).total_weight
     }
 
     /// How many parameters the model has.
     #[must_use]
     pub fn parameters_total(&self) -> usize {
-        self.sums.len()
+        self.parameters_total
     }
 
     /// The caps under which it was started.
@@ -199,31 +319,66 @@ impl Accumulator {
         self.caps
     }
 
-    /// Count and total weight without an update of this weight, if what remains can be the weight of so many updates.
-    fn without(&self, weight: u32) -> Option<(u32, u64)> {
-        let updates = self.updates.checked_sub(1)?;
-        let total_weight = self.total_weight.checked_sub(u64::from(weight))?;
+    /// What is counted without an update of this weight, if what remains can be the weight of so many updates.
+    fn without(&self, counted: Counted, weight: u32) -> Option<Counted> {
+        let updates = counted.updates.checked_sub(1)?;
+        let total_weight = counted.total_weight.checked_sub(u64::from(weight))?;
         let possible = u64::from(updates)..=u64::from(updates) * u64::from(self.caps.weight_max);
-        possible.contains(&total_weight).then_some((updates, total_weight))
+        possible.contains(&total_weight).then_some(Counted { total_weight, updates })
+    }
+
+    /// Whether an update may have this weight.
+    ///
+    /// # Errors
+    /// [`FoldError`] when it is 0 or above the cap.
+    pub fn check_weight(&self, weight: u32) -> Result<(), FoldError> {
+        let weight_max = self.caps.weight_max;
+        match weight {
+            0 => Err(FoldError::ZeroWeight),
+            got if got > weight_max => Err(FoldError::WeightTooLarge { got, weight_max }),
+            _ => Ok(()),
+        }
     }
 
     fn check(&self, delta: &[f32], weight: u32) -> Result<(), FoldError> {
-        let SumCaps { weight_max, magnitude_max, .. } = self.caps;
-        if weight == 0 {
-            return Err(FoldError::ZeroWeight);
+        self.check_weight(weight)?;
+        if delta.len() != self.parameters_total {
+            return Err(FoldError::WrongLength { expected: self.parameters_total, got: delta.len() });
         }
-        if weight > weight_max {
-            return Err(FoldError::WeightTooLarge { got: weight, weight_max });
-        }
-        if delta.len() != self.sums.len() {
-            return Err(FoldError::WrongLength { expected: self.sums.len(), got: delta.len() });
-        }
+        let magnitude_max = self.caps.magnitude_max;
         match first_outside(delta, magnitude_max) {
             None => Ok(()),
             Some(index) if !delta[index].is_finite() => Err(FoldError::NotFinite { index }),
             Some(index) => Err(FoldError::TooLarge { index, value: delta[index], magnitude_max }),
         }
     }
+}
+
+impl Clone for Accumulator {
+    fn clone(&self) -> Self {
+        Self {
+            stripes: self.stripes.iter().map(|stripe| Mutex::new(lock(stripe).clone())).collect(),
+            counted: Mutex::new(*lock(&self.counted)),
+            ..*self
+        }
+    }
+}
+
+impl PartialEq for Accumulator {
+    fn eq(&self, other: &Self) -> bool {
+        // Copied, so that a sum can be compared with itself.
+        let sums = |stripe: &Mutex<Box<[i64]>>| lock(stripe).clone();
+        let counted = |sum: &Self| *lock(&sum.counted);
+        self.caps == other.caps
+            && self.parameters_total == other.parameters_total
+            && counted(self) == counted(other)
+            && self.stripes.iter().zip(&other.stripes).all(|(one, two)| sums(one) == sums(two))
+    }
+}
+
+/// What is locked is whole between any two statements, so a panic of another thread damages nothing.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -236,7 +391,7 @@ mod tests {
     const PARAMETERS: usize = 5;
 
     fn sum_of<'a>(updates: impl IntoIterator<Item = &'a (Vec<f32>, u32)>) -> Accumulator {
-        let mut sum = Accumulator::new(PARAMETERS, CAPS).expect("the caps are right");
+        let sum = Accumulator::new(PARAMETERS, CAPS).expect("the caps are right");
         for (delta, weight) in updates {
             sum.fold(delta, *weight).expect("the update is within the caps");
         }
@@ -261,7 +416,7 @@ mod tests {
         #[test]
         fn splitting_and_merging_does_not_change_a_bit(updates in updates(), split in any::<prop::sample::Index>()) {
             let (left, right) = updates.split_at(split.index(updates.len()));
-            let mut merged = sum_of(right);
+            let merged = sum_of(right);
             merged.merge(&sum_of(left)).unwrap();
             prop_assert_eq!(merged, sum_of(&updates));
         }
@@ -270,9 +425,26 @@ mod tests {
         fn an_update_taken_out_was_never_there(updates in updates(), out in any::<prop::sample::Index>()) {
             let mut others = updates.clone();
             let (delta, weight) = others.swap_remove(out.index(updates.len()));
-            let mut sum = sum_of(&updates);
+            let sum = sum_of(&updates);
             sum.unfold(&delta, weight).unwrap();
             prop_assert_eq!(sum, sum_of(&others));
+        }
+
+        #[test]
+        fn blocks_are_as_good_as_a_whole_update_and_leave_no_trace_when_taken_out(
+            updates in updates(), cut in 0..=PARAMETERS, bad in prop::collection::vec(-8.0f32..=8.0, PARAMETERS),
+        ) {
+            let whole = sum_of(&updates);
+            let sum = sum_of(&[]);
+            // One that turns out bad is half in while the others come.
+            sum.add(0, &bad[..cut], 1000);
+            for (delta, weight) in &updates {
+                sum.add(cut, &delta[cut..], *weight);
+                sum.add(0, &delta[..cut], *weight);
+                sum.count(*weight).unwrap();
+            }
+            sum.take(0, &bad[..cut], 1000);
+            prop_assert_eq!(sum, whole);
         }
 
         #[test]
@@ -281,7 +453,7 @@ mod tests {
             let total: f64 = updates.iter().map(|(_, weight)| f64::from(*weight)).sum();
             // Products of an f32 and a weight are exact in f64; their sum is rounded at most 20 times.
             let reference_error = 20.0 * 8.0 * f64::EPSILON;
-            for (index, mean) in sum.mean().unwrap().enumerate() {
+            for (index, mean) in sum.mean(0..PARAMETERS).unwrap().into_iter().enumerate() {
                 let reference: f64 =
                     updates.iter().map(|(delta, weight)| f64::from(delta[index]) * f64::from(*weight)).sum();
                 let error = (mean - reference / total).abs();
@@ -294,7 +466,7 @@ mod tests {
             weight_max in 1u32..1000, magnitude_max in 1e-3f32..100.0, updates_max in 1u32..50, sign in any::<bool>(),
         ) {
             let caps = SumCaps { weight_max, magnitude_max, updates_max };
-            let mut sum = Accumulator::new(1, caps).unwrap();
+            let sum = Accumulator::new(1, caps).unwrap();
             let value = if sign { -magnitude_max } else { magnitude_max };
             for _ in 0..updates_max {
                 sum.fold(&[value], weight_max).unwrap();
@@ -302,16 +474,54 @@ mod tests {
             let full = sum.clone();
             prop_assert_eq!(sum.fold(&[value], weight_max), Err(FoldError::Full { updates_max }));
             prop_assert_eq!(&sum, &full);
-            let mean = sum.mean().unwrap().next().unwrap();
+            let mean = sum.mean(0..1).unwrap()[0];
             prop_assert!((mean - f64::from(value)).abs() <= sum.mean_error_max());
         }
     }
 
     #[test]
+    fn a_block_may_lie_across_stripes() {
+        let parameters = 2 * STRIPE_PARAMETERS + 3;
+        let sum = Accumulator::new(parameters, CAPS).unwrap();
+        let delta: Vec<f32> = (0..parameters).map(|index| (index % 7) as f32).collect();
+        let cut = STRIPE_PARAMETERS - 5;
+        sum.add(0, &delta[..cut], 2);
+        sum.add(cut, &delta[cut..], 2);
+        sum.count(2).unwrap();
+        let whole = Accumulator::new(parameters, CAPS).unwrap();
+        whole.fold(&delta, 2).unwrap();
+        assert_eq!(sum, whole);
+        let mean = sum.mean(cut..parameters).unwrap();
+        assert!(mean.iter().zip(&delta[cut..]).all(|(mean, value)| *mean == f64::from(*value)));
+    }
+
+    #[test]
+    fn updates_that_come_on_many_threads_make_the_same_sum() {
+        let parameters = STRIPE_PARAMETERS + 100;
+        let updates: Vec<(Vec<f32>, u32)> =
+            (1..=8u16).map(|number| (vec![f32::from(number) * 0.3; parameters], number.into())).collect();
+        let one = Accumulator::new(parameters, CAPS).unwrap();
+        let many = one.clone();
+        std::thread::scope(|scope| {
+            for (delta, weight) in &updates {
+                one.fold(delta, *weight).unwrap();
+                let many = &many;
+                scope.spawn(move || {
+                    for (number, block) in delta.chunks(1_000).enumerate() {
+                        many.add(number * 1_000, block, *weight);
+                    }
+                    many.count(*weight).unwrap();
+                });
+            }
+        });
+        assert_eq!(many, one);
+    }
+
+    #[test]
     fn an_update_outside_the_caps_is_refused_and_leaves_no_trace() {
         let held = sum_of(&[(vec![1.0; PARAMETERS], 7)]);
-        let mut sum = held.clone();
-        let mut refused = |delta: &[f32], weight, error: FoldError| {
+        let sum = held.clone();
+        let refused = |delta: &[f32], weight, error: FoldError| {
             assert_eq!(sum.fold(delta, weight), Err(error.clone()));
             assert_eq!(sum.unfold(delta, weight), Err(error));
             assert_eq!(sum, held);
@@ -328,9 +538,9 @@ mod tests {
 
     #[test]
     fn an_update_that_the_sum_cannot_hold_is_not_taken_out() {
-        let mut empty = sum_of(&[]);
+        let empty = sum_of(&[]);
         assert_eq!(empty.unfold(&[1.0; PARAMETERS], 1), Err(FoldError::NotHeld));
-        let mut light = sum_of(&[(vec![1.0; PARAMETERS], 3)]);
+        let light = sum_of(&[(vec![1.0; PARAMETERS], 3)]);
         assert_eq!(light.unfold(&[1.0; PARAMETERS], 4), Err(FoldError::NotHeld));
         assert_eq!(light.unfold(&[1.0; PARAMETERS], 2), Err(FoldError::NotHeld));
         assert_eq!(light, sum_of(&[(vec![1.0; PARAMETERS], 3)]));
@@ -339,7 +549,7 @@ mod tests {
     #[test]
     fn sums_that_do_not_belong_together_are_not_merged() {
         let twelve = vec![(vec![1.0; PARAMETERS], 1); 12];
-        let mut sum = sum_of(&twelve);
+        let sum = sum_of(&twelve);
         let full = MergeError::Full { updates: 24, updates_max: 20 };
         assert_eq!(sum.merge(&sum_of(&twelve)), Err(full));
         let wide = Accumulator::new(PARAMETERS, SumCaps { weight_max: 2000, ..CAPS }).unwrap();
@@ -352,7 +562,7 @@ mod tests {
     #[test]
     fn an_empty_sum_has_no_mean() {
         let sum = sum_of(&[]);
-        assert!(sum.mean().is_none());
+        assert!(sum.mean(0..PARAMETERS).is_none());
         assert_eq!((sum.updates(), sum.total_weight()), (0, 0));
     }
 }

@@ -2,17 +2,24 @@
 
 use super::{Accumulator, AggregateError};
 
-/// The next model: `w + server_learning_rate * mean`, the mean weighted by examples.
+/// The next model, or the part of it that begins at parameter `first`: `w + server_learning_rate * mean`, the mean
+/// weighted by examples.
 ///
 /// With a rate of 1 it is the weighted mean of the clients' models. Computed in f64, rounded once to f32.
 ///
 /// # Errors
 /// [`AggregateError`] if there is no update, the sum belongs to another model or a result is not finite.
-pub fn fedavg(model: &[f32], sum: &Accumulator, server_learning_rate: f64) -> Result<Vec<f32>, AggregateError> {
-    let mean = sum.mean().ok_or(AggregateError::NoUpdates)?;
-    if mean.len() != model.len() {
-        return Err(AggregateError::WrongLength { model: model.len(), sum: mean.len() });
+pub fn fedavg(
+    model: &[f32],
+    first: usize,
+    sum: &Accumulator,
+    server_learning_rate: f64,
+) -> Result<Vec<f32>, AggregateError> {
+    let end = first + model.len();
+    if end > sum.parameters_total() {
+        return Err(AggregateError::WrongLength { model: end, sum: sum.parameters_total() });
     }
+    let mean = sum.mean(first..end).ok_or(AggregateError::NoUpdates)?;
     let next: Vec<f32> = model
         .iter()
         .zip(mean)
@@ -20,7 +27,7 @@ pub fn fedavg(model: &[f32], sum: &Accumulator, server_learning_rate: f64) -> Re
         .collect();
     match next.iter().position(|weight| !weight.is_finite()) {
         None => Ok(next),
-        Some(index) => Err(AggregateError::NotFinite { index }),
+        Some(index) => Err(AggregateError::NotFinite { index: first + index }),
     }
 }
 
@@ -34,7 +41,7 @@ mod tests {
     const CAPS: SumCaps = SumCaps { weight_max: 1000, magnitude_max: 8.0, updates_max: 50 };
 
     fn sum_of(updates: &[(Vec<f32>, u32)]) -> Accumulator {
-        let mut sum = Accumulator::new(updates[0].0.len(), CAPS).expect("the caps are right");
+        let sum = Accumulator::new(updates[0].0.len(), CAPS).expect("the caps are right");
         for (delta, weight) in updates {
             sum.fold(delta, *weight).expect("the update is within the caps");
         }
@@ -61,7 +68,7 @@ mod tests {
         ) {
             let sum = sum_of(&updates);
             let total: f64 = updates.iter().map(|(_, weight)| f64::from(*weight)).sum();
-            for (index, got) in fedavg(&model, &sum, rate).unwrap().into_iter().enumerate() {
+            for (index, got) in fedavg(&model, 0, &sum, rate).unwrap().into_iter().enumerate() {
                 let weighted: f64 =
                     updates.iter().map(|(delta, weight)| f64::from(delta[index]) * f64::from(*weight)).sum();
                 let expected = f64::from(model[index]) + rate * weighted / total;
@@ -79,7 +86,7 @@ mod tests {
             model in prop::collection::vec(value(), 4), local in prop::collection::vec(value(), 4), weight in 1u32..=1000,
         ) {
             let delta: Vec<f32> = local.iter().zip(&model).map(|(local, model)| local - model).collect();
-            let next = fedavg(&model, &sum_of(&[(delta.clone(), weight)]), 1.0).unwrap();
+            let next = fedavg(&model, 0, &sum_of(&[(delta.clone(), weight)]), 1.0).unwrap();
             for index in 0..4 {
                 let expected = f64::from(model[index]) + f64::from(delta[index]);
                 prop_assert!(within_one_ulp(next[index], expected), "{} instead of {expected}", next[index]);
@@ -92,7 +99,7 @@ mod tests {
         ) {
             let weighted: Vec<_> = deltas.iter().map(|delta| (delta.clone(), weight)).collect();
             let plain: Vec<_> = deltas.iter().map(|delta| (delta.clone(), 1)).collect();
-            let next = |updates: &[_]| fedavg(&[1.0, -1.0], &sum_of(updates), 1.0).unwrap();
+            let next = |updates: &[_]| fedavg(&[1.0, -1.0], 0, &sum_of(updates), 1.0).unwrap();
             for (index, got) in next(&weighted).into_iter().enumerate() {
                 let mean = deltas.iter().map(|delta| f64::from(delta[index])).sum::<f64>() / deltas.len() as f64;
                 let expected = [1.0, -1.0][index] + mean;
@@ -114,26 +121,32 @@ mod tests {
         let near = |got: &[f32], expected: [f64; 3]| {
             got.iter().zip(expected).all(|(got, expected)| within_one_ulp(*got, expected))
         };
-        let model = fedavg(&[1.0, -2.0, 0.5], &first, 1.0).unwrap();
+        let model = fedavg(&[1.0, -2.0, 0.5], 0, &first, 1.0).unwrap();
         assert!(near(&model, [1.116666666667, -1.833333333333, 0.473333333333]), "{model:?}");
-        let model = fedavg(&model, &second, 1.0).unwrap();
+        let model = fedavg(&model, 0, &second, 1.0).unwrap();
         assert!(near(&model, [1.075, -1.733333333333, 0.515]), "{model:?}");
     }
 
     #[test]
     fn a_server_learning_rate_scales_the_step() {
         let sum = sum_of(&[(vec![1.0, -2.0], 3)]);
-        assert_eq!(fedavg(&[1.0, 1.0], &sum, 0.5), Ok(vec![1.5, 0.0]));
-        assert_eq!(fedavg(&[1.0, 1.0], &sum, 0.0), Ok(vec![1.0, 1.0]));
+        assert_eq!(fedavg(&[1.0, 1.0], 0, &sum, 0.5), Ok(vec![1.5, 0.0]));
+        assert_eq!(fedavg(&[1.0, 1.0], 0, &sum, 0.0), Ok(vec![1.0, 1.0]));
     }
 
     #[test]
     fn a_sum_that_makes_no_model_is_refused() {
         let sum = sum_of(&[(vec![1.0, -8.0], 3)]);
         let empty = Accumulator::new(2, CAPS).unwrap();
-        assert_eq!(fedavg(&[0.0; 2], &empty, 1.0), Err(AggregateError::NoUpdates));
-        assert_eq!(fedavg(&[0.0; 3], &sum, 1.0), Err(AggregateError::WrongLength { model: 3, sum: 2 }));
-        assert_eq!(fedavg(&[0.0; 2], &sum, 1e38), Err(AggregateError::NotFinite { index: 1 }));
-        assert_eq!(fedavg(&[0.0; 2], &sum, f64::NAN), Err(AggregateError::NotFinite { index: 0 }));
+        assert_eq!(
+            fedavg(&[0.0], 1, &sum, 1e38),
+            Err(AggregateError::NotFinite { index: 1 }),
+            "its place in the whole"
+        );
+        assert_eq!(fedavg(&[0.0; 2], 1, &sum, 1.0), Err(AggregateError::WrongLength { model: 3, sum: 2 }));
+        assert_eq!(fedavg(&[0.0; 2], 0, &empty, 1.0), Err(AggregateError::NoUpdates));
+        assert_eq!(fedavg(&[0.0; 3], 0, &sum, 1.0), Err(AggregateError::WrongLength { model: 3, sum: 2 }));
+        assert_eq!(fedavg(&[0.0; 2], 0, &sum, 1e38), Err(AggregateError::NotFinite { index: 1 }));
+        assert_eq!(fedavg(&[0.0; 2], 0, &sum, f64::NAN), Err(AggregateError::NotFinite { index: 0 }));
     }
 }

@@ -45,7 +45,7 @@ pub(super) async fn model_response(
         }
     };
     let length = wanted.end - wanted.start;
-    let body = app.blobs.find(&app.db, model_key(job, model.version)).await?;
+    let body = app.blobs.find(&app.db, model_key(job, model.version), model.bytes).await?;
     let first = match length {
         0 => Bytes::new(),
         _ => part(app, &body, wanted.clone()).await?,

@@ -27,6 +27,11 @@ impl ApiError {
         Self(Box::new(self.0.retry_after_ms(retry_after_ms)))
     }
 
+    /// Whether the same request may succeed later.
+    pub(super) fn is_passing(&self) -> bool {
+        self.0.status >= 500
+    }
+
     pub(super) fn not_found(what: impl std::fmt::Display) -> Self {
         Self::new(ProblemType::NotFound, format!("there is no {what}"))
     }
@@ -59,6 +64,9 @@ impl From<BlobError> for ApiError {
                 tracing::error!(%error, "the object store does not answer");
                 Self::new(ProblemType::Unavailable, "the object store does not answer; nothing was changed")
                     .retry_after_ms(UNAVAILABLE_RETRY_MS)
+            }
+            BlobError::Superseded(_) => {
+                Self::new(ProblemType::UploadSuperseded, "this update is being sent by another request")
             }
             other => Self::internal(other),
         }

@@ -43,6 +43,9 @@ pub enum BlobError {
     /// The row says that the body is in an object store, and none is configured.
     #[error("models or updates of this database are in an object store: name it with --blobs")]
     NoStore,
+    /// Somebody else goes on with the body that was being written, or it is of no more use.
+    #[error("the body of {0} is no longer this writer's")]
+    Superseded(String),
     /// The body was staged so long ago that it may have been swept.
     #[error("the body of {0} waited too long for its transaction; it must be stored again")]
     Stale(String),

@@ -3,11 +3,16 @@
 //! With a store, a body is put there **before** the transaction that makes it count, under a key that no other attempt
 //! shares; that transaction stores the key. So a row never refers to a body that is not there, a refused upload cannot
 //! overwrite an accepted one, and what a crash leaves behind is an orphan that nothing refers to: [`sweep`] deletes it.
-//! Without a store, bodies are written in parts in that same transaction.
+//! Without a store, small bodies are written in that same transaction.
+//!
+//! A body of more than one part is never held whole: [`Spool`] writes it part by part under a name of its own while it
+//! arrives or is made, in transactions of their own, and the one that makes it count stores no more than which it is.
+//! What of it never comes to count is deleted when its time is up ([`Blobs::clear`]).
 
 mod error;
 mod open;
 mod read;
+mod spool;
 mod staged;
 mod store;
 pub mod sweep;
@@ -20,6 +25,7 @@ use tributary_protocol::id::{AssignmentId, JobId};
 pub use error::{BlobError, StoreError};
 pub use open::{OpenStoreError, OpenedStore, environment, open_store};
 pub use read::{Reader, StoredBody};
+pub use spool::{Owner, Replay, Spool};
 pub use staged::Staged;
 pub use store::Store;
 

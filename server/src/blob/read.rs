@@ -6,28 +6,36 @@ use bytes::Bytes;
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
 
 use super::{BlobError, Blobs, Store};
-use crate::db::{BLOB_CHUNK_BYTES, Db, Tx};
+use crate::db::{BLOB_CHUNK_BYTES, Db, DbError, StagedRow, Tx, part_name};
 
 /// Where a body was found.
 #[derive(Clone, Debug)]
 pub struct StoredBody {
     name: String,
-    /// Its key in the store and its length; none when it is in the database.
-    object: Option<(String, u64)>,
+    place: Place,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    /// In the database under its name; or nowhere.
+    Here,
+    /// In the store, in one object.
+    Object { object: String, bytes: u64 },
+    /// Written in parts, under another name.
+    Parts(StagedRow),
 }
 
 /// A body that is read from its beginning to its end; in the database, in one snapshot.
 #[derive(Debug)]
 pub struct Reader<'a> {
-    name: String,
+    blobs: &'a Blobs,
+    db: &'a Db,
+    body: StoredBody,
+    /// Where reading ends, if that is known.
+    end: u64,
     at: u64,
-    source: Source<'a>,
-}
-
-#[derive(Debug)]
-enum Source<'a> {
-    Database(Tx),
-    Store { store: &'a Store, object: String, bytes: u64, hasher: Sha256Hasher, sha256: Sha256Hash },
+    snapshot: Option<Tx>,
+    check: Option<(Sha256Hasher, Sha256Hash)>,
 }
 
 impl StoredBody {
@@ -36,19 +44,27 @@ impl StoredBody {
     pub fn name(&self) -> &str {
         &self.name
     }
+
+    fn is_in_store(&self) -> bool {
+        match &self.place {
+            Place::Here => false,
+            Place::Object { .. } => true,
+            Place::Parts(parts) => parts.in_store,
+        }
+    }
 }
 
 impl Blobs {
-    /// Looks up where a body is. Costs a query only where there is a store.
+    /// Looks up where a body of so many bytes is. Costs a query where there is a store, and for a body of more than one
+    /// part: only those are written in parts.
     ///
     /// # Errors
     /// [`BlobError::Db`].
-    pub async fn find(&self, db: &Db, name: String) -> Result<StoredBody, BlobError> {
-        let object = match self {
-            Self::Database => None,
-            Self::Store(_) => db.read().await?.object(&name).await?,
-        };
-        Ok(StoredBody { name, object })
+    pub async fn find(&self, db: &Db, name: String, bytes: u64) -> Result<StoredBody, BlobError> {
+        match self {
+            Self::Database if bytes <= BLOB_CHUNK_BYTES as u64 => Ok(StoredBody { name, place: Place::Here }),
+            _ => Ok(locate(&mut db.read().await?, name).await?),
+        }
     }
 
     /// The first bytes of a wanted range, at most [`BLOB_CHUNK_BYTES`]; none past the end.
@@ -56,11 +72,44 @@ impl Blobs {
     /// # Errors
     /// [`BlobError`] when database or store do not answer, or the body is not what was stored.
     pub async fn part(&self, db: &Db, body: &StoredBody, wanted: Range<u64>) -> Result<Option<Bytes>, BlobError> {
-        match (&body.object, self) {
-            (None, _) => chunk(&mut db.read().await?, &body.name, wanted).await,
-            (Some((object, bytes)), Self::Store(store)) => piece(store, &body.name, object, *bytes, wanted).await,
-            (Some(_), Self::Database) => Err(BlobError::NoStore),
+        match &body.place {
+            Place::Object { object, bytes } => piece(self.store()?, &body.name, object, *bytes, wanted).await,
+            _ => self.part_in(&mut db.read().await?, body, wanted).await,
         }
+    }
+
+    /// The same in a snapshot.
+    async fn part_in(&self, tx: &mut Tx, body: &StoredBody, wanted: Range<u64>) -> Result<Option<Bytes>, BlobError> {
+        match &body.place {
+            Place::Object { object, bytes } => piece(self.store()?, &body.name, object, *bytes, wanted).await,
+            Place::Here => chunk(tx, &body.name, BLOB_CHUNK_BYTES as u64, wanted).await,
+            Place::Parts(parts) => {
+                let wanted = wanted.start..wanted.end.min(parts.bytes);
+                if wanted.is_empty() {
+                    return Ok(None);
+                }
+                let data = match parts.in_store {
+                    false => chunk(tx, &parts.id, parts.part_bytes, wanted).await?,
+                    true => self.stored_part(tx, parts, wanted).await?,
+                };
+                data.map(Some).ok_or_else(|| BlobError::Missing(body.name.clone()))
+            }
+        }
+    }
+
+    /// The wanted bytes that are in the part where the range begins, from the store.
+    async fn stored_part(
+        &self,
+        tx: &mut Tx,
+        parts: &StagedRow,
+        wanted: Range<u64>,
+    ) -> Result<Option<Bytes>, BlobError> {
+        let part = wanted.start / parts.part_bytes;
+        let name = part_name(&parts.id, part);
+        let Some((object, bytes)) = tx.object(&name).await? else { return Ok(None) };
+        let before = part * parts.part_bytes;
+        let wanted = wanted.start - before..wanted.end - before;
+        piece(self.store()?, &name, &object, bytes, wanted).await
     }
 
     /// Begins to read a whole body. One from a store is checked against its hash: unlike a database, a store is shared
@@ -68,59 +117,85 @@ impl Blobs {
     ///
     /// # Errors
     /// [`BlobError`] when the database does not answer, or the body is in a store that is not configured.
-    pub async fn reader(&self, db: &Db, name: String, sha256: Sha256Hash) -> Result<Reader<'_>, BlobError> {
-        let stored = self.find(db, name).await?;
-        let source = match (stored.object, self) {
-            (None, _) => Source::Database(db.read().await?),
-            (Some((object, bytes)), Self::Store(store)) => {
-                Source::Store { store, object, bytes, hasher: Sha256Hasher::new(), sha256 }
-            }
-            (Some(_), Self::Database) => return Err(BlobError::NoStore),
-        };
-        Ok(Reader { name: stored.name, at: 0, source })
+    pub async fn reader<'a>(&'a self, db: &'a Db, name: String, sha256: Sha256Hash) -> Result<Reader<'a>, BlobError> {
+        let mut tx = db.read().await?;
+        let body = locate(&mut tx, name).await?;
+        let check = body.is_in_store().then(|| (Sha256Hasher::new(), sha256));
+        self.read_on(db, tx, body, check)
     }
 
-    /// Reads a whole body into memory.
+    /// Begins to read the first parts of a body that may not be finished.
     ///
     /// # Errors
-    /// As [`Self::reader`] and [`Reader::next`].
-    pub async fn read(&self, db: &Db, name: String, sha256: Sha256Hash) -> Result<Vec<u8>, BlobError> {
-        let mut reader = self.reader(db, name, sha256).await?;
-        let mut body = Vec::new();
-        while let Some(data) = reader.next().await? {
-            body.extend_from_slice(&data);
+    /// As [`Self::reader`].
+    pub(super) async fn parts_reader<'a>(&'a self, db: &'a Db, parts: StagedRow) -> Result<Reader<'a>, BlobError> {
+        let tx = db.read().await?;
+        self.read_on(db, tx, StoredBody { name: parts.id.clone(), place: Place::Parts(parts) }, None)
+    }
+
+    fn read_on<'a>(
+        &'a self,
+        db: &'a Db,
+        tx: Tx,
+        body: StoredBody,
+        check: Option<(Sha256Hasher, Sha256Hash)>,
+    ) -> Result<Reader<'a>, BlobError> {
+        if body.is_in_store() {
+            self.store()?;
         }
-        Ok(body)
+        // A store may take its time: no snapshot is held meanwhile.
+        let snapshot = (!body.is_in_store()).then_some(tx);
+        let end = if let Place::Parts(parts) = &body.place { parts.bytes } else { u64::MAX };
+        Ok(Reader { blobs: self, db, body, end, at: 0, snapshot, check })
+    }
+
+    fn store(&self) -> Result<&Store, BlobError> {
+        match self {
+            Self::Store(store) => Ok(store),
+            Self::Database => Err(BlobError::NoStore),
+        }
     }
 }
 
 impl Reader<'_> {
+    /// Begins at this byte instead of the first one. A body from a store can then not be checked.
+    pub(super) fn skip(&mut self, bytes: u64) {
+        self.at = bytes;
+        self.check = None;
+    }
+
     /// The next bytes, at most [`BLOB_CHUNK_BYTES`]; none at the end, and only after the hash was right. An empty body
     /// reads as a missing one.
     ///
     /// # Errors
     /// [`BlobError`] when database or store do not answer, or the body is not what was stored.
     pub async fn next(&mut self) -> Result<Option<Bytes>, BlobError> {
-        let data = match &mut self.source {
-            Source::Database(tx) => chunk(tx, &self.name, self.at..u64::MAX).await?,
-            Source::Store { store, object, bytes, hasher, sha256 } => {
-                let data = piece(store, &self.name, object, *bytes, self.at..u64::MAX).await?;
-                match &data {
-                    Some(data) => hasher.update(data),
-                    None if std::mem::take(hasher).finish() != *sha256 => {
-                        return Err(BlobError::Damaged(self.name.clone()));
-                    }
-                    None => {}
-                }
-                data
-            }
+        let wanted = self.at..self.end;
+        let data = match &mut self.snapshot {
+            Some(tx) => self.blobs.part_in(tx, &self.body, wanted).await?,
+            None => self.blobs.part(self.db, &self.body, wanted).await?,
         };
-        if data.is_none() && self.at == 0 {
-            return Err(BlobError::Missing(self.name.clone()));
+        match (&data, &mut self.check) {
+            (None, _) if self.at == 0 => return Err(BlobError::Missing(self.body.name.clone())),
+            (Some(data), Some((hasher, _))) => hasher.update(data),
+            (None, Some((hasher, sha256))) => {
+                if std::mem::take(hasher).finish() != *sha256 {
+                    return Err(BlobError::Damaged(self.body.name.clone()));
+                }
+            }
+            (_, None) => {}
         }
         self.at += data.as_ref().map_or(0, |data| data.len() as u64);
         Ok(data)
     }
+}
+
+async fn locate(tx: &mut Tx, name: String) -> Result<StoredBody, DbError> {
+    let place = match tx.object(&name).await? {
+        Some((object, bytes)) => Place::Object { object, bytes },
+        None => tx.staged_body(&name).await?.map_or(Place::Here, Place::Parts),
+    };
+    Ok(StoredBody { name, place })
 }
 
 /// The wanted bytes of an object, as many as one part has.
@@ -142,8 +217,7 @@ async fn piece(
 }
 
 /// The wanted bytes that are in the part where the range begins.
-async fn chunk(tx: &mut Tx, name: &str, wanted: Range<u64>) -> Result<Option<Bytes>, BlobError> {
-    let chunk = BLOB_CHUNK_BYTES as u64;
+async fn chunk(tx: &mut Tx, name: &str, chunk: u64, wanted: Range<u64>) -> Result<Option<Bytes>, BlobError> {
     let part = wanted.start / chunk;
     let Some(data) = tx.blob_part(name, part).await?.map(Bytes::from) else { return Ok(None) };
     let from = usize::try_from(wanted.start % chunk).unwrap_or(usize::MAX);

@@ -1,11 +1,12 @@
 //! Orphans: objects that nothing refers to, because a crash or a refusal came between the object and its transaction, or
-//! because a deletion failed.
+//! because a deletion failed. And bodies in parts that are of no more use.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{BlobError, Blobs, Store};
 use crate::app::App;
-use crate::db::Db;
+use crate::db::{Db, StagedRow};
 
 /// Age from which an object that nothing refers to is an orphan, in milliseconds. Younger ones may belong to an upload
 /// that has not reached its transaction; that takes an hour at most ([`super::Staged::settle`]). The rest is for clocks that
@@ -17,6 +18,13 @@ const SWEEP_EVERY_MS: i64 = 60 * 60 * 1_000;
 
 /// Objects looked at in one transaction.
 const SWEEP_PAGE_OBJECTS: usize = 500;
+
+/// Parts deleted in one transaction, and bodies looked at at once.
+const PARTS_AT_ONCE: u64 = 16;
+const BODIES_AT_ONCE: u32 = 64;
+
+/// Longest time that the end of a round deletes bodies in parts. A driver has other jobs.
+const CLEAR_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a sweep found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,6 +88,62 @@ pub async fn sweep(db: &Db, store: &Store, now_ms: i64) -> Result<Swept, BlobErr
         drop(tx);
         swept.orphans += orphans.len() as u64;
         store.delete(orphans).await?;
+    }
+}
+
+impl Blobs {
+    /// Deletes bodies in parts that are of no more use, in small transactions, so that nobody waits for it. Returns how
+    /// many those were.
+    ///
+    /// # Errors
+    /// [`BlobError`] when the database does not answer. What is left is deleted by the next call.
+    pub async fn clear(&self, db: &Db) -> Result<u64, BlobError> {
+        let mut cleared = 0;
+        loop {
+            let useless = db.read().await?.useless_staged(BODIES_AT_ONCE).await?;
+            for staged in &useless {
+                self.delete_staged(db, staged.clone()).await?;
+            }
+            cleared += useless.len() as u64;
+            if useless.len() < BODIES_AT_ONCE as usize {
+                return Ok(cleared);
+            }
+        }
+    }
+
+    async fn delete_staged(&self, db: &Db, mut staged: StagedRow) -> Result<(), BlobError> {
+        loop {
+            let mut tx = db.begin().await?;
+            let (objects, done) = tx.delete_parts(&staged, PARTS_AT_ONCE).await?;
+            tx.commit().await?;
+            self.delete(objects).await;
+            if done {
+                return Ok(());
+            }
+            staged.bytes = staged.parts().saturating_sub(PARTS_AT_ONCE) * staged.part_bytes;
+        }
+    }
+
+    /// Gives up an unfinished body, if nobody else goes on with it. What cannot be deleted now is deleted later.
+    pub(super) async fn discard_parts(&self, db: &Db, staged: StagedRow) {
+        let discarded = async {
+            let mut tx = db.begin().await?;
+            let discarded = tx.discard_staged(&staged.id, staged.attempt).await?;
+            tx.commit().await?;
+            if discarded { self.delete_staged(db, staged).await } else { Ok(()) }
+        };
+        if let Err(error) = discarded.await {
+            tracing::warn!(%error, "an unfinished body could not be deleted; that is done later");
+        }
+    }
+
+    /// [`Self::clear`] at the end of a round, for a while; the rest is done by the clock.
+    pub async fn clear_some(&self, db: &Db) {
+        match tokio::time::timeout(CLEAR_TIMEOUT, self.clear(db)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "bodies of no more use could not be deleted; that is done later"),
+            Err(_) => tracing::debug!("bodies of no more use are left; they are deleted later"),
+        }
     }
 }
 

@@ -75,6 +75,20 @@ macro_rules! assignment_columns {
     };
 }
 
+/// Bytes of bodies that came and went, those of broken attempts included, and what the same would have taken as plain f32
+/// safetensors files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes of the bodies that came.
+    pub bytes_up: u64,
+    /// Bytes of the models that went.
+    pub bytes_down: u64,
+    /// Bytes of the accepted report as a plain file.
+    pub raw_bytes_up: u64,
+    /// Bytes of the models as plain files.
+    pub raw_bytes_down: u64,
+}
+
 /// An accepted report: an update's or an evaluation's figures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Report {
@@ -92,10 +106,27 @@ pub struct Report {
     pub update_norm: Option<f64>,
     /// Hash of the report's bytes.
     pub sha256: Sha256Hash,
-    /// Bytes of the body.
-    pub bytes_up: u64,
-    /// Bytes of the model that the client fetched.
-    pub bytes_down: u64,
+    /// What crossed the wire for it and was not counted yet.
+    pub traffic: Traffic,
+}
+
+#[derive(sqlx::FromRow)]
+struct TrafficRow {
+    #[sqlx(try_from = "i64")]
+    bytes_up: u64,
+    #[sqlx(try_from = "i64")]
+    bytes_down: u64,
+    #[sqlx(try_from = "i64")]
+    raw_bytes_up: u64,
+    #[sqlx(try_from = "i64")]
+    raw_bytes_down: u64,
+}
+
+impl From<TrafficRow> for Traffic {
+    fn from(row: TrafficRow) -> Self {
+        let TrafficRow { bytes_up, bytes_down, raw_bytes_up, raw_bytes_down } = row;
+        Self { bytes_up, bytes_down, raw_bytes_up, raw_bytes_down }
+    }
 }
 
 #[derive(sqlx::FromRow)]
@@ -117,10 +148,8 @@ struct AssignmentView {
     accuracy: Option<f64>,
     work_ms: Option<i64>,
     update_norm: Option<f64>,
-    #[sqlx(try_from = "i64")]
-    bytes_up: u64,
-    #[sqlx(try_from = "i64")]
-    bytes_down: u64,
+    #[sqlx(flatten)]
+    traffic: TrafficRow,
 }
 
 impl Tx {
@@ -192,7 +221,7 @@ impl Tx {
         Ok(fetch!(self, AssignmentRow, fetch_all, sql, job.as_str(), round.task.as_str(), number))
     }
 
-    /// Assigned to Reported; returns the bytes that the client fetched in all. None when the assignment is not open.
+    /// Assigned to Reported; returns all that crossed the wire for it. None when the assignment is not open.
     ///
     /// # Errors
     /// [`DbError`].
@@ -201,13 +230,15 @@ impl Tx {
         id: AssignmentId,
         report: &Report,
         now_ms: i64,
-    ) -> Result<Option<u64>, DbError> {
+    ) -> Result<Option<Traffic>, DbError> {
         let sql = "update assignments set state = 'reported', ended_at_ms = $2, weight = $3, loss = $4, accuracy = $5, \
-                   steps = $6, work_ms = $7, update_norm = $8, report_sha256 = $9, bytes_up = $10, \
-                   bytes_down = bytes_down + $11 where id = $1 and state = 'assigned' returning bytes_down";
+                   steps = $6, work_ms = $7, update_norm = $8, report_sha256 = $9, bytes_up = bytes_up + $10, \
+                   bytes_down = bytes_down + $11, raw_bytes_up = raw_bytes_up + $12, \
+                   raw_bytes_down = raw_bytes_down + $13 where id = $1 and state = 'assigned' \
+                   returning bytes_up, bytes_down, raw_bytes_up, raw_bytes_down";
         let row = fetch!(
             self,
-            (i64,),
+            TrafficRow,
             fetch_optional,
             sql,
             id.to_string(),
@@ -219,14 +250,16 @@ impl Tx {
             stored(report.work_ms),
             report.update_norm,
             report.sha256.to_string(),
-            stored(report.bytes_up),
-            stored(report.bytes_down)
+            stored(report.traffic.bytes_up),
+            stored(report.traffic.bytes_down),
+            stored(report.traffic.raw_bytes_up),
+            stored(report.traffic.raw_bytes_down)
         );
-        number("assignments.bytes_down", row.map(|(bytes,)| bytes))
+        Ok(row.map(Traffic::from))
     }
 
-    /// Assigned to Rejected, Failed or Expired; returns the bytes that the client fetched in all. None when the
-    /// assignment is not open.
+    /// Assigned to Rejected, Failed or Expired; returns all that crossed the wire for it. None when the assignment is not
+    /// open.
     ///
     /// # Errors
     /// [`DbError`].
@@ -235,25 +268,54 @@ impl Tx {
         id: AssignmentId,
         state: AssignmentState,
         reason: Option<&str>,
-        bytes_up: u64,
-        bytes_down: u64,
+        traffic: Traffic,
         now_ms: i64,
-    ) -> Result<Option<u64>, DbError> {
-        let sql = "update assignments set state = $2, reason = $3, bytes_up = $4, bytes_down = bytes_down + $5, \
-                   ended_at_ms = $6 where id = $1 and state = 'assigned' returning bytes_down";
-        let (bytes_up, bytes_down) = (stored(bytes_up), stored(bytes_down));
-        let (id, state) = (id.to_string(), state.as_str());
-        let row = fetch!(self, (i64,), fetch_optional, sql, id, state, reason, bytes_up, bytes_down, now_ms);
-        number("assignments.bytes_down", row.map(|(bytes,)| bytes))
+    ) -> Result<Option<Traffic>, DbError> {
+        let sql = "update assignments set state = $2, reason = $3, bytes_up = bytes_up + $4, \
+                   bytes_down = bytes_down + $5, raw_bytes_up = raw_bytes_up + $6, \
+                   raw_bytes_down = raw_bytes_down + $7, ended_at_ms = $8 where id = $1 and state = 'assigned' \
+                   returning bytes_up, bytes_down, raw_bytes_up, raw_bytes_down";
+        let row = fetch!(
+            self,
+            TrafficRow,
+            fetch_optional,
+            sql,
+            id.to_string(),
+            state.as_str(),
+            reason,
+            stored(traffic.bytes_up),
+            stored(traffic.bytes_down),
+            stored(traffic.raw_bytes_up),
+            stored(traffic.raw_bytes_down),
+            now_ms
+        );
+        Ok(row.map(Traffic::from))
     }
 
-    /// Counts bytes of a model that a client fetched for what it works on.
+    /// Counts bytes of a model that a client fetched for what it works on, and what they would have been in a plain file.
     ///
     /// # Errors
     /// [`DbError`].
-    pub async fn count_download(&mut self, client: ClientId, bytes: u64) -> Result<(), DbError> {
-        let sql = "update assignments set bytes_down = bytes_down + $2 where client = $1 and state = 'assigned'";
-        execute!(self, sql, client.to_string(), stored(bytes));
+    pub async fn count_download(&mut self, client: ClientId, bytes: u64, raw_bytes: u64) -> Result<(), DbError> {
+        let sql = "update assignments set bytes_down = bytes_down + $2, raw_bytes_down = raw_bytes_down + $3 \
+                   where client = $1 and state = 'assigned'";
+        execute!(self, sql, client.to_string(), stored(bytes), stored(raw_bytes));
+        Ok(())
+    }
+
+    /// Counts bytes of a body that was not accepted: with its assignment, and with its round if that has counted the
+    /// assignment already. The job's row is to be locked.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn count_upload(&mut self, id: AssignmentId, round: RoundKey, bytes: u64) -> Result<(), DbError> {
+        let sql = "update assignments set bytes_up = bytes_up + $2 where id = $1 returning state";
+        let state = fetch!(self, (String,), fetch_optional, sql, id.to_string(), stored(bytes));
+        if state.is_some_and(|(state,)| state != AssignmentState::Assigned.as_str()) {
+            let sql = "update rounds set bytes_up = bytes_up + $4 where job = $1 and task = $2 and number = $3";
+            let (job, number) = (round.job.to_string(), i64::from(round.number));
+            execute!(self, sql, job.as_str(), round.task.as_str(), number, stored(bytes));
+        }
         Ok(())
     }
 
@@ -272,7 +334,8 @@ impl Tx {
     /// [`DbError`].
     pub async fn assignments(&mut self, round: RoundKey, after: u64, limit: u32) -> Result<Vec<Assignment>, DbError> {
         let sql = "select a.id, a.client, c.number, a.state, a.reason, a.assigned_at_ms, a.ended_at_ms, a.late_at_ms, \
-                   a.weight, a.loss, a.accuracy, a.work_ms, a.update_norm, a.bytes_up, a.bytes_down \
+                   a.weight, a.loss, a.accuracy, a.work_ms, a.update_norm, a.bytes_up, a.bytes_down, \
+                   a.raw_bytes_up, a.raw_bytes_down \
                    from assignments a join clients c on c.id = a.client \
                    where a.job = $1 and a.task = $2 and a.round = $3 and c.number > $4 order by c.number limit $5";
         let (job, number) = (round.job.to_string(), i64::from(round.number));
@@ -298,7 +361,9 @@ fn view(row: AssignmentView) -> Result<Assignment, DbError> {
         accuracy: row.accuracy,
         work_ms: number("assignments.work_ms", row.work_ms)?,
         update_norm: row.update_norm,
-        bytes_up: row.bytes_up,
-        bytes_down: row.bytes_down,
+        bytes_up: row.traffic.bytes_up,
+        bytes_down: row.traffic.bytes_down,
+        raw_bytes_up: row.traffic.raw_bytes_up,
+        raw_bytes_down: row.traffic.raw_bytes_down,
     })
 }

@@ -36,6 +36,30 @@ impl Tx {
         Ok(row.map(|(data,)| data))
     }
 
+    /// Stores one part of a body, in the place of what was stored of it before.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn put_part(&mut self, name: &str, part: u64, data: &[u8]) -> Result<(), DbError> {
+        let sql = "insert into blob_chunks (blob, part, data) values ($1, $2, $3) \
+                   on conflict (blob, part) do update set data = excluded.data";
+        execute!(self, sql, name, stored(part), data);
+        Ok(())
+    }
+
+    /// Stores which object has the body of this name, in the place of another one, which is returned: it is to be deleted
+    /// after the commit.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn put_object(&mut self, name: &str, object: &str, bytes: u64) -> Result<Option<String>, DbError> {
+        let former = self.object(name).await?;
+        let sql = "insert into objects (blob, object, bytes) values ($1, $2, $3) \
+                   on conflict (blob) do update set object = excluded.object, bytes = excluded.bytes";
+        execute!(self, sql, name, object, stored(bytes));
+        Ok(former.map(|(object, _)| object))
+    }
+
     /// Stores which object has the body of this name, and its length.
     ///
     /// # Errors
@@ -72,23 +96,30 @@ impl Tx {
         Ok(fetch!(self, (i64,), fetch_optional, "select bytes from objects limit 1").is_some())
     }
 
-    /// Deletes the body of this name. Returns the object that had it, which is to be deleted after the commit.
+    /// Deletes the body of this name. Returns the object that had it, which is to be deleted after the commit. One that was
+    /// written in parts is of no more use from here on; its parts are deleted later, little by little.
     ///
     /// # Errors
     /// [`DbError`].
     pub async fn delete_blob(&mut self, name: &str) -> Result<Option<String>, DbError> {
+        execute!(self, "update staged_bodies set blob = null, expires_at_ms = 0 where blob = $1", name);
         execute!(self, "delete from blob_chunks where blob = $1", name);
         let row = fetch!(self, (String,), fetch_optional, "delete from objects where blob = $1 returning object", name);
         Ok(row.map(|(object,)| object))
     }
 
     /// Deletes the updates of one round: it is final, so its sum is in a model version or nowhere. Returns the objects
-    /// that had them, which are to be deleted after the commit.
+    /// that had them, which are to be deleted after the commit. Those that were written in parts are of no more use from
+    /// here on, finished or not.
     ///
     /// # Errors
     /// [`DbError`].
     pub async fn delete_updates(&mut self, round: RoundKey) -> Result<Vec<String>, DbError> {
         let (job, number) = (round.job.to_string(), i64::from(round.number));
+        self.discard_uploads(round).await?;
+        let parts =
+            concat!("update staged_bodies set blob = null, expires_at_ms = 0 where blob in ", updates_of_round!());
+        execute!(self, parts, job.as_str(), round.task.as_str(), number);
         let chunks = concat!("delete from blob_chunks where blob in ", updates_of_round!());
         execute!(self, chunks, job.as_str(), round.task.as_str(), number);
         let objects = concat!("delete from objects where blob in ", updates_of_round!(), " returning object");

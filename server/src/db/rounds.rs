@@ -6,7 +6,7 @@ use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
 
 use super::tx::{Text, execute, fetch, stored};
-use super::{DbError, Tx};
+use super::{DbError, Traffic, Tx};
 
 /// Which round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,6 +87,10 @@ pub struct RoundRow {
     bytes_up: u64,
     #[sqlx(try_from = "i64")]
     bytes_down: u64,
+    #[sqlx(try_from = "i64")]
+    raw_bytes_up: u64,
+    #[sqlx(try_from = "i64")]
+    raw_bytes_down: u64,
     /// When its assignments were deleted, as the job's retention says.
     pub pruned_at_ms: Option<i64>,
 }
@@ -138,6 +142,8 @@ impl From<RoundRow> for Round {
             accuracy: row.accuracy,
             bytes_up: row.bytes_up,
             bytes_down: row.bytes_down,
+            raw_bytes_up: row.raw_bytes_up,
+            raw_bytes_down: row.raw_bytes_down,
         }
     }
 }
@@ -147,7 +153,7 @@ macro_rules! round_columns {
     () => {
         "job, task, number, phase, reason, base_version, seed, goal, minimum, opened_at_ms, selected_at_ms, \
          deadline_at_ms, ended_at_ms, cohort, reported, rejected, failed, expired, weight, training_loss, loss, \
-         accuracy, bytes_up, bytes_down, pruned_at_ms"
+         accuracy, bytes_up, bytes_down, raw_bytes_up, raw_bytes_down, pruned_at_ms"
     };
 }
 
@@ -323,15 +329,15 @@ impl Tx {
         state: AssignmentState,
         count: u64,
         weight: u64,
-        bytes_up: u64,
-        bytes_down: u64,
+        traffic: Traffic,
     ) -> Result<(), DbError> {
         let sql = "update rounds set \
                    reported = reported + case when $8 = 'reported' then $4 else 0 end, \
                    rejected = rejected + case when $8 = 'rejected' then $4 else 0 end, \
                    failed = failed + case when $8 = 'failed' then $4 else 0 end, \
                    expired = expired + case when $8 = 'expired' then $4 else 0 end, \
-                   weight = weight + $5, bytes_up = bytes_up + $6, bytes_down = bytes_down + $7 \
+                   weight = weight + $5, bytes_up = bytes_up + $6, bytes_down = bytes_down + $7, \
+                   raw_bytes_up = raw_bytes_up + $9, raw_bytes_down = raw_bytes_down + $10 \
                    where job = $1 and task = $2 and number = $3";
         execute!(
             self,
@@ -341,9 +347,11 @@ impl Tx {
             i64::from(key.number),
             stored(count),
             stored(weight),
-            stored(bytes_up),
-            stored(bytes_down),
-            state.as_str()
+            stored(traffic.bytes_up),
+            stored(traffic.bytes_down),
+            state.as_str(),
+            stored(traffic.raw_bytes_up),
+            stored(traffic.raw_bytes_down)
         );
         Ok(())
     }

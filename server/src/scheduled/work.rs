@@ -2,6 +2,7 @@
 
 use super::retention;
 use crate::app::App;
+use crate::blob::BlobError;
 use crate::db::DbError;
 
 /// How long a token that expired, and with which no client was enrolled, is still listed: 30 days in milliseconds.
@@ -12,7 +13,7 @@ const TOKENS_AT_ONCE: u32 = 100;
 /// Work that is done by the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Deletes what the jobs' `[retention]` does not keep.
+    /// Deletes what the jobs' `[retention]` does not keep, and bodies that broke off.
     Retention,
     /// Deletes expired tokens and tidies the database file.
     Upkeep,
@@ -51,13 +52,32 @@ impl Work {
     /// Does it; returns what was done, for operators.
     pub(super) async fn run(self, app: &App) -> Result<String, DbError> {
         match self {
-            Self::Retention => retention::run(app).await.map(|deleted| deleted.to_string()),
+            Self::Retention => {
+                let deleted = retention::run(app).await?;
+                let unfinished = delete_unfinished(app).await?;
+                Ok(format!("{deleted}, {unfinished} bodies that never came to count or no longer do"))
+            }
             Self::Upkeep => {
                 let tokens = delete_spent_tokens(app).await?;
                 let bytes = app.db.tidy().await?;
                 Ok(format!("deleted {tokens} expired tokens, gave {bytes} bytes back"))
             }
         }
+    }
+}
+
+/// What uploads and makers of models left unfinished when they broke off, and what the end of a round left.
+async fn delete_unfinished(app: &App) -> Result<u64, DbError> {
+    let mut tx = app.db.begin().await?;
+    tx.expire_staged(app.clock.now_ms()).await?;
+    tx.commit().await?;
+    match app.blobs.clear(&app.db).await {
+        Err(BlobError::Db(error)) => Err(error),
+        Err(error) => {
+            tracing::warn!(%error, "unfinished bodies are left for the next run");
+            Ok(0)
+        }
+        Ok(cleared) => Ok(cleared),
     }
 }
 

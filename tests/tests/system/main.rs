@@ -8,6 +8,7 @@
 //! | [`scheduled`] | what is done by the clock: rounds in their minutes, retention, upkeep |
 //! | [`database`] | every query, on SQLite and on PostgreSQL |
 //! | [`blobs`] | bodies in object stores: in memory, in files, over S3, and in one that fails |
+//! | [`streams`] | bodies that are never whole in memory: large, broken off, gone on with, two at once |
 //! | [`simulation`] | drawn histories of losses, deaths and restarts: what was acknowledged is counted once |
 //! | [`cluster`] | three coordinators on one PostgreSQL, one of which dies |
 //! | [`python`] | exported models, read and computed by somebody else |
@@ -24,4 +25,5 @@ mod rounds;
 mod scheduled;
 mod sdk;
 mod simulation;
+mod streams;
 mod support;

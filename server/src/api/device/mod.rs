@@ -1,6 +1,7 @@
 //! The device API: enrolment, check-ins, models, reports.
 
 mod checkin;
+mod receive;
 mod report;
 mod update;
 
@@ -28,7 +29,10 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/checkins", post(checkin::check_in))
         .route("/jobs/{job}/models/{version}", get(model))
         .route("/assignments/{id}", get(report::status))
-        .route("/assignments/{id}/update", put(update::put_update))
+        .route(
+            "/assignments/{id}/update",
+            put(update::put_update).patch(update::patch_update).head(update::upload_offset),
+        )
         .route("/assignments/{id}/evaluation", put(report::put_evaluation))
         .route("/assignments/{id}/failure", post(report::post_failure))
 }
@@ -71,7 +75,7 @@ async fn model(
     drop(tx);
     let (response, bytes) = model_response(&app, job, &model, &headers).await?;
     if has_work && bytes > 0 {
-        app.count_download(client.id, bytes).await?;
+        app.count_download(client.id, bytes, bytes).await?;
     }
     Ok(response)
 }

@@ -17,7 +17,7 @@ use crate::api::extract::{Json, Path};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::blob::Staged;
-use crate::db::{AssignmentRow, ClientRow, Happening, Report, RoundRow, Tx};
+use crate::db::{AssignmentRow, ClientRow, Happening, Report, RoundRow, Traffic, Tx};
 use crate::driver::close_in;
 use crate::round::RetryReason;
 
@@ -60,8 +60,8 @@ pub(super) async fn put_evaluation(
         work_ms: evaluation.evaluate_ms,
         update_norm: None,
         sha256: Sha256Hash::of(&body),
-        bytes_up: body.len() as u64,
-        bytes_down: app.downloads(client.id),
+        // A report without tensors is as plain as it can be.
+        traffic: Traffic { bytes_up: body.len() as u64, raw_bytes_up: body.len() as u64, ..app.downloads(client.id) },
     };
     let accepted = accept(&app, &client, id, Task::Evaluate, report, None).await?;
     app.changed();
@@ -183,13 +183,14 @@ pub(super) async fn refuse(
     bytes_up: u64,
 ) -> Answer<()> {
     let now_ms = app.clock.now_ms();
-    let bytes_down = app.downloads(client.id);
+    let traffic = Traffic { bytes_up, ..app.downloads(client.id) };
     let key = assignment.round();
     let mut tx = app.db.begin().await?;
     tx.job_locked(key.job).await?;
-    let ended = tx.end_assignment(assignment.id, state, Some(reason), bytes_up, bytes_down, now_ms).await?;
-    if let Some(bytes_down) = ended {
-        tx.count_ended(key, state, 1, 0, bytes_up, bytes_down).await?;
+    let ended = tx.end_assignment(assignment.id, state, Some(reason), traffic, now_ms).await?;
+    if let Some(traffic) = ended {
+        tx.discard_upload(assignment.id).await?;
+        tx.count_ended(key, state, 1, 0, traffic).await?;
         tx.record(Happening::of_assignment(key, assignment.id, state.as_str()).because(reason), now_ms).await?;
         tx.commit().await?;
         app.forget_downloads(client.id);
@@ -227,7 +228,7 @@ pub(super) async fn accept(
         true => tx.accept_report(id, &report, now_ms).await?,
         false => None,
     };
-    let Some(bytes_down) = reported else {
+    let Some(traffic) = reported else {
         drop(tx);
         require_open(app, client, &assignment, &round).await?;
         return Err(closed(app, client, &assignment, &round).await?);
@@ -236,8 +237,7 @@ pub(super) async fn accept(
         body.settle(&mut tx, app.clock.now_ms()).await?;
     }
     let key = assignment.round();
-    let Report { weight, bytes_up, .. } = report;
-    tx.count_ended(key, AssignmentState::Reported, 1, weight, bytes_up, bytes_down).await?;
+    tx.count_ended(key, AssignmentState::Reported, 1, report.weight, traffic).await?;
     tx.record(Happening::of_assignment(key, id, AssignmentState::Reported.as_str()), now_ms).await?;
     if round.reported + 1 >= round.goal {
         close_in(app, &mut tx, key, now_ms).await?;

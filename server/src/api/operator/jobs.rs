@@ -54,7 +54,7 @@ pub(super) async fn create(
     };
     let created = insert(&app, &spec, &mut body).await;
     if let Some(body) = body {
-        app.blobs.discard_unsettled(body).await;
+        app.blobs.discard_unsettled(&app.db, body).await;
     }
     let row = created?;
     app.changed();
@@ -122,7 +122,7 @@ pub(super) async fn put_initial_model(
     // Stored in our own form: equal models have equal hashes, whoever wrote the file.
     let mut body = stage_initial(&app, id, model_file(&model)).await?;
     let started = start(&app, id, &mut body).await;
-    app.blobs.discard_unsettled(body).await;
+    app.blobs.discard_unsettled(&app.db, body).await;
     let row = started?;
     app.changed();
     Ok(Json(view(&app, row)?))

@@ -1,6 +1,6 @@
 //! Rounds and their assignments.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use axum::extract::State;
 use serde::Deserialize;
@@ -55,7 +55,7 @@ pub(super) async fn list(
 /// Updates in the round's running sum.
 fn folded(app: &App, round: RoundKey) -> Option<u32> {
     let sum = app.sums.begun(round)?;
-    Some(sum.lock().unwrap_or_else(PoisonError::into_inner).updates())
+    Some(sum.updates())
 }
 
 /// Which assignments.

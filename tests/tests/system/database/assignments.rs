@@ -1,10 +1,12 @@
 //! Assignments and the bodies of their updates.
 
-use tributary_protocol::operator::Assignment;
+use tributary_protocol::operator::{Assignment, Round};
 use tributary_protocol::state::AssignmentState;
-use tributary_server::db::{Db, DbError, NewAssignment};
+use tributary_server::db::{Db, DbError, NewAssignment, Traffic};
 
-use super::stored::{assigned, assignment_id, client_id, evaluation, population, report, start_round, training};
+use super::stored::{
+    assigned, assignment_id, client_id, evaluation, population, report, start_round, traffic, training,
+};
 
 pub(super) async fn a_client_has_one_open_assignment_and_one_per_round(db: &Db) {
     population(db).await;
@@ -20,7 +22,7 @@ pub(super) async fn a_client_has_one_open_assignment_and_one_per_round(db: &Db) 
     let open = tx.open_assignment(client_id(1)).await.unwrap().unwrap();
     assert_eq!((open.id, open.round(), open.state), (assigned(training(1), 1), training(1), AssignmentState::Assigned));
     assert!(tx.open_assignment(client_id(3)).await.unwrap().is_none());
-    assert!(tx.end_assignment(open.id, AssignmentState::Failed, None, 0, 0, 60).await.unwrap().is_some());
+    assert!(tx.end_assignment(open.id, AssignmentState::Failed, None, traffic(0, 0), 60).await.unwrap().is_some());
     assert!(tx.open_assignment(client_id(1)).await.unwrap().is_none());
     tx.commit().await.unwrap();
     let again = db.begin().await.unwrap().insert_assignment(&assign(training(1), 1), 70).await;
@@ -36,7 +38,7 @@ pub(super) async fn a_report_is_accepted_once(db: &Db) {
     let told = report(1 << 40, -0.5, Some(0.25));
     assert!(tx.accept_report(id, &told, 50).await.unwrap().is_some());
     assert!(tx.accept_report(id, &report(1, 1.0, None), 51).await.unwrap().is_none());
-    assert!(tx.end_assignment(id, AssignmentState::Expired, None, 0, 0, 52).await.unwrap().is_none());
+    assert!(tx.end_assignment(id, AssignmentState::Expired, None, traffic(0, 0), 52).await.unwrap().is_none());
     assert!(tx.accept_report(assignment_id(99), &told, 53).await.unwrap().is_none());
     let row = tx.assignment(id).await.unwrap().unwrap();
     assert_eq!(
@@ -55,8 +57,13 @@ pub(super) async fn an_assignment_ends_once(db: &Db) {
     let mut tx = db.begin().await.unwrap();
     start_round(&mut tx, training(1), 1).await;
     let id = assigned(training(1), 1);
-    assert!(tx.end_assignment(id, AssignmentState::Rejected, Some("\"w\" is NaN"), 5, 6, 50).await.unwrap().is_some());
-    assert!(tx.end_assignment(id, AssignmentState::Expired, None, 7, 8, 51).await.unwrap().is_none());
+    assert!(
+        tx.end_assignment(id, AssignmentState::Rejected, Some("\"w\" is NaN"), traffic(5, 6), 50)
+            .await
+            .unwrap()
+            .is_some()
+    );
+    assert!(tx.end_assignment(id, AssignmentState::Expired, None, traffic(7, 8), 51).await.unwrap().is_none());
     assert!(tx.accept_report(id, &report(1, 1.0, None), 52).await.unwrap().is_none());
     let row = tx.assignment(id).await.unwrap().unwrap();
     assert_eq!((row.state, row.reason.as_deref()), (AssignmentState::Rejected, Some("\"w\" is NaN")));
@@ -70,12 +77,12 @@ pub(super) async fn only_a_straggler_comes_late_and_once(db: &Db) {
     start_round(&mut tx, training(1), 2).await;
     let id = assigned(training(1), 1);
     assert!(!tx.came_late(id, 50).await.unwrap(), "it is still open");
-    assert!(tx.end_assignment(id, AssignmentState::Expired, None, 0, 0, 51).await.unwrap().is_some());
+    assert!(tx.end_assignment(id, AssignmentState::Expired, None, traffic(0, 0), 51).await.unwrap().is_some());
     assert!(tx.came_late(id, 52).await.unwrap());
     assert!(!tx.came_late(id, 53).await.unwrap());
     assert_eq!(tx.assignment(id).await.unwrap().unwrap().late_at_ms, Some(52));
     let other = assigned(training(1), 2);
-    assert!(tx.end_assignment(other, AssignmentState::Failed, None, 0, 0, 54).await.unwrap().is_some());
+    assert!(tx.end_assignment(other, AssignmentState::Failed, None, traffic(0, 0), 54).await.unwrap().is_some());
     assert!(!tx.came_late(other, 55).await.unwrap());
 }
 
@@ -103,6 +110,8 @@ pub(super) async fn assignments_are_listed_by_client_number(db: &Db) {
         update_norm: Some(0.5),
         bytes_up: 7,
         bytes_down: 9,
+        raw_bytes_up: 7,
+        raw_bytes_down: 9,
     };
     assert_eq!(tx.assignments(training(1), 1, 1).await.unwrap(), [expected]);
     assert!(tx.assignments(evaluation(1), 0, 10).await.unwrap().is_empty());
@@ -133,4 +142,19 @@ pub(super) async fn deleting_updates_spares_other_rounds_and_models(db: &Db) {
     }
     assert_eq!(tx.blob_part(&kept, 0).await.unwrap(), Some(vec![3; 9]));
     assert_eq!(tx.blob_part("model/x/0", 0).await.unwrap(), Some(vec![4; 9]));
+}
+
+pub(super) async fn bytes_of_broken_uploads_are_counted_once(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    start_round(&mut tx, training(1), 2).await;
+    let id = assigned(training(1), 1);
+    tx.count_upload(id, training(1), 100).await.unwrap();
+    assert_eq!(Round::from(tx.round(training(1)).await.unwrap().unwrap()).bytes_up, 0, "counted when it ends");
+    let ended = tx.end_assignment(id, AssignmentState::Failed, None, traffic(0, 5), 50).await.unwrap().unwrap();
+    assert_eq!(ended, Traffic { bytes_up: 100, ..traffic(0, 5) });
+    tx.count_ended(training(1), AssignmentState::Failed, 1, 0, ended).await.unwrap();
+    tx.count_upload(id, training(1), 11).await.unwrap();
+    assert_eq!(Round::from(tx.round(training(1)).await.unwrap().unwrap()).bytes_up, 111);
+    assert_eq!(tx.assignments(training(1), 0, 1).await.unwrap()[0].bytes_up, 111);
 }

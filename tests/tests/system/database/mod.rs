@@ -6,6 +6,7 @@ mod nodes;
 mod people;
 mod rounds;
 mod scheduled;
+mod staged;
 mod stored;
 mod transactions;
 
@@ -66,6 +67,11 @@ on_both_databases! {
     assignments::only_a_straggler_comes_late_and_once,
     assignments::assignments_are_listed_by_client_number,
     assignments::deleting_updates_spares_other_rounds_and_models,
+    assignments::bytes_of_broken_uploads_are_counted_once,
+    staged::an_unfinished_body_belongs_to_its_last_writer,
+    staged::a_body_in_parts_counts_once_and_is_deleted_little_by_little,
+    staged::unfinished_updates_end_with_their_time_their_round_and_a_newer_one,
+    staged::parts_in_a_store_are_known_by_their_objects,
     nodes::nodes_are_known_while_they_are_seen,
     nodes::a_lease_has_one_holder_until_it_expires,
     nodes::held_clients_are_seen_by_every_node,

@@ -3,10 +3,10 @@
 use tributary_protocol::device::Attributes;
 use tributary_protocol::state::{AssignmentState, JobState};
 use tributary_protocol::update::CodecName;
-use tributary_server::db::Db;
+use tributary_server::db::{Db, Traffic};
 use tributary_server::round::Candidate;
 
-use super::stored::{assigned, client_id, job_id, name, population, start_round, store_job, training};
+use super::stored::{assigned, client_id, job_id, name, population, start_round, store_job, traffic, training};
 
 fn candidate(number: u8) -> Candidate {
     Candidate {
@@ -90,10 +90,11 @@ pub(super) async fn clients_at_work_are_known_by_job(db: &Db) {
     store_job(&mut tx, 2, "people", JobState::Running).await;
     start_round(&mut tx, training(1), 2).await;
     let done = assigned(training(1), 1);
-    tx.count_download(client_id(1), 1 << 40).await.unwrap();
-    tx.count_download(client_id(3), 7).await.unwrap();
-    let ended = tx.end_assignment(done, AssignmentState::Failed, None, 0, 5, 50).await.unwrap();
-    assert_eq!(ended, Some((1 << 40) + 5), "what was fetched at any node");
+    tx.count_download(client_id(1), 1 << 40, 1 << 41).await.unwrap();
+    tx.count_download(client_id(3), 7, 7).await.unwrap();
+    let ended = tx.end_assignment(done, AssignmentState::Failed, None, traffic(0, 5), 50).await.unwrap();
+    let fetched = Traffic { raw_bytes_down: (1 << 41) + 5, ..traffic(0, (1 << 40) + 5) };
+    assert_eq!(ended, Some(fetched), "what was fetched at any node");
     assert_eq!(tx.working_clients(job_id(1)).await.unwrap(), [client_id(2)]);
     assert!(tx.working_clients(job_id(2)).await.unwrap().is_empty());
     assert_eq!(tx.working_clients_of_all().await.unwrap(), [client_id(2)]);

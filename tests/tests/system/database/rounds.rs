@@ -5,7 +5,7 @@ use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase};
 use tributary_server::db::{Db, DbError, NewRound, RoundKey};
 
-use super::stored::{assigned, evaluation, job_id, population, report, start_round, training};
+use super::stored::{assigned, evaluation, job_id, population, report, start_round, traffic, training};
 
 fn new(key: RoundKey) -> NewRound {
     NewRound { key, base_version: 4, seed: Seed(u64::MAX >> 11), goal: 2, minimum: 1 }
@@ -124,13 +124,14 @@ pub(super) async fn ends_are_counted_by_state(db: &Db) {
         (AssignmentState::Failed, 3),
         (AssignmentState::Expired, 4),
     ] {
-        tx.count_ended(key, state, count, 10, 100, 1_000).await.unwrap();
+        tx.count_ended(key, state, count, 10, traffic(100, 1_000)).await.unwrap();
     }
     let row = tx.round(key).await.unwrap().unwrap();
     assert_eq!(row.working(), 0);
     let round = Round::from(row);
     assert_eq!((round.reported, round.rejected, round.failed, round.expired), (1, 2, 3, 4));
     assert_eq!((round.weight, round.bytes_up, round.bytes_down), (40, 400, 4_000));
+    assert_eq!((round.raw_bytes_up, round.raw_bytes_down), (400, 4_000));
 }
 
 pub(super) async fn evaluations_are_weighted_means(db: &Db) {

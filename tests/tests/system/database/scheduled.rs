@@ -6,7 +6,9 @@ use tributary_protocol::state::AssignmentState;
 use tributary_server::blob::model_key;
 use tributary_server::db::{Db, Happening, RunEnd};
 
-use super::stored::{assigned, evaluation, job_id, population, secret, start_round, store_client, token, training};
+use super::stored::{
+    assigned, evaluation, job_id, population, secret, start_round, store_client, token, traffic, training,
+};
 
 pub(super) async fn work_is_arranged_once(db: &Db) {
     let mut tx = db.begin().await.unwrap();
@@ -104,7 +106,7 @@ pub(super) async fn pruning_takes_assignments_of_old_rounds_and_nothing_else(db:
         for client in 1..=2 {
             if ended_at_ms.is_some() {
                 let id = assigned(key, client);
-                tx.end_assignment(id, AssignmentState::Expired, None, 0, 0, 90).await.unwrap();
+                tx.end_assignment(id, AssignmentState::Expired, None, traffic(0, 0), 90).await.unwrap();
             }
         }
         if let Some(ended_at_ms) = ended_at_ms {

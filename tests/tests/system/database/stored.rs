@@ -8,7 +8,7 @@ use tributary_protocol::job_file::JobFile;
 use tributary_protocol::operator::Token;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{JobState, Task};
-use tributary_server::db::{ClientRow, Db, Json, NewAssignment, NewJob, NewRound, Report, RoundKey, Tx};
+use tributary_server::db::{ClientRow, Db, Json, NewAssignment, NewJob, NewRound, Report, RoundKey, Traffic, Tx};
 
 use crate::support::job_file;
 
@@ -113,7 +113,11 @@ pub(super) fn report(weight: u64, loss: f64, accuracy: Option<f64>) -> Report {
         work_ms: 12,
         update_norm: Some(0.5),
         sha256: Sha256Hash::of(b"report"),
-        bytes_up: 7,
-        bytes_down: 9,
+        traffic: traffic(7, 9),
     }
+}
+
+/// Bytes of plain files.
+pub(super) fn traffic(bytes_up: u64, bytes_down: u64) -> Traffic {
+    Traffic { bytes_up, bytes_down, raw_bytes_up: bytes_up, raw_bytes_down: bytes_down }
 }

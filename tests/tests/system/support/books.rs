@@ -42,11 +42,13 @@ impl World {
         assert_eq!(counted, listed, "{task} round {}: cohort, reported, rejected, failed, expired", round.number);
         let sum = |of: fn(&Assignment) -> u64| assignments.iter().map(of).sum::<u64>();
         assert_eq!(round.weight, sum(|assignment| assignment.weight.unwrap_or(0)));
-        assert_eq!(round.bytes_up, sum(|assignment| assignment.bytes_up));
-        // Counted in the round when the assignment ends; several coordinators keep the count with it until then.
+        // Counted in the round when the assignment ends; until then the count is the assignment's own.
         let has_ended = |assignment: &&Assignment| assignment.state != AssignmentState::Assigned;
-        let bytes_down: u64 = assignments.iter().filter(has_ended).map(|assignment| assignment.bytes_down).sum();
-        assert_eq!(round.bytes_down, bytes_down);
+        let bytes = |of: fn(&Assignment) -> u64| assignments.iter().filter(has_ended).map(of).sum::<u64>();
+        assert_eq!(round.bytes_up, bytes(|assignment| assignment.bytes_up));
+        assert_eq!(round.bytes_down, bytes(|assignment| assignment.bytes_down));
+        assert_eq!(round.raw_bytes_up, bytes(|assignment| assignment.raw_bytes_up));
+        assert_eq!(round.raw_bytes_down, bytes(|assignment| assignment.raw_bytes_down));
         if !round.phase.is_open() {
             assert_eq!(ended(AssignmentState::Assigned), 0, "an ended round leaves nobody waiting");
         }

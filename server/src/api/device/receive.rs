@@ -1,0 +1,524 @@
+//! Receiving an update: checked, hashed, stored and added to its round's sum while it arrives; then acknowledged.
+//!
+//! A body of one part at most (1 MiB) is held in memory, and added once it is acknowledged. A larger one is stored part by
+//! part and added block by block as it comes. When it turns out bad, comes late or breaks off, it is taken out again;
+//! what arrived of one that broke off is kept, so that its sender can go on.
+//!
+//! Bytes moved per f32 parameter: 4 from the socket into the part, 4 decoded, 20 by the fold, 4 to the database. The
+//! database write is the limit.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use tokio_util::sync::CancellationToken;
+use tributary_protocol::device::{LOSS_MAX, UpdateQuery};
+use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
+use tributary_protocol::id::AssignmentId;
+use tributary_protocol::problem::ProblemType;
+use tributary_protocol::state::{AssignmentState, Task};
+use tributary_protocol::update::{UpdateError, UpdateSummary};
+
+use super::report::{accept, own_assignment, refuse, require_open};
+use super::update::{Announced, progress, wrong_offset};
+use crate::api::problem::{Answer, ApiError};
+use crate::app::App;
+use crate::blob::{BlobError, Owner, Spool, Staged, update_key};
+use crate::commit::blocking;
+use crate::db::{AssignmentRow, BLOB_CHUNK_BYTES, ClientRow, Report, RoundRow, Traffic};
+use crate::folding::Folding;
+use crate::spec::JobSpec;
+use crate::sums::Flight;
+use crate::uploads::Claim;
+
+/// Largest update that is held in memory and stored by the transaction that acknowledges it.
+pub(super) const HELD_BYTES_MAX: u64 = BLOB_CHUNK_BYTES as u64;
+
+/// Longest time in which a repeated update is read, in milliseconds.
+const REPEAT_MS_MAX: i64 = 600_000;
+
+/// Bytes that are decoded and added at once, so that no task keeps its thread for long.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// A request with an update, or a part of one.
+#[derive(Debug)]
+pub(super) struct Upload {
+    pub(super) app: Arc<App>,
+    pub(super) client: ClientRow,
+    pub(super) id: AssignmentId,
+    pub(super) query: UpdateQuery,
+    pub(super) announced: Announced,
+}
+
+/// Why a body is not read to its end.
+#[derive(Clone, Copy, Debug)]
+enum Stop {
+    /// Its round's deadline has come.
+    Deadline,
+    /// The coordinator stops.
+    Stopping,
+    /// The round ended.
+    Closed,
+    /// A newer upload of the same update came.
+    Superseded,
+}
+
+/// How the reading of a body ended.
+enum End {
+    Whole,
+    Failed(ApiError),
+    Stopped(Stop),
+}
+
+/// An update that is coming in.
+struct Incoming {
+    spool: Option<Spool>,
+    folding: Option<Folding>,
+    hasher: Sha256Hasher,
+    /// Bytes of this request's body so far.
+    received: u64,
+    /// Why the update cannot be accepted, as far as is known.
+    bad: Option<String>,
+}
+
+pub(super) async fn lookup(
+    app: &App,
+    client: &ClientRow,
+    id: AssignmentId,
+) -> Answer<(AssignmentRow, RoundRow, Arc<JobSpec>)> {
+    let mut tx = app.db.read().await?;
+    let (assignment, round) = own_assignment(&mut tx, client, id, Some(Task::Train)).await?;
+    let job = tx.job(round.job).await?.ok_or_else(|| ApiError::not_found(round.job))?;
+    Ok((assignment, round, app.specs.of(&job)?))
+}
+
+/// The right to send this update or to ask for it; whoever is at it is stopped.
+pub(super) async fn claim(app: &App, id: AssignmentId, until_ms: i64) -> Answer<Claim> {
+    let claimed = tokio::select! {
+        claimed = app.uploads.claim(id) => claimed,
+        stop = stopped(app, until_ms, None, None) => return Err(stop.answer()),
+    };
+    claimed.ok_or_else(|| Stop::Superseded.answer())
+}
+
+async fn stopped(
+    app: &App,
+    until_ms: i64,
+    closing: Option<&CancellationToken>,
+    superseded: Option<&CancellationToken>,
+) -> Stop {
+    let cancelled = async |token: Option<&CancellationToken>| match token {
+        Some(token) => token.cancelled().await,
+        None => std::future::pending().await,
+    };
+    tokio::select! {
+        () = app.clock.sleep_until(until_ms) => Stop::Deadline,
+        () = app.stopping.cancelled() => Stop::Stopping,
+        () = cancelled(closing) => Stop::Closed,
+        () = cancelled(superseded) => Stop::Superseded,
+    }
+}
+
+impl Stop {
+    /// What to say when the round is still open all the same.
+    fn answer(self) -> ApiError {
+        match self {
+            Self::Deadline => {
+                ApiError::new(ProblemType::TooManyRequests, "the body came too slowly").retry_after_ms(5_000)
+            }
+            // A client that stopped sending must not hold up the stop.
+            Self::Stopping => {
+                ApiError::new(ProblemType::Unavailable, "the coordinator is stopping").retry_after_ms(1_000)
+            }
+            Self::Closed => ApiError::new(ProblemType::Unavailable, "the round is ending").retry_after_ms(1_000),
+            Self::Superseded => {
+                ApiError::new(ProblemType::UploadSuperseded, "this update is being sent by another request")
+            }
+        }
+    }
+}
+
+impl Upload {
+    /// Does all of it in a task of its own: should the client hang up, what it sent is still stored or taken out.
+    pub(super) async fn run(self, body: Body) -> Answer<Response> {
+        tokio::spawn(self.receive(body)).await.map_err(ApiError::internal)?
+    }
+
+    async fn receive(self, mut body: Body) -> Answer<Response> {
+        let (assignment, round, spec) = lookup(&self.app, &self.client, self.id).await?;
+        if assignment.state == AssignmentState::Reported {
+            return self.repeat(&spec, &mut body).await;
+        }
+        require_open(&self.app, &self.client, &assignment, &round).await?;
+        let announced = self.announced;
+        let bytes = announced.length.unwrap_or(0).saturating_add(announced.offset.unwrap_or(0));
+        if bytes > spec.update_bytes_max {
+            return Err(too_large(&spec));
+        }
+        let until_ms = round.deadline_at_ms.unwrap_or(0);
+        let claim = claim(&self.app, self.id, until_ms).await?;
+        let app = Arc::clone(&self.app);
+        let _place = tokio::select! {
+            place = app.update_places.acquire() => place.map_err(ApiError::internal)?,
+            stop = stopped(&app, until_ms, None, Some(claim.superseded())) => return self.stop(stop).await,
+        };
+
+        let bad = check_figures(&self.query, spec.plan.weight_max).err();
+        let sum = self.app.sums.begun(round.key()).filter(|_| bad.is_none());
+        // Both bounds on the weight were checked, and there is a place for each of the cohort.
+        let mut flight = sum.and_then(|sum| sum.begin(self.id, self.query.weight).ok().flatten());
+        let closing = flight.as_ref().map(|flight| flight.sum().closing());
+        let is_held = announced.offset.is_none() && announced.length.is_some_and(|length| length <= HELD_BYTES_MAX);
+        let folding = Folding::new(&spec, round.base_version, if is_held { None } else { flight.take() });
+        let spool = match self.spool(until_ms).await? {
+            Ok(spool) => spool,
+            Err(response) => {
+                folding.undo(Err(BlobError::Superseded(update_key(self.id)))).await;
+                return Ok(response);
+            }
+        };
+        let mut incoming =
+            Incoming { spool: Some(spool), folding: Some(folding), hasher: Sha256Hasher::new(), received: 0, bad };
+        if incoming.bad.is_some() {
+            incoming.drop_body().await;
+        }
+        let end = match incoming.replay().await {
+            Ok(()) => {
+                let stop = stopped(&app, until_ms, closing.as_ref(), Some(claim.superseded()));
+                incoming.read(&mut body, &spec, pin!(stop)).await
+            }
+            Err(error) => End::Failed(error.into()),
+        };
+        match end {
+            End::Whole if announced.complete => {
+                self.conclude(incoming, flight, &assignment, &spec, round.base_version).await
+            }
+            End::Whole => {
+                let bytes = incoming.interrupt(announced.digest.is_some()).await?;
+                self.count(&assignment, incoming.received).await;
+                Ok(progress(Some(bytes), false))
+            }
+            End::Failed(error) => {
+                self.give_up(incoming, &assignment).await;
+                Err(error)
+            }
+            End::Stopped(stop) => {
+                self.give_up(incoming, &assignment).await;
+                self.stop(stop).await
+            }
+        }
+    }
+
+    /// Where the body goes: a fresh one, or one that broke off; an answer when it does not go on where this body begins.
+    async fn spool(&self, until_ms: i64) -> Answer<Result<Spool, Response>> {
+        let Announced { digest, offset, .. } = self.announced;
+        let owner = Owner {
+            name: update_key(self.id),
+            assignment: digest.map(|_| self.id),
+            sha256: digest,
+            expires_at_ms: until_ms,
+        };
+        let (blobs, db) = (self.app.blobs.clone(), self.app.db.clone());
+        let Some(offset) = offset else { return Ok(Ok(Spool::new(blobs, db, owner))) };
+        let mut tx = db.begin().await?;
+        let row = tx.take_upload(self.id).await?;
+        tx.commit().await?;
+        match row {
+            Some(row) if row.sha256() != digest => {
+                let detail = "the upload that broke off is another body's; send this one from its beginning";
+                Err(ApiError::new(ProblemType::DigestMismatch, detail))
+            }
+            Some(row) if row.bytes == offset => Ok(Ok(Spool::resume(blobs, db, owner, row).await?)),
+            None if offset == 0 => Ok(Ok(Spool::new(blobs, db, owner))),
+            row => Ok(Err(wrong_offset(row.map_or(0, |row| row.bytes)))),
+        }
+    }
+
+    /// The body is whole: stores it and its report in one transaction, if it is what it should be.
+    async fn conclude(
+        self,
+        mut incoming: Incoming,
+        flight: Option<Flight>,
+        assignment: &AssignmentRow,
+        spec: &Arc<JobSpec>,
+        base_version: u32,
+    ) -> Answer<Response> {
+        let sha256 = std::mem::take(&mut incoming.hasher).finish();
+        if self.announced.digest.is_some_and(|announced| announced != sha256) {
+            // Damaged on the way, then: no verdict on the update.
+            incoming.drop_body().await;
+            self.count(assignment, incoming.received).await;
+            return Err(ApiError::new(ProblemType::DigestMismatch, format!("the body's SHA-256 is {sha256}")));
+        }
+        let (summary, mut staged) = match incoming.finish(self.app.clock.now_ms()).await {
+            Ok(Ok(finished)) => finished,
+            Ok(Err(reason)) => {
+                incoming.drop_body().await;
+                let (app, bytes) = (&self.app, incoming.received);
+                refuse(app, &self.client, assignment, AssignmentState::Rejected, &reason, bytes).await?;
+                return Err(ApiError::new(ProblemType::UpdateRejected, reason));
+            }
+            Err(error) => {
+                self.give_up(incoming, assignment).await;
+                return Err(error.into());
+            }
+        };
+        let report = self.report(&summary, sha256, incoming.received, spec);
+        let accepted = accept(&self.app, &self.client, self.id, Task::Train, report, Some(&mut staged)).await;
+        if accepted.is_ok() && staged.is_settled() {
+            if let Some(flight) = flight {
+                fold_held(spec, base_version, flight, staged.body().clone()).await;
+            }
+            incoming.land();
+            self.app.changed();
+            return Ok(accepted?.into_response());
+        }
+        incoming.take_out().await;
+        // What may still come to count stays: the same request again goes on at the end.
+        if !(self.announced.digest.is_some() && accepted.as_ref().is_err_and(ApiError::is_passing)) {
+            self.app.blobs.discard_unsettled(&self.app.db, staged).await;
+        }
+        self.count(assignment, incoming.received).await;
+        Ok(accepted?.into_response())
+    }
+
+    fn report(&self, summary: &UpdateSummary, sha256: Sha256Hash, received: u64, spec: &JobSpec) -> Report {
+        let traffic =
+            Traffic { bytes_up: received, raw_bytes_up: spec.plain_bytes, ..self.app.downloads(self.client.id) };
+        Report {
+            weight: self.query.weight.into(),
+            loss: self.query.loss,
+            accuracy: None,
+            steps: self.query.steps,
+            work_ms: self.query.train_ms,
+            update_norm: Some(summary.norm),
+            sha256,
+            traffic,
+        }
+    }
+
+    /// The rest of the body is not worth waiting for. What became of the round is looked up anew.
+    async fn stop(&self, stop: Stop) -> Answer<Response> {
+        let (assignment, round, _) = lookup(&self.app, &self.client, self.id).await?;
+        if assignment.state != AssignmentState::Reported && !matches!(stop, Stop::Stopping) {
+            require_open(&self.app, &self.client, &assignment, &round).await?;
+        }
+        Err(stop.answer())
+    }
+
+    /// Keeps what arrived if its sender can go on with it, and takes it out of the sum until then.
+    async fn give_up(&self, mut incoming: Incoming, assignment: &AssignmentRow) {
+        let resumable = self.announced.digest.is_some()
+            && (self.announced.offset.is_some() || self.announced.length.is_none_or(|length| length > HELD_BYTES_MAX));
+        if let Err(error) = incoming.interrupt(resumable).await {
+            tracing::debug!(%error, id = %self.id, "the end of a broken upload is not kept");
+        }
+        self.count(assignment, incoming.received).await;
+    }
+
+    /// Counts the bytes of a body that was not accepted.
+    async fn count(&self, assignment: &AssignmentRow, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        let key = assignment.round();
+        let counted = async {
+            let mut tx = self.app.db.begin().await?;
+            tx.job_locked(key.job).await?;
+            tx.count_upload(assignment.id, key, bytes).await?;
+            tx.commit().await
+        };
+        if let Err(error) = counted.await {
+            tracing::debug!(%error, bytes, "the bytes of a broken upload are not counted");
+        }
+    }
+
+    /// An update that was accepted before is read once more, to tell a repetition from a conflict.
+    async fn repeat(&self, spec: &JobSpec, body: &mut Body) -> Answer<Response> {
+        let app = Arc::clone(&self.app);
+        let until_ms = app.clock.now_ms() + REPEAT_MS_MAX;
+        let mut hasher = Sha256Hasher::new();
+        let reading = async {
+            let _place = app.update_places.acquire().await.map_err(ApiError::internal)?;
+            let mut received = 0;
+            while let Some(data) = piece(body).await? {
+                received += data.len() as u64;
+                if received > spec.update_bytes_max {
+                    return Err(too_large(spec));
+                }
+                hasher.update(&data);
+            }
+            Ok(received)
+        };
+        let received = tokio::select! {
+            received = reading => received?,
+            stop = stopped(&app, until_ms, None, None) => return self.stop(stop).await,
+        };
+        let (assignment, ..) = lookup(&app, &self.client, self.id).await?;
+        self.count(&assignment, received).await;
+        // Of one that goes on, only the digest tells what the whole is.
+        let whole = self.announced.offset.is_none();
+        let sha256 = if whole { hasher.finish() } else { self.announced.digest.unwrap_or_else(|| hasher.finish()) };
+        let report = self.report(&UpdateSummary { norm: 0.0, magnitude_max: 0.0 }, sha256, 0, spec);
+        Ok(accept(&app, &self.client, self.id, Task::Train, report, None).await?.into_response())
+    }
+}
+
+impl Incoming {
+    /// Reads what is stored of a body that broke off, as if it came now.
+    async fn replay(&mut self) -> Result<(), BlobError> {
+        let Self { spool: Some(spool), folding: Some(folding), hasher, bad, .. } = self else { return Ok(()) };
+        if spool.bytes() == 0 {
+            return Ok(());
+        }
+        let mut replay = spool.replay().await?;
+        while let Some(data) = replay.next().await? {
+            for piece in data.chunks(PIECE_BYTES) {
+                hasher.update(piece);
+                if bad.is_none() {
+                    *bad = folding.push(piece).err().map(|error| error.to_string());
+                }
+            }
+        }
+        if bad.is_some() {
+            self.drop_body().await;
+        }
+        Ok(())
+    }
+
+    /// Reads the body to its end. One that cannot be accepted is read all the same: its sender listens only afterwards.
+    async fn read(&mut self, body: &mut Body, spec: &JobSpec, mut stop: Pin<&mut impl Future<Output = Stop>>) -> End {
+        let before = self.spool.as_ref().map_or(0, Spool::bytes);
+        loop {
+            let next = tokio::select! {
+                next = piece(body) => next,
+                stop = &mut stop => return End::Stopped(stop),
+            };
+            let data = match next {
+                Ok(Some(data)) => data,
+                Ok(None) => return End::Whole,
+                Err(error) => return End::Failed(error),
+            };
+            self.received += data.len() as u64;
+            if before + self.received > spec.update_bytes_max {
+                return End::Failed(too_large(spec));
+            }
+            for piece in data.chunks(PIECE_BYTES) {
+                if let Err(error) = self.take(piece).await {
+                    return match error {
+                        BlobError::Superseded(_) => End::Stopped(Stop::Superseded),
+                        error => End::Failed(error.into()),
+                    };
+                }
+            }
+        }
+    }
+
+    async fn take(&mut self, piece: &[u8]) -> Result<(), BlobError> {
+        self.hasher.update(piece);
+        let (Some(spool), Some(folding)) = (&mut self.spool, &mut self.folding) else { return Ok(()) };
+        // First: whatever is in the sum can be read again.
+        spool.push(piece).await?;
+        if let Err(error) = folding.push(piece) {
+            self.bad = Some(error.to_string());
+            self.drop_body().await;
+        }
+        Ok(())
+    }
+
+    /// The body has ended. Its figures and its stored form, or why it is bad.
+    async fn finish(&mut self, now_ms: i64) -> Result<Result<(UpdateSummary, Staged), String>, BlobError> {
+        if let Some(reason) = self.bad.take() {
+            return Ok(Err(reason));
+        }
+        let (Some(spool), Some(folding)) = (&mut self.spool, &mut self.folding) else {
+            return Ok(Err("the update cannot be read".into()));
+        };
+        match folding.finish() {
+            Err(error) => Ok(Err(error.to_string())),
+            Ok(summary) => Ok(Ok((summary, spool.finish(now_ms).await?))),
+        }
+    }
+
+    fn land(self) {
+        if let Some(folding) = self.folding {
+            folding.land();
+        }
+    }
+
+    /// Takes out of the sum what was added.
+    async fn take_out(&mut self) {
+        let (Some(spool), Some(folding)) = (&self.spool, self.folding.take()) else { return };
+        folding.undo(spool.replay().await).await;
+    }
+
+    /// The body is of no use: nothing of it is kept.
+    async fn drop_body(&mut self) {
+        self.take_out().await;
+        if let Some(spool) = self.spool.take() {
+            spool.discard().await;
+        }
+    }
+
+    /// The body breaks off here. Returns how much of it is kept.
+    async fn interrupt(&mut self, is_kept: bool) -> Result<u64, BlobError> {
+        self.take_out().await;
+        let Some(mut spool) = self.spool.take() else { return Ok(0) };
+        if is_kept {
+            spool.keep().await?;
+            return Ok(spool.bytes());
+        }
+        spool.discard().await;
+        Ok(0)
+    }
+}
+
+/// The next bytes of a body; none at its end.
+async fn piece(body: &mut Body) -> Answer<Option<Bytes>> {
+    loop {
+        let Some(frame) = body.frame().await else { return Ok(None) };
+        let frame =
+            frame.map_err(|error| ApiError::new(ProblemType::Malformed, format!("the body broke off: {error}")))?;
+        if let Ok(data) = frame.into_data() {
+            return Ok(Some(data));
+        }
+    }
+}
+
+/// Adds an acknowledged update that was held in memory. Whatever goes wrong here loses nothing: the update is stored, and
+/// what a sum lacks is folded in when the round is aggregated.
+async fn fold_held(spec: &Arc<JobSpec>, base_version: u32, flight: Flight, body: Bytes) {
+    let (spec, is_small) = (Arc::clone(spec), body.len() <= PIECE_BYTES);
+    let fold = move || {
+        let mut folding = Folding::new(&spec, base_version, Some(flight));
+        folding.push(&body)?;
+        folding.finish()?;
+        folding.land();
+        Ok::<_, UpdateError>(())
+    };
+    let folded = if is_small { fold() } else { blocking(fold).await };
+    if let Err(error) = folded {
+        tracing::error!(%error, "an accepted update could not be added yet");
+    }
+}
+
+fn too_large(spec: &JobSpec) -> ApiError {
+    let detail = format!("an update of this job has at most {} bytes", spec.update_bytes_max);
+    ApiError::new(ProblemType::TooLarge, detail)
+}
+
+fn check_figures(query: &UpdateQuery, weight_max: u32) -> Result<(), String> {
+    if query.weight == 0 {
+        return Err("the weight is 0: an update must come from at least one example".into());
+    }
+    if query.weight > weight_max {
+        return Err(format!("the weight {} is above the job's largest, {weight_max}", query.weight));
+    }
+    if !(-LOSS_MAX..=LOSS_MAX).contains(&query.loss) {
+        return Err("the training loss is not finite, or above 1e12".into());
+    }
+    Ok(())
+}

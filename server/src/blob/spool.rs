@@ -1,0 +1,242 @@
+//! A body of unknown length: in memory while it is small, in stored parts of a name of its own when it is not.
+
+use bytes::Bytes;
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::AssignmentId;
+
+use super::{BlobError, Blobs, Reader, Staged, Store, hex};
+use crate::db::{BLOB_CHUNK_BYTES, Db, DbError, NewStaged, StagedRow, Tx, part_name};
+use crate::entropy;
+
+/// What a body is for.
+#[derive(Clone, Debug)]
+pub struct Owner {
+    /// What it will be called once it counts.
+    pub name: String,
+    /// Whose update it is; none for a model.
+    pub assignment: Option<AssignmentId>,
+    /// What its sender says that its hash will be.
+    pub sha256: Option<Sha256Hash>,
+    /// When it is deleted unless it counts by then.
+    pub expires_at_ms: i64,
+}
+
+/// A body that is being written. At most one part of it is in memory.
+#[derive(Debug)]
+pub struct Spool {
+    blobs: Blobs,
+    db: Db,
+    owner: Owner,
+    /// What is stored; none while all of it is in memory.
+    row: Option<StagedRow>,
+    /// Parts that are stored and full.
+    full_parts: u64,
+    /// What follows them. It may be stored too, as the last part.
+    tail: Vec<u8>,
+}
+
+/// A body that is read again from its beginning: what is stored, then what is in memory.
+#[derive(Debug)]
+pub struct Replay<'a> {
+    stored: Option<Reader<'a>>,
+    tail: Bytes,
+}
+
+impl Spool {
+    /// An empty body.
+    #[must_use]
+    pub fn new(blobs: Blobs, db: Db, owner: Owner) -> Self {
+        Self { blobs, db, owner, row: None, full_parts: 0, tail: Vec::new() }
+    }
+
+    /// Goes on with a body that somebody else left unfinished.
+    ///
+    /// # Errors
+    /// [`BlobError`] when its last part cannot be read.
+    pub async fn resume(blobs: Blobs, db: Db, owner: Owner, row: StagedRow) -> Result<Self, BlobError> {
+        let (full_parts, rest) = (row.bytes / row.part_bytes, row.bytes % row.part_bytes);
+        let mut tail = Vec::new();
+        if rest > 0 {
+            let mut reader = blobs.parts_reader(&db, row.clone()).await?;
+            reader.skip(row.bytes - rest);
+            while let Some(data) = reader.next().await? {
+                tail.extend_from_slice(&data);
+            }
+        }
+        Ok(Self { blobs, db, owner, row: Some(row), full_parts, tail })
+    }
+
+    /// How much there is of it.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.full_parts * self.part_bytes() + self.tail.len() as u64
+    }
+
+    /// Whether all of it is in memory.
+    #[must_use]
+    pub fn is_in_memory(&self) -> bool {
+        self.row.is_none()
+    }
+
+    /// Takes the next bytes; stores each part that they fill, once more follows it.
+    ///
+    /// # Errors
+    /// [`BlobError::Superseded`] when somebody else goes on with this body, or it is of no more use; otherwise when
+    /// database or store do not answer.
+    pub async fn push(&mut self, mut data: &[u8]) -> Result<(), BlobError> {
+        let part_bytes = usize::try_from(self.part_bytes()).unwrap_or(usize::MAX);
+        while !data.is_empty() {
+            if self.tail.len() == part_bytes {
+                self.store_tail().await?;
+                self.tail.clear();
+                self.full_parts += 1;
+            }
+            let (now, later) = data.split_at(data.len().min(part_bytes - self.tail.len()));
+            self.tail.extend_from_slice(now);
+            data = later;
+        }
+        Ok(())
+    }
+
+    /// Stores what there is of it, so that somebody can go on with it.
+    ///
+    /// # Errors
+    /// As [`Self::push`].
+    pub async fn keep(&mut self) -> Result<(), BlobError> {
+        if self.row.as_ref().is_some_and(|row| row.bytes == self.bytes()) || self.bytes() == 0 {
+            return Ok(());
+        }
+        self.store_tail().await
+    }
+
+    /// The body is whole. `now_ms` is when.
+    ///
+    /// # Errors
+    /// As [`Self::push`].
+    pub async fn finish(&mut self, now_ms: i64) -> Result<Staged, BlobError> {
+        let name = self.owner.name.clone();
+        if self.is_in_memory() {
+            return self.blobs.stage(name, Bytes::copy_from_slice(&self.tail), entropy::random(), now_ms).await;
+        }
+        self.keep().await?;
+        let row = self.row.clone().expect("a body that is not in memory is stored");
+        Ok(Staged::in_parts(name, row))
+    }
+
+    /// Gives the body up, with all that is stored of it.
+    pub async fn discard(self) {
+        if let Some(row) = self.row {
+            self.blobs.discard_parts(&self.db, row).await;
+        }
+    }
+
+    /// Reads all of it from its beginning.
+    ///
+    /// # Errors
+    /// [`BlobError`] when database or store do not answer.
+    pub async fn replay(&self) -> Result<Replay<'_>, BlobError> {
+        let stored = match &self.row {
+            Some(row) if self.full_parts > 0 => {
+                let mut full = row.clone();
+                full.bytes = self.full_parts * full.part_bytes;
+                Some(self.blobs.parts_reader(&self.db, full).await?)
+            }
+            _ => None,
+        };
+        Ok(Replay { stored, tail: Bytes::copy_from_slice(&self.tail) })
+    }
+
+    fn part_bytes(&self) -> u64 {
+        self.row.as_ref().map_or(BLOB_CHUNK_BYTES as u64, |row| row.part_bytes)
+    }
+
+    /// Stores the tail as the part that it is.
+    async fn store_tail(&mut self) -> Result<(), BlobError> {
+        let fresh = || StagedRow::begun(format!("staged/{}", hex(&entropy::random::<16>())), self.in_new_store());
+        let mut row = self.row.clone().unwrap_or_else(fresh);
+        row.bytes = self.bytes();
+        let object = match self.store_of(&row)? {
+            None => None,
+            Some(store) => {
+                // A key of its own: what is in use already stays as it is until the transaction is done.
+                let object = format!("{}-{}", part_name(&row.id, self.full_parts), hex(&entropy::random::<8>()));
+                store.put(&object, Bytes::copy_from_slice(&self.tail)).await?;
+                Some(object)
+            }
+        };
+        let mut tx = self.db.begin().await?;
+        // What counts is made durable by the transaction that makes it count: the log has one order.
+        tx.may_be_lost().await?;
+        self.store_row(&mut tx, &row).await?;
+        let former = match &object {
+            None => {
+                tx.put_part(&row.id, self.full_parts, &self.tail).await?;
+                None
+            }
+            Some(object) => tx.put_object(&part_name(&row.id, self.full_parts), object, self.tail.len() as u64).await?,
+        };
+        tx.commit().await?;
+        self.row = Some(row);
+        self.blobs.delete(former.into_iter().collect()).await;
+        Ok(())
+    }
+
+    async fn store_row(&self, tx: &mut Tx, row: &StagedRow) -> Result<(), BlobError> {
+        let superseded = || BlobError::Superseded(self.owner.name.clone());
+        if self.row.is_some() {
+            return if tx.extend_staged(&row.id, row.attempt, row.bytes).await? { Ok(()) } else { Err(superseded()) };
+        }
+        let staged = NewStaged {
+            id: &row.id,
+            assignment: self.owner.assignment,
+            in_store: row.in_store,
+            part_bytes: row.part_bytes,
+            bytes: row.bytes,
+            sha256: self.owner.sha256,
+            expires_at_ms: self.owner.expires_at_ms,
+        };
+        match tx.insert_staged(&staged).await {
+            Err(DbError::Duplicate) => Err(superseded()),
+            stored => Ok(stored?),
+        }
+    }
+
+    fn in_new_store(&self) -> bool {
+        matches!(self.blobs, Blobs::Store(_))
+    }
+
+    fn store_of(&self, row: &StagedRow) -> Result<Option<&Store>, BlobError> {
+        match (&self.blobs, row.in_store) {
+            (_, false) => Ok(None),
+            (Blobs::Store(store), true) => Ok(Some(store)),
+            (Blobs::Database, true) => Err(BlobError::NoStore),
+        }
+    }
+}
+
+impl Blobs {
+    /// A stored body, to be read again.
+    ///
+    /// # Errors
+    /// As [`Self::reader`].
+    pub async fn replay<'a>(&'a self, db: &'a Db, name: String, sha256: Sha256Hash) -> Result<Replay<'a>, BlobError> {
+        Ok(Replay { stored: Some(self.reader(db, name, sha256).await?), tail: Bytes::new() })
+    }
+}
+
+impl Replay<'_> {
+    /// The next bytes; none at the end.
+    ///
+    /// # Errors
+    /// [`BlobError`] when database or store do not answer.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, BlobError> {
+        if let Some(reader) = &mut self.stored {
+            if let Some(data) = reader.next().await? {
+                return Ok(Some(data));
+            }
+            self.stored = None;
+        }
+        let tail = std::mem::take(&mut self.tail);
+        Ok(if tail.is_empty() { None } else { Some(tail) })
+    }
+}

@@ -1,0 +1,225 @@
+//! Bodies that are written part by part under a name of their own, before a transaction makes them count.
+
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::AssignmentId;
+
+use super::tx::{Text, execute, fetch, stored};
+use super::{BLOB_CHUNK_BYTES, DbError, RoundKey, Tx};
+
+/// A body to begin.
+#[derive(Clone, Copy, Debug)]
+pub struct NewStaged<'a> {
+    /// The name of its parts.
+    pub id: &'a str,
+    /// Whose update it is; none for a model.
+    pub assignment: Option<AssignmentId>,
+    /// Whether its parts are in an object store.
+    pub in_store: bool,
+    /// Length of every part but the last.
+    pub part_bytes: u64,
+    /// How much of it is stored.
+    pub bytes: u64,
+    /// What its sender says that its hash will be.
+    pub sha256: Option<Sha256Hash>,
+    /// When it is deleted unless it counts by then.
+    pub expires_at_ms: i64,
+}
+
+/// A body of which parts are stored.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct StagedRow {
+    /// The name of its parts.
+    pub id: String,
+    /// Whether they are in an object store.
+    pub in_store: bool,
+    /// Length of every part but the last.
+    #[sqlx(try_from = "i64")]
+    pub part_bytes: u64,
+    /// How much of it is stored.
+    #[sqlx(try_from = "i64")]
+    pub bytes: u64,
+    sha256: Option<Text<Sha256Hash>>,
+    /// Who may add to it.
+    pub attempt: i64,
+}
+
+impl StagedRow {
+    /// A body of which nothing is stored yet.
+    #[must_use]
+    pub fn begun(id: String, in_store: bool) -> Self {
+        Self { id, in_store, part_bytes: BLOB_CHUNK_BYTES as u64, bytes: 0, sha256: None, attempt: 1 }
+    }
+
+    /// What its sender says that its hash will be.
+    #[must_use]
+    pub fn sha256(&self) -> Option<Sha256Hash> {
+        self.sha256.map(|Text(hash)| hash)
+    }
+
+    /// How many parts there are.
+    #[must_use]
+    pub fn parts(&self) -> u64 {
+        self.bytes.div_ceil(self.part_bytes.max(1))
+    }
+}
+
+/// The columns of a [`StagedRow`].
+macro_rules! staged_columns {
+    () => {
+        "id, in_store, part_bytes, bytes, sha256, attempt"
+    };
+}
+
+impl Tx {
+    /// Begins a body. An unfinished update of the same assignment is of no more use from here on.
+    ///
+    /// # Errors
+    /// [`DbError::Duplicate`] when another one of the assignment is begun at the same time.
+    pub async fn insert_staged(&mut self, staged: &NewStaged<'_>) -> Result<(), DbError> {
+        if let Some(assignment) = staged.assignment {
+            self.discard_upload(assignment).await?;
+        }
+        let sql = "insert into staged_bodies (id, assignment, in_store, part_bytes, bytes, sha256, expires_at_ms) \
+                   values ($1, $2, $3, $4, $5, $6, $7)";
+        execute!(
+            self,
+            sql,
+            staged.id,
+            staged.assignment.map(|id| id.to_string()),
+            staged.in_store,
+            stored(staged.part_bytes),
+            stored(staged.bytes),
+            staged.sha256.map(|hash| hash.to_string()),
+            staged.expires_at_ms
+        );
+        Ok(())
+    }
+
+    /// Stores how much there is of an unfinished body. False when somebody else goes on with it, or it is of no more use.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn extend_staged(&mut self, id: &str, attempt: i64, bytes: u64) -> Result<bool, DbError> {
+        let sql = "update staged_bodies set bytes = $3 \
+                   where id = $1 and attempt = $2 and blob is null and expires_at_ms > 0";
+        Ok(execute!(self, sql, id, attempt, stored(bytes)) == 1)
+    }
+
+    /// Makes a staged body the body of this name. False when it is not the one of so many bytes that this attempt wrote.
+    ///
+    /// # Errors
+    /// [`DbError::Duplicate`] when the name has a body.
+    pub async fn settle_staged(&mut self, id: &str, attempt: i64, bytes: u64, name: &str) -> Result<bool, DbError> {
+        let sql = "update staged_bodies set blob = $4, assignment = null, expires_at_ms = null \
+                   where id = $1 and attempt = $2 and bytes = $3 and blob is null and expires_at_ms > 0";
+        Ok(execute!(self, sql, id, attempt, stored(bytes), name) == 1)
+    }
+
+    /// The body of this name, if it was written in parts.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn staged_body(&mut self, name: &str) -> Result<Option<StagedRow>, DbError> {
+        let sql = concat!("select ", staged_columns!(), " from staged_bodies where blob = $1");
+        Ok(fetch!(self, StagedRow, fetch_optional, sql, name))
+    }
+
+    /// The unfinished update of an assignment, for its next sender: whoever was at it before can add nothing more.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn take_upload(&mut self, assignment: AssignmentId) -> Result<Option<StagedRow>, DbError> {
+        let sql = concat!(
+            "update staged_bodies set attempt = attempt + 1 \
+             where assignment = $1 and blob is null and expires_at_ms > 0 returning ",
+            staged_columns!()
+        );
+        Ok(fetch!(self, StagedRow, fetch_optional, sql, assignment.to_string()))
+    }
+
+    /// An unfinished body is of no more use. False when it counts, or somebody else goes on with it.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn discard_staged(&mut self, id: &str, attempt: i64) -> Result<bool, DbError> {
+        let sql = "update staged_bodies set assignment = null, expires_at_ms = 0 \
+                   where id = $1 and attempt = $2 and blob is null";
+        Ok(execute!(self, sql, id, attempt) == 1)
+    }
+
+    /// The unfinished update of an assignment is of no more use.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn discard_upload(&mut self, assignment: AssignmentId) -> Result<(), DbError> {
+        let sql = "update staged_bodies set assignment = null, expires_at_ms = 0 where assignment = $1";
+        execute!(self, sql, assignment.to_string());
+        Ok(())
+    }
+
+    /// The unfinished updates of a round are of no more use: it takes none any more.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn discard_uploads(&mut self, round: RoundKey) -> Result<(), DbError> {
+        let sql = "update staged_bodies set assignment = null, expires_at_ms = 0 where assignment in \
+                   (select id from assignments where job = $1 and task = $2 and round = $3)";
+        execute!(self, sql, round.job.to_string(), round.task.as_str(), i64::from(round.number));
+        Ok(())
+    }
+
+    /// Unfinished bodies whose time is up are of no more use. Returns how many those were.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn expire_staged(&mut self, now_ms: i64) -> Result<u64, DbError> {
+        let sql = "update staged_bodies set assignment = null, expires_at_ms = 0 \
+                   where blob is null and expires_at_ms > 0 and expires_at_ms <= $1";
+        Ok(execute!(self, sql, now_ms))
+    }
+
+    /// Bodies that are of no more use.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn useless_staged(&mut self, limit: u32) -> Result<Vec<StagedRow>, DbError> {
+        let sql = concat!(
+            "select ",
+            staged_columns!(),
+            " from staged_bodies where blob is null and expires_at_ms = 0 order by id limit $1"
+        );
+        Ok(fetch!(self, StagedRow, fetch_all, sql, i64::from(limit)))
+    }
+
+    /// Deletes the last parts of a body that is of no more use, at most `parts_max`, and with the first part the body.
+    /// Returns the objects that had them, which are to be deleted after the commit, and whether all of it is gone.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn delete_parts(&mut self, staged: &StagedRow, parts_max: u64) -> Result<(Vec<String>, bool), DbError> {
+        let parts = staged.parts();
+        let kept = parts.saturating_sub(parts_max);
+        let mut objects = Vec::new();
+        if staged.in_store {
+            for part in kept..parts {
+                objects.extend(self.delete_blob(&part_name(&staged.id, part)).await?);
+            }
+        } else {
+            let sql = "delete from blob_chunks where blob = $1 and part >= $2";
+            execute!(self, sql, staged.id.as_str(), stored(kept));
+        }
+        if kept == 0 {
+            execute!(self, "delete from staged_bodies where id = $1 and blob is null", staged.id.as_str());
+        } else {
+            let sql = "update staged_bodies set bytes = $2 where id = $1 and blob is null";
+            execute!(self, sql, staged.id.as_str(), stored(kept * staged.part_bytes));
+        }
+        Ok((objects, kept == 0))
+    }
+}
+
+/// The name in `objects` of one part.
+#[must_use]
+pub fn part_name(id: &str, part: u64) -> String {
+    format!("{id}/{part}")
+}

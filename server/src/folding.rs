@@ -1,0 +1,157 @@
+//! An update, checked and added to its round's sum block by block as its bytes come, and taken out again if need be.
+
+use std::sync::Arc;
+
+use tributary_protocol::update::{DeltaSink, UpdateDecoder, UpdateError, UpdateSummary};
+
+use crate::blob::{BlobError, Replay};
+use crate::spec::JobSpec;
+use crate::sums::Flight;
+
+/// An update on its way from bytes into a sum.
+#[derive(Debug)]
+pub(crate) struct Folding {
+    spec: Arc<JobSpec>,
+    base_version: u32,
+    decoder: UpdateDecoder,
+    /// Where its values go; without one they are only checked.
+    flight: Option<Flight>,
+    /// Values that were added.
+    values: u64,
+    /// Bytes that were decoded without an error.
+    good_bytes: u64,
+    /// Bytes that were given together and held the error. Values in front of it may have been added.
+    bad_bytes: u64,
+}
+
+impl Folding {
+    pub(crate) fn new(spec: &Arc<JobSpec>, base_version: u32, flight: Option<Flight>) -> Self {
+        let (decoder, spec) = (decoder(spec, base_version), Arc::clone(spec));
+        Self { spec, base_version, decoder, flight, values: 0, good_bytes: 0, bad_bytes: 0 }
+    }
+
+    /// Takes the next bytes and adds what they complete.
+    ///
+    /// # Errors
+    /// [`UpdateError`]: the update is bad, and is to be taken out.
+    pub(crate) fn push(&mut self, piece: &[u8]) -> Result<(), UpdateError> {
+        let mut add = Add { flight: self.flight.as_mut(), values: &mut self.values };
+        match self.decoder.push(piece, &mut add) {
+            Ok(()) => {
+                self.good_bytes += piece.len() as u64;
+                Ok(())
+            }
+            Err(error) => {
+                self.bad_bytes = piece.len() as u64;
+                Err(error)
+            }
+        }
+    }
+
+    /// Says that the update ends here.
+    ///
+    /// # Errors
+    /// [`UpdateError`] if it is not whole; it is to be taken out then.
+    pub(crate) fn finish(&mut self) -> Result<UpdateSummary, UpdateError> {
+        std::mem::replace(&mut self.decoder, decoder(&self.spec, self.base_version)).finish()
+    }
+
+    /// The update is acknowledged, and counts.
+    pub(crate) fn land(self) {
+        if let Some(flight) = self.flight {
+            flight.land();
+        }
+    }
+
+    /// Takes out what was added, by decoding the same bytes again; the sum is then as if the update had never come. If
+    /// that cannot be done, the sum is spoilt, and made anew from what is stored.
+    pub(crate) async fn undo(self, replay: Result<Replay<'_>, BlobError>) {
+        let Some(flight) = &self.flight else { return };
+        if self.values > 0 {
+            let taken = match replay {
+                Ok(replay) => self.take_out(flight, replay).await,
+                Err(error) => Err(error),
+            };
+            match taken {
+                Ok(values) if values == self.values => {}
+                Ok(values) => {
+                    let added = self.values;
+                    tracing::error!(added, values, "an update could not be taken out of its sum, which is made anew");
+                    return;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "an update could not be taken out of its sum, which is made anew");
+                    return;
+                }
+            }
+        }
+        if let Some(flight) = self.flight {
+            flight.leave();
+        }
+    }
+
+    /// Returns how many values were taken out.
+    async fn take_out(&self, flight: &Flight, mut replay: Replay<'_>) -> Result<u64, BlobError> {
+        let mut decoder = decoder(&self.spec, self.base_version);
+        let mut take = Take { flight, values: 0 };
+        // What was good can be cut differently. The bytes with the error must come together once more: how many values in
+        // front of it are handed out depends on the cut.
+        let (mut good, mut bad) = (self.good_bytes, Vec::new());
+        while let Some(data) = replay.next().await? {
+            let (now, rest) = data.split_at(data.len().min(usize::try_from(good).unwrap_or(usize::MAX)));
+            good -= now.len() as u64;
+            if decoder.push(now, &mut take).is_err() {
+                break;
+            }
+            let missing = usize::try_from(self.bad_bytes).unwrap_or(usize::MAX) - bad.len();
+            bad.extend_from_slice(&rest[..rest.len().min(missing)]);
+        }
+        // It fails as it did the first time.
+        let _ = decoder.push(&bad, &mut take);
+        Ok(take.values)
+    }
+}
+
+/// Adds what is decoded to a sum, if there is one.
+struct Add<'a> {
+    flight: Option<&'a mut Flight>,
+    values: &'a mut u64,
+}
+
+impl DeltaSink for Add<'_> {
+    fn dense(&mut self, first: usize, values: &[f32]) {
+        if let Some(flight) = &mut self.flight {
+            flight.add(first, values);
+            *self.values += values.len() as u64;
+        }
+    }
+
+    fn sparse(&mut self, first: usize, indices: &[u32], values: &[f32]) {
+        if let Some(flight) = &mut self.flight {
+            flight.add_sparse(first, indices, values);
+            *self.values += values.len() as u64;
+        }
+    }
+}
+
+/// Takes what is decoded out of a sum.
+struct Take<'a> {
+    flight: &'a Flight,
+    values: u64,
+}
+
+impl DeltaSink for Take<'_> {
+    fn dense(&mut self, first: usize, values: &[f32]) {
+        self.flight.take(first, values);
+        self.values += values.len() as u64;
+    }
+
+    fn sparse(&mut self, first: usize, indices: &[u32], values: &[f32]) {
+        self.flight.take_sparse(first, indices, values);
+        self.values += values.len() as u64;
+    }
+}
+
+fn decoder(spec: &JobSpec, base_version: u32) -> UpdateDecoder {
+    UpdateDecoder::new(Arc::clone(&spec.parameters), spec.update_header(base_version), spec.update_limits())
+}

@@ -1,0 +1,89 @@
+//! Two uploads of one update at once: the newer one wins, and their bytes never mix.
+
+use tributary_protocol::problem::ProblemType;
+use tributary_protocol::state::Phase;
+use tributary_server::aggregate::{Accumulator, fedavg};
+
+use super::{Half, PARAMETERS, delta, goal, left, places, sum, until};
+use crate::support::{World, delta_file};
+
+#[tokio::test]
+async fn a_newer_upload_ends_an_older_one_of_the_same_update() {
+    for (world, _directory) in places().await {
+        let job = world.job(goal(2)).await;
+        let [device, _other] = world.devices().await;
+        let [first, _] = world.assign([&device, &_other]).await;
+        let (old, new) = (delta_file(&first, &delta(1)), delta_file(&first, &delta(2)));
+        let half = Half::send(&world, &device, &first, &old, old.len() - 1).await;
+        let sum = sum(&world, job.id, 1);
+        let empty = Accumulator::new(PARAMETERS, sum.accumulator().caps()).unwrap();
+        until(|| *sum.accumulator() != empty).await;
+        device.put_digested(first.id, &new).await.value();
+        let answer = half.answer().await;
+        assert!(answer.starts_with("HTTP/1.1 409"), "{answer}");
+        empty.fold(&delta(2), 10).unwrap();
+        assert_eq!(*sum.accumulator(), empty, "the newer one and nothing else");
+        device.put_digested(first.id, &old).await.refused(ProblemType::UpdateConflict);
+        device.put_digested(first.id, &new).await.value();
+        assert_eq!(*sum.accumulator(), empty);
+        assert_eq!(left(&world).await, (0, 0));
+        world.pass_ms(10_000).await;
+        assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
+        let base = world.weights(job.id, 0).await;
+        assert_eq!(world.weights(job.id, 1).await, fedavg(&base, 0, &empty, 1.0).unwrap());
+        world.check_books(job.id).await;
+    }
+}
+
+/// Many requests for one update at the same time: one is taken, the sum has it once.
+#[tokio::test]
+async fn of_many_uploads_at_once_one_counts() {
+    let world = World::start().await;
+    let job = world.job(goal(2)).await;
+    let [device, _other] = world.devices().await;
+    let [first, _] = world.assign([&device, &_other]).await;
+    let bodies = [delta_file(&first, &delta(1)), delta_file(&first, &delta(2))];
+    let sent = (0..6).map(|number| device.put_digested(first.id, &bodies[number % 2]));
+    let answers = futures_util::future::join_all(sent).await;
+    let accepted: Vec<usize> = (0..6).filter(|number| answers[*number].status == 200).collect();
+    assert!(!accepted.is_empty());
+    assert!(accepted.iter().all(|number| number % 2 == accepted[0] % 2), "never both bodies");
+    for answer in answers.iter().filter(|answer| answer.status != 200) {
+        assert_eq!(answer.status, 409);
+    }
+    let sum = sum(&world, job.id, 1);
+    assert!(!sum.is_spoilt());
+    let expected = Accumulator::new(PARAMETERS, sum.accumulator().caps()).unwrap();
+    expected.fold(&delta(1 + accepted[0] as u32 % 2), 10).unwrap();
+    assert_eq!(*sum.accumulator(), expected);
+    assert_eq!(left(&world).await, (0, 0));
+    world.check_books(job.id).await;
+}
+
+/// Two coordinators: the upload that one began goes on at the other, and the first can add nothing more.
+#[tokio::test]
+async fn an_upload_goes_on_at_another_coordinator() {
+    let Some(database) = crate::support::postgres().await else { return };
+    let world = World::start_on(database).await;
+    let job = world.job(goal(1)).await;
+    let [device] = world.devices().await;
+    let [first] = world.assign([&device]).await;
+    let body = delta_file(&first, &delta(1));
+    let half = Half::send(&world, &device, &first, &body, 3_000_000).await;
+    let sum = sum(&world, job.id, 1);
+    let empty = Accumulator::new(PARAMETERS, sum.accumulator().caps()).unwrap();
+    until(|| *sum.accumulator() != empty).await;
+    let beside = world.beside().await;
+    let elsewhere = crate::support::Device { server: beside.server(), ..device.clone() };
+    // What the first coordinator has stored by now; the rest is in its memory.
+    let offset: usize = elsewhere.offset(first.id).await.header("upload-offset").parse().unwrap();
+    elsewhere.patch(first.id, offset, &body[offset..], &body).await.value();
+    half.break_off().await;
+    world.drive().await;
+    assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
+    let base = world.weights(job.id, 0).await;
+    let expected = Accumulator::new(PARAMETERS, empty.caps()).unwrap();
+    expected.fold(&delta(1), 10).unwrap();
+    assert_eq!(world.weights(job.id, 1).await, fedavg(&base, 0, &expected, 1.0).unwrap());
+    world.check_books(job.id).await;
+}
