@@ -431,7 +431,7 @@ mod tests {
         let mut twice = values.clone();
         hadamard(&mut twice);
         // The first sum and one in the middle, by their definition.
-        let sign = |row: usize, column: usize| if (row & column).count_ones() % 2 == 0 { 1.0 } else { -1.0 };
+        let sign = |row: usize, column: usize| if (row & column).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 };
         for row in [0, 1, 600] {
             let expected: f64 = values.iter().enumerate().map(|(at, value)| sign(row, at) * f64::from(*value)).sum();
             assert!((f64::from(twice[row]) - expected).abs() < 1e-3);

@@ -14,7 +14,7 @@
 //! the rating chooses one of 64 adaptive probabilities.
 //!
 //! On a 2NN's delta for MNIST this takes 0.15 to 0.17 bits per value for TernGrad, signs included (0.32 without contexts).
-//! One core codes some 100 million values per second: the limit is the chain from one value's outcome to the next one's
+//! One core codes some 90 million values per second: the limit is the chain from one value's outcome to the next one's
 //! probability, not memory.
 
 use super::range_coder::{Adaptive, Coder, ONE};
