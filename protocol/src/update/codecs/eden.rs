@@ -30,8 +30,8 @@ use crate::seed::{Seed, Stream};
 const CHUNK_MAX: usize = 4096;
 /// Smallest chunk: what is left of a section is padded with zeros to as many values.
 const CHUNK_MIN: usize = 64;
-/// Fewer bits of padding than this are cheaper than two chunks.
-const PADDING_BITS_MAX: usize = 64;
+/// So many bits of padding are cheaper than the scales of smaller chunks.
+const PADDING_BITS_MAX: usize = 96;
 
 /// Magnitudes of the centroids for b bits, from `2^(b - 1) - 1` on.
 const CENTROIDS: [f32; 15] = [
@@ -67,7 +67,7 @@ impl Eden {
             unbiased: true,
             feedback: false,
             // For parameters of 1,000 values or more; 0.01 above the bits for large ones.
-            bits_per_value_max: f64::from(self.bits) + 0.25,
+            bits_per_value_max: f64::from(self.bits) + 0.3,
             relative_error_max: Some(relative_error_max),
         }
     }
@@ -303,5 +303,178 @@ fn quantise(values: &[f32], deviation: f32, centroids: &[f32], codes: &mut [u8])
     }
     for (code, value) in codes.iter_mut().zip(values) {
         *code |= if value.is_sign_negative() { sign } else { 0 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::update::coding::testing::{
+        assert_unbiased, cases, damage, decode, hex, normal, relative_error, survives,
+    };
+
+    fn encode(bits: u8, values: &[f32], stream: &mut Stream) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        Eden { bits }.encode_section(values, stream, &mut bytes);
+        assert!(bytes.len() <= Eden { bits }.section_bytes_max(values.len()));
+        bytes
+    }
+
+    /// The table of normalised squared errors for unbiased scales.
+    const ERRORS: [f64; 4] = [0.5712, 0.1334, 0.0358, 0.0096];
+
+    #[test]
+    fn the_error_is_that_of_the_paper_whatever_the_values_are() {
+        let skewed =
+            normal(20_000, 2).into_iter().enumerate().map(|(at, value)| if at % 10 == 0 { value.powi(5) } else { 0.0 });
+        for values in [normal(20_000, 1), skewed.collect::<Vec<_>>()] {
+            for bits in 1..=4 {
+                let decoded =
+                    decode(&Eden { bits }, &encode(bits, &values, &mut Seed(1).stream()), values.len()).unwrap();
+                let error = relative_error(&values, &decoded);
+                let expected = ERRORS[usize::from(bits) - 1];
+                assert!((error / expected - 1.0).abs() < 0.05, "{bits} bits: {error} instead of {expected}");
+                assert!(error < Eden { bits }.properties().relative_error_max.unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn the_mean_error_of_small_chunks_is_as_declared() {
+        for bits in 1..=4 {
+            let mut stream = Seed(3).stream();
+            let mut error = 0.0;
+            for draw in 0..400 {
+                let values = normal(CHUNK_MIN, draw);
+                let decoded = decode(&Eden { bits }, &encode(bits, &values, &mut stream), values.len()).unwrap();
+                error += relative_error(&values, &decoded) / 400.0;
+            }
+            assert!(error < Eden { bits }.properties().relative_error_max.unwrap(), "{bits} bits: {error}");
+        }
+    }
+
+    #[test]
+    fn the_mean_is_kept() {
+        let values = normal(100, 5);
+        for bits in [1, 2] {
+            assert_unbiased(&values, |stream| decode(&Eden { bits }, &encode(bits, &values, stream), 100).unwrap());
+        }
+    }
+
+    #[test]
+    fn the_mean_is_kept_of_values_that_stand_nearly_alone() {
+        let mut values = vec![0.0; 128];
+        (values[3], values[77]) = (2.0, 1.0);
+        assert_unbiased(&values, |stream| decode(&Eden { bits: 1 }, &encode(1, &values, stream), 128).unwrap());
+    }
+
+    #[test]
+    fn any_section_comes_back() {
+        for bits in 1..=4 {
+            for (number, values) in cases(CHUNK_MAX).into_iter().enumerate() {
+                let bytes = encode(bits, &values, &mut Seed(1).stream());
+                let decoded = decode(&Eden { bits }, &bytes, values.len()).unwrap();
+                if magnitude_max(&values) == 0.0 {
+                    assert_eq!((bytes, decoded), (vec![0], vec![0.0; values.len()]));
+                    continue;
+                }
+                assert!(decoded.iter().all(|value| value.is_finite()), "case {number}");
+                // Below 1e-38 the scale itself is rounded.
+                if magnitude_max(&values) > 1e-38 {
+                    assert!(relative_error(&values, &decoded) < 1.5, "{bits} bits, case {number}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_chunk_of_zeros_decodes_to_exact_zeros_and_changes_no_other() {
+        let mut values = normal(3 * CHUNK_MAX, 6);
+        let whole = decode(&Eden { bits: 1 }, &encode(1, &values, &mut Seed(2).stream()), values.len()).unwrap();
+        values[CHUNK_MAX..2 * CHUNK_MAX].fill(0.0);
+        let decoded = decode(&Eden { bits: 1 }, &encode(1, &values, &mut Seed(2).stream()), values.len()).unwrap();
+        assert!(decoded[CHUNK_MAX..2 * CHUNK_MAX].iter().all(|value| *value == 0.0));
+        assert_eq!(decoded[2 * CHUNK_MAX..], whole[2 * CHUNK_MAX..]);
+    }
+
+    #[test]
+    fn chunks_pad_little() {
+        let chunks = |mut left: usize| {
+            let mut chunks = Vec::new();
+            while left > 0 {
+                chunks.push(Eden { bits: 1 }.chunk(left));
+                left = left.saturating_sub(chunks[chunks.len() - 1]);
+            }
+            chunks
+        };
+        assert_eq!(chunks(1), [64]);
+        assert_eq!(chunks(100), [128]);
+        assert_eq!(chunks(200), [256]);
+        assert_eq!(chunks(650), [512, 128, 64]);
+        assert_eq!(chunks(700), [512, 256]);
+        assert_eq!(chunks(4095), [4096]);
+        assert_eq!(chunks(10_000), [4096, 4096, 1024, 512, 256, 64]);
+        for bits in 1..=4 {
+            let eden = Eden { bits };
+            for values in [1000, 1100, 5000, 200_000] {
+                let bits_per_value = 8.0 * eden.section_bytes_max(values) as f64 / values as f64;
+                assert!(bits_per_value <= eden.properties().bits_per_value_max, "{bits} bits, {values} values");
+            }
+        }
+    }
+
+    #[test]
+    fn the_transform_is_its_own_inverse_but_for_the_length() {
+        let values = normal(1024, 7);
+        let mut twice = values.clone();
+        hadamard(&mut twice);
+        // The first sum and one in the middle, by their definition.
+        let sign = |row: usize, column: usize| if (row & column).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 };
+        for row in [0, 1, 600] {
+            let expected: f64 = values.iter().enumerate().map(|(at, value)| sign(row, at) * f64::from(*value)).sum();
+            assert!((f64::from(twice[row]) - expected).abs() < 1e-3);
+        }
+        hadamard(&mut twice);
+        assert!(values.iter().zip(&twice).all(|(value, twice)| (value * 1024.0 - twice).abs() < 0.01));
+    }
+
+    #[test]
+    fn sections_that_nobody_writes_are_refused() {
+        let eden = Eden { bits: 2 };
+        let section = encode(2, &normal(100, 8), &mut Seed(3).stream());
+        assert_eq!(section.len(), 4 + 4 + 32);
+        assert_eq!(decode(&eden, &[&section[..], &[0]].concat(), 100), Err(SectionError::TrailingBytes));
+        for length in 0..section.len() {
+            assert_eq!(decode(&eden, &section[..length], 100), Err(SectionError::Truncated));
+        }
+        for scale in [f32::NAN, f32::INFINITY, -1.0, -0.0] {
+            let mut section = section.clone();
+            section[4..8].copy_from_slice(&scale.to_le_bytes());
+            assert_eq!(decode(&eden, &section, 100), Err(SectionError::BadNumber("scale")));
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_a_delta_never_change() {
+        let values: Vec<f32> = (0..70).map(|at: i32| (at * 37 % 64 - 32) as f32 / 8.0).collect();
+        assert_eq!(hex(&encode(1, &values, &mut Seed(7).stream())), "bb43d723908cb03cb4138733bea3d11ef65a0626cd1b99c8");
+        assert_eq!(
+            hex(&encode(3, &values[..20], &mut Seed(7).stream())),
+            "bb43d723a114c63c22021240c800ad0b02254d00c3191f3a365404539a009224"
+        );
+    }
+
+    #[test]
+    fn other_numbers_of_bits_are_refused() {
+        assert!([0, 5, 255].iter().all(|bits| Eden { bits: *bits }.check().is_err()));
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_sections_are_refused_or_are_other_values(bits in 1u8..=4, length in 1usize..300, damage in damage()) {
+            survives(&Eden { bits }, &encode(bits, &normal(length, 13), &mut Seed(8).stream()), length, &damage);
+        }
     }
 }

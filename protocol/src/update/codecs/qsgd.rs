@@ -205,6 +205,7 @@ impl Qsgd {
             let dithers = &mut dithers[..row.len()];
             dither.fill(dithers);
             model.row(&mut coder, row, dithers);
+            coder.check()?;
         }
         coder.finish()
     }
@@ -252,5 +253,181 @@ impl SectionCodec for Qsgd {
             out.extend(levels.iter().map(|level| step * *level as f32));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::seed::Seed;
+    use crate::update::coding::testing::{
+        assert_unbiased, cases, damage, decode, hex, normal, relative_error, survives,
+    };
+
+    fn encode(qsgd: Qsgd, values: &[f32], row_values: usize, stream: &mut Stream) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        qsgd.encode_section(values, row_values.min(values.len()), stream, &mut bytes);
+        assert!(bytes.len() <= qsgd.section_bytes_max(values.len()));
+        bytes
+    }
+
+    #[test]
+    fn every_value_comes_back_within_a_level() {
+        for qsgd in [Qsgd::default(), Qsgd { levels: 1000, bucket: 64 }, Qsgd { levels: 1, bucket: 16 }] {
+            for (number, values) in cases(qsgd.bucket as usize).into_iter().enumerate() {
+                let bytes = encode(qsgd, &values, 50, &mut Seed(1).stream());
+                let decoded = decode(&qsgd, &bytes, values.len()).unwrap();
+                let bucket = qsgd.bucket as usize;
+                for (values, decoded) in values.chunks(bucket).zip(decoded.chunks(bucket)) {
+                    let step = qsgd.step(norm_above(values));
+                    for (value, got) in values.iter().zip(decoded) {
+                        assert!((value - got).abs() <= step * 1.0001, "{qsgd:?}, case {number}: {value} became {got}");
+                        assert!(*value != 0.0 || *got == 0.0, "zeros stay zero");
+                    }
+                }
+            }
+        }
+    }
+
+    /// The table of expected counts and variances for standard normal values, and the paper's bounds (lemma 3.1).
+    #[test]
+    fn counts_and_errors_are_those_of_the_paper() {
+        for (bucket, levels, sent_expected, error_expected) in [
+            (1024, 1, 25.6, 24.6),
+            (1024, 4, 101.8, 5.37),
+            (1024, 16, 398.9, 0.655),
+            (1024, 32, 631.5, 0.169),
+            (4096, 64, 2619.8, 0.168),
+        ] {
+            const DRAWS: u32 = 100;
+            let qsgd = Qsgd { levels, bucket };
+            let (mut sent, mut error) = (0.0, 0.0);
+            for draw in 0..DRAWS {
+                let values = normal(bucket as usize, u64::from(draw));
+                let bytes = encode(qsgd, &values, 64, &mut Seed(u64::from(draw)).stream());
+                let decoded = decode(&qsgd, &bytes, values.len()).unwrap();
+                sent += decoded.iter().filter(|value| **value != 0.0).count() as f64 / f64::from(DRAWS);
+                error += relative_error(&values, &decoded) / f64::from(DRAWS);
+            }
+            // A norm rounded up makes a percent.
+            assert!((sent / sent_expected - 1.0).abs() < 0.05, "{qsgd:?}: {sent} sent");
+            assert!((error / error_expected - 1.0).abs() < 0.06, "{qsgd:?}: error {error}");
+            let (n, s) = (f64::from(bucket), f64::from(levels));
+            assert!(sent <= s * (s + n.sqrt()));
+            assert!(error <= qsgd.properties().relative_error_max.unwrap());
+        }
+    }
+
+    #[test]
+    fn the_mean_is_kept() {
+        let values = normal(40, 5);
+        for qsgd in [Qsgd { levels: 1, bucket: 16 }, Qsgd { levels: 3, bucket: 32 }, Qsgd::default()] {
+            assert_unbiased(&values, |stream| decode(&qsgd, &encode(qsgd, &values, 8, stream), 40).unwrap());
+        }
+    }
+
+    #[test]
+    fn normal_values_take_what_is_declared() {
+        let values = normal(50_000, 11);
+        // Levels with gamma codes take 0.72 bits (4 levels) and 1.59 (16) on a real delta with zeros.
+        for (levels, bits_most) in [(1, 0.16), (4, 0.5), (16, 1.7), (64, 3.7), (1000, 7.7), (16_384, 11.8)] {
+            let qsgd = Qsgd { levels, bucket: 512 };
+            let bits = 8.0 * encode(qsgd, &values, 500, &mut Seed(5).stream()).len() as f64 / values.len() as f64;
+            assert!(bits < bits_most, "{levels} levels: {bits}");
+            assert!(qsgd.section_bytes_max(1000) as f64 * 8.0 / 1000.0 <= qsgd.properties().bits_per_value_max);
+        }
+    }
+
+    #[test]
+    fn norms_are_rounded_up_and_stay_finite() {
+        for values in cases(64) {
+            let norm = sum(&values, |value| value * value).sqrt();
+            let above = norm_above(&values).to_f64();
+            assert!(
+                above >= norm * (1.0 - 1e-7) && above <= norm * (1.0 + 1.0 / 128.0) + 2f64.powi(-133),
+                "{norm} {above}"
+            );
+        }
+        assert_eq!(norm_above(&[f32::MAX; 9]), bf16::MAX);
+    }
+
+    #[test]
+    fn values_whose_norm_is_too_large_for_a_float_are_cut_off() {
+        let values = [f32::MAX; 32];
+        let decoded =
+            decode(&Qsgd::default(), &encode(Qsgd::default(), &values, 8, &mut Seed(1).stream()), 32).unwrap();
+        assert!(decoded.iter().all(|value| value.is_finite()));
+    }
+
+    #[test]
+    fn a_bucket_of_zeros_has_no_levels_and_a_section_of_zeros_one_byte() {
+        let qsgd = Qsgd { levels: 4, bucket: 16 };
+        let mut values = normal(64, 3);
+        values[16..32].fill(0.0);
+        let decoded = decode(&qsgd, &encode(qsgd, &values, 8, &mut Seed(1).stream()), 64).unwrap();
+        assert_eq!(decoded[16..32], [0.0; 16]);
+        assert_eq!(encode(qsgd, &[0.0; 64], 8, &mut Seed(1).stream()), [ZERO]);
+        assert_eq!(decode(&qsgd, &[ZERO, ZERO], 64), Err(SectionError::TrailingBytes));
+    }
+
+    #[test]
+    fn plain_sections_are_levels_and_signs() {
+        let qsgd = Qsgd { levels: 4, bucket: 512 };
+        let levels = [0, 1, -1, 4, -4, 2, 0];
+        let mut section = vec![PACKED];
+        section.extend_from_slice(&bf16::from_f32(2.0).to_le_bytes());
+        qsgd.pack(&levels, &mut section);
+        assert_eq!(section.len(), 3 + 4);
+        let expected = levels.map(|level| level as f32 * 0.5).to_vec();
+        assert_eq!(decode(&qsgd, &section, 7), Ok(expected));
+        assert_eq!(decode(&qsgd, &section[..6], 7), Err(SectionError::Truncated));
+        assert_eq!(decode(&qsgd, &section, 3), Err(SectionError::TrailingBytes));
+        // A level above the highest, and bits after the last value.
+        let with = |place: usize, byte: u8| [&section[..place], &[byte], &section[place + 1..]].concat();
+        assert_eq!(decode(&qsgd, &with(3, 5), 7), Err(SectionError::BadCode));
+        assert_eq!(decode(&qsgd, &with(6, 0xF0), 7), Err(SectionError::BadCode));
+    }
+
+    #[test]
+    fn a_norm_that_makes_no_sense_is_refused() {
+        let section = encode(Qsgd::default(), &normal(400, 12), 20, &mut Seed(6).stream());
+        assert_eq!(section[0], CODED);
+        for norm in [bf16::NAN, bf16::INFINITY, bf16::NEG_ONE, bf16::NEG_ZERO] {
+            let mut section = section.clone();
+            section[1..3].copy_from_slice(&norm.to_le_bytes());
+            assert_eq!(decode(&Qsgd::default(), &section, 400), Err(SectionError::BadNumber("norm")), "{norm}");
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_a_delta_never_change() {
+        let values: Vec<f32> = (0..96).map(|at: i32| (at * 37 % 64 - 32) as f32 / 8.0 * (at % 3) as f32).collect();
+        let qsgd = Qsgd { levels: 20, bucket: 32 };
+        let bytes = encode(qsgd, &values, 12, &mut Seed(7).stream());
+        assert_eq!(
+            hex(&bytes),
+            "018a4186418c41bb43d7230c000004edd28841f3f1f59e891294e82a888bb78fe6aebaab08fb372be058d0fb703d4861c5260d719c663d238fe2"
+        );
+    }
+
+    #[test]
+    fn settings_out_of_range_are_refused() {
+        for (levels, bucket) in [(0, 512), (16_385, 512), (4, 15), (4, 262_145)] {
+            assert!(Qsgd { levels, bucket }.check().is_err(), "{levels} {bucket}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_sections_are_refused_or_are_other_values(
+            length in 1usize..300, row_values in 1usize..300, levels in prop::sample::select(&[1u16, 4, 17, 300, 16_384]),
+            damage in damage(),
+        ) {
+            let qsgd = Qsgd { levels, bucket: 64 };
+            let bytes = encode(qsgd, &normal(length, 13), row_values, &mut Seed(8).stream());
+            survives(&qsgd, &bytes, length, &damage);
+        }
     }
 }

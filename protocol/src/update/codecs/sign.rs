@@ -72,3 +72,67 @@ impl SectionCodec for Sign {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::update::coding::testing::{cases, damage, decode, hex, normal, relative_error, survives};
+
+    fn encode(values: &[f32]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        encode_section(values, &mut bytes);
+        assert!(bytes.len() <= Sign.section_bytes_max(values.len()));
+        bytes
+    }
+
+    #[test]
+    fn every_value_becomes_the_mean_magnitude_with_its_sign() {
+        for values in cases(8) {
+            let decoded = decode(&Sign, &encode(&values), values.len()).unwrap();
+            let mean = (sum(&values, f64::abs) / values.len() as f64) as f32;
+            let expected: Vec<_> = values.iter().map(|value| if *value < 0.0 { -mean } else { mean }).collect();
+            assert_eq!(decoded, expected);
+        }
+    }
+
+    #[test]
+    fn a_section_is_a_mean_and_bits() {
+        let bytes = encode(&[1.0, -2.0, 0.0, 1.0, 3.0, -1.0, -0.0, 0.0, -1.0]);
+        assert_eq!(hex(&bytes), "0000803f2201");
+        assert_eq!(encode(&[0.0; 100]), [0; 4]);
+    }
+
+    #[test]
+    fn the_error_on_normal_values_is_that_of_the_formula() {
+        let values = normal(100_000, 1);
+        let bytes = encode(&values);
+        let error = relative_error(&values, &decode(&Sign, &bytes, values.len()).unwrap());
+        // 1 - 2 / pi
+        assert!((error - 0.3634).abs() < 0.005, "{error}");
+        assert!(Sign.section_bytes_max(1000) as f64 * 8.0 / 1000.0 <= properties().bits_per_value_max);
+        assert!(error <= properties().relative_error_max.unwrap());
+    }
+
+    #[test]
+    fn sections_that_nobody_writes_are_refused() {
+        let section = encode(&[1.0; 12]);
+        assert_eq!(decode(&Sign, &section, 17), Err(SectionError::Truncated));
+        assert_eq!(decode(&Sign, &section, 8), Err(SectionError::TrailingBytes));
+        assert_eq!(decode(&Sign, &section[..3], 12), Err(SectionError::Truncated));
+        assert_eq!(decode(&Sign, &[0, 0, 0, 0, 0], 8), Err(SectionError::TrailingBytes));
+        assert_eq!(decode(&Sign, &[&section[..5], &[0x10]].concat(), 12), Err(SectionError::BadCode));
+        for mean in [f32::NAN, f32::INFINITY, -1.0, -0.0] {
+            let section = [&mean.to_le_bytes()[..], &[0]].concat();
+            assert_eq!(decode(&Sign, &section, 8), Err(SectionError::BadNumber("mean magnitude")));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_sections_are_refused_or_are_other_values(length in 1usize..300, damage in damage()) {
+            survives(&Sign, &encode(&normal(length, 13)), length, &damage);
+        }
+    }
+}

@@ -162,6 +162,7 @@ fn decode_coded(mut bytes: &[u8], count: usize, out: &mut Vec<f32>) -> Result<()
         let (levels, dithers) = (&mut levels[..length], &mut dithers[..length]);
         dither.fill(dithers);
         model.row(&mut coder, levels, dithers);
+        coder.check()?;
         out.extend(levels.iter().map(|level| scale * *level as f32));
     }
     coder.finish()
@@ -186,4 +187,212 @@ fn decode_packed(mut bytes: &[u8], count: usize, out: &mut Vec<f32>) -> Result<(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::super::frame::FrameReader;
+    use super::*;
+    use crate::model::ParameterSpec;
+    use crate::seed::Seed;
+    use crate::update::coding::testing::{
+        assert_unbiased, cases, damage, decode, hex, normal, relative_error, survives,
+    };
+
+    fn encode(ternary: Ternary, values: &[f32], row_values: usize, stream: &mut Stream) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        ternary.encode_section(values, row_values.min(values.len()), stream, &mut bytes);
+        assert!(bytes.len() <= ternary.section_bytes_max(values.len()));
+        bytes
+    }
+
+    /// The plain form of a section, which small ones have.
+    fn packed(scale: f32, bytes: &[u8]) -> Vec<u8> {
+        [&[PACKED][..], &scale.to_le_bytes(), bytes].concat()
+    }
+
+    #[test]
+    fn every_value_comes_back_as_zero_or_the_scale() {
+        for (number, values) in cases(64).into_iter().enumerate() {
+            for row_values in [1, 64, 1 << 18] {
+                let bytes = encode(Ternary::default(), &values, row_values, &mut Seed(1).stream());
+                let decoded = decode(&Ternary::default(), &bytes, values.len()).unwrap();
+                let scale = magnitude_max(&values);
+                for (value, got) in values.iter().zip(&decoded) {
+                    assert!(*got == 0.0 || *got == scale.copysign(*value), "case {number}: {value} became {got}");
+                    assert!(*value != 0.0 || *got == 0.0, "zeros stay zero");
+                    assert!(value.abs() != scale || got == value, "the largest always arrives");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_section_of_zeros_is_one_byte() {
+        assert_eq!(encode(Ternary::default(), &[0.0; 1000], 10, &mut Seed(1).stream()), [ZERO]);
+        assert_eq!(decode(&Ternary::default(), &[ZERO, 0], 10), Err(SectionError::TrailingBytes));
+        assert_eq!(decode(&Ternary::default(), &[], 10), Err(SectionError::Truncated));
+        assert_eq!(decode(&Ternary::default(), &[3, 0, 0, 0, 0, 0], 10), Err(SectionError::BadCode));
+    }
+
+    #[test]
+    fn the_mean_is_kept() {
+        let values = normal(40, 5);
+        for ternary in [Ternary::default(), Ternary { scale: 3.0, ..Ternary::default() }] {
+            assert!(ternary.properties().unbiased);
+            assert_unbiased(&values, |stream| decode(&ternary, &encode(ternary, &values, 8, stream), 40).unwrap());
+        }
+    }
+
+    #[test]
+    fn the_error_is_that_of_the_formula() {
+        let values = normal(20_000, 6);
+        let expected = |scale: f64| {
+            let magnitudes: f64 = values.iter().map(|value| f64::from(value.abs())).sum();
+            scale * magnitudes / sum(&values, |value| value * value) - 1.0
+        };
+        let largest = f64::from(magnitude_max(&values));
+        for scale in [1.0, 2.0, 8.0] {
+            let ternary = Ternary { scale, clip: 0.0 };
+            let decoded =
+                decode(&ternary, &encode(ternary, &values, 200, &mut Seed(2).stream()), values.len()).unwrap();
+            let (error, expected) = (relative_error(&values, &decoded), expected(largest * f64::from(scale)));
+            assert!((error / expected - 1.0).abs() < 0.1, "{error} {expected}");
+        }
+    }
+
+    #[test]
+    fn clipping_lowers_the_error_and_is_said_to_be_biased() {
+        let values = normal(20_000, 7);
+        let clipped = Ternary { clip: 2.5, ..Ternary::default() };
+        assert!(!clipped.properties().unbiased);
+        let error = |ternary: Ternary| {
+            let bytes = encode(ternary, &values, 200, &mut Seed(3).stream());
+            relative_error(&values, &decode(&ternary, &bytes, values.len()).unwrap())
+        };
+        let (with, without) = (error(clipped), error(Ternary::default()));
+        assert!(with < 1.1 && without > 2.0, "{with} {without}");
+    }
+
+    #[test]
+    fn a_sparse_delta_takes_less_than_a_fifth_of_a_bit_per_value() {
+        // As the first layer of a network for pictures: a third of the inputs are always 0, inputs and units differ in how
+        // much they move, and a unit's weights mostly move the same way.
+        let (rows, columns) = (200, 784);
+        let (noise, row, column) = (normal(rows * columns, 8), normal(rows, 9), normal(columns, 10));
+        let values: Vec<f32> = (0..rows * columns)
+            .map(|place| {
+                let (row, column_at) = (row[place / columns], place % columns);
+                let amount = if column_at % 3 == 0 { 0.0 } else { column[column_at].powi(2) };
+                row * amount * (1.0 + 0.5 * noise[place])
+            })
+            .collect();
+        let ternary = Ternary::default();
+        let bytes = encode(ternary, &values, columns, &mut Seed(4).stream());
+        let decoded = decode(&ternary, &bytes, values.len()).unwrap();
+        let sent = decoded.iter().filter(|value| **value != 0.0).count() as f64 / values.len() as f64;
+        let entropy = -sent * sent.log2() - (1.0 - sent) * (1.0 - sent).log2() + sent;
+        let bits = 8.0 * bytes.len() as f64 / values.len() as f64;
+        assert!(bits < 0.2 && bits < 0.6 * entropy, "{bits} of {entropy} for a share of {sent}");
+    }
+
+    #[test]
+    fn normal_values_take_what_is_declared() {
+        let values = normal(100_000, 11);
+        let bytes = encode(Ternary::default(), &values, 1000, &mut Seed(5).stream());
+        let bits = 8.0 * bytes.len() as f64 / values.len() as f64;
+        assert!(bits < 0.7 && bits < Ternary::default().properties().bits_per_value_max, "{bits}");
+        let longest = Ternary::default().section_bytes_max(1000) as f64 * 8.0 / 1000.0;
+        assert!(longest <= Ternary::default().properties().bits_per_value_max, "{longest}");
+    }
+
+    #[test]
+    fn five_values_are_packed_into_a_byte() {
+        // 1 + 3 * 2 + 9 * 0 + 27 * 1 + 81 * 2 = 196: 0, 1, -1, 0, 1; then 0 + 3 * 1: -1, 0.
+        let section = packed(2.0, &[196, 3]);
+        assert_eq!(decode(&Ternary::default(), &section, 7), Ok(vec![0.0, 2.0, -2.0, 0.0, 2.0, -2.0, 0.0]));
+        assert_eq!(
+            encode(Ternary::default(), &[0.0, 2.0, -2.0, 0.0, 2.0, -2.0, 0.0], 7, &mut Seed(1).stream()),
+            section
+        );
+        assert_eq!(decode(&Ternary::default(), &section, 5), Err(SectionError::TrailingBytes));
+        assert_eq!(decode(&Ternary::default(), &section, 11), Err(SectionError::Truncated));
+        // Digits beyond the last value, and a byte that no five digits make.
+        assert_eq!(decode(&Ternary::default(), &section, 6), Err(SectionError::BadCode));
+        assert_eq!(decode(&Ternary::default(), &packed(2.0, &[243]), 5), Err(SectionError::BadCode));
+    }
+
+    #[test]
+    fn a_scale_or_a_row_that_makes_no_sense_is_refused() {
+        for scale in [f32::NAN, f32::INFINITY, -1.0, -0.0] {
+            let refused = decode(&Ternary::default(), &packed(scale, &[0]), 5);
+            assert_eq!(refused, Err(SectionError::BadNumber("scale")), "{scale}");
+        }
+        let section = encode(Ternary::default(), &normal(400, 12), 20, &mut Seed(6).stream());
+        assert_eq!(section[0], CODED);
+        for row_values in [0u32, 401, 0xFF_FFFF] {
+            let mut section = section.clone();
+            section[9..12].copy_from_slice(&row_values.to_le_bytes()[..3]);
+            assert_eq!(decode(&Ternary::default(), &section, 400), Err(SectionError::BadLength), "{row_values}");
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_a_delta_never_change() {
+        let cubes = (0..400).map(|at: i32| (at * 37 % 64 - 32).pow(3) * (at % 20 % 3));
+        let values: Vec<f32> = cubes.map(|cube| cube as f32 / 64.0).collect();
+        let bytes = encode(Ternary::default(), &values, 20, &mut Seed(7).stream());
+        assert_eq!(
+            hex(&bytes),
+            "0100008044bb43d723140000f354950eab89362cde12e46bc8efa1613a7968e983997e2563c76420d71b5eac5a130b70"
+        );
+        assert_eq!(hex(&encode(Ternary::default(), &values[..7], 7, &mut Seed(7).stream())), "020024f4431f05");
+    }
+
+    #[test]
+    fn a_row_is_what_one_output_takes() {
+        let shapes: [&[usize]; 5] = [&[], &[5], &[3, 4], &[2, 3, 3, 3], &[2, 1 << 18]];
+        let specs = shapes.iter().enumerate().map(|(at, shape)| ParameterSpec::new(at.to_string(), *shape)).collect();
+        let parameters = ParameterList::new(specs).unwrap();
+        let rows: Vec<_> = frame::sections(&parameters).map(|range| frame::row_values(&parameters, &range)).collect();
+        assert_eq!(rows, [1, 5, 4, 27, 1 << 18, 1 << 18]);
+        // And a frame of all of them comes back.
+        let delta = normal(parameters.total(), 14);
+        let frame = Ternary::default().encode(&delta, &parameters, &mut Seed(9).stream());
+        let mut reader = FrameReader::new(&parameters, Box::new(Ternary::default()));
+        let mut firsts = Vec::new();
+        reader
+            .push(&frame, &mut |first, section| {
+                firsts.push(first);
+                assert!(section.values.iter().zip(&delta[first..]).all(|(got, value)| got * value >= 0.0));
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(reader.finish(), Ok(()));
+        assert_eq!(firsts, frame::sections(&parameters).map(|range| range.start).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn settings_out_of_range_are_refused() {
+        for (clip, scale) in
+            [(f32::NAN, 1.0), (-1.0, 1.0), (0.0, 0.5), (0.0, f32::NAN), (0.0, 1e30), (f32::INFINITY, 1.0)]
+        {
+            assert!(Ternary { clip, scale }.check().is_err(), "{clip} {scale}");
+        }
+        assert_eq!(Ternary { clip: 2.5, scale: 4.0 }.check(), Ok(()));
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_sections_are_refused_or_are_other_values(
+            length in 1usize..300, row_values in 1usize..300, zeros in 0usize..4, damage in damage(),
+        ) {
+            let mut values = normal(length, 13);
+            values.iter_mut().filter(|value| (value.abs() * 100.0) as usize % 4 < zeros).for_each(|value| *value = 0.0);
+            let bytes = encode(Ternary::default(), &values, row_values, &mut Seed(8).stream());
+            survives(&Ternary::default(), &bytes, length, &damage);
+        }
+    }
 }

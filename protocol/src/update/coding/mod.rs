@@ -5,3 +5,5 @@ pub(super) mod fields;
 pub(super) mod levels;
 pub(super) mod range_coder;
 pub(super) mod rice;
+#[cfg(test)]
+pub(super) mod testing;

@@ -44,11 +44,13 @@ impl Adaptive {
     }
 
     /// The probability of a one, in parts of 2^16.
+    #[inline]
     pub(in crate::update) fn one(self) -> u32 {
         (self.0 >> 16).clamp(1, ONE - 1)
     }
 
     /// Learns from a bit.
+    #[inline]
     pub(in crate::update) fn learn(&mut self, bit: bool) {
         let (estimate, count) = (self.0 >> COUNT_BITS, self.0 & COUNT_MASK);
         let goal = if bit { (1 << 22) - 1 } else { 0 };
@@ -58,6 +60,7 @@ impl Adaptive {
     }
 
     /// Codes a bit and learns from it.
+    #[inline]
     pub(in crate::update) fn code(&mut self, coder: &mut impl Coder, bit: bool) -> bool {
         let bit = coder.code(bit, self.one());
         self.learn(bit);
@@ -76,11 +79,13 @@ impl Interval {
     const ALL: Self = Self { low: 0, high: u32::MAX };
 
     /// The last number of the part that stands for a one. Both parts have at least one number.
+    #[inline]
     fn cut(self, one: u32) -> u32 {
         debug_assert!((1..ONE).contains(&one), "a probability of 0 or 1 leaves no number for the other bit");
         self.low + ((u64::from(self.high - self.low) * u64::from(one)) >> 16) as u32
     }
 
+    #[inline]
     fn keep(&mut self, bit: bool, cut: u32) {
         if bit {
             self.high = cut;
@@ -90,6 +95,7 @@ impl Interval {
     }
 
     /// Takes away the first byte if both ends agree on it.
+    #[inline]
     fn shift(&mut self) -> Option<u8> {
         if (self.low ^ self.high) >> 24 != 0 {
             return None;
@@ -133,6 +139,7 @@ impl<'a> RangeEncoder<'a> {
 }
 
 impl Coder for RangeEncoder<'_> {
+    #[inline]
     fn code(&mut self, bit: bool, one: u32) -> bool {
         self.interval.keep(bit, self.interval.cut(one));
         while let Some(byte) = self.interval.shift() {
@@ -160,6 +167,15 @@ impl<'a> RangeDecoder<'a> {
         Self { interval: Interval::ALL, window, taken: 0, bytes }
     }
 
+    /// Refuses to go on when bits were read that the bytes cannot have: whoever announces much and sends little is to
+    /// cost little.
+    ///
+    /// # Errors
+    /// [`SectionError::Truncated`].
+    pub(in crate::update) fn check(&self) -> Result<(), SectionError> {
+        if self.taken > self.bytes.len() { Err(SectionError::Truncated) } else { Ok(()) }
+    }
+
     /// Says that the last bit was read: the bytes must be exactly those that a writer of these bits leaves.
     ///
     /// # Errors
@@ -176,6 +192,7 @@ impl<'a> RangeDecoder<'a> {
 }
 
 impl Coder for RangeDecoder<'_> {
+    #[inline]
     fn code(&mut self, _: bool, one: u32) -> bool {
         let cut = self.interval.cut(one);
         let bit = self.window <= cut;
@@ -233,8 +250,17 @@ mod tests {
     }
 
     #[test]
+    fn a_reader_past_the_end_is_told_before_the_last_bit() {
+        let mut decoder = RangeDecoder::new(&[7, 7]);
+        (0..16).for_each(|_| _ = decoder.code(false, ONE / 2));
+        assert_eq!(decoder.check(), Ok(()));
+        (0..16).for_each(|_| _ = decoder.code(false, ONE / 2));
+        assert_eq!(decoder.check(), Err(SectionError::Truncated));
+    }
+
+    #[test]
     fn nothing_is_written_for_nothing() {
-        assert_eq!(write(&[]), [0u8; 0]);
+        assert!(write(&[]).is_empty());
         assert_eq!(read(&[], &[]), Ok(vec![]));
         assert_eq!(read(&[0], &[]), Err(SectionError::TrailingBytes));
     }
