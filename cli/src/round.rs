@@ -92,7 +92,7 @@ pub(crate) fn row(round: &Round) -> Vec<String> {
         (round.failed + round.rejected).to_string(),
         or_dash(round.accuracy, percent),
         or_dash(round.loss.or(round.training_loss), |loss| format!("{loss:.4}")),
-        format!("{} up, {} down", bytes(round.bytes_up), bytes(round.bytes_down)),
+        traffic(round),
         or_dash(took_ms(round), duration_ms),
     ]
 }
@@ -110,9 +110,22 @@ pub(crate) fn line(round: &Round) -> String {
     parts.extend(round.training_loss.map(|loss| format!("training loss {loss:.4}")));
     parts.extend(round.loss.map(|loss| format!("loss {loss:.4}")));
     parts.extend(round.accuracy.map(|accuracy| format!("accuracy {}", percent(accuracy))));
-    parts.push(format!("{} up, {} down", bytes(round.bytes_up), bytes(round.bytes_down)));
+    parts.push(traffic(round));
     parts.extend(took_ms(round).map(duration_ms));
     format!("round {:>3} {what}: {}", round.number, parts.join(", "))
+}
+
+/// What crossed the wire, and how much smaller that was than plain files where it was.
+fn traffic(round: &Round) -> String {
+    let up = smaller(round.raw_bytes_up, round.bytes_up);
+    let down = smaller(round.raw_bytes_down, round.bytes_down);
+    format!("{} up{up}, {} down{down}", bytes(round.bytes_up), bytes(round.bytes_down))
+}
+
+/// How much smaller, as ` (1/4.0)`; nothing where it was hardly smaller.
+fn smaller(raw_bytes: u64, sent_bytes: u64) -> String {
+    let ratio = raw_bytes as f64 / sent_bytes.max(1) as f64;
+    if sent_bytes > 0 && ratio >= 1.05 { format!(" (1/{ratio:.1})") } else { String::new() }
 }
 
 /// Time from opening to end, in milliseconds.
@@ -138,7 +151,7 @@ fn round_text(round: &Round, assignments: &[Assignment], width: Option<u16>) -> 
         ("selected", or_dash(round.selected_at_ms, timestamp)),
         ("deadline", or_dash(round.deadline_at_ms, timestamp)),
         ("ended", or_dash(round.ended_at_ms, timestamp)),
-        ("bytes", format!("{} up, {} down", bytes(round.bytes_up), bytes(round.bytes_down))),
+        ("bytes", traffic(round)),
         ("seed", round.seed.0.to_string()),
     ];
     let header = ["client", "state", "reason", "examples", "loss", "norm", "worked", "up", "after"];
@@ -183,8 +196,7 @@ mod tests {
             ended_at_ms: Some(1_250),
             ..round(Task::Train, 7, Phase::Committed)
         };
-        let text =
-            "round   7 committed: 10 of 13 reported, 2 late, 1 failed, accuracy 94.31 %, 210 kB up, 0 B down, 1.2 s";
+        let text = "round   7 committed: 10 of 13 reported, 2 late, 1 failed, accuracy 94.31 %, 210 kB up (1/4.0), 0 B down, 1.2 s";
         assert_eq!(line(&committed), text);
         let reason = Some(AbandonReason::TooFewReports);
         let abandoned = Round { reason, ..round(Task::Train, 8, Phase::Abandoned) };

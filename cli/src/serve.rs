@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 use tributary_protocol::id::{Name, Secret, SecretKind};
 use tributary_server::cluster::lease::LEASE_DEFAULT;
+use tributary_server::coordinator::UPLOADS_MAX_DEFAULT;
 use tributary_server::{Config, Coordinator};
 
 use crate::args::TokenText;
@@ -31,8 +33,8 @@ const LOG_DEFAULT: &str = "info,sqlx=warn,tokio_cron_scheduler=warn,object_store
 /// `tributary serve`. A setting on the command line counts before one in the environment, that before one in the file.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// A TOML file with these settings under their long names (listen, database, blobs, operator_token, node, lease_ms, log,
-    /// log_format).
+    /// A TOML file with these settings under their long names (listen, database, blobs, operator_token, node, lease_ms,
+    /// uploads_max, log, log_format).
     #[arg(long, env = "TRIBUTARY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// Where to listen [default: 127.0.0.1:7300]. Without TLS in front, stay on the loopback address.
@@ -56,6 +58,10 @@ pub(crate) struct ServeArgs {
     /// How long a dead coordinator's jobs wait until another takes them over (10s, 1min) [default: 10s].
     #[arg(long, env = "TRIBUTARY_LEASE", value_name = "DURATION", value_parser = parse_duration_ms)]
     lease: Option<u64>,
+    /// Most updates that are received at the same time; each takes about 3 MiB, whatever the size of the model. Further
+    /// ones wait their turn [default: 32].
+    #[arg(long, env = "TRIBUTARY_UPLOADS_MAX", value_name = "NUMBER")]
+    uploads_max: Option<NonZeroUsize>,
     /// What is logged to standard error: error, warn, info, debug, trace, or a list [default: info, and
     /// warn for sqlx, object_store and tokio_cron_scheduler].
     #[arg(long, env = "TRIBUTARY_LOG", value_name = "FILTER")]
@@ -105,6 +111,7 @@ struct ConfigFile {
     operator_token: Option<Secret>,
     node: Option<Name>,
     lease_ms: Option<u64>,
+    uploads_max: Option<NonZeroUsize>,
     log: Option<String>,
     log_format: Option<LogFormat>,
 }
@@ -200,6 +207,7 @@ fn settings(args: &ServeArgs) -> Result<Settings, CliError> {
             operator_token,
             node: args.node.clone().or(file.node),
             lease: args.lease.or(file.lease_ms).map_or(LEASE_DEFAULT, Duration::from_millis),
+            uploads_max: args.uploads_max.or(file.uploads_max).map_or(UPLOADS_MAX_DEFAULT, NonZeroUsize::get),
         },
         log: args.log.clone().or(file.log).unwrap_or_else(|| LOG_DEFAULT.into()),
         log_format: args.log_format.or(file.log_format).unwrap_or_default(),

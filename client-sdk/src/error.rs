@@ -68,7 +68,16 @@ impl ClientError {
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Unreachable(_) => true,
-            Self::Refused(problem) => problem.status >= 500 || problem.kind == ProblemType::TooManyRequests,
+            Self::Refused(problem) => {
+                // Of an upload that is at odds with itself the next try asks how far it is.
+                let unsettled = [
+                    ProblemType::TooManyRequests,
+                    ProblemType::UploadOffset,
+                    ProblemType::UploadSuperseded,
+                    ProblemType::DigestMismatch,
+                ];
+                problem.status >= 500 || unsettled.contains(&problem.kind)
+            }
             _ => false,
         }
     }

@@ -39,6 +39,7 @@ mod retry;
 mod session;
 mod state;
 pub mod trainer;
+mod transfer;
 mod transport;
 
 /// The burn that this SDK was built with: networks of an app's own must use the same one.

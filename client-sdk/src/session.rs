@@ -21,6 +21,7 @@ use crate::client::{Client, Outcome};
 use crate::host::Host;
 use crate::state::{Identity, Pending, Work};
 use crate::trainer::{EvaluateTask, TrainError, TrainTask, Trainer};
+use crate::transfer::{Download, Update};
 use crate::{ClientError, Trained};
 
 /// Sessions in which finished work was answered with nonsense, after which it is given up.
@@ -38,7 +39,7 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
     }
     let mut identity = identity(client).await?;
     if let Some((pending, body)) = client.state.pending()? {
-        return deliver(client, &identity, &pending, &body).await;
+        return deliver(client, &identity, &pending, &body, true).await;
     }
     let request = CheckInRequest {
         attributes: client.attributes.clone(),
@@ -130,7 +131,7 @@ async fn work<T: Trainer + ?Sized>(
             if !host.may_continue() {
                 return Ok(Outcome::Interrupted { retry_after: INTERRUPTED_RETRY });
             }
-            deliver(client, identity, &pending, &body).await
+            deliver(client, identity, &pending, &body, false).await
         }
         Err(TrainError::Interrupted) if !in_time() => too_late(client, identity, &assignment).await,
         Err(error) => give_up(client, identity, &assignment, ClientError::Training(error)).await,
@@ -141,7 +142,8 @@ async fn fetch_model(client: &Client, identity: &Identity, assignment: &Assignme
     let body = match client.state.model(assignment.model_sha256)? {
         Some(body) => body,
         None => {
-            let body = client.transport.model(&identity.secret, assignment).await?;
+            let mut download = Download::resume(client.state.partial_model(assignment.model_sha256));
+            let body = client.transport.model(&identity.secret, assignment, &mut download).await?;
             // Without a cache (a full disk) the next round fetches it again.
             if let Err(error) = client.state.save_model(&body) {
                 tracing::warn!(%error, "the model is not cached");
@@ -237,12 +239,21 @@ fn computing<T>(compute: impl FnOnce() -> Result<T, TrainError>) -> Result<T, Tr
     })
 }
 
-/// Delivers finished work, and forgets it once the coordinator has answered for good.
-async fn deliver(client: &Client, identity: &Identity, pending: &Pending, body: &[u8]) -> Result<Outcome, ClientError> {
+/// Delivers finished work, and forgets it once the coordinator has answered for good. An earlier session may have begun to.
+async fn deliver(
+    client: &Client,
+    identity: &Identity,
+    pending: &Pending,
+    body: &[u8],
+    begun: bool,
+) -> Result<Outcome, ClientError> {
     let assignment = &pending.assignment;
     let round = assignment.round;
     let delivered = match &pending.work {
-        Work::Update { query, .. } => put_update(client, identity, assignment, query, body).await,
+        Work::Update { query, sha256 } => {
+            let update = Update { id: assignment.id, query, body, sha256: *sha256 };
+            send_update(client, identity, &update, begun).await
+        }
         Work::Evaluation(report) => {
             let accepted = client.transport.put_evaluation(&identity.secret, assignment.id, report).await;
             accepted.map(|accepted| accepted.retry_after_ms)
@@ -297,19 +308,18 @@ fn keep_pending(client: &Client, pending: &Pending, error: &ClientError) -> Resu
 }
 
 /// Asks whether the round still wants the update before sending its bytes.
-async fn put_update(
+async fn send_update(
     client: &Client,
     identity: &Identity,
-    assignment: &Assignment,
-    query: &UpdateQuery,
-    body: &[u8],
+    update: &Update<'_>,
+    begun: bool,
 ) -> Result<u64, ClientError> {
-    let status = client.transport.status(&identity.secret, assignment.id).await?;
+    let status = client.transport.status(&identity.secret, update.id).await?;
     if status.reported {
         // It arrived; only the answer was lost.
         return Ok(0);
     }
-    let accepted = client.transport.put_update(&identity.secret, assignment.id, query, body).await?;
+    let accepted = client.transport.send_update(&identity.secret, update, begun).await?;
     Ok(accepted.retry_after_ms)
 }
 

@@ -54,6 +54,49 @@ fn memory_name(job: JobId) -> String {
     format!("memory-{job}.safetensors")
 }
 
+/// A model file that has not come to its end: the hash of the whole as text, then its bytes so far.
+#[derive(Debug)]
+pub(crate) struct Partial {
+    path: PathBuf,
+    sha256: Sha256Hash,
+}
+
+impl Partial {
+    /// The bytes so far; none where another model's are there.
+    pub(crate) fn read(&self) -> Vec<u8> {
+        let Ok(Some(mut file)) = read(&self.path) else { return Vec::new() };
+        let whose = self.sha256.to_string();
+        if file.starts_with(whose.as_bytes()) {
+            return file.split_off(whose.len());
+        }
+        let _ = self.forget();
+        Vec::new()
+    }
+
+    /// Adds what has come. A file that cannot take all of it is deleted.
+    pub(crate) fn append(&self, data: &[u8]) -> Result<(), ClientError> {
+        let append = || {
+            if let Some(directory) = self.path.parent() {
+                fs::create_dir_all(directory)?;
+            }
+            let mut file = fs::OpenOptions::new().create(true).append(true).open(&self.path)?;
+            if file.metadata()?.len() == 0 {
+                file.write_all(self.sha256.to_string().as_bytes())?;
+            }
+            file.write_all(data)
+        };
+        append().map_err(|source| {
+            let _ = self.forget();
+            ClientError::State { path: self.path.clone(), source }
+        })
+    }
+
+    /// Deletes it.
+    pub(crate) fn forget(&self) -> Result<(), ClientError> {
+        remove(&self.path)
+    }
+}
+
 /// The state directory.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
@@ -159,6 +202,11 @@ impl State {
         self.write("model.safetensors", body).map(drop)
     }
 
+    /// What has come of the model file of this hash.
+    pub(crate) fn partial_model(&self, sha256: Sha256Hash) -> Partial {
+        Partial { path: self.path("model.partial"), sha256 }
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
@@ -250,6 +298,23 @@ mod tests {
         assert!(state.model(Sha256Hash::of(b"weights")).unwrap().is_some());
         fs::write(directory.path().join("model.safetensors"), b"weighty").unwrap();
         assert!(state.model(Sha256Hash::of(b"weights")).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_came_of_a_model_is_there_for_that_model_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = State::new(directory.path().join("new"));
+        let partial = |model: &[u8]| state.partial_model(Sha256Hash::of(model));
+        assert!(partial(b"one").read().is_empty());
+        partial(b"one").append(b"ab").unwrap();
+        partial(b"one").append(b"c").unwrap();
+        assert_eq!(partial(b"one").read(), b"abc");
+        assert!(partial(b"two").read().is_empty(), "another model's");
+        assert!(partial(b"one").read().is_empty(), "and gone with that");
+        partial(b"two").append(b"d").unwrap();
+        assert_eq!(partial(b"two").read(), b"d");
+        partial(b"two").forget().unwrap();
+        assert!(partial(b"two").read().is_empty());
     }
 
     #[test]

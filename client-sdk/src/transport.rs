@@ -7,14 +7,12 @@ use bytes::Bytes;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use tributary_protocol::device::{
-    Assignment, AssignmentStatus, CheckInRequest, CheckInResponse, EnrolRequest, EnrolResponse, EvaluationReport,
-    FailureReport, ReportAccepted, UpdateQuery,
+    AssignmentStatus, CheckInRequest, CheckInResponse, EnrolRequest, EnrolResponse, EvaluationReport, FailureReport,
+    ReportAccepted,
 };
-use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, Secret};
 use tributary_protocol::problem::Problem;
 use tributary_protocol::seed::{Seed, Stream};
-use tributary_protocol::update::Codec;
 
 use crate::ClientError;
 use crate::clock::Clock;
@@ -23,9 +21,7 @@ use crate::retry::{ATTEMPTS_MAX, pause};
 /// Longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest wait for an answer, besides the time that a check-in asks to be held and that a body takes to send.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-/// The slowest upload that is given time to end, in bytes per second.
-const UPLOAD_BYTES_PER_S_MIN: u64 = 4_096;
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest pause that a session waits out by itself; a longer one is left to the app.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Largest JSON answer: an assignment with its plan.
@@ -82,47 +78,9 @@ impl Transport {
         .await
     }
 
-    /// The model of an assignment, checked against its hash.
-    pub(crate) async fn model(&self, secret: &Secret, assignment: &Assignment) -> Result<Vec<u8>, ClientError> {
-        let path = format!("/device/v1/jobs/{}/models/{}", assignment.job, assignment.model_version);
-        let parameters = assignment.plan.model.parameters();
-        let parameters = parameters.map_err(|error| ClientError::BadAnswer(format!("the plan's model: {error}")))?;
-        // A model's file is as long as an f32 update's at most.
-        let bytes_max = tributary_protocol::update::bytes_max(&parameters, Codec::F32);
-        self.retrying(|| async {
-            let response = self.send(self.request(Method::GET, secret, &path), ANSWER_TIMEOUT).await?;
-            let body = read_body(response, usize::try_from(bytes_max).unwrap_or(usize::MAX)).await?;
-            if Sha256Hash::of(&body) == assignment.model_sha256 {
-                Ok(body)
-            } else {
-                // Damaged on the way: as good as not answered.
-                Err(ClientError::Unreachable("the model's content is not what its hash says".into()))
-            }
-        })
-        .await
-    }
-
     pub(crate) async fn status(&self, secret: &Secret, id: AssignmentId) -> Result<AssignmentStatus, ClientError> {
         let path = format!("/device/v1/assignments/{id}");
         self.retrying(|| async { self.json(self.request(Method::GET, secret, &path), ANSWER_TIMEOUT).await }).await
-    }
-
-    pub(crate) async fn put_update(
-        &self,
-        secret: &Secret,
-        id: AssignmentId,
-        query: &UpdateQuery,
-        body: &[u8],
-    ) -> Result<ReportAccepted, ClientError> {
-        let path = format!("/device/v1/assignments/{id}/update");
-        let timeout = ANSWER_TIMEOUT + Duration::from_secs(body.len() as u64 / UPLOAD_BYTES_PER_S_MIN);
-        // Copied once; the copies of a `Bytes` share it.
-        let body = Bytes::copy_from_slice(body);
-        self.retrying(|| async {
-            let call = self.request(Method::PUT, secret, &path).query(query).body(body.clone());
-            self.json(call, timeout).await
-        })
-        .await
     }
 
     pub(crate) async fn put_evaluation(
@@ -155,13 +113,13 @@ impl Transport {
         pause(attempt, window_ms, &mut self.jitter.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn request(&self, method: Method, secret: &Secret, path: &str) -> RequestBuilder {
+    pub(crate) fn request(&self, method: Method, secret: &Secret, path: &str) -> RequestBuilder {
         self.http.request(method, format!("{}{path}", self.server)).bearer_auth(secret.expose())
     }
 
     /// Tries a call again while its failure may pass, and soon. Every call of the API may be repeated: no report counts
     /// twice. (An enrolment whose answer is lost leaves a client behind that never checks in.)
-    async fn retrying<T, F>(&self, call: impl Fn() -> F) -> Result<T, ClientError>
+    pub(crate) async fn retrying<T, F>(&self, call: impl Fn() -> F) -> Result<T, ClientError>
     where
         F: Future<Output = Result<T, ClientError>>,
     {
@@ -183,13 +141,17 @@ impl Transport {
         }
     }
 
-    async fn json<T: DeserializeOwned>(&self, call: RequestBuilder, timeout: Duration) -> Result<T, ClientError> {
+    pub(crate) async fn json<T: DeserializeOwned>(
+        &self,
+        call: RequestBuilder,
+        timeout: Duration,
+    ) -> Result<T, ClientError> {
         let body = read_body(self.send(call, timeout).await?, JSON_BYTES_MAX).await?;
         serde_json::from_slice(&body).map_err(|error| ClientError::BadAnswer(error.to_string()))
     }
 
     /// Sends a request and waits for the head of its answer; anything but success is an error.
-    async fn send(&self, call: RequestBuilder, timeout: Duration) -> Result<Response, ClientError> {
+    pub(crate) async fn send(&self, call: RequestBuilder, timeout: Duration) -> Result<Response, ClientError> {
         let answered = tokio::time::timeout(timeout, call.send()).await.map_err(|_| no_answer(timeout))?;
         let response = answered.map_err(|error| ClientError::Unreachable(describe(&error)))?;
         if response.status().is_success() { Ok(response) } else { Err(refusal(response).await) }
@@ -216,16 +178,19 @@ async fn refusal(response: Response) -> ClientError {
 /// A body of at most `bytes_max` bytes; memory grows only with what has arrived.
 async fn read_body(mut response: Response, bytes_max: usize) -> Result<Vec<u8>, ClientError> {
     let mut body = Vec::new();
-    loop {
-        let piece = tokio::time::timeout(ANSWER_TIMEOUT, response.chunk()).await;
-        let piece = piece.map_err(|_| no_answer(ANSWER_TIMEOUT))?;
-        let piece = piece.map_err(|error| ClientError::Unreachable(describe(&error)))?;
-        let Some(piece) = piece else { return Ok(body) };
+    while let Some(piece) = next_piece(&mut response).await? {
         if body.len() + piece.len() > bytes_max {
             return Err(ClientError::BadAnswer(format!("an answer of more than {bytes_max} bytes")));
         }
         body.extend_from_slice(&piece);
     }
+    Ok(body)
+}
+
+/// The next bytes of a body; none at its end.
+pub(crate) async fn next_piece(response: &mut Response) -> Result<Option<Bytes>, ClientError> {
+    let piece = tokio::time::timeout(ANSWER_TIMEOUT, response.chunk()).await;
+    piece.map_err(|_| no_answer(ANSWER_TIMEOUT))?.map_err(|error| ClientError::Unreachable(describe(&error)))
 }
 
 fn no_answer(timeout: Duration) -> ClientError {

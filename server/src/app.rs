@@ -108,16 +108,35 @@ impl App {
     /// [`DbError`].
     pub async fn count_download(&self, client: ClientId, bytes: u64, raw_bytes: u64) -> Result<(), DbError> {
         if self.seats.is_some() {
-            let mut tx = self.db.begin().await?;
-            tx.may_be_lost().await?;
-            tx.count_download(client, bytes, raw_bytes).await?;
-            return tx.commit().await;
+            let signed = |bytes| i64::try_from(bytes).unwrap_or(i64::MAX);
+            return self.store_download(client, signed(bytes), signed(raw_bytes)).await;
         }
         let mut downloads = self.downloads.lock().unwrap_or_else(PoisonError::into_inner);
         let traffic = downloads.entry(client).or_default();
         traffic.bytes_down += bytes;
         traffic.raw_bytes_down += raw_bytes;
         Ok(())
+    }
+
+    async fn store_download(&self, client: ClientId, bytes: i64, raw_bytes: i64) -> Result<(), DbError> {
+        let mut tx = self.db.begin().await?;
+        tx.may_be_lost().await?;
+        tx.count_download(client, bytes, raw_bytes).await?;
+        tx.commit().await
+    }
+
+    /// Takes back bytes that were counted and not sent, because the download broke off.
+    pub fn uncount_download(app: &Arc<Self>, client: ClientId, bytes: u64, raw_bytes: u64) {
+        if app.seats.is_some() {
+            let (app, signed) = (Arc::clone(app), |bytes| -i64::try_from(bytes).unwrap_or(i64::MAX));
+            // Without it the figure is too high; nothing depends on it.
+            tokio::spawn(async move { app.store_download(client, signed(bytes), signed(raw_bytes)).await });
+            return;
+        }
+        if let Some(traffic) = app.downloads.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&client) {
+            traffic.bytes_down = traffic.bytes_down.saturating_sub(bytes);
+            traffic.raw_bytes_down = traffic.raw_bytes_down.saturating_sub(raw_bytes);
+        }
     }
 
     /// Bytes that a client fetched for its open assignment, as far as they are in memory.

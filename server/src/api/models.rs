@@ -7,7 +7,7 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
-use tributary_protocol::id::JobId;
+use tributary_protocol::id::{ClientId, JobId};
 use tributary_protocol::operator::ModelVersion;
 use tributary_protocol::problem::ProblemType;
 
@@ -15,7 +15,7 @@ use super::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::blob::{BlobError, StoredBody, model_key};
 
-/// A model version as a response, and how many bytes of it are being sent.
+/// A model version as a response. What is sent of it is counted for `receiver`, if there is one.
 ///
 /// A version never changes, so its hash is its ETag and caches may keep it for ever. One part is in memory at a time; the
 /// first is read before anything is sent, so that a store that is away is a problem document and not half a file.
@@ -24,7 +24,8 @@ pub(super) async fn model_response(
     job: JobId,
     model: &ModelVersion,
     headers: &HeaderMap,
-) -> Answer<(Response, u64)> {
+    receiver: Option<ClientId>,
+) -> Answer<Response> {
     if model.deleted_at_ms.is_some() {
         let detail = format!("version {} of {job} was deleted: [retention] models does not keep it", model.version);
         return Err(ApiError::new(ProblemType::Deleted, detail));
@@ -32,7 +33,7 @@ pub(super) async fn model_response(
     let etag = format!("\"{}\"", model.sha256);
     let known = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
     if known.is_some_and(|known| known.split(',').any(|known| known.trim() == etag || known.trim() == "*")) {
-        return Ok((with_headers(StatusCode::NOT_MODIFIED.into_response(), &etag), 0));
+        return Ok(with_headers(StatusCode::NOT_MODIFIED.into_response(), &etag));
     }
     let wanted = match range(headers, &etag, model.bytes) {
         Wanted::All => 0..model.bytes,
@@ -41,7 +42,7 @@ pub(super) async fn model_response(
             let detail = format!("the model has {} bytes", model.bytes);
             let mut response = ApiError::new(ProblemType::RangeNotSatisfiable, detail).into_response();
             set(&mut response, header::CONTENT_RANGE, &format!("bytes */{}", model.bytes));
-            return Ok((response, 0));
+            return Ok(response);
         }
     };
     let length = wanted.end - wanted.start;
@@ -50,8 +51,13 @@ pub(super) async fn model_response(
         0 => Bytes::new(),
         _ => part(app, &body, wanted.clone()).await?,
     };
+    if let Some(client) = receiver.filter(|_| length > 0) {
+        app.count_download(client, length, length).await?;
+    }
+    let mut counting = Counting { app: Arc::clone(app), receiver, left: length };
     let rest = parts(Arc::clone(app), body, wanted.start + first.len() as u64..wanted.end);
-    let mut response = Body::from_stream(stream::once(async { Ok(first) }).chain(rest)).into_response();
+    let counted = stream::once(async { Ok(first) }).chain(rest).inspect(move |part| counting.sent(part));
+    let mut response = Body::from_stream(counted).into_response();
     if length < model.bytes {
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;
         let range = format!("bytes {}-{}/{}", wanted.start, wanted.end - 1, model.bytes);
@@ -60,7 +66,28 @@ pub(super) async fn model_response(
     set(&mut response, header::CONTENT_TYPE, "application/octet-stream");
     set(&mut response, header::CONTENT_LENGTH, &length.to_string());
     set(&mut response, header::ACCEPT_RANGES, "bytes");
-    Ok((with_headers(response, &etag), length))
+    Ok(with_headers(response, &etag))
+}
+
+/// Counts what is left of a download when it breaks off: all of it was counted when it began.
+struct Counting {
+    app: Arc<App>,
+    receiver: Option<ClientId>,
+    left: u64,
+}
+
+impl Counting {
+    fn sent(&mut self, part: &Result<Bytes, BlobError>) {
+        self.left = self.left.saturating_sub(part.as_ref().map_or(0, |part| part.len() as u64));
+    }
+}
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        if let Some(client) = self.receiver.filter(|_| self.left > 0) {
+            App::uncount_download(&self.app, client, self.left, self.left);
+        }
+    }
 }
 
 fn with_headers(mut response: Response, etag: &str) -> Response {

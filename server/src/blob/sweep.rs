@@ -125,7 +125,7 @@ impl Blobs {
     }
 
     /// Gives up an unfinished body, if nobody else goes on with it. What cannot be deleted now is deleted later.
-    pub(super) async fn discard_parts(&self, db: &Db, staged: StagedRow) {
+    pub async fn discard_parts(&self, db: &Db, staged: StagedRow) {
         let discarded = async {
             let mut tx = db.begin().await?;
             let discarded = tx.discard_staged(&staged.id, staged.attempt).await?;

@@ -292,14 +292,17 @@ impl Tx {
         Ok(row.map(Traffic::from))
     }
 
-    /// Counts bytes of a model that a client fetched for what it works on, and what they would have been in a plain file.
+    /// Counts bytes of a model that a client fetched for what it works on, and what they would have been in a plain file;
+    /// negative ones take back what was counted too much.
     ///
     /// # Errors
     /// [`DbError`].
-    pub async fn count_download(&mut self, client: ClientId, bytes: u64, raw_bytes: u64) -> Result<(), DbError> {
-        let sql = "update assignments set bytes_down = bytes_down + $2, raw_bytes_down = raw_bytes_down + $3 \
+    pub async fn count_download(&mut self, client: ClientId, bytes: i64, raw_bytes: i64) -> Result<(), DbError> {
+        let sql = "update assignments set \
+                   bytes_down = case when bytes_down + $2 < 0 then 0 else bytes_down + $2 end, \
+                   raw_bytes_down = case when raw_bytes_down + $3 < 0 then 0 else raw_bytes_down + $3 end \
                    where client = $1 and state = 'assigned'";
-        execute!(self, sql, client.to_string(), stored(bytes), stored(raw_bytes));
+        execute!(self, sql, client.to_string(), bytes, raw_bytes);
         Ok(())
     }
 

@@ -73,9 +73,5 @@ async fn model(
     let model = model.ok_or_else(|| ApiError::not_found(format!("version {version} of {job}")))?;
     let has_work = tx.open_assignment(client.id).await?.is_some();
     drop(tx);
-    let (response, bytes) = model_response(&app, job, &model, &headers).await?;
-    if has_work && bytes > 0 {
-        app.count_download(client.id, bytes, bytes).await?;
-    }
-    Ok(response)
+    model_response(&app, job, &model, &headers, has_work.then_some(client.id)).await
 }

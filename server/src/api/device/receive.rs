@@ -13,6 +13,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http_body_util::BodyExt;
 use tokio_util::sync::CancellationToken;
 use tributary_protocol::device::{LOSS_MAX, UpdateQuery};
@@ -42,6 +43,11 @@ const REPEAT_MS_MAX: i64 = 600_000;
 
 /// Bytes that are decoded and added at once, so that no task keeps its thread for long.
 const PIECE_BYTES: usize = 64 << 10;
+
+/// When a body is no longer read: bytes that may have arrived all the same (a socket's buffer), and turns of the
+/// connection without any.
+const DRAINED_BYTES_MAX: u64 = 8 << 20;
+const DRAIN_TURNS_MAX: u32 = 32;
 
 /// A request with an update, or a part of one.
 #[derive(Debug)]
@@ -160,6 +166,13 @@ impl Upload {
         }
         let until_ms = round.deadline_at_ms.unwrap_or(0);
         let claim = claim(&self.app, self.id, until_ms).await?;
+        let is_held = announced.offset.is_none() && announced.length.is_some_and(|length| length <= HELD_BYTES_MAX);
+        // Whoever had to wait may find it done. Of a small body this is learnt soon enough by the last transaction.
+        let waited = !is_held && lookup(&self.app, &self.client, self.id).await?.0.state == AssignmentState::Reported;
+        if waited {
+            drop(claim);
+            return self.repeat(&spec, &mut body).await;
+        }
         let app = Arc::clone(&self.app);
         let _place = tokio::select! {
             place = app.update_places.acquire() => place.map_err(ApiError::internal)?,
@@ -171,9 +184,8 @@ impl Upload {
         // Both bounds on the weight were checked, and there is a place for each of the cohort.
         let mut flight = sum.and_then(|sum| sum.begin(self.id, self.query.weight).ok().flatten());
         let closing = flight.as_ref().map(|flight| flight.sum().closing());
-        let is_held = announced.offset.is_none() && announced.length.is_some_and(|length| length <= HELD_BYTES_MAX);
         let folding = Folding::new(&spec, round.base_version, if is_held { None } else { flight.take() });
-        let spool = match self.spool(until_ms).await? {
+        let spool = match self.spool(until_ms, is_held).await? {
             Ok(spool) => spool,
             Err(response) => {
                 folding.undo(Err(BlobError::Superseded(update_key(self.id)))).await;
@@ -213,7 +225,7 @@ impl Upload {
     }
 
     /// Where the body goes: a fresh one, or one that broke off; an answer when it does not go on where this body begins.
-    async fn spool(&self, until_ms: i64) -> Answer<Result<Spool, Response>> {
+    async fn spool(&self, until_ms: i64, is_held: bool) -> Answer<Result<Spool, Response>> {
         let Announced { digest, offset, .. } = self.announced;
         let owner = Owner {
             name: update_key(self.id),
@@ -222,10 +234,18 @@ impl Upload {
             expires_at_ms: until_ms,
         };
         let (blobs, db) = (self.app.blobs.clone(), self.app.db.clone());
-        let Some(offset) = offset else { return Ok(Ok(Spool::new(blobs, db, owner))) };
+        if is_held {
+            return Ok(Ok(Spool::new(blobs, db, owner)));
+        }
         let mut tx = db.begin().await?;
         let row = tx.take_upload(self.id).await?;
         tx.commit().await?;
+        let Some(offset) = offset else {
+            if let Some(row) = row {
+                blobs.discard_parts(&db, row).await;
+            }
+            return Ok(Ok(Spool::new(blobs, db, owner)));
+        };
         match row {
             Some(row) if row.sha256() != digest => {
                 let detail = "the upload that broke off is another body's; send this one from its beginning";
@@ -395,26 +415,53 @@ impl Incoming {
         loop {
             let next = tokio::select! {
                 next = piece(body) => next,
-                stop = &mut stop => return End::Stopped(stop),
+                stop = &mut stop => return self.drain(body, spec, before, stop).await,
             };
             let data = match next {
                 Ok(Some(data)) => data,
                 Ok(None) => return End::Whole,
                 Err(error) => return End::Failed(error),
             };
-            self.received += data.len() as u64;
-            if before + self.received > spec.update_bytes_max {
-                return End::Failed(too_large(spec));
+            if let Err(end) = self.take_all(&data, spec, before).await {
+                return end;
             }
-            for piece in data.chunks(PIECE_BYTES) {
-                if let Err(error) = self.take(piece).await {
-                    return match error {
-                        BlobError::Superseded(_) => End::Stopped(Stop::Superseded),
-                        error => End::Failed(error.into()),
-                    };
+        }
+    }
+
+    /// Takes what has arrived already when the reading is stopped: its sender need not send it again.
+    async fn drain(&mut self, body: &mut Body, spec: &JobSpec, before: u64, stop: Stop) -> End {
+        let (mut idle, until) = (0, self.received + DRAINED_BYTES_MAX);
+        while idle < DRAIN_TURNS_MAX && self.received < until && matches!(stop, Stop::Stopping | Stop::Superseded) {
+            match piece(body).now_or_never() {
+                Some(Ok(Some(data))) => {
+                    idle = 0;
+                    if let Err(end) = self.take_all(&data, spec, before).await {
+                        return end;
+                    }
+                }
+                Some(_) => break,
+                None => {
+                    idle += 1;
+                    // A turn for the connection, which has the bytes.
+                    tokio::task::yield_now().await;
                 }
             }
         }
+        End::Stopped(stop)
+    }
+
+    async fn take_all(&mut self, data: &Bytes, spec: &JobSpec, before: u64) -> Result<(), End> {
+        self.received += data.len() as u64;
+        if before + self.received > spec.update_bytes_max {
+            return Err(End::Failed(too_large(spec)));
+        }
+        for piece in data.chunks(PIECE_BYTES) {
+            self.take(piece).await.map_err(|error| match error {
+                BlobError::Superseded(_) => End::Stopped(Stop::Superseded),
+                error => End::Failed(error.into()),
+            })?;
+        }
+        Ok(())
     }
 
     async fn take(&mut self, piece: &[u8]) -> Result<(), BlobError> {

@@ -245,7 +245,7 @@ pub(super) async fn model(
 ) -> Answer<Response> {
     let model = app.db.read().await?.model(id, version).await?;
     let model = model.ok_or_else(|| ApiError::not_found(format!("version {version} of {id}")))?;
-    Ok(model_response(&app, id, &model, &headers).await?.0)
+    model_response(&app, id, &model, &headers, None).await
 }
 
 fn view(app: &App, row: JobRow) -> Result<Job, DbError> {

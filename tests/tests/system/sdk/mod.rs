@@ -1,5 +1,6 @@
 //! The SDK's sessions against the real server.
 
+mod broken;
 mod burn;
 mod faults;
 mod gate;

@@ -157,7 +157,7 @@ async fn a_goal_met_by_others_ends_a_body_that_is_half_here() {
 #[tokio::test]
 async fn a_large_model_that_would_not_be_finite_abandons_its_round_without_a_trace() {
     let world = World::start_on_sqlite().await;
-    let rule = serde_json::json!({ "rule": "fedavg", "server_learning_rate": 1e38 });
+    let rule = serde_json::json!({ "rule": "fed_avg", "server_learning_rate": 1e38 });
     let mut file = goal(1);
     file["aggregation"] = rule;
     let job = world.job(file).await;

@@ -5,7 +5,7 @@ use tributary_protocol::state::{AssignmentState, Phase};
 use tributary_server::aggregate::{Accumulator, fedavg};
 use tributary_server::scheduled;
 
-use super::{Half, PARAMETERS, delta, goal, left, places, sum};
+use super::{Half, PARAMETERS, delta, goal, left, places, sum, until};
 use crate::support::{World, delta_file};
 
 /// Goal: bytes that arrived are not sent again, whatever happened to the coordinator; the result is the same bits.
@@ -20,7 +20,10 @@ async fn an_upload_that_broke_off_goes_on_where_it_ended() {
             let sent = body.len() / 2;
             let half = Half::send(&world, &device, &assignment, &body, sent).await;
             if restarts {
-                // All that was sent has arrived: the coordinator keeps it when it stops.
+                // What has arrived is kept when the coordinator stops.
+                let begun = sum(&world, job.id, 1);
+                let empty = Accumulator::new(PARAMETERS, begun.accumulator().caps()).unwrap();
+                until(|| *begun.accumulator() != empty).await;
                 world.restart().await;
                 half.answer().await;
             } else {
