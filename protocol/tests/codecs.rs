@@ -37,11 +37,11 @@ fn header(codec: Codec) -> UpdateHeader {
 /// Parameters of one dimension each.
 fn list(lengths: &[usize]) -> Arc<ParameterList> {
     let spec = |(index, length): (usize, &usize)| ParameterSpec::new(format!("p{index}"), [*length]);
-    Arc::new(ParameterList::new(lengths.iter().enumerate().map(spec).collect()).unwrap())
+    Arc::new(ParameterList::new(lengths.iter().enumerate().map(spec).collect()).expect("the list is right"))
 }
 
 fn encoded(delta: &[f32], parameters: &ParameterList, codec: Codec, seed: Seed) -> Vec<u8> {
-    encode(delta, parameters, &header(codec), 1, seed).unwrap()
+    encode(delta, parameters, &header(codec), 1, seed).expect("the values are finite")
 }
 
 /// The delta, and who asks that every value comes at most once and in its place.
@@ -218,7 +218,7 @@ proptest! {
 
 /// Where the header ends.
 fn data_begins(file: &[u8]) -> usize {
-    let (length, _) = file.split_first_chunk::<8>().unwrap();
+    let (length, _) = file.split_first_chunk::<8>().expect("a file has a prefix");
     8 + u64::from_le_bytes(*length) as usize
 }
 
