@@ -196,8 +196,7 @@ mod tests {
             ended_at_ms: Some(1_250),
             ..round(Task::Train, 7, Phase::Committed)
         };
-        let text =
-            "round   7 committed: 10 of 13 reported, 2 late, 1 failed, accuracy 94.31 %, 210 kB up (1/4.0), 0 B down, 1.2 s";
+        let text = "round   7 committed: 10 of 13 reported, 2 late, 1 failed, accuracy 94.31 %, 210 kB up (1/4.0), 0 B down, 1.2 s";
         assert_eq!(line(&committed), text);
         let reason = Some(AbandonReason::TooFewReports);
         let abandoned = Round { reason, ..round(Task::Train, 8, Phase::Abandoned) };

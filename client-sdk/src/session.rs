@@ -19,8 +19,8 @@ use tributary_protocol::update::{Codec, UpdateHeader, encode};
 use crate::client::{Client, Outcome};
 use crate::host::Host;
 use crate::state::{Identity, Pending, Work};
-use crate::transfer::{Download, Update};
 use crate::trainer::{EvaluateTask, TrainError, TrainTask, Trainer};
+use crate::transfer::{Download, Update};
 use crate::{ClientError, Trained};
 
 /// Sessions in which finished work was answered with nonsense, after which it is given up.

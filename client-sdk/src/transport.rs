@@ -141,7 +141,11 @@ impl Transport {
         }
     }
 
-    pub(crate) async fn json<T: DeserializeOwned>(&self, call: RequestBuilder, timeout: Duration) -> Result<T, ClientError> {
+    pub(crate) async fn json<T: DeserializeOwned>(
+        &self,
+        call: RequestBuilder,
+        timeout: Duration,
+    ) -> Result<T, ClientError> {
         let body = read_body(self.send(call, timeout).await?, JSON_BYTES_MAX).await?;
         serde_json::from_slice(&body).map_err(|error| ClientError::BadAnswer(error.to_string()))
     }

@@ -87,7 +87,9 @@ mod tests {
         assert_eq!(parse_repr_digest("sha-512=:AAAA:"), Ok(None));
         assert_eq!(parse_repr_digest(""), Ok(None));
         let spoilt = |from: &str, to: &str| parse_repr_digest(&EXAMPLE.replace(from, to));
-        for (from, to) in [(":RK", "RK"), ("=:R", "=:"), ("bDg=", "bDgA"), ("bDg=", "bDh="), ("/0q", "é0q"), ("/0q", "-0q")] {
+        for (from, to) in
+            [(":RK", "RK"), ("=:R", "=:"), ("bDg=", "bDgA"), ("bDg=", "bDh="), ("/0q", "é0q"), ("/0q", "-0q")]
+        {
             assert_eq!(spoilt(from, to), Err(DigestError), "{from} to {to}");
         }
     }

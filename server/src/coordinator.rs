@@ -136,7 +136,10 @@ impl Coordinator {
             (Db::Postgres(_), Some(node)) => node.clone(),
             (Db::Postgres(_), None) => entropy::node(),
         };
-        Ok(Self { app: App::new(db, blobs, clock, node, config.lease, config.uploads_max.max(1)), first_operator_token })
+        Ok(Self {
+            app: App::new(db, blobs, clock, node, config.lease, config.uploads_max.max(1)),
+            first_operator_token,
+        })
     }
 
     /// The operator token that was made because there was none. This is the only chance to see it.

@@ -117,10 +117,12 @@ mod tests {
     async fn of_several_that_wait_only_the_newest_gets_its_turn() {
         let uploads = Arc::new(Uploads::default());
         let first = uploads.claim(id(1)).await.unwrap();
-        let claim = || tokio::spawn({
-            let uploads = Arc::clone(&uploads);
-            async move { uploads.claim(id(1)).await }
-        });
+        let claim = || {
+            tokio::spawn({
+                let uploads = Arc::clone(&uploads);
+                async move { uploads.claim(id(1)).await }
+            })
+        };
         let second = claim();
         first.superseded().cancelled().await;
         let third = claim();

@@ -213,11 +213,10 @@ impl Accumulator {
         }
         let (updates_max, theirs) = (self.caps.updates_max, *lock(&other.counted));
         let mut counted = lock(&self.counted);
-        let updates = counted
-            .updates
-            .checked_add(theirs.updates)
-            .filter(|updates| *updates <= updates_max)
-            .ok_or(MergeError::Full { updates: u64::from(counted.updates) + u64::from(theirs.updates), updates_max })?;
+        let updates =
+            counted.updates.checked_add(theirs.updates).filter(|updates| *updates <= updates_max).ok_or(
+                MergeError::Full { updates: u64::from(counted.updates) + u64::from(theirs.updates), updates_max },
+            )?;
         let total_weight = counted.total_weight + theirs.total_weight;
         *counted = Counted { total_weight, updates };
         for (ours, theirs) in self.stripes.iter().zip(&other.stripes) {

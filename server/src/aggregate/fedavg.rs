@@ -138,7 +138,11 @@ mod tests {
     fn a_sum_that_makes_no_model_is_refused() {
         let sum = sum_of(&[(vec![1.0, -8.0], 3)]);
         let empty = Accumulator::new(2, CAPS).unwrap();
-        assert_eq!(fedavg(&[0.0], 1, &sum, 1e38), Err(AggregateError::NotFinite { index: 1 }), "its place in the whole");
+        assert_eq!(
+            fedavg(&[0.0], 1, &sum, 1e38),
+            Err(AggregateError::NotFinite { index: 1 }),
+            "its place in the whole"
+        );
         assert_eq!(fedavg(&[0.0; 2], 1, &sum, 1.0), Err(AggregateError::WrongLength { model: 3, sum: 2 }));
         assert_eq!(fedavg(&[0.0; 2], 0, &empty, 1.0), Err(AggregateError::NoUpdates));
         assert_eq!(fedavg(&[0.0; 3], 0, &sum, 1.0), Err(AggregateError::WrongLength { model: 3, sum: 2 }));

@@ -173,9 +173,7 @@ impl Spool {
                 tx.put_part(&row.id, self.full_parts, &self.tail).await?;
                 None
             }
-            Some(object) => {
-                tx.put_object(&part_name(&row.id, self.full_parts), object, self.tail.len() as u64).await?
-            }
+            Some(object) => tx.put_object(&part_name(&row.id, self.full_parts), object, self.tail.len() as u64).await?,
         };
         tx.commit().await?;
         self.row = Some(row);

@@ -117,10 +117,8 @@ impl Tx {
     pub async fn delete_updates(&mut self, round: RoundKey) -> Result<Vec<String>, DbError> {
         let (job, number) = (round.job.to_string(), i64::from(round.number));
         self.discard_uploads(round).await?;
-        let parts = concat!(
-            "update staged_bodies set blob = null, expires_at_ms = 0 where blob in ",
-            updates_of_round!()
-        );
+        let parts =
+            concat!("update staged_bodies set blob = null, expires_at_ms = 0 where blob in ", updates_of_round!());
         execute!(self, parts, job.as_str(), round.task.as_str(), number);
         let chunks = concat!("delete from blob_chunks where blob in ", updates_of_round!());
         execute!(self, chunks, job.as_str(), round.task.as_str(), number);

@@ -136,7 +136,9 @@ impl Stop {
                 ApiError::new(ProblemType::TooManyRequests, "the body came too slowly").retry_after_ms(5_000)
             }
             // A client that stopped sending must not hold up the stop.
-            Self::Stopping => ApiError::new(ProblemType::Unavailable, "the coordinator is stopping").retry_after_ms(1_000),
+            Self::Stopping => {
+                ApiError::new(ProblemType::Unavailable, "the coordinator is stopping").retry_after_ms(1_000)
+            }
             Self::Closed => ApiError::new(ProblemType::Unavailable, "the round is ending").retry_after_ms(1_000),
             Self::Superseded => {
                 ApiError::new(ProblemType::UploadSuperseded, "this update is being sent by another request")
@@ -163,18 +165,19 @@ impl Upload {
             return Err(too_large(&spec));
         }
         let until_ms = round.deadline_at_ms.unwrap_or(0);
-        let claim = claim(&self.app, self.id, until_ms).await?;
         let is_held = announced.offset.is_none() && announced.length.is_some_and(|length| length <= HELD_BYTES_MAX);
-        // Whoever had to wait may find it done. Of a small body this is learnt soon enough by the last transaction.
-        let waited = !is_held && lookup(&self.app, &self.client, self.id).await?.0.state == AssignmentState::Reported;
-        if waited {
+        // Of small ones at the same time the last transaction takes one, and gives all that are the same its answer.
+        let claim = if is_held { None } else { Some(claim(&self.app, self.id, until_ms).await?) };
+        let superseded = claim.as_ref().map(Claim::superseded);
+        if claim.is_some() && lookup(&self.app, &self.client, self.id).await?.0.state == AssignmentState::Reported {
+            // Whoever had to wait finds it done.
             drop(claim);
             return self.repeat(&spec, &mut body).await;
         }
         let app = Arc::clone(&self.app);
         let _place = tokio::select! {
             place = app.update_places.acquire() => place.map_err(ApiError::internal)?,
-            stop = stopped(&app, until_ms, None, Some(claim.superseded())) => return self.stop(stop).await,
+            stop = stopped(&app, until_ms, None, superseded) => return self.stop(stop).await,
         };
 
         let bad = check_figures(&self.query, spec.plan.weight_max).err();
@@ -197,13 +200,15 @@ impl Upload {
         }
         let end = match incoming.replay().await {
             Ok(()) => {
-                let stop = stopped(&app, until_ms, closing.as_ref(), Some(claim.superseded()));
+                let stop = stopped(&app, until_ms, closing.as_ref(), superseded);
                 incoming.read(&mut body, &spec, pin!(stop)).await
             }
             Err(error) => End::Failed(error.into()),
         };
         match end {
-            End::Whole if announced.complete => self.conclude(incoming, flight, &assignment, &spec, round.base_version).await,
+            End::Whole if announced.complete => {
+                self.conclude(incoming, flight, &assignment, &spec, round.base_version).await
+            }
             End::Whole => {
                 let bytes = incoming.interrupt(announced.digest.is_some()).await?;
                 self.count(&assignment, incoming.received).await;

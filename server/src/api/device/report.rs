@@ -61,11 +61,7 @@ pub(super) async fn put_evaluation(
         update_norm: None,
         sha256: Sha256Hash::of(&body),
         // A report without tensors is as plain as it can be.
-        traffic: Traffic {
-            bytes_up: body.len() as u64,
-            raw_bytes_up: body.len() as u64,
-            ..app.downloads(client.id)
-        },
+        traffic: Traffic { bytes_up: body.len() as u64, raw_bytes_up: body.len() as u64, ..app.downloads(client.id) },
     };
     let accepted = accept(&app, &client, id, Task::Evaluate, report, None).await?;
     app.changed();

@@ -4,7 +4,9 @@ use tributary_protocol::operator::{Assignment, Round};
 use tributary_protocol::state::AssignmentState;
 use tributary_server::db::{Db, DbError, NewAssignment, Traffic};
 
-use super::stored::{assigned, assignment_id, client_id, evaluation, population, report, start_round, traffic, training};
+use super::stored::{
+    assigned, assignment_id, client_id, evaluation, population, report, start_round, traffic, training,
+};
 
 pub(super) async fn a_client_has_one_open_assignment_and_one_per_round(db: &Db) {
     population(db).await;
@@ -55,7 +57,12 @@ pub(super) async fn an_assignment_ends_once(db: &Db) {
     let mut tx = db.begin().await.unwrap();
     start_round(&mut tx, training(1), 1).await;
     let id = assigned(training(1), 1);
-    assert!(tx.end_assignment(id, AssignmentState::Rejected, Some("\"w\" is NaN"), traffic(5, 6), 50).await.unwrap().is_some());
+    assert!(
+        tx.end_assignment(id, AssignmentState::Rejected, Some("\"w\" is NaN"), traffic(5, 6), 50)
+            .await
+            .unwrap()
+            .is_some()
+    );
     assert!(tx.end_assignment(id, AssignmentState::Expired, None, traffic(7, 8), 51).await.unwrap().is_none());
     assert!(tx.accept_report(id, &report(1, 1.0, None), 52).await.unwrap().is_none());
     let row = tx.assignment(id).await.unwrap().unwrap();

@@ -10,7 +10,7 @@ use tributary_server::db::{Db, DbError};
 
 use super::stored::{
     assigned, client_id, evaluation, job_id, name, population, report, secret, start_round, store_client, token,
-    training, traffic,
+    traffic, training,
 };
 
 pub(super) async fn a_population_is_stored_once_and_listed_by_name(db: &Db) {
@@ -105,11 +105,16 @@ pub(super) async fn clients_are_listed_with_how_their_work_ended(db: &Db) {
     start_round(&mut tx, training(1), 3).await;
     assert!(tx.accept_report(assigned(training(1), 1), &report(1, 1.0, None), 50).await.unwrap().is_some());
     for (client, state) in [(2, AssignmentState::Rejected), (3, AssignmentState::Expired)] {
-        assert!(tx.end_assignment(assigned(training(1), client), state, None, traffic(0, 0), 50).await.unwrap().is_some());
+        assert!(
+            tx.end_assignment(assigned(training(1), client), state, None, traffic(0, 0), 50).await.unwrap().is_some()
+        );
     }
     start_round(&mut tx, training(2), 2).await;
     assert!(
-        tx.end_assignment(assigned(training(2), 2), AssignmentState::Failed, None, traffic(0, 0), 60).await.unwrap().is_some()
+        tx.end_assignment(assigned(training(2), 2), AssignmentState::Failed, None, traffic(0, 0), 60)
+            .await
+            .unwrap()
+            .is_some()
     );
     let counts = |clients: Vec<tributary_protocol::operator::Client>| -> Vec<_> {
         clients.iter().map(|client| (client.number, client.reported, client.expired, client.failed)).collect()

@@ -6,7 +6,9 @@ use tributary_protocol::state::AssignmentState;
 use tributary_server::blob::model_key;
 use tributary_server::db::{Db, Happening, RunEnd};
 
-use super::stored::{assigned, evaluation, job_id, population, secret, start_round, store_client, token, traffic, training};
+use super::stored::{
+    assigned, evaluation, job_id, population, secret, start_round, store_client, token, traffic, training,
+};
 
 pub(super) async fn work_is_arranged_once(db: &Db) {
     let mut tx = db.begin().await.unwrap();
