@@ -215,11 +215,13 @@ impl Upload {
                 Ok(progress(Some(bytes), false))
             }
             End::Failed(error) => {
-                self.give_up(incoming, &assignment).await;
+                self.give_up(incoming, &assignment, true).await;
                 Err(error)
             }
             End::Stopped(stop) => {
-                self.give_up(incoming, &assignment).await;
+                // Once the round has ended, nobody goes on with what arrived.
+                let is_open = matches!(stop, Stop::Stopping | Stop::Superseded);
+                self.give_up(incoming, &assignment, is_open).await;
                 self.stop(stop).await
             }
         }
@@ -283,7 +285,7 @@ impl Upload {
                 return Err(ApiError::new(ProblemType::UpdateRejected, reason));
             }
             Err(error) => {
-                self.give_up(incoming, assignment).await;
+                self.give_up(incoming, assignment, true).await;
                 return Err(error.into());
             }
         };
@@ -331,8 +333,9 @@ impl Upload {
     }
 
     /// Keeps what arrived if its sender can go on with it, and takes it out of the sum until then.
-    async fn give_up(&self, mut incoming: Incoming, assignment: &AssignmentRow) {
-        let resumable = self.announced.digest.is_some()
+    async fn give_up(&self, mut incoming: Incoming, assignment: &AssignmentRow, is_open: bool) {
+        let resumable = is_open
+            && self.announced.digest.is_some()
             && (self.announced.offset.is_some() || self.announced.length.is_none_or(|length| length > HELD_BYTES_MAX));
         if let Err(error) = incoming.interrupt(resumable).await {
             tracing::debug!(%error, id = %self.id, "the end of a broken upload is not kept");
