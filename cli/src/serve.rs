@@ -58,8 +58,8 @@ pub(crate) struct ServeArgs {
     /// How long a dead coordinator's jobs wait until another takes them over (10s, 1min) [default: 10s].
     #[arg(long, env = "TRIBUTARY_LEASE", value_name = "DURATION", value_parser = parse_duration_ms)]
     lease: Option<u64>,
-    /// Most updates that are received at the same time; each takes about 3 MiB, whatever the size of the model. Further
-    /// ones wait their turn [default: 32].
+    /// Most updates that are received at the same time; each takes about 2 MiB, whatever the size of the model. Further
+    /// ones wait their turn [default: 16].
     #[arg(long, env = "TRIBUTARY_UPLOADS_MAX", value_name = "NUMBER")]
     uploads_max: Option<NonZeroUsize>,
     /// What is logged to standard error: error, warn, info, debug, trace, or a list [default: info, and

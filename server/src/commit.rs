@@ -246,3 +246,63 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
         Err(failed) => std::panic::resume_unwind(failed.into_panic()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tributary_protocol::id::{AssignmentId, JobId};
+    use tributary_protocol::state::Task;
+
+    use super::*;
+    use crate::db::RoundKey;
+    use crate::sums::Sums;
+
+    /// A job of three parameters with this server learning rate, which no job file may have, and a sum of one update.
+    fn maker(rate: f64) -> Maker {
+        let file = json!({
+            "name": "n", "population": "p", "seed": 1,
+            "model": { "parameters": [{ "name": "w", "shape": [3] }] },
+            "training": { "epochs": 1, "optimizer": { "kind": "sgd", "learning_rate": 0.1 } },
+            "update": { "weight_max": 10, "magnitude_max": 8.0 },
+            "round": { "updates_goal": 1, "updates_min": 1 },
+        });
+        let id = JobId::from_random([1; 16]);
+        let mut spec = JobSpec::new(id, serde_json::from_value(file).unwrap()).unwrap();
+        spec.file.aggregation = Aggregation::FedAvg { server_learning_rate: rate };
+        let sum = Sums::default().of(RoundKey { job: id, task: Task::Train, number: 1 }, &spec);
+        let mut flight = sum.begin(AssignmentId::from_random([1; 16]), 5).unwrap().unwrap();
+        flight.add(0, &[1.0, 0.0, 8.0]);
+        flight.land();
+        Maker::new(Arc::new(spec), sum)
+    }
+
+    fn made(rate: f64, base: &[u8], piece_bytes: usize) -> Result<(Vec<u8>, Sha256Hash), CommitError> {
+        let (mut maker, mut file) = (maker(rate), Vec::new());
+        for piece in base.chunks(piece_bytes) {
+            file.extend(maker.push(piece)?);
+        }
+        Ok((file, maker.finish()?))
+    }
+
+    fn file(values: [f32; 3]) -> Vec<u8> {
+        model_file(&Model::new(Arc::clone(&maker(1.0).spec.parameters), values.to_vec()).unwrap())
+    }
+
+    #[test]
+    fn a_model_made_piece_by_piece_is_the_model_file() {
+        let next = file([2.0, 2.0, 11.0]);
+        for piece_bytes in [1, 7, 1_000] {
+            let (made, sha256) = made(1.0, &file([1.0, 2.0, 3.0]), piece_bytes).unwrap();
+            assert_eq!(made, next);
+            assert_eq!(sha256, Sha256Hash::of(&next));
+        }
+    }
+
+    #[test]
+    fn a_model_that_would_not_be_finite_or_whole_is_not_made() {
+        let base = file([1.0, 2.0, 3.0]);
+        let error = made(1e38, &base, 7).unwrap_err();
+        assert!(matches!(error, CommitError::Aggregate(AggregateError::NotFinite { index: 2 })), "{error}");
+        assert!(matches!(made(1.0, &base[..base.len() - 1], 7), Err(CommitError::Model(_))));
+    }
+}

@@ -23,7 +23,7 @@ use crate::{api, driver, entropy, listen, scheduled};
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 /// Updates that are received at the same time unless the settings say otherwise.
-pub const UPLOADS_MAX_DEFAULT: usize = 32;
+pub const UPLOADS_MAX_DEFAULT: usize = 16;
 
 /// Settings of a coordinator.
 #[derive(Clone)]
@@ -39,7 +39,7 @@ pub struct Config {
     pub node: Option<Name>,
     /// How long a dead coordinator's jobs wait before another takes them over.
     pub lease: Duration,
-    /// Updates that are received at the same time; each takes about 3 MiB. Further ones wait, their bodies unread.
+    /// Updates that are received at the same time; each takes about 2 MiB. Further ones wait, their bodies unread.
     pub uploads_max: usize,
 }
 

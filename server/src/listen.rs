@@ -14,6 +14,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+/// Most bytes of a connection that are read before they are asked for. Heads must fit in; a large body's pieces are this
+/// long at most.
+const READ_BYTES_MAX: usize = 64 << 10;
+
 /// What an HTTP/2 connection begins with (RFC 9113, section 3.4). Of HTTP/1.1 only WebDAV has methods that begin like this,
 /// which no route takes.
 const HTTP2_BEGINS: &[u8] = b"PR";
@@ -72,7 +76,7 @@ async fn converse(
         // Rare and large: not part of every connection's future.
         return Box::pin(converse2(stream, service, stop)).await;
     }
-    let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+    let connection = http1::Builder::new().max_buf_size(READ_BYTES_MAX).serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
         ended = connection.as_mut() => return Ok(ended?),

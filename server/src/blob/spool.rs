@@ -8,6 +8,9 @@ use super::{BlobError, Blobs, Reader, Staged, Store, hex};
 use crate::db::{BLOB_CHUNK_BYTES, Db, DbError, NewStaged, StagedRow, Tx, part_name};
 use crate::entropy;
 
+/// Bodies that get no more memory than they need.
+const SMALL_BYTES: usize = 64 << 10;
+
 /// What a body is for.
 #[derive(Clone, Debug)]
 pub struct Owner {
@@ -90,6 +93,10 @@ impl Spool {
                 self.store_tail().await?;
                 self.tail.clear();
                 self.full_parts += 1;
+            }
+            if self.tail.len() + data.len() > SMALL_BYTES {
+                // At once: growing by and by would leave as much again to the allocator.
+                self.tail.reserve_exact(part_bytes - self.tail.len());
             }
             let (now, later) = data.split_at(data.len().min(part_bytes - self.tail.len()));
             self.tail.extend_from_slice(now);

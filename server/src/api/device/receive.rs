@@ -165,18 +165,19 @@ impl Upload {
             return Err(too_large(&spec));
         }
         let until_ms = round.deadline_at_ms.unwrap_or(0);
-        let claim = claim(&self.app, self.id, until_ms).await?;
         let is_held = announced.offset.is_none() && announced.length.is_some_and(|length| length <= HELD_BYTES_MAX);
-        // Whoever had to wait may find it done. Of a small body this is learnt soon enough by the last transaction.
-        let waited = !is_held && lookup(&self.app, &self.client, self.id).await?.0.state == AssignmentState::Reported;
-        if waited {
+        // Of small ones at the same time the last transaction takes one, and gives all that are the same its answer.
+        let claim = if is_held { None } else { Some(claim(&self.app, self.id, until_ms).await?) };
+        let superseded = claim.as_ref().map(Claim::superseded);
+        if claim.is_some() && lookup(&self.app, &self.client, self.id).await?.0.state == AssignmentState::Reported {
+            // Whoever had to wait finds it done.
             drop(claim);
             return self.repeat(&spec, &mut body).await;
         }
         let app = Arc::clone(&self.app);
         let _place = tokio::select! {
             place = app.update_places.acquire() => place.map_err(ApiError::internal)?,
-            stop = stopped(&app, until_ms, None, Some(claim.superseded())) => return self.stop(stop).await,
+            stop = stopped(&app, until_ms, None, superseded) => return self.stop(stop).await,
         };
 
         let bad = check_figures(&self.query, spec.plan.weight_max).err();
@@ -199,7 +200,7 @@ impl Upload {
         }
         let end = match incoming.replay().await {
             Ok(()) => {
-                let stop = stopped(&app, until_ms, closing.as_ref(), Some(claim.superseded()));
+                let stop = stopped(&app, until_ms, closing.as_ref(), superseded);
                 incoming.read(&mut body, &spec, pin!(stop)).await
             }
             Err(error) => End::Failed(error.into()),
@@ -214,11 +215,13 @@ impl Upload {
                 Ok(progress(Some(bytes), false))
             }
             End::Failed(error) => {
-                self.give_up(incoming, &assignment).await;
+                self.give_up(incoming, &assignment, true).await;
                 Err(error)
             }
             End::Stopped(stop) => {
-                self.give_up(incoming, &assignment).await;
+                // Once the round has ended, nobody goes on with what arrived.
+                let is_open = matches!(stop, Stop::Stopping | Stop::Superseded);
+                self.give_up(incoming, &assignment, is_open).await;
                 self.stop(stop).await
             }
         }
@@ -282,7 +285,7 @@ impl Upload {
                 return Err(ApiError::new(ProblemType::UpdateRejected, reason));
             }
             Err(error) => {
-                self.give_up(incoming, assignment).await;
+                self.give_up(incoming, assignment, true).await;
                 return Err(error.into());
             }
         };
@@ -330,8 +333,9 @@ impl Upload {
     }
 
     /// Keeps what arrived if its sender can go on with it, and takes it out of the sum until then.
-    async fn give_up(&self, mut incoming: Incoming, assignment: &AssignmentRow) {
-        let resumable = self.announced.digest.is_some()
+    async fn give_up(&self, mut incoming: Incoming, assignment: &AssignmentRow, is_open: bool) {
+        let resumable = is_open
+            && self.announced.digest.is_some()
             && (self.announced.offset.is_some() || self.announced.length.is_none_or(|length| length > HELD_BYTES_MAX));
         if let Err(error) = incoming.interrupt(resumable).await {
             tracing::debug!(%error, id = %self.id, "the end of a broken upload is not kept");

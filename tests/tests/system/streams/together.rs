@@ -1,6 +1,7 @@
 //! Two uploads of one update at once: the newer one wins, and their bytes never mix.
 
 use tributary_protocol::problem::ProblemType;
+use tributary_protocol::seed::Seed;
 use tributary_protocol::state::Phase;
 use tributary_server::aggregate::{Accumulator, fedavg};
 
@@ -76,7 +77,10 @@ async fn an_upload_goes_on_at_another_coordinator() {
     let beside = world.beside().await;
     let elsewhere = crate::support::Device { server: beside.server(), ..device.clone() };
     // What the first coordinator has stored by now; the rest is in its memory.
-    let offset: usize = elsewhere.offset(first.id).await.header("upload-offset").parse().unwrap();
+    let mut offset = 0;
+    while offset == 0 {
+        offset = elsewhere.offset(first.id).await.header("upload-offset").parse().unwrap();
+    }
     elsewhere.patch(first.id, offset, &body[offset..], &body).await.value();
     half.break_off().await;
     world.drive().await;
@@ -86,4 +90,53 @@ async fn an_upload_goes_on_at_another_coordinator() {
     expected.fold(&delta(1), 10).unwrap();
     assert_eq!(world.weights(job.id, 1).await, fedavg(&base, 0, &expected, 1.0).unwrap());
     world.check_books(job.id).await;
+}
+
+/// Goal: whatever is begun, broken off, asked for and gone on with, by several at once, one body counts, whole and once.
+/// Method: drawn requests with two bodies for one assignment, one to three of them at the same time; in the end one is
+/// sent until it is taken or conflicts.
+#[tokio::test]
+async fn whatever_is_sent_in_whatever_order_one_body_counts_whole() {
+    for seed in 0..4 {
+        let world = World::start().await;
+        let job = world.job(goal(2)).await;
+        let [device, _other] = world.devices().await;
+        let [first, _] = world.assign([&device, &_other]).await;
+        let bodies = [delta_file(&first, &delta(1)), delta_file(&first, &delta(2))];
+        let mut stream = Seed(seed).stream();
+        for _ in 0..5 {
+            let draws: Vec<[u64; 3]> =
+                (0..=stream.below(3)).map(|_| [stream.below(5), stream.below(2), stream.below(4_000_000)]).collect();
+            let (world, device, first, bodies) = (&world, &device, &first, &bodies);
+            let requests = draws.into_iter().map(|[what, which, bytes]| async move {
+                let body = &bodies[which as usize];
+                match what {
+                    // Most break off: an update that is taken ends the story.
+                    0..3 => Half::send(world, device, first, body, bytes as usize).await.break_off().await,
+                    3 => {
+                        let offset = device.offset(first.id).await.header("upload-offset").parse().unwrap_or(0);
+                        let to = body.len().min(offset + bytes as usize);
+                        device.patch_part(first.id, offset, &body[offset..to], body, "?0").await;
+                    }
+                    _ => {
+                        let offset = device.offset(first.id).await.header("upload-offset").parse().unwrap_or(0);
+                        device.patch(first.id, offset, &body[offset..], body).await;
+                    }
+                }
+            });
+            futures_util::future::join_all(requests).await;
+        }
+        let last = device.put_digested(first.id, &bodies[0]).await;
+        let counts = if last.status == 200 { 1 } else { 2 };
+        if counts == 2 {
+            last.refused(ProblemType::UpdateConflict);
+        }
+        let sum = sum(&world, job.id, 1);
+        assert!(!sum.is_spoilt(), "seed {seed}");
+        let expected = Accumulator::new(PARAMETERS, sum.accumulator().caps()).unwrap();
+        expected.fold(&delta(counts), 10).unwrap();
+        assert!(*sum.accumulator() == expected, "seed {seed}");
+        assert_eq!(left(&world).await, (0, 0), "seed {seed}");
+        world.check_books(job.id).await;
+    }
 }
