@@ -44,6 +44,12 @@ fn packed_bytes_wanted(file: &[u8]) -> usize {
     file.len() - file.len().div_ceil(SAVED_ONE_BYTE_IN)
 }
 
+/// Whether a body that begins like this is a zstd frame and not a safetensors file.
+#[must_use]
+pub fn is_packed(beginning: &[u8]) -> bool {
+    beginning.starts_with(&MAGIC)
+}
+
 /// A frame of at most `bytes_max` bytes: one that would be longer is given up where it reaches them.
 #[cfg(feature = "zstd")]
 fn packed(file: &[u8], bytes_max: usize) -> Option<Vec<u8>> {

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::codecs::Blocks;
+use super::codecs::blocks::all_specs;
 use super::codecs::nearest::{BlockWriter, Scales};
 use super::codecs::plain;
 use super::{Codec, DeltaSink, UpdateDecoder, UpdateError, UpdateLimits, plain_specs};
@@ -51,6 +52,21 @@ pub enum FormError {
     /// Its parameters are not in their order.
     #[error("parameter {0} comes too early or too late in the model's file")]
     Order(usize),
+}
+
+/// Length of a model's file in some form, before it is packed, in bytes.
+#[must_use]
+pub fn form_bytes(parameters: &ParameterList, form: ModelForm) -> u64 {
+    form_beginning(parameters, form).len() as u64 + super::data_bytes(parameters, form.codec())
+}
+
+fn form_beginning(parameters: &ParameterList, form: ModelForm) -> Vec<u8> {
+    let specs = match form {
+        ModelForm::F32 => plain_specs(parameters, Dtype::F32),
+        ModelForm::F16 => plain_specs(parameters, Dtype::F16),
+        ModelForm::Int8 => all_specs(parameters, 8, Blocks::default()),
+    };
+    beginning_of(&specs, &form.metadata())
 }
 
 /// The first pass over a model's plain file: what its form must know before it can be written.
@@ -99,20 +115,16 @@ impl FormSurvey {
     /// [`FormError`] when the file is not whole.
     pub fn finish(self) -> Result<FormWriter, FormError> {
         let Self { parameters, form, reading } = self;
-        let metadata = form.metadata();
-        let plain = |dtype| beginning_of(&plain_specs(&parameters, dtype), &metadata);
-        let (values, beginning) = match reading {
-            None if form == ModelForm::F32 => (Writer::F32 { values: 0 }, plain(Dtype::F32)),
-            None => (Writer::F16 { values: 0 }, plain(Dtype::F16)),
+        let values = match reading {
+            None if form == ModelForm::F32 => Writer::F32 { values: 0 },
+            None => Writer::F16 { values: 0 },
             Some((decoder, scales)) => {
                 decoder.finish()?;
-                let writer = BlockWriter::new(scales);
-                let beginning = writer.beginning(&metadata);
-                (Writer::Int8(writer), beginning)
+                Writer::Int8(BlockWriter::new(scales))
             }
         };
-        let bytes = beginning.len() as u64 + super::data_bytes(&parameters, form.codec());
-        Ok(FormWriter { decoder: ModelDecoder::new(parameters), values, beginning, bytes })
+        let beginning = form_beginning(&parameters, form);
+        Ok(FormWriter { decoder: ModelDecoder::new(parameters), values, beginning })
     }
 }
 
@@ -123,7 +135,6 @@ pub struct FormWriter {
     values: Writer,
     /// What the file begins with, until it is handed out.
     beginning: Vec<u8>,
-    bytes: u64,
 }
 
 #[derive(Debug)]
@@ -134,12 +145,6 @@ enum Writer {
 }
 
 impl FormWriter {
-    /// Length of the whole file.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
     /// Takes the next bytes of the plain file and returns the next ones of the form's.
     ///
     /// # Errors
@@ -274,12 +279,12 @@ mod tests {
             plain.chunks(piece_bytes).try_for_each(|piece| survey.push(piece))?;
         }
         let mut writer = survey.finish()?;
-        let (bytes, mut made) = (writer.bytes(), Vec::new());
+        let mut made = Vec::new();
         for piece in plain.chunks(piece_bytes) {
             made.extend(writer.push(piece)?);
         }
         writer.finish()?;
-        assert_eq!(made.len() as u64, bytes);
+        assert_eq!(made.len() as u64, form_bytes(&parameters(), form));
         Ok(made)
     }
 

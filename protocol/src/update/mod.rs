@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 pub use codec::{Codec, CodecError, CodecName, Properties};
 pub use codecs::{Blocks, Dgc, Eden, Qsgd, RandomK, SparseValues, Ternary, TopK};
 pub use decoder::{UpdateDecoder, UpdateError, UpdateLimits, UpdateSummary};
-pub use form::{FormBodyError, FormDecoder, FormError, FormSurvey, FormWriter, model_in_form};
+pub use form::{FormBodyError, FormDecoder, FormError, FormSurvey, FormWriter, form_bytes, model_in_form};
 pub use frame::SectionError;
 pub use memory::{Memory, MemoryError, RESIDUAL_AGE_ROUNDS_MAX, encode_with_memory};
 pub use step::{StepSurvey, StepWriter, add_step, step_bytes_max, step_header};

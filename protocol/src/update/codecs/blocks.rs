@@ -106,7 +106,7 @@ fn specs(spec: &ParameterSpec, values: usize, bits: u32, blocks: Blocks) -> [Ten
 }
 
 /// The tensors of all parameters: scales and values of the first, then those of the second, ...
-pub(super) fn all_specs(parameters: &ParameterList, bits: u32, blocks: Blocks) -> Vec<TensorSpec> {
+pub(in super::super) fn all_specs(parameters: &ParameterList, bits: u32, blocks: Blocks) -> Vec<TensorSpec> {
     let both = |(index, spec)| specs(spec, parameters.range(index).len(), bits, blocks);
     parameters.specs().iter().enumerate().flat_map(both).collect()
 }
