@@ -35,6 +35,7 @@ pub mod clock;
 pub mod error;
 pub mod examples;
 pub mod host;
+mod models;
 mod retry;
 mod session;
 mod state;

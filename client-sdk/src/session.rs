@@ -1,7 +1,6 @@
 //! One session: pending work first, else check in, fetch, work, keep the result on disk, deliver it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -13,15 +12,15 @@ use tributary_protocol::device::{
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::model::Model;
 use tributary_protocol::problem::ProblemType;
-use tributary_protocol::safetensors::model_from_bytes_expecting;
 use tributary_protocol::state::{FailureReason, Task};
 use tributary_protocol::update::{CodecName, EncodeError, Memory, UpdateHeader, encode_with_memory};
 
 use crate::client::{Client, Outcome};
 use crate::host::Host;
+use crate::models::fetch_model;
 use crate::state::{Identity, Pending, Work};
 use crate::trainer::{EvaluateTask, TrainError, TrainTask, Trainer};
-use crate::transfer::{Download, Update};
+use crate::transfer::Update;
 use crate::{ClientError, Trained};
 
 /// Sessions in which finished work was answered with nonsense, after which it is given up.
@@ -136,25 +135,6 @@ async fn work<T: Trainer + ?Sized>(
         Err(TrainError::Interrupted) if !in_time() => too_late(client, identity, &assignment).await,
         Err(error) => give_up(client, identity, &assignment, ClientError::Training(error)).await,
     }
-}
-
-async fn fetch_model(client: &Client, identity: &Identity, assignment: &Assignment) -> Result<Model, ClientError> {
-    let body = match client.state.model(assignment.model_sha256)? {
-        Some(body) => body,
-        None => {
-            let mut download = Download::resume(client.state.partial_model(assignment.model_sha256));
-            let body = client.transport.model(&identity.secret, assignment, &mut download).await?;
-            // Without a cache (a full disk) the next round fetches it again.
-            if let Err(error) = client.state.save_model(&body) {
-                tracing::warn!(%error, "the model is not cached");
-            }
-            body
-        }
-    };
-    let parameters = assignment.plan.model.parameters();
-    let parameters = parameters.map_err(|error| ClientError::BadAnswer(format!("the plan's model: {error}")))?;
-    model_from_bytes_expecting(&body, &Arc::new(parameters))
-        .map_err(|error| ClientError::BadAnswer(format!("the model does not fit its plan: {error}")))
 }
 
 /// Trains, and encodes what changed: local minus global, and what earlier updates left out where the codec remembers it.

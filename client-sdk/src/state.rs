@@ -191,10 +191,10 @@ impl State {
         }
     }
 
-    /// The cached model file of this hash.
-    pub(crate) fn model(&self, sha256: Sha256Hash) -> Result<Option<Vec<u8>>, ClientError> {
+    /// The cached model, a body as it came, and its hash: that says which version it is, and whether it is whole.
+    pub(crate) fn cached_model(&self) -> Result<Option<(Sha256Hash, Vec<u8>)>, ClientError> {
         let body = read(&self.path("model.safetensors"))?;
-        Ok(body.filter(|body| Sha256Hash::of(body) == sha256))
+        Ok(body.map(|body| (Sha256Hash::of(&body), body)))
     }
 
     /// Keeps the newest model file, in the place of the one before.
@@ -289,15 +289,16 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_ignored_and_a_damaged_model_is_not_used() {
+    fn a_damaged_file_is_ignored_and_a_damaged_model_is_another_one() {
         let directory = tempfile::tempdir().unwrap();
         let state = State::new(directory.path().to_owned());
         fs::write(directory.path().join("identity.json"), b"{\"server\":").unwrap();
         assert!(state.identity("http://a").unwrap().is_none());
         state.save_model(b"weights").unwrap();
-        assert!(state.model(Sha256Hash::of(b"weights")).unwrap().is_some());
+        let weights = Sha256Hash::of(b"weights");
+        assert_eq!(state.cached_model().unwrap(), Some((weights, b"weights".to_vec())));
         fs::write(directory.path().join("model.safetensors"), b"weighty").unwrap();
-        assert!(state.model(Sha256Hash::of(b"weights")).unwrap().is_none());
+        assert_ne!(state.cached_model().unwrap().unwrap().0, weights);
     }
 
     #[test]

@@ -6,13 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use reqwest::header::{CONTENT_RANGE, CONTENT_TYPE, HeaderMap, IF_RANGE, RANGE};
 use reqwest::{Method, Response, StatusCode};
-use tributary_protocol::device::{
-    Assignment, PARTIAL_UPLOAD, ReportAccepted, UPLOAD_COMPLETE, UPLOAD_OFFSET, UpdateQuery,
-};
+use tributary_protocol::device::{PARTIAL_UPLOAD, ReportAccepted, UPLOAD_COMPLETE, UPLOAD_OFFSET, UpdateQuery};
 use tributary_protocol::digest::{REPR_DIGEST, parse_repr_digest, repr_digest};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, Secret};
-use tributary_protocol::update::Codec;
 
 use crate::ClientError;
 use crate::state::Partial;
@@ -32,7 +29,17 @@ pub(crate) struct Update<'a> {
     pub(crate) sha256: Sha256Hash,
 }
 
-/// A model on its way here.
+/// A file to fetch.
+#[derive(Debug)]
+pub(crate) struct WantedFile {
+    pub(crate) path: String,
+    pub(crate) sha256: Sha256Hash,
+    pub(crate) bytes_max: u64,
+    /// Whether it is worth fetching again when it was damaged on the way.
+    pub(crate) again_if_damaged: bool,
+}
+
+/// A model, or a step, on its way here.
 #[derive(Debug)]
 pub(crate) struct Download {
     body: Vec<u8>,
@@ -78,49 +85,41 @@ impl Download {
 }
 
 impl Transport {
-    /// The model of an assignment, checked against its hash.
-    pub(crate) async fn model(
+    /// A file, checked against its hash.
+    pub(crate) async fn file(
         &self,
         secret: &Secret,
-        assignment: &Assignment,
+        file: &WantedFile,
         download: &mut Download,
     ) -> Result<Vec<u8>, ClientError> {
-        let parameters = assignment.plan.model.parameters();
-        let parameters = parameters.map_err(|error| ClientError::BadAnswer(format!("the plan's model: {error}")))?;
-        // A model's file is as long as an f32 update's at most.
-        let bytes_max = tributary_protocol::update::bytes_max(&parameters, Codec::F32);
-        let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
         let download = tokio::sync::Mutex::new(download);
         self.retrying(|| async {
             let mut download = download.lock().await;
-            self.fetch(secret, assignment, &mut download, bytes_max).await?;
+            self.fetch(secret, file, &mut download).await?;
             let body = std::mem::take(&mut download.body);
-            if Sha256Hash::of(&body) == assignment.model_sha256 {
+            if Sha256Hash::of(&body) == file.sha256 {
                 download.partial.forget()?;
-                Ok(body)
-            } else {
-                // Damaged on the way: as good as not answered.
-                download.restart()?;
-                Err(ClientError::Unreachable("the model's content is not what its hash says".into()))
+                return Ok(body);
             }
+            download.restart()?;
+            let damaged = "the model's content is not what its hash says".to_owned();
+            // Damaged on the way: as good as not answered.
+            Err(match file.again_if_damaged {
+                true => ClientError::Unreachable(damaged),
+                false => ClientError::BadAnswer(damaged),
+            })
         })
         .await
     }
 
-    /// Fetches what is missing of a model.
-    async fn fetch(
-        &self,
-        secret: &Secret,
-        assignment: &Assignment,
-        download: &mut Download,
-        bytes_max: usize,
-    ) -> Result<(), ClientError> {
-        let path = format!("/device/v1/jobs/{}/models/{}", assignment.job, assignment.model_version);
-        let mut call = self.request(Method::GET, secret, &path);
+    /// Fetches what is missing of a file.
+    async fn fetch(&self, secret: &Secret, file: &WantedFile, download: &mut Download) -> Result<(), ClientError> {
+        let bytes_max = usize::try_from(file.bytes_max).unwrap_or(usize::MAX);
+        let mut call = self.request(Method::GET, secret, &file.path);
         let here = download.body.len();
         if here > 0 {
-            // A version's hash is its ETag.
-            let etag = format!("\"{}\"", assignment.model_sha256);
+            // A file's hash is its ETag.
+            let etag = format!("\"{}\"", file.sha256);
             call = call.header(RANGE, format!("bytes={here}-")).header(IF_RANGE, etag);
         }
         let mut response = match self.send(call, ANSWER_TIMEOUT).await {

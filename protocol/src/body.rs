@@ -6,7 +6,11 @@
 //!
 //! Without the crate's feature `zstd` files stay as they are, and a frame is refused as [`UnpackError::NotSupported`].
 
+mod shrinker;
+
 use std::mem;
+
+pub use shrinker::{Shrinker, packed_bytes_max};
 
 /// What a zstd frame begins with (RFC 8878, section 3.1.1).
 const MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
@@ -26,7 +30,24 @@ const LEVEL: i32 = 3;
 /// The same bytes for the same file and version of zstd; another version may find another frame.
 #[must_use]
 pub fn shrink(file: Vec<u8>) -> Vec<u8> {
-    packed(&file, file.len() - file.len().div_ceil(SAVED_ONE_BYTE_IN)).unwrap_or(file)
+    packed(&file, packed_bytes_wanted(&file)).unwrap_or(file)
+}
+
+/// Whether [`shrink`] would make it shorter.
+#[cfg(feature = "zstd")]
+fn shrinks(file: &[u8]) -> bool {
+    packed(file, packed_bytes_wanted(file)).is_some()
+}
+
+/// Longest frame that is worth it.
+fn packed_bytes_wanted(file: &[u8]) -> usize {
+    file.len() - file.len().div_ceil(SAVED_ONE_BYTE_IN)
+}
+
+/// Whether a body that begins like this is a zstd frame and not a safetensors file.
+#[must_use]
+pub fn is_packed(beginning: &[u8]) -> bool {
+    beginning.starts_with(&MAGIC)
 }
 
 /// A frame of at most `bytes_max` bytes: one that would be longer is given up where it reaches them.
@@ -264,7 +285,7 @@ mod tests {
 
     const LIMIT: u64 = 4 << 20;
 
-    fn unpack(body: &[u8], piece_bytes: usize, limit: u64) -> Result<Vec<u8>, UnpackError> {
+    pub(super) fn unpack(body: &[u8], piece_bytes: usize, limit: u64) -> Result<Vec<u8>, UnpackError> {
         let mut unpacker = Unpacker::new(limit);
         let mut file = Vec::new();
         for piece in body.chunks(piece_bytes.max(1)) {
@@ -287,11 +308,11 @@ mod tests {
     }
 
     /// Bytes of which most are zero.
-    fn sparse(bytes: usize) -> Vec<u8> {
+    pub(super) fn sparse(bytes: usize) -> Vec<u8> {
         words(bytes, Seed(3), 0xFF << 24)
     }
 
-    fn random(bytes: usize) -> Vec<u8> {
+    pub(super) fn random(bytes: usize) -> Vec<u8> {
         words(bytes, Seed(4), u64::MAX)
     }
 

@@ -4,7 +4,8 @@
 //! |---|---|---|
 //! | `POST /device/v1/clients` | [`EnrolRequest`] with an enrolment token | [`EnrolResponse`] |
 //! | `POST /device/v1/checkins` | [`CheckInRequest`] | [`CheckInResponse`] |
-//! | `GET /device/v1/jobs/{job}/models/{version}` | | a safetensors file |
+//! | `GET /device/v1/jobs/{job}/models/{version}?form=..` | [`crate::download::FormQuery`] | a safetensors file |
+//! | `GET /device/v1/jobs/{job}/models/{version}/delta` | | the step from the version before |
 //! | `GET /device/v1/assignments/{id}` | | [`AssignmentStatus`], or 410 |
 //! | `PUT /device/v1/assignments/{id}/update?..` | [`UpdateQuery`] and a safetensors file | [`ReportAccepted`] |
 //! | `HEAD /device/v1/assignments/{id}/update` | | `Upload-Offset`, `Upload-Complete` |
@@ -30,6 +31,7 @@ use serde::de::value::{Error as ValueError, StrDeserializer};
 use serde::de::{Deserializer, IntoDeserializer};
 use serde::{Deserialize, Serialize};
 
+use crate::download::{Download, FormFile, StepFile};
 use crate::hash::Sha256Hash;
 use crate::id::{AssignmentId, ClientId, JobId, Name, Secret};
 use crate::layers::ModelSpec;
@@ -197,6 +199,12 @@ pub struct Assignment {
     pub model_version: u32,
     /// Content hash of that version's safetensors file.
     pub model_sha256: Sha256Hash,
+    /// The file to start from instead, in the form that the plan names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub form: Option<FormFile>,
+    /// The last steps that lead to that version, at most [`crate::download::DELTA_CHAIN_MAX`], in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepFile>,
     /// What to do.
     pub plan: Plan,
     /// Every random choice of the client in this round derives from it.
@@ -216,6 +224,9 @@ pub struct Plan {
     pub codec: Codec,
     /// Largest weight to claim: a client with more examples says this.
     pub weight_max: u32,
+    /// How models travel. Left out where they travel as they are, so that plans keep their hashes.
+    #[serde(default, skip_serializing_if = "Download::is_plain")]
+    pub download: Download,
 }
 
 impl Plan {

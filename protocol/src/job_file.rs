@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::download::Download;
 use crate::id::Name;
 use crate::layers::{ModelSpec, ModelSpecError};
 use crate::plan::{Training, TrainingError};
@@ -42,6 +43,9 @@ pub struct JobFile {
     /// How updates travel and what they may be.
     #[serde(default)]
     pub update: UpdatePolicy,
+    /// How models travel to the clients.
+    #[serde(default)]
+    pub download: Download,
     /// When a round opens, closes and gives up.
     #[serde(default)]
     pub round: RoundPolicy,
@@ -293,6 +297,8 @@ impl JobFile {
         self.model.parameters()?;
         self.training.check()?;
         self.update.check()?;
+        let download = "false with this codec: steps lead from one f32 model to the next";
+        require(self.download.makes_sense(), "[download] delta", download)?;
         self.round.check()?;
         self.aggregation.check()?;
         if let Some(evaluation) = &self.evaluation {
@@ -416,6 +422,7 @@ mod tests {
     fn the_example_file_is_a_job_and_its_defaults_are_the_defaults() {
         let job = JobFile::parse(include_str!("../../examples/digits.toml")).unwrap();
         assert_eq!(job.update, UpdatePolicy::default());
+        assert_eq!(job.download, Download::default());
         assert_eq!(job.round, RoundPolicy::default());
         assert_eq!(job.eligibility, Eligibility::default());
         assert_eq!(job.aggregation, Aggregation::default());
@@ -454,6 +461,12 @@ mod tests {
                 "rule = \"fed_avg\"",
                 "rule = \"fed_avg\"\n[update]\ncodec = { name = 'int4', block = 0 }",
                 "codec int4: block must be a multiple of 8",
+            ),
+            ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[download]\ncodec = 'int4'", "unknown variant `int4`"),
+            (
+                "rule = \"fed_avg\"",
+                "rule = \"fed_avg\"\n[download]\ncodec = 'f16'\ndelta = true",
+                "[download] delta must be false",
             ),
             ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[schedule]\nrounds = ''", "[schedule] rounds"),
             ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[schedule]\ntime_zone = 'UTC'", "rounds"),

@@ -10,6 +10,7 @@
 //! | [`safetensors`] | models and updates as safetensors files: writer, and a streaming reader that trusts nothing |
 //! | [`update`] | one client's weight delta as a file, and what a server checks in it |
 //! | [`body`] | files as zstd frames where that makes them shorter |
+//! | [`download`] | how models travel to the clients |
 //! | [`device`], [`operator`] | requests and responses of the two APIs |
 //! | [`problem`] | errors as RFC 9457 problem documents |
 //! | [`state`] | states of jobs, rounds and assignments |
@@ -19,6 +20,7 @@
 pub mod body;
 pub mod device;
 pub mod digest;
+pub mod download;
 pub mod hash;
 pub mod id;
 pub mod job_file;

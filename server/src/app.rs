@@ -21,6 +21,9 @@ use crate::spec::Specs;
 use crate::sums::Sums;
 use crate::uploads::Uploads;
 
+/// Most models that are written in a form that is not stored at the same time: each is read from its beginning to its end.
+const FORMS_MADE_MAX: usize = 8;
+
 /// The coordinator's shared state. All of it but the database can be lost at any moment without losing work.
 #[derive(Debug)]
 pub struct App {
@@ -46,6 +49,8 @@ pub struct App {
     pub uploads: Arc<Uploads>,
     /// Places for updates in flight. Each holds one part of its body in memory; further ones wait, their bodies unread.
     pub update_places: Semaphore,
+    /// Places for models that are written in a form that is not stored, for whoever asks.
+    pub forms_made: Arc<Semaphore>,
     driver: Notify,
     changes: watch::Sender<u64>,
     downloads: Mutex<HashMap<ClientId, Traffic>>,
@@ -69,6 +74,7 @@ impl App {
             stopping: CancellationToken::new(),
             uploads: Arc::default(),
             update_places: Semaphore::new(uploads_max),
+            forms_made: Arc::new(Semaphore::new(FORMS_MADE_MAX)),
             driver: Notify::new(),
             changes: watch::Sender::new(0),
             downloads: Mutex::default(),

@@ -1,6 +1,5 @@
 //! Making the next model version: the round's sum, the aggregation rule, one transaction. No model is ever whole in memory.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
@@ -8,21 +7,23 @@ use tributary_protocol::id::AssignmentId;
 use tributary_protocol::job_file::Aggregation;
 use tributary_protocol::model::Model;
 use tributary_protocol::operator::ModelVersion;
+pub(crate) use tributary_protocol::safetensors::model_metadata;
 use tributary_protocol::safetensors::{ModelDecoder, ModelFileError, model_file_beginning, model_to_bytes};
 use tributary_protocol::state::{AbandonReason, Phase};
-use tributary_protocol::update::UpdateError;
+use tributary_protocol::update::{FormError, StepSurvey, StepWriter, UpdateError, step_header};
 
-use crate::aggregate::{AggregateError, FoldError, fedavg};
+use crate::aggregate::{AggregateError, FoldError, add_step, fedavg, fedavg_step};
 use crate::app::App;
-use crate::blob::{Owner, Spool, Staged, model_key};
-use crate::db::{DbError, Happening, RoundRow};
+use crate::blob::{Spool, model_key};
+use crate::db::{DbError, Happening, MadeFor, RoundRow};
 use crate::driver::{DriverError, abandon};
 use crate::rebuild::fold_missing;
 use crate::spec::JobSpec;
 use crate::sums::SharedSum;
+use crate::version::{MadeFile, NewVersion, Source, VersionError, make_form, spool};
 
-/// How long a new model may take until its round's last transaction: an hour in milliseconds.
-const UNFINISHED_MODEL_KEPT_MS: i64 = 60 * 60 * 1_000;
+/// Values of a step that are looked at at once.
+const STEP_VALUES: usize = 1 << 18;
 
 /// Why no model could be made of what is stored. These are faults, not refusals: every update was checked when it was
 /// accepted.
@@ -50,6 +51,9 @@ pub enum CommitError {
     /// The stored base model has its parameters in another order than its job.
     #[error("parameter {0} comes too early or too late in the stored model")]
     Order(usize),
+    /// The new model cannot be written in its clients' form.
+    #[error(transparent)]
+    Form(#[from] FormError),
     /// The sum gives no model.
     #[error(transparent)]
     Aggregate(AggregateError),
@@ -61,15 +65,15 @@ pub enum CommitError {
 pub(crate) async fn commit_training(app: &App, spec: &Arc<JobSpec>, round: &RoundRow) -> Result<(), DriverError> {
     let key = round.key();
     let sum = complete_sum(app, spec, round).await?;
-    let (mut body, model) = match make_model(app, spec, round, sum).await {
+    let mut version = match make_version(app, spec, round, sum).await {
         Err(DriverError::Commit(CommitError::Aggregate(AggregateError::NotFinite { .. }))) => {
             return abandon(app, key, AbandonReason::NotFinite).await;
         }
         made => made?,
     };
-    let stored = store_model(app, round, &mut body, &model).await;
+    let stored = store_version(app, round, &mut version).await;
     // Another driver was faster (its model is the same bytes), or the database is away.
-    app.blobs.discard_unsettled(&app.db, body).await;
+    version.discard_unsettled(app).await;
     let Some(objects) = stored? else {
         app.sums.forget(key);
         return Ok(());
@@ -97,67 +101,106 @@ async fn complete_sum(app: &App, spec: &Arc<JobSpec>, round: &RoundRow) -> Resul
 
 /// The transaction that ends the round with its model; returns objects that are to be deleted. None when another driver
 /// was faster.
-async fn store_model(
+async fn store_version(
     app: &App,
     round: &RoundRow,
-    body: &mut Staged,
-    model: &ModelVersion,
+    version: &mut NewVersion,
 ) -> Result<Option<Vec<String>>, DriverError> {
-    let (key, now_ms) = (round.key(), model.created_at_ms);
+    let (key, now_ms) = (round.key(), version.model.created_at_ms);
     let mut tx = app.db.begin().await?;
     tx.job_locked(key.job).await?;
     if !tx.commit_round(key, now_ms).await? {
         return Ok(None);
     }
-    tx.insert_model(key.job, model).await?;
-    body.settle(&mut tx, app.clock.now_ms()).await?;
+    version.store(&mut tx, key.job, app.clock.now_ms()).await?;
     let objects = tx.delete_updates(key).await?;
     tx.record(Happening::of_round(key, Phase::Committed.as_str()), now_ms).await?;
     tx.commit().await?;
     Ok(Some(objects))
 }
 
-/// Makes the new model of the base model and the sum, part by part as the base model is read.
-async fn make_model(
+/// Makes the new version of the base model and the sum, with the file that its clients fetch.
+async fn make_version(
     app: &App,
     spec: &Arc<JobSpec>,
     round: &RoundRow,
     sum: SharedSum,
-) -> Result<(Staged, ModelVersion), DriverError> {
-    let (job, version, now_ms) = (round.job, round.base_version + 1, app.clock.now_ms());
-    let owner = Owner {
-        name: model_key(job, version),
-        assignment: None,
-        sha256: None,
-        expires_at_ms: now_ms.saturating_add(UNFINISHED_MODEL_KEPT_MS),
-    };
-    let mut spool = Spool::new(app.blobs.clone(), app.db.clone(), owner);
-    let written = write_model(app, spec, round, sum, &mut spool).await;
-    let (sha256, bytes) = match written {
-        Ok(sha256) => (sha256, spool.bytes()),
-        Err(error) => {
-            spool.discard().await;
-            return Err(error);
+) -> Result<NewVersion, DriverError> {
+    let version = round.base_version + 1;
+    let mut model = spool(app, model_key(round.job, version));
+    let mut step = spec.plan.download.delta.then(|| MadeFile::begin(app, round.job, version, MadeFor::Step));
+    let made = finish_version(app, spec, round, sum, &mut model, &mut step).await;
+    if made.is_err() {
+        model.discard().await;
+        if let Some(step) = step {
+            step.discard().await;
         }
-    };
-    let model =
-        ModelVersion { version, round: Some(round.number), sha256, bytes, created_at_ms: now_ms, deleted_at_ms: None };
-    Ok((spool.finish(now_ms).await?, model))
+    }
+    made
 }
 
-/// Writes the new model; returns its hash.
+async fn finish_version(
+    app: &App,
+    spec: &Arc<JobSpec>,
+    round: &RoundRow,
+    sum: SharedSum,
+    model: &mut Spool,
+    step: &mut Option<MadeFile>,
+) -> Result<NewVersion, DriverError> {
+    let (version, now_ms) = (round.base_version + 1, app.clock.now_ms());
+    let sha256 = write_model(app, spec, round, sum, model, step.as_mut()).await?;
+    let row = ModelVersion {
+        version,
+        round: Some(round.number),
+        sha256,
+        bytes: model.bytes(),
+        created_at_ms: now_ms,
+        deleted_at_ms: None,
+    };
+    let made = match step.take() {
+        Some(step) => Some(step.finish(now_ms).await?),
+        None => make_form(app, spec, version, Source::Spool(model)).await?,
+    };
+    match model.finish(now_ms).await {
+        Ok(body) => Ok(NewVersion { model: row, body, made }),
+        Err(error) => {
+            if let Some((_, made)) = made {
+                app.blobs.discard_unsettled(&app.db, made).await;
+            }
+            Err(error.into())
+        }
+    }
+}
+
+impl From<VersionError> for DriverError {
+    fn from(error: VersionError) -> Self {
+        match error {
+            VersionError::Blob(error) => error.into(),
+            VersionError::Form(error) => CommitError::from(error).into(),
+        }
+    }
+}
+
+/// Writes the new model, part by part as the base model is read; returns its hash. Where a step is wanted, the model
+/// moves by what the step's file says.
 async fn write_model(
     app: &App,
     spec: &Arc<JobSpec>,
     round: &RoundRow,
     sum: SharedSum,
-    spool: &mut Spool,
+    model: &mut Spool,
+    mut step: Option<&mut MadeFile>,
 ) -> Result<Sha256Hash, DriverError> {
     let (job, version) = (round.job, round.base_version);
     let base = app.db.read().await?.model(job, version).await?;
     let base = base.ok_or_else(|| DbError::Corrupt(format!("version {version} of {job} is missing")))?;
     let mut reader = app.blobs.reader(&app.db, model_key(job, version), base.sha256).await?;
     let mut maker = Maker::new(Arc::clone(spec), sum);
+    if let Some(step) = &mut step {
+        let (next, beginning) = blocking(move || maker.with_step(version)).await?;
+        step.push(beginning).await?;
+        maker = next;
+    }
     while let Some(data) = reader.next().await? {
         let (next, made) = blocking(move || {
             let made = maker.push(&data);
@@ -165,7 +208,11 @@ async fn write_model(
         })
         .await;
         maker = next;
-        spool.push(&made?).await?;
+        let made = made?;
+        model.push(&made.model).await?;
+        if let Some(step) = &mut step {
+            step.push(made.step).await?;
+        }
     }
     Ok(maker.finish()?)
 }
@@ -174,12 +221,21 @@ async fn write_model(
 struct Maker {
     spec: Arc<JobSpec>,
     sum: SharedSum,
+    /// Rounds the step, where that is wanted.
+    step: Option<StepWriter>,
     decoder: ModelDecoder,
     hasher: Sha256Hasher,
     /// What the file begins with, until it is written.
     beginning: Vec<u8>,
     /// Values written.
     values: usize,
+}
+
+/// The next bytes of what is made.
+#[derive(Default)]
+struct Pieces {
+    model: Vec<u8>,
+    step: Vec<u8>,
 }
 
 impl Maker {
@@ -189,16 +245,31 @@ impl Maker {
             beginning: model_file_beginning(&spec.parameters, &model_metadata()),
             spec,
             sum,
+            step: None,
             hasher: Sha256Hasher::new(),
             values: 0,
         }
     }
 
-    /// Takes the next bytes of the base model and returns the next ones of the new model.
-    fn push(&mut self, data: &[u8]) -> Result<Vec<u8>, CommitError> {
+    /// The same, rounding the step; also returns what the step's file begins with. Goes over the sum once: a step's
+    /// scales stand before its numbers.
+    fn with_step(self, base_version: u32) -> Result<(Self, Vec<u8>), CommitError> {
         let Aggregation::FedAvg { server_learning_rate } = self.spec.file.aggregation;
-        let (mut made, mut failed) = (std::mem::take(&mut self.beginning), None);
-        let (sum, written) = (&self.sum, &mut self.values);
+        let mut survey = StepSurvey::new(Arc::clone(&self.spec.parameters));
+        let total = self.spec.parameters.total();
+        for first in (0..total).step_by(STEP_VALUES) {
+            let part = first..total.min(first + STEP_VALUES);
+            let step = fedavg_step(part, self.sum.accumulator(), server_learning_rate);
+            survey.look(&step.map_err(CommitError::Aggregate)?);
+        }
+        let (writer, beginning) = survey.finish(&step_header(&self.spec.id.to_string(), base_version));
+        Ok((Self { step: Some(writer), ..self }, beginning))
+    }
+
+    /// Takes the next bytes of the base model and returns the next ones of the new model.
+    fn push(&mut self, data: &[u8]) -> Result<Pieces, CommitError> {
+        let Self { spec, sum, step, decoder, hasher, beginning, values: written } = self;
+        let (mut made, mut failed) = (Pieces { model: std::mem::take(beginning), ..Pieces::default() }, None);
         let mut make = |first: usize, values: &[f32]| {
             if failed.is_some() {
                 return;
@@ -208,17 +279,17 @@ impl Maker {
                 failed = Some(CommitError::Order(first));
                 return;
             }
-            match fedavg(values, first, sum.accumulator(), server_learning_rate) {
-                Ok(next) => made.extend(next.iter().flat_map(|value| value.to_le_bytes())),
+            match next_values(spec, sum, step.as_mut(), first, values, &mut made.step) {
+                Ok(next) => made.model.extend(next.iter().flat_map(|value| value.to_le_bytes())),
                 Err(error) => failed = Some(CommitError::Aggregate(error)),
             }
             *written += values.len();
         };
-        self.decoder.push(data, &mut make)?;
+        decoder.push(data, &mut make)?;
         if let Some(error) = failed {
             return Err(error);
         }
-        self.hasher.update(&made);
+        hasher.update(&made.model);
         Ok(made)
     }
 
@@ -228,15 +299,27 @@ impl Maker {
     }
 }
 
+/// The new model's values from `first` on. Where the step is rounded, its file goes on in `file`.
+fn next_values(
+    spec: &JobSpec,
+    sum: &SharedSum,
+    step: Option<&mut StepWriter>,
+    first: usize,
+    values: &[f32],
+    file: &mut Vec<u8>,
+) -> Result<Vec<f32>, AggregateError> {
+    let Aggregation::FedAvg { server_learning_rate } = spec.file.aggregation;
+    let sum = sum.accumulator();
+    let Some(writer) = step else { return fedavg(values, first, sum, server_learning_rate) };
+    let mut step = fedavg_step(first..first + values.len(), sum, server_learning_rate)?;
+    writer.write(&mut step, file);
+    add_step(values, first, &step)
+}
+
 /// A model as the file that clients fetch and operators export. Its bytes depend on the values alone, so equal models
 /// have equal hashes.
 pub(crate) fn model_file(model: &Model) -> Vec<u8> {
     model_to_bytes(model, &model_metadata())
-}
-
-/// What PyTorch's own exporters write; loaders of other tools look for it.
-pub(crate) fn model_metadata() -> BTreeMap<String, String> {
-    BTreeMap::from([("format".to_owned(), "pt".to_owned())])
 }
 
 /// Runs what computes on a thread that may block.

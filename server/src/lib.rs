@@ -39,6 +39,7 @@ pub mod scheduled;
 pub mod spec;
 pub mod sums;
 pub mod uploads;
+mod version;
 
 pub use commit::CommitError;
 pub use coordinator::{Config, Coordinator, ServeError};

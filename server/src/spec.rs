@@ -111,6 +111,7 @@ pub fn plan_of(file: &JobFile) -> Plan {
         training: file.training.clone(),
         codec: file.update.codec,
         weight_max: file.update.weight_max,
+        download: file.download,
     }
 }
 

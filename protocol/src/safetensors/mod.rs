@@ -29,8 +29,10 @@ pub use header::{Header, TensorInfo};
 pub use layout::{LayoutError, TensorSpec, match_tensors};
 pub(crate) use model_file::f32_file;
 pub use model_file::{
-    ModelDecoder, ModelFileError, model_file_beginning, model_from_bytes, model_from_bytes_expecting, model_to_bytes,
+    ModelDecoder, ModelFileError, model_file_beginning, model_from_bytes, model_from_bytes_expecting, model_metadata,
+    model_to_bytes,
 };
+pub(crate) use writer::beginning_of;
 pub use writer::{Data, Tensor, write};
 
 /// Longest header that any file may have, in bytes: the largest [`crate::model::ParameterList`] needs 12 MiB.

@@ -27,6 +27,13 @@ pub enum ModelFileError {
     Values(#[from] ModelError),
 }
 
+/// What a coordinator's model files say of themselves: what PyTorch's own exporters write, and loaders of other tools look
+/// for. No ids, so that equal models have equal files.
+#[must_use]
+pub fn model_metadata() -> BTreeMap<String, String> {
+    BTreeMap::from([("format".to_owned(), "pt".to_owned())])
+}
+
 /// The model's file: its parameters in order, the same bytes each time.
 #[must_use]
 pub fn model_to_bytes(model: &Model, metadata: &BTreeMap<String, String>) -> Vec<u8> {

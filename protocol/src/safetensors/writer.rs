@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::{Dtype, METADATA_KEY, PREFIX_BYTES};
+use super::{Dtype, METADATA_KEY, PREFIX_BYTES, TensorSpec};
 
 /// One tensor to write.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +96,16 @@ pub(super) fn beginning(tensors: &[Entry<'_>], metadata: &BTreeMap<String, Strin
     file.extend_from_slice(&header);
     file.resize(PREFIX_BYTES + header_bytes, b' ');
     file
+}
+
+/// The same for tensors of these specs.
+pub(crate) fn beginning_of(specs: &[TensorSpec], metadata: &BTreeMap<String, String>) -> Vec<u8> {
+    let bytes = |spec: &TensorSpec| spec.shape.iter().product::<usize>() * spec.dtype.bytes();
+    let entries: Vec<_> = specs
+        .iter()
+        .map(|spec| Entry { name: &spec.name, dtype: spec.dtype, shape: &spec.shape, bytes: bytes(spec) })
+        .collect();
+    beginning(&entries, metadata)
 }
 
 /// The header in the order in which it is written.

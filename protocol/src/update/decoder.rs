@@ -134,7 +134,8 @@ pub enum UpdateError {
 pub struct UpdateDecoder {
     unpacker: Unpacker,
     file: Decoder,
-    expected: UpdateHeader,
+    /// What the file must say of itself; a whole model says nothing.
+    expected: Option<UpdateHeader>,
     reader: Reader,
     check: Check,
 }
@@ -173,9 +174,18 @@ impl UpdateDecoder {
     /// A decoder of an update to a model of these parameters.
     #[must_use]
     pub fn new(parameters: Arc<ParameterList>, expected: UpdateHeader, limits: UpdateLimits) -> Self {
-        let unpacker = Unpacker::new(bytes_max(&parameters, expected.codec));
-        let file = Decoder::new(header_bytes_max(&parameters, expected.codec));
-        let reader = match (plain_dtype(expected.codec), expected.codec) {
+        Self::reading(parameters, expected.codec, Some(expected), limits)
+    }
+
+    pub(super) fn reading(
+        parameters: Arc<ParameterList>,
+        codec: Codec,
+        expected: Option<UpdateHeader>,
+        limits: UpdateLimits,
+    ) -> Self {
+        let unpacker = Unpacker::new(bytes_max(&parameters, codec));
+        let file = Decoder::new(header_bytes_max(&parameters, codec));
+        let reader = match (plain_dtype(codec), codec) {
             (Some(dtype), _) => Reader::Plain { dtype, parameter_of_tensor: Vec::new() },
             (None, Codec::Int8(blocks)) => Reader::Blocks(BlocksReader::new(Arc::clone(&parameters), 8, blocks)),
             (None, Codec::Int4(blocks)) => Reader::Blocks(BlocksReader::new(Arc::clone(&parameters), 4, blocks)),
@@ -196,7 +206,7 @@ impl UpdateDecoder {
     /// [`UpdateError`]. Afterwards the update is lost: every further call fails.
     pub fn push(&mut self, piece: &[u8], sink: &mut impl DeltaSink) -> Result<(), UpdateError> {
         let Self { unpacker, file, expected, reader, check } = self;
-        let checked = &mut Checked { expected, reader, check, sink };
+        let checked = &mut Checked { expected: expected.as_ref(), reader, check, sink };
         unpacker.push(piece, &mut |piece| file.push(piece, checked))
     }
 
@@ -216,7 +226,7 @@ impl UpdateDecoder {
 }
 
 struct Checked<'a, S> {
-    expected: &'a UpdateHeader,
+    expected: Option<&'a UpdateHeader>,
     reader: &'a mut Reader,
     check: &'a mut Check,
     sink: &'a mut S,
@@ -226,7 +236,9 @@ impl<S: DeltaSink> Sink for Checked<'_, S> {
     type Error = UpdateError;
 
     fn header(&mut self, header: &Header) -> Result<(), UpdateError> {
-        check_metadata(header.metadata(), self.expected)?;
+        if let Some(expected) = self.expected {
+            check_metadata(header.metadata(), expected)?;
+        }
         match self.reader {
             Reader::Plain { dtype, parameter_of_tensor } => {
                 *parameter_of_tensor = match_tensors(header, &plain_specs(&self.check.parameters, *dtype))?;
@@ -335,7 +347,7 @@ fn add_squares(lanes: &mut [f64; LANES], first: usize, values: &[f32]) {
     }
 }
 
-fn plain_specs(parameters: &ParameterList, dtype: Dtype) -> Vec<TensorSpec> {
+pub(super) fn plain_specs(parameters: &ParameterList, dtype: Dtype) -> Vec<TensorSpec> {
     parameters
         .specs()
         .iter()

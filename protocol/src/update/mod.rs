@@ -8,20 +8,25 @@ mod codec;
 mod codecs;
 mod coding;
 mod decoder;
+mod form;
 mod frame;
 mod memory;
+mod step;
 
 use std::collections::BTreeMap;
 
 pub use codec::{Codec, CodecError, CodecName, Properties};
 pub use codecs::{Blocks, Dgc, Eden, Qsgd, RandomK, SparseValues, Ternary, TopK};
 pub use decoder::{UpdateDecoder, UpdateError, UpdateLimits, UpdateSummary};
+pub use form::{FormBodyError, FormDecoder, FormError, FormSurvey, FormWriter, form_bytes, model_in_form};
 pub use frame::SectionError;
 pub use memory::{Memory, MemoryError, RESIDUAL_AGE_ROUNDS_MAX, encode_with_memory};
+pub use step::{StepSurvey, StepWriter, add_step, step_bytes_max, step_header};
 
 use crate::model::ParameterList;
 use crate::safetensors::{Data, Dtype, HEADER_BYTES_MAX, Tensor, f32_file, write};
 use crate::seed::Seed;
+use decoder::plain_specs;
 use frame::SectionCodec;
 
 /// What `format` says in an update's metadata.
@@ -191,7 +196,12 @@ fn section_codec(codec: Codec) -> Option<Box<dyn SectionCodec>> {
 #[must_use]
 pub fn bytes_max(parameters: &ParameterList, codec: Codec) -> u64 {
     const PREFIX_BYTES: u64 = 8;
-    let data_bytes = match (plain_dtype(codec), codec) {
+    PREFIX_BYTES + header_bytes_max(parameters, codec) + data_bytes(parameters, codec)
+}
+
+/// Most bytes of an update that follow its header; of codecs that write tensors per parameter, exactly.
+fn data_bytes(parameters: &ParameterList, codec: Codec) -> u64 {
+    match (plain_dtype(codec), codec) {
         (Some(dtype), _) => (dtype.bytes() * parameters.total()) as u64,
         (None, Codec::Int8(blocks)) => codecs::blocks::data_bytes(parameters, 8, blocks),
         (None, Codec::Int4(blocks)) => codecs::blocks::data_bytes(parameters, 4, blocks),
@@ -199,8 +209,7 @@ pub fn bytes_max(parameters: &ParameterList, codec: Codec) -> u64 {
             let sections = section_codec(codec).expect("every other codec writes sections");
             frame::bytes_max(parameters, &*sections)
         }
-    };
-    PREFIX_BYTES + header_bytes_max(parameters, codec) + data_bytes
+    }
 }
 
 /// Longest header of an update of these parameters, in bytes.

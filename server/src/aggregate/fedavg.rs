@@ -1,5 +1,7 @@
 //! Federated averaging (McMahan et al. 2017, <https://arxiv.org/abs/1602.05629>, algorithm 1), with a server learning rate.
 
+use std::ops::Range;
+
 use super::{Accumulator, AggregateError};
 
 /// The next model, or the part of it that begins at parameter `first`: `w + server_learning_rate * mean`, the mean
@@ -25,8 +27,39 @@ pub fn fedavg(
         .zip(mean)
         .map(|(weight, mean)| (f64::from(*weight) + server_learning_rate * mean) as f32)
         .collect();
-    match next.iter().position(|weight| !weight.is_finite()) {
-        None => Ok(next),
+    finite(next, first)
+}
+
+/// The step alone, `server_learning_rate * mean`, of some parameters: computed in f64, rounded once to f32.
+///
+/// # Errors
+/// As [`fedavg`].
+pub fn fedavg_step(
+    parameters: Range<usize>,
+    sum: &Accumulator,
+    server_learning_rate: f64,
+) -> Result<Vec<f32>, AggregateError> {
+    let Range { start, end } = parameters;
+    if end > sum.parameters_total() {
+        return Err(AggregateError::WrongLength { model: end, sum: sum.parameters_total() });
+    }
+    let mean = sum.mean(parameters).ok_or(AggregateError::NoUpdates)?;
+    let step: Vec<f32> = mean.into_iter().map(|mean| (server_learning_rate * mean) as f32).collect();
+    finite(step, start)
+}
+
+/// Adds a step to a model, or to the part of it that begins at parameter `first`, in f32: what clients do that have the
+/// model and fetch the step.
+///
+/// # Errors
+/// [`AggregateError::NotFinite`].
+pub fn add_step(model: &[f32], first: usize, step: &[f32]) -> Result<Vec<f32>, AggregateError> {
+    finite(model.iter().zip(step).map(|(weight, step)| weight + step).collect(), first)
+}
+
+fn finite(values: Vec<f32>, first: usize) -> Result<Vec<f32>, AggregateError> {
+    match values.iter().position(|value| !value.is_finite()) {
+        None => Ok(values),
         Some(index) => Err(AggregateError::NotFinite { index: first + index }),
     }
 }
@@ -132,6 +165,18 @@ mod tests {
         let sum = sum_of(&[(vec![1.0, -2.0], 3)]);
         assert_eq!(fedavg(&[1.0, 1.0], 0, &sum, 0.5), Ok(vec![1.5, 0.0]));
         assert_eq!(fedavg(&[1.0, 1.0], 0, &sum, 0.0), Ok(vec![1.0, 1.0]));
+    }
+
+    #[test]
+    fn model_and_step_make_the_next_model() {
+        let sum = sum_of(&[(vec![1.0, -2.0, 0.5], 3)]);
+        assert_eq!(fedavg_step(1..3, &sum, 0.5), Ok(vec![-1.0, 0.25]));
+        assert_eq!(add_step(&[1.0, 1.0], 1, &[-1.0, 0.25]), Ok(vec![0.0, 1.25]));
+        assert_eq!(fedavg_step(1..3, &sum, 1e39), Err(AggregateError::NotFinite { index: 1 }));
+        assert_eq!(add_step(&[1.0, f32::MAX], 5, &[0.0, f32::MAX]), Err(AggregateError::NotFinite { index: 6 }));
+        assert_eq!(fedavg_step(2..4, &sum, 1.0), Err(AggregateError::WrongLength { model: 4, sum: 3 }));
+        let empty = Accumulator::new(2, CAPS).unwrap();
+        assert_eq!(fedavg_step(0..2, &empty, 1.0), Err(AggregateError::NoUpdates));
     }
 
     #[test]

@@ -17,7 +17,7 @@ mod kernel;
 
 pub use accumulator::{Accumulator, FoldError, MergeError};
 pub use caps::{CapsError, SumCaps};
-pub use fedavg::fedavg;
+pub use fedavg::{add_step, fedavg, fedavg_step};
 
 /// Why a sum makes no model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

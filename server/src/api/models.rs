@@ -1,4 +1,5 @@
-//! Sending a model: a stored file, streamed part by part, with ETag and Range.
+//! Sending models and steps: stored files, streamed part by part, with ETag and Range; and models in forms that nobody
+//! stored, made while they are sent.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,67 +7,172 @@ use std::sync::Arc;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use futures_util::{StreamExt, stream};
+use futures_util::stream::{BoxStream, Stream};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use tokio::sync::OwnedSemaphorePermit;
+use tributary_protocol::download::ModelForm;
 use tributary_protocol::id::{ClientId, JobId};
+use tributary_protocol::model::ParameterList;
 use tributary_protocol::operator::ModelVersion;
 use tributary_protocol::problem::ProblemType;
+use tributary_protocol::update::{FormError, FormSurvey, FormWriter, form_bytes};
 
 use super::problem::{Answer, ApiError};
 use crate::app::App;
-use crate::blob::{BlobError, StoredBody, model_key};
+use crate::blob::{BlobError, StoredBody, model_file_key, model_key};
+use crate::commit::blocking;
+use crate::db::{DbError, JobRow, MadeFor, ModelFileRow, Tx};
 
-/// A model version as a response. What is sent of it is counted for `receiver`, if there is one.
+/// When to ask again for a form that is not stored, while so many are being made already.
+const FORM_RETRY_MS: u64 = 2_000;
+
+/// A file that never changes.
+#[derive(Debug)]
+pub(super) struct ModelFile {
+    /// Changes with the bytes, never without.
+    etag: String,
+    bytes: u64,
+    /// What it stands for in bytes of a plain model file.
+    raw_bytes: u64,
+    packed: bool,
+    content: Content,
+}
+
+#[derive(Debug)]
+enum Content {
+    /// The body of this name.
+    Stored(String),
+    /// Made of a version's plain file while it is sent.
+    Made { plain: String, plain_bytes: u64, parameters: Arc<ParameterList>, form: ModelForm },
+}
+
+type Parts = BoxStream<'static, Result<Bytes, BlobError>>;
+
+impl ModelFile {
+    /// A model version in some form: as it is stored, if it is, and otherwise made. `packed_too` says whether it may be
+    /// one zstd frame.
+    ///
+    /// # Errors
+    /// [`ProblemType::Deleted`].
+    pub(super) async fn in_form(
+        app: &App,
+        tx: &mut Tx,
+        job: &JobRow,
+        model: &ModelVersion,
+        form: ModelForm,
+        packed_too: bool,
+    ) -> Answer<Self> {
+        check_there(job.id, model)?;
+        let plain = model_key(job.id, model.version);
+        if form == ModelForm::F32 {
+            let (etag, bytes) = (format!("\"{}\"", model.sha256), model.bytes);
+            return Ok(Self { etag, bytes, raw_bytes: bytes, packed: false, content: Content::Stored(plain) });
+        }
+        let stored = tx.model_file(job.id, model.version, MadeFor::Form(form)).await?;
+        if let Some(file) = stored.filter(|file| packed_too || !file.packed) {
+            return Ok(Self::stored(job.id, &file, model.bytes));
+        }
+        let parameters = Arc::clone(&app.specs.of(job)?.parameters);
+        Ok(Self {
+            // The same model has the same file, so its hash and the form name it.
+            etag: format!("\"{}-{}\"", model.sha256, form.as_str()),
+            bytes: form_bytes(&parameters, form),
+            raw_bytes: model.bytes,
+            packed: false,
+            content: Content::Made { plain, plain_bytes: model.bytes, parameters, form },
+        })
+    }
+
+    /// The step to a version. `raw_bytes` is what is to be counted for it.
+    ///
+    /// # Errors
+    /// [`ProblemType::Deleted`]; [`ProblemType::NotFound`] where there is no step.
+    pub(super) async fn step(tx: &mut Tx, job: JobId, model: &ModelVersion, raw_bytes: u64) -> Answer<Self> {
+        check_there(job, model)?;
+        let stored = tx.model_file(job, model.version, MadeFor::Step).await?;
+        let nothing = || ApiError::not_found(format!("step to version {} of {job}", model.version));
+        Ok(Self::stored(job, &stored.ok_or_else(nothing)?, raw_bytes))
+    }
+
+    fn stored(job: JobId, file: &ModelFileRow, raw_bytes: u64) -> Self {
+        Self {
+            etag: format!("\"{}\"", file.sha256),
+            bytes: file.bytes,
+            raw_bytes,
+            packed: file.packed,
+            content: Content::Stored(model_file_key(job, file.version, file.form)),
+        }
+    }
+
+    /// What so many of its bytes stand for.
+    fn raw_of(&self, bytes: u64) -> u64 {
+        let raw = u128::from(bytes) * u128::from(self.raw_bytes) / u128::from(self.bytes.max(1));
+        u64::try_from(raw).unwrap_or(u64::MAX)
+    }
+}
+
+fn check_there(job: JobId, model: &ModelVersion) -> Answer<()> {
+    if model.deleted_at_ms.is_none() {
+        return Ok(());
+    }
+    let detail = format!("version {} of {job} was deleted: [retention] models does not keep it", model.version);
+    Err(ApiError::new(ProblemType::Deleted, detail))
+}
+
+/// A file as a response. What is sent of it is counted for `receiver`, if there is one.
 ///
-/// A version never changes, so its hash is its ETag and caches may keep it for ever. One part is in memory at a time; the
-/// first is read before anything is sent, so that a store that is away is a problem document and not half a file.
-pub(super) async fn model_response(
+/// It never changes, so caches may keep it for ever. One part is in memory at a time; the first is read before anything is
+/// sent, so that a store that is away is a problem document and not half a file.
+pub(super) async fn file_response(
     app: &Arc<App>,
-    job: JobId,
-    model: &ModelVersion,
+    file: ModelFile,
     headers: &HeaderMap,
     receiver: Option<ClientId>,
 ) -> Answer<Response> {
-    if model.deleted_at_ms.is_some() {
-        let detail = format!("version {} of {job} was deleted: [retention] models does not keep it", model.version);
-        return Err(ApiError::new(ProblemType::Deleted, detail));
-    }
-    let etag = format!("\"{}\"", model.sha256);
+    let etag = &file.etag;
     let known = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
     if known.is_some_and(|known| known.split(',').any(|known| known.trim() == etag || known.trim() == "*")) {
-        return Ok(with_headers(StatusCode::NOT_MODIFIED.into_response(), &etag));
+        return Ok(with_headers(StatusCode::NOT_MODIFIED.into_response(), etag));
     }
-    let wanted = match range(headers, &etag, model.bytes) {
-        Wanted::All => 0..model.bytes,
+    let wanted = match range(headers, etag, file.bytes) {
+        Wanted::All => 0..file.bytes,
         Wanted::Part(range) => range,
         Wanted::Nothing => {
-            let detail = format!("the model has {} bytes", model.bytes);
+            let detail = format!("the model has {} bytes", file.bytes);
             let mut response = ApiError::new(ProblemType::RangeNotSatisfiable, detail).into_response();
-            set(&mut response, header::CONTENT_RANGE, &format!("bytes */{}", model.bytes));
+            set(&mut response, header::CONTENT_RANGE, &format!("bytes */{}", file.bytes));
             return Ok(response);
         }
     };
     let length = wanted.end - wanted.start;
-    let body = app.blobs.find(&app.db, model_key(job, model.version), model.bytes).await?;
-    let first = match length {
-        0 => Bytes::new(),
-        _ => part(app, &body, wanted.clone()).await?,
+    let mut rest = match &file.content {
+        Content::Stored(name) => {
+            let body = app.blobs.find(&app.db, name.clone(), file.bytes).await?;
+            parts(Arc::clone(app), body, wanted.clone()).boxed()
+        }
+        Content::Made { plain, plain_bytes, parameters, form } => {
+            let body = app.blobs.find(&app.db, plain.clone(), *plain_bytes).await?;
+            made(app, body, 0..*plain_bytes, parameters, *form, wanted.clone()).await?
+        }
     };
+    let first = rest.try_next().await?.unwrap_or_default();
+    let raw_length = file.raw_of(length);
     if let Some(client) = receiver.filter(|_| length > 0) {
-        app.count_download(client, length, length).await?;
+        app.count_download(client, length, raw_length).await?;
     }
-    let mut counting = Counting { app: Arc::clone(app), receiver, left: length };
-    let rest = parts(Arc::clone(app), body, wanted.start + first.len() as u64..wanted.end);
+    let mut counting = Counting { app: Arc::clone(app), receiver, left: length, length, raw_length };
     let counted = stream::once(async { Ok(first) }).chain(rest).inspect(move |part| counting.sent(part));
     let mut response = Body::from_stream(counted).into_response();
-    if length < model.bytes {
+    if length < file.bytes {
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;
-        let range = format!("bytes {}-{}/{}", wanted.start, wanted.end - 1, model.bytes);
+        let range = format!("bytes {}-{}/{}", wanted.start, wanted.end - 1, file.bytes);
         set(&mut response, header::CONTENT_RANGE, &range);
     }
-    set(&mut response, header::CONTENT_TYPE, "application/octet-stream");
+    let media_type = if file.packed { "application/zstd" } else { "application/octet-stream" };
+    set(&mut response, header::CONTENT_TYPE, media_type);
     set(&mut response, header::CONTENT_LENGTH, &length.to_string());
     set(&mut response, header::ACCEPT_RANGES, "bytes");
-    Ok(with_headers(response, &etag))
+    Ok(with_headers(response, etag))
 }
 
 /// Counts what is left of a download when it breaks off: all of it was counted when it began.
@@ -74,6 +180,8 @@ struct Counting {
     app: Arc<App>,
     receiver: Option<ClientId>,
     left: u64,
+    length: u64,
+    raw_length: u64,
 }
 
 impl Counting {
@@ -85,7 +193,8 @@ impl Counting {
 impl Drop for Counting {
     fn drop(&mut self) {
         if let Some(client) = self.receiver.filter(|_| self.left > 0) {
-            App::uncount_download(&self.app, client, self.left, self.left);
+            let raw_left = u128::from(self.left) * u128::from(self.raw_length) / u128::from(self.length);
+            App::uncount_download(&self.app, client, self.left, u64::try_from(raw_left).unwrap_or(u64::MAX));
         }
     }
 }
@@ -128,7 +237,7 @@ fn range(headers: &HeaderMap, etag: &str, bytes: u64) -> Wanted {
 }
 
 /// The wanted bytes of a stored body, part by part.
-fn parts(app: Arc<App>, body: StoredBody, wanted: Range<u64>) -> impl stream::Stream<Item = Result<Bytes, BlobError>> {
+fn parts(app: Arc<App>, body: StoredBody, wanted: Range<u64>) -> impl Stream<Item = Result<Bytes, BlobError>> {
     stream::try_unfold((app, body, wanted), |(app, body, wanted)| async move {
         if wanted.is_empty() {
             return Ok(None);
@@ -142,6 +251,77 @@ fn parts(app: Arc<App>, body: StoredBody, wanted: Range<u64>) -> impl stream::St
 /// The first of the wanted bytes, which must be there.
 async fn part(app: &App, body: &StoredBody, wanted: Range<u64>) -> Result<Bytes, BlobError> {
     app.blobs.part(&app.db, body, wanted).await?.ok_or_else(|| BlobError::Missing(body.name().to_owned()))
+}
+
+/// A form that is being made while it is sent. It holds one of a few places until it is sent or given up.
+struct Making {
+    plain: Parts,
+    writer: FormWriter,
+    /// Bytes that nobody wants before those that somebody does.
+    skip: u64,
+    left: u64,
+    name: String,
+    _place: OwnedSemaphorePermit,
+}
+
+/// The wanted bytes of a model's form, made of its plain file: the whole of it is read twice for `int8`, once else.
+async fn made(
+    app: &Arc<App>,
+    body: StoredBody,
+    all: Range<u64>,
+    parameters: &Arc<ParameterList>,
+    form: ModelForm,
+    wanted: Range<u64>,
+) -> Answer<Parts> {
+    let busy = |_| {
+        let detail = format!("too many models are being written as {} and the like; no job needs this", form.as_str());
+        ApiError::new(ProblemType::Unavailable, detail).retry_after_ms(FORM_RETRY_MS)
+    };
+    let place = Arc::clone(&app.forms_made).try_acquire_owned().map_err(busy)?;
+    let name = body.name().to_owned();
+    let read = || parts(Arc::clone(app), body.clone(), all.clone());
+    let mut survey = FormSurvey::new(Arc::clone(parameters), form);
+    if survey.wants_file() {
+        let mut plain = std::pin::pin!(read());
+        while let Some(data) = plain.try_next().await? {
+            let (back, pushed) = blocking(move || {
+                let pushed = survey.push(&data);
+                (survey, pushed)
+            })
+            .await;
+            survey = back;
+            pushed.map_err(|error| unreadable(&name, &error))?;
+        }
+    }
+    let writer = survey.finish().map_err(|error| unreadable(&name, &error))?;
+    let (skip, left) = (wanted.start, wanted.end - wanted.start);
+    let making = Making { plain: read().boxed(), writer, skip, left, name, _place: place };
+    Ok(stream::try_unfold(making, next_of_form).boxed())
+}
+
+async fn next_of_form(mut making: Making) -> Result<Option<(Bytes, Making)>, BlobError> {
+    while making.left > 0 {
+        let Some(data) = making.plain.try_next().await? else { return Err(BlobError::Damaged(making.name)) };
+        let (writer, pushed) = blocking(move || {
+            let pushed = making.writer.push(&data);
+            (making.writer, pushed)
+        })
+        .await;
+        making.writer = writer;
+        let mut file = Bytes::from(pushed.map_err(|error| unreadable(&making.name, &error))?);
+        let skipped = file.split_to(usize::try_from(making.skip).unwrap_or(usize::MAX).min(file.len()));
+        making.skip -= skipped.len() as u64;
+        file.truncate(usize::try_from(making.left).unwrap_or(usize::MAX));
+        making.left -= file.len() as u64;
+        if !file.is_empty() {
+            return Ok(Some((file, making)));
+        }
+    }
+    Ok(None)
+}
+
+fn unreadable(name: &str, error: &FormError) -> BlobError {
+    BlobError::Db(DbError::Corrupt(format!("{name} cannot be read: {error}")))
 }
 
 #[cfg(test)]

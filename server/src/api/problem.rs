@@ -7,6 +7,7 @@ use tributary_protocol::problem::{CONTENT_TYPE, Problem, ProblemType};
 
 use crate::blob::BlobError;
 use crate::db::DbError;
+use crate::version::VersionError;
 
 /// How long a client waits after the database or the object store failed to answer.
 const UNAVAILABLE_RETRY_MS: u64 = 2_000;
@@ -69,6 +70,15 @@ impl From<BlobError> for ApiError {
                 Self::new(ProblemType::UploadSuperseded, "this update is being sent by another request")
             }
             other => Self::internal(other),
+        }
+    }
+}
+
+impl From<VersionError> for ApiError {
+    fn from(error: VersionError) -> Self {
+        match error {
+            VersionError::Blob(error) => error.into(),
+            VersionError::Form(error) => Self::internal(error),
         }
     }
 }

@@ -29,7 +29,7 @@ pub use spool::{Owner, Replay, Spool};
 pub use staged::Staged;
 pub use store::Store;
 
-use crate::db::Db;
+use crate::db::{Db, MadeFor};
 use crate::entropy;
 
 /// Longest time that a round's end waits for the deletion of its updates. A driver has other jobs, and what is left is swept.
@@ -39,6 +39,15 @@ const DELETE_TIMEOUT: Duration = Duration::from_secs(5);
 #[must_use]
 pub fn model_key(job: JobId, version: u32) -> String {
     format!("model/{job}/{version}")
+}
+
+/// The name of the body of a file that is made of a model version.
+#[must_use]
+pub fn model_file_key(job: JobId, version: u32, form: MadeFor) -> String {
+    match form {
+        MadeFor::Form(form) => format!("model/{job}/{version}/{}", form.as_str()),
+        MadeFor::Step => format!("delta/{job}/{version}"),
+    }
 }
 
 /// The name of the body of an update.

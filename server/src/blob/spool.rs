@@ -232,6 +232,12 @@ impl Blobs {
 }
 
 impl Replay<'_> {
+    /// A body that is in memory.
+    #[must_use]
+    pub fn of(body: Bytes) -> Self {
+        Self { stored: None, tail: body }
+    }
+
     /// The next bytes; none at the end.
     ///
     /// # Errors

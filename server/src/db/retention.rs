@@ -32,7 +32,7 @@ impl Tx {
         Ok(rows.into_iter().map(|row| row.version).collect())
     }
 
-    /// Deletes the file of a model version. False when it is gone already.
+    /// Deletes the file of a model version, and those that are made of it. False when it is gone already.
     ///
     /// # Errors
     /// [`DbError`].
@@ -43,6 +43,7 @@ impl Tx {
         }
         // An object in a store is an orphan from here on; the sweep deletes it.
         self.delete_blob(&model_key(job, version)).await?;
+        self.delete_model_files(job, version).await?;
         Ok(true)
     }
 

@@ -31,6 +31,8 @@ pub struct Terms<'a> {
     task: Task,
     round: u32,
     codec: CodecName,
+    /// How models come; none where every client can read them.
+    form: Option<CodecName>,
     eligibility: &'a Eligibility,
     evaluators: Option<&'a BTreeMap<String, String>>,
 }
@@ -55,6 +57,9 @@ pub enum Ineligible {
     /// It cannot write the job's codec.
     #[error("it cannot write the codec {0}")]
     Codec(CodecName),
+    /// It cannot read models in the job's form: whoever writes a codec reads it.
+    #[error("it cannot read models in {0}")]
+    Form(CodecName),
     /// It measures models, so it does not train them.
     #[error("it is an evaluator")]
     Evaluator,
@@ -68,6 +73,7 @@ impl<'a> Terms<'a> {
             task,
             round,
             codec: job.update.codec.name(),
+            form: Some(job.download.codec.codec().name()).filter(|form| *form != CodecName::F32),
             eligibility: &job.eligibility,
             evaluators: job.evaluation.as_ref().map(|EvaluationPolicy { attributes, .. }| attributes),
         }
@@ -79,6 +85,9 @@ impl<'a> Terms<'a> {
 /// # Errors
 /// [`Ineligible`] says why not.
 pub fn admit(candidate: &Candidate, terms: &Terms<'_>) -> Result<(), Ineligible> {
+    if let Some(form) = terms.form.filter(|form| !candidate.codecs.contains(form)) {
+        return Err(Ineligible::Form(form));
+    }
     let evaluators = terms.evaluators.filter(|attributes| !attributes.is_empty());
     match (terms.task, evaluators) {
         (Task::Evaluate, Some(wanted)) => {
@@ -149,6 +158,7 @@ mod tests {
             task,
             round: 5,
             codec: CodecName::F32,
+            form: None,
             eligibility: &eligibility,
             evaluators: Some(&evaluators),
         };
@@ -168,6 +178,10 @@ mod tests {
         assert_eq!(evaluate(candidate(&[evaluator], 1, Some(5))), Ok(()));
         assert_eq!(evaluate(candidate(&[evaluator], 0, None)), Err(Ineligible::Examples { held: 0, wanted: 1 }));
         assert_eq!(evaluate(candidate(&[android], 10, None)), Err(Ineligible::Attribute("evaluator".into())));
+        for task in [Task::Train, Task::Evaluate] {
+            let terms = Terms { form: Some(CodecName::Int8), ..terms(task) };
+            assert_eq!(admit(&candidate(&[android], 10, None), &terms), Err(Ineligible::Form(CodecName::Int8)));
+        }
     }
 
     #[test]
@@ -177,6 +191,7 @@ mod tests {
             task: Task::Evaluate,
             round: 2,
             codec: CodecName::F32,
+            form: None,
             eligibility: &eligibility,
             evaluators: Some(&BTreeMap::new()),
         };

@@ -8,6 +8,7 @@
 //! | [`scheduled`] | what is done by the clock: rounds in their minutes, retention, upkeep |
 //! | [`database`] | every query, on SQLite and on PostgreSQL |
 //! | [`blobs`] | bodies in object stores: in memory, in files, over S3, and in one that fails |
+//! | [`downloads`] | models in other forms, steps instead of models, the same bits for every client |
 //! | [`streams`] | bodies that are never whole in memory: large, broken off, gone on with, two at once |
 //! | [`simulation`] | drawn histories of losses, deaths and restarts: what was acknowledged is counted once |
 //! | [`cluster`] | three coordinators on one PostgreSQL, one of which dies |
@@ -20,6 +21,7 @@ mod api;
 mod blobs;
 mod cluster;
 mod database;
+mod downloads;
 mod python;
 mod rounds;
 mod scheduled;

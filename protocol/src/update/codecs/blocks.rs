@@ -106,7 +106,7 @@ fn specs(spec: &ParameterSpec, values: usize, bits: u32, blocks: Blocks) -> [Ten
 }
 
 /// The tensors of all parameters: scales and values of the first, then those of the second, ...
-fn all_specs(parameters: &ParameterList, bits: u32, blocks: Blocks) -> Vec<TensorSpec> {
+pub(in super::super) fn all_specs(parameters: &ParameterList, bits: u32, blocks: Blocks) -> Vec<TensorSpec> {
     let both = |(index, spec)| specs(spec, parameters.range(index).len(), bits, blocks);
     parameters.specs().iter().enumerate().flat_map(both).collect()
 }
@@ -155,17 +155,17 @@ pub(in super::super) fn encode(
 
 /// The largest absolute value; of finite numbers, whose bits are in the same order. Whole numbers have no order of
 /// summation to keep, so it vectorises.
-fn largest_magnitude(values: &[f32]) -> f32 {
+pub(super) fn largest_magnitude(values: &[f32]) -> f32 {
     let bits = values.iter().fold(0, |largest: i32, value| largest.max(value.abs().to_bits() as i32));
     f32::from_bits(bits as u32)
 }
 
-fn from_bf16(bits: u16) -> f32 {
+pub(super) fn from_bf16(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
 /// The bits of the smallest bf16 number of which `levels` make at least `largest`; none if that is beyond f32.
-fn scale_for(largest: f32, levels: u16) -> Option<u16> {
+pub(super) fn scale_for(largest: f32, levels: u16) -> Option<u16> {
     let levels = f32::from(levels);
     // Cut to bf16 it is too small by less than two of bf16's steps. Products have 15 bits, so comparing is exact.
     let mut bits = ((largest / levels).to_bits() >> 16) as u16;

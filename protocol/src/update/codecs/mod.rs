@@ -7,6 +7,7 @@
 pub(super) mod blocks;
 pub(super) mod dgc;
 pub(super) mod eden;
+pub(super) mod nearest;
 pub(super) mod plain;
 pub(super) mod qsgd;
 pub(super) mod random_k;

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use tributary_protocol::device::{Assignment, CheckInRequest, CheckInResponse, WAIT_MS_MAX};
+use tributary_protocol::download::{DELTA_CHAIN_MAX, FormFile, ModelForm, StepFile};
 
 use crate::api::auth::Device;
 use crate::api::extract::Json;
 use crate::api::problem::Answer;
 use crate::app::App;
-use crate::db::{AssignmentRow, ClientRow, DbError, Tx};
+use crate::db::{AssignmentRow, ClientRow, DbError, MadeFor, ModelFileRow, Tx};
 use crate::round::{Candidate, RetryReason};
 
 /// How stale `last_seen_at_ms` may be.
@@ -106,6 +107,19 @@ async fn assignment(app: &App, tx: &mut Tx, client: &ClientRow, row: &Assignment
     let round = tx.round(key).await?.ok_or_else(|| missing("round"))?;
     let model = tx.model(key.job, round.base_version).await?.ok_or_else(|| missing("model"))?;
     let spec = app.specs.of(&job)?;
+    let download = spec.plan.download;
+    let form = match download.codec {
+        ModelForm::F32 => None,
+        form => {
+            let file = tx.model_file(key.job, model.version, MadeFor::Form(form)).await?;
+            let ModelFileRow { sha256, bytes, .. } = file.ok_or_else(|| missing("model in its form"))?;
+            Some(FormFile { form, sha256, bytes })
+        }
+    };
+    let steps = match download.delta {
+        true => tx.steps(key.job, model.version.saturating_sub(DELTA_CHAIN_MAX), model.version).await?,
+        false => Vec::new(),
+    };
     let left_ms = round.deadline_at_ms.unwrap_or(0).saturating_sub(app.clock.now_ms());
     Ok(Assignment {
         id: row.id,
@@ -114,8 +128,37 @@ async fn assignment(app: &App, tx: &mut Tx, client: &ClientRow, row: &Assignment
         round: key.number,
         model_version: round.base_version,
         model_sha256: model.sha256,
+        form,
+        steps: unbroken(steps),
         plan: spec.plan.clone(),
         seed: round.seed().derive("client", client.number),
         deadline_in_ms: u64::try_from(left_ms).unwrap_or(0),
     })
+}
+
+/// The last of these steps that follow each other without a gap.
+fn unbroken(mut steps: Vec<StepFile>) -> Vec<StepFile> {
+    let gap = steps.windows(2).rposition(|pair| pair[0].version + 1 != pair[1].version);
+    steps.split_off(gap.map_or(0, |gap| gap + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use tributary_protocol::hash::Sha256Hash;
+
+    use super::*;
+
+    #[test]
+    fn steps_after_the_last_gap_are_left() {
+        let hash = Sha256Hash::of(b"");
+        let left = |versions: &[u32]| {
+            let step = |version: &u32| StepFile { version: *version, base_sha256: hash, sha256: hash, bytes: 1 };
+            let left = unbroken(versions.iter().map(step).collect());
+            left.iter().map(|step| step.version).collect::<Vec<_>>()
+        };
+        assert_eq!(left(&[]), [0; 0]);
+        assert_eq!(left(&[4, 5, 6]), [4, 5, 6]);
+        assert_eq!(left(&[4, 6, 7]), [6, 7]);
+        assert_eq!(left(&[1, 3, 5]), [5]);
+    }
 }

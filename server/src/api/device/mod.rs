@@ -13,14 +13,16 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::{get, post, put};
 use tributary_protocol::device::{EnrolRequest, EnrolResponse};
+use tributary_protocol::download::FormQuery;
 use tributary_protocol::id::{ClientId, JobId, SecretKind};
+use tributary_protocol::operator::ModelVersion;
 
 use super::auth::{Device, Enroller, stored_hash};
-use super::extract::{Json, Path};
-use super::models::model_response;
+use super::extract::{Json, Path, Query};
+use super::models::{ModelFile, file_response};
 use super::problem::{Answer, ApiError};
 use crate::app::App;
-use crate::db::{ClientRow, Json as Stored};
+use crate::db::{ClientRow, JobRow, Json as Stored, Tx};
 use crate::entropy;
 
 pub(super) fn routes() -> Router<Arc<App>> {
@@ -28,6 +30,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/clients", post(enrol))
         .route("/checkins", post(checkin::check_in))
         .route("/jobs/{job}/models/{version}", get(model))
+        .route("/jobs/{job}/models/{version}/delta", get(step))
         .route("/assignments/{id}", get(report::status))
         .route(
             "/assignments/{id}/update",
@@ -63,15 +66,42 @@ async fn model(
     State(app): State<Arc<App>>,
     Device(client): Device,
     Path((job, version)): Path<(JobId, u32)>,
+    Query(query): Query<FormQuery>,
     headers: HeaderMap,
 ) -> Answer<Response> {
     let mut tx = app.db.read().await?;
-    // A job of another population is as unknown to this client as one that does not exist.
-    let job_row = tx.job(job).await?.filter(|row| row.file.0.population == client.population);
-    job_row.ok_or_else(|| ApiError::not_found(job))?;
+    let (job, model) = version_for(&mut tx, &client, job, version).await?;
+    let has_work = tx.open_assignment(client.id).await?.is_some();
+    let file = ModelFile::in_form(&app, &mut tx, &job, &model, query.form, true).await?;
+    drop(tx);
+    file_response(&app, file, &headers, has_work.then_some(client.id)).await
+}
+
+async fn step(
+    State(app): State<Arc<App>>,
+    Device(client): Device,
+    Path((job, version)): Path<(JobId, u32)>,
+    headers: HeaderMap,
+) -> Answer<Response> {
+    let mut tx = app.db.read().await?;
+    let (job, model) = version_for(&mut tx, &client, job, version).await?;
+    let work = tx.open_assignment(client.id).await?;
+    let round = match &work {
+        Some(work) => tx.round(work.round()).await?,
+        None => None,
+    };
+    // However many steps lead to it, they stand for one model: the last of them is counted as that.
+    let is_last = round.is_some_and(|round| round.base_version == version);
+    let file = ModelFile::step(&mut tx, job.id, &model, if is_last { model.bytes } else { 0 }).await?;
+    drop(tx);
+    file_response(&app, file, &headers, work.map(|_| client.id)).await
+}
+
+/// A version that this client may see. A job of another population is as unknown to it as one that does not exist.
+async fn version_for(tx: &mut Tx, client: &ClientRow, job: JobId, version: u32) -> Answer<(JobRow, ModelVersion)> {
+    let row = tx.job(job).await?.filter(|row| row.file.0.population == client.population);
+    let row = row.ok_or_else(|| ApiError::not_found(job))?;
     let model = tx.model(job, version).await?;
     let model = model.ok_or_else(|| ApiError::not_found(format!("version {version} of {job}")))?;
-    let has_work = tx.open_assignment(client.id).await?.is_some();
-    drop(tx);
-    model_response(&app, job, &model, &headers, has_work.then_some(client.id)).await
+    Ok((row, model))
 }

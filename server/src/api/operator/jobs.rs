@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use http_body_util::{BodyExt, Limited};
 use serde::Deserialize;
-use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::download::FormQuery;
 use tributary_protocol::id::{JobId, Name};
 use tributary_protocol::job_file::InitialModel;
 use tributary_protocol::operator::{CreateJob, Job, ModelVersion, Page, PageQuery};
@@ -20,15 +20,15 @@ use tributary_protocol::update::bytes_max;
 use super::full_page;
 use crate::api::auth::Operator;
 use crate::api::extract::{Json, Path, Query, page};
-use crate::api::models::model_response;
+use crate::api::models::{ModelFile, file_response};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
-use crate::blob::{BlobError, Staged, model_key};
 use crate::commit::{blocking, model_file};
-use crate::db::{DbError, Happening, JobRow, NewJob, Tx};
+use crate::db::{DbError, Happening, JobRow, NewJob};
 use crate::entropy;
 use crate::round::may_open_at_ms;
 use crate::spec::{JobSpec, calendar_of, plan_of};
+use crate::version::NewVersion;
 
 pub(super) async fn create(
     _: Operator,
@@ -48,13 +48,13 @@ pub(super) async fn create(
         InitialModel::Upload => None,
     };
 
-    let mut body = match model {
-        Some(file) => Some(stage_initial(&app, id, file).await?),
+    let mut version = match model {
+        Some(file) => Some(NewVersion::initial(&app, &spec, file).await?),
         None => None,
     };
-    let created = insert(&app, &spec, &mut body).await;
-    if let Some(body) = body {
-        app.blobs.discard_unsettled(&app.db, body).await;
+    let created = insert(&app, &spec, &mut version).await;
+    if let Some(version) = version {
+        version.discard_unsettled(&app).await;
     }
     let row = created?;
     app.changed();
@@ -62,7 +62,7 @@ pub(super) async fn create(
 }
 
 /// Stores a job, with its model if it has one.
-async fn insert(app: &App, spec: &JobSpec, model: &mut Option<Staged>) -> Answer<JobRow> {
+async fn insert(app: &App, spec: &JobSpec, model: &mut Option<NewVersion>) -> Answer<JobRow> {
     let (id, now_ms) = (spec.id, app.clock.now_ms());
     let state = if model.is_some() { JobState::Running } else { JobState::AwaitingModel };
     let job = NewJob { id, file: &spec.file, parameters: spec.parameters.total() as u64, state };
@@ -78,29 +78,12 @@ async fn insert(app: &App, spec: &JobSpec, model: &mut Option<Staged>) -> Answer
         stored => stored?,
     }
     if let Some(model) = model {
-        store_initial(&mut tx, id, model, now_ms).await?;
+        model.store(&mut tx, id, now_ms).await?;
     }
     tx.record(Happening::of_job(id, state.as_str()), now_ms).await?;
     let row = tx.job(id).await?.ok_or_else(|| ApiError::internal("a job that was stored is gone"))?;
     tx.commit().await?;
     Ok(row)
-}
-
-async fn stage_initial(app: &App, job: JobId, file: Vec<u8>) -> Result<Staged, BlobError> {
-    app.blobs.stage(model_key(job, 0), file.into(), entropy::random(), app.clock.now_ms()).await
-}
-
-async fn store_initial(tx: &mut Tx, job: JobId, body: &mut Staged, now_ms: i64) -> Result<(), BlobError> {
-    let model = ModelVersion {
-        version: 0,
-        round: None,
-        sha256: Sha256Hash::of(body.body()),
-        bytes: body.body().len() as u64,
-        created_at_ms: now_ms,
-        deleted_at_ms: None,
-    };
-    tx.insert_model(job, &model).await?;
-    body.settle(tx, now_ms).await
 }
 
 pub(super) async fn put_initial_model(
@@ -120,20 +103,20 @@ pub(super) async fn put_initial_model(
     let model = model_from_bytes_expecting(&bytes, &spec.parameters)
         .map_err(|error| ApiError::new(ProblemType::ModelInvalid, error.to_string()))?;
     // Stored in our own form: equal models have equal hashes, whoever wrote the file.
-    let mut body = stage_initial(&app, id, model_file(&model)).await?;
-    let started = start(&app, id, &mut body).await;
-    app.blobs.discard_unsettled(&app.db, body).await;
+    let mut version = NewVersion::initial(&app, &spec, model_file(&model)).await?;
+    let started = start(&app, id, &mut version).await;
+    version.discard_unsettled(&app).await;
     let row = started?;
     app.changed();
     Ok(Json(view(&app, row)?))
 }
 
 /// Gives a job that awaits its model this one.
-async fn start(app: &App, id: JobId, model: &mut Staged) -> Answer<JobRow> {
+async fn start(app: &App, id: JobId, model: &mut NewVersion) -> Answer<JobRow> {
     let now_ms = app.clock.now_ms();
     let mut tx = app.db.begin().await?;
     require_awaiting(&tx.job_locked(id).await?.ok_or_else(|| ApiError::not_found(id))?)?;
-    store_initial(&mut tx, id, model, now_ms).await?;
+    model.store(&mut tx, id, now_ms).await?;
     tx.set_job_state(id, JobState::Running, now_ms).await?;
     tx.record(Happening::of_job(id, JobState::Running.as_str()), now_ms).await?;
     let row = tx.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
@@ -241,11 +224,17 @@ pub(super) async fn model(
     _: Operator,
     State(app): State<Arc<App>>,
     Path((id, version)): Path<(JobId, u32)>,
+    Query(query): Query<FormQuery>,
     headers: HeaderMap,
 ) -> Answer<Response> {
-    let model = app.db.read().await?.model(id, version).await?;
+    let mut tx = app.db.read().await?;
+    let job = tx.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
+    let model = tx.model(id, version).await?;
     let model = model.ok_or_else(|| ApiError::not_found(format!("version {version} of {id}")))?;
-    model_response(&app, id, &model, &headers, None).await
+    // Whoever asks as an operator wants a file that other tools read.
+    let file = ModelFile::in_form(&app, &mut tx, &job, &model, query.form, false).await?;
+    drop(tx);
+    file_response(&app, file, &headers, None).await
 }
 
 fn view(app: &App, row: JobRow) -> Result<Job, DbError> {

@@ -2,6 +2,7 @@
 
 mod assignments;
 mod jobs;
+mod model_files;
 mod nodes;
 mod people;
 mod rounds;
@@ -72,6 +73,9 @@ on_both_databases! {
     staged::a_body_in_parts_counts_once_and_is_deleted_little_by_little,
     staged::unfinished_updates_end_with_their_time_their_round_and_a_newer_one,
     staged::parts_in_a_store_are_known_by_their_objects,
+    model_files::a_version_has_one_file_of_each_form,
+    model_files::steps_come_in_order_with_what_they_start_from,
+    model_files::files_are_deleted_with_their_version,
     nodes::nodes_are_known_while_they_are_seen,
     nodes::a_lease_has_one_holder_until_it_expires,
     nodes::held_clients_are_seen_by_every_node,

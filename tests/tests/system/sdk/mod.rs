@@ -5,3 +5,5 @@ mod burn;
 mod faults;
 mod gate;
 mod sessions;
+
+pub(crate) use sessions::session;

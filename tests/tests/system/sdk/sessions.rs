@@ -11,7 +11,7 @@ use tributary_protocol::state::{JobState, Phase};
 use crate::support::{Adds, Meanwhile, World, evaluated_job, http, sdk_client, within_reason};
 
 /// One session of one client, with the driver's help.
-pub(super) async fn session<T: Trainer>(
+pub(crate) async fn session<T: Trainer>(
     world: &World,
     client: &Client,
     trainer: &mut T,

@@ -22,10 +22,10 @@ use tributary_server::sums::SharedSum;
 use crate::support::{Answer, Device, World, figures, postgres, within_reason};
 
 /// Parameters of the large model; its file has four parts.
-const PARAMETERS: usize = 1_000_037;
+pub(crate) const PARAMETERS: usize = 1_000_037;
 
 /// Changes of a job file that make its model large.
-fn large(changes: &[(&str, Value)]) -> Value {
+pub(crate) fn large(changes: &[(&str, Value)]) -> Value {
     let mut file = json!({
         "model": { "parameters": [{ "name": "w", "shape": [1000, 1000] }, { "name": "b", "shape": [37] }] },
     });
@@ -40,13 +40,13 @@ fn goal(updates: u32) -> Value {
 }
 
 /// A delta without a pattern that a mistake could hide behind.
-fn delta(seed: u32) -> Vec<f32> {
+pub(crate) fn delta(seed: u32) -> Vec<f32> {
     let value = |index: u32| (index.wrapping_mul(2_654_435_761).wrapping_add(seed) % 4_001) as f32 / 1_000.0 - 2.0;
     (0..PARAMETERS as u32).map(value).collect()
 }
 
 /// The coordinator's three places for bodies: SQLite, PostgreSQL, an object store in a directory.
-async fn places() -> Vec<(World, Option<tempfile::TempDir>)> {
+pub(crate) async fn places() -> Vec<(World, Option<tempfile::TempDir>)> {
     let mut places = vec![(World::start_on_sqlite().await, None)];
     if let Some(database) = postgres().await {
         places.push((World::start_on(database).await, None));
@@ -85,7 +85,7 @@ async fn until(mut happened: impl FnMut() -> bool) {
 }
 
 /// Rows that tell of bodies in parts, and parts that are stored.
-async fn left(world: &World) -> (i64, i64) {
+pub(crate) async fn left(world: &World) -> (i64, i64) {
     let rows = "select count(*) from staged_bodies where blob is null";
     let parts = "select (select count(*) from blob_chunks where blob in (select id from staged_bodies where blob is null)) \
                  + (select count(*) from objects where blob like 'staged/%' and not exists \

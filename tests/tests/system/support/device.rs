@@ -19,6 +19,7 @@ pub(crate) struct Device {
     pub(crate) id: ClientId,
     pub(crate) attributes: BTreeMap<String, String>,
     pub(crate) examples: u64,
+    pub(crate) codecs: &'static [&'static str],
 }
 
 /// The figures that go with an update.
@@ -29,7 +30,7 @@ pub(crate) fn figures(weight: u32) -> Value {
 impl Device {
     pub(crate) fn new(http: reqwest::Client, server: String, enrolled: &EnrolResponse) -> Self {
         let (secret, id) = (enrolled.secret.expose(), enrolled.client);
-        Self { http, server, secret, id, attributes: BTreeMap::new(), examples: 10 }
+        Self { http, server, secret, id, attributes: BTreeMap::new(), examples: 10, codecs: &["f32"] }
     }
 
     /// The same device, which says this of itself from now on.
@@ -43,6 +44,11 @@ impl Device {
         Self { examples, ..self }
     }
 
+    /// The same device, which writes and reads these codecs.
+    pub(crate) fn reading(self, codecs: &'static [&'static str]) -> Self {
+        Self { codecs, ..self }
+    }
+
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.http.request(method, format!("{}/device/v1{path}", self.server)).bearer_auth(&self.secret)
     }
@@ -50,7 +56,7 @@ impl Device {
     pub(crate) fn check_in_request(&self, wait_ms: u32) -> Value {
         json!({
             "attributes": self.attributes, "state": { "examples": self.examples },
-            "sdk_version": "test", "codecs": ["f32"], "wait_ms": wait_ms,
+            "sdk_version": "test", "codecs": self.codecs, "wait_ms": wait_ms,
         })
     }
 

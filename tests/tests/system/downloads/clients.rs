@@ -1,0 +1,294 @@
+//! The SDK's way down: from its cache, by steps, or as a whole; the same bits in every client of a round.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tributary_client::{AlwaysOn, Client, EvaluateTask, Evaluated, Outcome, TrainError, TrainTask, Trained, Trainer};
+use tributary_protocol::operator::{Client as Enrolled, Job, Page};
+use tributary_protocol::state::Phase;
+use tributary_protocol::update::CodecName;
+use tributary_server::round::Candidate;
+
+use super::bits_of;
+use crate::support::{Adds, JumpingClock, World, http, job_file, within_reason};
+
+/// Values of the model: enough that headers do not matter.
+const VALUES: usize = 20_000;
+/// Clients of a round.
+const CLIENTS: usize = 5;
+
+/// Notes where it began, and moves every weight by an amount of its own.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Vec<Vec<u32>>>>);
+
+impl Trainer for Notes {
+    fn examples(&self) -> u64 {
+        10
+    }
+
+    fn train(&mut self, task: &TrainTask<'_>, _: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
+        self.0.lock().unwrap().push(bits_of(task.model.values()));
+        let mut stream = task.seed.stream();
+        let values = task.model.values().iter().map(|value| value + stream.uniform(-0.1, 0.1)).collect();
+        Ok(Trained { values, examples: 10, steps: 1, loss: 0.5 })
+    }
+
+    fn evaluate(&mut self, task: &EvaluateTask<'_>, _: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
+        self.0.lock().unwrap().push(bits_of(task.model.values()));
+        Ok(Evaluated { examples: 10, loss: 0.5, accuracy: Some(0.75) })
+    }
+}
+
+fn job(download: Value) -> Value {
+    job_file(&json!({
+        "model": { "parameters": [{ "name": "w", "shape": [100, 190] }, { "name": "b", "shape": [1000] }] },
+        "round": { "updates_goal": CLIENTS, "updates_min": CLIENTS, "deadline_ms": 100_000 },
+        "download": download,
+    }))
+}
+
+/// A way to the coordinator that turns one bit in the body of every step.
+async fn spoiler(world: &World) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, server) = (listener.local_addr().unwrap(), world.address);
+    tokio::spawn(async move {
+        while let Ok((near, _)) = listener.accept().await {
+            tokio::spawn(pass(near, server));
+        }
+    });
+    address
+}
+
+async fn pass(near: TcpStream, server: SocketAddr) -> std::io::Result<()> {
+    let mut far = TcpStream::connect(server).await?;
+    let (mut near_in, mut near_out) = near.into_split();
+    let mut head = vec![0; 4096];
+    let bytes = near_in.read(&mut head).await?;
+    far.write_all(&head[..bytes]).await?;
+    let spoils = head[..bytes].windows(7).any(|text| text == b"/delta ");
+    let (mut far_in, mut far_out) = far.into_split();
+    let requests = tokio::spawn(async move { tokio::io::copy(&mut near_in, &mut far_out).await });
+    let mut answer = vec![0; 4096];
+    loop {
+        let bytes = far_in.read(&mut answer).await?;
+        if bytes == 0 {
+            requests.abort();
+            return Ok(());
+        }
+        // Heads end with an empty line, and are longer than nothing.
+        if spoils && !answer[..bytes].ends_with(b"\r\n\r\n") {
+            answer[bytes - 1] ^= 1;
+        }
+        near_out.write_all(&answer[..bytes]).await?;
+    }
+}
+
+struct Fleet {
+    clients: Vec<Client>,
+    directories: Vec<TempDir>,
+    notes: Vec<Notes>,
+}
+
+impl Fleet {
+    /// Enrolled one after another; the last one's way to the coordinator turns bits in steps.
+    async fn of(world: &World) -> Self {
+        let spoiler = format!("http://{}", spoiler(world).await);
+        let mut fleet = Self { clients: Vec::new(), directories: Vec::new(), notes: Vec::new() };
+        for number in 0..CLIENTS {
+            let directory = TempDir::new().unwrap();
+            let server = if number + 1 == CLIENTS { spoiler.clone() } else { world.server() };
+            let client = client(world, &server, directory.path());
+            client.enrol().await.unwrap();
+            fleet.clients.push(client);
+            fleet.directories.push(directory);
+            fleet.notes.push(Notes::default());
+        }
+        fleet
+    }
+
+    /// One round of all of them: each begins where the version's file says, bit for bit. Answers what each one fetched.
+    async fn play(&mut self, world: &World, job: &Job, round: u32) -> Vec<u64> {
+        draw_everybody(world).await;
+        for (client, notes) in self.clients.iter().zip(&mut self.notes) {
+            let outcome = within_reason(client.run_once(notes, &AlwaysOn)).await.unwrap();
+            assert!(matches!(outcome, Outcome::Contributed { .. }), "{outcome:?}");
+        }
+        world.drive().await;
+        assert_eq!(world.round(job.id, round).await.phase, Phase::Committed);
+        let began: Vec<_> = self.notes.iter().map(|notes| notes.0.lock().unwrap().pop().unwrap()).collect();
+        assert!(began.iter().all(|began| *began == began[0]), "round {round}");
+        if job.file.download.codec == tributary_protocol::download::ModelForm::F32 {
+            assert!(began[0] == bits_of(&world.weights(job.id, round - 1).await), "round {round}");
+        }
+        world.assignments(job.id, round).await.iter().map(|assignment| assignment.bytes_down).collect()
+    }
+
+    fn set_cache(&self, client: usize, model: Option<&[u8]>) {
+        let path = self.directories[client].path().join("model.safetensors");
+        match model {
+            Some(model) => std::fs::write(path, model).unwrap(),
+            None => std::fs::remove_file(path).unwrap(),
+        }
+    }
+}
+
+fn client(world: &World, server: &str, directory: &Path) -> Client {
+    let builder = Client::builder(server, world.enrolment.clone()).state_dir(directory);
+    builder.http_client(http()).clock(Arc::new(JumpingClock::default())).build().unwrap()
+}
+
+/// Lets everybody be drawn; each finds its assignment at its next check-in.
+async fn draw_everybody(world: &World) {
+    let enrolled: Page<Enrolled> = world.look("/clients?population=devices").await.ok();
+    assert_eq!(enrolled.items.len(), CLIENTS);
+    let seats: Vec<_> = enrolled
+        .items
+        .into_iter()
+        .map(|client| {
+            let candidate = Candidate {
+                client: client.id,
+                number: client.number,
+                attributes: client.attributes,
+                examples: 10,
+                codecs: CodecName::ALL.to_vec(),
+                last_round: None,
+            };
+            world.app().lobby.enter(client.population, candidate)
+        })
+        .collect();
+    world.drive().await;
+    drop(seats);
+}
+
+/// Goal: whoever is up to date fetches steps, whoever is not fetches the model; all begin with the same bits.
+/// Method: before each round the caches are set as if their clients had missed rounds.
+#[tokio::test]
+async fn clients_with_and_without_the_versions_before_begin_with_the_same_bits() {
+    let mut world = World::start().await;
+    let job: Job = world.create_job(&job(json!({ "delta": true }))).await.ok();
+    let mut fleet = Fleet::of(&world).await;
+    let whole = world.model_file(job.id, 0).await.len() as u64;
+    assert_eq!(fleet.play(&world, &job, 1).await, [whole; CLIENTS]);
+    let second = fleet.play(&world, &job, 2).await;
+    let step = second[0];
+    assert!(step * 100 < whole * 27, "a step of {step} bytes, a model of {whole}");
+    assert_eq!(second, [step, step, step, step, step + whole], "the damaged step is fetched once, then the model");
+
+    for round in 3..=6 {
+        world.restart().await;
+        fleet.play(&world, &job, round).await;
+    }
+    // 0: up to date. 1: missed one round. 2: missed five. 3: has nothing, or another file.
+    for (round, other) in [(7, None), (8, Some(&b"no model at all"[..]))] {
+        fleet.set_cache(1, Some(&world.model_file(job.id, round - 3).await));
+        fleet.set_cache(2, Some(&world.model_file(job.id, round - 7).await));
+        fleet.set_cache(3, other);
+        let fetched = fleet.play(&world, &job, round).await;
+        let two = fetched[1];
+        assert!(fetched[0] < two && two * 100 < whole * 54, "{fetched:?}");
+        assert_eq!(fetched[2..4], [whole, whole], "{fetched:?}");
+        let round = world.round(job.id, round).await;
+        // A chain of steps stands for one model; the last client was sent a step in vain.
+        assert_eq!(round.raw_bytes_down, (CLIENTS as u64 + 1) * whole);
+        assert_eq!(round.bytes_down, fetched.iter().sum::<u64>());
+    }
+    // The longest chain: three steps.
+    fleet.set_cache(1, Some(&world.model_file(job.id, 5).await));
+    let fetched = fleet.play(&world, &job, 9).await;
+    assert!(fetched[1] > 2 * fetched[0] && fetched[1] < whole, "{fetched:?}");
+    world.check_books(job.id).await;
+}
+
+/// Goal: steps that are gone, or lead elsewhere than they should, cost a download and nothing else.
+#[tokio::test]
+async fn a_step_that_is_gone_or_wrong_is_as_good_as_none() {
+    let world = World::start().await;
+    let job: Job = world.create_job(&job(json!({ "delta": true }))).await.ok();
+    let mut fleet = Fleet::of(&world).await;
+    let whole = world.model_file(job.id, 0).await.len() as u64;
+    fleet.play(&world, &job, 1).await;
+    fleet.play(&world, &job, 2).await;
+    for client in 0..CLIENTS {
+        fleet.set_cache(client, Some(&world.model_file(job.id, 1).await));
+    }
+    // The body of the newest step disappears behind its row.
+    let name = tributary_server::blob::model_file_key(job.id, 2, tributary_server::db::MadeFor::Step);
+    let mut tx = world.app().db.begin().await.unwrap();
+    tx.delete_blob(&name).await.unwrap();
+    // In its place comes another step of the same length, whose hash is not the announced one.
+    let other = tributary_server::blob::model_file_key(job.id, 1, tributary_server::db::MadeFor::Step);
+    let mut body = Vec::new();
+    while let Some(part) = tx.blob_part(&other, body.len() as u64 >> 20).await.unwrap() {
+        body.extend(part);
+    }
+    tx.insert_blob(&name, &body).await.unwrap();
+    tx.commit().await.unwrap();
+    let fetched = fleet.play(&world, &job, 3).await;
+    assert!(fetched.iter().all(|fetched| *fetched > whole && *fetched < 2 * whole), "{fetched:?}");
+    world.check_books(job.id).await;
+}
+
+#[tokio::test]
+async fn the_clients_of_a_form_begin_with_the_same_bits_and_fetch_a_fraction() {
+    for (form, share) in [("f16", 0.51), ("int8", 0.27)] {
+        let mut world = World::start().await;
+        let job: Job = world.create_job(&job(json!({ "codec": form }))).await.ok();
+        let mut fleet = Fleet::of(&world).await;
+        let whole = world.model_file(job.id, 0).await.len() as u64;
+        for round in 1..=3 {
+            let fetched = fleet.play(&world, &job, round).await;
+            assert!(fetched.iter().all(|fetched| *fetched == fetched[0] && *fetched as f64 <= share * whole as f64));
+            world.restart().await;
+        }
+        let round = world.round(job.id, 3).await;
+        assert_eq!(round.raw_bytes_down, CLIENTS as u64 * whole);
+        world.check_books(job.id).await;
+    }
+}
+
+#[tokio::test]
+async fn evaluators_measure_the_bits_that_clients_train_from() {
+    for download in [json!({ "codec": "int8" }), json!({ "codec": "f16" }), json!({ "delta": true })] {
+        let world = World::start().await;
+        let mut file = crate::support::evaluated_job(&json!({ "download": download }));
+        file["model"] = json!({ "parameters": [{ "name": "w", "shape": [VALUES] }] });
+        let job: Job = world.create_job(&file).await.ok();
+        let (one, two) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let trains = client(&world, &world.server(), one.path());
+        let measures = Client::builder(world.server(), world.enrolment.clone()).state_dir(two.path());
+        let measures = measures.attribute("evaluator", "yes").http_client(http()).build().unwrap();
+        let (mut trainer, mut evaluator) = (Notes::default(), Notes::default());
+        for round in 1..=2 {
+            crate::sdk::session(&world, &trains, &mut trainer).await.unwrap();
+            let outcome = crate::sdk::session(&world, &measures, &mut evaluator).await.unwrap();
+            assert!(matches!(outcome, Outcome::Evaluated { .. }), "{outcome:?}");
+            if round == 2 {
+                // What was measured after the first round is what the second one began with.
+                let began = trainer.0.lock().unwrap()[1].clone();
+                assert!(evaluator.0.lock().unwrap()[0] == began);
+            }
+        }
+        world.check_books(job.id).await;
+    }
+}
+
+#[tokio::test]
+async fn a_model_in_a_form_that_the_client_has_is_not_downloaded_again() {
+    let world = World::start().await;
+    // The first round is abandoned, so the second one starts from the same model.
+    let changes = json!({ "download": { "codec": "int8" }, "round": { "updates_goal": 1, "backoff_ms": 1 } });
+    let job = world.job(changes).await;
+    let directory = TempDir::new().unwrap();
+    let client = client(&world, &world.server(), directory.path());
+    let mut diverges = crate::support::Meanwhile(Adds::new(0.5), || Err(TrainError::Diverged));
+    crate::sdk::session(&world, &client, &mut diverges).await.expect_err("it diverged");
+    world.pass_ms(1).await;
+    crate::sdk::session(&world, &client, &mut Adds::new(0.5)).await.unwrap();
+    assert!(world.round(job.id, 1).await.bytes_down > 0);
+    assert_eq!(world.round(job.id, 2).await.bytes_down, 0);
+}

@@ -1,0 +1,177 @@
+//! Whole models in other forms: those that a job's clients fetch, and those that somebody asks for.
+
+use reqwest::Method;
+use serde_json::json;
+use tributary_protocol::download::ModelForm;
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::problem::ProblemType;
+use tributary_protocol::state::Phase;
+
+use super::{bits, changes, device, expected_form, get, get_range, model_path};
+use crate::streams::{PARAMETERS, delta, large, places};
+use crate::support::{Answer, WEIGHTS, World};
+
+const FORMS: [ModelForm; 2] = [ModelForm::F16, ModelForm::Int8];
+
+/// Goal: in each place for bodies, after each restart, a version's file is the same bytes, whole and in ranges across the
+/// borders of its parts, and decodes to the nearest values that its form has.
+#[tokio::test]
+async fn a_version_is_stored_in_the_form_of_its_job_and_comes_whole_and_in_ranges() {
+    for form in FORMS {
+        for (mut world, _directory) in places().await {
+            let name = form.as_str();
+            let job = world.job(large(&[("download", json!({ "codec": name }))])).await;
+            let device = device(&world).await;
+            for version in 0..=1 {
+                let [assignment] = world.assign([&device]).await;
+                let file = assignment.form.unwrap();
+                assert_eq!((assignment.model_version, file.form), (version, form));
+                world.restart().await;
+                let whole = get(&device, &model_path(job.id, version, name)).await;
+                assert_eq!((whole.status, whole.body.len() as u64), (200, file.bytes));
+                assert_eq!(Sha256Hash::of(&whole.body), file.sha256);
+                assert_eq!(whole.header("etag"), format!("\"{}\"", file.sha256));
+                let expected = expected_form(&world, &job, version, form).await;
+                assert_eq!(bits(&whole.body, &job, form), bits(&expected, &job, form));
+
+                let end = whole.body.len();
+                for range in [5..(1 << 20) + 5, end - 3..end, 0..1] {
+                    let range = range.start..range.end.min(end);
+                    let header = format!("bytes={}-{}", range.start, range.end - 1);
+                    let part = get_range(&device, &model_path(job.id, version, name), &header).await;
+                    assert_eq!((part.status, part.body.len()), (206, range.len()));
+                    assert!(part.body == whole.body[range]);
+                }
+                let fetched = world.app().downloads(device.id);
+                assert!(fetched.bytes_down > file.bytes);
+                let plain_bytes = world.model_file(job.id, version).await.len() as u64;
+                let shrunk = fetched.raw_bytes_down as f64 / fetched.bytes_down as f64;
+                let once = plain_bytes as f64 / file.bytes as f64;
+                assert!((shrunk / once - 1.0).abs() < 1e-3, "{shrunk} instead of {once}");
+
+                device.contribute(&assignment, &delta(version), 10).await;
+                world.drive().await;
+                assert_eq!(world.round(job.id, version + 1).await.phase, Phase::Committed);
+            }
+            world.check_books(job.id).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn anybody_gets_any_form_that_is_not_stored_the_same_bytes_each_time() {
+    for (world, _directory) in places().await {
+        let job = world.job(large(&[])).await;
+        let device = device(&world).await;
+        for form in FORMS {
+            let expected = expected_form(&world, &job, 0, form).await;
+            let path = model_path(job.id, 0, form.as_str());
+            let ask = |operator: bool| match operator {
+                true => world.operator_request(Method::GET, &path),
+                false => device.request(Method::GET, &path),
+            };
+            for operator in [false, true] {
+                let whole = Answer::to(ask(operator)).await;
+                assert_eq!((whole.status, whole.header("accept-ranges")), (200, "bytes"));
+                assert_eq!(whole.header("content-length"), expected.len().to_string());
+                assert!(whole.body == expected);
+                let etag = whole.header("etag").to_owned();
+                let cached = Answer::to(ask(operator).header("if-none-match", &etag)).await;
+                assert_eq!((cached.status, cached.body.len()), (304, 0));
+                for range in [0..1, 1_000_000..1_100_000, expected.len() - 7..expected.len()] {
+                    let header = format!("bytes={}-{}", range.start, range.end - 1);
+                    let part = Answer::to(ask(operator).header("range", header).header("if-range", &etag)).await;
+                    assert_eq!(part.status, 206);
+                    assert!(part.body == expected[range]);
+                }
+                let beyond = Answer::to(ask(operator).header("range", format!("bytes={}-", expected.len()))).await;
+                beyond.refused(ProblemType::RangeNotSatisfiable);
+            }
+        }
+        let plain = get(&device, &model_path(job.id, 0, "f32")).await;
+        assert!(plain.body == world.model_file(job.id, 0).await);
+    }
+}
+
+/// Goal: what is stored as one zstd frame is for clients; an operator gets a file that other tools read.
+#[tokio::test]
+async fn a_form_that_shrinks_is_sent_to_clients_as_a_frame_and_to_operators_as_a_file() {
+    let world = World::start().await;
+    let network = json!({ "parameters": [{ "name": "w", "shape": [700, 1000] }], });
+    for form in FORMS {
+        let file = json!({
+            "name": form.as_str(), "model": network, "initial_model": "upload", "download": { "codec": form.as_str() },
+        });
+        let job = world.job(file).await;
+        let values: Vec<f32> = (0..700_000).map(|index| (index / 10_000) as f32).collect();
+        let upload = crate::support::bytes_of_tensors(&[("w", &[700, 1000], &values)], &[]);
+        let request = world.operator_request(Method::PUT, &format!("/jobs/{}/models/0", job.id));
+        Answer::to(request.body(upload)).await.value();
+        let device = device(&world).await;
+        let path = model_path(job.id, 0, form.as_str());
+        let packed = get(&device, &path).await;
+        assert_eq!(packed.header("content-type"), "application/zstd");
+        assert!(packed.body.len() < 100_000, "{} bytes", packed.body.len());
+        let plain = world.look(&path).await;
+        assert_eq!(plain.header("content-type"), "application/octet-stream");
+        assert!(plain.body == expected_form(&world, &job, 0, form).await);
+        assert_eq!(bits(&packed.body, &job, form), bits(&plain.body, &job, form));
+    }
+}
+
+#[tokio::test]
+async fn a_form_that_there_is_not_is_refused() {
+    let world = World::start().await;
+    let job = world.job(json!({})).await;
+    let device = device(&world).await;
+    for query in [
+        "form=int4",
+        "form=",
+        "form=F16",
+        "form=f16&form=int8",
+        "from=f16",
+        "form=..%2F..%2Fetc",
+        "form=%00",
+        "form=%FF",
+        "form=f16%27%20or%201",
+    ] {
+        let path = format!("/jobs/{}/models/0?{query}", job.id);
+        get(&device, &path).await.refused(ProblemType::Malformed);
+        world.look(&path).await.refused(ProblemType::Malformed);
+    }
+    get(&device, &model_path(job.id, 7, "f16")).await.refused(ProblemType::NotFound);
+    let refused =
+        world.create_job(&crate::support::job_file(&changes(json!({ "codec": "int8", "delta": true })))).await;
+    assert!(refused.refused(ProblemType::JobFileInvalid).detail.contains("[download] delta"));
+}
+
+#[tokio::test]
+async fn a_client_that_cannot_read_the_form_is_not_drawn() {
+    let world = World::start().await;
+    let job = world.job(changes(json!({ "codec": "f16" }))).await;
+    let (old, new) = (world.device().await, device(&world).await);
+    assert!(world.gather(&[&old]).await[0].is_none());
+    let [assignment] = world.assign([&new]).await;
+    new.contribute(&assignment, &[0.5; WEIGHTS], 10).await;
+    world.drive().await;
+    assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
+}
+
+/// Goal: only so many are made at a time, and a place comes back when its reader is gone.
+#[tokio::test]
+async fn too_many_forms_at_once_are_asked_to_wait() {
+    let world = World::start().await;
+    let job = world.job(large(&[])).await;
+    let device = device(&world).await;
+    let places = world.app().forms_made.available_permits() as u32;
+    let held = std::sync::Arc::clone(&world.app().forms_made).try_acquire_many_owned(places).unwrap();
+    let path = model_path(job.id, 0, "int8");
+    let busy = get(&device, &path).await.refused(ProblemType::Unavailable);
+    assert!(busy.retry_after_ms.is_some());
+    drop(held);
+    for _ in 0..2 * places {
+        let part = get_range(&device, &path, "bytes=0-9").await;
+        assert_eq!((part.status, part.body.len()), (206, 10));
+    }
+    assert!(get(&device, &path).await.body.len() > PARAMETERS);
+}

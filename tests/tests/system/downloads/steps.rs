@@ -1,0 +1,146 @@
+//! Steps: stored with their versions, deleted with them, and exactly what lies between two versions.
+
+use serde_json::json;
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::operator::Job;
+use tributary_protocol::problem::ProblemType;
+use tributary_protocol::state::Phase;
+use tributary_protocol::update::{add_step, step_header};
+use tributary_server::blob::{Blobs, model_file_key};
+use tributary_server::db::{Db, MadeFor};
+use tributary_server::{backup, scheduled};
+
+use super::{bits_of, device, get, get_range, model_path, parameters, step_path};
+use crate::streams::{delta, large, left, places};
+use crate::support::{Device, WEIGHTS, World};
+
+async fn play_round(world: &World, job: &Job, device: &Device, step: &[f32]) {
+    let [assignment] = world.assign([device]).await;
+    device.contribute(&assignment, step, 10).await;
+    world.drive().await;
+    assert_eq!(world.round(job.id, assignment.round).await.phase, Phase::Committed);
+}
+
+/// Goal: in each place for bodies a version is the one before and its step, bit for bit, over restarts.
+#[tokio::test]
+async fn a_version_is_the_one_before_and_its_step_bit_for_bit() {
+    for (mut world, _directory) in places().await {
+        let job = world.job(large(&[("download", json!({ "delta": true }))])).await;
+        let device = device(&world).await;
+        let first = world.weights(job.id, 0).await;
+        let mut chain = first.clone();
+        for version in 1..=3 {
+            play_round(&world, &job, &device, &delta(version)).await;
+            world.restart().await;
+            let step = get(&device, &step_path(job.id, version)).await;
+            assert_eq!(step.status, 200);
+            assert!(step.body.len() < 4 * chain.len() * 27 / 100, "{} bytes", step.body.len());
+            let header = step_header(&job.id.to_string(), version - 1);
+            add_step(&mut chain, &step.body, &parameters(&job), header).unwrap();
+            let whole = world.weights(job.id, version).await;
+            assert!(bits_of(&chain) == bits_of(&whole), "version {version}");
+
+            let range = (1 << 20) - 3..step.body.len();
+            let part = get_range(&device, &step_path(job.id, version), &format!("bytes={}-", range.start)).await;
+            assert_eq!((part.status, &part.body[..]), (206, &step.body[range]));
+        }
+        // What clients sent is in the model, but for the rounding: half a 127th of the largest of a block, at most 2.
+        for (index, (first, last)) in first.iter().zip(&chain).enumerate() {
+            let sent: f32 = (1..=3).map(|seed| delta(seed)[index % 64]).sum();
+            if index < 64 {
+                assert!((last - first - sent).abs() < 3.0 * 0.008 + 1e-5, "{index}: {last} - {first}, {sent}");
+            }
+        }
+        let [assignment] = world.assign([&device]).await;
+        assert_eq!(assignment.steps.iter().map(|step| step.version).collect::<Vec<_>>(), [1, 2, 3]);
+        for step in &assignment.steps {
+            let base = world.model_file(job.id, step.version - 1).await;
+            assert_eq!(Sha256Hash::of(&base), step.base_sha256);
+            let body = get(&device, &step_path(job.id, step.version)).await.body;
+            assert_eq!((Sha256Hash::of(&body), body.len() as u64), (step.sha256, step.bytes));
+        }
+        assert!(assignment.form.is_none());
+        assert_eq!(left(&world).await, (0, 0), "nothing is left over");
+    }
+}
+
+#[tokio::test]
+async fn a_version_without_a_step_has_none_and_a_deleted_one_had_it() {
+    let world = World::start().await;
+    let retained = json!({ "download": { "delta": true }, "retention": { "models": { "last": 2 } } });
+    let job = world.job(retained).await;
+    let plain = world.job(json!({ "name": "plain", "population": "devices", "round": { "available_min": 9 } })).await;
+    let device = device(&world).await;
+    get(&device, &step_path(job.id, 0)).await.refused(ProblemType::NotFound);
+    get(&device, &step_path(plain.id, 0)).await.refused(ProblemType::NotFound);
+    get(&device, &step_path(job.id, 1)).await.refused(ProblemType::NotFound);
+    for round in 1..=3 {
+        play_round(&world, &job, &device, &[0.25 * round as f32; WEIGHTS]).await;
+    }
+    scheduled::run_due(world.app()).await.unwrap();
+    world.hand.advance_ms(3_600_000);
+    scheduled::run_due(world.app()).await.unwrap();
+    get(&device, &step_path(job.id, 1)).await.refused(ProblemType::Deleted);
+    get(&device, &model_path(job.id, 1, "int8")).await.refused(ProblemType::Deleted);
+    assert_eq!(get(&device, &step_path(job.id, 2)).await.status, 200);
+    let mut tx = world.app().db.read().await.unwrap();
+    assert!(tx.model_file(job.id, 1, MadeFor::Step).await.unwrap().is_none());
+    assert!(tx.blob_part(&model_file_key(job.id, 1, MadeFor::Step), 0).await.unwrap().is_none());
+    drop(tx);
+    let [assignment] = world.assign([&device]).await;
+    assert_eq!(assignment.steps.iter().map(|step| step.version).collect::<Vec<_>>(), [2, 3]);
+}
+
+/// Goal: retention deletes the bodies of several parts that are made of a version, in each place for bodies.
+#[tokio::test]
+async fn the_files_of_a_deleted_version_are_deleted_with_it() {
+    for download in [json!({ "delta": true }), json!({ "codec": "f16" })] {
+        for (world, directory) in places().await {
+            let retained = [("download", download.clone()), ("retention", json!({ "models": { "last": 1 } }))];
+            let job = world.job(large(&retained)).await;
+            let device = device(&world).await;
+            for round in 1..=2 {
+                play_round(&world, &job, &device, &delta(round)).await;
+            }
+            scheduled::run_due(world.app()).await.unwrap();
+            world.hand.advance_ms(3_600_000);
+            scheduled::run_due(world.app()).await.unwrap();
+            world.app().blobs.clear(&world.app().db).await.unwrap();
+            assert_eq!(left(&world).await, (0, 0));
+            let mut tx = world.app().db.read().await.unwrap();
+            let form = match download.get("delta") {
+                Some(_) => MadeFor::Step,
+                None => MadeFor::Form(tributary_protocol::download::ModelForm::F16),
+            };
+            assert!(tx.model_file(job.id, 1, form).await.unwrap().is_none());
+            assert!(tx.model_file(job.id, 2, form).await.unwrap().is_some());
+            for version in [0, 1] {
+                let name = model_file_key(job.id, version, form);
+                assert!(tx.staged_body(&name).await.unwrap().is_none() && tx.object(&name).await.unwrap().is_none());
+            }
+            drop(directory);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_backup_has_the_files_that_are_made_of_versions() {
+    let world = World::start_on_sqlite().await;
+    let stepping = world.job(large(&[("download", json!({ "delta": true }))])).await;
+    let device = device(&world).await;
+    play_round(&world, &stepping, &device, &delta(1)).await;
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("copy.db");
+    backup::copy(world.database().as_ref(), &copy).await.unwrap();
+    backup::check(&copy).await.unwrap();
+    let db = Db::open(copy.to_str().unwrap()).await.unwrap();
+    let file = db.read().await.unwrap().model_file(stepping.id, 1, MadeFor::Step).await.unwrap().unwrap();
+    let name = model_file_key(stepping.id, 1, MadeFor::Step);
+    let mut reader = Blobs::Database.reader(&db, name, file.sha256).await.unwrap();
+    let mut body = Vec::new();
+    while let Some(data) = reader.next().await.unwrap() {
+        body.extend_from_slice(&data);
+    }
+    assert_eq!(Sha256Hash::of(&body), file.sha256);
+    db.close().await;
+}
