@@ -29,6 +29,8 @@ use serde::{Deserialize, Serialize};
 use super::super::decoder::BLOCK_VALUES_MAX;
 use super::super::{EncodeError, Properties, UpdateError};
 use super::BadSetting;
+use crate::cpu::Cpu;
+use crate::for_each_cpu;
 use crate::model::{ParameterList, ParameterSpec};
 use crate::safetensors::{Data, Dtype, Header, Tensor, TensorSpec, match_tensors, write};
 use crate::seed::Stream;
@@ -160,6 +162,7 @@ fn largest_magnitude(values: &[f32]) -> f32 {
     f32::from_bits(bits as u32)
 }
 
+#[inline(always)]
 fn from_bf16(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
@@ -325,11 +328,10 @@ impl BlocksReader {
         let mut values = [0.0; BLOCK_VALUES_MAX];
         for bytes in bytes.chunks(BLOCK_VALUES_MAX / per_byte) {
             let values = &mut values[..(bytes.len() * per_byte).min(range.len() - at)];
-            let decoded = if per_byte == 1 { decode_8(bytes, values) } else { decode_4(bytes, values) };
-            if !decoded {
+            let decode = if per_byte == 1 { decode_8 } else { decode_4 };
+            if !decode(Cpu::best(), bytes, values, at, usize::from(self.blocks.block), scales) {
                 return Err(UpdateError::BadCode { tensor: self.name(parameter, "values") });
             }
-            multiply(values, at, usize::from(self.blocks.block), scales);
             accept(range.start + at, values)?;
             at += values.len();
         }
@@ -344,38 +346,47 @@ impl BlocksReader {
     }
 }
 
-/// Numbers of 8 bits; false if one of them stands for nothing.
-fn decode_8(bytes: &[u8], values: &mut [f32]) -> bool {
-    for (value, byte) in values.iter_mut().zip(bytes) {
-        *value = f32::from(*byte as i8);
+for_each_cpu! {
+    /// Numbers of 8 bits, the first of which is the parameter's `at`th, times the scales of their blocks; false if one of
+    /// them stands for nothing.
+    fn decode_8(bytes: &[u8], values: &mut [f32], at: usize, block: usize, scales: &[u16]) -> bool {
+        let (mut left, mut from) = (values, 0);
+        while !left.is_empty() {
+            let (same, rest) = left.split_at_mut((block - (at + from) % block).min(left.len()));
+            let scale = from_bf16(scales[(at + from) / block]);
+            for (value, byte) in same.iter_mut().zip(&bytes[from..]) {
+                *value = f32::from(*byte as i8) * scale;
+            }
+            from += same.len();
+            left = rest;
+        }
+        !bytes.iter().fold(false, |bad, byte| bad | (*byte == 0x80))
     }
-    !bytes.iter().fold(false, |bad, byte| bad | (*byte == 0x80))
 }
 
-/// Numbers of 4 bits, two in a byte; false if one of them, or what fills the last byte, stands for nothing.
-fn decode_4(bytes: &[u8], values: &mut [f32]) -> bool {
-    let low = |byte: u8| f32::from((byte << 4) as i8 >> 4);
-    let high = |byte: u8| f32::from(byte as i8 >> 4);
-    let (pairs, odd) = values.as_chunks_mut::<2>();
-    for (pair, byte) in pairs.iter_mut().zip(bytes) {
-        *pair = [low(*byte), high(*byte)];
-    }
-    let mut bad = bytes.iter().fold(false, |bad, byte| bad | (byte & 0x0F == 0x08) | (byte & 0xF0 == 0x80));
-    if let ([value], Some(last)) = (odd, bytes.last()) {
-        *value = low(*last);
-        bad |= last & 0xF0 != 0;
-    }
-    !bad
-}
-
-/// Multiplies numbers, of which the first is the parameter's `at`th, by the scales of their blocks.
-fn multiply(mut values: &mut [f32], mut at: usize, block: usize, scales: &[u16]) {
-    while !values.is_empty() {
-        let (same, rest) = values.split_at_mut((block - at % block).min(values.len()));
-        let scale = from_bf16(scales[at / block]);
-        same.iter_mut().for_each(|value| *value *= scale);
-        at += same.len();
-        values = rest;
+for_each_cpu! {
+    /// The same for numbers of 4 bits, two in a byte, `at` and `block` being even; false too if what fills the last byte
+    /// is not zero.
+    fn decode_4(bytes: &[u8], values: &mut [f32], at: usize, block: usize, scales: &[u16]) -> bool {
+        // Shifted up and down again as wide as they will be: that takes their sign along.
+        let low = |byte: u8| (i32::from(byte) << 28 >> 28) as f32;
+        let high = |byte: u8| (i32::from(byte) << 24 >> 28) as f32;
+        let (mut left, mut from, mut bad) = (values, 0, false);
+        while !left.is_empty() {
+            let (same, rest) = left.split_at_mut((block - (at + from) % block).min(left.len()));
+            let scale = from_bf16(scales[(at + from) / block]);
+            let (pairs, odd) = same.as_chunks_mut::<2>();
+            for (pair, byte) in pairs.iter_mut().zip(&bytes[from / 2..]) {
+                *pair = [low(*byte) * scale, high(*byte) * scale];
+            }
+            if let ([value], Some(last)) = (odd, bytes.last()) {
+                *value = low(*last) * scale;
+                bad |= last & 0xF0 != 0;
+            }
+            from += same.len();
+            left = rest;
+        }
+        !bytes.iter().fold(bad, |bad, byte| bad | (byte & 0x0F == 0x08) | (byte & 0xF0 == 0x80))
     }
 }
 

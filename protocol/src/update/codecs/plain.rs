@@ -8,6 +8,8 @@ use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use half::{bf16, f16};
 
 use super::super::{EncodeError, Properties};
+use crate::cpu::Cpu;
+use crate::for_each_cpu;
 use crate::safetensors::Dtype;
 
 pub(in super::super) fn properties(bits: f64, relative_error_max: Option<f64>) -> Properties {
@@ -48,15 +50,12 @@ pub(in super::super) fn encode_16(values: &[f32], dtype: Dtype) -> Result<Vec<u8
 pub(in super::super) fn decode(bytes: &[u8], dtype: Dtype, values: &mut [f32]) {
     match dtype {
         Dtype::F32 => {
+            // A copy, as wide as the CPU has it.
             for (value, bytes) in values.iter_mut().zip(bytes.as_chunks().0) {
                 *value = f32::from_le_bytes(*bytes);
             }
         }
-        Dtype::Bf16 => {
-            for (value, bytes) in values.iter_mut().zip(bytes.as_chunks().0) {
-                *value = f32::from_bits(u32::from(u16::from_le_bytes(*bytes)) << 16);
-            }
-        }
+        Dtype::Bf16 => decode_bf16(Cpu::best(), bytes, values),
         _ => {
             const BLOCK: usize = 64;
             let elements = bytes.as_chunks::<2>().0;
@@ -67,6 +66,14 @@ pub(in super::super) fn decode(bytes: &[u8], dtype: Dtype, values: &mut [f32]) {
                 }
                 halves[..elements.len()].convert_to_f32_slice(values);
             }
+        }
+    }
+}
+
+for_each_cpu! {
+    fn decode_bf16(bytes: &[u8], values: &mut [f32]) {
+        for (value, bytes) in values.iter_mut().zip(bytes.as_chunks().0) {
+            *value = f32::from_bits(u32::from(u16::from_le_bytes(*bytes)) << 16);
         }
     }
 }
