@@ -36,7 +36,6 @@ fn main() {
     let criterion = Criterion::default().sample_size(SAMPLES).measurement_time(MEASUREMENT).warm_up_time(WARM_UP);
     let mut criterion = criterion.configure_from_args();
     let mut table = Table::default();
-    table.triad(&mut criterion, 1);
     let specs = vec![ParameterSpec::new("w", [VALUES / 1000, 1000])];
     let parameters = Arc::new(ParameterList::new(specs).expect("the list is right"));
     let mut stream = Seed(1).stream();

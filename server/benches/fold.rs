@@ -41,9 +41,6 @@ fn main() {
     let criterion = Criterion::default().sample_size(SAMPLES).measurement_time(MEASUREMENT).warm_up_time(WARM_UP);
     let mut criterion = criterion.configure_from_args();
     let mut table = Table::default();
-    for threads in [1, 2] {
-        table.triad(&mut criterion, threads);
-    }
     let specs = vec![ParameterSpec::new("w", [PARAMETERS / 1000, 1000])];
     let parameters = Arc::new(ParameterList::new(specs).expect("the list is right"));
     let mut stream = Seed(1).stream();

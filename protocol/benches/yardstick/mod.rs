@@ -11,8 +11,8 @@ use criterion::{Criterion, SamplingMode, Throughput};
 use tributary_protocol::cpu::Cpu;
 use tributary_protocol::for_each_cpu;
 
-/// Elements of each of the triad's vectors: together far more than any cache.
-const TRIAD_ELEMENTS: usize = 10_000_000;
+/// Elements of each of the triad's vectors: together 120 MB, more than most caches.
+const TRIAD_ELEMENTS: usize = 5_000_000;
 /// Of each benchmark: a quarter of an hour of criterion's own settings would say no more.
 pub(crate) const SAMPLES: usize = 10;
 pub(crate) const WARM_UP: Duration = Duration::from_millis(300);
@@ -28,30 +28,32 @@ for_each_cpu! {
     }
 }
 
+/// The vectors of one thread's triad.
+struct Triad([Vec<f64>; 3]);
+
+impl Triad {
+    fn new() -> Self {
+        Self([0.0, 1.0, 2.0].map(|value| vec![value; TRIAD_ELEMENTS]))
+    }
+
+    fn run(&mut self) {
+        let [a, b, c] = &mut self.0;
+        triad(Cpu::best(), a, b, c, 3.0);
+    }
+}
+
 /// What was measured, for the lines at the end.
 #[derive(Default)]
 pub(crate) struct Table {
-    /// Bandwidth of the triad in bytes per second, by number of threads.
-    triad: Vec<(usize, f64)>,
+    triads: Vec<Triad>,
     lines: Vec<String>,
 }
 
 impl Table {
-    /// Measures the triad on so many threads, each with vectors of its own.
-    pub(crate) fn triad(&mut self, criterion: &mut Criterion, threads: usize) {
-        let bytes = TRIAD_BYTES_PER_ELEMENT * TRIAD_ELEMENTS as f64;
-        let seconds = fastest(criterion, "triad", threads, bytes, |_| {
-            let (mut a, b, c) = (vec![0.0; TRIAD_ELEMENTS], vec![1.0; TRIAD_ELEMENTS], vec![2.0; TRIAD_ELEMENTS]);
-            move || triad(Cpu::best(), &mut a, &b, &c, 3.0)
-        });
-        let bytes_per_s = threads as f64 * bytes / seconds;
-        self.triad.push((threads, bytes_per_s));
-        self.lines.push(format!("{:<24} {threads} thread(s)  {:>6.1} GB/s", "triad", bytes_per_s / 1e9));
-    }
-
-    /// Measures something that handles `values` f32 and moves `bytes` bytes of memory, on so many threads.
+    /// Measures something that handles `values` f32 and moves `bytes` bytes of memory, on so many threads, with a triad
+    /// after each time: other users of the machine then slow down both.
     ///
-    /// `make` makes for each thread what it repeats.
+    /// `make` makes for each thread what it repeats. Of each the fastest time counts.
     pub(crate) fn measure<Work: FnMut() + Send>(
         &mut self,
         criterion: &mut Criterion,
@@ -60,51 +62,49 @@ impl Table {
         (values, bytes): (usize, f64),
         make: impl Fn(usize) -> Work,
     ) {
-        let seconds = fastest(criterion, name, threads, 4.0 * values as f64, make);
-        let of_f32 = threads as f64 * 4.0 * values as f64 / seconds / 1e9;
-        let bytes_per_s = threads as f64 * bytes / seconds;
-        let triad = self.triad.iter().find(|(of, _)| *of == threads);
-        let ratio = triad.map_or(String::new(), |(_, allowed)| {
-            format!("  {:>6.1} GB/s moved, {:>3.0} % of the triad", bytes_per_s / 1e9, 100.0 * bytes_per_s / allowed)
+        let (mut fastest, mut fastest_triad) = (Duration::MAX, Duration::MAX);
+        let values_bytes = (threads * values * size_of::<f32>()) as f64;
+        let mut group = criterion.benchmark_group(name);
+        // Once is milliseconds: no need to repeat it more and more often.
+        group.sampling_mode(SamplingMode::Flat);
+        group.throughput(Throughput::Bytes(values_bytes as u64));
+        group.bench_function(format!("{threads} thread(s)"), |bencher| {
+            self.triads.resize_with(self.triads.len().max(threads), Triad::new);
+            let mut works: Vec<Work> = (0..threads).map(&make).collect();
+            let mut triads: Vec<_> = self.triads[..threads].iter_mut().map(|triad| || triad.run()).collect();
+            bencher.iter_custom(|times| {
+                let mut total = Duration::ZERO;
+                for _ in 0..times {
+                    let elapsed = once(&mut works);
+                    fastest = fastest.min(elapsed);
+                    total += elapsed;
+                    fastest_triad = fastest_triad.min(once(&mut triads));
+                }
+                total
+            });
         });
-        self.lines.push(format!("{name:<24} {threads} thread(s)  {of_f32:>6.2} GB/s of f32{ratio}"));
+        group.finish();
+        if fastest == Duration::MAX {
+            // Criterion's filter leaves it out.
+            return;
+        }
+        let of_f32 = values_bytes / fastest.as_secs_f64();
+        let moved = threads as f64 * bytes / fastest.as_secs_f64();
+        let allowed = (threads * TRIAD_ELEMENTS) as f64 * TRIAD_BYTES_PER_ELEMENT / fastest_triad.as_secs_f64();
+        self.lines.push(format!(
+            "{name:<20} {threads} {:>8.2} {:>8.2} {:>8.2} {:>6.0} %",
+            of_f32 / 1e9,
+            moved / 1e9,
+            allowed / 1e9,
+            100.0 * moved / allowed
+        ));
     }
 
     /// Prints it.
     pub(crate) fn print(&self) {
-        println!();
+        println!("\n{:<18} threads  GB/s f32    moved    triad  of triad", "");
         self.lines.iter().for_each(|line| println!("{line}"));
     }
-}
-
-/// The fastest time in which all threads did their work once, in seconds. A machine that others use too only ever makes
-/// it slower. Infinite when criterion's filter leaves it out.
-fn fastest<Work: FnMut() + Send>(
-    criterion: &mut Criterion,
-    name: &str,
-    threads: usize,
-    bytes: f64,
-    make: impl Fn(usize) -> Work,
-) -> f64 {
-    let mut fastest = Duration::MAX;
-    let mut group = criterion.benchmark_group(name);
-    // Once is milliseconds: no need to repeat it more and more often.
-    group.sampling_mode(SamplingMode::Flat);
-    group.throughput(Throughput::Bytes((threads as f64 * bytes) as u64));
-    group.bench_function(format!("{threads} thread(s)"), |bencher| {
-        let mut works: Vec<Work> = (0..threads).map(&make).collect();
-        bencher.iter_custom(|times| {
-            let mut total = Duration::ZERO;
-            for _ in 0..times {
-                let elapsed = once(&mut works);
-                fastest = fastest.min(elapsed);
-                total += elapsed;
-            }
-            total
-        });
-    });
-    group.finish();
-    fastest.as_secs_f64()
 }
 
 /// All at once; the time from the first one's beginning to the last one's end.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::codecs::blocks::BlocksReader;
 use super::codecs::plain;
 use super::frame::{self, FrameReader, Section, SectionError};
+use super::measure::{LANES, magnitude_bits, measured, square};
 use super::{Codec, DeltaSink, FORMAT, UpdateHeader, bytes_max, header_bytes_max, plain_dtype, section_codec};
 use crate::body::{UnpackError, Unpacker};
 use crate::cpu::Cpu;
-use crate::for_each_cpu;
 use crate::model::ParameterList;
 use crate::safetensors::{
     Decoder, Dtype, Header, LayoutError, SafetensorsError, Sink, TensorSpec, match_tensors, shortened,
@@ -17,9 +17,6 @@ use crate::safetensors::{
 
 /// Most values in a block that is handed out: they stay in the first-level cache.
 pub(super) const BLOCK_VALUES_MAX: usize = 1024;
-/// Lanes in which the norm is summed, each in the order of the vector: so many sums are under way at once in any CPU, and
-/// they are the same whatever the pieces in which a file arrives.
-const LANES: usize = 16;
 
 /// What a value of a delta may be.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -157,9 +154,6 @@ enum Reader {
 }
 
 /// What is asked of every value before it is handed out.
-///
-/// Magnitudes are compared as the whole numbers that their bits make: the order is the same, NaN and infinity are above
-/// all others, and a largest of whole numbers has no order of its own, so that it vectorises.
 #[derive(Debug)]
 struct Check {
     parameters: Arc<ParameterList>,
@@ -296,7 +290,7 @@ impl Check {
                 return Err(self.refusal(place, *value));
             }
             self.magnitude_bits = self.magnitude_bits.max(magnitude_bits(*value));
-            self.norm_squared[place % LANES] += f64::from(*value) * f64::from(*value);
+            self.norm_squared[place % LANES] += square(*value);
         }
         sink.sparse(first, &section.indices, &section.values);
         Ok(())
@@ -311,45 +305,6 @@ impl Check {
         } else {
             UpdateError::NotFinite { tensor, index }
         }
-    }
-}
-
-/// The bits of the absolute value.
-#[inline(always)]
-fn magnitude_bits(value: f32) -> i32 {
-    value.abs().to_bits() as i32
-}
-
-#[inline(always)]
-fn square(value: f32) -> f64 {
-    f64::from(value) * f64::from(value)
-}
-
-for_each_cpu! {
-    /// The largest magnitude's bits, and the lanes with the squares of the values from `first` on, each in the lane of its
-    /// place.
-    ///
-    /// Reads 4 bytes a value, which are in the first-level cache; the lanes stay in registers. The conversion to f64 is the
-    /// limit.
-    fn measured(lanes: [f64; LANES], first: usize, values: &[f32]) -> (i32, [f64; LANES]) {
-        let (before, aligned) = values.split_at(values.len().min(first.next_multiple_of(LANES) - first));
-        let (rows, after) = aligned.as_chunks::<LANES>();
-        let mut lanes = lanes;
-        for (index, value) in before.iter().enumerate() {
-            lanes[(first + index) % LANES] += square(*value);
-        }
-        let mut largest = [0; LANES];
-        for row in rows {
-            for ((lane, largest), value) in lanes.iter_mut().zip(&mut largest).zip(row) {
-                *lane += square(*value);
-                *largest = magnitude_bits(*value).max(*largest);
-            }
-        }
-        for (lane, value) in lanes.iter_mut().zip(after) {
-            *lane += square(*value);
-        }
-        let edges = before.iter().chain(after).map(|value| magnitude_bits(*value));
-        (largest.into_iter().chain(edges).fold(0, i32::max), lanes)
     }
 }
 
@@ -604,27 +559,6 @@ mod tests {
             assert!(decoder().push(&encode(&DELTA), &mut delta).is_err());
             decoder().push(&encode(&[0.0; 7]), &mut delta).unwrap();
             assert_eq!(delta, [0.0; 7]);
-        }
-    }
-
-    #[test]
-    fn every_cpu_measures_the_same_whatever_the_blocks() {
-        let mut stream = Seed(11).stream();
-        let mut values: Vec<f32> = (0..3000).map(|_| stream.uniform(-1.0, 1.0)).collect();
-        values[1234] = -7.5;
-        let whole = measured(Cpu::portable(), [0.0; LANES], 5, &values);
-        assert_eq!(whole.0, magnitude_bits(7.5));
-        for cpu in Cpu::all() {
-            for cut in [0, 1, 10, 11, 12, 27, 1000, 2999, 3000] {
-                let (first, lanes) = measured(cpu, [0.0; LANES], 5, &values[..cut]);
-                let (second, lanes) = measured(cpu, lanes, 5 + cut, &values[cut..]);
-                assert_eq!((first.max(second), lanes), whole, "{cpu:?} cut at {cut}");
-            }
-            for (place, value) in [(0, f32::NAN), (500, f32::INFINITY), (2999, -f32::NAN)] {
-                let mut values = values.clone();
-                values[place] = value;
-                assert!(measured(cpu, [0.0; LANES], 3, &values).0 >= magnitude_bits(f32::INFINITY));
-            }
         }
     }
 
