@@ -16,8 +16,10 @@
 //! | [`state`] | states of jobs, rounds and assignments |
 //! | [`seed`] | randomness as an argument |
 //! | [`hash`], [`digest`] | content hashes, and their form in a header |
+//! | [`cpu`] | loops that run at the width of the CPU at hand, with the same bits everywhere |
 
 pub mod body;
+pub mod cpu;
 pub mod device;
 pub mod digest;
 pub mod download;

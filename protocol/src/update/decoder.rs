@@ -6,8 +6,10 @@ use std::sync::Arc;
 use super::codecs::blocks::BlocksReader;
 use super::codecs::plain;
 use super::frame::{self, FrameReader, Section, SectionError};
+use super::measure::{LANES, magnitude_bits, measured, square};
 use super::{Codec, DeltaSink, FORMAT, UpdateHeader, bytes_max, header_bytes_max, plain_dtype, section_codec};
 use crate::body::{UnpackError, Unpacker};
+use crate::cpu::Cpu;
 use crate::model::ParameterList;
 use crate::safetensors::{
     Decoder, Dtype, Header, LayoutError, SafetensorsError, Sink, TensorSpec, match_tensors, shortened,
@@ -15,9 +17,6 @@ use crate::safetensors::{
 
 /// Most values in a block that is handed out: they stay in the first-level cache.
 pub(super) const BLOCK_VALUES_MAX: usize = 1024;
-/// Lanes in which the norm is summed, each in the order of the vector: as wide as the CPU adds, and the same whatever the
-/// pieces in which a file arrives.
-const LANES: usize = 8;
 
 /// What a value of a delta may be.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -156,9 +155,6 @@ enum Reader {
 }
 
 /// What is asked of every value before it is handed out.
-///
-/// Magnitudes are compared as the whole numbers that their bits make: the order is the same, NaN and infinity are above
-/// all others, and a largest of whole numbers has no order of its own, so that it vectorises.
 #[derive(Debug)]
 struct Check {
     parameters: Arc<ParameterList>,
@@ -280,14 +276,14 @@ impl Check {
 
     /// Hands out values from `first` on in the flat vector.
     fn dense(&mut self, first: usize, values: &[f32], sink: &mut impl DeltaSink) -> Result<(), UpdateError> {
-        let largest = values.iter().fold(0, |largest, value| largest.max(magnitude_bits(*value)));
+        let (largest, lanes) = measured(Cpu::best(), self.norm_squared, first, values);
         if largest > self.magnitude_bits_max {
             let at = values.iter().position(|value| magnitude_bits(*value) > self.magnitude_bits_max);
             let at = at.unwrap_or_default();
             return Err(self.refusal(first + at, values[at]));
         }
         self.magnitude_bits = self.magnitude_bits.max(largest);
-        add_squares(&mut self.norm_squared, first, values);
+        self.norm_squared = lanes;
         sink.dense(first, values);
         Ok(())
     }
@@ -306,7 +302,7 @@ impl Check {
                 return Err(self.refusal(place, *value));
             }
             self.magnitude_bits = self.magnitude_bits.max(magnitude_bits(*value));
-            self.norm_squared[place % LANES] += f64::from(*value) * f64::from(*value);
+            self.norm_squared[place % LANES] += square(*value);
         }
         sink.sparse(first, &section.indices, &section.values);
         Ok(())
@@ -321,29 +317,6 @@ impl Check {
         } else {
             UpdateError::NotFinite { tensor, index }
         }
-    }
-}
-
-/// The bits of the absolute value.
-fn magnitude_bits(value: f32) -> i32 {
-    value.abs().to_bits() as i32
-}
-
-/// Adds the squares of the values from `first` on, each to the lane of its place.
-fn add_squares(lanes: &mut [f64; LANES], first: usize, values: &[f32]) {
-    let square = |value: &f32| f64::from(*value) * f64::from(*value);
-    let (before, aligned) = values.split_at(values.len().min(first.next_multiple_of(LANES) - first));
-    for (index, value) in before.iter().enumerate() {
-        lanes[(first + index) % LANES] += square(value);
-    }
-    let (rows, after) = aligned.as_chunks::<LANES>();
-    for row in rows {
-        for (lane, value) in lanes.iter_mut().zip(row) {
-            *lane += square(value);
-        }
-    }
-    for (lane, value) in lanes.iter_mut().zip(after) {
-        *lane += square(value);
     }
 }
 

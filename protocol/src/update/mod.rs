@@ -10,6 +10,7 @@ mod coding;
 mod decoder;
 mod form;
 mod frame;
+mod measure;
 mod memory;
 mod step;
 
@@ -23,6 +24,7 @@ pub use frame::SectionError;
 pub use memory::{Memory, MemoryError, RESIDUAL_AGE_ROUNDS_MAX, encode_with_memory};
 pub use step::{StepSurvey, StepWriter, add_step, step_bytes_max, step_header};
 
+use crate::cpu::Cpu;
 use crate::model::ParameterList;
 use crate::safetensors::{Data, Dtype, HEADER_BYTES_MAX, Tensor, f32_file, write};
 use crate::seed::Seed;
@@ -142,10 +144,11 @@ pub fn encode(
 
 /// Whether a delta has only values that can be sent.
 fn check_finite(delta: &[f32]) -> Result<(), EncodeError> {
-    match delta.iter().position(|value| !value.is_finite()) {
-        None => Ok(()),
-        Some(index) => Err(EncodeError::NotFinite { index }),
+    if measure::largest_bits(Cpu::best(), delta) < measure::magnitude_bits(f32::INFINITY) {
+        return Ok(());
     }
+    let index = delta.iter().position(|value| !value.is_finite()).expect("something is not finite");
+    Err(EncodeError::NotFinite { index })
 }
 
 fn plain_file(

@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use tributary_protocol::cpu::Cpu;
+
 use super::caps::{CapsError, SumCaps, factor};
 use super::kernel::{add_scaled, add_scattered, first_outside};
 
@@ -201,10 +203,10 @@ impl Accumulator {
     }
 
     fn add_times(&self, first: usize, values: &[f32], factor: f64) {
-        let mut rest = values;
+        let (cpu, mut rest) = (Cpu::best(), values);
         self.each_stripe(first..first + values.len(), |sums| {
             let (now, later) = rest.split_at(sums.len());
-            add_scaled(sums, now, factor);
+            add_scaled(cpu, sums, now, factor);
             rest = later;
         });
     }

@@ -26,9 +26,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::super::coding::fields::magnitude_max;
 use super::super::decoder::BLOCK_VALUES_MAX;
 use super::super::{EncodeError, Properties, UpdateError};
 use super::BadSetting;
+use crate::cpu::Cpu;
+use crate::for_each_cpu;
 use crate::model::{ParameterList, ParameterSpec};
 use crate::safetensors::{Data, Dtype, Header, Tensor, TensorSpec, match_tensors, write};
 use crate::seed::Stream;
@@ -136,7 +139,7 @@ pub(in super::super) fn encode(
         let mut scales = Vec::with_capacity(2 * blocks.scales(range.len()));
         let mut numbers = Vec::with_capacity(values_bytes(range.len(), bits));
         for (block, values) in delta[range.clone()].chunks(usize::from(blocks.block)).enumerate() {
-            let largest = largest_magnitude(values);
+            let largest = magnitude_max(values);
             let scale = scale_for(largest, levels(bits)).ok_or_else(|| {
                 let first = range.start + block * usize::from(blocks.block);
                 let index = values.iter().position(|value| value.abs() == largest).unwrap_or_default();
@@ -160,6 +163,7 @@ pub(super) fn largest_magnitude(values: &[f32]) -> f32 {
     f32::from_bits(bits as u32)
 }
 
+#[inline(always)]
 pub(super) fn from_bf16(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
@@ -183,6 +187,9 @@ const FRACTION_BITS: u32 = 24;
 /// How many of them are drawn for every value: four draws in a number of the stream. The others are drawn only for those
 /// values, one in 65,536, for which these do not decide.
 const DRAWN_BITS: u32 = 16;
+const UNDRAWN_BITS: u32 = FRACTION_BITS - DRAWN_BITS;
+/// The drawn bits of a sum; all of them set where the others could carry.
+const DRAWN: i32 = (1 << DRAWN_BITS) - 1;
 
 /// Appends one block's numbers.
 ///
@@ -208,34 +215,47 @@ fn encode_block(values: &[f32], scale: f32, bits: u32, stream: &mut Stream, out:
 
 /// Rounds `value / scale` to one of the whole numbers beside it, as the stream decides. At most [`RUN`] values.
 fn round(values: &[f32], scale: f32, stream: &mut Stream, numbers: &mut [i8; RUN]) {
-    const UNDRAWN_BITS: u32 = FRACTION_BITS - DRAWN_BITS;
-    const DRAWN: i32 = (1 << DRAWN_BITS) - 1;
     let mut draws = [0u16; RUN];
     for draws in draws[..values.len().next_multiple_of(4)].as_chunks_mut::<4>().0 {
         let word = stream.next_u64();
         *draws = [word as u16, (word >> 16) as u16, (word >> 32) as u16, (word >> 48) as u16];
     }
-    // The magnitude in units of 2^-24 steps is at most 127 x 2^24, which an i32 holds; adding a uniform fraction and
-    // cutting the sum rounds up with the probability of the magnitude's own fraction.
-    let mut fixed = [0i32; RUN];
-    let mut sums = [0i32; RUN];
-    for (fixed, value) in fixed.iter_mut().zip(values) {
-        *fixed = (value.abs() / scale * (1 << FRACTION_BITS) as f32) as i32;
-    }
-    for ((sum, fixed), draw) in sums.iter_mut().zip(&fixed).zip(&draws) {
-        *sum = (*fixed >> UNDRAWN_BITS) + i32::from(*draw);
-    }
-    if sums[..values.len()].iter().fold(false, |any, sum| any | (*sum & DRAWN == DRAWN)) {
+    let cpu = Cpu::best();
+    let (fixed, mut sums, undecided) = in_steps(cpu, values, scale, &draws);
+    if undecided {
         // The bits that were not drawn could carry into those that were.
         for (sum, fixed) in sums[..values.len()].iter_mut().zip(&fixed).filter(|(sum, _)| **sum & DRAWN == DRAWN) {
             const UNDRAWN: i32 = (1 << UNDRAWN_BITS) - 1;
             *sum += ((*fixed & UNDRAWN) + (stream.next_u64() as i32 & UNDRAWN)) >> UNDRAWN_BITS;
         }
     }
-    for ((number, sum), value) in numbers.iter_mut().zip(&sums).zip(values) {
-        // All ones for a negative value: x ^ -1 is -x - 1.
-        let sign = value.to_bits() as i32 >> 31;
-        *number = (((*sum >> DRAWN_BITS) ^ sign) - sign) as i8;
+    whole(cpu, values, &sums, numbers);
+}
+
+for_each_cpu! {
+    /// The magnitudes in units of 2^-24 steps, which are at most 127 x 2^24, so that an i32 holds them; those in units of
+    /// 2^-16 steps with a uniform fraction added, which rounds up with the probability of the magnitude's own fraction once
+    /// the sum is cut; and whether one of them might still be carried into.
+    fn in_steps(values: &[f32], scale: f32, draws: &[u16; RUN]) -> ([i32; RUN], [i32; RUN], bool) {
+        let (mut fixed, mut sums, mut undecided) = ([0i32; RUN], [0i32; RUN], false);
+        for (((fixed, sum), value), draw) in fixed.iter_mut().zip(&mut sums).zip(values).zip(draws) {
+            let steps = value.abs() / scale * (1 << FRACTION_BITS) as f32;
+            *fixed = steps as i32;
+            *sum = (*fixed >> UNDRAWN_BITS) + i32::from(*draw);
+            undecided |= *sum & DRAWN == DRAWN;
+        }
+        (fixed, sums, undecided)
+    }
+}
+
+for_each_cpu! {
+    /// The whole steps, with the signs of the values.
+    fn whole(values: &[f32], sums: &[i32; RUN], numbers: &mut [i8; RUN]) {
+        for ((number, sum), value) in numbers.iter_mut().zip(sums).zip(values) {
+            // All ones for a negative value: x ^ -1 is -x - 1.
+            let sign = value.to_bits() as i32 >> 31;
+            *number = (((*sum >> DRAWN_BITS) ^ sign) - sign) as i8;
+        }
     }
 }
 
@@ -325,11 +345,10 @@ impl BlocksReader {
         let mut values = [0.0; BLOCK_VALUES_MAX];
         for bytes in bytes.chunks(BLOCK_VALUES_MAX / per_byte) {
             let values = &mut values[..(bytes.len() * per_byte).min(range.len() - at)];
-            let decoded = if per_byte == 1 { decode_8(bytes, values) } else { decode_4(bytes, values) };
-            if !decoded {
+            let decode = if per_byte == 1 { decode_8 } else { decode_4 };
+            if !decode(Cpu::best(), bytes, values, at, usize::from(self.blocks.block), scales) {
                 return Err(UpdateError::BadCode { tensor: self.name(parameter, "values") });
             }
-            multiply(values, at, usize::from(self.blocks.block), scales);
             accept(range.start + at, values)?;
             at += values.len();
         }
@@ -344,38 +363,47 @@ impl BlocksReader {
     }
 }
 
-/// Numbers of 8 bits; false if one of them stands for nothing.
-fn decode_8(bytes: &[u8], values: &mut [f32]) -> bool {
-    for (value, byte) in values.iter_mut().zip(bytes) {
-        *value = f32::from(*byte as i8);
+for_each_cpu! {
+    /// Numbers of 8 bits, the first of which is the parameter's `at`th, times the scales of their blocks; false if one of
+    /// them stands for nothing.
+    fn decode_8(bytes: &[u8], values: &mut [f32], at: usize, block: usize, scales: &[u16]) -> bool {
+        let (mut left, mut from) = (values, 0);
+        while !left.is_empty() {
+            let (same, rest) = left.split_at_mut((block - (at + from) % block).min(left.len()));
+            let scale = from_bf16(scales[(at + from) / block]);
+            for (value, byte) in same.iter_mut().zip(&bytes[from..]) {
+                *value = f32::from(*byte as i8) * scale;
+            }
+            from += same.len();
+            left = rest;
+        }
+        !bytes.iter().fold(false, |bad, byte| bad | (*byte == 0x80))
     }
-    !bytes.iter().fold(false, |bad, byte| bad | (*byte == 0x80))
 }
 
-/// Numbers of 4 bits, two in a byte; false if one of them, or what fills the last byte, stands for nothing.
-fn decode_4(bytes: &[u8], values: &mut [f32]) -> bool {
-    let low = |byte: u8| f32::from((byte << 4) as i8 >> 4);
-    let high = |byte: u8| f32::from(byte as i8 >> 4);
-    let (pairs, odd) = values.as_chunks_mut::<2>();
-    for (pair, byte) in pairs.iter_mut().zip(bytes) {
-        *pair = [low(*byte), high(*byte)];
-    }
-    let mut bad = bytes.iter().fold(false, |bad, byte| bad | (byte & 0x0F == 0x08) | (byte & 0xF0 == 0x80));
-    if let ([value], Some(last)) = (odd, bytes.last()) {
-        *value = low(*last);
-        bad |= last & 0xF0 != 0;
-    }
-    !bad
-}
-
-/// Multiplies numbers, of which the first is the parameter's `at`th, by the scales of their blocks.
-fn multiply(mut values: &mut [f32], mut at: usize, block: usize, scales: &[u16]) {
-    while !values.is_empty() {
-        let (same, rest) = values.split_at_mut((block - at % block).min(values.len()));
-        let scale = from_bf16(scales[at / block]);
-        same.iter_mut().for_each(|value| *value *= scale);
-        at += same.len();
-        values = rest;
+for_each_cpu! {
+    /// The same for numbers of 4 bits, two in a byte, `at` and `block` being even; false too if what fills the last byte
+    /// is not zero.
+    fn decode_4(bytes: &[u8], values: &mut [f32], at: usize, block: usize, scales: &[u16]) -> bool {
+        // Shifted up and down again as wide as they will be: that takes their sign along.
+        let low = |byte: u8| (i32::from(byte) << 28 >> 28) as f32;
+        let high = |byte: u8| (i32::from(byte) << 24 >> 28) as f32;
+        let (mut left, mut from, mut bad) = (values, 0, false);
+        while !left.is_empty() {
+            let (same, rest) = left.split_at_mut((block - (at + from) % block).min(left.len()));
+            let scale = from_bf16(scales[(at + from) / block]);
+            let (pairs, odd) = same.as_chunks_mut::<2>();
+            for (pair, byte) in pairs.iter_mut().zip(&bytes[from / 2..]) {
+                *pair = [low(*byte) * scale, high(*byte) * scale];
+            }
+            if let ([value], Some(last)) = (odd, bytes.last()) {
+                *value = low(*last) * scale;
+                bad |= last & 0xF0 != 0;
+            }
+            from += same.len();
+            left = rest;
+        }
+        !bytes.iter().fold(bad, |bad, byte| bad | (byte & 0x0F == 0x08) | (byte & 0xF0 == 0x80))
     }
 }
 
@@ -456,13 +484,49 @@ mod tests {
                 let delta = normal(count, Seed(count as u64));
                 let decoded = round_trip(&delta, bits, Seed(7));
                 for (values, decoded) in delta[..count - 1].chunks(64).zip(decoded[..count - 1].chunks(64)) {
-                    let scale = from_bf16(scale_for(largest_magnitude(values), levels(bits)).unwrap());
+                    let scale = from_bf16(scale_for(magnitude_max(values), levels(bits)).unwrap());
                     for (value, decoded) in values.iter().zip(decoded) {
                         assert!((value - decoded).abs() < scale && (decoded / scale).fract() == 0.0);
                     }
                 }
             }
         }
+    }
+
+    #[test]
+    fn every_cpu_writes_and_reads_the_same() {
+        let mut draws = [0; RUN];
+        let mut stream = Seed(3).stream();
+        let bytes: Vec<u8> = (0..1024).map(|_| stream.next_u64() as u8).collect();
+        let scales: Vec<u16> = (0..80).map(|_| stream.below(0x7F80) as u16).collect();
+        for values in normal(20 * RUN, Seed(2)).chunks(RUN - 1) {
+            draws.fill_with(|| stream.next_u64() as u16);
+            let written = |cpu| {
+                let (fixed, sums, undecided) = in_steps(cpu, values, 0.05, &draws);
+                let mut numbers = [0; RUN];
+                whole(cpu, values, &sums, &mut numbers);
+                (fixed, sums, undecided, numbers)
+            };
+            Cpu::all().into_iter().for_each(|cpu| assert_eq!(written(cpu), written(Cpu::portable()), "{cpu:?}"));
+        }
+        for (at, block, count) in [(0, 64, 1024), (1000, 64, 1001), (8, 8, 500), (40, 4096, 1023)] {
+            let (portable, mut values) = (Cpu::portable(), vec![0.0; count]);
+            for cpu in Cpu::all() {
+                let mut expected = vec![0.0; count];
+                let good = decode_8(portable, &bytes[..count], &mut expected, at, block, &scales_for(&scales, block));
+                assert_eq!(decode_8(cpu, &bytes[..count], &mut values, at, block, &scales_for(&scales, block)), good);
+                assert_eq!(values, expected, "{cpu:?}, 8 bits");
+                let half = &bytes[..count.div_ceil(2)];
+                let good = decode_4(portable, half, &mut expected, at, block, &scales_for(&scales, block));
+                assert_eq!(decode_4(cpu, half, &mut values, at, block, &scales_for(&scales, block)), good);
+                assert_eq!(values, expected, "{cpu:?}, 4 bits");
+            }
+        }
+    }
+
+    /// Enough scales for 3,000 values.
+    fn scales_for(scales: &[u16], block: usize) -> Vec<u16> {
+        scales.iter().copied().cycle().take(3000 / block + 1).collect()
     }
 
     #[test]

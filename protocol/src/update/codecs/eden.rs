@@ -23,6 +23,8 @@ use super::super::Properties;
 use super::super::coding::fields::{magnitude_max, sum, take, take_magnitude};
 use super::super::frame::{self, Section, SectionCodec, SectionError};
 use super::BadSetting;
+use crate::cpu::Cpu;
+use crate::for_each_cpu;
 use crate::model::ParameterList;
 use crate::seed::{Seed, Stream};
 
@@ -110,9 +112,9 @@ impl Eden {
             *value = (f64::from(*value) / unit) as f32;
         }
         flip(values, signs);
-        hadamard(values);
+        hadamard(Cpu::best(), values);
         flip(values, signs);
-        hadamard(values);
+        hadamard(Cpu::best(), values);
 
         // Both transforms together make lengths n times longer.
         let length_squared = sum(values, |value| value * value);
@@ -120,7 +122,7 @@ impl Eden {
         let centroids = self.centroids();
         let mut codes = [0; CHUNK_MAX];
         let codes = &mut codes[..values.len()];
-        quantise(values, deviation, centroids, codes);
+        quantise(Cpu::best(), values, deviation, centroids, codes);
         let mut aligned = [0.0; CHUNK_MAX];
         let aligned = &mut aligned[..values.len()];
         for ((aligned, value), code) in aligned.iter_mut().zip(&*values).zip(&*codes) {
@@ -139,9 +141,9 @@ impl Eden {
         first[..blocks].fill_with(|| signs.next_u64());
         second[..blocks].fill_with(|| signs.next_u64());
         self.unpack(codes, values);
-        hadamard(values);
+        hadamard(Cpu::best(), values);
         flip_by(values, &second);
-        hadamard(values);
+        hadamard(Cpu::best(), values);
         flip_by(values, &first);
         for value in values {
             *value *= scale;
@@ -271,38 +273,42 @@ fn flip_block(block: &mut [f32], signs: u64) {
     }
 }
 
-/// The Walsh-Hadamard transform without its factor, in place: sums and differences of values that are 1, 2, 4, .. apart.
-fn hadamard(values: &mut [f32]) {
-    for eight in values.as_chunks_mut::<8>().0 {
-        let [a, b, c, d, e, f, g, h] = *eight;
-        let (a, b, c, d, e, f, g, h) = (a + b, a - b, c + d, c - d, e + f, e - f, g + h, g - h);
-        let (a, b, c, d, e, f, g, h) = (a + c, b + d, a - c, b - d, e + g, f + h, e - g, f - h);
-        *eight = [a + e, b + f, c + g, d + h, a - e, b - f, c - g, d - h];
-    }
-    let mut apart = 8;
-    while apart < values.len() {
-        for pair in values.chunks_exact_mut(2 * apart) {
-            let (left, right) = pair.split_at_mut(apart);
-            for (left, right) in left.iter_mut().zip(right) {
-                (*left, *right) = (*left + *right, *left - *right);
-            }
+for_each_cpu! {
+    /// The Walsh-Hadamard transform without its factor, in place: sums and differences of values that are 1, 2, 4, .. apart.
+    fn hadamard(values: &mut [f32]) {
+        for eight in values.as_chunks_mut::<8>().0 {
+            let [a, b, c, d, e, f, g, h] = *eight;
+            let (a, b, c, d, e, f, g, h) = (a + b, a - b, c + d, c - d, e + f, e - f, g + h, g - h);
+            let (a, b, c, d, e, f, g, h) = (a + c, b + d, a - c, b - d, e + g, f + h, e - g, f - h);
+            *eight = [a + e, b + f, c + g, d + h, a - e, b - f, c - g, d - h];
         }
-        apart *= 2;
+        let mut apart = 8;
+        while apart < values.len() {
+            for pair in values.chunks_exact_mut(2 * apart) {
+                let (left, right) = pair.split_at_mut(apart);
+                for (left, right) in left.iter_mut().zip(right) {
+                    (*left, *right) = (*left + *right, *left - *right);
+                }
+            }
+            apart *= 2;
+        }
     }
 }
 
-/// For each value the number of the nearest centroid's magnitude and, above it, the sign.
-fn quantise(values: &[f32], deviation: f32, centroids: &[f32], codes: &mut [u8]) {
-    let sign = centroids.len() as u8;
-    codes.fill(0);
-    for pair in centroids.windows(2) {
-        let middle = (pair[0] + pair[1]) * 0.5 * deviation;
-        for (code, value) in codes.iter_mut().zip(values) {
-            *code += u8::from(value.abs() > middle);
+for_each_cpu! {
+    /// For each value the number of the nearest centroid's magnitude and, above it, the sign.
+    fn quantise(values: &[f32], deviation: f32, centroids: &[f32], codes: &mut [u8]) {
+        let sign = centroids.len() as u8;
+        codes.fill(0);
+        for pair in centroids.windows(2) {
+            let middle = (pair[0] + pair[1]) * 0.5 * deviation;
+            for (code, value) in codes.iter_mut().zip(values) {
+                *code += u8::from(value.abs() > middle);
+            }
         }
-    }
-    for (code, value) in codes.iter_mut().zip(values) {
-        *code |= if value.is_sign_negative() { sign } else { 0 };
+        for (code, value) in codes.iter_mut().zip(values) {
+            *code |= if value.is_sign_negative() { sign } else { 0 };
+        }
     }
 }
 
@@ -426,17 +432,28 @@ mod tests {
     }
 
     #[test]
+    fn every_cpu_rotates_and_rounds_the_same() {
+        let rotated = |cpu| {
+            let (mut values, mut codes) = (normal(4096, 9), vec![0; 4096]);
+            hadamard(cpu, &mut values);
+            quantise(cpu, &values, 64.0, &CENTROIDS[3..7], &mut codes);
+            (values, codes)
+        };
+        Cpu::all().into_iter().for_each(|cpu| assert!(rotated(cpu) == rotated(Cpu::portable()), "{cpu:?}"));
+    }
+
+    #[test]
     fn the_transform_is_its_own_inverse_but_for_the_length() {
         let values = normal(1024, 7);
         let mut twice = values.clone();
-        hadamard(&mut twice);
+        hadamard(Cpu::best(), &mut twice);
         // The first sum and one in the middle, by their definition.
         let sign = |row: usize, column: usize| if (row & column).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 };
         for row in [0, 1, 600] {
             let expected: f64 = values.iter().enumerate().map(|(at, value)| sign(row, at) * f64::from(*value)).sum();
             assert!((f64::from(twice[row]) - expected).abs() < 1e-3);
         }
-        hadamard(&mut twice);
+        hadamard(Cpu::best(), &mut twice);
         assert!(values.iter().zip(&twice).all(|(value, twice)| (value * 1024.0 - twice).abs() < 0.01));
     }
 

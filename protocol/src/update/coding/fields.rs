@@ -1,6 +1,8 @@
 //! Numbers of fixed length at the front of a section.
 
+use crate::cpu::Cpu;
 use crate::update::frame::SectionError;
+use crate::update::measure::largest_bits;
 
 /// Takes the next `N` bytes.
 ///
@@ -50,7 +52,7 @@ pub(in crate::update) fn sum(values: &[f32], f: impl Fn(f64) -> f64) -> f64 {
     lanes.iter().sum()
 }
 
-/// The largest magnitude.
+/// The largest magnitude of finite values.
 pub(in crate::update) fn magnitude_max(values: &[f32]) -> f32 {
-    values.iter().fold(0.0, |most: f32, value| most.max(value.abs()))
+    f32::from_bits(largest_bits(Cpu::best(), values) as u32)
 }

@@ -1,0 +1,114 @@
+//! What the fuzz targets have in common: an update of unknown bytes either is refused or keeps to every rule.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tributary_protocol::model::{ParameterList, ParameterSpec};
+use tributary_protocol::safetensors::{Data, Dtype, Tensor, write};
+use tributary_protocol::seed::Seed;
+use tributary_protocol::update::{
+    Codec, CodecName, DeltaSink, FORMAT, UpdateDecoder, UpdateHeader, UpdateLimits, encode,
+};
+
+/// Largest absolute value that is let through.
+const MAGNITUDE_MAX: f32 = 8.0;
+
+/// The model that updates are for.
+pub fn parameters() -> Arc<ParameterList> {
+    let specs = vec![ParameterSpec::new("w", [37, 9]), ParameterSpec::new("b", [9]), ParameterSpec::new("s", [])];
+    Arc::new(ParameterList::new(specs).expect("the list is right"))
+}
+
+/// What every update says of itself.
+pub fn header(codec: Codec) -> UpdateHeader {
+    UpdateHeader { codec, job: "job".into(), base_version: 3 }
+}
+
+/// Reads `data` as an update in this codec: as a whole file, and as the data behind a right header, since a header that
+/// fits is hard to come upon by chance.
+pub fn update(name: CodecName, data: &[u8]) {
+    let codec = name.with_defaults();
+    read(codec, data, data.len().max(1));
+    let Some((piece_bytes, data)) = data.split_first() else { return };
+    read(codec, &behind_a_header(codec, data), usize::from(*piece_bytes) + 1);
+}
+
+/// Reads `data` as an update that was shrunk.
+pub fn body(data: &[u8]) {
+    read(Codec::F32, data, 64);
+    let mut frame = vec![0x28, 0xB5, 0x2F, 0xFD];
+    frame.extend_from_slice(data);
+    read(Codec::F32, &frame, 64);
+}
+
+fn read(codec: Codec, file: &[u8], piece_bytes: usize) {
+    let parameters = parameters();
+    let mut seen = Seen(vec![false; parameters.total()]);
+    let mut decoder = UpdateDecoder::new(parameters, header(codec), UpdateLimits { magnitude_max: MAGNITUDE_MAX });
+    for piece in file.chunks(piece_bytes) {
+        if decoder.push(piece, &mut seen).is_err() {
+            assert!(decoder.finish().is_err(), "what was refused stays refused");
+            return;
+        }
+    }
+    if let Ok(summary) = decoder.finish() {
+        assert!(summary.norm.is_finite() && summary.magnitude_max <= MAGNITUDE_MAX);
+    }
+}
+
+/// Which values were handed out.
+struct Seen(Vec<bool>);
+
+impl DeltaSink for Seen {
+    fn dense(&mut self, first: usize, values: &[f32]) {
+        for (index, value) in values.iter().enumerate() {
+            self.take(first + index, *value);
+        }
+    }
+
+    fn sparse(&mut self, first: usize, indices: &[u32], values: &[f32]) {
+        assert_eq!(indices.len(), values.len());
+        for (index, value) in indices.iter().zip(values) {
+            self.take(first + *index as usize, *value);
+        }
+    }
+}
+
+impl Seen {
+    fn take(&mut self, place: usize, value: f32) {
+        assert!(value.abs() <= MAGNITUDE_MAX, "{value} was let through");
+        assert!(!std::mem::replace(&mut self.0[place], true), "place {place} was handed out twice");
+    }
+}
+
+/// A file whose header is right for its codec.
+fn behind_a_header(codec: Codec, data: &[u8]) -> Vec<u8> {
+    let file = empty_update(codec);
+    let header_bytes = 8 + u64::from_le_bytes(file[..8].try_into().expect("eight bytes")) as usize;
+    match codec {
+        Codec::F32 | Codec::F16 | Codec::Bf16 | Codec::Int8(_) | Codec::Int4(_) => {
+            let mut file = file;
+            for (byte, data) in file[header_bytes..].iter_mut().zip(data) {
+                *byte = *data;
+            }
+            file
+        }
+        // One tensor of so many bytes.
+        _ => {
+            let entries = [
+                ("format", FORMAT.to_owned()),
+                ("codec", codec.to_string()),
+                ("job", "job".to_owned()),
+                ("base_version", "3".to_owned()),
+            ];
+            let metadata: BTreeMap<String, String> =
+                entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+            write(&[Tensor { name: "delta", shape: &[data.len()], data: Data::Bytes(Dtype::U8, data) }], &metadata)
+        }
+    }
+}
+
+fn empty_update(codec: Codec) -> Vec<u8> {
+    let parameters = parameters();
+    encode(&vec![0.0; parameters.total()], &parameters, &header(codec), 1, Seed(1)).expect("zeros can be written")
+}

@@ -1,0 +1,65 @@
+//! Encoding and decoding of every codec, in GB/s of f32, beside the bandwidth of memory:
+//! `cargo bench -p tributary-protocol`.
+//!
+//! Encoding moves the delta (4 bytes a value) and the file; decoding the file, since its values stay in the first-level
+//! cache. What most codecs are bound by is not memory: each says so in its file.
+
+mod yardstick;
+
+use std::sync::Arc;
+
+use criterion::Criterion;
+use tributary_protocol::model::{ParameterList, ParameterSpec};
+use tributary_protocol::seed::Seed;
+use tributary_protocol::update::{CodecName, DeltaSink, UpdateDecoder, UpdateHeader, UpdateLimits, encode};
+use yardstick::{MEASUREMENT, SAMPLES, Table, WARM_UP};
+
+/// Values of the delta: beyond the caches as f32, and quick enough for the slowest codec.
+const VALUES: usize = 4_000_000;
+/// As the coordinator reads a body.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Looks at what is decoded, and no more.
+struct Look;
+
+impl DeltaSink for Look {
+    fn dense(&mut self, _first: usize, values: &[f32]) {
+        std::hint::black_box(values);
+    }
+
+    fn sparse(&mut self, _first: usize, indices: &[u32], values: &[f32]) {
+        std::hint::black_box((indices, values));
+    }
+}
+
+fn main() {
+    let criterion = Criterion::default().sample_size(SAMPLES).measurement_time(MEASUREMENT).warm_up_time(WARM_UP);
+    let mut criterion = criterion.configure_from_args();
+    let mut table = Table::default();
+    let specs = vec![ParameterSpec::new("w", [VALUES / 1000, 1000])];
+    let parameters = Arc::new(ParameterList::new(specs).expect("the list is right"));
+    let mut stream = Seed(1).stream();
+    // About normal: the sum of four uniform numbers.
+    let delta: Vec<f32> = (0..VALUES).map(|_| (0..4).map(|_| stream.uniform(-0.01, 0.01)).sum()).collect();
+    for name in CodecName::ALL {
+        let header = UpdateHeader { codec: name.with_defaults(), job: "job".into(), base_version: 1 };
+        let encoded = || encode(&delta, &parameters, &header, 1, Seed(2)).expect("the delta is finite");
+        let file = encoded();
+        let (read, written) = (4.0 * VALUES as f64, file.len() as f64);
+        let encoding = |_| || drop(std::hint::black_box(encoded()));
+        table.measure(&mut criterion, &format!("encode {name}"), 1, (VALUES, read + written), encoding);
+        let decoding = |_| {
+            || {
+                let limits = UpdateLimits { magnitude_max: 100.0 };
+                let mut decoder = UpdateDecoder::new(Arc::clone(&parameters), header.clone(), limits);
+                for piece in file.chunks(PIECE_BYTES) {
+                    decoder.push(piece, &mut Look).expect("the update is right");
+                }
+                decoder.finish().expect("the update is whole");
+            }
+        };
+        table.measure(&mut criterion, &format!("decode {name}"), 1, (VALUES, written), decoding);
+    }
+    criterion.final_summary();
+    table.print();
+}
