@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 use tributary_protocol::id::{Name, Secret, SecretKind};
 use tributary_server::cluster::lease::LEASE_DEFAULT;
+use tributary_server::metrics::MetricsAccess;
 use tributary_server::{Config, Coordinator};
 
 use crate::args::TokenText;
@@ -31,8 +32,8 @@ const LOG_DEFAULT: &str = "info,sqlx=warn,tokio_cron_scheduler=warn,object_store
 /// `tributary serve`. A setting on the command line counts before one in the environment, that before one in the file.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// A TOML file with these settings under their long names (listen, database, blobs, operator_token, node, lease_ms, log,
-    /// log_format).
+    /// A TOML file with these settings under their long names (listen, database, blobs, operator_token, node, lease_ms,
+    /// metrics, log, log_format).
     #[arg(long, env = "TRIBUTARY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// Where to listen [default: 127.0.0.1:7300]. Without TLS in front, stay on the loopback address.
@@ -56,6 +57,10 @@ pub(crate) struct ServeArgs {
     /// How long a dead coordinator's jobs wait until another takes them over (10s, 1min) [default: 10s].
     #[arg(long, env = "TRIBUTARY_LEASE", value_name = "DURATION", value_parser = parse_duration_ms)]
     lease: Option<u64>,
+    /// Who may read /metrics (Prometheus): whoever reaches the coordinator, operators with their token, or nobody; then
+    /// nothing is measured [default: open]. It tells names of populations and how much goes on, no client or token.
+    #[arg(long, env = "TRIBUTARY_METRICS", value_enum, value_name = "WHO")]
+    metrics: Option<MetricsFor>,
     /// What is logged to standard error: error, warn, info, debug, trace, or a list [default: info, and
     /// warn for sqlx, object_store and tokio_cron_scheduler].
     #[arg(long, env = "TRIBUTARY_LOG", value_name = "FILTER")]
@@ -74,6 +79,29 @@ enum LogFormat {
     Text,
     /// One JSON object per line.
     Json,
+}
+
+/// Who may read `/metrics`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum MetricsFor {
+    /// Anybody who reaches the coordinator.
+    #[default]
+    Open,
+    /// Operators, with their token.
+    Token,
+    /// Nobody: nothing is measured.
+    Off,
+}
+
+impl From<MetricsFor> for MetricsAccess {
+    fn from(metrics: MetricsFor) -> Self {
+        match metrics {
+            MetricsFor::Open => Self::Open,
+            MetricsFor::Token => Self::Token,
+            MetricsFor::Off => Self::Off,
+        }
+    }
 }
 
 /// A text that may hold a password: `Debug` does not show it.
@@ -105,6 +133,7 @@ struct ConfigFile {
     operator_token: Option<Secret>,
     node: Option<Name>,
     lease_ms: Option<u64>,
+    metrics: Option<MetricsFor>,
     log: Option<String>,
     log_format: Option<LogFormat>,
 }
@@ -200,6 +229,7 @@ fn settings(args: &ServeArgs) -> Result<Settings, CliError> {
             operator_token,
             node: args.node.clone().or(file.node),
             lease: args.lease.or(file.lease_ms).map_or(LEASE_DEFAULT, Duration::from_millis),
+            metrics: args.metrics.or(file.metrics).unwrap_or_default().into(),
         },
         log: args.log.clone().or(file.log).unwrap_or_else(|| LOG_DEFAULT.into()),
         log_format: args.log_format.or(file.log_format).unwrap_or_default(),

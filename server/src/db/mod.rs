@@ -17,6 +17,7 @@ mod schedules;
 mod tokens;
 mod tx;
 mod upkeep;
+mod watched;
 
 pub use assignments::{AssignmentRow, NewAssignment, Report};
 pub use blobs::BLOB_CHUNK_BYTES;

@@ -7,6 +7,7 @@ use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
 
 use super::tx::{Text, execute, fetch, stored};
 use super::{DbError, Tx};
+use crate::metrics::Counted;
 
 /// Which round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -345,6 +346,7 @@ impl Tx {
             stored(bytes_down),
             state.as_str()
         );
+        self.counts(Counted::Bytes { up: bytes_up, down: bytes_down });
         Ok(())
     }
 
