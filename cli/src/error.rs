@@ -138,6 +138,22 @@ pub(crate) enum CliError {
     /// A file is in the way.
     #[error("{} exists", .0.display())]
     Exists(PathBuf),
+    /// MLflow refused, or answered what it should not.
+    #[error("MLflow: {call}: {cause}")]
+    Mlflow {
+        /// The call of its REST API.
+        call: String,
+        /// What it said.
+        cause: String,
+    },
+    /// No connection to MLflow, or a gateway without it.
+    #[error("cannot reach MLflow at {server}: {cause}")]
+    MlflowUnreachable {
+        /// Where it should be.
+        server: String,
+        /// What the network said.
+        cause: String,
+    },
     /// A benchmark could not run to its end.
     #[error(transparent)]
     Bench(#[from] BenchError),
@@ -177,6 +193,7 @@ impl CliError {
                 _ => exit::FAILED,
             },
             Self::NotFound(_) => exit::NOT_FOUND,
+            Self::MlflowUnreachable { .. } => exit::UNREACHABLE,
             Self::Client(ClientError::Refused(_)) => exit::REFUSED,
             Self::Client(ClientError::Unreachable(_)) => exit::UNREACHABLE,
             _ => exit::FAILED,
@@ -196,6 +213,7 @@ impl CliError {
             Self::WrongToken { .. } => Some(
                 "`tributary token create` makes both kinds: --operator for commands, --population for clients".into(),
             ),
+            Self::MlflowUnreachable { .. } => Some("is --mlflow the address of a running `mlflow server`?".into()),
             Self::JobFile { .. } => Some("nothing was sent; correct the file and try again".into()),
             Self::WrongHash { .. } => {
                 Some("nothing was written; try again, and look for a proxy that changes files".into())

@@ -3,6 +3,7 @@
 pub(crate) mod create;
 pub(crate) mod export;
 pub(crate) mod find;
+mod metrics;
 pub(crate) mod watch;
 
 use tributary_protocol::job_file::StopPolicy;
@@ -40,7 +41,12 @@ pub(crate) async fn run(command: JobCommand, api: &Api, output: &Output) -> Resu
         JobCommand::Pause(args) => change(&args, JobChange::Pause, api, output).await,
         JobCommand::Resume(args) => change(&args, JobChange::Resume, api, output).await,
         JobCommand::Stop(args) => change(&args, JobChange::Stop, api, output).await,
-        JobCommand::Export(args) => export::run(&args, api, output).await,
+        JobCommand::Export(args) => {
+            if args.sinks.any() {
+                metrics::run(&find_job(api, &args.job).await?, &args.sinks, api, output).await?;
+            }
+            if args.wants_model() { export::run(&args, api, output).await } else { Ok(()) }
+        }
     }
 }
 

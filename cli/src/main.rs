@@ -12,6 +12,7 @@ mod format;
 mod http;
 mod job;
 mod local;
+mod otlp;
 mod output;
 mod population;
 mod round;

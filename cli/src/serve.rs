@@ -10,18 +10,24 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use serde::{Deserialize, Serialize};
+use reqwest::Url;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
 use tributary_protocol::id::{Name, Secret, SecretKind};
 use tributary_server::cluster::lease::LEASE_DEFAULT;
 use tributary_server::coordinator::UPLOADS_MAX_DEFAULT;
+use tributary_server::metrics::MetricsAccess;
 use tributary_server::{Config, Coordinator};
 
 use crate::args::TokenText;
 use crate::error::CliError;
 use crate::format::parse_duration_ms;
 use crate::local::bind;
+use crate::otlp::Exporter;
 use crate::output::Output;
 
 /// Largest configuration file in bytes.
@@ -34,7 +40,7 @@ const LOG_DEFAULT: &str = "info,sqlx=warn,tokio_cron_scheduler=warn,object_store
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServeArgs {
     /// A TOML file with these settings under their long names (listen, database, blobs, operator_token, node, lease_ms,
-    /// uploads_max, log, log_format).
+    /// uploads_max, metrics, log, log_format, otlp_endpoint).
     #[arg(long, env = "TRIBUTARY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// Where to listen [default: 127.0.0.1:7300]. Without TLS in front, stay on the loopback address.
@@ -62,13 +68,27 @@ pub(crate) struct ServeArgs {
     /// ones wait their turn [default: 16].
     #[arg(long, env = "TRIBUTARY_UPLOADS_MAX", value_name = "NUMBER")]
     uploads_max: Option<NonZeroUsize>,
+    /// Who may read /metrics (Prometheus): whoever reaches the coordinator, operators with their token, or nobody; then
+    /// nothing is measured [default: open]. It tells names of populations and how much goes on, no client or token.
+    #[arg(long, env = "TRIBUTARY_METRICS", value_enum, value_name = "WHO")]
+    metrics: Option<MetricsFor>,
     /// What is logged to standard error: error, warn, info, debug, trace, or a list [default: info, and
     /// warn for sqlx, object_store and tokio_cron_scheduler].
     #[arg(long, env = "TRIBUTARY_LOG", value_name = "FILTER")]
     log: Option<String>,
+    /// Sends spans of requests and round steps to an OpenTelemetry collector at this address (OTLP over HTTP, as JSON, to
+    /// URL/v1/traces). Only what --log lets through is sent; OTEL_TRACES_SAMPLER and the like are obeyed.
+    #[arg(long, env = "TRIBUTARY_OTLP_ENDPOINT", value_name = "URL", value_parser = parse_otlp)]
+    otlp_endpoint: Option<Url>,
     /// How log lines look [default: text].
     #[arg(long, env = "TRIBUTARY_LOG_FORMAT", value_enum, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
+}
+
+fn parse_otlp(text: &str) -> Result<Url, String> {
+    let url: Url = text.parse().map_err(|error| format!("{error}"))?;
+    let is_http = matches!(url.scheme(), "http" | "https");
+    if is_http { Ok(url) } else { Err("it must be http://HOST:4318 or https://HOST".into()) }
 }
 
 /// How log lines look.
@@ -80,6 +100,29 @@ enum LogFormat {
     Text,
     /// One JSON object per line.
     Json,
+}
+
+/// Who may read `/metrics`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum MetricsFor {
+    /// Anybody who reaches the coordinator.
+    #[default]
+    Open,
+    /// Operators, with their token.
+    Token,
+    /// Nobody: nothing is measured.
+    Off,
+}
+
+impl From<MetricsFor> for MetricsAccess {
+    fn from(metrics: MetricsFor) -> Self {
+        match metrics {
+            MetricsFor::Open => Self::Open,
+            MetricsFor::Token => Self::Token,
+            MetricsFor::Off => Self::Off,
+        }
+    }
 }
 
 /// A text that may hold a password: `Debug` does not show it.
@@ -112,8 +155,15 @@ struct ConfigFile {
     node: Option<Name>,
     lease_ms: Option<u64>,
     uploads_max: Option<NonZeroUsize>,
+    metrics: Option<MetricsFor>,
     log: Option<String>,
     log_format: Option<LogFormat>,
+    #[serde(default, deserialize_with = "otlp_endpoint")]
+    otlp_endpoint: Option<Url>,
+}
+
+fn otlp_endpoint<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Url>, D::Error> {
+    parse_otlp(&String::deserialize(deserializer)?).map(Some).map_err(D::Error::custom)
 }
 
 /// The settings that count.
@@ -123,6 +173,7 @@ struct Settings {
     coordinator: Config,
     log: String,
     log_format: LogFormat,
+    otlp_endpoint: Option<Url>,
 }
 
 /// What is printed when it serves.
@@ -141,7 +192,7 @@ struct Serving {
 /// When a setting is wrong, the address is in use or the database cannot be opened.
 pub(crate) async fn run(args: &ServeArgs, output: &Output) -> Result<(), CliError> {
     let settings = settings(args)?;
-    start_log(&settings)?;
+    let exporter = start_log(&settings)?;
     let listener = bind(settings.listen).await?;
     let address = listener.local_addr().map_err(|source| CliError::Listen { address: settings.listen, source })?;
     let coordinator = Coordinator::open(&settings.coordinator).await?;
@@ -160,7 +211,11 @@ pub(crate) async fn run(args: &ServeArgs, output: &Output) -> Result<(), CliErro
         tracing::info!("stopping: open rounds go on at the next start");
         stop.cancel();
     });
-    Ok(coordinator.serve(listener, shutdown).await?)
+    let served = coordinator.serve(listener, shutdown).await;
+    if let Some(exporter) = exporter {
+        exporter.finish().await;
+    }
+    Ok(served?)
 }
 
 fn text(serving: &Serving) -> String {
@@ -208,9 +263,11 @@ fn settings(args: &ServeArgs) -> Result<Settings, CliError> {
             node: args.node.clone().or(file.node),
             lease: args.lease.or(file.lease_ms).map_or(LEASE_DEFAULT, Duration::from_millis),
             uploads_max: args.uploads_max.or(file.uploads_max).map_or(UPLOADS_MAX_DEFAULT, NonZeroUsize::get),
+            metrics: args.metrics.or(file.metrics).unwrap_or_default().into(),
         },
         log: args.log.clone().or(file.log).unwrap_or_else(|| LOG_DEFAULT.into()),
         log_format: args.log_format.or(file.log_format).unwrap_or_default(),
+        otlp_endpoint: args.otlp_endpoint.clone().or(file.otlp_endpoint),
     })
 }
 
@@ -225,16 +282,21 @@ fn read_config(path: &Path) -> Result<ConfigFile, CliError> {
     toml::from_str(&text).map_err(|source| CliError::Config { path: path.to_owned(), source: Box::new(source) })
 }
 
-fn start_log(settings: &Settings) -> Result<(), CliError> {
+/// Starts to log; returns what sends spans to a collector, if there is one.
+fn start_log(settings: &Settings) -> Result<Option<Exporter>, CliError> {
     let filter: EnvFilter =
         settings.log.parse().map_err(|error| CliError::BadSetting(format!("log {:?}: {error}", settings.log)))?;
     let colours = std::io::stderr().is_terminal();
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
-    match settings.log_format {
-        LogFormat::Text => log.init(),
-        LogFormat::Json => log.json().init(),
-    }
-    Ok(())
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colours);
+    let lines = match settings.log_format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().boxed(),
+    };
+    let log = tracing_subscriber::registry().with(filter).with(lines);
+    let node = settings.coordinator.node.as_ref().map(Name::as_str);
+    let exporter = settings.otlp_endpoint.as_ref().map(|url| Exporter::to(url, node)).transpose()?;
+    log.with(exporter.as_ref().map(Exporter::layer)).init();
+    Ok(exporter)
 }
 
 #[cfg(test)]

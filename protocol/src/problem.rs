@@ -105,6 +105,10 @@ pub struct Problem {
     /// When a retry makes sense: how long to wait, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
+    /// The request that it answers, by the name that the coordinator's log has for it; also in the header
+    /// `x-request-id`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
 }
 
 impl Problem {
@@ -116,6 +120,7 @@ impl Problem {
             status: kind.status(),
             detail: detail.into(),
             retry_after_ms: None,
+            request_id: None,
         }
     }
 

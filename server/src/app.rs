@@ -16,6 +16,7 @@ use crate::cluster::seats::SeatLog;
 use crate::db::{Db, DbError, Traffic};
 use crate::entropy;
 use crate::lobby::Lobby;
+use crate::metrics::Metrics;
 use crate::round::{RetryReason, retry_window_ms};
 use crate::spec::Specs;
 use crate::sums::Sums;
@@ -33,6 +34,8 @@ pub struct App {
     pub blobs: Blobs,
     /// What time it is.
     pub clock: Clock,
+    /// What is measured.
+    pub metrics: Arc<Metrics>,
     /// Who waits for work.
     pub lobby: Arc<Lobby>,
     /// Who drives which job.
@@ -60,14 +63,23 @@ pub struct App {
 impl App {
     /// Shares a database, the place of its bodies and a clock, under this process's name among the coordinators.
     #[must_use]
-    pub fn new(db: Db, blobs: Blobs, clock: Clock, node: Name, lease: Duration, uploads_max: usize) -> Arc<Self> {
-        let seats = matches!(db, Db::Postgres(_)).then(Arc::default);
+    pub fn new(
+        db: Db,
+        blobs: Blobs,
+        clock: Clock,
+        node: Name,
+        lease: Duration,
+        uploads_max: usize,
+        metrics: Arc<Metrics>,
+    ) -> Arc<Self> {
+        let seats = matches!(db, Db::Postgres { .. }).then(Arc::default);
         Arc::new(Self {
             leases: Leases::new(node, lease, clock.now_ms()),
             seats,
             db,
             blobs,
             clock,
+            metrics,
             lobby: Arc::default(),
             sums: Sums::default(),
             specs: Specs::default(),

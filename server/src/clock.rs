@@ -1,7 +1,7 @@
 //! Time as an argument: the system's, or one that a test moves.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
 
@@ -18,6 +18,25 @@ pub enum Clock {
 #[derive(Debug)]
 pub struct ManualClock {
     now_ms: watch::Sender<i64>,
+}
+
+/// Measures how long something takes, for metrics alone: nothing is decided by it, so no test needs to move it.
+#[derive(Clone, Copy, Debug)]
+pub struct Stopwatch(Instant);
+
+impl Stopwatch {
+    /// Starts to measure.
+    #[expect(clippy::disallowed_methods, reason = "a measurement of the machine, which decides nothing")]
+    #[must_use]
+    pub fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Seconds since the start.
+    #[must_use]
+    pub fn seconds(self) -> f64 {
+        self.0.elapsed().as_secs_f64()
+    }
 }
 
 impl Clock {

@@ -362,7 +362,7 @@ mod tests {
     fn made(rate: f64, base: &[u8], piece_bytes: usize) -> Result<(Vec<u8>, Sha256Hash), CommitError> {
         let (mut maker, mut file) = (maker(rate), Vec::new());
         for piece in base.chunks(piece_bytes) {
-            file.extend(maker.push(piece)?);
+            file.extend(maker.push(piece)?.model);
         }
         Ok((file, maker.finish()?))
     }

@@ -17,8 +17,11 @@ use crate::clock::Clock;
 use crate::cluster::lease::LEASE_DEFAULT;
 use crate::cluster::{bell, lease, seats};
 use crate::db::{Db, DbError};
+use crate::metrics::{Metrics, MetricsAccess};
 use crate::{api, driver, entropy, listen, scheduled};
 
+/// How often recorded times are sorted into their buckets, whether or not anybody reads them.
+const METRICS_TIDY_EVERY: Duration = Duration::from_secs(5);
 /// Longest wait for requests that are under way when the coordinator stops.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
@@ -41,12 +44,14 @@ pub struct Config {
     pub lease: Duration,
     /// Updates that are received at the same time; each takes about 2 MiB. Further ones wait, their bodies unread.
     pub uploads_max: usize,
+    /// Who may read `/metrics`.
+    pub metrics: MetricsAccess,
 }
 
 impl fmt::Debug for Config {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A database's URL may carry a password.
-        let Self { database: _, blobs, operator_token, node, lease, uploads_max } = self;
+        let Self { database: _, blobs, operator_token, node, lease, uploads_max, metrics } = self;
         let mut fields = formatter.debug_struct("Config");
         fields
             .field("blobs", blobs)
@@ -54,6 +59,7 @@ impl fmt::Debug for Config {
             .field("node", node)
             .field("lease", lease)
             .field("uploads_max", uploads_max)
+            .field("metrics", metrics)
             .finish_non_exhaustive()
     }
 }
@@ -67,6 +73,7 @@ impl Default for Config {
             node: None,
             lease: LEASE_DEFAULT,
             uploads_max: UPLOADS_MAX_DEFAULT,
+            metrics: MetricsAccess::default(),
         }
     }
 }
@@ -128,18 +135,17 @@ impl Coordinator {
     /// As [`Self::open`].
     pub async fn open_on(config: &Config, store: Option<OpenedStore>, clock: Clock) -> Result<Self, ServeError> {
         make_directory(&config.database)?;
-        let db = Db::open(&config.database).await?;
+        let metrics = Metrics::new(config.metrics, clock.now_ms());
+        let db = Db::open_watched(&config.database, Arc::clone(&metrics)).await?;
         let blobs = Blobs::open(store, &db).await?;
         let first_operator_token = let_operator_in(&db, &clock, config.operator_token.as_ref()).await?;
         let node = match (&db, &config.node) {
             (Db::Sqlite { .. }, _) => "local".parse().expect("a valid name"),
-            (Db::Postgres(_), Some(node)) => node.clone(),
-            (Db::Postgres(_), None) => entropy::node(),
+            (Db::Postgres { .. }, Some(node)) => node.clone(),
+            (Db::Postgres { .. }, None) => entropy::node(),
         };
-        Ok(Self {
-            app: App::new(db, blobs, clock, node, config.lease, config.uploads_max.max(1)),
-            first_operator_token,
-        })
+        let uploads_max = config.uploads_max.max(1);
+        Ok(Self { app: App::new(db, blobs, clock, node, config.lease, uploads_max, metrics), first_operator_token })
     }
 
     /// The operator token that was made because there was none. This is the only chance to see it.
@@ -175,10 +181,11 @@ impl Coordinator {
         let mut tasks = JoinSet::new();
         tasks.spawn(driver::run(Arc::clone(&app)));
         tasks.spawn(blob::sweep::run(Arc::clone(&app)));
+        tasks.spawn(tidy_metrics(Arc::clone(&app)));
         if let Some(seats) = &app.seats {
             tasks.spawn(seats::run(Arc::clone(&app), Arc::clone(seats)));
         }
-        if let Db::Postgres(pool) = &app.db {
+        if let Db::Postgres { pool, .. } = &app.db {
             tasks.spawn(bell::run(Arc::clone(&app), pool.clone()));
         }
         // A clock that a test moves has no ticks: such a test calls `scheduled::run_due` itself.
@@ -215,6 +222,16 @@ impl Coordinator {
         }
         app.db.close().await;
         Ok(())
+    }
+}
+
+/// Keeps what is measured small until the coordinator stops.
+async fn tidy_metrics(app: Arc<App>) {
+    loop {
+        tokio::select! {
+            () = app.stopping.cancelled() => return,
+            () = tokio::time::sleep(METRICS_TIDY_EVERY) => app.metrics.tidy(),
+        }
     }
 }
 

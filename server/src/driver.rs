@@ -8,12 +8,13 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-
+use tracing::Instrument;
 use tributary_protocol::id::{AssignmentId, ClientId, JobId};
 use tributary_protocol::state::{AbandonReason, AssignmentState, JobState, Phase, Task};
 
 use crate::app::App;
 use crate::blob::BlobError;
+use crate::clock::Stopwatch;
 use crate::cluster::lease::{self, Asked};
 use crate::commit::{CommitError, commit_training};
 use crate::db::{DbError, Happening, JobRow, NewAssignment, NewRound, RoundKey, RoundRow, Tx};
@@ -110,7 +111,10 @@ pub async fn run_once(app: &App) -> Result<Option<i64>, DriverError> {
     for job in jobs {
         match move_job(app, job).await {
             Ok(until_ms) => wake_at_ms = wake_at_ms.min(until_ms),
-            Err(error) => failed = failed.or(Some(error)),
+            Err(error) => {
+                app.metrics.driver_failed();
+                failed = failed.or(Some(error));
+            }
         }
     }
     failed.map_or(Ok(Some(wake_at_ms)), Err)
@@ -167,7 +171,11 @@ async fn look(app: &App, id: JobId) -> Result<Look, DriverError> {
             Step::WaitUntil(at_ms) => until_ms = until_ms.into_iter().chain([at_ms]).min(),
             Step::Done => {}
             step => {
-                act(app, &spec, round, &policy, eligible, step).await?;
+                let key = round.key();
+                let span = tracing::info_span!(
+                    "round step", job = %key.job, task = %key.task, round = key.number, step = ?step,
+                );
+                act(app, &spec, round, &policy, eligible, step).instrument(span).await?;
                 return Ok(Look::Moved);
             }
         }
@@ -314,7 +322,7 @@ async fn act(
         }
         Step::Aggregate => close(app, key).await?,
         Step::Commit => match key.task {
-            Task::Train => match commit_training(app, spec, round).await {
+            Task::Train => match commit_measured(app, spec, round).await {
                 // What is stored cannot be read, and will not be the next time: the round gives up, the job goes on.
                 Err(error) if error.is_lasting() => {
                     let stored = app.db.read().await?.round(key).await?;
@@ -333,6 +341,13 @@ async fn act(
         Step::Abandon(reason) => abandon(app, key, reason).await?,
         Step::WaitUntil(_) | Step::Done => {}
     }
+    Ok(())
+}
+
+async fn commit_measured(app: &App, spec: &Arc<JobSpec>, round: &RoundRow) -> Result<(), DriverError> {
+    let stopwatch = Stopwatch::start();
+    commit_training(app, spec, round).await?;
+    app.metrics.committed(stopwatch);
     Ok(())
 }
 

@@ -11,6 +11,7 @@
 //! | [`lobby`], [`sums`], [`uploads`] | what may be forgotten: clients that wait, sums of open rounds, who is sending |
 //! | [`cluster`] | several coordinators on one database: leases, shared seats, notifications |
 //! | [`driver`] | moves jobs on, one stored step at a time |
+//! | [`metrics`] | what it measures of itself, for Prometheus |
 //! | [`scheduled`] | what is done by the clock: retention, upkeep |
 //! | [`api`] | the HTTP APIs |
 //! | [`backup`] | copies of a SQLite database |
@@ -33,6 +34,7 @@ pub mod entropy;
 mod folding;
 mod listen;
 pub mod lobby;
+pub mod metrics;
 mod rebuild;
 pub mod round;
 pub mod scheduled;

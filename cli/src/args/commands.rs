@@ -1,8 +1,12 @@
 //! The commands that ask a coordinator, with their options.
 
+use std::convert::Infallible;
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{ArgGroup, Args, Subcommand};
+use reqwest::Url;
 use tributary_protocol::id::{Name, TokenId};
 use tributary_protocol::state::Task;
 
@@ -40,8 +44,9 @@ pub(crate) enum JobCommand {
     Resume(JobArgs),
     /// Ends a job for good; its model versions stay.
     Stop(JobArgs),
-    /// Downloads a model version as a safetensors file and checks its SHA-256.
-    Export(JobExportArgs),
+    /// Downloads a model version as a safetensors file and checks its SHA-256, or exports the figures of the rounds: as a
+    /// table, to MLflow, or for TensorBoard.
+    Export(Box<JobExportArgs>),
 }
 
 /// Which job.
@@ -78,6 +83,78 @@ pub(crate) struct JobExportArgs {
     /// Where to write; JOB-vVERSION.safetensors in the working directory unless given. An existing file is replaced.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Figures of the rounds; with them, the model is only downloaded when --version or --output asks for it.
+    #[command(flatten)]
+    pub(crate) sinks: MetricsSinks,
+}
+
+impl JobExportArgs {
+    /// Whether a model is wanted, too.
+    pub(crate) fn wants_model(&self) -> bool {
+        !self.sinks.any() || self.version.is_some() || self.output.is_some()
+    }
+}
+
+/// Where the figures of rounds go.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Figures of the rounds")]
+pub(crate) struct MetricsSinks {
+    /// Writes a row per training round to this file, whose name ends in .csv or .json.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) metrics: Option<PathBuf>,
+    /// Writes an event file for TensorBoard in a folder of the job's below this one (`tensorboard --logdir DIR`).
+    #[arg(long, value_name = "DIR")]
+    pub(crate) tensorboard: Option<PathBuf>,
+    /// Writes a run to this MLflow server; exported again, the same run gets what is new.
+    #[arg(long, value_name = "URL", value_parser = parse_mlflow)]
+    pub(crate) mlflow: Option<Url>,
+    /// The experiment of the run; made where it is missing.
+    #[arg(long, value_name = "NAME", env = "MLFLOW_EXPERIMENT_NAME", default_value = "tributary")]
+    pub(crate) experiment: String,
+    /// A bearer token for MLflow, where it wants one.
+    #[arg(long, value_name = "TOKEN", env = "MLFLOW_TRACKING_TOKEN", hide_env_values = true)]
+    pub(crate) mlflow_token: Option<SecretArgument>,
+    /// Goes on until the job ends.
+    #[arg(long)]
+    pub(crate) follow: bool,
+}
+
+impl MetricsSinks {
+    /// Whether figures are wanted at all.
+    pub(crate) fn any(&self) -> bool {
+        self.metrics.is_some() || self.tensorboard.is_some() || self.mlflow.is_some()
+    }
+}
+
+/// A secret of another service: `Debug` does not show it.
+#[derive(Clone)]
+pub(crate) struct SecretArgument(String);
+
+impl SecretArgument {
+    /// The secret.
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for SecretArgument {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Debug for SecretArgument {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("SecretArgument(..)")
+    }
+}
+
+fn parse_mlflow(text: &str) -> Result<Url, String> {
+    let url: Url = text.parse().map_err(|error| format!("{error}"))?;
+    let is_http = matches!(url.scheme(), "http" | "https");
+    if is_http { Ok(url) } else { Err("it must be the http:// or https:// address of an MLflow server".into()) }
 }
 
 /// `tributary round ..`

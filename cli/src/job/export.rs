@@ -92,7 +92,7 @@ fn interrupted(call: &str, error: &reqwest::Error) -> ApiError {
 mod tests {
     use super::*;
     use crate::api::tests::{Fake, job, output};
-    use crate::args::JobArgs;
+    use crate::args::{JobArgs, MetricsSinks};
 
     fn version(number: u32, content: &[u8]) -> ModelVersion {
         ModelVersion {
@@ -117,7 +117,7 @@ mod tests {
 
     fn args(version: Option<u32>, output: &Path) -> JobExportArgs {
         let job = JobArgs { job: "digits".into(), population: None };
-        JobExportArgs { job, version, output: Some(output.into()) }
+        JobExportArgs { job, version, output: Some(output.into()), sinks: MetricsSinks::default() }
     }
 
     #[tokio::test]

@@ -11,7 +11,7 @@ use crate::api::{Api, ApiError};
 use crate::error::{CliError, exit};
 use crate::output::Output;
 
-pub(crate) use follower::Follower;
+pub(crate) use follower::{Follower, News};
 use screen::Screen;
 
 /// Shows what happens to the job until it is stopped or completed, beginning with the last rounds of before.
@@ -44,7 +44,7 @@ pub(crate) async fn run(job: &Job, last: u32, api: &Api, output: &Output) -> Res
 
 /// How long to wait before another try, after this many failed ones: a coordinator that restarts is back in seconds.
 /// Nothing when waiting does not help, or for five minutes has not.
-fn retry_delay(error: &CliError, failures: u32) -> Option<Duration> {
+pub(crate) fn retry_delay(error: &CliError, failures: u32) -> Option<Duration> {
     const FAILURES_MAX: u32 = 13;
     const DELAY_MAX_S: u64 = 30;
     let passes = match error {

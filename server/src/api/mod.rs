@@ -4,6 +4,7 @@ mod auth;
 mod device;
 mod extract;
 mod models;
+mod observe;
 mod operator;
 mod pages;
 mod problem;
@@ -24,6 +25,7 @@ use tributary_protocol::problem::ProblemType;
 pub(crate) use auth::stored_hash;
 
 use crate::app::App;
+use observe::Observe;
 use problem::ApiError;
 
 /// Longest silence in the middle of a request's body: whoever stops sending must not hold a place.
@@ -31,18 +33,21 @@ const BODY_SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Largest JSON body: a job file and some.
 const JSON_BYTES_MAX: usize = JOB_FILE_BYTES_MAX + 4096;
 
-/// Every route of the coordinator. Only health and the dashboard's own files need no token.
+/// Every route of the coordinator. Only health, the dashboard's own files and, unless it is configured otherwise, the
+/// metrics need no token.
 pub fn router(app: Arc<App>) -> Router {
     Router::new()
         .nest("/device/v1", device::routes())
         .nest("/operator/v1", operator::routes())
         .route("/healthz", get(pages::healthz))
         .route("/readyz", get(pages::readyz))
+        .route("/metrics", get(pages::metrics))
         .fallback(pages::dashboard)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(JSON_BYTES_MAX))
         .layer(RequestBodyTimeoutLayer::new(BODY_SILENCE_MAX))
         .layer(CatchPanicLayer::custom(panicked))
+        .layer(Observe(Arc::clone(&app)))
         .with_state(app)
 }
 

@@ -1,14 +1,16 @@
-//! Health, and the dashboard's files.
+//! Health, metrics, and the dashboard's files.
 
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::extract::{FromRequestParts, Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use tributary_protocol::problem::ProblemType;
 
+use super::auth::Operator;
 use super::problem::{Answer, ApiError};
 use crate::app::App;
+use crate::metrics::MetricsAccess;
 
 /// The dashboard loads nothing from elsewhere and runs no inline code.
 const CONTENT_SECURITY_POLICY: &str =
@@ -26,6 +28,16 @@ pub(super) async fn readyz(State(app): State<Arc<App>>) -> Answer<&'static str> 
     }
     app.db.read().await?.live_jobs().await?;
     Ok("ready\n")
+}
+
+/// What is measured, for Prometheus; to whom the configuration says.
+pub(super) async fn metrics(State(app): State<Arc<App>>, request: Request) -> Answer<Response> {
+    if app.metrics.access() == MetricsAccess::Token {
+        let _: Operator = Operator::from_request_parts(&mut request.into_parts().0, &app).await?;
+    }
+    let text = app.metrics.render(&app);
+    let text = text.ok_or_else(|| ApiError::not_found("/metrics: the coordinator was told to measure nothing"))?;
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
 
 /// A file of the dashboard; anything else does not exist.

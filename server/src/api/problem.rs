@@ -1,10 +1,10 @@
 //! Errors as answers: problem documents.
 
-use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use tributary_protocol::problem::{CONTENT_TYPE, Problem, ProblemType};
+use tributary_protocol::problem::{Problem, ProblemType};
 
+use super::observe::problem_response;
 use crate::blob::BlobError;
 use crate::db::DbError;
 use crate::version::VersionError;
@@ -85,14 +85,12 @@ impl From<VersionError> for ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let retry_after_s = self.0.retry_after_ms.map(|ms| ms.div_ceil(1000));
-        let mut response = (status, Json(*self.0)).into_response();
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
+        let mut response = problem_response(*self.0);
         if let Some(seconds) = retry_after_s {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if status == StatusCode::UNAUTHORIZED {
+        if response.status() == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response

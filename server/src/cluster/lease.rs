@@ -68,12 +68,21 @@ impl Leases {
         held.until_ms.get(&job).map(|until_ms| self.renew_at_ms(*until_ms)).filter(|renew_at_ms| now_ms < *renew_at_ms)
     }
 
-    fn remember(&self, job: JobId, until_ms: Option<i64>) {
+    /// Remembers until when a lease is ours, or that it is not; says whether it was before.
+    fn remember(&self, job: JobId, until_ms: Option<i64>) -> bool {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         match until_ms {
             Some(until_ms) => held.until_ms.insert(job, until_ms),
             None => held.until_ms.remove(&job),
-        };
+        }
+        .is_some()
+    }
+
+    /// How many jobs this node drives now.
+    #[must_use]
+    pub fn held(&self, now_ms: i64) -> usize {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.until_ms.values().filter(|until_ms| now_ms < **until_ms).count()
     }
 
     /// Whether it is time to say that this node is alive; says so at most once in a third of a lease.
@@ -101,10 +110,14 @@ pub async fn ask(app: &App, job: JobId) -> Result<Asked, DbError> {
     let mut tx = app.db.begin().await?;
     if tx.take_lease(job, &leases.node, now_ms, until_ms).await? {
         tx.commit().await?;
-        leases.remember(job, Some(until_ms));
+        if !leases.remember(job, Some(until_ms)) {
+            app.metrics.lease_taken();
+        }
         return Ok(Asked::Ours { renew_at_ms: leases.renew_at_ms(until_ms) });
     }
-    leases.remember(job, None);
+    if leases.remember(job, None) {
+        app.metrics.lease_lost();
+    }
     let until_ms = tx.lease_expires_at_ms(job).await?.unwrap_or(now_ms).max(now_ms + 1);
     Ok(Asked::Theirs { until_ms })
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::Connection;
@@ -12,7 +13,10 @@ use sqlx::sqlite::{
     SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
 
+use super::watched::Watched;
 use super::{DbError, Tx};
+use crate::clock::Stopwatch;
+use crate::metrics::{DbOperation, Metrics};
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../migrations");
 
@@ -31,9 +35,16 @@ pub enum Db {
         /// SQLite has one writer at a time. One connection makes writers queue fairly in the pool, where SQLite's own
         /// busy handler would put them to sleep for milliseconds.
         writer: SqlitePool,
+        /// Where times and failures are counted.
+        metrics: Arc<Metrics>,
     },
     /// For more than one coordinator.
-    Postgres(PgPool),
+    Postgres {
+        /// Connections.
+        pool: PgPool,
+        /// Where times and failures are counted.
+        metrics: Arc<Metrics>,
+    },
 }
 
 impl Db {
@@ -43,13 +54,28 @@ impl Db {
     /// # Errors
     /// [`DbError`] tells a file that is no database from one that is too new and from one that cannot be opened.
     pub async fn open(url: &str) -> Result<Self, DbError> {
-        if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            return Self::open_postgres(url).await;
-        }
-        Self::open_sqlite(sqlite_path(url)?).await
+        Self::open_watched(url, Metrics::off()).await
     }
 
-    async fn open_sqlite(path: &str) -> Result<Self, DbError> {
+    /// The same, counting times and failures.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub async fn open_watched(url: &str, metrics: Arc<Metrics>) -> Result<Self, DbError> {
+        if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            return Self::open_postgres(url, metrics).await;
+        }
+        Self::open_sqlite(sqlite_path(url)?, metrics).await
+    }
+
+    /// Where its operations are counted.
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        match self {
+            Self::Sqlite { metrics, .. } | Self::Postgres { metrics, .. } => metrics,
+        }
+    }
+
+    async fn open_sqlite(path: &str, metrics: Arc<Metrics>) -> Result<Self, DbError> {
         // What both have in common; what changes the file is the writer's alone.
         let common = SqliteConnectOptions::new()
             .filename(PathBuf::from(path))
@@ -80,17 +106,17 @@ impl Db {
         let writer = writer.connect_with(writing).await.map_err(opened)?;
         MIGRATIONS.run(&writer).await?;
         let readers = pool(CONNECTIONS_MAX).connect_with(common.read_only(true)).await.map_err(opened)?;
-        Ok(Self::Sqlite { readers, writer })
+        Ok(Self::Sqlite { readers, writer, metrics })
     }
 
-    async fn open_postgres(url: &str) -> Result<Self, DbError> {
+    async fn open_postgres(url: &str, metrics: Arc<Metrics>) -> Result<Self, DbError> {
         let options = PgConnectOptions::from_str(url).map_err(DbError::Unavailable)?;
         let options =
             options.options([("statement_timeout", "30000"), ("idle_in_transaction_session_timeout", "30000")]);
         let pool = PgPoolOptions::new().max_connections(CONNECTIONS_MAX).acquire_timeout(ACQUIRE_TIMEOUT);
         let pool = pool.connect_with(options).await.map_err(DbError::Unavailable)?;
         MIGRATIONS.run(&pool).await?;
-        Ok(Self::Postgres(pool))
+        Ok(Self::Postgres { pool, metrics })
     }
 
     /// Begins a transaction that writes.
@@ -98,10 +124,16 @@ impl Db {
     /// # Errors
     /// [`DbError::Unavailable`].
     pub async fn begin(&self) -> Result<Tx, DbError> {
+        let (stopwatch, operation) = (Stopwatch::start(), DbOperation::BeginWrite);
         Ok(match self {
-            // A read transaction that turns into a writer would fail at once, whatever the busy timeout.
-            Self::Sqlite { writer, .. } => Tx::Sqlite(writer.begin_with("begin immediate").await?),
-            Self::Postgres(pool) => Tx::Postgres(pool.begin().await?),
+            Self::Sqlite { writer, metrics, .. } => {
+                // A read transaction that turns into a writer would fail at once, whatever the busy timeout.
+                let begun = writer.begin_with("begin immediate").await;
+                Tx::Sqlite(Watched::begun(begun, operation, stopwatch, metrics)?)
+            }
+            Self::Postgres { pool, metrics } => {
+                Tx::Postgres(Watched::begun(pool.begin().await, operation, stopwatch, metrics)?)
+            }
         })
     }
 
@@ -110,10 +142,14 @@ impl Db {
     /// # Errors
     /// [`DbError::Unavailable`].
     pub async fn read(&self) -> Result<Tx, DbError> {
+        let (stopwatch, operation) = (Stopwatch::start(), DbOperation::BeginRead);
         Ok(match self {
-            Self::Sqlite { readers, .. } => Tx::Sqlite(readers.begin().await?),
-            Self::Postgres(pool) => {
-                Tx::Postgres(pool.begin_with("begin isolation level repeatable read read only").await?)
+            Self::Sqlite { readers, metrics, .. } => {
+                Tx::Sqlite(Watched::begun(readers.begin().await, operation, stopwatch, metrics)?)
+            }
+            Self::Postgres { pool, metrics } => {
+                let begun = pool.begin_with("begin isolation level repeatable read read only").await;
+                Tx::Postgres(Watched::begun(begun, operation, stopwatch, metrics)?)
             }
         })
     }
@@ -121,11 +157,11 @@ impl Db {
     /// Closes every connection; waits for those in use.
     pub async fn close(&self) {
         match self {
-            Self::Sqlite { readers, writer } => {
+            Self::Sqlite { readers, writer, .. } => {
                 readers.close().await;
                 writer.close().await;
             }
-            Self::Postgres(pool) => pool.close().await,
+            Self::Postgres { pool, .. } => pool.close().await,
         }
     }
 }

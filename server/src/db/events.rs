@@ -70,8 +70,8 @@ impl Tx {
     /// [`DbError`].
     pub async fn record(&mut self, happening: Happening<'_>, now_ms: i64) -> Result<(), DbError> {
         let job = happening.job.to_string();
-        let (sequence,) =
-            fetch!(self, (i64,), fetch_one, "update jobs set events = events + 1 where id = $1 returning events", &job);
+        let sql = "update jobs set events = events + 1 where id = $1 returning events, population";
+        let (sequence, population) = fetch!(self, (i64, String), fetch_one, sql, &job);
         let sql = "insert into events (job, sequence, at_ms, task, round, assignment, became, cause) \
                    values ($1, $2, $3, $4, $5, $6, $7, $8)";
         execute!(
@@ -86,6 +86,7 @@ impl Tx {
             happening.became,
             happening.cause
         );
+        self.count_happening(&happening, population, now_ms).await?;
         self.notify(&job).await
     }
 

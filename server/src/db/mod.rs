@@ -19,6 +19,7 @@ mod staged;
 mod tokens;
 mod tx;
 mod upkeep;
+mod watched;
 
 pub use assignments::{AssignmentRow, NewAssignment, Report, Traffic};
 pub use blobs::BLOB_CHUNK_BYTES;

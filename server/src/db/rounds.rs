@@ -7,6 +7,7 @@ use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
 
 use super::tx::{Text, execute, fetch, stored};
 use super::{DbError, Traffic, Tx};
+use crate::metrics::Counted;
 
 /// Which round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -353,6 +354,7 @@ impl Tx {
             stored(traffic.raw_bytes_up),
             stored(traffic.raw_bytes_down)
         );
+        self.counts(Counted::Bytes { up: traffic.bytes_up, down: traffic.bytes_down });
         Ok(())
     }
 

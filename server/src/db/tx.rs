@@ -1,20 +1,22 @@
 //! A transaction, and the macros that run one query text on whichever database it is.
 
-use sqlx::{Postgres, Sqlite, Transaction};
+use sqlx::{Postgres, Sqlite};
 
 use super::DbError;
+use super::watched::Watched;
+use crate::metrics::Counted;
 
 /// An open transaction; dropped without a commit, it never happened.
 #[derive(Debug)]
 pub enum Tx {
     /// On SQLite.
-    Sqlite(Transaction<'static, Sqlite>),
+    Sqlite(Watched<Sqlite>),
     /// On PostgreSQL.
-    Postgres(Transaction<'static, Postgres>),
+    Postgres(Watched<Postgres>),
 }
 
 impl Tx {
-    /// Makes everything that was done in it durable.
+    /// Makes everything that was done in it durable, and counts what it did.
     ///
     /// # Errors
     /// [`DbError::Unavailable`]; nothing was stored then.
@@ -25,6 +27,22 @@ impl Tx {
         }
         Ok(())
     }
+
+    /// What this transaction does, to be counted if it commits.
+    pub(super) fn counts(&mut self, counted: Counted) {
+        match self {
+            Self::Sqlite(tx) => tx.counts(counted),
+            Self::Postgres(tx) => tx.counts(counted),
+        }
+    }
+
+    /// Whether anything is counted.
+    pub(super) fn is_counted(&self) -> bool {
+        match self {
+            Self::Sqlite(tx) => tx.metrics().is_on(),
+            Self::Postgres(tx) => tx.metrics().is_on(),
+        }
+    }
 }
 
 /// Runs a statement: `execute!(tx, "sql", args..)` is the number of rows that it changed.
@@ -32,10 +50,16 @@ macro_rules! execute {
     ($tx:expr, $sql:expr $(, $arg:expr)* $(,)?) => {
         match $tx {
             $crate::db::Tx::Sqlite(tx) => {
-                sqlx::query($sql)$(.bind($arg))*.execute(&mut **tx).await?.rows_affected()
+                let stopwatch = $crate::clock::Stopwatch::start();
+                let done = sqlx::query($sql)$(.bind($arg))*.execute(&mut **tx).await;
+                tx.asked(stopwatch, &done);
+                done?.rows_affected()
             }
             $crate::db::Tx::Postgres(tx) => {
-                sqlx::query($sql)$(.bind($arg))*.execute(&mut **tx).await?.rows_affected()
+                let stopwatch = $crate::clock::Stopwatch::start();
+                let done = sqlx::query($sql)$(.bind($arg))*.execute(&mut **tx).await;
+                tx.asked(stopwatch, &done);
+                done?.rows_affected()
             }
         }
     };
@@ -45,8 +69,18 @@ macro_rules! execute {
 macro_rules! fetch {
     ($tx:expr, $row:ty, $how:ident, $sql:expr $(, $arg:expr)* $(,)?) => {
         match $tx {
-            $crate::db::Tx::Sqlite(tx) => sqlx::query_as::<_, $row>($sql)$(.bind($arg))*.$how(&mut **tx).await?,
-            $crate::db::Tx::Postgres(tx) => sqlx::query_as::<_, $row>($sql)$(.bind($arg))*.$how(&mut **tx).await?,
+            $crate::db::Tx::Sqlite(tx) => {
+                let stopwatch = $crate::clock::Stopwatch::start();
+                let found = sqlx::query_as::<_, $row>($sql)$(.bind($arg))*.$how(&mut **tx).await;
+                tx.asked(stopwatch, &found);
+                found?
+            }
+            $crate::db::Tx::Postgres(tx) => {
+                let stopwatch = $crate::clock::Stopwatch::start();
+                let found = sqlx::query_as::<_, $row>($sql)$(.bind($arg))*.$how(&mut **tx).await;
+                tx.asked(stopwatch, &found);
+                found?
+            }
         }
     };
 }

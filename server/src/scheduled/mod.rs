@@ -114,6 +114,7 @@ async fn perform(app: &App, work: Work, started_at_ms: i64) -> Result<(), DbErro
             (true, error.to_string())
         }
     };
+    app.metrics.scheduled(work.as_str(), failed);
     let end = RunEnd { started_at_ms, ended_at_ms: app.clock.now_ms(), failed, outcome };
     let mut tx = app.db.begin().await?;
     tx.end_run(work.as_str(), app.leases.node().as_str(), &end).await?;

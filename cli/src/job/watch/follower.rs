@@ -52,6 +52,11 @@ impl<'a> Follower<'a> {
         Ok(follower)
     }
 
+    /// Begins with the first round.
+    pub(crate) fn from_the_first(api: &'a Api, job: JobId) -> Self {
+        Self { api, job, event: 0, has_looked: false, trained: 0, evaluated: 0 }
+    }
+
     /// What is new: at once the first time, later as soon as something happens, and at times without any news.
     ///
     /// # Errors

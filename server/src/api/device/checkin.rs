@@ -14,6 +14,7 @@ use crate::api::extract::Json;
 use crate::api::problem::Answer;
 use crate::app::App;
 use crate::db::{AssignmentRow, ClientRow, DbError, MadeFor, ModelFileRow, Tx};
+use crate::metrics::CheckInAnswer;
 use crate::round::{Candidate, RetryReason};
 
 /// How stale `last_seen_at_ms` may be.
@@ -34,6 +35,7 @@ pub(super) async fn check_in(
     let mut seat = app.lobby.enter(client.population.clone(), candidate);
     // Looked up after sitting down: work that is stored from here on calls this seat.
     if let Some(assignment) = Box::pin(open_work(&app, &client)).await? {
+        app.metrics.checkin(client.population.as_str(), CheckInAnswer::Assigned);
         return Ok(Json(CheckInResponse::Assigned(Box::new(assignment))));
     }
     app.wake_driver();
@@ -49,15 +51,17 @@ pub(super) async fn check_in(
 /// The answer when the wait has ended: the client was called, or its time is up, or the coordinator stops.
 async fn after_wait(app: &App, client: &ClientRow, stopping: bool) -> Result<CheckInResponse, DbError> {
     if !stopping && let Some(assignment) = open_work(app, client).await? {
+        app.metrics.checkin(client.population.as_str(), CheckInAnswer::Assigned);
         return Ok(CheckInResponse::Assigned(Box::new(assignment)));
     }
-    let reason = if stopping {
-        RetryReason::Unavailable
+    let (reason, answer) = if stopping {
+        (RetryReason::Unavailable, CheckInAnswer::Stopping)
     } else if app.db.read().await?.has_running_job(&client.population).await? {
-        RetryReason::NothingCame
+        (RetryReason::NothingCame, CheckInAnswer::NothingCame)
     } else {
-        RetryReason::NoJob
+        (RetryReason::NoJob, CheckInAnswer::NoJob)
     };
+    app.metrics.checkin(client.population.as_str(), answer);
     Ok(CheckInResponse::Retry { retry_after_ms: retry(app, client, reason).await? })
 }
 

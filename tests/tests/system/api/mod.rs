@@ -3,6 +3,7 @@
 mod jobs;
 mod late;
 mod models;
+mod observing;
 mod opening;
 mod paging;
 mod reports;

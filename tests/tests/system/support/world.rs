@@ -17,6 +17,7 @@ use tributary_protocol::safetensors::model_from_bytes;
 use tributary_server::app::App;
 use tributary_server::blob::OpenedStore;
 use tributary_server::clock::{Clock, ManualClock};
+use tributary_server::metrics::MetricsAccess;
 use tributary_server::{Config, Coordinator, driver};
 
 use super::postgres::Database;
@@ -44,6 +45,7 @@ pub(crate) struct World {
     store: Store,
     /// Where the bodies of models and updates are; with everything else without one.
     blobs: Option<OpenedStore>,
+    metrics: MetricsAccess,
     /// Keeps the port for the time between two coordinators.
     _place: TcpSocket,
     running: Option<Running>,
@@ -183,6 +185,7 @@ impl World {
             store,
             blobs: None,
             _place: place,
+            metrics: MetricsAccess::default(),
             running: None,
         }
     }
@@ -197,13 +200,23 @@ impl World {
 
     /// Another coordinator on the same database and clock.
     pub(crate) async fn open_coordinator(&self) -> Coordinator {
-        let config = Config { database: self.database(), node: Some(self.node.clone()), ..Config::default() };
+        let config = Config {
+            database: self.database(),
+            node: Some(self.node.clone()),
+            metrics: self.metrics,
+            ..Config::default()
+        };
         Coordinator::open_on(&config, self.blobs.clone(), self.clock.clone()).await.unwrap()
     }
 
     /// The next coordinator has its bodies here.
     pub(crate) fn set_blobs(&mut self, blobs: Option<OpenedStore>) {
         self.blobs = blobs;
+    }
+
+    /// The next coordinator tells its metrics to these.
+    pub(crate) fn set_metrics(&mut self, metrics: MetricsAccess) {
+        self.metrics = metrics;
     }
 
     fn serve(&mut self, coordinator: Coordinator) {

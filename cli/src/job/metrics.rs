@@ -1,0 +1,114 @@
+//! `tributary job export --metrics|--mlflow|--tensorboard`: the figures of a job's rounds, for the tools that people have.
+//!
+//! Each sink takes what is new and remembers what it has, so that a job can be exported again, or followed while it runs.
+
+mod curve;
+mod mlflow;
+mod table;
+mod tensorboard;
+
+use serde_json::json;
+use tributary_protocol::operator::Job;
+
+use crate::api::Api;
+use crate::args::MetricsSinks;
+use crate::error::CliError;
+use crate::job::watch::{Follower, News, retry_delay};
+use crate::output::Output;
+
+use mlflow::Mlflow;
+use table::Table;
+use tensorboard::EventFile;
+
+/// Where figures go.
+enum Sink {
+    Table(Table),
+    Mlflow(Box<Mlflow>),
+    TensorBoard(EventFile),
+}
+
+impl Sink {
+    /// Takes what is new; is called again with the same when it failed.
+    async fn take(&mut self, news: &News) -> Result<(), CliError> {
+        match self {
+            Self::Table(table) => table.take(news),
+            Self::Mlflow(run) => run.take(news).await,
+            Self::TensorBoard(file) => file.take(news),
+        }
+    }
+
+    fn place(&self) -> String {
+        match self {
+            Self::Table(table) => table.path().display().to_string(),
+            Self::Mlflow(run) => run.place(),
+            Self::TensorBoard(file) => file.path().display().to_string(),
+        }
+    }
+}
+
+/// Exports the figures of all rounds that have ended; with `--follow` also those that end until the job does.
+///
+/// # Errors
+/// When the coordinator or MLflow cannot be asked, or a file cannot be written.
+pub(crate) async fn run(job: &Job, wanted: &MetricsSinks, api: &Api, output: &Output) -> Result<(), CliError> {
+    let mut sinks = open(job, wanted).await?;
+    let mut follower = Follower::from_the_first(api, job.id);
+    let mut rounds = 0;
+    let mut failures = 0;
+    let mut waiting: Option<(News, usize)> = None;
+    loop {
+        match step(&mut follower, &mut sinks, &mut waiting).await {
+            Ok(news) => {
+                failures = 0;
+                rounds += news.ended.len();
+                if !wanted.follow || news.job.state.is_final() {
+                    break;
+                }
+            }
+            Err(error) => {
+                let delay = retry_delay(&error, failures).filter(|_| wanted.follow);
+                let Some(delay) = delay else { return Err(error) };
+                output.note(&format!("{error}; trying again in {} s", delay.as_secs()));
+                failures += 1;
+                tokio::time::sleep(delay).await;
+            }
+        }
+    }
+    let places: Vec<String> = sinks.iter().map(Sink::place).collect();
+    let exported = json!({ "job": job.id, "rounds": rounds, "to": places });
+    output.object(&exported, || format!("wrote {rounds} rounds and evaluations to {}", places.join(", ")))
+}
+
+/// Looks for news and gives them to every sink. News that some sinks could not take wait with the number of those that could.
+async fn step(
+    follower: &mut Follower<'_>,
+    sinks: &mut [Sink],
+    waiting: &mut Option<(News, usize)>,
+) -> Result<News, CliError> {
+    let (news, taken) = match waiting.take() {
+        Some(waiting) => waiting,
+        None => (follower.next().await?, 0),
+    };
+    for (index, sink) in sinks.iter_mut().enumerate().skip(taken) {
+        if let Err(error) = sink.take(&news).await {
+            *waiting = Some((news, index));
+            return Err(error);
+        }
+    }
+    Ok(news)
+}
+
+async fn open(job: &Job, wanted: &MetricsSinks) -> Result<Vec<Sink>, CliError> {
+    let mut sinks = Vec::new();
+    if let Some(path) = &wanted.metrics {
+        sinks.push(Sink::Table(Table::new(path)?));
+    }
+    if let Some(folder) = &wanted.tensorboard {
+        sinks.push(Sink::TensorBoard(EventFile::create(folder, job)?));
+    }
+    if let Some(server) = &wanted.mlflow {
+        let run = Mlflow::open(server, wanted.mlflow_token.as_ref(), &wanted.experiment, job).await?;
+        sinks.push(Sink::Mlflow(Box::new(run)));
+    }
+    Ok(sinks)
+}

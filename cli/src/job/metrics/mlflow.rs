@@ -1,0 +1,354 @@
+//! A run in MLflow, over its REST API (2.0).
+//!
+//! The run is found again by a tag with the job's id, and two more tags say up to which round and evaluation it has figures:
+//! whoever exports again adds only what is new. The tags travel in the same call as the figures, after them, so a call whose
+//! answer was lost is at worst repeated.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use reqwest::{Client, Method, StatusCode, Url, redirect};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tributary_protocol::operator::{Job, Round};
+use tributary_protocol::state::{JobState, Task};
+
+use super::curve::{Point, points};
+use crate::args::SecretArgument;
+use crate::error::CliError;
+use crate::http::{self, causes};
+use crate::job::watch::News;
+
+/// Values, parameters and tags that one call may carry (MLflow's REST documentation, "Log Batch").
+const BATCH_METRICS_MAX: usize = 1000;
+const BATCH_PARAMS_MAX: usize = 100;
+/// Longest value of a parameter, in bytes: what older releases take.
+const PARAM_BYTES_MAX: usize = 500;
+/// Longest answer that is read.
+const ANSWER_BYTES_MAX: usize = 4 << 20;
+/// Time for one call.
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Tags that make an export repeatable.
+const TAG_JOB: &str = "tributary.job";
+const TAG_TRAINED: &str = "tributary.rounds_exported";
+const TAG_EVALUATED: &str = "tributary.evaluations_exported";
+
+/// A run that is written.
+pub(super) struct Mlflow {
+    http: Client,
+    server: Url,
+    token: Option<SecretArgument>,
+    experiment: String,
+    run: String,
+    /// The last training round and the last evaluation whose figures it has.
+    has: BTreeMap<Task, u32>,
+}
+
+#[derive(Deserialize)]
+struct Experiment {
+    experiment_id: String,
+    #[serde(default)]
+    lifecycle_stage: String,
+}
+
+#[derive(Deserialize)]
+struct Run {
+    info: RunInfo,
+    #[serde(default)]
+    data: RunData,
+}
+
+#[derive(Deserialize)]
+struct RunInfo {
+    run_id: String,
+}
+
+#[derive(Default, Deserialize)]
+struct RunData {
+    #[serde(default)]
+    tags: Vec<Tag>,
+}
+
+#[derive(Deserialize)]
+struct Tag {
+    key: String,
+    value: String,
+}
+
+impl Mlflow {
+    /// The run of a job in an experiment; both are made where they are missing.
+    ///
+    /// # Errors
+    /// When MLflow cannot be reached or refuses.
+    pub(super) async fn open(
+        server: &Url,
+        token: Option<&SecretArgument>,
+        experiment: &str,
+        job: &Job,
+    ) -> Result<Self, CliError> {
+        let http = http::client(server, redirect::Policy::none()).map_err(CliError::http)?;
+        let (server, token) = (server.clone(), token.cloned());
+        let mut mlflow =
+            Self { http, server, token, experiment: String::new(), run: String::new(), has: BTreeMap::new() };
+        mlflow.experiment = mlflow.experiment_named(experiment).await?;
+        match mlflow.run_of(job).await? {
+            Some(run) => {
+                let number = |key: &str| {
+                    let tag = run.data.tags.iter().find(|tag| tag.key == key);
+                    tag.and_then(|tag| tag.value.parse().ok()).unwrap_or(0)
+                };
+                mlflow.has =
+                    BTreeMap::from([(Task::Train, number(TAG_TRAINED)), (Task::Evaluate, number(TAG_EVALUATED))]);
+                mlflow.run = run.info.run_id;
+            }
+            None => mlflow.run = mlflow.create_run(job).await?,
+        }
+        mlflow.log_params(job).await?;
+        Ok(mlflow)
+    }
+
+    /// The page that shows the run.
+    pub(super) fn place(&self) -> String {
+        let server = self.server.as_str().trim_end_matches('/');
+        format!("{server}/#/experiments/{}/runs/{}", self.experiment, self.run)
+    }
+
+    /// Writes the figures that the run does not have, and how the job ended, if it did.
+    ///
+    /// # Errors
+    /// When MLflow cannot be reached or refuses; the next call goes on where this one failed.
+    pub(super) async fn take(&mut self, news: &News) -> Result<(), CliError> {
+        let has = |round: &Round| self.has.get(&round.task).is_some_and(|has| round.number <= *has);
+        let new: Vec<&Round> = news.ended.iter().filter(|round| !has(round)).collect();
+        let mut batch = Vec::new();
+        let mut reached = self.has.clone();
+        for round in new {
+            let points = points(round);
+            if batch.len() + points.len() > BATCH_METRICS_MAX {
+                self.log(std::mem::take(&mut batch), &reached).await?;
+            }
+            batch.extend(points);
+            reached.insert(round.task, round.number);
+        }
+        if !batch.is_empty() {
+            self.log(batch, &reached).await?;
+        }
+        let status = match news.job.state {
+            JobState::Completed => "FINISHED",
+            JobState::Stopped => "KILLED",
+            JobState::AwaitingModel | JobState::Running | JobState::Paused => return Ok(()),
+        };
+        let update = json!({ "run_id": self.run, "status": status, "end_time": news.job.ended_at_ms });
+        self.post::<Value>("runs/update", &update).await.map(drop)
+    }
+
+    async fn log(&mut self, points: Vec<Point>, reached: &BTreeMap<Task, u32>) -> Result<(), CliError> {
+        let metrics: Vec<Value> = points
+            .iter()
+            .map(|point| json!({ "key": point.name, "value": point.value, "timestamp": point.at_ms, "step": point.step }))
+            .collect();
+        let number = |task| reached.get(&task).copied().unwrap_or(0).to_string();
+        let tags = json!([
+            { "key": TAG_TRAINED, "value": number(Task::Train) },
+            { "key": TAG_EVALUATED, "value": number(Task::Evaluate) },
+        ]);
+        self.post::<Value>("runs/log-batch", &json!({ "run_id": self.run, "metrics": metrics, "tags": tags })).await?;
+        self.has.clone_from(reached);
+        Ok(())
+    }
+
+    /// The id of an experiment; made where there is none.
+    async fn experiment_named(&self, name: &str) -> Result<String, CliError> {
+        #[derive(Deserialize)]
+        struct Found {
+            experiment: Experiment,
+        }
+        #[derive(Deserialize)]
+        struct Created {
+            experiment_id: String,
+        }
+        let find = "experiments/get-by-name";
+        let pairs = [("experiment_name", name)];
+        if let Some(Found { experiment }) = self.get(find, &pairs).await? {
+            if experiment.lifecycle_stage == "deleted" {
+                return Err(failed(
+                    find,
+                    format!("the experiment {name:?} was deleted; restore it or name another one"),
+                ));
+            }
+            return Ok(experiment.experiment_id);
+        }
+        match self.post::<Created>("experiments/create", &json!({ "name": name })).await {
+            Ok(created) => Ok(created.experiment_id),
+            // Somebody made it a moment ago, or it could not be made.
+            Err(error) => match self.get::<Found>(find, &pairs).await? {
+                Some(found) => Ok(found.experiment.experiment_id),
+                None => Err(error),
+            },
+        }
+    }
+
+    /// The run that an earlier export made for the job.
+    async fn run_of(&self, job: &Job) -> Result<Option<Run>, CliError> {
+        #[derive(Deserialize)]
+        struct Found {
+            #[serde(default)]
+            runs: Vec<Run>,
+        }
+        let wanted = json!({
+            "experiment_ids": [self.experiment],
+            "filter": format!("tags.`{TAG_JOB}` = '{}'", job.id),
+            "run_view_type": "ACTIVE_ONLY",
+            "max_results": 1,
+        });
+        Ok(self.post::<Found>("runs/search", &wanted).await?.runs.into_iter().next())
+    }
+
+    async fn create_run(&self, job: &Job) -> Result<String, CliError> {
+        #[derive(Deserialize)]
+        struct Created {
+            run: Run,
+        }
+        let tag = |key: &str, value: &str| json!({ "key": key, "value": value });
+        let wanted = json!({
+            "experiment_id": self.experiment,
+            "run_name": job.file.name,
+            "start_time": job.created_at_ms,
+            "tags": [
+                tag(TAG_JOB, &job.id.to_string()),
+                tag("tributary.population", job.file.population.as_str()),
+                tag("tributary.plan", &job.plan_hash.to_string()),
+                tag("tributary.parameters", &job.parameters.to_string()),
+            ],
+        });
+        Ok(self.post::<Created>("runs/create", &wanted).await?.run.info.run_id)
+    }
+
+    /// The job file's settings. MLflow never changes a parameter: one that an operator changed since stays as it was first.
+    async fn log_params(&self, job: &Job) -> Result<(), CliError> {
+        #[derive(Deserialize)]
+        struct Found {
+            run: Stored,
+        }
+        #[derive(Deserialize)]
+        struct Stored {
+            #[serde(default)]
+            data: Params,
+        }
+        #[derive(Default, Deserialize)]
+        struct Params {
+            #[serde(default)]
+            params: Vec<Tag>,
+        }
+        let stored: Option<Found> = self.get("runs/get", &[("run_id", &self.run)]).await?;
+        let known = stored.map(|found| found.run.data.params).unwrap_or_default();
+        let mut params = params_of(job);
+        params.retain(|(key, _)| known.iter().all(|known| known.key != *key));
+        for batch in params.chunks(BATCH_PARAMS_MAX) {
+            let batch: Vec<Value> = batch.iter().map(|(key, value)| json!({ "key": key, "value": value })).collect();
+            self.post::<Value>("runs/log-batch", &json!({ "run_id": self.run, "params": batch })).await?;
+        }
+        Ok(())
+    }
+
+    /// None where MLflow says that there is no such thing.
+    async fn get<T: DeserializeOwned>(&self, call: &str, pairs: &[(&str, &str)]) -> Result<Option<T>, CliError> {
+        let mut url = self.url(call);
+        url.query_pairs_mut().extend_pairs(pairs);
+        let (status, body) = self.send(call, self.http.request(Method::GET, url)).await?;
+        match status {
+            StatusCode::NOT_FOUND if error_code(&body) == "RESOURCE_DOES_NOT_EXIST" => Ok(None),
+            _ => read(call, status, &body).map(Some),
+        }
+    }
+
+    async fn post<T: DeserializeOwned>(&self, call: &str, body: &Value) -> Result<T, CliError> {
+        let (status, body) = self.send(call, self.http.request(Method::POST, self.url(call)).json(body)).await?;
+        read(call, status, &body)
+    }
+
+    async fn send(&self, call: &str, request: reqwest::RequestBuilder) -> Result<(StatusCode, Vec<u8>), CliError> {
+        let request = match &self.token {
+            Some(token) => request.bearer_auth(token.expose()),
+            None => request,
+        };
+        let unreachable = |cause| CliError::MlflowUnreachable { server: self.shown(), cause };
+        let response = request.timeout(CALL_TIMEOUT).send().await.map_err(|error| unreachable(causes(&error)))?;
+        let status = response.status();
+        if matches!(status, StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT) {
+            return Err(unreachable(format!("it says {status}")));
+        }
+        let body = http::read_body(response, ANSWER_BYTES_MAX).await;
+        Ok((status, body.map_err(|error| failed(call, error.to_string()))?))
+    }
+
+    fn url(&self, call: &str) -> Url {
+        let mut url = self.server.clone();
+        // MLflow may live below a path of a larger site.
+        url.path_segments_mut()
+            .expect("the command line takes only http and https URLs, which have a path")
+            .pop_if_empty()
+            .extend(["api", "2.0", "mlflow"])
+            .extend(call.split('/'));
+        url
+    }
+
+    /// The server's address without a password that may stand in it.
+    fn shown(&self) -> String {
+        format!("{}://{}", self.server.scheme(), self.server.host_str().unwrap_or_default())
+    }
+}
+
+fn read<T: DeserializeOwned>(call: &str, status: StatusCode, body: &[u8]) -> Result<T, CliError> {
+    if !status.is_success() {
+        let answer: Value = serde_json::from_slice(body).unwrap_or_default();
+        let message: String = answer["message"].as_str().unwrap_or("no message").chars().take(300).collect();
+        return Err(failed(call, format!("{status}: {} {message}", error_code(body)).trim().to_owned()));
+    }
+    serde_json::from_slice(body).map_err(|error| failed(call, format!("not an answer of MLflow: {error}")))
+}
+
+fn error_code(body: &[u8]) -> String {
+    let answer: Value = serde_json::from_slice(body).unwrap_or_default();
+    answer["error_code"].as_str().unwrap_or_default().to_owned()
+}
+
+fn failed(call: &str, cause: String) -> CliError {
+    CliError::Mlflow { call: call.to_owned(), cause }
+}
+
+/// A job file as flat names and texts: `training.epochs` is `5`; lists are JSON.
+fn params_of(job: &Job) -> Vec<(String, String)> {
+    let mut params = Vec::new();
+    let file = serde_json::to_value(&job.file).expect("a job file has string keys");
+    flatten(String::new(), &file, &mut params);
+    params
+}
+
+fn flatten(name: String, value: &Value, params: &mut Vec<(String, String)>) {
+    match value {
+        Value::Object(members) => {
+            for (member, value) in members {
+                let name = if name.is_empty() { member.clone() } else { format!("{name}.{member}") };
+                flatten(name, value, params);
+            }
+        }
+        Value::Null => {}
+        Value::String(text) => params.push((name, shortened(text))),
+        other => params.push((name, shortened(&other.to_string()))),
+    }
+}
+
+fn shortened(text: &str) -> String {
+    const MARK: &str = " ..";
+    if text.len() <= PARAM_BYTES_MAX {
+        return text.to_owned();
+    }
+    let end = (0..=PARAM_BYTES_MAX - MARK.len()).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    format!("{}{MARK}", &text[..end])
+}
+
+#[cfg(test)]
+mod tests;

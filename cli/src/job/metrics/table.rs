@@ -1,0 +1,161 @@
+//! Rounds as a CSV or JSON file: one row per training round, with what was measured of its model.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tributary_protocol::operator::Round;
+use tributary_protocol::state::Task;
+
+use crate::error::CliError;
+use crate::files::temporary_beside;
+use crate::job::watch::News;
+
+/// The first columns, in this order; a round's other members follow by name.
+const FIRST_COLUMNS: [&str; 8] =
+    ["number", "phase", "reason", "ended_at_ms", "training_loss", "loss", "accuracy", "reported"];
+
+/// How the file looks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Format {
+    Csv,
+    Json,
+}
+
+/// A file of rounds, written anew whenever there are more.
+#[derive(Debug)]
+pub(super) struct Table {
+    path: PathBuf,
+    format: Format,
+    rounds: BTreeMap<u32, Round>,
+}
+
+impl Table {
+    /// A file whose ending says its format.
+    ///
+    /// # Errors
+    /// When it is neither `.csv` nor `.json`.
+    pub(super) fn new(path: &Path) -> Result<Self, CliError> {
+        let format = match path.extension().and_then(|ending| ending.to_str()) {
+            Some("csv") => Format::Csv,
+            Some("json") => Format::Json,
+            _ => {
+                let text = format!("--metrics {}: the file's name must end in .csv or .json", path.display());
+                return Err(CliError::BadSetting(text));
+            }
+        };
+        Ok(Self { path: path.to_owned(), format, rounds: BTreeMap::new() })
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Adds what is new and replaces the file, which readers see whole.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(super) fn take(&mut self, news: &News) -> Result<(), CliError> {
+        for round in &news.ended {
+            match round.task {
+                Task::Train => {
+                    self.rounds.insert(round.number, round.clone());
+                }
+                // A training round that was read before its evaluation ended lacks what it measured.
+                Task::Evaluate => {
+                    if let Some(trained) = self.rounds.get_mut(&round.number) {
+                        (trained.loss, trained.accuracy) = (round.loss, round.accuracy);
+                    }
+                }
+            }
+        }
+        let rounds: Vec<&Round> = self.rounds.values().collect();
+        let text = match self.format {
+            Format::Csv => csv(&rounds),
+            Format::Json => serde_json::to_string_pretty(&rounds).expect("rounds have string keys") + "\n",
+        };
+        let mut file = temporary_beside(&self.path).map_err(CliError::file("write", &self.path))?;
+        file.write_all(text.as_bytes()).map_err(CliError::file("write", &self.path))?;
+        file.persist(&self.path).map_err(|error| CliError::file("write", &self.path)(error.error))?;
+        Ok(())
+    }
+}
+
+/// A header and a line per round (RFC 4180, with line feeds alone); what a round does not have is empty.
+fn csv(rounds: &[&Round]) -> String {
+    let rows: Vec<Value> =
+        rounds.iter().map(|round| serde_json::to_value(round).expect("rounds have string keys")).collect();
+    let members = rows.iter().filter_map(Value::as_object).flat_map(|row| row.keys().map(String::as_str));
+    let mut others: Vec<&str> = members.filter(|name| !FIRST_COLUMNS.contains(name) && *name != "task").collect();
+    others.sort_unstable();
+    others.dedup();
+    let columns: Vec<&str> = FIRST_COLUMNS.into_iter().chain(others).collect();
+    let mut text = columns.join(",") + "\n";
+    for row in &rows {
+        let fields: Vec<String> = columns.iter().map(|column| field(&row[*column])).collect();
+        text += &(fields.join(",") + "\n");
+    }
+    text
+}
+
+fn field(value: &Value) -> String {
+    let text = match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::tests::{job, round};
+    use tributary_protocol::state::{AbandonReason, Phase};
+
+    fn news(ended: Vec<Round>) -> News {
+        News { job: job(1, "demo", "digits"), ended, open: None }
+    }
+
+    #[test]
+    fn an_accuracy_that_comes_later_stands_in_the_row_of_its_round() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rounds.csv");
+        let mut table = Table::new(&path).unwrap();
+        let mut first = round(Task::Train, 1, Phase::Committed);
+        first.training_loss = Some(0.25);
+        let mut second = round(Task::Train, 2, Phase::Abandoned);
+        second.reason = Some(AbandonReason::TooFewReports);
+        table.take(&news(vec![first, second])).unwrap();
+        let mut measured = round(Task::Evaluate, 1, Phase::Committed);
+        (measured.loss, measured.accuracy) = (Some(0.5), Some(0.75));
+        table.take(&news(vec![measured])).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(
+            lines[0].starts_with("number,phase,reason,ended_at_ms,training_loss,loss,accuracy,reported,base_version")
+        );
+        assert!(lines[1].starts_with("1,committed,,10,0.25,0.5,0.75,0,0,"), "{}", lines[1]);
+        assert!(lines[2].starts_with("2,abandoned,too_few_reports,20,,,,0,1,"), "{}", lines[2]);
+        assert_eq!((lines.len(), std::fs::read_dir(folder.path()).unwrap().count()), (3, 1));
+        assert!(lines.iter().all(|line| line.matches(',').count() == lines[0].matches(',').count()));
+    }
+
+    #[test]
+    fn json_is_the_rounds_as_the_coordinator_tells_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rounds.json");
+        let rounds = vec![round(Task::Train, 1, Phase::Committed), round(Task::Train, 2, Phase::Committed)];
+        Table::new(&path).unwrap().take(&news(rounds.clone())).unwrap();
+        let read: Vec<Round> = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        assert_eq!(read, rounds);
+    }
+
+    #[test]
+    fn another_ending_is_refused_and_a_field_with_a_comma_is_quoted() {
+        assert!(Table::new(Path::new("rounds.xlsx")).is_err() && Table::new(Path::new("csv")).is_err());
+        assert_eq!(field(&"a,\"b\"".into()), "\"a,\"\"b\"\"\"");
+    }
+}

@@ -1,0 +1,164 @@
+//! What surrounds every request: its id, its span, its metrics.
+//!
+//! A tower layer with a future of its own: a held check-in costs no further allocation than its id and its span.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use axum::Json;
+use axum::extract::{MatchedPath, Request};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use pin_project_lite::pin_project;
+use tower_layer::Layer;
+use tower_service::Service;
+use tracing::Instrument;
+use tracing::instrument::Instrumented;
+use tributary_protocol::problem::{CONTENT_TYPE, Problem};
+
+use crate::app::App;
+use crate::entropy;
+use crate::metrics;
+
+/// The header in which a request's id comes, if the caller has one, and goes back.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Longest id that is taken from a caller.
+const REQUEST_ID_BYTES_MAX: usize = 64;
+
+/// Observes all requests of a router.
+#[derive(Clone)]
+pub(super) struct Observe(pub(super) Arc<App>);
+
+/// A service whose requests are observed.
+#[derive(Clone)]
+pub(super) struct Observed<S> {
+    inner: S,
+    app: Arc<App>,
+}
+
+pin_project! {
+    /// A request on its way.
+    pub(super) struct Answering<F> {
+        #[pin]
+        inner: Instrumented<F>,
+        app: Arc<App>,
+        id: HeaderValue,
+        request: Option<metrics::Request>,
+    }
+}
+
+impl<S> Layer<S> for Observe {
+    type Service = Observed<S>;
+
+    fn layer(&self, inner: S) -> Observed<S> {
+        Observed { inner, app: Arc::clone(&self.0) }
+    }
+}
+
+impl<S> Service<Request> for Observed<S>
+where
+    S: Service<Request>,
+    S::Response: IntoResponse,
+{
+    type Response = Response;
+    type Error = S::Error;
+    type Future = Answering<S::Future>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        let id = request_id(request.headers());
+        let path = request.extensions().get::<MatchedPath>().cloned();
+        let route = path.as_ref().map(MatchedPath::as_str);
+        let span = tracing::info_span!(
+            "request",
+            request_id = id.to_str().unwrap_or_default(),
+            method = %request.method(),
+            route = route.unwrap_or("other"),
+            status = tracing::field::Empty,
+        );
+        let watched = self.app.metrics.request_begun(route, request.method());
+        let inner = span.in_scope(|| self.inner.call(request)).instrument(span);
+        Answering { inner, app: Arc::clone(&self.app), id, request: Some(watched) }
+    }
+}
+
+impl<F, R, E> Future for Answering<F>
+where
+    F: Future<Output = Result<R, E>>,
+    R: IntoResponse,
+{
+    type Output = Result<Response, E>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        let response = ready!(this.inner.as_mut().poll(context))?.into_response();
+        let status = response.status();
+        this.inner.span().record("status", status.as_u16());
+        this.inner.span().in_scope(|| tracing::debug!(status = status.as_u16(), "answered"));
+        if let Some(request) = this.request.take() {
+            this.app.metrics.request_answered(request, status);
+        }
+        Poll::Ready(Ok(signed(response, this.id)))
+    }
+}
+
+/// The caller's own id where it has a sane one, so that it finds its request in our log; else a fresh one.
+fn request_id(headers: &HeaderMap) -> HeaderValue {
+    let given = headers.get(REQUEST_ID).filter(|value| {
+        let is_sane = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
+        (1..=REQUEST_ID_BYTES_MAX).contains(&value.len()) && value.as_bytes().iter().all(is_sane)
+    });
+    given.cloned().unwrap_or_else(|| {
+        let id = format!("{:016x}", u64::from_le_bytes(entropy::random()));
+        HeaderValue::from_str(&id).expect("hexadecimal digits are a legal header value")
+    })
+}
+
+/// The response with the request's id: as a header, and as a member of a problem document.
+fn signed(mut response: Response, id: &HeaderValue) -> Response {
+    if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+        let request_id = id.to_str().ok().map(str::to_owned);
+        let (mut parts, _) = response.into_parts();
+        let body = Json(Problem { request_id, ..problem }).into_response().into_body();
+        parts.headers.remove(header::CONTENT_LENGTH);
+        response = Response::from_parts(parts, body);
+    }
+    response.headers_mut().insert(REQUEST_ID, id.clone());
+    response
+}
+
+/// A problem as a response, which [`signed`] still knows as one.
+pub(super) fn problem_response(problem: Problem) -> Response {
+    let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = (status, Json(&problem)).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
+    response.extensions_mut().insert(problem);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id_of(given: Option<&str>) -> String {
+        let mut headers = HeaderMap::new();
+        headers.extend(given.map(|given| (REQUEST_ID, HeaderValue::from_str(given).unwrap())));
+        request_id(&headers).to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_sane_id_is_kept_and_any_other_is_replaced() {
+        for sane in ["7", "0b9f2c1e-77aa-4d07-9a5d-8f1f1d3f8a10", "trace_1.2", &"x".repeat(64)] {
+            assert_eq!(id_of(Some(sane)), sane);
+        }
+        for insane in ["", "two words", "{\"a\":1}", "a/b", "caf\u{e9}", &"x".repeat(65)] {
+            let id = id_of(Some(insane));
+            assert!(id != insane && id.len() == 16, "{insane}: {id}");
+        }
+        assert_ne!(id_of(None), id_of(None));
+    }
+}

@@ -1,0 +1,171 @@
+//! A transaction whose times are measured, and which counts what it did once it has committed.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use sqlx::{Database, Transaction};
+use tributary_protocol::state::{AbandonReason, AssignmentState, Phase};
+
+use super::tx::fetch;
+use super::{DbError, Happening, Tx};
+use crate::clock::Stopwatch;
+use crate::metrics::{AssignmentOutcome, Counted, DbOperation, Metrics, RoundEnd};
+
+/// An open transaction of one engine. It stands for its connection wherever a query wants one.
+#[derive(Debug)]
+pub struct Watched<E: Database> {
+    tx: Transaction<'static, E>,
+    metrics: Arc<Metrics>,
+    counted: Vec<Counted>,
+}
+
+impl<E: Database> Watched<E> {
+    pub(super) fn begun(
+        begun: Result<Transaction<'static, E>, sqlx::Error>,
+        operation: DbOperation,
+        stopwatch: Stopwatch,
+        metrics: &Arc<Metrics>,
+    ) -> Result<Self, sqlx::Error> {
+        metrics.database(operation, stopwatch, &begun);
+        Ok(Self { tx: begun?, metrics: Arc::clone(metrics), counted: Vec::new() })
+    }
+
+    /// A query has ended.
+    pub(super) fn asked<T>(&self, stopwatch: Stopwatch, result: &Result<T, sqlx::Error>) {
+        self.metrics.database(DbOperation::Query, stopwatch, result);
+    }
+
+    /// What it does, to be counted if it commits.
+    pub(super) fn counts(&mut self, counted: Counted) {
+        if self.metrics.is_on() {
+            self.counted.push(counted);
+        }
+    }
+
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    pub(super) async fn commit(self) -> Result<(), sqlx::Error> {
+        let Self { tx, metrics, counted } = self;
+        let stopwatch = Stopwatch::start();
+        let committed = tx.commit().await;
+        metrics.database(DbOperation::Commit, stopwatch, &committed);
+        committed?;
+        for counted in &counted {
+            metrics.count(counted);
+        }
+        Ok(())
+    }
+}
+
+impl<E: Database> Deref for Watched<E> {
+    type Target = E::Connection;
+
+    fn deref(&self) -> &E::Connection {
+        &self.tx
+    }
+}
+
+impl<E: Database> DerefMut for Watched<E> {
+    fn deref_mut(&mut self) -> &mut E::Connection {
+        &mut self.tx
+    }
+}
+
+/// When the phases of a round began.
+#[derive(Clone, Copy, Debug, PartialEq, sqlx::FromRow)]
+struct Began {
+    opened_at_ms: i64,
+    selected_at_ms: Option<i64>,
+    closed_at_ms: Option<i64>,
+}
+
+impl Tx {
+    /// Notes what a recorded transition means for the metrics.
+    pub(super) async fn count_happening(
+        &mut self,
+        happening: &Happening<'_>,
+        population: String,
+        now_ms: i64,
+    ) -> Result<(), DbError> {
+        let Some((task, number)) = happening.round.filter(|_| self.is_counted()) else { return Ok(()) };
+        if happening.assignment.is_some() {
+            if let Some(outcome) = outcome_of(happening.became) {
+                self.counts(Counted::Assignment { population, task, outcome });
+            }
+            return Ok(());
+        }
+        let Ok(phase) = happening.became.parse::<Phase>() else { return Ok(()) };
+        if phase == Phase::Selecting {
+            self.counts(Counted::Opened { population, task });
+            return Ok(());
+        }
+        let sql = "select opened_at_ms, selected_at_ms, closed_at_ms from rounds \
+                   where job = $1 and task = $2 and number = $3";
+        let (job, number) = (happening.job.to_string(), i64::from(number));
+        let began = fetch!(self, Began, fetch_optional, sql, job.as_str(), task.as_str(), number);
+        let Some(began) = began else { return Ok(()) };
+        let (left, began_at_ms) = phase_left(phase, began);
+        let ended = match phase {
+            Phase::Committed => Some(RoundEnd::Committed),
+            Phase::Abandoned => {
+                let reason = happening.cause.and_then(|cause| cause.parse().ok());
+                Some(RoundEnd::Abandoned(reason.unwrap_or(AbandonReason::Fault)))
+            }
+            Phase::Selecting | Phase::Training | Phase::Aggregating => None,
+        };
+        self.counts(Counted::Moved { population, task, left, after_ms: (now_ms - began_at_ms).max(0), ended });
+        Ok(())
+    }
+}
+
+fn outcome_of(became: &str) -> Option<AssignmentOutcome> {
+    match became {
+        "late" => Some(AssignmentOutcome::Late),
+        state => state.parse::<AssignmentState>().ok().map(AssignmentOutcome::Became),
+    }
+}
+
+/// The phase that a round left when it came into this one, and when that phase had begun.
+fn phase_left(became: Phase, began: Began) -> (Phase, i64) {
+    let Began { opened_at_ms, selected_at_ms, closed_at_ms } = began;
+    let selecting = (Phase::Selecting, opened_at_ms);
+    let training = selected_at_ms.map_or(selecting, |at_ms| (Phase::Training, at_ms));
+    let aggregating = closed_at_ms.map_or(training, |at_ms| (Phase::Aggregating, at_ms));
+    match became {
+        Phase::Selecting | Phase::Training => selecting,
+        Phase::Aggregating => training,
+        Phase::Committed | Phase::Abandoned => aggregating,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_leaves_the_phase_in_which_it_was() {
+        let began = |selected_at_ms, closed_at_ms| Began { opened_at_ms: 1, selected_at_ms, closed_at_ms };
+        let cases = [
+            (Phase::Training, began(Some(5), None), (Phase::Selecting, 1)),
+            (Phase::Aggregating, began(Some(5), Some(9)), (Phase::Training, 5)),
+            (Phase::Committed, began(Some(5), Some(9)), (Phase::Aggregating, 9)),
+            (Phase::Abandoned, began(None, None), (Phase::Selecting, 1)),
+            (Phase::Abandoned, began(Some(5), None), (Phase::Training, 5)),
+            (Phase::Abandoned, began(Some(5), Some(9)), (Phase::Aggregating, 9)),
+        ];
+        for (became, began, left) in cases {
+            assert_eq!(phase_left(became, began), left, "{became} {began:?}");
+        }
+    }
+
+    #[test]
+    fn what_becomes_of_an_assignment_is_a_state_or_late() {
+        assert_eq!(outcome_of("late"), Some(AssignmentOutcome::Late));
+        for state in AssignmentState::ALL {
+            assert_eq!(outcome_of(state.as_str()), Some(AssignmentOutcome::Became(*state)));
+        }
+        assert_eq!(outcome_of("lost"), None);
+    }
+}

@@ -1,0 +1,432 @@
+//! What a coordinator measures of itself, for Prometheus (`/metrics`).
+//!
+//! [`table`] says what there is. Handles are made once and kept: counting takes no lock but that of a look-up, and no
+//! allocation. What happens to rounds and assignments is counted when the transaction that stored it has committed
+//! ([`Counted`]), so that figures and database agree.
+
+mod http;
+mod populations;
+mod process;
+mod registry;
+pub mod table;
+
+use std::sync::Arc;
+
+use ::metrics::{Counter, Gauge, Histogram};
+use axum::http::{Method, StatusCode};
+use tributary_protocol::state::{AbandonReason, Phase, Task};
+
+pub(crate) use http::Request;
+pub use populations::POPULATIONS_MAX;
+pub(crate) use populations::{AssignmentOutcome, CheckInAnswer};
+
+use crate::app::App;
+use crate::clock::Stopwatch;
+use http::Http;
+use populations::Populations;
+use registry::Registry;
+
+/// Who may read `/metrics`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MetricsAccess {
+    /// Anybody who reaches the coordinator, as with its health.
+    #[default]
+    Open,
+    /// Operators.
+    Token,
+    /// Nobody: nothing is measured.
+    Off,
+}
+
+/// An operation of the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DbOperation {
+    /// Beginning to read, with the wait for a connection.
+    BeginRead,
+    /// Beginning to write, with the wait for a connection and on SQLite for the writer.
+    BeginWrite,
+    /// One statement.
+    Query,
+    /// Making a transaction durable.
+    Commit,
+}
+
+/// A call of the object store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BlobCall {
+    /// Storing a body or a part of it.
+    Put,
+    /// Reading a body or a part of it.
+    Read,
+    /// Deleting bodies.
+    Delete,
+    /// Listing bodies.
+    List,
+}
+
+/// What a transaction does that is counted once it has committed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Counted {
+    /// A round was opened.
+    Opened {
+        /// Of which population.
+        population: String,
+        /// Training or evaluation.
+        task: Task,
+    },
+    /// A round left a phase.
+    Moved {
+        /// Of which population.
+        population: String,
+        /// Training or evaluation.
+        task: Task,
+        /// The phase that it left.
+        left: Phase,
+        /// How long it was in it.
+        after_ms: i64,
+        /// How it ended, if it did.
+        ended: Option<RoundEnd>,
+    },
+    /// Something became of an assignment.
+    Assignment {
+        /// Of which population.
+        population: String,
+        /// Training or evaluation.
+        task: Task,
+        /// What.
+        outcome: AssignmentOutcome,
+    },
+    /// Bytes came and went.
+    Bytes {
+        /// Of updates.
+        up: u64,
+        /// Of models.
+        down: u64,
+    },
+}
+
+/// How a round ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RoundEnd {
+    /// With a result.
+    Committed,
+    /// Without one.
+    Abandoned(AbandonReason),
+}
+
+/// The metrics of one coordinator.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    access: MetricsAccess,
+    http: Http,
+    populations: Populations,
+    phases: [[Histogram; OPEN_PHASES.len()]; Task::ALL.len()],
+    commit: Histogram,
+    driver_failures: Counter,
+    updates_waiting: Gauge,
+    updates_in_flight: Gauge,
+    update_receive: Histogram,
+    bytes_up: Counter,
+    bytes_down: Counter,
+    clients_held: Gauge,
+    leases_held: Gauge,
+    leases_taken: Counter,
+    leases_lost: Counter,
+    database: [(Histogram, Counter); DbOperation::ALL.len()],
+    blob_store: [(Histogram, Counter); BlobCall::ALL.len()],
+}
+
+/// The phases that a round leaves.
+const OPEN_PHASES: [Phase; 3] = [Phase::Selecting, Phase::Training, Phase::Aggregating];
+
+impl DbOperation {
+    const ALL: [Self; 4] = [Self::BeginRead, Self::BeginWrite, Self::Query, Self::Commit];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::BeginRead => "begin_read",
+            Self::BeginWrite => "begin_write",
+            Self::Query => "query",
+            Self::Commit => "commit",
+        }
+    }
+}
+
+impl BlobCall {
+    const ALL: [Self; 4] = [Self::Put, Self::Read, Self::Delete, Self::List];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Put => "put",
+            Self::Read => "read",
+            Self::Delete => "delete",
+            Self::List => "list",
+        }
+    }
+}
+
+impl Metrics {
+    /// Metrics that this process started to take at `now_ms`; with [`MetricsAccess::Off`] nothing is recorded.
+    #[must_use]
+    pub fn new(access: MetricsAccess, now_ms: i64) -> Arc<Self> {
+        let registry = Registry::new(access != MetricsAccess::Off);
+        registry.gauge(&table::BUILD, &[env!("CARGO_PKG_VERSION")]).set(1);
+        registry.gauge(&table::START, &[]).set(now_ms as f64 / 1000.0);
+        let phase = |task: usize, phase: usize| {
+            registry.histogram(&table::ROUND_PHASE, &[Task::ALL[task].as_str(), OPEN_PHASES[phase].as_str()])
+        };
+        Arc::new(Self {
+            http: Http::new(&registry),
+            populations: Populations::default(),
+            phases: std::array::from_fn(|task| std::array::from_fn(|index| phase(task, index))),
+            commit: registry.histogram(&table::COMMIT, &[]),
+            driver_failures: registry.counter(&table::DRIVER_FAILURES, &[]),
+            updates_waiting: registry.gauge(&table::UPDATES_WAITING, &[]),
+            updates_in_flight: registry.gauge(&table::UPDATES_IN_FLIGHT, &[]),
+            update_receive: registry.histogram(&table::UPDATE_RECEIVE, &[]),
+            bytes_up: registry.counter(&table::BYTES, &["up"]),
+            bytes_down: registry.counter(&table::BYTES, &["down"]),
+            clients_held: registry.gauge(&table::CLIENTS_HELD, &[]),
+            leases_held: registry.gauge(&table::LEASES_HELD, &[]),
+            leases_taken: registry.counter(&table::LEASE_CHANGES, &["taken"]),
+            leases_lost: registry.counter(&table::LEASE_CHANGES, &["lost"]),
+            database: DbOperation::ALL.map(|operation| {
+                let labels = [operation.as_str()];
+                (registry.histogram(&table::DATABASE, &labels), registry.counter(&table::DATABASE_FAILURES, &labels))
+            }),
+            blob_store: BlobCall::ALL.map(|call| {
+                let labels = [call.as_str()];
+                (
+                    registry.histogram(&table::BLOB_STORE, &labels),
+                    registry.counter(&table::BLOB_STORE_FAILURES, &labels),
+                )
+            }),
+            access,
+            registry,
+        })
+    }
+
+    /// Metrics that nobody reads.
+    #[must_use]
+    pub fn off() -> Arc<Self> {
+        Self::new(MetricsAccess::Off, 0)
+    }
+
+    /// Who may read them.
+    #[must_use]
+    pub fn access(&self) -> MetricsAccess {
+        self.access
+    }
+
+    /// Whether anything is recorded: what is only needed to count may be left undone otherwise.
+    pub(crate) fn is_on(&self) -> bool {
+        self.registry.is_on()
+    }
+
+    /// Everything in Prometheus's text format; none when nothing is recorded.
+    #[must_use]
+    pub fn render(&self, app: &App) -> Option<String> {
+        self.clients_held.set(app.lobby.len() as f64);
+        self.leases_held.set(app.leases.held(app.clock.now_ms()) as f64);
+        // Asked for only where the system tells: a memory of 0 bytes would be a lie.
+        if let Some(bytes) = process::resident_bytes().filter(|_| self.is_on()) {
+            self.registry.gauge(&table::MEMORY, &[]).set(bytes as f64);
+        }
+        self.registry.render()
+    }
+
+    /// Sorts recorded times into their buckets; to be called now and then, also when nobody reads them.
+    pub fn tidy(&self) {
+        self.registry.tidy();
+    }
+
+    /// A request came in.
+    pub(crate) fn request_begun(&self, route: Option<&str>, method: &Method) -> Request {
+        self.http.begun(&self.registry, route, method)
+    }
+
+    /// It was answered.
+    pub(crate) fn request_answered(&self, request: Request, status: StatusCode) {
+        request.answered(&self.registry, status);
+    }
+
+    /// A check-in was answered.
+    pub(crate) fn checkin(&self, population: &str, answer: CheckInAnswer) {
+        if self.is_on() {
+            self.populations.of(&self.registry, population).checkin(answer);
+        }
+    }
+
+    /// A transaction that did this has committed.
+    pub(crate) fn count(&self, counted: &Counted) {
+        let population = |name: &str| self.populations.of(&self.registry, name);
+        match counted {
+            Counted::Opened { population: name, task } => population(name).round_opened(*task),
+            Counted::Moved { population: name, task, left, after_ms, ended } => {
+                if let Some(phase) = OPEN_PHASES.iter().position(|phase| phase == left) {
+                    self.phases[*task as usize][phase].record(*after_ms as f64 / 1000.0);
+                }
+                if let Some(end) = ended {
+                    population(name).round_ended(*task, *end);
+                }
+            }
+            Counted::Assignment { population: name, task, outcome } => population(name).assignment(*task, *outcome),
+            Counted::Bytes { up, down } => {
+                self.bytes_up.increment(*up);
+                self.bytes_down.increment(*down);
+            }
+        }
+    }
+
+    /// Waits for a place for an upload.
+    pub(crate) async fn waiting<T>(&self, wait: impl Future<Output = T>) -> T {
+        let _counted = Present::in_gauge(&self.updates_waiting);
+        wait.await
+    }
+
+    /// Receives an update's body.
+    pub(crate) async fn receiving<T>(&self, receive: impl Future<Output = T>) -> T {
+        let _counted = Present::in_gauge(&self.updates_in_flight);
+        let stopwatch = Stopwatch::start();
+        let received = receive.await;
+        self.update_receive.record(stopwatch.seconds());
+        received
+    }
+
+    /// Makes a call of the object store.
+    pub(crate) async fn blob_call<T, E>(
+        &self,
+        call: BlobCall,
+        answer: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        let (seconds, failures) = &self.blob_store[call as usize];
+        let stopwatch = Stopwatch::start();
+        let answer = answer.await;
+        seconds.record(stopwatch.seconds());
+        if answer.is_err() {
+            failures.increment(1);
+        }
+        answer
+    }
+
+    /// A model version was made and stored.
+    pub(crate) fn committed(&self, took: Stopwatch) {
+        self.commit.record(took.seconds());
+    }
+
+    /// A look of the driver failed.
+    pub(crate) fn driver_failed(&self) {
+        self.driver_failures.increment(1);
+    }
+
+    /// This coordinator took the lease on a job that it did not hold before.
+    pub(crate) fn lease_taken(&self) {
+        self.leases_taken.increment(1);
+    }
+
+    /// Another coordinator has the lease on a job that this one held.
+    pub(crate) fn lease_lost(&self) {
+        self.leases_lost.increment(1);
+    }
+
+    /// A run of scheduled work ended. Rare, so its handle is looked up.
+    pub(crate) fn scheduled(&self, work: &str, failed: bool) {
+        let outcome = if failed { "failed" } else { "done" };
+        self.registry.counter(&table::SCHEDULED_RUNS, &[work, outcome]).increment(1);
+    }
+
+    /// An operation of the database ended.
+    pub(crate) fn database<T>(&self, operation: DbOperation, took: Stopwatch, result: &Result<T, sqlx::Error>) {
+        let (seconds, failures) = &self.database[operation as usize];
+        seconds.record(took.seconds());
+        let duplicate = |error: &sqlx::Error| {
+            error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation)
+        };
+        if result.as_ref().is_err_and(|error| !duplicate(error)) {
+            failures.increment(1);
+        }
+    }
+}
+
+/// Something that a gauge counts while it is there, however it ends.
+struct Present(Gauge);
+
+impl Present {
+    fn in_gauge(gauge: &Gauge) -> Self {
+        gauge.increment(1);
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        self.0.decrement(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_handles_stand_in_the_order_of_their_words() {
+        assert!(DbOperation::ALL.iter().enumerate().all(|(index, operation)| *operation as usize == index));
+        assert!(BlobCall::ALL.iter().enumerate().all(|(index, call)| *call as usize == index));
+    }
+
+    #[test]
+    fn what_is_off_records_nothing_and_renders_nothing() {
+        let metrics = Metrics::off();
+        metrics.checkin("phones", CheckInAnswer::Assigned);
+        metrics.count(&Counted::Bytes { up: 1, down: 2 });
+        assert!(metrics.registry.render().is_none());
+    }
+
+    #[test]
+    fn a_round_that_ends_is_counted_with_its_reason_and_the_time_of_its_last_phase() {
+        let metrics = Metrics::new(MetricsAccess::Open, 5_000);
+        let moved = |left, after_ms, ended| Counted::Moved {
+            population: "phones".into(),
+            task: Task::Train,
+            left,
+            after_ms,
+            ended,
+        };
+        metrics.count(&Counted::Opened { population: "phones".into(), task: Task::Train });
+        metrics.count(&moved(Phase::Selecting, 300, None));
+        metrics.count(&moved(Phase::Training, 1_500, Some(RoundEnd::Abandoned(AbandonReason::TooFewReports))));
+        let text = metrics.registry.render().unwrap();
+        for line in [
+            "tributary_rounds_opened_total{population=\"phones\",task=\"train\"} 1",
+            "tributary_rounds_total{population=\"phones\",task=\"train\",outcome=\"abandoned\",reason=\"too_few_reports\"} 1",
+            "tributary_rounds_total{population=\"phones\",task=\"train\",outcome=\"committed\",reason=\"none\"} 0",
+            "tributary_round_phase_seconds_sum{task=\"train\",phase=\"selecting\"} 0.3",
+            "tributary_round_phase_seconds_bucket{task=\"train\",phase=\"training\",le=\"2.5\"} 1",
+            "process_start_time_seconds 5",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_rendered_that_the_table_does_not_have() {
+        let metrics = Metrics::new(MetricsAccess::Open, 0);
+        metrics.checkin("phones", CheckInAnswer::NoJob);
+        metrics.scheduled("retention", false);
+        let text = metrics.registry.render().unwrap();
+        let types: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+        assert!(types.len() > 10);
+        for line in types {
+            let (name, kind) = line.split_once(' ').unwrap();
+            let metric = table::ALL.iter().find(|metric| metric.name == name).expect(name);
+            let expected = match metric.kind {
+                table::Kind::Counter => "counter",
+                table::Kind::Gauge => "gauge",
+                table::Kind::Histogram(_) => "histogram",
+            };
+            assert_eq!(kind, expected, "{name}");
+            assert!(text.contains(&format!("# HELP {name} {}", metric.help)), "{name}");
+        }
+    }
+}

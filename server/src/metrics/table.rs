@@ -1,0 +1,184 @@
+//! The table of all metrics: nothing is measured that does not stand here, and `docs/metrics.md` is made of it.
+//!
+//! Labels are few and bounded: enumerations, routes, and the names of populations (at most [`POPULATIONS_MAX`]). No label
+//! holds a client, a job, a token or anything that a caller chose.
+//!
+//! [`POPULATIONS_MAX`]: super::POPULATIONS_MAX
+
+/// A metric: its unit is the end of its name, as Prometheus wants it.
+#[derive(Debug)]
+pub struct Metric {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: Kind,
+    /// The names of its labels.
+    pub labels: &'static [&'static str],
+    /// What it tells.
+    pub help: &'static str,
+}
+
+/// What a metric is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// Only grows, from 0 at the start of the process.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts of values up to these bounds.
+    Histogram(&'static [f64]),
+}
+
+/// Bounds of what a database or an object store needs, in seconds.
+const FAST: &[f64] =
+    &[0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+/// Bounds of what a caller waits for, in seconds; check-ins are held for up to minutes.
+const ANSWER: &[f64] =
+    &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
+/// Bounds of the phases of a round, in seconds: from milliseconds in a demo to a day in a fleet.
+const PHASE: &[f64] =
+    &[0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_800.0, 3_600.0, 14_400.0, 86_400.0];
+
+macro_rules! table {
+    ($($id:ident = $kind:expr, $name:literal, [$($label:literal),*], $help:literal;)*) => {
+        $(
+            #[doc = $help]
+            pub const $id: Metric = Metric { name: $name, kind: $kind, labels: &[$($label),*], help: $help };
+        )*
+
+        /// Every metric, in the order of the documentation.
+        pub const ALL: &[Metric] = &[$($id),*];
+    };
+}
+
+use Kind::{Counter, Gauge, Histogram};
+
+table! {
+    ROUNDS_OPENED = Counter, "tributary_rounds_opened_total", ["population", "task"],
+        "Rounds opened by this coordinator; `task` is train or evaluate";
+    ROUNDS = Counter, "tributary_rounds_total", ["population", "task", "outcome", "reason"],
+        "Rounds ended by this coordinator; `outcome` is committed or abandoned, `reason` says why it was abandoned (none for a committed one)";
+    ROUND_PHASE = Histogram(PHASE), "tributary_round_phase_seconds", ["task", "phase"],
+        "How long rounds were in a phase that they left: selecting, training, aggregating";
+    COMMIT = Histogram(ANSWER), "tributary_commit_seconds", [],
+        "Making the next model version and storing it, by the coordinator that did";
+    DRIVER_FAILURES = Counter, "tributary_driver_failures_total", [],
+        "Looks of the driver that failed; it tries again after a second";
+    ASSIGNMENTS = Counter, "tributary_assignments_total", ["population", "task", "outcome"],
+        "Clients drawn for a round (`outcome` assigned) and what became of them: reported, rejected, failed, expired; late counts expired ones that came back with their work";
+    UPDATES_WAITING = Gauge, "tributary_updates_waiting", [],
+        "Uploads that wait for a place, their bodies unread";
+    UPDATES_IN_FLIGHT = Gauge, "tributary_updates_in_flight", [],
+        "Uploads whose bodies are being received";
+    UPDATE_RECEIVE = Histogram(ANSWER), "tributary_update_receive_seconds", [],
+        "From the first byte of an update's body to its last, checked and decoded as it arrived";
+    BYTES = Counter, "tributary_bytes_total", ["direction"],
+        "Bytes of updates (`direction` up) and of models fetched for a round (down), counted when an assignment ends";
+    CHECKINS = Counter, "tributary_checkins_total", ["population", "answer"],
+        "Check-ins by their answer: assigned, nothing_came (waited in vain), no_job (no job of the population runs), stopping";
+    CLIENTS_HELD = Gauge, "tributary_clients_held", [],
+        "Clients that wait for work at this coordinator";
+    LEASES_HELD = Gauge, "tributary_leases_held", [],
+        "Jobs that this coordinator drives";
+    LEASE_CHANGES = Counter, "tributary_lease_changes_total", ["change"],
+        "Leases on jobs that this coordinator took (`change` taken: it did not hold them before) or found taken by another (lost)";
+    DATABASE = Histogram(FAST), "tributary_database_seconds", ["operation"],
+        "Time of the database by operation: begin_read and begin_write (with the wait for a connection and, on SQLite, for the writer), query, commit";
+    DATABASE_FAILURES = Counter, "tributary_database_failures_total", ["operation"],
+        "Operations of the database that failed; a row that exists already is no failure";
+    BLOB_STORE = Histogram(FAST), "tributary_blob_store_seconds", ["call"],
+        "Time of calls of the object store: put, read, delete, list";
+    BLOB_STORE_FAILURES = Counter, "tributary_blob_store_failures_total", ["call"],
+        "Calls of the object store that it refused or did not answer in time";
+    HTTP_REQUESTS = Counter, "tributary_http_requests_total", ["route", "method", "status"],
+        "Requests answered; `route` is the pattern of the path (other: none matched), `status` 499 when the caller was gone before the answer";
+    HTTP_SECONDS = Histogram(ANSWER), "tributary_http_request_seconds", ["route", "method"],
+        "From a request's head to the head of its answer; held check-ins and event polls count with the time that they are held";
+    HTTP_OPEN = Gauge, "tributary_http_requests_open", [],
+        "Requests without an answer yet, held check-ins among them";
+    SCHEDULED_RUNS = Counter, "tributary_scheduled_runs_total", ["work", "outcome"],
+        "Runs of retention and upkeep by this coordinator; `outcome` is done or failed";
+    BUILD = Gauge, "tributary_build_info", ["version"],
+        "1; the label is the release";
+    START = Gauge, "process_start_time_seconds", [],
+        "When the coordinator started, in seconds since 1970; the uptime is `time() - process_start_time_seconds`";
+    MEMORY = Gauge, "process_resident_memory_bytes", [],
+        "Memory of the process that is in RAM (on Linux)";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md");
+    const BEGIN: &str = "<!-- the table of server/src/metrics/table.rs: a test writes it -->\n";
+
+    fn rows() -> String {
+        let mut text = String::from("\n| metric | kind | labels | what it tells |\n|---|---|---|---|\n");
+        for Metric { name, kind, labels, help } in ALL {
+            let kind = match kind {
+                Counter => "counter",
+                Gauge => "gauge",
+                Histogram(_) => "histogram",
+            };
+            text += &format!("| `{name}` | {kind} | {} | {help} |\n", labels.join(", "));
+        }
+        text
+    }
+
+    #[test]
+    fn the_page_has_every_metric_as_the_table_has_it() {
+        let text = std::fs::read_to_string(DOCUMENT).unwrap();
+        let (head, table) = text.split_once(BEGIN).expect("the page has a table");
+        if table != rows() && std::env::var_os("TRIBUTARY_WRITE_DOCS").is_some() {
+            std::fs::write(DOCUMENT, format!("{head}{BEGIN}{}", rows())).unwrap();
+            return;
+        }
+        assert_eq!(table, rows(), "TRIBUTARY_WRITE_DOCS=1 cargo test -p tributary-server metrics writes the page anew");
+    }
+
+    #[test]
+    fn names_say_their_unit_and_are_used_once() {
+        let mut names: Vec<_> = ALL.iter().map(|metric| metric.name).collect();
+        for Metric { name, kind, labels, .. } in ALL {
+            assert_eq!(name.ends_with("_total"), *kind == Counter, "{name}");
+            assert!(!matches!(kind, Histogram(_)) || name.ends_with("_seconds"), "{name}");
+            assert!(labels.len() <= 4 && name.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{name}");
+        }
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ALL.len());
+    }
+
+    #[test]
+    fn bounds_of_histograms_rise() {
+        for bounds in ALL.iter().filter_map(|metric| match metric.kind {
+            Histogram(bounds) => Some(bounds),
+            _ => None,
+        }) {
+            assert!(bounds.is_sorted_by(|a, b| a < b), "{bounds:?}");
+        }
+    }
+
+    /// The names in these texts that look like metrics, without the suffixes that Prometheus adds to histograms.
+    fn metrics_named_in(text: &str) -> Vec<&str> {
+        let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        let named = words.filter(|word| word.starts_with("tributary_") || word.starts_with("process_"));
+        let plain =
+            |word| ["_bucket", "_sum", "_count"].iter().find_map(|end| str::strip_suffix(word, end)).unwrap_or(word);
+        named.map(plain).collect()
+    }
+
+    #[test]
+    fn the_dashboard_and_the_alerts_use_only_metrics_that_exist() {
+        for (file, least) in [("docs/grafana/tributary.json", 15), ("docs/alerts.yml", 5), ("docs/operations.md", 5)] {
+            let path = format!("{}/../{file}", env!("CARGO_MANIFEST_DIR"));
+            let text = std::fs::read_to_string(path).unwrap();
+            let named = metrics_named_in(&text);
+            assert!(named.len() >= least, "{file} names {} metrics", named.len());
+            for name in named {
+                assert!(ALL.iter().any(|metric| metric.name == name), "{file}: there is no metric {name}");
+            }
+        }
+    }
+}
