@@ -25,6 +25,7 @@ pub(crate) fn job_file(args: &DemoArgs) -> JobFile {
         initial_model: InitialModel::Random,
         training: training(args),
         update: UpdatePolicy { codec: args.codec.unwrap_or_default(), ..UpdatePolicy::default() },
+        download: tributary_protocol::download::Download::default(),
         round: round_policy(args),
         eligibility: tributary_protocol::job_file::Eligibility::default(),
         aggregation: Aggregation::default(),
