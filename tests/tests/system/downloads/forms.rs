@@ -7,7 +7,7 @@ use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::Phase;
 
-use super::{PARAMETERS, bits, changes, delta, device, expected_form, get, get_range, large, model_path};
+use super::{PARAMETERS, bits, changes, delta, device, expected_form, get, get_range, large, model_path, step_path};
 use crate::streams::places;
 use crate::support::{Answer, WEIGHTS, World};
 
@@ -139,6 +139,7 @@ async fn a_form_that_there_is_not_is_refused() {
         world.look(&path).await.refused(ProblemType::Malformed);
     }
     get(&device, &model_path(job.id, 7, "f16")).await.refused(ProblemType::NotFound);
+    get(&device, &step_path(job.id, 0)).await.refused(ProblemType::NotFound);
     let refused =
         world.create_job(&crate::support::job_file(&changes(json!({ "codec": "int8", "delta": true })))).await;
     assert!(refused.refused(ProblemType::JobFileInvalid).detail.contains("[download] delta"));

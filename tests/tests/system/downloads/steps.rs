@@ -69,10 +69,8 @@ async fn a_version_without_a_step_has_none_and_a_deleted_one_had_it() {
     let world = World::start().await;
     let retained = json!({ "download": { "delta": true }, "retention": { "models": { "last": 2 } } });
     let job = world.job(retained).await;
-    let plain = world.job(json!({ "name": "plain", "population": "devices", "round": { "available_min": 9 } })).await;
     let device = device(&world).await;
     get(&device, &step_path(job.id, 0)).await.refused(ProblemType::NotFound);
-    get(&device, &step_path(plain.id, 0)).await.refused(ProblemType::NotFound);
     get(&device, &step_path(job.id, 1)).await.refused(ProblemType::NotFound);
     for round in 1..=3 {
         play_round(&world, &job, &device, &[0.25 * round as f32; WEIGHTS]).await;
