@@ -349,7 +349,7 @@ mod tests {
         let read = |form| {
             let made = written(&file(&model), form, 1 << 20).unwrap();
             let tensors = ::safetensors::SafeTensors::deserialize(&made).unwrap();
-            let mut names: Vec<_> = tensors.names().into_iter().map(ToString::to_string).collect();
+            let mut names: Vec<_> = tensors.names().into_iter().map(str::to_owned).collect();
             names.sort();
             names
         };

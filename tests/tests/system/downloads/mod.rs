@@ -12,9 +12,30 @@ use tributary_protocol::download::ModelForm;
 use tributary_protocol::id::JobId;
 use tributary_protocol::model::ParameterList;
 use tributary_protocol::operator::Job;
+use tributary_protocol::seed::Seed;
 use tributary_protocol::update::{FormSurvey, model_in_form};
 
 use crate::support::{Answer, Device, World};
+
+/// Parameters of the large model: files of it have several parts, in every form.
+const PARAMETERS: usize = 1_100_037;
+
+/// Changes of a job file that make its model large.
+fn large(changes: &[(&str, Value)]) -> Value {
+    let mut file = json!({
+        "model": { "parameters": [{ "name": "w", "shape": [1000, 1100] }, { "name": "b", "shape": [37] }] },
+    });
+    for (key, change) in changes {
+        file[*key] = change.clone();
+    }
+    file
+}
+
+/// A delta that does not shrink.
+fn delta(seed: u32) -> Vec<f32> {
+    let mut stream = Seed(seed.into()).stream();
+    (0..PARAMETERS).map(|_| stream.uniform(-2.0, 2.0)).collect()
+}
 
 /// A device of this SDK's age: it reads every form.
 async fn device(world: &World) -> Device {

@@ -22,10 +22,10 @@ use tributary_server::sums::SharedSum;
 use crate::support::{Answer, Device, World, figures, postgres, within_reason};
 
 /// Parameters of the large model; its file has four parts.
-pub(crate) const PARAMETERS: usize = 1_000_037;
+const PARAMETERS: usize = 1_000_037;
 
 /// Changes of a job file that make its model large.
-pub(crate) fn large(changes: &[(&str, Value)]) -> Value {
+fn large(changes: &[(&str, Value)]) -> Value {
     let mut file = json!({
         "model": { "parameters": [{ "name": "w", "shape": [1000, 1000] }, { "name": "b", "shape": [37] }] },
     });
@@ -40,7 +40,7 @@ fn goal(updates: u32) -> Value {
 }
 
 /// A delta without a pattern that a mistake could hide behind.
-pub(crate) fn delta(seed: u32) -> Vec<f32> {
+fn delta(seed: u32) -> Vec<f32> {
     let value = |index: u32| (index.wrapping_mul(2_654_435_761).wrapping_add(seed) % 4_001) as f32 / 1_000.0 - 2.0;
     (0..PARAMETERS as u32).map(value).collect()
 }
