@@ -1,0 +1,78 @@
+// An open round as it goes: phase, countdown, cohort.
+
+import type { Phase, Round } from "../api/types";
+import { clock, count, duration, plural, words } from "../lib/format";
+import { links } from "../router";
+import { CohortLegend, CohortStrip } from "../ui/cohort";
+import { useNow } from "../ui/connection";
+import { Glyph } from "../ui/glyph";
+
+const STEPS: readonly Phase[] = ["selecting", "training", "aggregating"];
+
+export function roundName(round: Round): string {
+  return round.task === "evaluate" ? `Evaluation of round ${round.number}` : `Round ${round.number}`;
+}
+
+export function LiveRound({ job, round }: { job: string; round: Round }) {
+  return (
+    <article class="live-round" aria-label={roundName(round)}>
+      <header class="live-head">
+        <a class="live-name" href={links.round(job, round.number, round.task)}>{roundName(round)}</a>
+        <PhaseSteps phase={round.phase} />
+        <Countdown round={round} />
+      </header>
+      <Progress round={round} />
+      <CohortStrip round={round} />
+      <CohortLegend round={round} />
+    </article>
+  );
+}
+
+function PhaseSteps({ phase }: { phase: Phase }) {
+  const at = STEPS.indexOf(phase);
+  return (
+    <ol class="steps" aria-label={`Phase: ${phase}`}>
+      {STEPS.map((step, index) => (
+        <li key={step} class={index === at ? "now" : index < at || at < 0 ? "past" : ""} aria-current={index === at ? "step" : undefined}>
+          <Glyph state={index < at || at < 0 ? "committed" : step} />
+          {words(step)}
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+/** Time to the deadline, on the coordinator's clock. */
+export function Countdown({ round }: { round: Round }) {
+  const now = useNow(1000);
+  if (round.phase === "selecting") {
+    return <span class="countdown">open for <b>{clock(Math.max(0, now - round.opened_at_ms))}</b></span>;
+  }
+  if (round.phase === "aggregating") return <span class="countdown">making the model</span>;
+  if (round.deadline_at_ms === undefined) return null;
+  const left = round.deadline_at_ms - now;
+  return (
+    <span class={`countdown ${left < 10_000 ? "soon" : ""}`} title={`The cohort has ${duration(round.deadline_at_ms - (round.selected_at_ms ?? round.opened_at_ms))} in all`}>
+      {left > 0 ? <>deadline in <b>{clock(left)}</b></> : <b>deadline passed</b>}
+    </span>
+  );
+}
+
+/** Reports on their way to the goal, with the minimum marked. */
+function Progress({ round }: { round: Round }) {
+  const share = Math.min(1, round.reported / Math.max(1, round.goal)) * 100;
+  const label = `${round.reported} of ${round.goal} ${round.task === "evaluate" ? "reports" : "updates"}, minimum ${round.minimum}`;
+  return (
+    <div class="progress-line">
+      <svg class="progress" viewBox="0 0 100 6" height="6" width="100%" preserveAspectRatio="none" role="img" aria-label={label}>
+        <rect class="share-track" width="100" height="6" />
+        <rect class="fill-reported progress-fill" width={share} height="6" />
+        {round.minimum < round.goal && <rect class="share-mark" x={(round.minimum / round.goal) * 100 - 0.2} width="0.4" height="6" />}
+      </svg>
+      <p class="progress-text">
+        <b>{count(round.reported)}</b> of {plural(round.goal, round.task === "evaluate" ? "report" : "update")}
+        <span class="quiet"> · minimum {count(round.minimum)}{round.phase === "selecting" ? " · waiting for clients" : ""}</span>
+      </p>
+    </div>
+  );
+}
