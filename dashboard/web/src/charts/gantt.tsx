@@ -70,7 +70,7 @@ function Row({ assignment, round, nowMs, y, x }: { assignment: Assignment; round
   const last = parts.findLast((part) => part.kind !== "wait");
   const end = x(last?.toMs ?? assignment.assigned_at_ms);
   return (
-    <a href={links.client(assignment.client)} tabIndex={-1} class="gantt-row">
+    <a href={links.client(assignment.client)} tabindex={-1} class="gantt-row">
       <title>{describe(assignment, parts)}</title>
       <rect class="gantt-hit" x="0" y={y} width="100%" height={ROW} />
       <text class="tick-text" x={MARGIN - 22} y={y + 13} text-anchor="end">{assignment.client_number}</text>

@@ -29,7 +29,8 @@ export interface LinePlotProps {
   xTime?: boolean;
   /** x has whole numbers only. */
   xWhole?: boolean;
-  yFormat: (value: number) => string;
+  /** Values of the y axis as texts. */
+  yTicks: (values: readonly number[]) => string[];
   /** Fixed ends of y. */
   yRange?: [number | undefined, number | undefined];
   guides?: readonly Guide[];
@@ -104,7 +105,7 @@ function options(latest: { current: LinePlotProps }, width: number, height: numb
   return {
     width,
     height,
-    padding: [10, 12, 0, 0],
+    padding: [10, 26, 0, 0],
     legend: { show: false },
     cursor: {
       points: { size: 7 },
@@ -128,7 +129,7 @@ function options(latest: { current: LinePlotProps }, width: number, height: numb
         size: 52,
         gap: 8,
         splits: (_, __, low, high) => ticks(low, high, niceStep(high - low, height / 48)),
-        values: (_, values) => values.map(latest.current.yFormat),
+        values: (_, values) => latest.current.yTicks(values),
       },
     ],
     series: [

@@ -2,7 +2,7 @@
 
 import type { Assignment } from "../api/types";
 import { extent, linear, niceStep, ticks } from "../lib/scale";
-import { real } from "../lib/format";
+import { axisReals, real } from "../lib/format";
 import { useWidth } from "./measure";
 
 const HEIGHT = 240;
@@ -17,6 +17,8 @@ export function NormScatter({ assignments, description }: { assignments: readonl
   const yDomain: [number, number] = [Math.max(-1, least - room), Math.min(1, best + room)];
   const x = linear([0, most * 1.05], [PAD.left, Math.max(PAD.left + 1, width - PAD.right)]);
   const y = linear(yDomain, [HEIGHT - PAD.bottom, PAD.top]);
+  const xTicks = ticks(0, most * 1.05, niceStep(most, Math.max(2, width / 110)));
+  const xTexts = axisReals(xTicks);
   return (
     <div ref={frame} class="svg-frame h-240">
       {width > 0 && (
@@ -27,8 +29,8 @@ export function NormScatter({ assignments, description }: { assignments: readonl
               <text x={PAD.left - 8} y={y(tick) + 4} text-anchor="end">{tick.toFixed(2)}</text>
             </g>
           ))}
-          {ticks(0, most * 1.05, niceStep(most, Math.max(2, width / 110))).map((tick) => (
-            <text key={tick} class="tick-text" x={x(tick)} y={HEIGHT - PAD.bottom + 16} text-anchor="middle">{real(tick)}</text>
+          {xTicks.map((tick, index) => (
+            <text key={tick} class="tick-text" x={x(tick)} y={HEIGHT - PAD.bottom + 16} text-anchor="middle">{xTexts[index]}</text>
           ))}
           <path class="axis" d={`M${PAD.left} ${HEIGHT - PAD.bottom + 0.5}H${width - PAD.right}`} />
           <text class="tick-text" x={width - PAD.right} y={HEIGHT - 4} text-anchor="end">L2 norm of the update</text>

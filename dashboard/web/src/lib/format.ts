@@ -54,6 +54,20 @@ export function real(value: number | undefined): string {
   return value.toFixed(size >= 100 ? 1 : size >= 10 ? 2 : size >= 0.1 ? 3 : 5);
 }
 
+/** Three significant digits and no more: `0.4`, `12.4`, `1,230`. */
+export function short(value: number | undefined): string {
+  if (value === undefined || !Number.isFinite(value)) return UNKNOWN;
+  return Math.abs(value) >= 1000 ? number.format(value) : String(Number(value.toPrecision(3)));
+}
+
+/** Numbers of an axis, all with the decimals that their step needs. */
+export function axisReals(values: readonly number[]): string[] {
+  const step = values.length > 1 ? Math.abs(values[1]! - values[0]!) : Math.abs(values[0] ?? 1) || 1;
+  const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+  if (decimals > 5) return values.map((value) => value.toExponential(1));
+  return values.map((value) => (value === 0 ? "0" : Math.abs(value) >= 10_000 ? compact(value) : value.toFixed(decimals)));
+}
+
 /** `840 ms`, `8.4 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`. */
 export function duration(ms: number | undefined): string {
   if (ms === undefined || !Number.isFinite(ms)) return UNKNOWN;

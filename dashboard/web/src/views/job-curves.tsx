@@ -3,7 +3,7 @@
 import { useMemo } from "preact/hooks";
 import type { Curve, CurvePoint, Job, Target } from "../api/types";
 import { LinePlot, type Guide } from "../charts/line-plot";
-import { bytes, compact, count, duration, percent, plural, real } from "../lib/format";
+import { axisReals, bytes, compact, count, duration, percent, plural, real } from "../lib/format";
 import { AXES, columns, describe, targetWallMs, type Axis } from "../lib/curve";
 import { links, setQuery, useLocation } from "../router";
 import { useResource } from "../ui/connection";
@@ -12,15 +12,21 @@ import { Table, type Column } from "../ui/table";
 import { endsSomething } from "./job";
 
 const X_FORMATS: Record<Axis, (value: number) => string> = {
-  round: (value) => (Math.abs(value) >= 10_000 ? compact(value) : String(Math.round(value))),
+  round: (value) => count(Math.round(value)),
   wall: (value) => (value === 0 ? "0" : duration(value)),
   clients: (value) => (value === 0 ? "0" : hours(value)),
   bytes: (value) => (value === 0 ? "0" : bytes(value)),
 };
 
+/** Shares of an axis, all with the decimals that their step needs. */
+function percentTicks(values: readonly number[]): string[] {
+  return axisReals(values.map((value) => Math.round(value * 1e6) / 1e4)).map((text) => `${text} %`);
+}
+
 /** Work of many clients added up: hours, or minutes and seconds while there is little. */
 function hours(ms: number): string {
-  return ms >= 3_600_000 ? `${compact(ms / 3_600_000) === "0" ? (ms / 3_600_000).toFixed(1) : real(ms / 3_600_000)} h` : duration(ms);
+  const value = ms / 3_600_000;
+  return value < 1 ? duration(ms) : `${value < 100 ? Number(value.toFixed(1)) : compact(value)} h`;
 }
 
 export function JobCurves({ job }: { job: Job }) {
@@ -57,12 +63,12 @@ function Plots({ points, axis, job, targets }: { points: readonly CurvePoint[]; 
         <div>
           <h3>Accuracy</h3>
           {accuracy[0]!.length > 0
-            ? <LinePlot {...shared} data={accuracy} guides={guides} yRange={[0, 1]} yFormat={(value) => percent(value, 0)} lines={[{ label: "Accuracy", colour: "--accent", format: (value) => percent(value, 2) }]} description={describe(points, "accuracy", "Accuracy", percent)} />
+            ? <LinePlot {...shared} data={accuracy} guides={guides} yRange={[0, 1]} yTicks={(values) => percentTicks(values)} lines={[{ label: "Accuracy", colour: "--accent", format: (value) => percent(value, 2) }]} description={describe(points, "accuracy", "Accuracy", percent)} />
             : <Empty title="Nothing is measured">A job measures accuracy when its file has an <code>[evaluation]</code>.</Empty>}
         </div>
         <div>
           <h3>Loss</h3>
-          <LinePlot {...shared} data={loss} yRange={[0, undefined]} yFormat={real} lines={[{ label: "Evaluation", colour: "--blue", format: real }, { label: "Training", colour: "--muted", dashed: true, format: real }]} description={`${describe(points, "loss", "Loss", real)} ${describe(points, "training_loss", "Training loss", real)}`} />
+          <LinePlot {...shared} data={loss} yRange={[0, undefined]} yTicks={axisReals} lines={[{ label: "Evaluation", colour: "--blue", format: real }, { label: "Training", colour: "--muted", dashed: true, format: real }]} description={`${describe(points, "loss", "Loss", real)} ${describe(points, "training_loss", "Training loss", real)}`} />
         </div>
       </div>
       {targets.length > 0 && <Targets targets={targets} job={job} />}

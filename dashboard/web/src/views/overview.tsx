@@ -109,11 +109,8 @@ function JobCard({ entry }: { entry: JobOverview }) {
 function Figure(props: { label: string; value: string; detail: string; children: preact.ComponentChildren }) {
   return (
     <div class="figure">
-      <div>
-        <p class="figure-label">{props.label}</p>
-        <p class="figure-value">{props.value}</p>
-        <p class="figure-detail">{props.detail}&nbsp;</p>
-      </div>
+      <p class="figure-label">{props.label}</p>
+      <p class="figure-value">{props.value}<small>{props.detail}</small></p>
       {props.children}
     </div>
   );

@@ -21,6 +21,8 @@ import { Updates } from "./round-updates";
 /** Most assignments that are drawn; a larger cohort shows its first ones by client number. */
 const ASSIGNMENTS_MAX = 5_000;
 const PAGE = 1_000;
+/** Most clients that are drawn as cells. */
+const CELLS_MAX = 500;
 
 export function RoundView({ job, number }: { job: string; number: number }) {
   const { query } = useLocation();
@@ -47,8 +49,10 @@ export function RoundView({ job, number }: { job: string; number: number }) {
       <RoundHead job={job} name={parent.data?.file.name} newest={parent.data?.rounds_opened} data={data} />
       <Panel title="Phases">
         <Phases data={data} />
-        <CohortLegend round={round} />
-        {round.cohort > 0 && round.cohort <= 500 && <CohortStrip round={{ ...round, ...cellsOf(assignments.items) }} />}
+        <div class="cohort">
+          {round.cohort > 0 && <CohortStrip round={{ ...round, ...cellsOf(assignments.items) }} />}
+          <CohortLegend round={round} />
+        </div>
       </Panel>
       <Lost items={assignments.items} />
       <TimeLines round={round} assignments={assignments} />
@@ -61,7 +65,7 @@ export function RoundView({ job, number }: { job: string; number: number }) {
 
 function cellsOf(items: readonly Assignment[]): Pick<Round, "cells"> {
   if (items.length === 0) return {};
-  return { cells: items.map((item) => ({ number: item.client_number, state: item.state, ...(item.reason === undefined ? {} : { reason: item.reason }) })) };
+  return { cells: items.slice(0, CELLS_MAX).map((item) => ({ number: item.client_number, state: item.state, ...(item.reason === undefined ? {} : { reason: item.reason }) })) };
 }
 
 interface Assignments {
@@ -126,7 +130,7 @@ function RoundHead({ job, name, newest, data }: { job: string; name: string | un
         <Stat label="Client work" value={duration(round.clients_ms)} />
         <Stat label="Up" value={bytes(round.bytes_up)} detail={ratio(round.raw_bytes_up, round.bytes_up)} />
         <Stat label="Down" value={bytes(round.bytes_down)} detail={ratio(round.raw_bytes_down, round.bytes_down)} />
-        <Stat label="From version" value={count(round.base_version)} detail={`seed ${round.seed}`} />
+        <Stat label="From version" value={count(round.base_version)} title={`seed ${round.seed}`} />
       </Stats>
     </header>
   );

@@ -2,7 +2,7 @@
 
 import { Fragment } from "preact";
 import type { AuditEntry, Node, Page, ScheduledWork, System } from "../api/types";
-import { bytes, count, duration, plural, real, shortId, UNKNOWN, words } from "../lib/format";
+import { bytes, count, duration, plural, short, shortId, UNKNOWN, words } from "../lib/format";
 import { links } from "../router";
 import { useNow, useResource } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
@@ -44,14 +44,14 @@ function engineName(engine: string): string {
 
 function Figures({ system }: { system: System }) {
   const { db, storage } = system;
-  const latency = (median: number | undefined, slow: number | undefined) => (median === undefined ? UNKNOWN : `${real(median)} ms`) + (slow === undefined ? "" : "");
+  const latency = (ms: number | undefined) => (ms === undefined ? UNKNOWN : `${short(ms)} ms`);
   return (
     <Stats>
-      <Stat label="Check-ins" value={system.checkins_per_s === undefined ? UNKNOWN : `${real(system.checkins_per_s)} /s`} />
+      <Stat label="Check-ins" value={system.checkins_per_s === undefined ? UNKNOWN : `${short(system.checkins_per_s)} /s`} />
       <Stat label="Clients held" value={count(system.held_clients)} detail="waiting for a round" />
       <Stat label="Updates in flight" value={count(system.updates_in_flight)} />
-      <Stat label="Database reads" value={latency(db?.read_ms_p50, db?.read_ms_p99)} detail={db?.read_ms_p99 === undefined ? undefined : `99 % within ${real(db.read_ms_p99)} ms`} />
-      <Stat label="Database writes" value={latency(db?.write_ms_p50, db?.write_ms_p99)} detail={db?.write_ms_p99 === undefined ? undefined : `99 % within ${real(db.write_ms_p99)} ms`} />
+      <Stat label="Database reads" value={latency(db?.read_ms_p50)} detail={db?.read_ms_p99 === undefined ? undefined : `99 % within ${short(db.read_ms_p99)} ms`} />
+      <Stat label="Database writes" value={latency(db?.write_ms_p50)} detail={db?.write_ms_p99 === undefined ? undefined : `99 % within ${short(db.write_ms_p99)} ms`} />
       <Stat label="Database" value={bytes(storage?.database_bytes)} />
       <Stat label="Models" value={bytes(storage?.models_bytes)} />
       <Stat label="Updates stored" value={bytes(storage?.updates_bytes)} detail="until their round ends" />
