@@ -51,7 +51,7 @@ export function real(value: number | undefined): string {
   if (size === 0) return "0";
   if (size >= 1e6 || size < 1e-4) return value.toExponential(2);
   if (size >= 1000) return number.format(value);
-  return value.toFixed(size >= 100 ? 1 : size >= 10 ? 2 : size >= 0.1 ? 3 : 5);
+  return size >= 0.1 ? value.toFixed(size >= 100 ? 1 : size >= 10 ? 2 : 3) : value.toFixed(2 - Math.floor(Math.log10(size)));
 }
 
 /** Three significant digits and no more: `0.4`, `12.4`, `1,230`. */
