@@ -46,7 +46,8 @@ export async function serve(dist: string, port = 0, sizes: { rounds?: number; cl
 
   function feed(request: IncomingMessage, response: ServerResponse): void {
     response.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-cache" });
-    response.write(": hello\n\n");
+    // An id without data: the page can resume before anything has happened.
+    response.write(`id: ${request.headers["last-event-id"] ?? world.events.at(-1)?.id ?? 0}\n\n`);
     const push = ({ id, event }: { id: number; event: unknown }) => response.write(`id: ${id}\nevent: transition\ndata: ${JSON.stringify(event)}\n\n`);
     const last = Number(request.headers["last-event-id"] ?? Number.NaN);
     if (!Number.isNaN(last)) world.events.filter((entry) => entry.id > last).forEach(push);

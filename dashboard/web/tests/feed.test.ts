@@ -57,6 +57,18 @@ describe("the live feed", () => {
     expect(refused.state).toBe("connecting");
   });
 
+  it("begins anew where its last id is not understood", async () => {
+    const { api, headers } = scripted([() => new Response(event(1)), fails(400), () => new Response(event(2))]);
+    const feed = new Feed(api, () => 0);
+    feed.onState(() => feed.state === "reconnecting" && queueMicrotask(() => feed.hurry()));
+    // The second failure does not change the state, so nobody hurries it; the first wait is the shortest.
+    const second = new Promise<void>((seen) => feed.onEvent(({ sequence }) => sequence === 2 && seen()));
+    void feed.run();
+    await second;
+    feed.stop();
+    expect(headers).toEqual([{}, { "last-event-id": "c1" }, {}]);
+  });
+
   it("passes over an event that it cannot read", async () => {
     const feed = new Feed(scripted([() => new Response(`data: {broken\n\n${event(5)}`)]).api);
     const first = new Promise<number>((seen) => feed.onEvent(({ sequence }) => seen(sequence)));

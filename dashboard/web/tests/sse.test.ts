@@ -35,6 +35,14 @@ describe("the parser of server-sent events", () => {
     expect(parser.push("event: nothing\n\nfoo: bar\ndata: x\n\n")).toEqual([{ id: "41", event: "message", data: "x" }]);
   });
 
+  it("remembers the id of a message without data, and of no message that broke off", () => {
+    const parser = new SseParser();
+    expect(parser.push("id: 12\n\n")).toEqual([]);
+    expect(parser.lastId).toBe("12");
+    parser.push("id: 13\ndata: cut of");
+    expect(parser.lastId).toBe("12");
+  });
+
   it("drops a byte order mark and an id with a zero", () => {
     const parser = new SseParser("1");
     expect(parser.push("\uFEFFdata: x\nid: a\0b\n\n")).toEqual([{ id: "1", event: "message", data: "x" }]);

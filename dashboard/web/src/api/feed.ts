@@ -76,6 +76,8 @@ export class Feed {
       } catch (error) {
         if (error instanceof ApiError && error.status === 401) return;
         if (error instanceof ApiError && error.missing) return this.enter("unavailable");
+        // An id of another database: begin anew, and look everything up.
+        if (error instanceof ApiError && error.status === 400) this.lastId = "";
       }
       if (this.stopped) return;
       this.enter("reconnecting");
@@ -104,10 +106,9 @@ export class Feed {
         const { done, value } = await reader.read();
         if (done) return parser.retryMs;
         heard();
-        for (const message of parser.push(value)) {
-          this.lastId = message.id;
-          this.tell(message.data);
-        }
+        const messages = parser.push(value);
+        this.lastId = parser.lastId;
+        for (const message of messages) this.tell(message.data);
       }
     } finally {
       clearTimeout(silence);

@@ -16,10 +16,15 @@ export class SseParser {
   private data: string[] = [];
   private event = "";
   private first = true;
+  /** The id of the message that is being read; it counts once the message is whole. */
+  private id: string;
   /** Wait before the next connection, when the server asked for one. */
   retryMs: number | undefined;
 
-  constructor(public lastId = "") {}
+  /** `lastId` is that of the last whole message, also of one without data: where to resume. */
+  constructor(public lastId = "") {
+    this.id = lastId;
+  }
 
   push(piece: string): Message[] {
     const messages: Message[] = [];
@@ -39,6 +44,7 @@ export class SseParser {
 
   private line(line: string, messages: Message[]): void {
     if (line === "") {
+      this.lastId = this.id;
       if (this.data.length > 0) {
         messages.push({ id: this.lastId, event: this.event || "message", data: this.data.join("\n") });
       }
@@ -52,7 +58,7 @@ export class SseParser {
     const value = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
     if (field === "data") this.data.push(value);
     else if (field === "event") this.event = value;
-    else if (field === "id" && !value.includes("\0")) this.lastId = value;
+    else if (field === "id" && !value.includes("\0")) this.id = value;
     else if (field === "retry" && /^\d+$/.test(value)) this.retryMs = Number(value);
   }
 }
