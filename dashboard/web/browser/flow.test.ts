@@ -89,7 +89,9 @@ describe("a live job", () => {
     const { job } = await liveJob();
     await open(page, looked.base, looked.token, `#/jobs/${job.id}`);
     await page.getByRole("button", { name: "Pause" }).click();
+    await page.getByRole("dialog").waitFor();
     await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "detached" });
     expect((await get<Job>(`jobs/${job.id}`)).state).toBe("running");
     await page.getByRole("button", { name: "Pause" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Pause" }).click();

@@ -65,6 +65,8 @@ describe("times", () => {
 describe("names", () => {
   it("of the API are words, and ids keep their recognisable beginning", () => {
     expect(words("too_few_reports")).toBe("too few reports");
+    expect(words("job.round_policy")).toBe("job round policy");
+    expect(words("an element of w_1 is above 3.5")).toBe("an element of w_1 is above 3.5");
     expect(shortId("job_3f9a2c00112233445566778899aabbcc")).toBe("job_3f9a2c…");
     expect(shortId("first")).toBe("first");
   });

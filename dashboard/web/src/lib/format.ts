@@ -142,7 +142,7 @@ export function parseDuration(text: string): number | undefined {
   return Math.round(total);
 }
 
-/** A word of the API as words: `too_few_reports` becomes `too few reports`. */
+/** A word of the API as words: `too_few_reports` becomes `too few reports`, `job.paused` `job paused`; a sentence stays. */
 export function words(name: string): string {
-  return name.replaceAll("_", " ");
+  return /\s/.test(name) ? name : name.replaceAll(/[._]/g, " ");
 }

@@ -1,7 +1,7 @@
 // The small parts that every view is made of.
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { ApiError } from "../api/http";
 import { absoluteTime, isoTime, relative, UNKNOWN } from "../lib/format";
 import { useConnection, useNow, type Resource } from "./connection";
@@ -143,7 +143,8 @@ export function NotAvailable({ what = "This" }: { what?: string | undefined }) {
 export function Dialog(props: { title: string; onClose: () => void; children: ComponentChildren; wide?: boolean }) {
   const id = useId();
   const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  // Before the browser paints: a key that is pressed at once must find the dialog open.
+  useLayoutEffect(() => {
     const before = document.activeElement;
     dialog.current?.showModal();
     return () => (before as HTMLElement | null)?.focus?.();

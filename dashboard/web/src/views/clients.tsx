@@ -53,7 +53,7 @@ export function ClientsView() {
 
 const COLUMNS: readonly Column<Client>[] = [
   { head: "Client", name: true, cell: (client) => <a href={links.client(client.id)}>{count(client.number)}</a> },
-  { head: "Attributes", cell: (client) => <Attributes value={client.attributes} /> },
+  { head: "Attributes", wide: true, cell: (client) => <Attributes value={client.attributes} /> },
   { head: "Last seen", number: true, cell: (client) => <Ago at={client.last_seen_at_ms} /> },
   { head: "Examples", number: true, cell: (client) => count(client.examples) },
   { head: "Reported", number: true, cell: (client) => count(client.reported) },

@@ -123,7 +123,7 @@ function RoundHead({ job, name, newest, data }: { job: string; name: string | un
         {round.task === "evaluate" && <a class="button small" href={links.round(job, round.number)}>Training round</a>}
       </nav>
       <Stats class="head-stats">
-        <Stat label={round.task === "train" ? "Updates" : "Reports"} value={count(round.reported)} detail={`goal ${round.goal}, minimum ${round.minimum}`} />
+        <Stat label={round.task === "train" ? "Updates" : "Reports"} value={count(round.reported)} detail={`goal ${round.goal}, min ${round.minimum}`} />
         <Stat label="Took" value={duration(ms)} detail={<Ago at={round.opened_at_ms} />} />
         <Stat label="Accuracy" value={percent(measured.accuracy)} detail={evaluation ? "after this round" : undefined} />
         <Stat label="Loss" value={real(measured.loss)} detail={round.training_loss === undefined ? undefined : `training ${real(round.training_loss)}`} />
@@ -138,7 +138,7 @@ function RoundHead({ job, name, newest, data }: { job: string; name: string | un
 
 /** What compression saved. */
 function ratio(raw: number | undefined, sent: number): string | undefined {
-  return raw && sent > 0 && raw > sent * 1.01 ? `${(raw / sent).toFixed(1)} × smaller than raw` : undefined;
+  return raw && sent > 0 && raw > sent * 1.01 ? `${(raw / sent).toFixed(1)} × compressed` : undefined;
 }
 
 function Phases({ data }: { data: RoundDetail }) {
