@@ -4,6 +4,9 @@ import type { AssignmentState, Cell, Round } from "../api/types";
 import { plural, words } from "../lib/format";
 import { Glyph } from "./glyph";
 
+/** Most empty places that are drawn. */
+const SEATS_MAX = 500;
+
 export const STATES: readonly AssignmentState[] = ["assigned", "reported", "rejected", "failed", "expired"];
 
 /** The word for a state in a strip: whoever is assigned works. */
@@ -28,7 +31,7 @@ export function describeCohort(round: Round): string {
 export function CohortStrip({ round }: { round: Round }) {
   const cells = round.cells ?? synthetic(round);
   if (cells.length === 0) {
-    return <p class="strip-empty">{round.phase === "selecting" ? "No cohort yet: waiting for available clients." : "No clients."}</p>;
+    return round.phase === "selecting" ? <Seats amount={round.goal} /> : <p class="strip-empty">No clients.</p>;
   }
   return (
     <div class="strip" role="img" aria-label={describeCohort(round)}>
@@ -38,6 +41,15 @@ export function CohortStrip({ round }: { round: Round }) {
         </span>
       ))}
       {round.cohort > cells.length && <span class="strip-more">+{round.cohort - cells.length}</span>}
+    </div>
+  );
+}
+
+/** Empty places while a cohort is selected. */
+function Seats({ amount }: { amount: number }) {
+  return (
+    <div class="strip" role="img" aria-label="No cohort yet: waiting for available clients">
+      {Array.from({ length: Math.min(amount, SEATS_MAX) }, (_, index) => <span key={index} class="cell seat" />)}
     </div>
   );
 }

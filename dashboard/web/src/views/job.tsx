@@ -13,7 +13,8 @@ import { JobFileView } from "./job-file";
 import { JobModels } from "./job-models";
 import { JobRounds } from "./job-rounds";
 import { JobSessions } from "./job-sessions";
-import { LiveRound } from "./live-round";
+import { useSteadyHeight } from "../ui/steady";
+import { LiveRound, LiveRounds } from "./live-round";
 import { Waiting } from "./overview";
 import { PolicyDialog } from "./policy";
 
@@ -79,15 +80,19 @@ function OpenRounds({ job }: { job: Job }) {
   const live = ofJob(job.id);
   const training = useResource<Page<Round>>(`jobs/${job.id}/rounds`, { order: "desc", limit: 1 }, { live });
   const evaluating = useResource<Page<Round>>(`jobs/${job.id}/rounds`, { order: "desc", limit: 1, task: "evaluate" }, { live });
+  const steady = useSteadyHeight<HTMLDivElement>();
   const isOpen = (round: Round) => round.phase !== "committed" && round.phase !== "abandoned";
   const open = [...(training.data?.items ?? []), ...(evaluating.data?.items ?? [])].filter(isOpen);
   return (
     <Panel title="Now" class="now-panel">
-      {open.map((round) => <OpenRound key={`${round.task}-${round.number}`} job={job.id} round={round} />)}
-      {open.length === 0 && training.data && (
-        <Waiting job={{ id: job.id, name: job.file.name, population: job.file.population, state: job.state, ...(job.rounds_not_before_ms === undefined ? {} : { rounds_not_before_ms: job.rounds_not_before_ms }) }} />
-      )}
-      {!training.data && <Pending resource={training} lines={4} what="The round" />}
+      <div class="job-live" ref={steady}>
+        {open.filter(({ task }) => task === "train").map((round) => <OpenRound key={round.number} job={job.id} round={round} />)}
+        <LiveRounds job={job.id} rounds={open.filter(({ task }) => task === "evaluate")} />
+        {open.length === 0 && training.data && (
+          <Waiting job={{ id: job.id, name: job.file.name, population: job.file.population, state: job.state, ...(job.rounds_not_before_ms === undefined ? {} : { rounds_not_before_ms: job.rounds_not_before_ms }) }} />
+        )}
+        {!training.data && <Pending resource={training} lines={4} what="The round" />}
+      </div>
     </Panel>
   );
 }

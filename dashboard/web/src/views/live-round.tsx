@@ -5,12 +5,33 @@ import { clock, count, duration, plural, words } from "../lib/format";
 import { links } from "../router";
 import { CohortLegend, CohortStrip } from "../ui/cohort";
 import { useNow } from "../ui/connection";
-import { Glyph } from "../ui/glyph";
+import { Glyph, StateTag } from "../ui/glyph";
 
 const STEPS: readonly Phase[] = ["selecting", "training", "aggregating"];
 
 export function roundName(round: Round): string {
   return round.task === "evaluate" ? `Evaluation of round ${round.number}` : `Round ${round.number}`;
+}
+
+/** All open rounds of a job: training in full, a measurement beside it in one line. */
+export function LiveRounds({ job, rounds }: { job: string; rounds: readonly Round[] }) {
+  return (
+    <>
+      {rounds.filter(({ task }) => task === "train").map((round) => <LiveRound key={round.number} job={job} round={round} />)}
+      {rounds.filter(({ task }) => task === "evaluate").map((round) => <LiveEvaluation key={`evaluation-${round.number}`} job={job} round={round} />)}
+    </>
+  );
+}
+
+function LiveEvaluation({ job, round }: { job: string; round: Round }) {
+  return (
+    <p class="live-evaluation">
+      <a href={links.round(job, round.number, round.task)}>{roundName(round)}</a>
+      <StateTag state={round.phase} />
+      <span>{round.reported} of {plural(round.goal, "report")}</span>
+      <Countdown round={round} />
+    </p>
+  );
 }
 
 export function LiveRound({ job, round }: { job: string; round: Round }) {
@@ -61,7 +82,7 @@ export function Countdown({ round }: { round: Round }) {
 /** Reports on their way to the goal, with the minimum marked. */
 function Progress({ round }: { round: Round }) {
   const share = Math.min(1, round.reported / Math.max(1, round.goal)) * 100;
-  const label = `${round.reported} of ${round.goal} ${round.task === "evaluate" ? "reports" : "updates"}, minimum ${round.minimum}`;
+  const label = `${round.reported} of ${plural(round.goal, "update")}, minimum ${round.minimum}`;
   return (
     <div class="progress-line">
       <svg class="progress" viewBox="0 0 100 6" height="6" width="100%" preserveAspectRatio="none" role="img" aria-label={label}>
@@ -70,7 +91,7 @@ function Progress({ round }: { round: Round }) {
         {round.minimum < round.goal && <rect class="share-mark" x={(round.minimum / round.goal) * 100 - 0.2} width="0.4" height="6" />}
       </svg>
       <p class="progress-text">
-        <b>{count(round.reported)}</b> of {plural(round.goal, round.task === "evaluate" ? "report" : "update")}
+        <b>{count(round.reported)}</b> of {plural(round.goal, "update")}
         <span class="quiet"> · minimum {count(round.minimum)}{round.phase === "selecting" ? " · waiting for clients" : ""}</span>
       </p>
     </div>

@@ -10,7 +10,8 @@ import { Ago, Empty, NotAvailable, Panel, Pending, Stat, Stats, Trouble } from "
 import { Table, type Column } from "../ui/table";
 import { rememberJob } from "../ui/names";
 import { CohortBar } from "../ui/cohort";
-import { LiveRound } from "./live-round";
+import { useSteadyHeight } from "../ui/steady";
+import { LiveRounds } from "./live-round";
 
 export function OverviewView() {
   const overview = useResource<Overview>("overview", {}, { live: () => true, pollMs: 30_000 });
@@ -75,6 +76,7 @@ function Populations({ data }: { data: Overview }) {
 
 function JobCard({ entry }: { entry: JobOverview }) {
   const { job, open_rounds: rounds, last_round: last } = entry;
+  const steady = useSteadyHeight<HTMLDivElement>();
   return (
     <section class="panel job-card" aria-labelledby={`name-${job.id}`}>
       <header class="panel-head">
@@ -88,8 +90,8 @@ function JobCard({ entry }: { entry: JobOverview }) {
         </span>
       </header>
       <div class="job-body">
-        <div class="job-live">
-          {rounds.map((round) => <LiveRound key={`${round.task}-${round.number}`} job={job.id} round={round} />)}
+        <div class="job-live" ref={steady}>
+          <LiveRounds job={job.id} rounds={rounds} />
           {rounds.length === 0 && <Waiting job={job} />}
         </div>
         <div class="job-figures">
