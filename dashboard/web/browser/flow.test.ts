@@ -171,6 +171,18 @@ describe("a new job", () => {
   });
 });
 
+describe("a job that waits for its first model", () => {
+  it("takes it in the page and begins", async () => {
+    if (!looked.mock) return; // Version 0 must fit the job: whoever runs a real coordinator knows one that does.
+    const { page, complaints } = browser;
+    const waiting = (await get<Overview>("overview")).jobs.find(({ job }) => job.state === "awaiting_model")!;
+    await open(page, looked.base, looked.token, `#/jobs/${waiting.job.id}`);
+    await page.getByLabel(/^Version 0/).setInputFiles({ name: "model.safetensors", mimeType: "application/octet-stream", buffer: Buffer.from("weights") });
+    await page.getByRole("button", { name: "Pause" }).waitFor();
+    expect(complaints).toEqual([]);
+  });
+});
+
 describe("a coordinator that goes away", () => {
   it("is waited for, and the page catches up", async () => {
     if (!looked.mock) return; // Whoever runs a real coordinator restarts it in a test of their own.

@@ -94,6 +94,11 @@ function ofJob(world: World, job: MockJob, parts: string[], call: Call): Answer 
   if (what === "curve") return ok(curve(world, job, Number(query.get("points") ?? 400), nowMs));
   if (what === "shapes") return ok(shapes(world, job, Number(query.get("rounds") ?? 100), nowMs));
   if (what === "metrics") return { status: 200, type: "text/csv", body: "round,accuracy\n1,0.1\n" };
+  if (what === "models" && method === "PUT") {
+    if (job.state !== "awaiting_model") return problem(409, "wrong-state", "Not possible in the present state", "this job has its first model");
+    world.move(job, "running", nowMs);
+    return ok(world.job(job, nowMs));
+  }
   if (what === "models" && number === undefined) return ok(models(world, job, query, nowMs));
   if (what === "models") return { status: 200, type: "application/octet-stream", body: `model ${number} of ${job.name}` };
   if (what === "rounds" && number === undefined) return ok(rounds(world, job, task, query, nowMs));

@@ -52,7 +52,7 @@ export async function problemOf(response: Response): Promise<ApiError> {
 export interface Request {
   method?: "GET" | "POST" | "PATCH" | "PUT" | "DELETE";
   query?: Query;
-  /** Sent as JSON unless it is a text. */
+  /** Sent as JSON unless it is a text or a file. */
   body?: unknown;
   contentType?: string;
   accept?: string;
@@ -75,9 +75,9 @@ export class Api {
       accept: request.accept ?? "application/json",
       ...request.headers,
     };
-    const text = typeof request.body === "string";
     if (request.body !== undefined) headers["content-type"] = request.contentType ?? "application/json";
-    const body = request.body === undefined ? null : text ? (request.body as string) : JSON.stringify(request.body);
+    const asIs = typeof request.body === "string" || request.body instanceof Blob;
+    const body = request.body === undefined ? null : asIs ? (request.body as string | Blob) : JSON.stringify(request.body);
     let response: Response;
     try {
       response = await fetch(apiUrl(path, request.query), {

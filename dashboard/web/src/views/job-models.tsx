@@ -9,6 +9,7 @@ import { useConnection, useResource } from "../ui/connection";
 import { Ago, Empty, Panel, Pending } from "../ui/parts";
 import { Table, type Column } from "../ui/table";
 import { endsSomething } from "./job";
+import { UploadModel } from "./upload-model";
 
 const PAGE = 50;
 
@@ -25,7 +26,7 @@ export function JobModels({ job }: { job: Job }) {
     <Panel title="Models" hint="safetensors files with PyTorch's names and layout">
       {models.data ? (
         <>
-          <Table label="Model versions" columns={columnsOf(job)} rows={rows} rowKey={(model) => model.version} stale={models.stale} empty={<Empty title="No model yet" command={`tributary job upload ${job.file.name} model.safetensors`}>Version 0 is uploaded by an operator:</Empty>} />
+          <Table label="Model versions" columns={columnsOf(job)} rows={rows} rowKey={(model) => model.version} stale={models.stale} empty={job.state === "awaiting_model" ? <UploadModel job={job.id} name={job.file.name} /> : <Empty title="No model yet" />} />
           {newest >= PAGE && (
             <nav class="pager" aria-label="Pages">
               <span>Versions {count(from)} to {count(to)} of {count(newest)}</span>

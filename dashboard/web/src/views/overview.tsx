@@ -12,6 +12,7 @@ import { rememberJob } from "../ui/names";
 import { CohortBar } from "../ui/cohort";
 import { useSteadyHeight } from "../ui/steady";
 import { LiveRounds } from "./live-round";
+import { UploadModel } from "./upload-model";
 
 export function OverviewView() {
   const overview = useResource<Overview>("overview", {}, { live: () => true, pollMs: 30_000 });
@@ -135,11 +136,7 @@ function JobStats({ entry }: { entry: JobOverview }) {
 export function Waiting({ job }: { job: Pick<JobSummary, "id" | "name" | "population" | "state" | "rounds_not_before_ms"> }) {
   switch (job.state) {
     case "awaiting_model":
-      return (
-        <Empty title="Waits for its first model" command={`tributary job upload ${job.name} model.safetensors`}>
-          The job file says that version 0 is uploaded:
-        </Empty>
-      );
+      return <UploadModel job={job.id} name={job.name} />;
     case "paused":
       return <Empty title="Paused" command={`tributary job resume ${job.name}`}>No round opens until it is resumed.</Empty>;
     case "running":

@@ -43,7 +43,7 @@ export function SignIn({ ended, onToken }: { ended: boolean; onToken: (token: st
         </label>
         <button type="submit" class="primary" disabled={busy}>{busy ? "Signing in…" : "Sign in"}</button>
         <p class="hint" id="sign-in-help">
-          <code>tributary serve</code> prints it at its first start. <code>tributary token create</code> makes another one.
+          <code>tributary serve</code> prints it at its first start. <code>tributary token create --operator</code> makes another one.
         </p>
       </form>
     </main>
