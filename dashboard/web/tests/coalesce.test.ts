@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { Coalescer, type Timers } from "../src/api/coalesce";
+import { Coalescer, REST_MS_MAX, type Timers } from "../src/api/coalesce";
 
 /** A clock that is moved by hand. */
 class HandClock implements Timers {
@@ -46,7 +46,7 @@ describe("a coalescer", () => {
     expect(runs).toBe(2);
   });
 
-  it("forgets nothing that is asked during a run, and goes on after a failure", async () => {
+  it("forgets nothing that is asked during a run, and rests after a long one", async () => {
     const clock = new HandClock();
     let runs = 0;
     let finish = () => {};
@@ -60,6 +60,11 @@ describe("a coalescer", () => {
     expect(runs).toBe(1);
     finish();
     await settle();
+    expect(runs).toBe(1);
+    // Three times as long would be half a minute; the rest has a limit.
+    await clock.forward(REST_MS_MAX - 1);
+    expect(runs).toBe(1);
+    await clock.forward(1);
     expect(runs).toBe(2);
   });
 

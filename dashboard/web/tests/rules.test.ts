@@ -123,6 +123,7 @@ describe("bias against a class of devices", () => {
   it("is not claimed from chance or from too little", () => {
     expect(biasSentence("ram_class", [stats("low", 30, 0.12), stats("high", 30, 0.1)])?.biased).toBe(false);
     expect(biasSentence("ram_class", [stats("low", 5, 1), stats("high", 1000, 0.1)])).toBeUndefined();
+    expect(biasSentence("name", [{ ...stats("client-1", 500, 0.9), clients: 1 }, stats("others", 1000, 0.1)])).toBeUndefined();
   });
 
   it("counts whoever was drawn and did not count", () => {

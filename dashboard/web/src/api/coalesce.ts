@@ -3,6 +3,11 @@
 /** Fewest milliseconds between the starts of two look-ups of one thing. */
 export const REFRESH_MS_MIN = 500;
 
+/** A look-up that takes long is repeated less often: it rests this many times as long as it took. */
+export const REST_FACTOR = 3;
+/** Longest rest, in milliseconds: one answer that hung must not blind the page. */
+export const REST_MS_MAX = 10_000;
+
 export interface Timers {
   now(): number;
   after(ms: number, run: () => void): () => void;
@@ -19,6 +24,7 @@ export const browserTimers: Timers = {
 /** Runs `work` soon after `ask`, however often it is asked. */
 export class Coalescer {
   private startedAt = Number.NEGATIVE_INFINITY;
+  private restUntil = Number.NEGATIVE_INFINITY;
   private busy = false;
   private asked = false;
   private cancel: (() => void) | undefined;
@@ -34,7 +40,7 @@ export class Coalescer {
     if (this.closed) return;
     this.asked = true;
     if (this.busy || this.cancel) return;
-    const waitMs = this.startedAt + this.gapMs - this.timers.now();
+    const waitMs = Math.max(this.startedAt + this.gapMs, this.restUntil) - this.timers.now();
     if (waitMs <= 0) void this.start();
     else this.cancel = this.timers.after(waitMs, () => void this.start());
   }
@@ -54,6 +60,8 @@ export class Coalescer {
       await this.work();
     } finally {
       this.busy = false;
+      const now = this.timers.now();
+      this.restUntil = now + Math.min(REST_MS_MAX, REST_FACTOR * (now - this.startedAt));
       if (this.asked) this.ask();
     }
   }

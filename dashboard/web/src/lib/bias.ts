@@ -6,9 +6,12 @@ import { percent, words } from "./format";
 /** Assignments without which a class says nothing. */
 export const ASSIGNED_MIN = 20;
 
+/** A class of fewer clients says something about those clients, not about a class. */
+export const CLIENTS_MIN = 3;
+
 /** Compares the class that is dropped most with the rest; none when there is too little to compare. */
 export function biasSentence(attribute: string, classes: readonly ClassStats[]): { text: string; biased: boolean } | undefined {
-  const known = classes.filter((entry) => entry.assigned >= ASSIGNED_MIN);
+  const known = classes.filter((entry) => entry.assigned >= ASSIGNED_MIN && entry.clients >= CLIENTS_MIN);
   if (known.length < 2) return undefined;
   const worst = known.reduce((a, b) => (b.drop_rate > a.drop_rate ? b : a));
   const rest = known.filter((entry) => entry !== worst);

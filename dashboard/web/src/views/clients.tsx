@@ -115,7 +115,7 @@ function Classes({ population }: { population: string }) {
   const { query } = useLocation();
   const names = useResource<AttributeName[] | { items: AttributeName[] }>(`populations/${population}/attributes`);
   const list = names.data && (Array.isArray(names.data) ? names.data : names.data.items);
-  const attribute = query.get("attribute") ?? (list?.find(({ name }) => /class|ram|tier/.test(name)) ?? list?.[0])?.name;
+  const attribute = query.get("attribute") ?? telling(list ?? [])?.name;
   const classes = useResource<ClassStats[] | { items: ClassStats[] }>(attribute ? `populations/${population}/classes` : undefined, { attribute }, { pollMs: 30_000 });
   const stats = classes.data && (Array.isArray(classes.data) ? classes.data : classes.data.items);
   const chooser = list && list.length > 0 && attribute && (
@@ -127,6 +127,12 @@ function Classes({ population }: { population: string }) {
       {stats && attribute ? <ClassTable attribute={attribute} classes={stats} /> : list?.length === 0 ? null : <Pending resource={names.error ? names : classes} lines={5} missing={<NotAvailable what="The comparison of device classes" />} />}
     </Panel>
   );
+}
+
+/** The attribute that is compared first: a class of devices, else one with few values, of which there are at least two. */
+function telling(names: readonly AttributeName[]): AttributeName | undefined {
+  const several = names.filter(({ values }) => values > 1).sort((a, b) => a.values - b.values);
+  return several.find(({ name }) => /class|ram|tier/.test(name)) ?? several[0] ?? names[0];
 }
 
 function ClassTable({ attribute, classes }: { attribute: string; classes: readonly ClassStats[] }) {

@@ -9,6 +9,9 @@ import { Glyph, StateTag } from "../ui/glyph";
 
 const STEPS: readonly Phase[] = ["selecting", "training", "aggregating"];
 
+/** The share of its time that is left when a deadline is near. */
+const SOON_SHARE = 0.15;
+
 export function roundName(round: Round): string {
   return round.task === "evaluate" ? `Evaluation of round ${round.number}` : `Round ${round.number}`;
 }
@@ -72,8 +75,9 @@ export function Countdown({ round }: { round: Round }) {
   if (round.phase === "aggregating") return <span class="countdown">making the model</span>;
   if (round.deadline_at_ms === undefined) return null;
   const left = round.deadline_at_ms - now;
+  const whole = round.deadline_at_ms - (round.selected_at_ms ?? round.opened_at_ms);
   return (
-    <span class={`countdown ${left < 10_000 ? "soon" : ""}`} title={`The cohort has ${duration(round.deadline_at_ms - (round.selected_at_ms ?? round.opened_at_ms))} in all`}>
+    <span class={`countdown ${left < whole * SOON_SHARE ? "soon" : ""}`} title={`The cohort has ${duration(whole)} in all`}>
       {left > 0 ? <>deadline in <b>{clock(left)}</b></> : <b>deadline passed</b>}
     </span>
   );

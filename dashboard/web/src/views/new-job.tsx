@@ -110,7 +110,7 @@ function Editor({ populations, jobs, source }: { populations: string[]; jobs: { 
       </Panel>
       <div class="editor-side">
         <Panel title="Check" hint="by the coordinator, as you type">
-          <div id="check" class="check" aria-live="polite"><CheckResult check={check} goTo={goTo} /></div>
+          <div id="check" class="check" aria-live="polite" aria-busy={check.state === "checking"}><CheckResult check={check} goTo={goTo} /></div>
           {refused && <Trouble error={refused} />}
           <div class="dialog-actions">
             <button type="submit" class="primary" disabled={busy || check.state === "invalid"}>{busy ? "Creating…" : "Create job"}</button>

@@ -1,6 +1,7 @@
 // The updates of a round as vectors: how large, how much in agreement.
 
 import type { Assignment, Round } from "../api/types";
+import { Histogram } from "../charts/histogram";
 import { NormScatter } from "../charts/scatter";
 import { plural, real } from "../lib/format";
 import { quantile } from "../lib/scale";
@@ -15,14 +16,16 @@ export function Updates({ round, assignments }: { round: Round; assignments: rea
     return round.ended_at_ms === undefined ? null : <Panel title="Updates"><NotAvailable what="The size of the updates" /></Panel>;
   }
   const against = cosines.filter((value) => value < 0).length;
-  const text = `${plural(norms.length, "update")}: median norm ${real(quantile(norms, 0.5))}, largest ${real(norms.at(-1))}; median cosine to the mean ${real(quantile(cosines, 0.5))}.`;
+  const text = `${plural(norms.length, "update")}: median norm ${real(quantile(norms, 0.5))}, largest ${real(norms.at(-1))}${cosines.length > 0 ? `; median cosine to the mean ${real(quantile(cosines, 0.5))}` : ""}.`;
   return (
-    <Panel title="Updates" hint="each client's update: its size, and its cosine to the mean of the round">
+    <Panel title="Updates" hint={cosines.length > 0 ? "each client's update: its size, and its cosine to the mean of the round" : "the L2 norm of each client's update"}>
       <div class="updates">
-        {cosines.length > 0 ? <NormScatter assignments={assignments} description={text} /> : <NotAvailable what="The direction of each update" />}
+        {cosines.length > 0
+          ? <NormScatter assignments={assignments} description={text} />
+          : <Histogram values={norms} unit="number" noun="update" description={text} />}
         <Stats class="column">
           <Stat label="Norm, median" value={real(quantile(norms, 0.5))} detail={`largest ${real(norms.at(-1))}`} />
-          <Stat label="Cosine, median" value={real(quantile(cosines, 0.5))} detail={against > 0 ? `${plural(against, "update")} against the mean` : "none against the mean"} />
+          <Stat label="Cosine, median" value={real(quantile(cosines, 0.5))} detail={cosines.length === 0 ? undefined : against > 0 ? `${plural(against, "update")} against the mean` : "none against the mean"} />
           <Stat label="Diversity" value={real(round.diversity)} detail={diversityWords(round.diversity, norms.length)} title="sum of squared norms over the squared norm of the sum" />
           <Stat label="Step norm" value={real(round.step_norm)} detail="what the round changed" />
         </Stats>
