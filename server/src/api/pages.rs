@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Request, State};
-use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use tributary_protocol::problem::ProblemType;
 
@@ -13,8 +13,8 @@ use crate::app::App;
 use crate::metrics::MetricsAccess;
 
 /// The dashboard loads nothing from elsewhere and runs no inline code.
-const CONTENT_SECURITY_POLICY: &str =
-    "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'";
+const CONTENT_SECURITY_POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none'; \
+    frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
 
 /// The process is alive.
 pub(super) async fn healthz() -> &'static str {
@@ -41,14 +41,20 @@ pub(super) async fn metrics(State(app): State<Arc<App>>, request: Request) -> An
 }
 
 /// A file of the dashboard; anything else does not exist.
-pub(super) async fn dashboard(method: Method, uri: Uri) -> Answer<Response> {
+pub(super) async fn dashboard(method: Method, uri: Uri, asked: HeaderMap) -> Answer<Response> {
     let path = uri.path().trim_start_matches('/');
     let path = if path.is_empty() { "index.html" } else { path };
     let file = tributary_dashboard::file(path).filter(|_| method == Method::GET || method == Method::HEAD);
     let file = file.ok_or_else(|| ApiError::not_found(uri.path()))?;
     let cache = if path.starts_with("assets/") { "public, max-age=31536000, immutable" } else { "no-cache" };
-    let mut response = (StatusCode::OK, file.bytes).into_response();
+    let gzip = file.gzip.filter(|_| takes_gzip(&asked));
+    let compressed = gzip.is_some();
+    let mut response = (StatusCode::OK, gzip.unwrap_or(file.bytes)).into_response();
     let headers = response.headers_mut();
+    if compressed {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
     if let Ok(kind) = HeaderValue::from_str(&file.content_type) {
         headers.insert(header::CONTENT_TYPE, kind);
     }
@@ -57,4 +63,30 @@ pub(super) async fn dashboard(method: Method, uri: Uri) -> Answer<Response> {
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     Ok(response)
+}
+
+/// Whether the caller names gzip among the encodings that it takes, and not with a weight of 0.
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    let named = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    named.flat_map(|value| value.split(',')).any(|coding| {
+        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
+        let refused = weight.trim().strip_prefix("q=").and_then(|q| q.parse::<f32>().ok()) == Some(0.0);
+        name.trim().eq_ignore_ascii_case("gzip") && !refused
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gzip_goes_to_those_who_name_it() {
+        let cases =
+            [("gzip, deflate, br", true), ("br;q=1.0, GZIP;q=0.5", true), ("gzip;q=0", false), ("identity", false)];
+        for (value, takes) in cases {
+            let headers = HeaderMap::from_iter([(header::ACCEPT_ENCODING, HeaderValue::from_static(value))]);
+            assert_eq!(takes_gzip(&headers), takes, "{value}");
+        }
+        assert!(!takes_gzip(&HeaderMap::new()));
+    }
 }

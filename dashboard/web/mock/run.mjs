@@ -1,0 +1,9 @@
+// Starts the mock on port 7071 (or PORT): `npm run build && npm run mock`, or beside `npm run dev`.
+
+import { runnerImport } from "vite";
+import { fileURLToPath } from "node:url";
+
+const { module } = await runnerImport(fileURLToPath(new URL("./server.ts", import.meta.url)));
+const dist = fileURLToPath(new URL("../dist", import.meta.url));
+const mock = await module.serve(process.env.DIST ?? dist, Number(process.env.PORT ?? 7071));
+console.log(`${mock.url}/#token=${module.TOKEN}`);

@@ -1,0 +1,36 @@
+// The operator token: where it is kept, and how it comes out of the address bar.
+
+const KEY = "tributary.token";
+
+export interface Stores {
+  session: Pick<Storage, "getItem" | "setItem" | "removeItem">;
+  local: Pick<Storage, "getItem" | "setItem" | "removeItem">;
+}
+
+/** The token in a fragment `#token=..`, and the fragment without it. */
+export function tokenInHash(hash: string): { token: string; rest: string } | undefined {
+  const found = /[#&]token=([^&]+)/.exec(hash);
+  if (!found?.[1]) return undefined;
+  const rest = hash.replace(found[0], "").replace(/^[#&]+/, "");
+  return { token: decodeURIComponent(found[1]), rest: rest ? `#${rest}` : "#/" };
+}
+
+export function savedToken(stores: Stores): string | undefined {
+  return stores.session.getItem(KEY) ?? stores.local.getItem(KEY) ?? undefined;
+}
+
+/** Keeps the token for this tab, or for this device when asked to remember it. */
+export function saveToken(stores: Stores, token: string, remember: boolean): void {
+  stores.session.setItem(KEY, token);
+  if (remember) stores.local.setItem(KEY, token);
+}
+
+export function forgetToken(stores: Stores): void {
+  stores.session.removeItem(KEY);
+  stores.local.removeItem(KEY);
+}
+
+/** A secret's shape, so that a slip is told before it is sent. */
+export function looksLikeOperatorToken(text: string): boolean {
+  return /^tributary_operator_\S+$/.test(text.trim());
+}

@@ -1,0 +1,17 @@
+// The width that an element has got, so that an SVG can be drawn in real pixels.
+
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
+
+export function useWidth<T extends Element>(): [{ current: T | null }, number] {
+  const element = useRef<T>(null);
+  const [width, set] = useState(0);
+  useLayoutEffect(() => {
+    const measured = new ResizeObserver(([entry]) => entry && set(Math.floor(entry.contentRect.width)));
+    if (element.current) {
+      set(element.current.clientWidth);
+      measured.observe(element.current);
+    }
+    return () => measured.disconnect();
+  }, []);
+  return [element, width];
+}

@@ -1,0 +1,73 @@
+// What an assignment's times say: its segments on a time line, and what another deadline would have dropped.
+
+import type { Assignment, Round, WhatIf } from "../api/types";
+
+export type SegmentKind = "download" | "train" | "upload" | "wait" | "lost";
+
+export interface Segment {
+  kind: SegmentKind;
+  fromMs: number;
+  toMs: number;
+}
+
+/** When the work of a round ended for its clients; now while it goes on. */
+export function closedAtMs(round: Round, nowMs: number): number {
+  if (round.closed_at_ms !== undefined) return round.closed_at_ms;
+  if (round.phase === "selecting" || round.phase === "training") return nowMs;
+  return round.ended_at_ms ?? nowMs;
+}
+
+/**
+ * The time line of one assignment. What is not known is not drawn as if it were: without the time of the download,
+ * the client's own `work_ms` says how long it trained before its upload.
+ */
+export function segments(assignment: Assignment, round: Round, nowMs: number): Segment[] {
+  const open = assignment.state === "assigned";
+  const endMs = assignment.ended_at_ms ?? closedAtMs(round, nowMs);
+  const result: Segment[] = [];
+  const add = (kind: SegmentKind, fromMs: number, toMs: number) => {
+    if (toMs > fromMs) result.push({ kind, fromMs, toMs });
+  };
+  const lost = assignment.state === "expired" || assignment.state === "failed";
+  const uploadMs = assignment.upload_at_ms ?? (assignment.upload_ms === undefined ? undefined : endMs - assignment.upload_ms);
+  const trainedMs = uploadMs ?? endMs;
+  const guessMs = assignment.work_ms === undefined ? undefined : Math.max(assignment.assigned_at_ms, trainedMs - assignment.work_ms);
+  const fetchedMs = assignment.fetched_at_ms ?? (lost ? undefined : guessMs);
+  if (fetchedMs === undefined) {
+    add(lost ? "lost" : "download", assignment.assigned_at_ms, endMs);
+  } else {
+    add("download", assignment.assigned_at_ms, fetchedMs);
+    if (uploadMs === undefined) {
+      add(lost ? "lost" : "train", fetchedMs, endMs);
+    } else {
+      add("train", fetchedMs, uploadMs);
+      add(lost ? "lost" : "upload", uploadMs, endMs);
+    }
+  }
+  if (!open && !lost) add("wait", endMs, closedAtMs(round, nowMs));
+  return result;
+}
+
+/** Time from the draw of the cohort to the report; none for a client that did not report. */
+export function reportMs(assignment: Assignment): number | undefined {
+  if (assignment.state !== "reported" || assignment.ended_at_ms === undefined) return undefined;
+  return assignment.ended_at_ms - assignment.assigned_at_ms;
+}
+
+export function trainMs(assignment: Assignment): number | undefined {
+  const { fetched_at_ms, upload_at_ms, work_ms } = assignment;
+  if (fetched_at_ms !== undefined && upload_at_ms !== undefined) return upload_at_ms - fetched_at_ms;
+  return work_ms;
+}
+
+export function uploadMs(assignment: Assignment): number | undefined {
+  if (assignment.upload_ms !== undefined) return assignment.upload_ms;
+  const { upload_at_ms, ended_at_ms } = assignment;
+  return upload_at_ms !== undefined && ended_at_ms !== undefined && assignment.state === "reported" ? ended_at_ms - upload_at_ms : undefined;
+}
+
+/** The coordinator's own figures where it gives them, or a count over the reports that are known. */
+export function droppedBy(deadlineMs: number, reportsMs: readonly number[], told: readonly WhatIf[] = []): number {
+  const exact = told.find((entry) => entry.deadline_ms === deadlineMs);
+  return exact ? exact.dropped : reportsMs.filter((ms) => ms > deadlineMs).length;
+}

@@ -1,0 +1,118 @@
+// What stays around every view: the bar, the state of the live feed, messages, and announcements for screen readers.
+
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { FeedEvent } from "./api/types";
+import { words } from "./lib/format";
+import { links, type Route } from "./router";
+import { applyTheme, nextTheme, savedTheme, type Theme } from "./theme";
+import { useConnection, useFeedState } from "./ui/connection";
+import { Mark } from "./ui/mark";
+import { jobName } from "./ui/names";
+
+/** Announcements come at most this often, in milliseconds: a fast job must not talk without end. */
+const ANNOUNCE_MS_MIN = 3_000;
+
+const SECTIONS = [
+  { label: "Overview", href: links.overview(), views: ["overview", "job", "round", "new-job"] },
+  { label: "Clients", href: links.clients(), views: ["clients", "client"] },
+  { label: "System", href: links.system(), views: ["system"] },
+];
+
+export interface Message {
+  id: number;
+  text: string;
+  tone: "good" | "bad" | undefined;
+}
+
+export function Shell({ route, messages, onSignOut, children }: { route: Route; messages: readonly Message[]; onSignOut: () => void; children: ComponentChildren }) {
+  const main = useRef<HTMLElement>(null);
+  const skip = (event: Event) => {
+    event.preventDefault();
+    main.current?.focus();
+  };
+  return (
+    <>
+      <a class="skip" href="#main" onClick={skip}>Skip to the content</a>
+      <header class="bar">
+        <div class="bar-inner">
+          <a class="brand" href={links.overview()} aria-label="Tributary, overview"><Mark /><span>Tributary</span></a>
+          <nav class="sections" aria-label="Sections">
+            {SECTIONS.map((section) => (
+              <a key={section.label} href={section.href} aria-current={section.views.includes(route.view) ? "page" : undefined}>{section.label}</a>
+            ))}
+          </nav>
+          <div class="bar-end">
+            <LiveState />
+            <ThemeSwitch />
+            <button type="button" class="plain" onClick={onSignOut}>Sign out</button>
+          </div>
+        </div>
+      </header>
+      <main id="main" ref={main} tabIndex={-1}>{children}</main>
+      <Announcer />
+      <div class="messages" role="status" aria-live="polite">
+        {messages.map((message) => <p key={message.id} class={`message ${message.tone ?? ""}`}>{message.text}</p>)}
+      </div>
+    </>
+  );
+}
+
+const FEED_WORDS = { connecting: "Connecting", live: "Live", reconnecting: "Reconnecting", unavailable: "Every 5 s" };
+
+function LiveState() {
+  const state = useFeedState();
+  const title = {
+    connecting: "The stream of events is being opened",
+    live: "Changes appear as they happen",
+    reconnecting: "The coordinator does not answer; what you see may be old. The page tries again by itself",
+    unavailable: "This coordinator has no stream of events; the page looks every 5 seconds",
+  }[state];
+  return <span class={`live live-${state}`} role="status" title={title}><i aria-hidden="true" /><span>{FEED_WORDS[state]}</span></span>;
+}
+
+function ThemeSwitch() {
+  const [theme, set] = useState<Theme>(savedTheme);
+  const change = () => {
+    const next = nextTheme(theme);
+    applyTheme(next);
+    set(next);
+  };
+  const next = nextTheme(theme);
+  return (
+    <button type="button" class="plain icon" onClick={change} title={`Colours: ${theme}. Change to ${next}`} aria-label={`Colours: ${theme}. Change to ${next}`}>
+      <svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">
+        <circle cx="8" cy="8" r="5.5" fill={theme === "dark" ? "currentColor" : "none"} stroke="currentColor" stroke-width="1.5" />
+        {theme === "system" && <path d="M8 2.5a5.5 5.5 0 0 1 0 11z" fill="currentColor" />}
+      </svg>
+    </button>
+  );
+}
+
+/** Says when rounds begin and end, for those who do not see them. */
+function Announcer() {
+  const { feed } = useConnection();
+  const [text, set] = useState("");
+  useEffect(() => {
+    let last = 0;
+    return feed.onEvent((event) => {
+      const said = sentence(event);
+      const now = performance.now();
+      if (said === undefined || now - last < ANNOUNCE_MS_MIN) return;
+      last = now;
+      set(said);
+    });
+  }, [feed]);
+  return <p class="unseen" aria-live="polite">{text}</p>;
+}
+
+export function sentence(event: FeedEvent): string | undefined {
+  if (event.assignment !== undefined) return undefined;
+  const job = jobName(event.job) ?? "A job";
+  const cause = event.cause && event.cause !== "operator" ? `: ${words(event.cause)}` : "";
+  if (event.round === undefined) return `${job} is ${words(event.became)}`;
+  if (event.task === "evaluate") return undefined;
+  return event.became === "committed" || event.became === "abandoned" || event.became === "training"
+    ? `${job}: round ${event.round} is ${words(event.became)}${cause}`
+    : undefined;
+}

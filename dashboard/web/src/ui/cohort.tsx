@@ -1,0 +1,101 @@
+// A cohort as a strip of cells, one per client, in order of client number; and its count per state.
+
+import type { AssignmentState, Cell, Round } from "../api/types";
+import { plural, words } from "../lib/format";
+import { Glyph } from "./glyph";
+
+/** Most empty places that are drawn. */
+const SEATS_MAX = 500;
+
+export const STATES: readonly AssignmentState[] = ["assigned", "reported", "rejected", "failed", "expired"];
+
+/** The word for a state in a strip: whoever is assigned works. */
+export function stateWord(state: AssignmentState): string {
+  return state === "assigned" ? "working" : state;
+}
+
+/** How many clients are in each state, by the round's own counters. */
+export function counts(round: Round): Record<AssignmentState, number> {
+  const { reported, rejected, failed, expired } = round;
+  const ended = reported + rejected + failed + expired;
+  const open = round.phase === "training" || round.phase === "selecting" || round.phase === "aggregating";
+  return { assigned: round.assigned ?? (open ? Math.max(0, round.cohort - ended) : 0), reported, rejected, failed, expired };
+}
+
+export function describeCohort(round: Round): string {
+  const each = counts(round);
+  const parts = STATES.filter((state) => each[state] > 0).map((state) => `${each[state]} ${stateWord(state)}`);
+  return `${plural(round.cohort, "client")} selected${parts.length ? `: ${parts.join(", ")}` : ""}`;
+}
+
+export function CohortStrip({ round }: { round: Round }) {
+  const cells = round.cells ?? synthetic(round);
+  if (cells.length === 0) {
+    return round.phase === "selecting" ? <Seats amount={round.goal} /> : <p class="strip-empty">No clients.</p>;
+  }
+  return (
+    <div class="strip" role="img" aria-label={describeCohort(round)}>
+      {cells.map((cell, index) => (
+        <span key={cell.number > 0 ? cell.number : -index} class={`cell cell-${cell.state}`} title={cellTitle(cell)}>
+          <Glyph state={cell.state} />
+        </span>
+      ))}
+      {round.cohort > cells.length && <span class="strip-more">+{round.cohort - cells.length}</span>}
+    </div>
+  );
+}
+
+/** Empty places while a cohort is selected. */
+function Seats({ amount }: { amount: number }) {
+  return (
+    <div class="strip" role="img" aria-label="No cohort yet: waiting for available clients">
+      {Array.from({ length: Math.min(amount, SEATS_MAX) }, (_, index) => <span key={index} class="cell seat" />)}
+    </div>
+  );
+}
+
+function cellTitle(cell: Cell): string {
+  const reason = cell.reason ? ` (${words(cell.reason)})` : "";
+  return cell.number > 0 ? `Client ${cell.number}: ${stateWord(cell.state)}${reason}` : stateWord(cell.state);
+}
+
+/** Cells from the counters alone, where the coordinator does not name the clients. */
+function synthetic(round: Round): Cell[] {
+  const each = counts(round);
+  return STATES.flatMap((state) => Array.from({ length: Math.min(each[state], 500) }, () => ({ number: 0, state }))).slice(0, 500);
+}
+
+export function CohortLegend({ round }: { round: Round }) {
+  const each = counts(round);
+  return (
+    <ul class="legend">
+      {STATES.map((state) => (
+        <li key={state} class={each[state] === 0 ? "zero" : ""}>
+          <Glyph state={state} />
+          <b>{each[state]}</b> {stateWord(state)}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** A cohort in the width of a table cell. */
+export function CohortBar({ round }: { round: Round }) {
+  const each = counts(round);
+  const total = Math.max(1, round.cohort);
+  let x = 0;
+  return (
+    <span class="cohort-bar" title={describeCohort(round)}>
+      <svg viewBox="0 0 100 8" width="72" height="8" preserveAspectRatio="none" role="img" aria-label={describeCohort(round)}>
+        <rect class="share-track" width="100" height="8" />
+        {(["reported", "assigned", "rejected", "failed", "expired"] as const).map((state) => {
+          const width = (each[state] / total) * 100;
+          x += width;
+          return width > 0 && <rect key={state} class={`fill-${state}`} x={x - width} width={width} height="8" />;
+        })}
+        <rect class="share-mark" x={Math.min(98.5, (round.minimum / total) * 100)} width="1.5" height="8" />
+      </svg>
+      <span>{round.reported}/{round.cohort}</span>
+    </span>
+  );
+}

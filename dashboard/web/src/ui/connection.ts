@@ -1,0 +1,125 @@
+// What every view needs: the API, the live feed, the coordinator's clock; and hooks over them.
+
+import { createContext } from "preact";
+import { useContext, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { ServerClock } from "../api/clock";
+import { Coalescer } from "../api/coalesce";
+import type { Feed, FeedState } from "../api/feed";
+import { ApiError, type Api, type Query } from "../api/http";
+import type { FeedEvent } from "../api/types";
+
+export interface Connection {
+  api: Api;
+  feed: Feed;
+  clock: ServerClock;
+  /** Says something to the person, and to a screen reader. */
+  tell: (text: string, tone?: "good" | "bad") => void;
+}
+
+export const ConnectionContext = createContext<Connection | undefined>(undefined);
+
+export function useConnection(): Connection {
+  const connection = useContext(ConnectionContext);
+  if (!connection) throw new Error("a view is shown only within a connection");
+  return connection;
+}
+
+/** How often a live view looks by itself while the feed does not run, in milliseconds. */
+const POLL_MS = 5_000;
+
+export interface Resource<T> {
+  data: T | undefined;
+  error: ApiError | undefined;
+  /** The data shown belongs to an earlier query. */
+  stale: boolean;
+  refresh: () => void;
+}
+
+export interface ResourceOptions {
+  /** Which events change the answer. */
+  live?: ((event: FeedEvent) => boolean) | undefined;
+  /** Looks again after so many milliseconds. */
+  pollMs?: number | undefined;
+  /** The answer is a text, not JSON. */
+  text?: boolean;
+}
+
+/** An answer of the API that is kept up to date: by events, after reconnections, when the page is looked at again. */
+export function useResource<T>(path: string | undefined, query: Query = {}, options: ResourceOptions = {}): Resource<T> {
+  const { api, feed } = useConnection();
+  const key = path === undefined ? "" : `${path}?${JSON.stringify(query)}`;
+  const [state, set] = useState<{ key: string; data?: T; error?: ApiError }>({ key: "" });
+  const live = useRef(options.live);
+  live.current = options.live;
+  const refresh = useRef(() => {});
+  const follows = options.live !== undefined;
+  const { pollMs, text } = options;
+
+  useEffect(() => {
+    if (path === undefined) return;
+    const abort = new AbortController();
+    let missed = false;
+    const look = async () => {
+      if (document.hidden && missed) return;
+      try {
+        const request = { query, signal: abort.signal };
+        const data = text ? ((await api.text(path, request)) as T) : await api.json<T>(path, request);
+        if (!abort.signal.aborted) set({ key, data });
+      } catch (error) {
+        if (abort.signal.aborted) return;
+        const problem = error instanceof ApiError ? error : new ApiError(0, "The answer does not parse", String(error));
+        set((before) => ({ ...before, error: problem, ...(before.key === key ? {} : { key, data: undefined as T }) }));
+      }
+    };
+    const coalescer = new Coalescer(look);
+    const ask = () => {
+      // Nobody looks: once is enough when somebody does.
+      missed = document.hidden;
+      if (!document.hidden) coalescer.ask();
+    };
+    const seen = () => {
+      if (!document.hidden && missed) ask();
+    };
+    refresh.current = ask;
+    coalescer.ask();
+    const timers = [
+      pollMs ? setInterval(ask, pollMs) : undefined,
+      follows ? setInterval(() => feed.state !== "live" && ask(), POLL_MS) : undefined,
+    ];
+    const ends = [feed.onEvent((event) => live.current?.(event) && ask()), feed.onResumed(ask)];
+    document.addEventListener("visibilitychange", seen);
+    return () => {
+      abort.abort();
+      coalescer.close();
+      timers.forEach((timer) => clearInterval(timer));
+      ends.forEach((end) => end());
+      document.removeEventListener("visibilitychange", seen);
+    };
+  }, [api, feed, key, follows, pollMs]);
+
+  return useMemo(
+    () => ({ data: state.data, error: state.error, stale: state.key !== key, refresh: () => refresh.current() }),
+    [state, key],
+  );
+}
+
+/** The coordinator's time, again after each period. */
+export function useNow(periodMs = 1000): number {
+  const { clock } = useConnection();
+  const [now, set] = useState(() => clock.now());
+  useEffect(() => {
+    const timer = setInterval(() => set(clock.now()), periodMs);
+    return () => clearInterval(timer);
+  }, [clock, periodMs]);
+  return now;
+}
+
+export function useFeedState(): FeedState {
+  const { feed } = useConnection();
+  const [state, set] = useState(feed.state);
+  useEffect(() => {
+    set(feed.state);
+    return feed.onState(() => set(feed.state));
+  }, [feed]);
+  return state;
+}

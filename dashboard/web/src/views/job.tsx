@@ -1,0 +1,176 @@
+// One job: what it does now, its curves, rounds, sessions, models and file; and its controls.
+
+import { useState } from "preact/hooks";
+import type { FeedEvent, Job, Page, Round } from "../api/types";
+import { compact, count, plural, shortId } from "../lib/format";
+import { links, useLocation } from "../router";
+import { useConnection, useResource } from "../ui/connection";
+import { StateTag } from "../ui/glyph";
+import { Ago, Confirm, Empty, Panel, Pending, Stat, Stats } from "../ui/parts";
+import { rememberJob } from "../ui/names";
+import { JobCurves } from "./job-curves";
+import { JobFileView } from "./job-file";
+import { JobModels } from "./job-models";
+import { JobRounds } from "./job-rounds";
+import { JobSessions } from "./job-sessions";
+import { useSteadyHeight } from "../ui/steady";
+import { LiveRound, LiveRounds } from "./live-round";
+import { Waiting } from "./overview";
+import { PolicyDialog } from "./policy";
+
+const TABS = [
+  ["progress", "Progress"],
+  ["rounds", "Rounds"],
+  ["sessions", "Sessions"],
+  ["models", "Models"],
+  ["file", "Job file"],
+] as const;
+
+/** Whether an event changes what a job's pages show, apart from single assignments. */
+export function ofJob(job: string): (event: FeedEvent) => boolean {
+  return (event) => event.job === job;
+}
+
+/** Events that begin or end something, which is when curves, tables and models change. */
+export function endsSomething(job: string): (event: FeedEvent) => boolean {
+  return (event) => event.job === job && event.assignment === undefined;
+}
+
+export function JobView({ id }: { id: string }) {
+  const { query } = useLocation();
+  const job = useResource<Job>(`jobs/${id}`, {}, { live: endsSomething(id) });
+  const tab = query.get("tab") ?? "progress";
+  const { data } = job;
+  if (!data) {
+    return (
+      <Panel title="Job">
+        <Pending resource={job} lines={10} missing={<Empty title="There is no such job" command="tributary job list">It may belong to another coordinator.</Empty>} />
+      </Panel>
+    );
+  }
+  rememberJob(data.id, data.file.name);
+  return (
+    <>
+      <JobHead job={data} changed={job.refresh} />
+      <nav class="tabs" aria-label="Parts of the job">
+        {TABS.map(([name, label]) => (
+          <a key={name} href={links.job(id, name === "progress" ? undefined : name)} aria-current={tab === name ? "page" : undefined}>{label}</a>
+        ))}
+      </nav>
+      {tab === "progress" && <Progress job={data} />}
+      {tab === "rounds" && <JobRounds job={data} />}
+      {tab === "sessions" && <JobSessions job={data} />}
+      {tab === "models" && <JobModels job={data} />}
+      {tab === "file" && <JobFileView job={data} />}
+    </>
+  );
+}
+
+function Progress({ job }: { job: Job }) {
+  return (
+    <>
+      <OpenRounds job={job} />
+      <JobCurves job={job} />
+      <JobRounds job={job} brief />
+    </>
+  );
+}
+
+function OpenRounds({ job }: { job: Job }) {
+  const live = ofJob(job.id);
+  const training = useResource<Page<Round>>(`jobs/${job.id}/rounds`, { order: "desc", limit: 1 }, { live });
+  const evaluating = useResource<Page<Round>>(`jobs/${job.id}/rounds`, { order: "desc", limit: 1, task: "evaluate" }, { live });
+  const steady = useSteadyHeight<HTMLDivElement>();
+  const isOpen = (round: Round) => round.phase !== "committed" && round.phase !== "abandoned";
+  const open = [...(training.data?.items ?? []), ...(evaluating.data?.items ?? [])].filter(isOpen);
+  return (
+    <Panel title="Now" class="now-panel">
+      <div class="job-live" ref={steady}>
+        {open.filter(({ task }) => task === "train").map((round) => <OpenRound key={round.number} job={job.id} round={round} />)}
+        <LiveRounds job={job.id} rounds={open.filter(({ task }) => task === "evaluate")} />
+        {open.length === 0 && training.data && (
+          <Waiting job={{ id: job.id, name: job.file.name, population: job.file.population, state: job.state, ...(job.rounds_not_before_ms === undefined ? {} : { rounds_not_before_ms: job.rounds_not_before_ms }) }} />
+        )}
+        {!training.data && <Pending resource={training} lines={4} what="The round" />}
+      </div>
+    </Panel>
+  );
+}
+
+/** The round with its clients as cells, which the list of rounds does not have. */
+function OpenRound({ job, round }: { job: string; round: Round }) {
+  const { number, task } = round;
+  const assignments = useResource<Page<import("../api/types").Assignment>>(
+    `jobs/${job}/rounds/${number}/assignments`,
+    { task, limit: 500 },
+    { live: (event) => event.job === job && event.round === number },
+  );
+  const cells = assignments.data?.items.map((entry) => ({ number: entry.client_number, state: entry.state, ...(entry.reason === undefined ? {} : { reason: entry.reason }) }));
+  return <LiveRound job={job} round={cells && cells.length > 0 ? { ...round, cells } : round} />;
+}
+
+function JobHead({ job, changed }: { job: Job; changed: () => void }) {
+  const stop = job.file.stop;
+  const goal = [stop?.rounds === undefined ? "" : `of ${count(stop.rounds)}`, stop?.accuracy === undefined ? "" : `or ${stop.accuracy * 100} %`].filter(Boolean).join(" ");
+  return (
+    <header class="view-head job-head">
+      <div>
+        <p class="crumbs"><a href={links.overview()}>Overview</a></p>
+        <div class="job-title">
+          <h1>{job.file.name}</h1>
+          <StateTag state={job.state} />
+        </div>
+        <p class="quiet">
+          <a href={links.clients(job.file.population)}>{job.file.population}</a> · created <Ago at={job.created_at_ms} /> · <span title={job.id}>{shortId(job.id)}</span>
+        </p>
+      </div>
+      <Controls job={job} changed={changed} />
+      <Stats class="head-stats">
+        <Stat label="Committed rounds" value={count(job.rounds_committed)} detail={goal} />
+        <Stat label="Opened" value={count(job.rounds_opened)} />
+        <Stat label="Model version" value={job.model_version === undefined ? "none" : count(job.model_version)} />
+        <Stat label="Parameters" value={compact(job.parameters)} title={count(job.parameters)} />
+      </Stats>
+    </header>
+  );
+}
+
+type Action = "pause" | "resume" | "stop" | "policy";
+
+function Controls({ job, changed }: { job: Job; changed: () => void }) {
+  const { api, tell } = useConnection();
+  const [asking, ask] = useState<Action>();
+  const final = job.state === "stopped" || job.state === "completed";
+  const act = (action: Action, done: string) => async () => {
+    await api.json(`jobs/${job.id}/${action}`, { method: "POST" });
+    tell(`${job.file.name} ${done}`, "good");
+    changed();
+  };
+  const close = () => ask(undefined);
+  const { name } = job.file;
+  if (final) return <div class="actions"><a class="button" href={`${links.newJob()}?from=${job.id}`}>New job from this one</a></div>;
+  return (
+    <div class="actions">
+      {job.state === "running" && <button type="button" onClick={() => ask("pause")}>Pause</button>}
+      {job.state === "paused" && <button type="button" class="primary" onClick={() => ask("resume")}>Resume</button>}
+      <button type="button" onClick={() => ask("policy")}>Round policy</button>
+      <button type="button" class="danger-quiet" onClick={() => ask("stop")}>Stop</button>
+      {asking === "pause" && (
+        <Confirm title={`Pause ${name}?`} action="Pause" run={act("pause", "is paused")} onClose={close}>
+          <p>The open round goes on to its end; no other opens until the job is resumed.</p>
+        </Confirm>
+      )}
+      {asking === "resume" && (
+        <Confirm title={`Resume ${name}?`} action="Resume" run={act("resume", "goes on")} onClose={close}>
+          <p>The next round opens as soon as its schedule allows and enough clients are there.</p>
+        </Confirm>
+      )}
+      {asking === "stop" && (
+        <Confirm title={`Stop ${name} for good?`} action="Stop" danger run={act("stop", "is stopped")} onClose={close}>
+          <p>The open round is abandoned and the work of its clients is lost. A stopped job cannot be resumed; its {plural((job.model_version ?? -1) + 1, "model version")} can still be downloaded.</p>
+        </Confirm>
+      )}
+      {asking === "policy" && <PolicyDialog job={job} onClose={close} onSaved={changed} />}
+    </div>
+  );
+}

@@ -1,0 +1,133 @@
+// The coordinators themselves: who drives what, how fast, how full; and what operators did.
+
+import { Fragment } from "preact";
+import type { AuditEntry, Node, Page, ScheduledWork, System } from "../api/types";
+import { bytes, count, duration, plural, short, shortId, UNKNOWN, words } from "../lib/format";
+import { links } from "../router";
+import { useNow, useResource } from "../ui/connection";
+import { StateTag } from "../ui/glyph";
+import { jobName } from "../ui/names";
+import { Ago, Empty, NotAvailable, Panel, Pending, Stat, Stats } from "../ui/parts";
+import { Pager, Table, usePaging, type Column } from "../ui/table";
+
+/** A coordinator that was not heard of for so long is shown as lost, in milliseconds. */
+const LOST_MS = 30_000;
+
+export function SystemView() {
+  const system = useResource<System>("system", {}, { pollMs: 5_000 });
+  // Older coordinators have the parts without the whole.
+  const missing = system.error?.missing === true;
+  const nodes = useResource<Page<Node>>(missing ? "nodes" : undefined, {}, { pollMs: 5_000 });
+  const schedules = useResource<Page<ScheduledWork>>(missing ? "schedules" : undefined, {}, { pollMs: 30_000 });
+  const { data } = system;
+  return (
+    <>
+      <header class="view-head">
+        <h1>System</h1>
+        {data && <p class="quiet">Tributary {data.version} on {engineName(data.engine)}, up since <Ago at={data.started_at_ms} /></p>}
+      </header>
+      <Panel title="Now" class="now-panel">{data ? <Figures system={data} /> : <Pending resource={system} lines={3} what="The system's state" />}</Panel>
+      <Panel title="Coordinators" hint="any takes check-ins and updates; a lease says who drives a job">
+        {data ?? nodes.data ? <Nodes nodes={data?.nodes ?? nodes.data!.items} /> : <Pending resource={missing ? nodes : system} lines={3} what="The list of coordinators" />}
+      </Panel>
+      <Panel title="Scheduled work" hint="once for all coordinators">
+        {data?.schedules ?? schedules.data ? <Schedules work={data?.schedules ?? schedules.data!.items} /> : <Pending resource={missing ? schedules : system} lines={3} what="Scheduled work" />}
+      </Panel>
+      <Audit />
+    </>
+  );
+}
+
+function engineName(engine: string): string {
+  return engine === "postgres" ? "PostgreSQL" : engine === "sqlite" ? "SQLite" : engine;
+}
+
+function Figures({ system }: { system: System }) {
+  const { db, storage } = system;
+  const latency = (ms: number | undefined) => (ms === undefined ? UNKNOWN : `${short(ms)} ms`);
+  return (
+    <Stats>
+      <Stat label="Check-ins" value={system.checkins_per_s === undefined ? UNKNOWN : `${short(system.checkins_per_s)} /s`} />
+      <Stat label="Clients held" value={count(system.held_clients)} detail="waiting for a round" />
+      <Stat label="Updates in flight" value={count(system.updates_in_flight)} />
+      <Stat label="Database reads" value={latency(db?.read_ms_p50)} detail={db?.read_ms_p99 === undefined ? undefined : `99 % within ${short(db.read_ms_p99)} ms`} />
+      <Stat label="Database writes" value={latency(db?.write_ms_p50)} detail={db?.write_ms_p99 === undefined ? undefined : `99 % within ${short(db.write_ms_p99)} ms`} />
+      <Stat label="Database" value={bytes(storage?.database_bytes)} />
+      <Stat label="Models" value={bytes(storage?.models_bytes)} />
+      <Stat label="Updates stored" value={bytes(storage?.updates_bytes)} detail="until their round ends" />
+    </Stats>
+  );
+}
+
+function Nodes({ nodes }: { nodes: readonly Node[] }) {
+  const now = useNow(5000);
+  const columns: Column<Node>[] = [
+    { head: "Coordinator", name: true, cell: (node) => node.id },
+    { head: "State", cell: (node) => <StateTag state={now - node.seen_at_ms > LOST_MS ? "lost" : "live"} text={now - node.seen_at_ms > LOST_MS ? "not heard of" : "running"} /> },
+    { head: "Version", wide: true, cell: (node) => node.version },
+    { head: "Drives", cell: (node) => <Leases node={node} now={now} /> },
+    { head: "Last heard of", number: true, cell: (node) => <Ago at={node.seen_at_ms} /> },
+    { head: "Started", number: true, wide: true, cell: (node) => <Ago at={node.started_at_ms} /> },
+  ];
+  return <Table label="Coordinators" columns={columns} rows={nodes} rowKey={(node) => node.id} empty={<Empty title="One coordinator, on SQLite" command="tributary serve --database postgres://.. --node north">Several coordinators can share the work on one PostgreSQL:</Empty>} />;
+}
+
+function Leases({ node, now }: { node: Node; now: number }) {
+  if (node.leases.length === 0) return <span class="quiet">no job</span>;
+  return (
+    <>
+      {node.leases.map((lease, index) => (
+        <Fragment key={lease.job}>
+          {index > 0 && ", "}
+          <a href={links.job(lease.job)} title={`lease ${lease.token}, ends in ${duration(Math.max(0, lease.expires_at_ms - now))} unless renewed`}>{jobName(lease.job) ?? shortId(lease.job)}</a>
+        </Fragment>
+      ))}
+    </>
+  );
+}
+
+function Schedules({ work }: { work: readonly ScheduledWork[] }) {
+  const columns: Column<ScheduledWork>[] = [
+    { head: "Work", name: true, cell: (entry) => words(entry.name) },
+    { head: "When", cell: (entry) => <span title={entry.time_zone}><code>{entry.cron}</code></span> },
+    { head: "Next", number: true, cell: (entry) => <Ago at={entry.next_at_ms} /> },
+    { head: "Last run", number: true, cell: (entry) => (entry.last ? <Ago at={entry.last.started_at_ms} /> : "never") },
+    { head: "Outcome", cell: (entry) => (entry.last ? <span class="outcome"><StateTag state={entry.last.failed ? "abandoned" : entry.last.ended_at_ms === undefined ? "running" : "committed"} text={entry.last.failed ? "failed" : entry.last.ended_at_ms === undefined ? "running" : "done"} /> {entry.last.outcome}</span> : "") },
+    { head: "By", wide: true, cell: (entry) => entry.last?.node ?? "" },
+  ];
+  return <Table label="Scheduled work" columns={columns} rows={work} rowKey={(entry) => entry.name} empty={<Empty title="Nothing is scheduled" command="tributary schedule list" />} />;
+}
+
+const AUDIT: readonly Column<AuditEntry>[] = [
+  { head: "When", cell: (entry) => <Ago at={entry.at_ms} /> },
+  { head: "Action", name: true, cell: (entry) => words(entry.action) },
+  { head: "Subject", cell: (entry) => <span title={entry.subject}>{subjectName(entry.subject)}</span> },
+  { head: "Token", cell: (entry) => <span title={entry.token}>{entry.label || shortId(entry.token)}</span> },
+  { head: "Detail", wide: true, cell: (entry) => <span class="audit-detail">{detailText(entry.detail)}</span> },
+];
+
+function subjectName(subject: string) {
+  if (!subject.startsWith("job_")) return shortId(subject);
+  return <a href={links.job(subject)}>{jobName(subject) ?? shortId(subject)}</a>;
+}
+
+function detailText(detail: unknown): string {
+  return detail === undefined || detail === null ? "" : typeof detail === "string" ? detail : JSON.stringify(detail);
+}
+
+function Audit() {
+  const paging = usePaging("audit");
+  const audit = useResource<Page<AuditEntry>>("audit", { limit: 20, after: paging.after }, { pollMs: 15_000 });
+  return (
+    <Panel title="Audit" hint="what operators did, newest first">
+      {audit.data ? (
+        <>
+          <Table label="What operators did" columns={AUDIT} rows={audit.data.items} rowKey={(entry) => entry.id} stale={audit.stale} empty={<Empty title="Nothing was done yet">{plural(0, "entry", "entries")}: creating, pausing and stopping jobs, tokens and populations are noted here.</Empty>} />
+          <Pager paging={paging} next={audit.data.next} />
+        </>
+      ) : (
+        <Pending resource={audit} lines={6} missing={<NotAvailable what="The audit log" />} />
+      )}
+    </Panel>
+  );
+}
