@@ -3,6 +3,11 @@
 //! Lists are paged: `?limit=` (1 to [`PAGE_ITEMS_MAX`]) and `?after=` (the `next` of the page before).
 //! Times are milliseconds since 1970 (UTC).
 
+mod overview;
+mod people;
+mod round;
+mod system;
+
 use serde::{Deserialize, Serialize};
 
 use crate::device::Attributes;
@@ -11,6 +16,11 @@ use crate::id::{AssignmentId, ClientId, JobId, Name, Secret, TokenId};
 use crate::job_file::JobFile;
 use crate::seed::Seed;
 use crate::state::{AbandonReason, AssignmentState, JobState, Phase, Task};
+
+pub use overview::{Cell, JobOverview, JobSummary, OpenRound, Overview, SparkPoint};
+pub use people::{AttributeName, ClassStats, ClientAssignment, ClientOrder, ShapeCount};
+pub use round::{Curve, CurvePoint, Order, PhaseSpan, RoundDetail, Target, WhatIf};
+pub use system::{AuditEntry, DbLatency, Engine, JobDraft, Storage, System};
 
 /// Most items of one page.
 pub const PAGE_ITEMS_MAX: u32 = 1000;
@@ -125,6 +135,18 @@ pub struct Client {
     pub expired: u64,
     /// Rounds in which it failed or its update was rejected.
     pub failed: u64,
+    /// Those of them in which its update was rejected.
+    #[serde(default)]
+    pub rejected: u64,
+    /// Bytes of the updates that it sent.
+    #[serde(default)]
+    pub bytes_up: u64,
+    /// Bytes of the models that it fetched.
+    #[serde(default)]
+    pub bytes_down: u64,
+    /// Mean time that it worked for a report, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work_ms_mean: Option<u64>,
 }
 
 /// A job is wanted.
@@ -208,9 +230,19 @@ pub struct Round {
     /// When the cohort's time is up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_at_ms: Option<i64>,
+    /// When it took its last report: from here on its result was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed_at_ms: Option<i64>,
     /// When it was committed or abandoned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at_ms: Option<i64>,
+    /// Members of the cohort that still work.
+    #[serde(default)]
+    pub assigned: u32,
+    /// Sum of the time that clients say they worked for their reports, in milliseconds; of each at most the time that its
+    /// assignment was open.
+    #[serde(default)]
+    pub clients_ms: u64,
     /// Sum of the reported weights (examples).
     pub weight: u64,
     /// Mean training loss over the reported updates, weighted by examples.
@@ -226,6 +258,13 @@ pub struct Round {
     pub bytes_up: u64,
     /// Bytes that clients fetched in this round (model bodies).
     pub bytes_down: u64,
+    /// L2 norm of the step from the base version to the result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_norm: Option<f64>,
+    /// Diversity of the updates: sum of the squared norms of the weighted deltas over the squared norm of their sum
+    /// (Yin et al. 2018, definition 1). 1 / updates when all point the same way, 1 when they are orthogonal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diversity: Option<f64>,
 }
 
 /// An assignment as operators see it.
@@ -244,6 +283,15 @@ pub struct Assignment {
     pub reason: Option<String>,
     /// When the client was drawn.
     pub assigned_at_ms: i64,
+    /// When its download of the model ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fetched_at_ms: Option<i64>,
+    /// When the first byte of its update came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upload_at_ms: Option<i64>,
+    /// Time from that byte to the last one, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upload_ms: Option<u64>,
     /// When it ended: report, refusal, failure or expiry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at_ms: Option<i64>,
@@ -265,10 +313,20 @@ pub struct Assignment {
     /// L2 norm of the update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_norm: Option<f64>,
+    /// Cosine of the angle between the update and the mean of its round, -1 to 1; none where it would have cost too much.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cosine: Option<f64>,
     /// Bytes of the update.
     pub bytes_up: u64,
     /// Bytes of the model that it fetched.
     pub bytes_down: u64,
+    /// Shape of the session, one letter per event: `c` checked in, `a` assigned, `d` downloaded, `t` trained, `u` uploaded,
+    /// then `+` reported, `!` rejected, `x` failed, `i` interrupted or `.` expired, and `~` came late.
+    #[serde(default)]
+    pub shape: String,
+    /// What the client said it is, at its last check-in.
+    #[serde(default)]
+    pub attributes: Attributes,
 }
 
 /// A model version.

@@ -252,6 +252,14 @@ async fn waiting(app: &App, tx: &mut Tx, spec: &JobSpec, rounds: &[RoundRow]) ->
     Ok(waiting)
 }
 
+/// How many of those who wait now a selecting round may draw: for people who ask what it waits for.
+pub(crate) async fn available(app: &App, tx: &mut Tx, spec: &JobSpec, round: &RoundRow) -> Result<u32, DbError> {
+    let rounds = std::slice::from_ref(round);
+    let recent = recent_rounds(tx, spec, rounds).await?;
+    let waiting = waiting(app, tx, spec, rounds).await?;
+    Ok(u32::try_from(eligible(spec, round, &waiting, &recent).len()).unwrap_or(u32::MAX))
+}
+
 /// Those who wait whom the round may draw.
 fn eligible(
     spec: &JobSpec,

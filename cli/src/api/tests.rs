@@ -75,6 +75,9 @@ pub(crate) fn round(task: Task, number: u32, phase: Phase) -> Round {
         opened_at_ms: 0,
         selected_at_ms: None,
         deadline_at_ms: None,
+        closed_at_ms: None,
+        assigned: 0,
+        clients_ms: 0,
         ended_at_ms: (!phase.is_open()).then_some(ended_at_ms),
         weight: 0,
         folded: None,
@@ -83,6 +86,8 @@ pub(crate) fn round(task: Task, number: u32, phase: Phase) -> Round {
         accuracy: None,
         bytes_up: 0,
         bytes_down: 0,
+        step_norm: None,
+        diversity: None,
     }
 }
 

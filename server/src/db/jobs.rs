@@ -82,6 +82,7 @@ macro_rules! job_columns {
         "id, file, parameters, state, model_version, rounds_opened, rounds_committed, abandoned_in_a_row, round_ended_at_ms, committed_round, created_at_ms, ended_at_ms"
     };
 }
+pub(super) use job_columns;
 
 /// A nullable count as the type that it is.
 pub(super) fn number<T: TryFrom<i64, Error: std::fmt::Display>>(

@@ -4,6 +4,7 @@
 //! commits its transaction in plain sight.
 
 mod assignments;
+mod audit;
 mod blobs;
 mod clients;
 mod cluster;
@@ -11,22 +12,25 @@ mod connect;
 mod error;
 mod events;
 mod jobs;
+mod overview;
 mod retention;
 mod rounds;
 mod schedules;
+mod sessions;
 mod tokens;
 mod tx;
 mod upkeep;
 
 pub use assignments::{AssignmentRow, NewAssignment, Report};
 pub use blobs::BLOB_CHUNK_BYTES;
-pub use clients::ClientRow;
+pub use clients::{ClientRow, ClientsList};
 pub use connect::Db;
 pub(crate) use connect::{sqlite_path, sqlite_schema};
 pub use error::DbError;
-pub use events::Happening;
+pub use events::{Happening, JobPosition};
 pub use jobs::{JobRow, NewJob};
-pub use rounds::{EvaluationSummary, NewRound, RoundKey, RoundRow};
+pub use overview::{JobTotals, Measured};
+pub use rounds::{EvaluationSummary, NewRound, RoundFilter, RoundKey, RoundRow};
 pub use schedules::RunEnd;
 pub use tokens::TokenRow;
 pub use tx::{Json, Text, Tx};

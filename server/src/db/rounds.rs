@@ -61,9 +61,11 @@ pub struct RoundRow {
     minimum: u32,
     /// When it was opened.
     pub opened_at_ms: i64,
-    selected_at_ms: Option<i64>,
+    /// When the cohort was drawn.
+    pub selected_at_ms: Option<i64>,
     /// When the cohort's time is up.
     pub deadline_at_ms: Option<i64>,
+    closed_at_ms: Option<i64>,
     ended_at_ms: Option<i64>,
     /// Clients selected.
     #[sqlx(try_from = "i64")]
@@ -87,6 +89,10 @@ pub struct RoundRow {
     bytes_up: u64,
     #[sqlx(try_from = "i64")]
     bytes_down: u64,
+    #[sqlx(try_from = "i64")]
+    work_ms: u64,
+    step_norm: Option<f64>,
+    diversity: Option<f64>,
     /// When its assignments were deleted, as the job's retention says.
     pub pruned_at_ms: Option<i64>,
 }
@@ -125,19 +131,24 @@ impl From<RoundRow> for Round {
             cohort: row.cohort,
             reported: row.reported,
             folded: None,
+            assigned: row.working(),
             rejected: row.rejected,
             failed: row.failed,
             expired: row.expired,
             opened_at_ms: row.opened_at_ms,
             selected_at_ms: row.selected_at_ms,
             deadline_at_ms: row.deadline_at_ms,
+            closed_at_ms: row.closed_at_ms,
             ended_at_ms: row.ended_at_ms,
+            clients_ms: row.work_ms,
             weight: row.weight,
             training_loss: row.training_loss,
             loss: row.loss,
             accuracy: row.accuracy,
             bytes_up: row.bytes_up,
             bytes_down: row.bytes_down,
+            step_norm: row.step_norm,
+            diversity: row.diversity,
         }
     }
 }
@@ -146,9 +157,28 @@ impl From<RoundRow> for Round {
 macro_rules! round_columns {
     () => {
         "job, task, number, phase, reason, base_version, seed, goal, minimum, opened_at_ms, selected_at_ms, \
-         deadline_at_ms, ended_at_ms, cohort, reported, rejected, failed, expired, weight, training_loss, loss, \
-         accuracy, bytes_up, bytes_down, pruned_at_ms"
+         deadline_at_ms, closed_at_ms, ended_at_ms, cohort, reported, rejected, failed, expired, weight, training_loss, \
+         loss, accuracy, bytes_up, bytes_down, work_ms, step_norm, diversity, pruned_at_ms"
     };
+}
+
+/// Time that the clients of a round worked for their reports (`$1` job, `$2` task, `$3` number). None of them can have
+/// worked longer than it was assigned, whatever it claims.
+macro_rules! work_of_round {
+    () => {
+        "(select coalesce(cast(sum(case when work_ms < ended_at_ms - assigned_at_ms then work_ms \
+         else ended_at_ms - assigned_at_ms end) as bigint), 0) \
+         from assignments where job = $1 and task = $2 and round = $3 and state = 'reported')"
+    };
+}
+
+/// Which rounds of a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RoundFilter {
+    /// Only those in this phase.
+    pub phase: Option<Phase>,
+    /// Only those that were abandoned for this reason.
+    pub reason: Option<AbandonReason>,
 }
 
 /// What the evaluators of a model measured together.
@@ -158,6 +188,13 @@ pub struct EvaluationSummary {
     pub loss: Option<f64>,
     /// Accuracy, weighted by examples.
     pub accuracy: Option<f64>,
+}
+
+impl RoundFilter {
+    /// Phase and reason as the columns have them; empty where any will do.
+    fn words(&self) -> (&'static str, &'static str) {
+        (self.phase.map_or("", Phase::as_str), self.reason.map_or("", AbandonReason::as_str))
+    }
 }
 
 impl Tx {
@@ -214,14 +251,23 @@ impl Tx {
     ///
     /// # Errors
     /// [`DbError`].
-    pub async fn rounds(&mut self, job: JobId, task: Task, after: u32, limit: u32) -> Result<Vec<RoundRow>, DbError> {
+    pub async fn rounds(
+        &mut self,
+        job: JobId,
+        task: Task,
+        filter: RoundFilter,
+        after: u32,
+        limit: u32,
+    ) -> Result<Vec<RoundRow>, DbError> {
         let sql = concat!(
             "select ",
             round_columns!(),
-            " from rounds where job = $1 and task = $2 and number > $3 order by number limit $4"
+            " from rounds where job = $1 and task = $2 and number > $3 and (phase = $5 or $5 = '') \
+             and (reason = $6 or $6 = '') order by number limit $4"
         );
-        let (job, after) = (job.to_string(), i64::from(after));
-        Ok(fetch!(self, RoundRow, fetch_all, sql, job.as_str(), task.as_str(), after, i64::from(limit)))
+        let (job, after, limit) = (job.to_string(), i64::from(after), i64::from(limit));
+        let (phase, reason) = filter.words();
+        Ok(fetch!(self, RoundRow, fetch_all, sql, job.as_str(), task.as_str(), after, limit, phase, reason))
     }
 
     /// The newest rounds of a job before round `before`, newest first.
@@ -232,16 +278,31 @@ impl Tx {
         &mut self,
         job: JobId,
         task: Task,
+        filter: RoundFilter,
         before: u32,
         limit: u32,
     ) -> Result<Vec<RoundRow>, DbError> {
         let sql = concat!(
             "select ",
             round_columns!(),
-            " from rounds where job = $1 and task = $2 and number < $3 order by number desc limit $4"
+            " from rounds where job = $1 and task = $2 and number < $3 and (phase = $5 or $5 = '') \
+             and (reason = $6 or $6 = '') order by number desc limit $4"
         );
-        let (job, before) = (job.to_string(), i64::from(before));
-        Ok(fetch!(self, RoundRow, fetch_all, sql, job.as_str(), task.as_str(), before, i64::from(limit)))
+        let (job, before, limit) = (job.to_string(), i64::from(before), i64::from(limit));
+        let (phase, reason) = filter.words();
+        Ok(fetch!(self, RoundRow, fetch_all, sql, job.as_str(), task.as_str(), before, limit, phase, reason))
+    }
+
+    /// Time that the clients of an open round have worked for their reports, in milliseconds. (When it ends this is stored
+    /// with it.)
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn work_ms(&mut self, key: RoundKey) -> Result<u64, DbError> {
+        let sql = concat!("select ", work_of_round!());
+        let (job, number) = (key.job.to_string(), i64::from(key.number));
+        let (work_ms,) = fetch!(self, (i64,), fetch_one, sql, job.as_str(), key.task.as_str(), number);
+        u64::try_from(work_ms).map_err(|error| DbError::corrupt("assignments.work_ms", error))
     }
 
     /// Selecting to Training. False when the round is not selecting (another driver was faster).
@@ -278,10 +339,13 @@ impl Tx {
     /// # Errors
     /// [`DbError`].
     pub async fn commit_round(&mut self, key: RoundKey, now_ms: i64) -> Result<bool, DbError> {
-        let sql = "update rounds set phase = 'committed', ended_at_ms = $4, training_loss = \
-                   (select sum(loss * weight) / sum(weight) from assignments where job = $1 and task = $2 and round = $3 \
-                   and state = 'reported' and task = 'train') \
-                   where job = $1 and task = $2 and number = $3 and phase = 'aggregating'";
+        let sql = concat!(
+            "update rounds set phase = 'committed', ended_at_ms = $4, work_ms = ",
+            work_of_round!(),
+            ", training_loss = (select sum(loss * weight) / sum(weight) from assignments where job = $1 and task = $2 \
+             and round = $3 and state = 'reported' and task = 'train') \
+             where job = $1 and task = $2 and number = $3 and phase = 'aggregating'"
+        );
         let (job, number) = (key.job.to_string(), i64::from(key.number));
         if execute!(self, sql, job.as_str(), key.task.as_str(), number, now_ms) == 0 {
             return Ok(false);
@@ -299,8 +363,11 @@ impl Tx {
     /// # Errors
     /// [`DbError`].
     pub async fn abandon_round(&mut self, key: RoundKey, reason: AbandonReason, now_ms: i64) -> Result<bool, DbError> {
-        let sql = "update rounds set phase = 'abandoned', reason = $4, ended_at_ms = $5 \
-                   where job = $1 and task = $2 and number = $3 and phase in ('selecting', 'training', 'aggregating')";
+        let sql = concat!(
+            "update rounds set phase = 'abandoned', reason = $4, ended_at_ms = $5, work_ms = ",
+            work_of_round!(),
+            " where job = $1 and task = $2 and number = $3 and phase in ('selecting', 'training', 'aggregating')"
+        );
         let (job, number) = (key.job.to_string(), i64::from(key.number));
         if execute!(self, sql, job.as_str(), key.task.as_str(), number, reason.as_str(), now_ms) == 0 {
             return Ok(false);

@@ -248,7 +248,7 @@ pub(super) async fn model(
     Ok(model_response(&app, id, &model, &headers).await?.0)
 }
 
-fn view(app: &App, row: JobRow) -> Result<Job, DbError> {
+pub(super) fn view(app: &App, row: JobRow) -> Result<Job, DbError> {
     Ok(Job {
         rounds_not_before_ms: rounds_not_before_ms(&row, app.clock.now_ms())?,
         model_version: row.version()?,
@@ -264,7 +264,8 @@ fn view(app: &App, row: JobRow) -> Result<Job, DbError> {
     })
 }
 
-fn rounds_not_before_ms(row: &JobRow, now_ms: i64) -> Result<Option<i64>, DbError> {
+/// Before when no training round of a running job opens, where that is known.
+pub(super) fn rounds_not_before_ms(row: &JobRow, now_ms: i64) -> Result<Option<i64>, DbError> {
     if row.state != JobState::Running {
         return Ok(None);
     }

@@ -1,7 +1,10 @@
 //! The operator API: what command line and dashboard use.
 
+mod clients;
 mod events;
+mod feed;
 mod jobs;
+mod overview;
 mod people;
 mod rounds;
 mod schedules;
@@ -16,10 +19,15 @@ use crate::app::App;
 
 pub(super) fn routes() -> Router<Arc<App>> {
     Router::new()
+        .route("/overview", get(overview::show))
         .route("/populations", get(people::populations).post(people::create_population))
         .route("/tokens", get(people::tokens).post(people::create_token))
         .route("/tokens/{id}", delete(people::revoke_token))
-        .route("/clients", get(people::clients))
+        .route("/populations/{name}/attributes", get(clients::attributes))
+        .route("/populations/{name}/classes", get(clients::classes))
+        .route("/clients", get(clients::list))
+        .route("/clients/{id}", get(clients::show))
+        .route("/clients/{id}/assignments", get(clients::history))
         .route("/jobs", get(jobs::list).post(jobs::create))
         .route("/jobs/{job}", get(jobs::show))
         .route("/jobs/{job}/pause", post(jobs::pause))
@@ -28,9 +36,13 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/jobs/{job}/models", get(jobs::models))
         .route("/jobs/{job}/models/{version}", get(jobs::model).put(jobs::put_initial_model))
         .route("/jobs/{job}/rounds", get(rounds::list))
+        .route("/jobs/{job}/rounds/{number}", get(rounds::show))
+        .route("/jobs/{job}/curve", get(rounds::curve))
+        .route("/jobs/{job}/shapes", get(clients::shapes))
         .route("/jobs/{job}/rounds/{number}/assignments", get(rounds::assignments))
         .route("/schedules", get(schedules::list))
         .route("/events", get(events::list))
+        .route("/feed", get(feed::stream))
         .route("/nodes", get(people::nodes))
 }
 

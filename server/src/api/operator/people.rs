@@ -1,13 +1,12 @@
-//! Populations, tokens, clients and coordinators.
+//! Populations, tokens and coordinators.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use serde::Deserialize;
-use tributary_protocol::id::{Name, SecretKind, TokenId};
+use tributary_protocol::id::{SecretKind, TokenId};
 use tributary_protocol::operator::{
-    Client, CreatePopulation, CreateToken, CreatedToken, Node, Page, PageQuery, Population, Token,
+    CreatePopulation, CreateToken, CreatedToken, Node, Page, PageQuery, Population, Token,
 };
 use tributary_protocol::problem::ProblemType;
 
@@ -103,25 +102,6 @@ pub(super) async fn revoke_token(
     }
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// Which clients.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ClientsQuery {
-    population: Name,
-    limit: Option<u32>,
-    after: Option<String>,
-}
-
-pub(super) async fn clients(
-    _: Operator,
-    State(app): State<Arc<App>>,
-    Query(query): Query<ClientsQuery>,
-) -> Answer<Json<Page<Client>>> {
-    let (limit, after) = page(&PageQuery { limit: query.limit, after: query.after }, 0)?;
-    let items = app.db.read().await?.clients(&query.population, after, limit).await?;
-    Ok(Json(full_page(items, limit, |client| client.number.to_string())))
 }
 
 pub(super) async fn nodes(

@@ -1,9 +1,12 @@
 //! What every call answers, above all to bad input: a typed problem, and nothing lost or changed.
 
+mod clients;
+mod feed;
 mod jobs;
 mod late;
 mod models;
 mod opening;
+mod overview;
 mod paging;
 mod reports;
 mod routes;

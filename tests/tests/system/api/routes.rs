@@ -11,13 +11,19 @@ fn guarded_routes() -> Vec<(Method, String)> {
     let job = format!("job_{}", "0".repeat(32));
     let assignment = format!("assignment_{}", "0".repeat(32));
     let token = format!("token_{}", "0".repeat(32));
+    let client = format!("client_{}", "0".repeat(32));
     let operator = [
         (Method::GET, "/populations".into()),
         (Method::POST, "/populations".into()),
         (Method::GET, "/tokens".into()),
         (Method::POST, "/tokens".into()),
         (Method::DELETE, format!("/tokens/{token}")),
+        (Method::GET, "/overview".into()),
         (Method::GET, "/clients?population=devices".into()),
+        (Method::GET, format!("/clients/{client}")),
+        (Method::GET, format!("/clients/{client}/assignments")),
+        (Method::GET, "/populations/devices/attributes".into()),
+        (Method::GET, "/populations/devices/classes?attribute=ram".into()),
         (Method::GET, "/jobs".into()),
         (Method::POST, "/jobs".into()),
         (Method::GET, format!("/jobs/{job}")),
@@ -28,6 +34,9 @@ fn guarded_routes() -> Vec<(Method, String)> {
         (Method::GET, format!("/jobs/{job}/models/0")),
         (Method::PUT, format!("/jobs/{job}/models/0")),
         (Method::GET, format!("/jobs/{job}/rounds")),
+        (Method::GET, format!("/jobs/{job}/rounds/1")),
+        (Method::GET, format!("/jobs/{job}/curve")),
+        (Method::GET, format!("/jobs/{job}/shapes")),
         (Method::GET, format!("/jobs/{job}/rounds/1/assignments")),
         (Method::GET, format!("/events?job={job}")),
         (Method::GET, "/nodes".into()),
