@@ -29,6 +29,7 @@ pub const PAGE_ITEMS_DEFAULT: u32 = 100;
 
 /// A part of a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Page<T> {
     /// The items, in the order that the call documents.
     pub items: Vec<T>,
@@ -39,6 +40,7 @@ pub struct Page<T> {
 
 /// Which part of a list.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct PageQuery {
     /// Most items wanted.
@@ -51,6 +53,7 @@ pub struct PageQuery {
 
 /// A population is wanted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CreatePopulation {
     /// Its name.
@@ -59,6 +62,7 @@ pub struct CreatePopulation {
 
 /// A population.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Population {
     /// Its name.
     pub name: Name,
@@ -70,6 +74,7 @@ pub struct Population {
 
 /// A token is wanted: for enrolment in a population, or for an operator when no population is named.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CreateToken {
     /// The population whose clients it may enrol; none makes an operator token.
@@ -85,6 +90,7 @@ pub struct CreateToken {
 
 /// A new token with its secret, which is shown this once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreatedToken {
     /// What can be seen of it later.
     pub token: Token,
@@ -94,6 +100,7 @@ pub struct CreatedToken {
 
 /// A token without its secret.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Token {
     /// Its id.
     pub id: TokenId,
@@ -114,6 +121,7 @@ pub struct Token {
 
 /// A client as operators see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Client {
     /// Its id.
     pub id: ClientId,
@@ -151,6 +159,7 @@ pub struct Client {
 
 /// A job is wanted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CreateJob {
     /// The job.
@@ -159,6 +168,7 @@ pub struct CreateJob {
 
 /// A job as operators see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Job {
     /// Its id.
     pub id: JobId,
@@ -190,6 +200,7 @@ pub struct Job {
 
 /// A round as operators see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Round {
     /// Its number in the job, from 1. An evaluation has the number of the round whose model it measures.
     pub number: u32,
@@ -269,6 +280,7 @@ pub struct Round {
 
 /// An assignment as operators see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Assignment {
     /// Its id.
     pub id: AssignmentId,
@@ -331,6 +343,7 @@ pub struct Assignment {
 
 /// A model version.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ModelVersion {
     /// Its number, from 0.
     pub version: u32,
@@ -350,6 +363,7 @@ pub struct ModelVersion {
 
 /// Work that the coordinators do by the clock, once for all of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ScheduledWork {
     /// What is done: `retention` or `upkeep`.
     pub name: String,
@@ -366,6 +380,7 @@ pub struct ScheduledWork {
 
 /// A run of scheduled work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ScheduledRun {
     /// When it began.
     pub started_at_ms: i64,
@@ -382,6 +397,7 @@ pub struct ScheduledRun {
 
 /// Something that happened, for those who watch: look the round up for the details.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Event {
     /// Rises by one with each event of the job.
     pub sequence: u64,
@@ -407,6 +423,7 @@ pub struct Event {
 
 /// A coordinator process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Node {
     /// Its name.
     pub id: Name,
@@ -422,6 +439,7 @@ pub struct Node {
 
 /// The right to drive a job, for a while.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Lease {
     /// Which job.
     pub job: JobId,

@@ -16,6 +16,7 @@ use crate::cluster::seats::SeatLog;
 use crate::db::{Db, DbError};
 use crate::entropy;
 use crate::lobby::Lobby;
+use crate::meters::CheckIns;
 use crate::round::{RetryReason, retry_window_ms};
 use crate::spec::Specs;
 use crate::sums::Sums;
@@ -43,6 +44,8 @@ pub struct App {
     pub sums: Sums,
     /// Jobs, ready for use.
     pub specs: Specs,
+    /// How often clients check in.
+    pub check_ins: CheckIns,
     /// Ends when the coordinator stops.
     pub stopping: CancellationToken,
     /// Places for updates in flight.
@@ -67,6 +70,7 @@ impl App {
             lobby: Arc::default(),
             sums: Sums::default(),
             specs: Specs::default(),
+            check_ins: CheckIns::default(),
             stopping: CancellationToken::new(),
             update_places: Semaphore::new(UPDATES_IN_FLIGHT_MAX),
             driver: Notify::new(),
@@ -74,6 +78,12 @@ impl App {
             downloads: Mutex::default(),
             pace: Mutex::new(entropy::seed().stream()),
         })
+    }
+
+    /// Updates that are being received.
+    #[must_use]
+    pub fn updates_in_flight(&self) -> u64 {
+        UPDATES_IN_FLIGHT_MAX.saturating_sub(self.update_places.available_permits()) as u64
     }
 
     /// Says that something changed that the driver or a watcher may care about.

@@ -148,7 +148,8 @@ async fn look(app: &App, id: JobId) -> Result<Look, DriverError> {
     let now_ms = app.clock.now_ms();
     let mut until_ms: Option<i64> = None;
     for round in &rounds {
-        let Some(policy) = TaskPolicy::of(&spec.file, round.task) else { continue };
+        let policy = round.policy().or_else(|| TaskPolicy::of(&spec.file, round.task));
+        let Some(policy) = policy else { continue };
         if round.task == Task::Train && round.phase == Phase::Training && app.sums.begun(round.key()).is_none() {
             // Opened by an earlier process: its sum is ready again before it is needed.
             rebuild::start(
@@ -292,7 +293,7 @@ async fn open(app: &App, spec: &JobSpec, key: RoundKey) -> Result<(), DriverErro
         return Ok(());
     }
     let seed = spec.seed().derive(key.task.as_str(), key.number.into());
-    let round = NewRound { key, base_version, seed, goal: policy.goal, minimum: policy.minimum };
+    let round = NewRound { key, base_version, seed, policy };
     match tx.insert_round(&round, now_ms).await {
         // Another driver opened it.
         Err(DbError::Duplicate) => return Ok(()),

@@ -9,6 +9,7 @@
 //! | [`spec`] | what follows from a job file |
 //! | [`db`] | the database, SQLite or PostgreSQL: one query, one text, one method |
 //! | [`lobby`], [`sums`] | what may be forgotten: clients that wait, sums of open rounds |
+//! | [`meters`] | what a coordinator measures of itself |
 //! | [`cluster`] | several coordinators on one database: leases, shared seats, notifications |
 //! | [`driver`] | moves jobs on, one stored step at a time |
 //! | [`scheduled`] | what is done by the clock: retention, upkeep |
@@ -32,6 +33,7 @@ pub mod driver;
 pub mod entropy;
 mod listen;
 pub mod lobby;
+pub mod meters;
 mod rebuild;
 pub mod round;
 pub mod scheduled;

@@ -10,6 +10,7 @@ use crate::update::Codec;
 
 /// What a coordinator does right now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Overview {
     /// Release of the coordinator.
     pub version: String,
@@ -23,6 +24,7 @@ pub struct Overview {
 
 /// A job at a glance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobOverview {
     /// The job.
     pub job: JobSummary,
@@ -45,6 +47,7 @@ pub struct JobOverview {
     /// Bytes that clients fetched in all of its rounds.
     pub bytes_down: u64,
     /// At most 60 points of its learning curve.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<Vec<Option<f64>>>))]
     pub spark: Vec<SparkPoint>,
 }
 
@@ -53,6 +56,7 @@ pub type SparkPoint = (u32, Option<f64>, Option<f64>);
 
 /// What a list of jobs shows of one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobSummary {
     /// Its id.
     pub id: JobId,
@@ -87,6 +91,7 @@ pub struct JobSummary {
 
 /// An open round and its cohort.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OpenRound {
     /// The round.
     #[serde(flatten)]
@@ -97,6 +102,7 @@ pub struct OpenRound {
 
 /// A member of a cohort.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Cell {
     /// The client's number in the order of enrolment.
     pub number: u64,

@@ -10,6 +10,7 @@ use crate::state::Task;
 
 /// The order of a list of clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ClientOrder {
     /// By number, first enrolled first.
@@ -23,6 +24,7 @@ pub enum ClientOrder {
 
 /// An assignment in the history of its client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ClientAssignment {
     /// Of which job.
     pub job: JobId,
@@ -37,6 +39,7 @@ pub struct ClientAssignment {
 
 /// A name that clients of a population have an attribute under.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AttributeName {
     /// The name.
     pub name: String,
@@ -46,6 +49,7 @@ pub struct AttributeName {
 
 /// How the clients with one value of an attribute fare, over the newest assignments of their population.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ClassStats {
     /// The value; empty for clients without the attribute.
     pub value: String,
@@ -75,6 +79,7 @@ pub struct ClassStats {
 
 /// How often a session took a course.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ShapeCount {
     /// The shape, as in `Assignment::shape`.
     pub shape: String,

@@ -7,6 +7,7 @@ use crate::state::Phase;
 
 /// The order of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
     /// Smallest first.
@@ -18,6 +19,7 @@ pub enum Order {
 
 /// A round, and what to make of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RoundDetail {
     /// The round.
     pub round: Round,
@@ -34,6 +36,7 @@ pub struct RoundDetail {
 
 /// A phase of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PhaseSpan {
     /// Which phase: selecting, training or aggregating.
     pub phase: Phase,
@@ -46,6 +49,7 @@ pub struct PhaseSpan {
 
 /// What another deadline would have done to a round that has closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WhatIf {
     /// The deadline, from the selection of the cohort, in milliseconds.
     pub deadline_ms: u64,
@@ -55,6 +59,7 @@ pub struct WhatIf {
 
 /// The learning curve of a job, thinned out by the coordinator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Curve {
     /// Ended training rounds in order; the first, the last, and the best and worst of each stretch in between.
     pub points: Vec<CurvePoint>,
@@ -66,6 +71,7 @@ pub struct Curve {
 
 /// An ended training round as a point of a curve. What is cumulative counts all training rounds up to this one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CurvePoint {
     /// Its number.
     pub round: u32,
@@ -98,6 +104,7 @@ pub struct CurvePoint {
 
 /// What it took to reach an accuracy for the first time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Target {
     /// The accuracy.
     pub accuracy: f64,

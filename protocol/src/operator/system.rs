@@ -8,6 +8,7 @@ use crate::job_file::JobFile;
 
 /// How a coordinator and its database are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct System {
     /// Release of the coordinator that answers.
     pub version: String,
@@ -33,6 +34,7 @@ pub struct System {
 
 /// A kind of database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Engine {
     /// SQLite, inside the coordinator.
@@ -43,6 +45,7 @@ pub enum Engine {
 
 /// How fast a database answers, over the last transactions of the coordinator that tells it; none before the first ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DbLatency {
     /// Median of the time to get a snapshot to read from, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,6 +63,7 @@ pub struct DbLatency {
 
 /// What is stored, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Storage {
     /// Size of the database; none where it does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,6 +76,7 @@ pub struct Storage {
 
 /// Something that an operator did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AuditEntry {
     /// Its id.
     pub id: AuditId,
@@ -92,6 +97,7 @@ pub struct AuditEntry {
 
 /// A job file that was only tried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobDraft {
     /// The file as the coordinator understands it: with every default that it has.
     pub job: JobFile,

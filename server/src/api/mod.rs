@@ -2,8 +2,10 @@
 
 mod auth;
 mod device;
+mod docs;
 mod extract;
 mod models;
+mod openapi;
 mod operator;
 mod pages;
 mod problem;
@@ -31,13 +33,17 @@ const BODY_SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Largest JSON body: a job file and some.
 const JSON_BYTES_MAX: usize = JOB_FILE_BYTES_MAX + 4096;
 
-/// Every route of the coordinator. Only health and the dashboard's own files need no token.
+/// Every route of the coordinator. Only health, the description of the API and the dashboard's own files
+/// need no token.
 pub fn router(app: Arc<App>) -> Router {
     Router::new()
         .nest("/device/v1", device::routes())
         .nest("/operator/v1", operator::routes())
         .route("/healthz", get(pages::healthz))
         .route("/readyz", get(pages::readyz))
+        .route("/openapi.json", get(docs::openapi))
+        .route("/docs", get(docs::page))
+        .route("/docs/{file}", get(docs::file))
         .fallback(pages::dashboard)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(JSON_BYTES_MAX))

@@ -11,10 +11,17 @@ use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::sqlite::{
     SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
+use tokio::time::Instant;
+use tributary_protocol::operator::DbLatency;
 
 use super::{DbError, Tx};
+use crate::meters::{Waits, latency};
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../migrations");
+
+/// Waits of this process for transactions.
+static READS: Waits = Waits::new();
+static WRITES: Waits = Waits::new();
 
 /// Longest wait for a connection.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -98,11 +105,14 @@ impl Db {
     /// # Errors
     /// [`DbError::Unavailable`].
     pub async fn begin(&self) -> Result<Tx, DbError> {
-        Ok(match self {
+        let began = Instant::now();
+        let tx = match self {
             // A read transaction that turns into a writer would fail at once, whatever the busy timeout.
             Self::Sqlite { writer, .. } => Tx::Sqlite(writer.begin_with("begin immediate").await?),
             Self::Postgres(pool) => Tx::Postgres(pool.begin().await?),
-        })
+        };
+        WRITES.took(began.elapsed());
+        Ok(tx)
     }
 
     /// Begins a transaction that only reads: a snapshot.
@@ -110,12 +120,21 @@ impl Db {
     /// # Errors
     /// [`DbError::Unavailable`].
     pub async fn read(&self) -> Result<Tx, DbError> {
-        Ok(match self {
+        let began = Instant::now();
+        let tx = match self {
             Self::Sqlite { readers, .. } => Tx::Sqlite(readers.begin().await?),
             Self::Postgres(pool) => {
                 Tx::Postgres(pool.begin_with("begin isolation level repeatable read read only").await?)
             }
-        })
+        };
+        READS.took(began.elapsed());
+        Ok(tx)
+    }
+
+    /// How fast the database has answered lately.
+    #[must_use]
+    pub fn latency(&self) -> DbLatency {
+        latency(&READS, &WRITES)
     }
 
     /// Closes every connection; waits for those in use.

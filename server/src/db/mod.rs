@@ -17,6 +17,7 @@ mod retention;
 mod rounds;
 mod schedules;
 mod sessions;
+mod system;
 mod tokens;
 mod tx;
 mod upkeep;

@@ -5,8 +5,9 @@ use tributary_protocol::operator::Round;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
 
-use super::tx::{Text, execute, fetch, stored};
+use super::tx::{Json, Text, execute, fetch, stored};
 use super::{DbError, Tx};
+use crate::round::TaskPolicy;
 
 /// Which round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,10 +29,8 @@ pub struct NewRound {
     pub base_version: u32,
     /// Seed of everything drawn in it.
     pub seed: Seed,
-    /// Reports that close it early.
-    pub goal: u32,
-    /// Reports without which it is abandoned.
-    pub minimum: u32,
+    /// The numbers that it goes by.
+    pub policy: TaskPolicy,
 }
 
 /// A stored round.
@@ -93,6 +92,7 @@ pub struct RoundRow {
     work_ms: u64,
     step_norm: Option<f64>,
     diversity: Option<f64>,
+    policy: Option<Text<Json<TaskPolicy>>>,
     /// When its assignments were deleted, as the job's retention says.
     pub pruned_at_ms: Option<i64>,
 }
@@ -108,6 +108,12 @@ impl RoundRow {
     #[must_use]
     pub fn seed(&self) -> Seed {
         Seed(self.seed.cast_unsigned())
+    }
+
+    /// The numbers that it goes by, whatever its job says by now; none where it was opened by an older release.
+    #[must_use]
+    pub fn policy(&self) -> Option<TaskPolicy> {
+        self.policy.as_ref().map(|Text(Json(policy))| *policy)
     }
 
     /// Members of the cohort that have not answered.
@@ -158,7 +164,7 @@ macro_rules! round_columns {
     () => {
         "job, task, number, phase, reason, base_version, seed, goal, minimum, opened_at_ms, selected_at_ms, \
          deadline_at_ms, closed_at_ms, ended_at_ms, cohort, reported, rejected, failed, expired, weight, training_loss, \
-         loss, accuracy, bytes_up, bytes_down, work_ms, step_norm, diversity, pruned_at_ms"
+         loss, accuracy, bytes_up, bytes_down, work_ms, step_norm, diversity, policy, pruned_at_ms"
     };
 }
 
@@ -203,9 +209,9 @@ impl Tx {
     /// # Errors
     /// [`DbError::Duplicate`] when the round exists.
     pub async fn insert_round(&mut self, round: &NewRound, now_ms: i64) -> Result<(), DbError> {
-        let NewRound { key, base_version, seed, goal, minimum } = *round;
-        let sql = "insert into rounds (job, task, number, phase, base_version, seed, goal, minimum, opened_at_ms) \
-                   values ($1, $2, $3, 'selecting', $4, $5, $6, $7, $8)";
+        let NewRound { key, base_version, seed, policy } = *round;
+        let sql = "insert into rounds (job, task, number, phase, base_version, seed, goal, minimum, opened_at_ms, policy) \
+                   values ($1, $2, $3, 'selecting', $4, $5, $6, $7, $8, $9)";
         execute!(
             self,
             sql,
@@ -214,9 +220,10 @@ impl Tx {
             i64::from(key.number),
             i64::from(base_version),
             seed.0.cast_signed(),
-            i64::from(goal),
-            i64::from(minimum),
-            now_ms
+            i64::from(policy.goal),
+            i64::from(policy.minimum),
+            now_ms,
+            Json::text(&policy)?
         );
         if key.task == Task::Train {
             let sql = "update jobs set rounds_opened = $2 where id = $1";

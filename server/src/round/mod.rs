@@ -31,5 +31,6 @@ pub use explain::{RoundStory, explain, phases, what_if};
 pub use pace::{RetryReason, retry_window_ms};
 pub use retention::{history_before_ms, keeps_version, separation_needs_from};
 pub use schedule::{JobFacts, NextRound, may_open_at_ms, next_round};
+pub(crate) use session::percentile;
 pub use session::{Session, class_stats, funnel};
 pub use step::{RoundFacts, Step, TaskPolicy, next_step};

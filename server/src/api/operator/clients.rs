@@ -32,7 +32,8 @@ const FUNNEL_ROUNDS_MAX: u32 = 10_000;
 const CLASSES_MAX: usize = 100;
 
 /// Which clients.
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ClientsQuery {
     population: Name,
@@ -111,7 +112,8 @@ pub(super) async fn attributes(
 }
 
 /// By which attribute.
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ClassesQuery {
     attribute: String,
@@ -157,7 +159,8 @@ fn common_values(attribute: &str, clients: &[(Attributes, u64)]) -> BTreeSet<Str
 }
 
 /// Which sessions.
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ShapesQuery {
     /// Of the newest so many rounds.

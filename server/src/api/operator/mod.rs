@@ -1,18 +1,23 @@
 //! The operator API: what command line and dashboard use.
 
+mod audit;
 mod clients;
+pub(super) mod document;
+mod draft;
 mod events;
 mod feed;
 mod jobs;
+mod metrics;
 mod overview;
 mod people;
 mod rounds;
 mod schedules;
+mod system;
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::routing::{delete, get, post};
+use axum::routing::{delete, get, patch, post};
 use tributary_protocol::operator::Page;
 
 use crate::app::App;
@@ -30,6 +35,9 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/clients/{id}/assignments", get(clients::history))
         .route("/jobs", get(jobs::list).post(jobs::create))
         .route("/jobs/{job}", get(jobs::show))
+        .route("/jobs/{job}/file", get(jobs::file))
+        .route("/jobs/{job}/metrics", get(metrics::export))
+        .route("/jobs/{job}/round-policy", patch(jobs::change_round_policy))
         .route("/jobs/{job}/pause", post(jobs::pause))
         .route("/jobs/{job}/resume", post(jobs::resume))
         .route("/jobs/{job}/stop", post(jobs::stop))
@@ -43,7 +51,9 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/schedules", get(schedules::list))
         .route("/events", get(events::list))
         .route("/feed", get(feed::stream))
-        .route("/nodes", get(people::nodes))
+        .route("/nodes", get(system::nodes))
+        .route("/system", get(system::show))
+        .route("/audit", get(audit::list))
 }
 
 /// A page whose `next` is there when it is full: there may be more.

@@ -26,7 +26,8 @@ const CURVE_POINTS_MAX: u32 = 5_000;
 const COHORT_PAGES_MAX: u32 = 10;
 
 /// Which rounds.
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RoundsQuery {
     #[serde(default = "train")]
@@ -90,7 +91,8 @@ fn folded(app: &App, round: RoundKey) -> Option<u32> {
 }
 
 /// Which task.
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TaskQuery {
     #[serde(default = "train")]
@@ -145,7 +147,8 @@ pub(super) async fn show(
 async fn selection(app: &App, tx: &mut Tx, row: &RoundRow) -> Result<Option<(u32, u32, i64)>, DbError> {
     let Some(job) = tx.job(row.job).await? else { return Ok(None) };
     let spec = app.specs.of(&job)?;
-    let Some(policy) = TaskPolicy::of(&spec.file, row.task) else { return Ok(None) };
+    let policy = row.policy().or_else(|| TaskPolicy::of(&spec.file, row.task));
+    let Some(policy) = policy else { return Ok(None) };
     let available = available(app, tx, &spec, row).await?;
     Ok(Some((available, policy.available_min, row.opened_at_ms.saturating_add(policy.selection_timeout_ms))))
 }
@@ -190,7 +193,8 @@ fn deadlines(round: &Round, cohort: &[Assignment]) -> Vec<tributary_protocol::op
 }
 
 /// How much of a curve.
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CurveQuery {
     /// Most points wanted.
@@ -216,7 +220,8 @@ pub(super) async fn curve(
 }
 
 /// Which assignments.
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AssignmentsQuery {
     #[serde(default = "train")]

@@ -27,6 +27,9 @@ fn guarded_routes() -> Vec<(Method, String)> {
         (Method::GET, "/jobs".into()),
         (Method::POST, "/jobs".into()),
         (Method::GET, format!("/jobs/{job}")),
+        (Method::GET, format!("/jobs/{job}/file")),
+        (Method::GET, format!("/jobs/{job}/metrics?format=csv")),
+        (Method::PATCH, format!("/jobs/{job}/round-policy")),
         (Method::POST, format!("/jobs/{job}/pause")),
         (Method::POST, format!("/jobs/{job}/resume")),
         (Method::POST, format!("/jobs/{job}/stop")),
@@ -39,7 +42,10 @@ fn guarded_routes() -> Vec<(Method, String)> {
         (Method::GET, format!("/jobs/{job}/shapes")),
         (Method::GET, format!("/jobs/{job}/rounds/1/assignments")),
         (Method::GET, format!("/events?job={job}")),
+        (Method::GET, "/feed".into()),
         (Method::GET, "/nodes".into()),
+        (Method::GET, "/system".into()),
+        (Method::GET, "/audit".into()),
     ];
     let device = [
         (Method::POST, "/clients".into()),
