@@ -150,6 +150,10 @@ async fn look(app: &App, id: JobId) -> Result<Look, DriverError> {
     for round in &rounds {
         let policy = round.policy().or_else(|| TaskPolicy::of(&spec.file, round.task));
         let Some(policy) = policy else { continue };
+        let spec = match round.task {
+            Task::Train => spec.with_cohort(policy.cohort_size),
+            Task::Evaluate => Arc::clone(&spec),
+        };
         if round.task == Task::Train && round.phase == Phase::Training && app.sums.begun(round.key()).is_none() {
             // Opened by an earlier process: its sum is ready again before it is needed.
             rebuild::start(

@@ -70,6 +70,17 @@ impl JobSpec {
         Ok(Self { id, plan_hash: plan.hash(), plan, caps, update_bytes_max, calendar, parameters, file })
     }
 
+    /// The same for a round that was opened for a cohort of this size: its sum has room for that, whatever the job's
+    /// policy says by now. Whoever sums it up does so under the same caps, so that the sum is the same to the last bit.
+    #[must_use]
+    pub fn with_cohort(self: &Arc<Self>, cohort_size: u32) -> Arc<Self> {
+        if self.caps.updates_max == cohort_size {
+            return Arc::clone(self);
+        }
+        let caps = SumCaps { updates_max: cohort_size, ..self.caps };
+        Arc::new(Self { caps, ..Self::clone(self) })
+    }
+
     /// The job's seed.
     #[must_use]
     pub fn seed(&self) -> Seed {

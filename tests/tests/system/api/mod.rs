@@ -1,6 +1,7 @@
 //! What every call answers, above all to bad input: a typed problem, and nothing lost or changed.
 
 mod clients;
+mod docs;
 mod feed;
 mod jobs;
 mod late;

@@ -83,7 +83,7 @@ async fn a_policy_that_no_round_could_follow_changes_nothing() {
         (json!({ "over_selection": 0.5 }), ProblemType::JobFileInvalid),
         (json!({ "updates_goal": -1 }), ProblemType::Malformed),
         (json!({ "goal": 3 }), ProblemType::Malformed),
-        (json!([]), ProblemType::Malformed),
+        (json!(7), ProblemType::Malformed),
     ] {
         change(&world, &job, wrong).await.refused(kind);
     }

@@ -7,7 +7,7 @@ use tributary_protocol::problem::ProblemType;
 use crate::support::{Answer, World};
 
 /// Every route that needs a token. Ids are well-formed and unknown.
-fn guarded_routes() -> Vec<(Method, String)> {
+pub(super) fn guarded_routes() -> Vec<(Method, String)> {
     let job = format!("job_{}", "0".repeat(32));
     let assignment = format!("assignment_{}", "0".repeat(32));
     let token = format!("token_{}", "0".repeat(32));
@@ -44,6 +44,7 @@ fn guarded_routes() -> Vec<(Method, String)> {
         (Method::GET, format!("/events?job={job}")),
         (Method::GET, "/feed".into()),
         (Method::GET, "/nodes".into()),
+        (Method::GET, "/schedules".into()),
         (Method::GET, "/system".into()),
         (Method::GET, "/audit".into()),
     ];
@@ -103,6 +104,10 @@ async fn the_right_token_gets_past_the_guard_everywhere() {
             path if path.starts_with("/device") => &device.secret,
             _ => &world.operator,
         };
+        if path.ends_with("/feed") {
+            // Goes on for ever when it is let in; its own tests listen to it.
+            continue;
+        }
         let answer = Answer::to(world.request(method.clone(), &path).bearer_auth(secret).json(&json!({}))).await;
         assert!(![401, 403, 405, 500].contains(&answer.status), "{method} {path}: {}", answer.status);
     }
