@@ -121,6 +121,13 @@ fn text(pattern: &str, description: &str) -> Schema {
     text.build().into()
 }
 
+/// One of these words.
+pub(crate) fn words(words: &[&str], description: &str) -> RefOr<Schema> {
+    let text = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words.iter().copied()));
+    let schema: Schema = text.description(Some(description.trim())).build().into();
+    schema.into()
+}
+
 fn number_or_pair(description: &str) -> OneOfBuilder {
     let number = || ObjectBuilder::new().schema_type(SchemaType::Type(Type::Integer)).minimum(Some(0));
     let pair = ArrayBuilder::new().items(number()).min_items(Some(2)).max_items(Some(2));
@@ -139,6 +146,9 @@ mod tests {
         ] {
             assert_eq!(id.len(), prefix.len() + 32);
         }
+        let phases = serde_json::to_value(crate::state::Phase::schema()).unwrap();
+        assert_eq!(phases["enum"][0], "selecting");
+        assert_eq!(phases["description"], "Where a round stands; it only ever moves down this list.");
         let json = serde_json::to_value(JobId::schema()).unwrap();
         assert_eq!(json["pattern"], "^job_[0-9a-f]{32}$");
     }

@@ -1,6 +1,7 @@
 //! Sessions of clients: the history of one, and those of many for statistics.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use tributary_protocol::device::Attributes;
 use tributary_protocol::id::{ClientId, JobId, Name};
@@ -86,7 +87,7 @@ impl Tx {
         &mut self,
         population: &Name,
         limit: u32,
-    ) -> Result<Vec<(Attributes, Session)>, DbError> {
+    ) -> Result<Vec<(Arc<Attributes>, Session)>, DbError> {
         let sql = concat!(
             "select ",
             session_columns!(),
@@ -107,7 +108,7 @@ impl Tx {
         task: Task,
         from: u32,
         limit: u32,
-    ) -> Result<Vec<(Attributes, Session)>, DbError> {
+    ) -> Result<Vec<(Arc<Attributes>, Session)>, DbError> {
         let sql = concat!(
             "select ",
             session_columns!(),
@@ -133,14 +134,18 @@ fn parse(attributes: &str) -> Result<Attributes, DbError> {
     serde_json::from_str(attributes).map_err(|error| DbError::corrupt("clients.attributes", error))
 }
 
-fn sessions(rows: Vec<SessionRow>) -> Result<Vec<(Attributes, Session)>, DbError> {
+fn sessions(rows: Vec<SessionRow>) -> Result<Vec<(Arc<Attributes>, Session)>, DbError> {
     // Thousands of clients have the same few attributes.
-    let mut known: HashMap<String, Attributes> = HashMap::new();
+    let mut known: HashMap<String, Arc<Attributes>> = HashMap::new();
     let mut sessions = Vec::with_capacity(rows.len());
     for row in rows {
         let attributes = match known.get(&row.attributes) {
-            Some(attributes) => attributes.clone(),
-            None => known.entry(row.attributes.clone()).or_insert(parse(&row.attributes)?).clone(),
+            Some(attributes) => Arc::clone(attributes),
+            None => {
+                let attributes = Arc::new(parse(&row.attributes)?);
+                known.insert(row.attributes, Arc::clone(&attributes));
+                attributes
+            }
         };
         let session = Session {
             state: Some(row.state),

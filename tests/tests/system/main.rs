@@ -10,6 +10,7 @@
 //! | [`blobs`] | bodies in object stores: in memory, in files, over S3, and in one that fails |
 //! | [`simulation`] | drawn histories of losses, deaths and restarts: what was acknowledged is counted once |
 //! | [`cluster`] | three coordinators on one PostgreSQL, one of which dies |
+//! | [`schema`] | the OpenAPI document holds for drawn requests |
 //! | [`python`] | exported models, read and computed by somebody else |
 //!
 //! [`support`] has the world that they play in. No test sleeps, measures time or needs a fixed port.
@@ -22,6 +23,7 @@ mod database;
 mod python;
 mod rounds;
 mod scheduled;
+mod schema;
 mod sdk;
 mod simulation;
 mod support;

@@ -141,7 +141,7 @@ pub(super) async fn classes(
         class_stats(
             &query.attribute,
             clients.map(|(attributes, count)| (attributes, *count)),
-            sessions.map(|(attributes, session)| (attributes, session)),
+            sessions.map(|(attributes, session)| (&**attributes, session)),
         )
     });
     Ok(Json(stats.await))
@@ -194,7 +194,7 @@ pub(super) async fn shapes(
     let sessions = tx.sessions_of_job(id, query.task, from, SESSIONS_MAX).await?;
     drop(tx);
     let counts = blocking(move || {
-        let sessions = sessions.iter().map(|(attributes, session)| (attributes, session));
+        let sessions = sessions.iter().map(|(attributes, session)| (&**attributes, session));
         funnel(sessions, query.attribute.as_deref())
     });
     Ok(Json(counts.await))

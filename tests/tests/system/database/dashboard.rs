@@ -142,7 +142,7 @@ pub(super) async fn sessions_are_counted_over_the_newest(db: &Db) {
     }
     start_round(&mut tx, training(3), 1).await;
     let sessions = tx.newest_sessions(&name("people"), 10).await.unwrap();
-    let mut shapes: Vec<_> = sessions.iter().map(|(attributes, session)| (attributes, session.shape())).collect();
+    let mut shapes: Vec<_> = sessions.iter().map(|(attributes, session)| (&**attributes, session.shape())).collect();
     shapes.sort_by(|a, b| a.1.cmp(&b.1));
     assert_eq!(shapes, [(&said, "ca".into()), (&said, "cadtu+".into()), (&said, "cadtu+".into())]);
     assert_eq!(tx.newest_sessions(&name("people"), 2).await.unwrap().len(), 2);
