@@ -17,8 +17,8 @@ use crate::error::CliError;
 use crate::serve::ServeArgs;
 
 pub(crate) use commands::{
-    ClientCommand, JobArgs, JobCommand, JobCreateArgs, JobExportArgs, LimitArgs, NodeCommand, PopulationCommand,
-    RoundCommand, ScheduleCommand, TokenCommand,
+    ClientCommand, JobArgs, JobCommand, JobCreateArgs, JobExportArgs, JobPolicyArgs, LimitArgs, NodeCommand,
+    PopulationCommand, RoundCommand, ScheduleCommand, TokenCommand,
 };
 
 /// What `--help` says below the options.

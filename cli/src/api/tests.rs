@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post, put};
+use axum::routing::{get, patch, post, put};
 use axum::{Json, Router};
 use serde_json::json;
 use tributary_protocol::hash::Sha256Hash;
@@ -132,7 +132,10 @@ impl Fake {
         let routes = Router::new()
             .route("/jobs", get(list_jobs).post(create_job))
             .route("/jobs/{id}", get(show_job))
+            .route("/jobs/{id}/round-policy", patch(change_policy))
             .route("/jobs/{id}/rounds", get(list_rounds))
+            .route("/jobs/{id}/rounds/{number}", get(show_round))
+            .route("/jobs/{id}/rounds/{number}/assignments", get(list_assignments))
             .route("/jobs/{id}/models", get(list_versions))
             .route("/jobs/{id}/models/{version}", put(upload).get(download))
             .route("/events", get(events))
@@ -195,6 +198,28 @@ async fn create_job(State(stage): State<Stage>, Json(wanted): Json<CreateJob>) -
 async fn show_job(State(stage): State<Stage>, Path(id): Path<JobId>) -> Response {
     let found = stage.fake.lock().unwrap().jobs.iter().find(|job| job.id == id).cloned();
     found.map_or_else(|| refuse(ProblemType::NotFound), |job| Json(job).into_response())
+}
+
+async fn change_policy(
+    State(stage): State<Stage>,
+    Path(id): Path<JobId>,
+    Json(change): Json<RoundPolicyChange>,
+) -> Response {
+    let mut fake = stage.fake.lock().unwrap();
+    let job = fake.jobs.iter_mut().find(|job| job.id == id).unwrap();
+    job.file.round = change.applied_to(&job.file.round);
+    Json(job.clone()).into_response()
+}
+
+async fn show_round(State(stage): State<Stage>, Path((_, number)): Path<(JobId, u32)>) -> Response {
+    let found = stage.fake.lock().unwrap().rounds.iter().find(|round| round.number == number).cloned();
+    let Some(round) = found else { return refuse(ProblemType::NotFound) };
+    let explanation = format!("Round {number} has its reasons.");
+    Json(RoundDetail { round, phases: vec![], explanation, evaluation: None, what_if: vec![] }).into_response()
+}
+
+async fn list_assignments() -> Response {
+    Json(Page::<Assignment> { items: vec![], next: None }).into_response()
 }
 
 async fn list_rounds(State(stage): State<Stage>, Query(pairs): Pairs) -> Response {

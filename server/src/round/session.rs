@@ -86,14 +86,21 @@ pub fn class_stats<'a>(
     clients: impl IntoIterator<Item = (&'a Attributes, u64)>,
     sessions: impl IntoIterator<Item = (&'a Attributes, &'a Session)>,
 ) -> Vec<ClassStats> {
-    let mut classes: BTreeMap<&str, (u64, Vec<(&Attributes, &Session)>)> = BTreeMap::new();
+    let mut classes: BTreeMap<&str, Class<'a>> = BTreeMap::new();
     for (attributes, count) in clients {
-        classes.entry(value_of(attributes, attribute)).or_default().0 += count;
+        classes.entry(value_of(attributes, attribute)).or_default().clients += count;
     }
-    for (attributes, session) in sessions {
-        classes.entry(value_of(attributes, attribute)).or_default().1.push((attributes, session));
+    for session in sessions {
+        classes.entry(value_of(session.0, attribute)).or_default().sessions.push(session);
     }
-    classes.into_iter().map(|(value, (clients, sessions))| stats(value, clients, &sessions)).collect()
+    classes.into_iter().map(|(value, Class { clients, sessions })| stats(value, clients, &sessions)).collect()
+}
+
+/// The clients that have one value, and what they did.
+#[derive(Default)]
+struct Class<'a> {
+    clients: u64,
+    sessions: Vec<(&'a Attributes, &'a Session)>,
 }
 
 fn value_of<'a>(attributes: &'a Attributes, name: &str) -> &'a str {
