@@ -13,10 +13,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_util::io::ReaderStream;
 use tributary_protocol::id::{JobId, Name, Secret, TokenId};
-use tributary_protocol::job_file::JobFile;
+use tributary_protocol::job_file::{JobFile, RoundPolicyChange};
 use tributary_protocol::operator::{
-    self, Assignment, CreateJob, CreatePopulation, CreateToken, CreatedToken, Event, Job, ModelVersion, Page,
-    PageQuery, Population, Round, ScheduledWork, Token,
+    self, Assignment, CreateJob, CreatePopulation, CreateToken, CreatedToken, Event, Job, JobDraft, ModelVersion, Page,
+    PageQuery, Population, Round, RoundDetail, ScheduledWork, Token,
 };
 use tributary_protocol::problem::Problem;
 use tributary_protocol::state::Task;
@@ -138,6 +138,18 @@ impl Api {
         self.post(&["jobs"], &CreateJob { job }).await
     }
 
+    /// `POST /operator/v1/jobs?dry_run=true`
+    pub(crate) async fn try_job(&self, job: JobFile) -> Result<JobDraft, ApiError> {
+        let call = self.call(Method::POST, &["jobs"], &[("dry_run", "true".into())]).json(&CreateJob { job });
+        self.send_json(call.timeout(CALL_TIMEOUT)).await
+    }
+
+    /// `PATCH /operator/v1/jobs/{id}/round-policy`
+    pub(crate) async fn change_round_policy(&self, id: JobId, change: &RoundPolicyChange) -> Result<Job, ApiError> {
+        let call = self.call(Method::PATCH, &["jobs", &id.to_string(), "round-policy"], &[]).json(change);
+        self.send_json(call.timeout(CALL_TIMEOUT)).await
+    }
+
     /// `GET /operator/v1/jobs/{id}`
     pub(crate) async fn job(&self, id: JobId) -> Result<Job, ApiError> {
         self.get(&["jobs", &id.to_string()], &[]).await
@@ -184,6 +196,12 @@ impl Api {
         let mut pairs = page_pairs(&page);
         pairs.push(("task", task.to_string()));
         self.get(&["jobs", &id.to_string(), "rounds"], &pairs).await
+    }
+
+    /// `GET /operator/v1/jobs/{id}/rounds/{n}`
+    pub(crate) async fn round(&self, id: JobId, number: u32, task: Task) -> Result<RoundDetail, ApiError> {
+        let segments = ["jobs", &id.to_string(), "rounds", &number.to_string()];
+        self.get(&segments, &[("task", task.to_string())]).await
     }
 
     /// `GET /operator/v1/jobs/{id}/rounds?latest=true`: the newest ones, newest first.

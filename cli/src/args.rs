@@ -17,8 +17,8 @@ use crate::error::CliError;
 use crate::serve::ServeArgs;
 
 pub(crate) use commands::{
-    ClientCommand, JobArgs, JobCommand, JobCreateArgs, JobExportArgs, LimitArgs, MetricsSinks, NodeCommand,
-    PopulationCommand, RoundCommand, ScheduleCommand, SecretArgument, TokenCommand,
+    ClientCommand, JobArgs, JobCommand, JobCreateArgs, JobExportArgs, JobPolicyArgs, LimitArgs, MetricsSinks,
+    NodeCommand, PopulationCommand, RoundCommand, ScheduleCommand, SecretArgument, TokenCommand,
 };
 
 /// What `--help` says below the options.

@@ -4,6 +4,7 @@ pub(crate) mod create;
 pub(crate) mod export;
 pub(crate) mod find;
 mod metrics;
+pub(crate) mod policy;
 pub(crate) mod watch;
 
 use tributary_protocol::job_file::StopPolicy;
@@ -38,6 +39,11 @@ pub(crate) async fn run(command: JobCommand, api: &Api, output: &Output) -> Resu
         }
         JobCommand::Show(args) => show(&args, api, output).await,
         JobCommand::Watch { job, last } => watch::run(&find_job(api, &job).await?, last, api, output).await,
+        JobCommand::File(args) => {
+            let job = find_job(api, &args).await?;
+            output.object(&job.file, || job.file.text().trim_end().to_owned())
+        }
+        JobCommand::Policy(args) => policy::run(&args, api, output).await,
         JobCommand::Pause(args) => change(&args, JobChange::Pause, api, output).await,
         JobCommand::Resume(args) => change(&args, JobChange::Resume, api, output).await,
         JobCommand::Stop(args) => change(&args, JobChange::Stop, api, output).await,

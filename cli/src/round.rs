@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tributary_protocol::id::JobId;
-use tributary_protocol::operator::{Assignment, PAGE_ITEMS_MAX, PageQuery, Round};
+use tributary_protocol::operator::{Assignment, PAGE_ITEMS_MAX, Round, RoundDetail};
 use tributary_protocol::state::Task;
 
 use crate::api::{Api, ApiError, collect, collect_from};
@@ -29,16 +29,11 @@ pub(crate) async fn run(command: RoundCommand, api: &Api, output: &Output) -> Re
         }
         RoundCommand::Show { job, round: number, task } => {
             let job = find_job(api, &job).await?;
-            let before = PageQuery { limit: Some(1), after: Some(number.saturating_sub(1).to_string()) };
-            let page = api.rounds(job.id, task, before).await?;
-            let round = page.items.into_iter().find(|round| round.number == number);
-            let round =
-                round.ok_or_else(|| CliError::NotFound(format!("round {number} of the job {}", job.file.name)))?;
+            let RoundDetail { round, explanation, .. } = api.round(job.id, number, task).await?;
             let assignments =
                 collect(None, async |page| api.assignments(job.id, number, task, page).await).await?.items;
-            output.object(&json!({ "round": &round, "assignments": &assignments }), || {
-                round_text(&round, &assignments, output.width)
-            })
+            let object = json!({ "round": &round, "explanation": &explanation, "assignments": &assignments });
+            output.object(&object, || format!("{explanation}\n\n{}", round_text(&round, &assignments, output.width)))
         }
     }
 }
@@ -201,6 +196,22 @@ mod tests {
         let reason = Some(AbandonReason::TooFewReports);
         let abandoned = Round { reason, ..round(Task::Train, 8, Phase::Abandoned) };
         assert!(line(&abandoned).starts_with("round   8 train abandoned: too_few_reports: 0 of 13"));
+    }
+
+    #[tokio::test]
+    async fn a_round_is_shown_with_its_explanation() {
+        let rounds = vec![round(Task::Train, 7, Phase::Committed)];
+        let fake = Fake { jobs: vec![job(1, "demo", "digits")], rounds, ..Fake::default() };
+        let api = fake.start().await;
+        let show = async |number| {
+            let (output, printed) = crate::api::tests::output(false);
+            let job = crate::args::JobArgs { job: "digits".into(), population: None };
+            let shown = run(RoundCommand::Show { job, round: number, task: Task::Train }, &api, &output).await;
+            shown.map(|()| printed.lock().unwrap().clone())
+        };
+        let text = show(7).await.unwrap();
+        assert!(text.starts_with("Round 7 has its reasons.\n\n") && text.contains("model version 6"), "{text}");
+        assert!(show(8).await.is_err());
     }
 
     #[tokio::test]

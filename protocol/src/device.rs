@@ -102,6 +102,7 @@ impl From<Attributes> for BTreeMap<String, String> {
 
 /// A device asks to become a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct EnrolRequest {
     /// What it is.
@@ -111,6 +112,7 @@ pub struct EnrolRequest {
 
 /// The device is a client now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EnrolResponse {
     /// Its id.
     pub client: ClientId,
@@ -122,6 +124,7 @@ pub struct EnrolResponse {
 
 /// A client says that it is available and what it can do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CheckInRequest {
     /// What it is now; replaces what it said before.
@@ -134,6 +137,7 @@ pub struct CheckInRequest {
     /// Update codecs that it can write, each once. Names that this release does not know, those of a newer client, are
     /// left out when it is read.
     #[serde(deserialize_with = "known_codecs")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
     pub codecs: Vec<CodecName>,
     /// How long it would like to be held until there is work, in milliseconds (at most [`WAIT_MS_MAX`]).
     #[serde(default)]
@@ -156,6 +160,7 @@ fn known_codecs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<CodecN
 
 /// How a device is at a check-in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DeviceState {
     /// Examples that it holds.
@@ -173,6 +178,7 @@ pub struct DeviceState {
 
 /// The answer to a check-in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum CheckInResponse {
     /// Work.
@@ -186,6 +192,7 @@ pub enum CheckInResponse {
 
 /// One client's work in one round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = DeviceAssignment))]
 pub struct Assignment {
     /// Its id: names the update.
     pub id: AssignmentId,
@@ -215,12 +222,14 @@ pub struct Assignment {
 
 /// What a client does in a round; the same for every client of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Plan {
     /// The network, or the names and shapes of the app's own.
     pub model: ModelSpec,
     /// Local training.
     pub training: Training,
     /// How updates are encoded.
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::update::WrittenCodec))]
     pub codec: Codec,
     /// Largest weight to claim: a client with more examples says this.
     pub weight_max: u32,
@@ -239,6 +248,7 @@ impl Plan {
 
 /// An assignment that is still open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AssignmentStatus {
     /// Whether this client's report was already accepted: nothing more to send.
     pub reported: bool,
@@ -248,6 +258,7 @@ pub struct AssignmentStatus {
 
 /// What goes with an update, in the URL's query.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct UpdateQuery {
     /// Number of examples trained on, 1 to the plan's `weight_max`.
@@ -262,6 +273,7 @@ pub struct UpdateQuery {
 
 /// What a client measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct EvaluationReport {
     /// Number of examples measured on: the report's weight.
@@ -277,6 +289,7 @@ pub struct EvaluationReport {
 
 /// A client gives up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FailureReport {
     /// Why.
@@ -288,6 +301,7 @@ pub struct FailureReport {
 
 /// A report was accepted (and stored: it will not be asked for again).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReportAccepted {
     /// How long to wait before the next check-in, in milliseconds.
     pub retry_after_ms: u64,

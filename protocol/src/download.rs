@@ -12,6 +12,7 @@ pub const DELTA_CHAIN_MAX: u32 = 3;
 
 /// How models travel to the clients (`[download]` of a job file).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Download {
     /// The form in which training clients and evaluators fetch the model.
@@ -23,6 +24,7 @@ pub struct Download {
 
 /// How the values of a whole model are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ModelForm {
     /// As they are.
@@ -65,6 +67,7 @@ impl ModelForm {
 
 /// Which form of a model is asked for, in the URL's query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FormQuery {
     /// The form; the plain file when left out.
@@ -74,6 +77,7 @@ pub struct FormQuery {
 
 /// The file of a model in its job's form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FormFile {
     /// The form.
     pub form: ModelForm,
@@ -85,6 +89,7 @@ pub struct FormFile {
 
 /// The file of a step: what a version has that the one before has not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StepFile {
     /// The version that it leads to, from the one before.
     pub version: u32,

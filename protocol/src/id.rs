@@ -91,6 +91,10 @@ random_id!(
     /// One operator or enrolment token (not its secret).
     TokenId, "token"
 );
+random_id!(
+    /// One entry of the audit log.
+    AuditId, "audit"
+);
 
 /// A name that people choose for a population or a job: 1 to 64 letters, digits, `-`, `_` and `.`, not starting with a
 /// sign, so that it is safe in URLs and file names.

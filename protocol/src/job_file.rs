@@ -1,5 +1,6 @@
 //! What an operator writes: one job as TOML or JSON, the same types for both.
 
+mod change;
 mod schedule;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use crate::plan::{Training, TrainingError};
 use crate::seed::Seed;
 use crate::update::{Codec, CodecError};
 
+pub use change::RoundPolicyChange;
 pub use schedule::{CRON_BYTES_MAX, HISTORY_DAYS_MAX, ModelsKept, Retention, Schedule, VERSIONS_MAX};
 
 /// Largest job file in bytes.
@@ -24,6 +26,7 @@ pub const DURATION_MS_MAX: u64 = 30 * 24 * 3600 * 1000;
 
 /// A job: what is learned, by whom, how.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct JobFile {
     /// The job's name, unique in its population.
@@ -71,6 +74,7 @@ pub struct JobFile {
 
 /// Where model version 0 comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum InitialModel {
     /// Drawn by the coordinator from the job's seed.
@@ -82,9 +86,11 @@ pub enum InitialModel {
 
 /// How updates travel and what they may be (`[update]`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct UpdatePolicy {
     /// How weight deltas are encoded: a name, or a table with a name and settings.
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::update::WrittenCodec))]
     pub codec: Codec,
     /// Largest weight (number of examples) of one update: clients cap theirs, the coordinator refuses more.
     pub weight_max: u32,
@@ -100,6 +106,7 @@ impl Default for UpdatePolicy {
 
 /// When a round opens, closes and gives up (`[round]`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct RoundPolicy {
     /// Updates that close a round early.
@@ -150,6 +157,7 @@ fn cohort_size(goal: u32, over_selection: f64) -> u32 {
 
 /// Who may take part (`[eligibility]`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Eligibility {
     /// Attributes that a client must have with these values.
@@ -168,6 +176,7 @@ impl Default for Eligibility {
 
 /// How updates become the next version (`[aggregation]`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "rule", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Aggregation {
     /// Weighted mean of the deltas (McMahan et al. 2017), times a server learning rate.
@@ -190,6 +199,7 @@ fn one() -> f64 {
 
 /// Measuring the global model on clients (`[evaluation]`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct EvaluationPolicy {
     /// A version is evaluated each time that this many rounds were committed, and at the end of the job.
@@ -233,6 +243,7 @@ fn evaluation_timeout_ms() -> u64 {
 
 /// When a job is complete (`[stop]`); whichever comes first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct StopPolicy {
     /// Committed rounds.
@@ -287,6 +298,14 @@ impl JobFile {
             if text.trim_start().starts_with('{') { serde_json::from_str(text)? } else { toml::from_str(text)? };
         job.check()?;
         Ok(job)
+    }
+
+    /// The job as the text of a file that [`Self::parse`] reads: TOML, or JSON where a number is too large for TOML's
+    /// 64-bit integers.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let json = || serde_json::to_string_pretty(self).expect("a job file has no map with keys that JSON lacks");
+        toml::to_string(self).unwrap_or_else(|_| json())
     }
 
     /// Checks what the types cannot: shapes that fit, numbers inside their ranges.
@@ -416,6 +435,18 @@ mod tests {
         assert_eq!(JobFile::parse(&json).unwrap(), job);
         assert_eq!(JobFile::parse(&toml::to_string(&job).unwrap()).unwrap(), job);
         assert_eq!(job.round.cohort_size(), 13);
+    }
+
+    #[test]
+    fn a_job_reads_back_from_its_text() {
+        let mut job = JobFile::parse(include_str!("../../examples/digits.toml")).unwrap();
+        job.schedule = Some(Schedule { rounds: "* 3 * * *".into(), time_zone: "UTC".into() });
+        job.eligibility.attributes.insert("a b".into(), "\"quoted\"\nlines".into());
+        job.stop.accuracy = Some(0.97);
+        assert!(!job.text().starts_with('{'));
+        assert_eq!(JobFile::parse(&job.text()).unwrap(), job);
+        job.seed = Some(Seed(u64::MAX));
+        assert_eq!(JobFile::parse(&job.text()).unwrap(), job, "too large for TOML");
     }
 
     #[test]

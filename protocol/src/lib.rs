@@ -32,6 +32,8 @@ pub mod operator;
 pub mod plan;
 pub mod problem;
 pub mod safetensors;
+#[cfg(feature = "openapi")]
+mod schema;
 pub mod seed;
 pub mod state;
 pub mod update;

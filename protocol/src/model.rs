@@ -16,6 +16,7 @@ pub const RANK_MAX: usize = 8;
 
 /// One tensor of a model: its name, as a PyTorch user would write it, and its shape in PyTorch's layout.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ParameterSpec {
     /// For example `layers.0.weight`.

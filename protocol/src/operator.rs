@@ -3,6 +3,11 @@
 //! Lists are paged: `?limit=` (1 to [`PAGE_ITEMS_MAX`]) and `?after=` (the `next` of the page before).
 //! Times are milliseconds since 1970 (UTC).
 
+mod overview;
+mod people;
+mod round;
+mod system;
+
 use serde::{Deserialize, Serialize};
 
 use crate::device::Attributes;
@@ -12,6 +17,11 @@ use crate::job_file::JobFile;
 use crate::seed::Seed;
 use crate::state::{AbandonReason, AssignmentState, JobState, Phase, Task};
 
+pub use overview::{Cell, JobOverview, JobSummary, OpenRound, Overview, SparkPoint};
+pub use people::{AttributeName, ClassStats, ClientAssignment, ClientOrder, ShapeCount};
+pub use round::{Curve, CurvePoint, Order, PhaseSpan, RoundDetail, Target, WhatIf};
+pub use system::{AuditEntry, DbLatency, Engine, JobDraft, Storage, System};
+
 /// Most items of one page.
 pub const PAGE_ITEMS_MAX: u32 = 1000;
 /// Items of a page when the caller does not say.
@@ -19,6 +29,7 @@ pub const PAGE_ITEMS_DEFAULT: u32 = 100;
 
 /// A part of a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Page<T> {
     /// The items, in the order that the call documents.
     pub items: Vec<T>,
@@ -29,6 +40,7 @@ pub struct Page<T> {
 
 /// Which part of a list.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct PageQuery {
     /// Most items wanted.
@@ -41,6 +53,7 @@ pub struct PageQuery {
 
 /// A population is wanted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CreatePopulation {
     /// Its name.
@@ -49,6 +62,7 @@ pub struct CreatePopulation {
 
 /// A population.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Population {
     /// Its name.
     pub name: Name,
@@ -60,6 +74,7 @@ pub struct Population {
 
 /// A token is wanted: for enrolment in a population, or for an operator when no population is named.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CreateToken {
     /// The population whose clients it may enrol; none makes an operator token.
@@ -75,6 +90,7 @@ pub struct CreateToken {
 
 /// A new token with its secret, which is shown this once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreatedToken {
     /// What can be seen of it later.
     pub token: Token,
@@ -84,6 +100,7 @@ pub struct CreatedToken {
 
 /// A token without its secret.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Token {
     /// Its id.
     pub id: TokenId,
@@ -104,6 +121,7 @@ pub struct Token {
 
 /// A client as operators see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Client {
     /// Its id.
     pub id: ClientId,
@@ -125,10 +143,23 @@ pub struct Client {
     pub expired: u64,
     /// Rounds in which it failed or its update was rejected.
     pub failed: u64,
+    /// Those of them in which its update was rejected.
+    #[serde(default)]
+    pub rejected: u64,
+    /// Bytes of the updates that it sent.
+    #[serde(default)]
+    pub bytes_up: u64,
+    /// Bytes of the models that it fetched.
+    #[serde(default)]
+    pub bytes_down: u64,
+    /// Mean time that it worked for a report, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work_ms_mean: Option<u64>,
 }
 
 /// A job is wanted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CreateJob {
     /// The job.
@@ -137,6 +168,7 @@ pub struct CreateJob {
 
 /// A job as operators see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Job {
     /// Its id.
     pub id: JobId,
@@ -168,6 +200,7 @@ pub struct Job {
 
 /// A round as operators see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Round {
     /// Its number in the job, from 1. An evaluation has the number of the round whose model it measures.
     pub number: u32,
@@ -208,9 +241,19 @@ pub struct Round {
     /// When the cohort's time is up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_at_ms: Option<i64>,
+    /// When it took its last report: from here on its result was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed_at_ms: Option<i64>,
     /// When it was committed or abandoned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at_ms: Option<i64>,
+    /// Members of the cohort that still work.
+    #[serde(default)]
+    pub assigned: u32,
+    /// Sum of the time that clients say they worked for their reports, in milliseconds; of each at most the time that its
+    /// assignment was open.
+    #[serde(default)]
+    pub clients_ms: u64,
     /// Sum of the reported weights (examples).
     pub weight: u64,
     /// Mean training loss over the reported updates, weighted by examples.
@@ -232,10 +275,18 @@ pub struct Round {
     /// What the fetched models would have taken as plain f32 files.
     #[serde(default)]
     pub raw_bytes_down: u64,
+    /// L2 norm of the step from the base version to the result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_norm: Option<f64>,
+    /// Diversity of the updates: sum of the squared norms of the weighted deltas over the squared norm of their sum
+    /// (Yin et al. 2018, definition 1). 1 / updates when all point the same way, 1 when they are orthogonal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diversity: Option<f64>,
 }
 
 /// An assignment as operators see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Assignment {
     /// Its id.
     pub id: AssignmentId,
@@ -250,6 +301,15 @@ pub struct Assignment {
     pub reason: Option<String>,
     /// When the client was drawn.
     pub assigned_at_ms: i64,
+    /// When its download of the model ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fetched_at_ms: Option<i64>,
+    /// When the first byte of its update came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upload_at_ms: Option<i64>,
+    /// Time from that byte to the last one, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upload_ms: Option<u64>,
     /// When it ended: report, refusal, failure or expiry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at_ms: Option<i64>,
@@ -281,10 +341,21 @@ pub struct Assignment {
     /// What the model that it fetched would have taken as a plain f32 file.
     #[serde(default)]
     pub raw_bytes_down: u64,
+    /// Cosine of the angle between the update and the mean of its round, -1 to 1; none where it would have cost too much.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cosine: Option<f64>,
+    /// Shape of the session, one letter per event: `c` checked in, `a` assigned, `d` downloaded, `t` trained, `u` uploaded,
+    /// then `+` reported, `!` rejected, `x` failed, `i` interrupted or `.` expired, and `~` came late.
+    #[serde(default)]
+    pub shape: String,
+    /// What the client said it is, at its last check-in.
+    #[serde(default)]
+    pub attributes: Attributes,
 }
 
 /// A model version.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ModelVersion {
     /// Its number, from 0.
     pub version: u32,
@@ -304,6 +375,7 @@ pub struct ModelVersion {
 
 /// Work that the coordinators do by the clock, once for all of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ScheduledWork {
     /// What is done: `retention` or `upkeep`.
     pub name: String,
@@ -320,6 +392,7 @@ pub struct ScheduledWork {
 
 /// A run of scheduled work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ScheduledRun {
     /// When it began.
     pub started_at_ms: i64,
@@ -336,6 +409,7 @@ pub struct ScheduledRun {
 
 /// Something that happened, for those who watch: look the round up for the details.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Event {
     /// Rises by one with each event of the job.
     pub sequence: u64,
@@ -361,6 +435,7 @@ pub struct Event {
 
 /// A coordinator process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Node {
     /// Its name.
     pub id: Name,
@@ -376,6 +451,7 @@ pub struct Node {
 
 /// The right to drive a job, for a while.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Lease {
     /// Which job.
     pub job: JobId,

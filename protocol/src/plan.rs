@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Local training (`[training]` of a job file).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Training {
     /// Passes over the client's examples. Either this or `steps` is given.
@@ -27,6 +28,7 @@ pub struct Training {
 
 /// What is minimised, averaged over the batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Loss {
     /// Softmax cross-entropy of class scores `[batch, classes]` against class numbers.
@@ -38,6 +40,7 @@ pub enum Loss {
 
 /// How a step changes the weights. Formulas as in PyTorch, so that settings carry over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Optimizer {
     /// Stochastic gradient descent.

@@ -91,6 +91,7 @@ problem_types! {
 
 /// A problem document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[error("{title}: {detail}")]
 pub struct Problem {
     /// What went wrong.

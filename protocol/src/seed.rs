@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 
 /// A 64-bit seed. Serialised as a number that JSON readers with 53-bit integers keep exact (see [`Seed::derive`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(transparent)]
 pub struct Seed(pub u64);
 

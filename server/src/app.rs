@@ -16,6 +16,7 @@ use crate::cluster::seats::SeatLog;
 use crate::db::{Db, DbError, Traffic};
 use crate::entropy;
 use crate::lobby::Lobby;
+use crate::meters::CheckIns;
 use crate::metrics::Metrics;
 use crate::round::{RetryReason, retry_window_ms};
 use crate::spec::Specs;
@@ -46,12 +47,16 @@ pub struct App {
     pub sums: Sums,
     /// Jobs, ready for use.
     pub specs: Specs,
+    /// How often clients check in.
+    pub check_ins: CheckIns,
     /// Ends when the coordinator stops.
     pub stopping: CancellationToken,
     /// Who sends which update.
     pub uploads: Arc<Uploads>,
     /// Places for updates in flight. Each holds one part of its body in memory; further ones wait, their bodies unread.
     pub update_places: Semaphore,
+    /// How many places there are.
+    uploads_max: usize,
     /// Places for models that are written in a form that is not stored, for whoever asks.
     pub forms_made: Arc<Semaphore>,
     driver: Notify,
@@ -83,15 +88,23 @@ impl App {
             lobby: Arc::default(),
             sums: Sums::default(),
             specs: Specs::default(),
+            check_ins: CheckIns::default(),
             stopping: CancellationToken::new(),
             uploads: Arc::default(),
             update_places: Semaphore::new(uploads_max),
+            uploads_max,
             forms_made: Arc::new(Semaphore::new(FORMS_MADE_MAX)),
             driver: Notify::new(),
             changes: watch::Sender::new(0),
             downloads: Mutex::default(),
             pace: Mutex::new(entropy::seed().stream()),
         })
+    }
+
+    /// Updates that are being received.
+    #[must_use]
+    pub fn updates_in_flight(&self) -> u64 {
+        self.uploads_max.saturating_sub(self.update_places.available_permits()) as u64
     }
 
     /// Says that something changed that the driver or a watcher may care about.

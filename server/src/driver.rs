@@ -152,7 +152,12 @@ async fn look(app: &App, id: JobId) -> Result<Look, DriverError> {
     let now_ms = app.clock.now_ms();
     let mut until_ms: Option<i64> = None;
     for round in &rounds {
-        let Some(policy) = TaskPolicy::of(&spec.file, round.task) else { continue };
+        let policy = round.policy().or_else(|| TaskPolicy::of(&spec.file, round.task));
+        let Some(policy) = policy else { continue };
+        let spec = match round.task {
+            Task::Train => spec.with_cohort(policy.cohort_size),
+            Task::Evaluate => Arc::clone(&spec),
+        };
         if round.task == Task::Train && round.phase == Phase::Training && app.sums.begun(round.key()).is_none() {
             // Opened by an earlier process: its sum is ready again before it is needed.
             rebuild::start(
@@ -260,6 +265,14 @@ async fn waiting(app: &App, tx: &mut Tx, spec: &JobSpec, rounds: &[RoundRow]) ->
     Ok(waiting)
 }
 
+/// How many of those who wait now a selecting round may draw: for people who ask what it waits for.
+pub(crate) async fn available(app: &App, tx: &mut Tx, spec: &JobSpec, round: &RoundRow) -> Result<u32, DbError> {
+    let rounds = std::slice::from_ref(round);
+    let recent = recent_rounds(tx, spec, rounds).await?;
+    let waiting = waiting(app, tx, spec, rounds).await?;
+    Ok(u32::try_from(eligible(spec, round, &waiting, &recent).len()).unwrap_or(u32::MAX))
+}
+
 /// Those who wait whom the round may draw.
 fn eligible(
     spec: &JobSpec,
@@ -292,7 +305,7 @@ async fn open(app: &App, spec: &JobSpec, key: RoundKey) -> Result<(), DriverErro
         return Ok(());
     }
     let seed = spec.seed().derive(key.task.as_str(), key.number.into());
-    let round = NewRound { key, base_version, seed, goal: policy.goal, minimum: policy.minimum };
+    let round = NewRound { key, base_version, seed, policy };
     match tx.insert_round(&round, now_ms).await {
         // Another driver opened it.
         Err(DbError::Duplicate) => return Ok(()),

@@ -9,6 +9,7 @@
 //! | [`spec`] | what follows from a job file |
 //! | [`db`] | the database, SQLite or PostgreSQL: one query, one text, one method |
 //! | [`lobby`], [`sums`], [`uploads`] | what may be forgotten: clients that wait, sums of open rounds, who is sending |
+//! | [`meters`] | what a coordinator measures of itself |
 //! | [`cluster`] | several coordinators on one database: leases, shared seats, notifications |
 //! | [`driver`] | moves jobs on, one stored step at a time |
 //! | [`metrics`] | what it measures of itself, for Prometheus |
@@ -34,6 +35,7 @@ pub mod entropy;
 mod folding;
 mod listen;
 pub mod lobby;
+pub mod meters;
 pub mod metrics;
 mod rebuild;
 pub mod round;

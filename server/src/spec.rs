@@ -1,4 +1,4 @@
-//! What follows from a job file and never changes: parameters, plan, caps.
+//! What follows from a job file: parameters, plan, caps.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -76,6 +76,17 @@ impl JobSpec {
         Ok(Self { plain_bytes, id, plan_hash: plan.hash(), plan, caps, update_bytes_max, calendar, parameters, file })
     }
 
+    /// The same for a round that was opened for a cohort of this size: its sum has room for that, whatever the job's
+    /// policy says by now. Whoever sums it up does so under the same caps, so that the sum is the same to the last bit.
+    #[must_use]
+    pub fn with_cohort(self: &Arc<Self>, cohort_size: u32) -> Arc<Self> {
+        if self.caps.updates_max == cohort_size {
+            return Arc::clone(self);
+        }
+        let caps = SumCaps { updates_max: cohort_size, ..self.caps };
+        Arc::new(Self { caps, ..Self::clone(self) })
+    }
+
     /// The job's seed.
     #[must_use]
     pub fn seed(&self) -> Seed {
@@ -115,7 +126,8 @@ pub fn plan_of(file: &JobFile) -> Plan {
     }
 }
 
-/// The specs of the jobs in use. Jobs never change, so nothing here grows old; those that end are forgotten.
+/// The specs of the jobs in use. Of a job only the round policy changes, and whoever asks brings the stored one; those
+/// that end are forgotten.
 #[derive(Debug, Default)]
 pub struct Specs {
     jobs: Mutex<HashMap<JobId, Arc<JobSpec>>>,
@@ -128,7 +140,8 @@ impl Specs {
     /// [`DbError::Corrupt`] when the stored file describes no job.
     pub fn of(&self, row: &JobRow) -> Result<Arc<JobSpec>, DbError> {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(spec) = jobs.get(&row.id) {
+        // All that ever changes of a job's file.
+        if let Some(spec) = jobs.get(&row.id).filter(|spec| spec.file.round == row.file.0.round) {
             return Ok(Arc::clone(spec));
         }
         let spec = JobSpec::new(row.id, row.file.0.clone()).map_err(|error| DbError::Corrupt(error.to_string()))?;

@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post, put};
+use axum::routing::{get, patch, post, put};
 use axum::{Json, Router};
 use serde_json::json;
 use tributary_protocol::hash::Sha256Hash;
@@ -75,6 +75,9 @@ pub(crate) fn round(task: Task, number: u32, phase: Phase) -> Round {
         opened_at_ms: 0,
         selected_at_ms: None,
         deadline_at_ms: None,
+        closed_at_ms: None,
+        assigned: 0,
+        clients_ms: 0,
         ended_at_ms: (!phase.is_open()).then_some(ended_at_ms),
         weight: 0,
         folded: None,
@@ -85,6 +88,8 @@ pub(crate) fn round(task: Task, number: u32, phase: Phase) -> Round {
         bytes_down: 0,
         raw_bytes_up: 0,
         raw_bytes_down: 0,
+        step_norm: None,
+        diversity: None,
     }
 }
 
@@ -129,7 +134,10 @@ impl Fake {
         let routes = Router::new()
             .route("/jobs", get(list_jobs).post(create_job))
             .route("/jobs/{id}", get(show_job))
+            .route("/jobs/{id}/round-policy", patch(change_policy))
             .route("/jobs/{id}/rounds", get(list_rounds))
+            .route("/jobs/{id}/rounds/{number}", get(show_round))
+            .route("/jobs/{id}/rounds/{number}/assignments", get(list_assignments))
             .route("/jobs/{id}/models", get(list_versions))
             .route("/jobs/{id}/models/{version}", put(upload).get(download))
             .route("/events", get(events))
@@ -192,6 +200,28 @@ async fn create_job(State(stage): State<Stage>, Json(wanted): Json<CreateJob>) -
 async fn show_job(State(stage): State<Stage>, Path(id): Path<JobId>) -> Response {
     let found = stage.fake.lock().unwrap().jobs.iter().find(|job| job.id == id).cloned();
     found.map_or_else(|| refuse(ProblemType::NotFound), |job| Json(job).into_response())
+}
+
+async fn change_policy(
+    State(stage): State<Stage>,
+    Path(id): Path<JobId>,
+    Json(change): Json<RoundPolicyChange>,
+) -> Response {
+    let mut fake = stage.fake.lock().unwrap();
+    let job = fake.jobs.iter_mut().find(|job| job.id == id).unwrap();
+    job.file.round = change.applied_to(&job.file.round);
+    Json(job.clone()).into_response()
+}
+
+async fn show_round(State(stage): State<Stage>, Path((_, number)): Path<(JobId, u32)>) -> Response {
+    let found = stage.fake.lock().unwrap().rounds.iter().find(|round| round.number == number).cloned();
+    let Some(round) = found else { return refuse(ProblemType::NotFound) };
+    let explanation = format!("Round {number} has its reasons.");
+    Json(RoundDetail { round, phases: vec![], explanation, evaluation: None, what_if: vec![] }).into_response()
+}
+
+async fn list_assignments() -> Response {
+    Json(Page::<Assignment> { items: vec![], next: None }).into_response()
 }
 
 async fn list_rounds(State(stage): State<Stage>, Query(pairs): Pairs) -> Response {

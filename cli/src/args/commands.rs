@@ -38,6 +38,10 @@ pub(crate) enum JobCommand {
         #[arg(long, default_value_t = 10, value_name = "ROUNDS")]
         last: u32,
     },
+    /// Prints the job's file as TOML, for a look or for another job.
+    File(JobArgs),
+    /// Shows the job's round policy, or changes it from the next round on.
+    Policy(JobPolicyArgs),
     /// Finishes the open round and opens no other until the job is resumed.
     Pause(JobArgs),
     /// Goes on with a paused job.
@@ -60,6 +64,38 @@ pub(crate) struct JobArgs {
     pub(crate) population: Option<Name>,
 }
 
+/// `tributary job policy`
+#[derive(Debug, Args)]
+pub(crate) struct JobPolicyArgs {
+    /// Which job.
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    /// Updates that close a round early.
+    #[arg(long, value_name = "UPDATES")]
+    pub(crate) updates_goal: Option<u32>,
+    /// Updates without which the deadline abandons the round.
+    #[arg(long, value_name = "UPDATES")]
+    pub(crate) updates_min: Option<u32>,
+    /// Clients selected per update of the goal.
+    #[arg(long, value_name = "FACTOR")]
+    pub(crate) over_selection: Option<f64>,
+    /// Clients that must be available before a cohort is drawn.
+    #[arg(long, value_name = "CLIENTS")]
+    pub(crate) available_min: Option<u32>,
+    /// How long a round waits for available clients (90s, 5min).
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration_ms)]
+    pub(crate) selection_timeout: Option<u64>,
+    /// How long a cohort has.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration_ms)]
+    pub(crate) deadline: Option<u64>,
+    /// Pause after an abandoned round.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration_ms)]
+    pub(crate) backoff: Option<u64>,
+    /// Longest pause after abandoned rounds.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration_ms)]
+    pub(crate) backoff_max: Option<u64>,
+}
+
 /// `tributary job create`
 #[derive(Debug, Args)]
 pub(crate) struct JobCreateArgs {
@@ -69,6 +105,9 @@ pub(crate) struct JobCreateArgs {
     /// Model version 0, for a job file that says `initial_model = "upload"`.
     #[arg(long, value_name = "MODEL.safetensors")]
     pub(crate) initial_model: Option<PathBuf>,
+    /// Only asks the coordinator what it would make of the file.
+    #[arg(long, conflicts_with = "initial_model")]
+    pub(crate) dry_run: bool,
 }
 
 /// `tributary job export`

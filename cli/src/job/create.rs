@@ -29,6 +29,14 @@ pub(crate) async fn run(args: &JobCreateArgs, api: &Api, output: &Output) -> Res
             );
         }
     }
+    if args.dry_run {
+        let draft = api.try_job(file).await?;
+        let said = || {
+            let name = &draft.job.name;
+            format!("the coordinator would take the job {name}: {} parameters", count(draft.parameters))
+        };
+        return output.object(&draft, said);
+    }
     let mut job = api.create_job(file).await?;
     if let Some(model) = &args.initial_model {
         api.upload_initial_model(job.id, model).await?;
@@ -71,7 +79,7 @@ mod tests {
     use crate::api::tests::{Fake, JOB_FILE, output};
 
     fn args(file: &Path, initial_model: Option<&Path>) -> JobCreateArgs {
-        JobCreateArgs { file: file.into(), initial_model: initial_model.map(Into::into) }
+        JobCreateArgs { file: file.into(), initial_model: initial_model.map(Into::into), dry_run: false }
     }
 
     #[tokio::test]

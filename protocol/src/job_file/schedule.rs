@@ -13,6 +13,7 @@ pub const HISTORY_DAYS_MAX: u32 = 36_500;
 
 /// When rounds may start (`[schedule]`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Schedule {
     /// The minutes in which a training round may open, as a cron expression: minute, hour, day of month, month, day of
@@ -29,6 +30,7 @@ fn utc() -> String {
 
 /// What is kept (`[retention]`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Retention {
     /// Which model versions. The newest, and those that open rounds use, are kept whatever this says.
@@ -40,6 +42,7 @@ pub struct Retention {
 
 /// Which model versions are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ModelsKept {
     /// All of them.

@@ -51,6 +51,7 @@ pub struct LayeredModel {
 
 /// One layer. Settings that are left out have PyTorch's defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Layer {
     /// `y = x W^T + b` over the last dimension.

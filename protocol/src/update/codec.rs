@@ -28,7 +28,7 @@ use super::codecs::{Blocks, Dgc, Eden, Qsgd, RandomK, Ternary, TopK};
 
 /// How a delta is written, with its settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-#[serde(into = "Written")]
+#[serde(into = "WrittenCodec")]
 pub enum Codec {
     /// As it is.
     #[default]
@@ -59,6 +59,7 @@ pub enum Codec {
 
 /// What a codec is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names are those of the codecs")]
 pub enum CodecName {
@@ -217,15 +218,17 @@ impl fmt::Display for Codec {
 
 /// As it stands in files: a name alone, or a table with a name and settings.
 #[derive(Clone, Copy, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Codec))]
 #[serde(untagged)]
-enum Written {
+pub(crate) enum WrittenCodec {
     Name(CodecName),
     Table(Tagged),
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "name", rename_all = "snake_case")]
-enum Tagged {
+pub(crate) enum Tagged {
     F32(NoSettings),
     F16(NoSettings),
     Bf16(NoSettings),
@@ -241,8 +244,9 @@ enum Tagged {
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
-struct NoSettings {}
+pub(crate) struct NoSettings {}
 
 impl From<Codec> for Tagged {
     fn from(codec: Codec) -> Self {
@@ -282,7 +286,7 @@ impl From<Tagged> for Codec {
     }
 }
 
-impl From<Codec> for Written {
+impl From<Codec> for WrittenCodec {
     fn from(codec: Codec) -> Self {
         match codec == codec.name().with_defaults() {
             true => Self::Name(codec.name()),

@@ -16,6 +16,8 @@ mod step;
 
 use std::collections::BTreeMap;
 
+#[cfg(feature = "openapi")]
+pub(crate) use codec::WrittenCodec;
 pub use codec::{Codec, CodecError, CodecName, Properties};
 pub use codecs::{Blocks, Dgc, Eden, Qsgd, RandomK, SparseValues, Ternary, TopK};
 pub use decoder::{UpdateDecoder, UpdateError, UpdateLimits, UpdateSummary};

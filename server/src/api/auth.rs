@@ -7,6 +7,7 @@ use axum::http::header;
 use axum::http::request::Parts;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{Name, Secret, SecretKind, TokenId};
+use tributary_protocol::operator::Token;
 use tributary_protocol::problem::ProblemType;
 
 use super::problem::ApiError;
@@ -16,8 +17,8 @@ use crate::db::ClientRow;
 /// An enrolled client.
 pub(super) struct Device(pub(super) ClientRow);
 
-/// An operator of the coordinator.
-pub(super) struct Operator;
+/// An operator of the coordinator, by its token.
+pub(super) struct Operator(pub(super) Token);
 
 /// An app that may enrol clients in one population.
 pub(super) struct Enroller {
@@ -48,7 +49,7 @@ impl FromRequestParts<Arc<App>> for Operator {
         let secret = bearer(parts, SecretKind::Operator, "an operator token")?;
         let token = app.db.read().await?.working_token(&stored_hash(&secret), app.clock.now_ms()).await?;
         let token = token.filter(|token| token.population.is_none());
-        token.map(|_| Self).ok_or_else(|| unauthorized("this operator token is unknown, expired or revoked"))
+        token.map(Self).ok_or_else(|| unauthorized("this operator token is unknown, expired or revoked"))
     }
 }
 

@@ -77,3 +77,30 @@ pub(super) fn page<T: std::str::FromStr>(query: &PageQuery, first: T) -> Result<
     };
     Ok((limit, after))
 }
+
+/// Where a page ends in a list that is ordered by two things: `17:42`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place<T>(pub(super) i64, pub(super) T);
+
+impl<T: std::str::FromStr> std::str::FromStr for Place<T> {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (value, rest) = text.split_once(':').ok_or(())?;
+        Ok(Self(value.parse().map_err(|_| ())?, rest.parse().map_err(|_| ())?))
+    }
+}
+
+impl<T: std::fmt::Display> std::fmt::Display for Place<T> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}:{}", self.0, self.1)
+    }
+}
+
+/// A text of a query, with its limit in bytes.
+pub(super) fn text(name: &str, text: &str, bytes_max: usize) -> Result<(), ApiError> {
+    if text.len() > bytes_max || text.contains('\0') {
+        return Err(malformed(format!("{name} has at most {bytes_max} bytes, none of them 0")));
+    }
+    Ok(())
+}

@@ -2,9 +2,11 @@
 
 mod auth;
 mod device;
+mod docs;
 mod extract;
 mod models;
 mod observe;
+mod openapi;
 mod operator;
 mod pages;
 mod problem;
@@ -33,8 +35,8 @@ const BODY_SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Largest JSON body: a job file and some.
 const JSON_BYTES_MAX: usize = JOB_FILE_BYTES_MAX + 4096;
 
-/// Every route of the coordinator. Only health, the dashboard's own files and, unless it is configured otherwise, the
-/// metrics need no token.
+/// Every route of the coordinator. Only health, the description of the API, the dashboard's own files and, unless it is
+/// configured otherwise, the metrics need no token.
 pub fn router(app: Arc<App>) -> Router {
     Router::new()
         .nest("/device/v1", device::routes())
@@ -42,6 +44,9 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/healthz", get(pages::healthz))
         .route("/readyz", get(pages::readyz))
         .route("/metrics", get(pages::metrics))
+        .route("/openapi.json", get(docs::openapi))
+        .route("/docs", get(docs::page))
+        .route("/docs/{file}", get(docs::file))
         .fallback(pages::dashboard)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(JSON_BYTES_MAX))

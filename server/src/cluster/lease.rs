@@ -58,6 +58,12 @@ impl Leases {
         &self.node
     }
 
+    /// When this process started.
+    #[must_use]
+    pub fn started_at_ms(&self) -> i64 {
+        self.started_at_ms
+    }
+
     /// A lease of ours is renewed when a third of it has passed: two failures in a row lose nothing.
     fn renew_at_ms(&self, until_ms: i64) -> i64 {
         until_ms - self.length_ms * 2 / 3

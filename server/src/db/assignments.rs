@@ -1,13 +1,15 @@
 //! Assignments: one client in one round.
 
+use tributary_protocol::device::Attributes;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, ClientId, JobId};
 use tributary_protocol::operator::Assignment;
 use tributary_protocol::state::{AssignmentState, Task};
 
 use super::jobs::number;
-use super::tx::{Text, execute, fetch, stored};
+use super::tx::{Json, Text, execute, fetch, stored};
 use super::{DbError, RoundKey, Tx};
+use crate::round::Session;
 
 /// An assignment to store.
 #[derive(Clone, Copy, Debug)]
@@ -130,7 +132,7 @@ impl From<TrafficRow> for Traffic {
 }
 
 #[derive(sqlx::FromRow)]
-struct AssignmentView {
+pub(super) struct AssignmentView {
     #[sqlx(try_from = "String")]
     id: AssignmentId,
     #[sqlx(try_from = "String")]
@@ -141,6 +143,9 @@ struct AssignmentView {
     state: AssignmentState,
     reason: Option<String>,
     assigned_at_ms: i64,
+    fetched_at_ms: Option<i64>,
+    upload_at_ms: Option<i64>,
+    upload_ms: Option<i64>,
     ended_at_ms: Option<i64>,
     late_at_ms: Option<i64>,
     weight: Option<i64>,
@@ -150,7 +155,20 @@ struct AssignmentView {
     update_norm: Option<f64>,
     #[sqlx(flatten)]
     traffic: TrafficRow,
+    cosine: Option<f64>,
+    #[sqlx(try_from = "String")]
+    attributes: Json<Attributes>,
 }
+
+/// The columns of an [`AssignmentView`], from assignments `a` and clients `c`.
+macro_rules! assignment_view_columns {
+    () => {
+        "a.id, a.client, c.number, a.state, a.reason, a.assigned_at_ms, a.fetched_at_ms, a.upload_at_ms, a.upload_ms, \
+         a.ended_at_ms, a.late_at_ms, a.weight, a.loss, a.accuracy, a.work_ms, a.update_norm, a.cosine, a.bytes_up, \
+         a.bytes_down, a.raw_bytes_up, a.raw_bytes_down, c.attributes"
+    };
+}
+pub(super) use assignment_view_columns;
 
 impl Tx {
     /// Stores an assignment.
@@ -331,42 +349,79 @@ impl Tx {
         Ok(execute!(self, sql, id.to_string(), now_ms) == 1)
     }
 
-    /// The assignments of a round by client number, after `after`.
+    /// The assignments of a round by client number, after `after`; only those in one state when it is named.
     ///
     /// # Errors
     /// [`DbError`].
-    pub async fn assignments(&mut self, round: RoundKey, after: u64, limit: u32) -> Result<Vec<Assignment>, DbError> {
-        let sql = "select a.id, a.client, c.number, a.state, a.reason, a.assigned_at_ms, a.ended_at_ms, a.late_at_ms, \
-                   a.weight, a.loss, a.accuracy, a.work_ms, a.update_norm, a.bytes_up, a.bytes_down, \
-                   a.raw_bytes_up, a.raw_bytes_down \
-                   from assignments a join clients c on c.id = a.client \
-                   where a.job = $1 and a.task = $2 and a.round = $3 and c.number > $4 order by c.number limit $5";
+    pub async fn assignments(
+        &mut self,
+        round: RoundKey,
+        state: Option<AssignmentState>,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<Assignment>, DbError> {
+        let sql = concat!(
+            "select ",
+            assignment_view_columns!(),
+            " from assignments a join clients c on c.id = a.client \
+             where a.job = $1 and a.task = $2 and a.round = $3 and c.number > $4 and (a.state = $6 or $6 = '') \
+             order by c.number limit $5"
+        );
         let (job, number) = (round.job.to_string(), i64::from(round.number));
         let (after, limit) = (stored(after), i64::from(limit));
-        let rows =
-            fetch!(self, AssignmentView, fetch_all, sql, job.as_str(), round.task.as_str(), number, after, limit);
-        rows.into_iter().map(view).collect()
+        let state = state.map_or("", AssignmentState::as_str);
+        let rows = fetch!(
+            self,
+            AssignmentView,
+            fetch_all,
+            sql,
+            job.as_str(),
+            round.task.as_str(),
+            number,
+            after,
+            limit,
+            state
+        );
+        rows.into_iter().map(Assignment::try_from).collect()
     }
 }
 
-fn view(row: AssignmentView) -> Result<Assignment, DbError> {
-    Ok(Assignment {
-        id: row.id,
-        client: row.client,
-        client_number: row.number,
-        state: row.state,
-        reason: row.reason,
-        assigned_at_ms: row.assigned_at_ms,
-        ended_at_ms: row.ended_at_ms,
-        late_at_ms: row.late_at_ms,
-        weight: number("assignments.weight", row.weight)?,
-        loss: row.loss,
-        accuracy: row.accuracy,
-        work_ms: number("assignments.work_ms", row.work_ms)?,
-        update_norm: row.update_norm,
-        bytes_up: row.traffic.bytes_up,
-        bytes_down: row.traffic.bytes_down,
-        raw_bytes_up: row.traffic.raw_bytes_up,
-        raw_bytes_down: row.traffic.raw_bytes_down,
-    })
+impl TryFrom<AssignmentView> for Assignment {
+    type Error = DbError;
+
+    fn try_from(row: AssignmentView) -> Result<Self, DbError> {
+        let session = Session {
+            state: Some(row.state),
+            reason: row.reason.clone(),
+            fetched: row.fetched_at_ms.is_some() || row.traffic.bytes_down > 0,
+            uploaded: row.upload_at_ms.is_some(),
+            late: row.late_at_ms.is_some(),
+            work_ms: None,
+        };
+        Ok(Self {
+            id: row.id,
+            client: row.client,
+            client_number: row.number,
+            state: row.state,
+            reason: row.reason,
+            assigned_at_ms: row.assigned_at_ms,
+            fetched_at_ms: row.fetched_at_ms,
+            upload_at_ms: row.upload_at_ms,
+            upload_ms: number("assignments.upload_ms", row.upload_ms)?,
+            ended_at_ms: row.ended_at_ms,
+            late_at_ms: row.late_at_ms,
+            weight: number("assignments.weight", row.weight)?,
+            loss: row.loss,
+            accuracy: row.accuracy,
+            work_ms: number("assignments.work_ms", row.work_ms)?,
+            update_norm: row.update_norm,
+            cosine: row.cosine,
+            bytes_up: row.traffic.bytes_up,
+            bytes_down: row.traffic.bytes_down,
+            raw_bytes_up: row.traffic.raw_bytes_up,
+            raw_bytes_down: row.traffic.raw_bytes_down,
+            shape: session.shape(),
+            attributes: row.attributes.0,
+        })
+    }
 }

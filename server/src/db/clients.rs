@@ -3,8 +3,9 @@
 use tributary_protocol::device::Attributes;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{ClientId, JobId, Name, TokenId};
-use tributary_protocol::operator::Client;
+use tributary_protocol::operator::{Client, ClientOrder};
 
+use super::jobs::number;
 use super::tx::{Json, execute, fetch, stored};
 use super::{DbError, Tx};
 
@@ -42,6 +43,62 @@ struct ClientWithCounts {
     expired: u64,
     #[sqlx(try_from = "i64")]
     failed: u64,
+    #[sqlx(try_from = "i64")]
+    rejected: u64,
+    #[sqlx(try_from = "i64")]
+    bytes_up: u64,
+    #[sqlx(try_from = "i64")]
+    bytes_down: u64,
+    work_ms_mean: Option<i64>,
+    #[sqlx(try_from = "i64")]
+    drops: u64,
+}
+
+/// Which clients, in which order.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientsList<'a> {
+    /// Of which population.
+    pub population: &'a Name,
+    /// Only those whose id, number or attributes contain this text; all when it is empty.
+    pub search: &'a str,
+    /// Their order.
+    pub order: ClientOrder,
+    /// Where the page before ended, as [`Tx::clients`] gave it; none for the first page.
+    pub after: Option<(i64, u64)>,
+    /// Most clients wanted.
+    pub limit: u32,
+}
+
+/// Counts of the assignments `a` of one client.
+macro_rules! counts {
+    () => {
+        "count(case when a.state = 'reported' then 1 end) as reported, \
+         count(case when a.state = 'expired' then 1 end) as expired, \
+         count(case when a.state in ('failed', 'rejected') then 1 end) as failed, \
+         count(case when a.state = 'rejected' then 1 end) as rejected, \
+         cast(sum(a.bytes_up) as bigint) as bytes_up, cast(sum(a.bytes_down) as bigint) as bytes_down, \
+         cast(avg(a.work_ms) as bigint) as work_ms_mean, \
+         1000000 * count(case when a.state in ('expired', 'failed', 'rejected') then 1 end) / \
+         case when count(a.ended_at_ms) = 0 then 1 else count(a.ended_at_ms) end as drops"
+    };
+}
+
+/// Clients `c` with their counts `s`, where there are any.
+macro_rules! columns_with_counts {
+    () => {
+        "c.id, c.population, c.number, c.attributes, c.examples, c.created_at_ms, c.last_seen_at_ms, \
+         coalesce(s.reported, 0) as reported, coalesce(s.expired, 0) as expired, coalesce(s.failed, 0) as failed, \
+         coalesce(s.rejected, 0) as rejected, coalesce(s.bytes_up, 0) as bytes_up, \
+         coalesce(s.bytes_down, 0) as bytes_down, s.work_ms_mean, coalesce(s.drops, 0) as drops"
+    };
+}
+
+/// Which clients of population `$1` contain the text `$2`, a pattern.
+macro_rules! found {
+    () => {
+        "population = $1 and ($2 = '' or lower(id) like $2 escape '!' or lower(attributes) like $2 escape '!' \
+         or cast(number as text) like $2 escape '!')"
+    };
 }
 
 #[derive(sqlx::FromRow)]
@@ -117,18 +174,77 @@ impl Tx {
         Ok(())
     }
 
-    /// Clients of a population by number, after `after`, with how their assignments ended.
+    /// Clients of a population with how their assignments ended, and where a page that ends with each of them ends.
     ///
     /// # Errors
     /// [`DbError`].
-    pub async fn clients(&mut self, population: &Name, after: u64, limit: u32) -> Result<Vec<Client>, DbError> {
-        let sql = "select id, population, number, attributes, examples, created_at_ms, last_seen_at_ms, \
-                   (select count(*) from assignments where client = clients.id and state = 'reported') as reported, \
-                   (select count(*) from assignments where client = clients.id and state = 'expired') as expired, \
-                   (select count(*) from assignments where client = clients.id and state in ('failed', 'rejected')) as failed \
-                   from clients where population = $1 and number > $2 order by number limit $3";
-        let rows = fetch!(self, ClientWithCounts, fetch_all, sql, population.as_str(), stored(after), i64::from(limit));
-        Ok(rows.into_iter().map(with_counts).collect())
+    pub async fn clients(&mut self, list: &ClientsList<'_>) -> Result<Vec<(Client, (i64, u64))>, DbError> {
+        let by_number = concat!(
+            "with page as (select * from clients where ",
+            found!(),
+            " and number > $4 and $3 = $3 order by number limit $5), s as (select a.client, ",
+            counts!(),
+            " from page join assignments a on a.client = page.id group by a.client) select ",
+            columns_with_counts!(),
+            " from page c left join s on s.client = c.id order by c.number"
+        );
+        let by_last_seen = concat!(
+            "with page as (select * from clients where ",
+            found!(),
+            " and (last_seen_at_ms < $3 or (last_seen_at_ms = $3 and number > $4)) \
+             order by last_seen_at_ms desc, number limit $5), s as (select a.client, ",
+            counts!(),
+            " from page join assignments a on a.client = page.id group by a.client) select ",
+            columns_with_counts!(),
+            " from page c left join s on s.client = c.id order by c.last_seen_at_ms desc, c.number"
+        );
+        // The one order that needs the counts of all of them first.
+        let by_drop_rate = concat!(
+            "with page as (select * from clients where ",
+            found!(),
+            "), s as (select a.client, ",
+            counts!(),
+            " from page join assignments a on a.client = page.id group by a.client) select ",
+            columns_with_counts!(),
+            " from page c left join s on s.client = c.id \
+             where coalesce(s.drops, 0) < $3 or (coalesce(s.drops, 0) = $3 and c.number > $4) \
+             order by coalesce(s.drops, 0) desc, c.number limit $5"
+        );
+        let sql = match list.order {
+            ClientOrder::Number => by_number,
+            ClientOrder::LastSeen => by_last_seen,
+            ClientOrder::DropRate => by_drop_rate,
+        };
+        let (value, after) = list.after.unwrap_or((i64::MAX, 0));
+        let (pattern, limit) = (pattern(list.search), i64::from(list.limit));
+        let population = list.population.as_str();
+        let rows = fetch!(self, ClientWithCounts, fetch_all, sql, population, pattern, value, stored(after), limit);
+        let ends = |row: ClientWithCounts| {
+            let value = match list.order {
+                ClientOrder::Number => 0,
+                ClientOrder::LastSeen => row.client.last_seen_at_ms,
+                ClientOrder::DropRate => stored(row.drops),
+            };
+            let end = (value, row.client.number);
+            Ok((Client::try_from(row)?, end))
+        };
+        rows.into_iter().map(ends).collect()
+    }
+
+    /// One client with how its assignments ended.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn client(&mut self, id: ClientId) -> Result<Option<Client>, DbError> {
+        let sql = concat!(
+            "with s as (select a.client, ",
+            counts!(),
+            " from assignments a where a.client = $1 group by a.client) select ",
+            columns_with_counts!(),
+            " from clients c left join s on s.client = c.id where c.id = $1"
+        );
+        let row = fetch!(self, ClientWithCounts, fetch_optional, sql, id.to_string());
+        row.map(Client::try_from).transpose()
     }
 
     /// For each client that trained in round `since` of the job or later: the last such round.
@@ -143,18 +259,42 @@ impl Tx {
     }
 }
 
-fn with_counts(row: ClientWithCounts) -> Client {
-    let ClientWithCounts { client, reported, expired, failed } = row;
-    Client {
-        id: client.id,
-        number: client.number,
-        population: client.population,
-        attributes: client.attributes.0,
-        examples: client.examples,
-        created_at_ms: client.created_at_ms,
-        last_seen_at_ms: client.last_seen_at_ms,
-        reported,
-        expired,
-        failed,
+/// A pattern of `like` that finds a text anywhere, whatever its case; empty for an empty text.
+fn pattern(text: &str) -> String {
+    if text.is_empty() {
+        return String::new();
+    }
+    let mut pattern = String::from("%");
+    for letter in text.chars().flat_map(char::to_lowercase) {
+        if matches!(letter, '%' | '_' | '!') {
+            pattern.push('!');
+        }
+        pattern.push(letter);
+    }
+    pattern.push('%');
+    pattern
+}
+
+impl TryFrom<ClientWithCounts> for Client {
+    type Error = DbError;
+
+    fn try_from(row: ClientWithCounts) -> Result<Self, DbError> {
+        let client = row.client;
+        Ok(Self {
+            id: client.id,
+            number: client.number,
+            population: client.population,
+            attributes: client.attributes.0,
+            examples: client.examples,
+            created_at_ms: client.created_at_ms,
+            last_seen_at_ms: client.last_seen_at_ms,
+            reported: row.reported,
+            expired: row.expired,
+            failed: row.failed,
+            rejected: row.rejected,
+            bytes_up: row.bytes_up,
+            bytes_down: row.bytes_down,
+            work_ms_mean: number("assignments.work_ms", row.work_ms_mean)?,
+        })
     }
 }

@@ -12,13 +12,20 @@ use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::sqlite::{
     SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
+use tokio::time::Instant;
+use tributary_protocol::operator::DbLatency;
 
 use super::watched::Watched;
 use super::{DbError, Tx};
 use crate::clock::Stopwatch;
+use crate::meters::{Waits, latency};
 use crate::metrics::{DbOperation, Metrics};
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../migrations");
+
+/// Waits of this process for transactions.
+static READS: Waits = Waits::new();
+static WRITES: Waits = Waits::new();
 
 /// Longest wait for a connection.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -124,8 +131,9 @@ impl Db {
     /// # Errors
     /// [`DbError::Unavailable`].
     pub async fn begin(&self) -> Result<Tx, DbError> {
+        let began = Instant::now();
         let (stopwatch, operation) = (Stopwatch::start(), DbOperation::BeginWrite);
-        Ok(match self {
+        let tx = match self {
             Self::Sqlite { writer, metrics, .. } => {
                 // A read transaction that turns into a writer would fail at once, whatever the busy timeout.
                 let begun = writer.begin_with("begin immediate").await;
@@ -134,7 +142,9 @@ impl Db {
             Self::Postgres { pool, metrics } => {
                 Tx::Postgres(Watched::begun(pool.begin().await, operation, stopwatch, metrics)?)
             }
-        })
+        };
+        WRITES.took(began.elapsed());
+        Ok(tx)
     }
 
     /// Begins a transaction that only reads: a snapshot.
@@ -142,8 +152,9 @@ impl Db {
     /// # Errors
     /// [`DbError::Unavailable`].
     pub async fn read(&self) -> Result<Tx, DbError> {
+        let began = Instant::now();
         let (stopwatch, operation) = (Stopwatch::start(), DbOperation::BeginRead);
-        Ok(match self {
+        let tx = match self {
             Self::Sqlite { readers, metrics, .. } => {
                 Tx::Sqlite(Watched::begun(readers.begin().await, operation, stopwatch, metrics)?)
             }
@@ -151,7 +162,15 @@ impl Db {
                 let begun = pool.begin_with("begin isolation level repeatable read read only").await;
                 Tx::Postgres(Watched::begun(begun, operation, stopwatch, metrics)?)
             }
-        })
+        };
+        READS.took(began.elapsed());
+        Ok(tx)
+    }
+
+    /// How fast the database has answered lately.
+    #[must_use]
+    pub fn latency(&self) -> DbLatency {
+        latency(&READS, &WRITES)
     }
 
     /// Closes every connection; waits for those in use.

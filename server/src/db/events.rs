@@ -63,6 +63,19 @@ struct EventRow {
     cause: Option<String>,
 }
 
+/// How far the events of a job have come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct JobPosition {
+    /// Which job.
+    #[sqlx(try_from = "String")]
+    pub job: JobId,
+    /// Sequence number of its last event.
+    #[sqlx(try_from = "i64")]
+    pub last: u64,
+    /// When it was made.
+    pub created_at_ms: i64,
+}
+
 impl Tx {
     /// Records a transition. The job's counter serialises writers, so the numbers have no holes.
     ///
@@ -99,6 +112,16 @@ impl Tx {
                    where job = $1 and sequence > $2 order by sequence limit $3";
         let rows = fetch!(self, EventRow, fetch_all, sql, job.to_string(), stored(after), i64::from(limit));
         rows.into_iter().map(event).collect()
+    }
+
+    /// How far the newest jobs have come that have not ended, or ended at `since_ms` or later.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn job_positions(&mut self, since_ms: i64, limit: u32) -> Result<Vec<JobPosition>, DbError> {
+        let sql = "select id as job, events as last, created_at_ms from jobs \
+                   where ended_at_ms is null or ended_at_ms >= $1 order by created_at_ms desc, id limit $2";
+        Ok(fetch!(self, JobPosition, fetch_all, sql, since_ms, i64::from(limit)))
     }
 }
 

@@ -82,6 +82,7 @@ macro_rules! job_columns {
         "id, file, parameters, state, model_version, rounds_opened, rounds_committed, abandoned_in_a_row, round_ended_at_ms, committed_round, created_at_ms, ended_at_ms"
     };
 }
+pub(super) use job_columns;
 
 /// A nullable count as the type that it is.
 pub(super) fn number<T: TryFrom<i64, Error: std::fmt::Display>>(
@@ -201,6 +202,25 @@ impl Tx {
         let sql = "select count(*) from jobs where population = $1 and state = 'running'";
         let (count,) = fetch!(self, (i64,), fetch_one, sql, population.as_str());
         Ok(count > 0)
+    }
+
+    /// Whether a population has a job of this name.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn has_job_named(&mut self, population: &Name, name: &Name) -> Result<bool, DbError> {
+        let sql = "select count(*) from jobs where population = $1 and name = $2";
+        let (count,) = fetch!(self, (i64,), fetch_one, sql, population.as_str(), name.as_str());
+        Ok(count > 0)
+    }
+
+    /// Stores a changed job file. Name, population and everything that models depend on must be as they were.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn set_job_file(&mut self, id: JobId, file: &JobFile) -> Result<(), DbError> {
+        execute!(self, "update jobs set file = $2 where id = $1", id.to_string(), Json::text(file)?);
+        Ok(())
     }
 
     /// Moves a job to another state.

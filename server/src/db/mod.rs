@@ -4,6 +4,7 @@
 //! commits its transaction in plain sight.
 
 mod assignments;
+mod audit;
 mod blobs;
 mod clients;
 mod cluster;
@@ -12,10 +13,13 @@ mod error;
 mod events;
 mod jobs;
 mod model_files;
+mod overview;
 mod retention;
 mod rounds;
 mod schedules;
+mod sessions;
 mod staged;
+mod system;
 mod tokens;
 mod tx;
 mod upkeep;
@@ -23,14 +27,15 @@ mod watched;
 
 pub use assignments::{AssignmentRow, NewAssignment, Report, Traffic};
 pub use blobs::BLOB_CHUNK_BYTES;
-pub use clients::ClientRow;
+pub use clients::{ClientRow, ClientsList};
 pub use connect::Db;
 pub(crate) use connect::{sqlite_path, sqlite_schema};
 pub use error::DbError;
-pub use events::Happening;
+pub use events::{Happening, JobPosition};
 pub use jobs::{JobRow, NewJob};
 pub use model_files::{MadeFor, ModelFileRow, UnknownForm};
-pub use rounds::{EvaluationSummary, NewRound, RoundKey, RoundRow};
+pub use overview::{JobTotals, Measured};
+pub use rounds::{EvaluationSummary, NewRound, RoundFilter, RoundKey, RoundRow};
 pub use schedules::RunEnd;
 pub use staged::{NewStaged, StagedRow, part_name};
 pub use tokens::TokenRow;

@@ -5,9 +5,10 @@ use tributary_protocol::operator::Round;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
 
-use super::tx::{Text, execute, fetch, stored};
+use super::tx::{Json, Text, execute, fetch, stored};
 use super::{DbError, Traffic, Tx};
 use crate::metrics::Counted;
+use crate::round::TaskPolicy;
 
 /// Which round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,10 +30,8 @@ pub struct NewRound {
     pub base_version: u32,
     /// Seed of everything drawn in it.
     pub seed: Seed,
-    /// Reports that close it early.
-    pub goal: u32,
-    /// Reports without which it is abandoned.
-    pub minimum: u32,
+    /// The numbers that it goes by.
+    pub policy: TaskPolicy,
 }
 
 /// A stored round.
@@ -62,9 +61,11 @@ pub struct RoundRow {
     minimum: u32,
     /// When it was opened.
     pub opened_at_ms: i64,
-    selected_at_ms: Option<i64>,
+    /// When the cohort was drawn.
+    pub selected_at_ms: Option<i64>,
     /// When the cohort's time is up.
     pub deadline_at_ms: Option<i64>,
+    closed_at_ms: Option<i64>,
     ended_at_ms: Option<i64>,
     /// Clients selected.
     #[sqlx(try_from = "i64")]
@@ -92,6 +93,11 @@ pub struct RoundRow {
     raw_bytes_up: u64,
     #[sqlx(try_from = "i64")]
     raw_bytes_down: u64,
+    #[sqlx(try_from = "i64")]
+    work_ms: u64,
+    step_norm: Option<f64>,
+    diversity: Option<f64>,
+    policy: Option<Text<Json<TaskPolicy>>>,
     /// When its assignments were deleted, as the job's retention says.
     pub pruned_at_ms: Option<i64>,
 }
@@ -107,6 +113,12 @@ impl RoundRow {
     #[must_use]
     pub fn seed(&self) -> Seed {
         Seed(self.seed.cast_unsigned())
+    }
+
+    /// The numbers that it goes by, whatever its job says by now; none where it was opened by an older release.
+    #[must_use]
+    pub fn policy(&self) -> Option<TaskPolicy> {
+        self.policy.as_ref().map(|Text(Json(policy))| *policy)
     }
 
     /// Members of the cohort that have not answered.
@@ -130,13 +142,16 @@ impl From<RoundRow> for Round {
             cohort: row.cohort,
             reported: row.reported,
             folded: None,
+            assigned: row.working(),
             rejected: row.rejected,
             failed: row.failed,
             expired: row.expired,
             opened_at_ms: row.opened_at_ms,
             selected_at_ms: row.selected_at_ms,
             deadline_at_ms: row.deadline_at_ms,
+            closed_at_ms: row.closed_at_ms,
             ended_at_ms: row.ended_at_ms,
+            clients_ms: row.work_ms,
             weight: row.weight,
             training_loss: row.training_loss,
             loss: row.loss,
@@ -145,6 +160,8 @@ impl From<RoundRow> for Round {
             bytes_down: row.bytes_down,
             raw_bytes_up: row.raw_bytes_up,
             raw_bytes_down: row.raw_bytes_down,
+            step_norm: row.step_norm,
+            diversity: row.diversity,
         }
     }
 }
@@ -153,9 +170,28 @@ impl From<RoundRow> for Round {
 macro_rules! round_columns {
     () => {
         "job, task, number, phase, reason, base_version, seed, goal, minimum, opened_at_ms, selected_at_ms, \
-         deadline_at_ms, ended_at_ms, cohort, reported, rejected, failed, expired, weight, training_loss, loss, \
-         accuracy, bytes_up, bytes_down, raw_bytes_up, raw_bytes_down, pruned_at_ms"
+         deadline_at_ms, closed_at_ms, ended_at_ms, cohort, reported, rejected, failed, expired, weight, training_loss, \
+         loss, accuracy, bytes_up, bytes_down, raw_bytes_up, raw_bytes_down, work_ms, step_norm, diversity, policy, pruned_at_ms"
     };
+}
+
+/// Time that the clients of a round worked for their reports (`$1` job, `$2` task, `$3` number). None of them can have
+/// worked longer than it was assigned, whatever it claims.
+macro_rules! work_of_round {
+    () => {
+        "(select coalesce(cast(sum(case when work_ms < ended_at_ms - assigned_at_ms then work_ms \
+         else ended_at_ms - assigned_at_ms end) as bigint), 0) \
+         from assignments where job = $1 and task = $2 and round = $3 and state = 'reported')"
+    };
+}
+
+/// Which rounds of a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RoundFilter {
+    /// Only those in this phase.
+    pub phase: Option<Phase>,
+    /// Only those that were abandoned for this reason.
+    pub reason: Option<AbandonReason>,
 }
 
 /// What the evaluators of a model measured together.
@@ -167,15 +203,22 @@ pub struct EvaluationSummary {
     pub accuracy: Option<f64>,
 }
 
+impl RoundFilter {
+    /// Phase and reason as the columns have them; empty where any will do.
+    fn words(&self) -> (&'static str, &'static str) {
+        (self.phase.map_or("", Phase::as_str), self.reason.map_or("", AbandonReason::as_str))
+    }
+}
+
 impl Tx {
     /// Opens a round; a training round takes its number from the job's counter.
     ///
     /// # Errors
     /// [`DbError::Duplicate`] when the round exists.
     pub async fn insert_round(&mut self, round: &NewRound, now_ms: i64) -> Result<(), DbError> {
-        let NewRound { key, base_version, seed, goal, minimum } = *round;
-        let sql = "insert into rounds (job, task, number, phase, base_version, seed, goal, minimum, opened_at_ms) \
-                   values ($1, $2, $3, 'selecting', $4, $5, $6, $7, $8)";
+        let NewRound { key, base_version, seed, policy } = *round;
+        let sql = "insert into rounds (job, task, number, phase, base_version, seed, goal, minimum, opened_at_ms, policy) \
+                   values ($1, $2, $3, 'selecting', $4, $5, $6, $7, $8, $9)";
         execute!(
             self,
             sql,
@@ -184,9 +227,10 @@ impl Tx {
             i64::from(key.number),
             i64::from(base_version),
             seed.0.cast_signed(),
-            i64::from(goal),
-            i64::from(minimum),
-            now_ms
+            i64::from(policy.goal),
+            i64::from(policy.minimum),
+            now_ms,
+            Json::text(&policy)?
         );
         if key.task == Task::Train {
             let sql = "update jobs set rounds_opened = $2 where id = $1";
@@ -221,14 +265,23 @@ impl Tx {
     ///
     /// # Errors
     /// [`DbError`].
-    pub async fn rounds(&mut self, job: JobId, task: Task, after: u32, limit: u32) -> Result<Vec<RoundRow>, DbError> {
+    pub async fn rounds(
+        &mut self,
+        job: JobId,
+        task: Task,
+        filter: RoundFilter,
+        after: u32,
+        limit: u32,
+    ) -> Result<Vec<RoundRow>, DbError> {
         let sql = concat!(
             "select ",
             round_columns!(),
-            " from rounds where job = $1 and task = $2 and number > $3 order by number limit $4"
+            " from rounds where job = $1 and task = $2 and number > $3 and (phase = $5 or $5 = '') \
+             and (reason = $6 or $6 = '') order by number limit $4"
         );
-        let (job, after) = (job.to_string(), i64::from(after));
-        Ok(fetch!(self, RoundRow, fetch_all, sql, job.as_str(), task.as_str(), after, i64::from(limit)))
+        let (job, after, limit) = (job.to_string(), i64::from(after), i64::from(limit));
+        let (phase, reason) = filter.words();
+        Ok(fetch!(self, RoundRow, fetch_all, sql, job.as_str(), task.as_str(), after, limit, phase, reason))
     }
 
     /// The newest rounds of a job before round `before`, newest first.
@@ -239,16 +292,31 @@ impl Tx {
         &mut self,
         job: JobId,
         task: Task,
+        filter: RoundFilter,
         before: u32,
         limit: u32,
     ) -> Result<Vec<RoundRow>, DbError> {
         let sql = concat!(
             "select ",
             round_columns!(),
-            " from rounds where job = $1 and task = $2 and number < $3 order by number desc limit $4"
+            " from rounds where job = $1 and task = $2 and number < $3 and (phase = $5 or $5 = '') \
+             and (reason = $6 or $6 = '') order by number desc limit $4"
         );
-        let (job, before) = (job.to_string(), i64::from(before));
-        Ok(fetch!(self, RoundRow, fetch_all, sql, job.as_str(), task.as_str(), before, i64::from(limit)))
+        let (job, before, limit) = (job.to_string(), i64::from(before), i64::from(limit));
+        let (phase, reason) = filter.words();
+        Ok(fetch!(self, RoundRow, fetch_all, sql, job.as_str(), task.as_str(), before, limit, phase, reason))
+    }
+
+    /// Time that the clients of an open round have worked for their reports, in milliseconds. (When it ends this is stored
+    /// with it.)
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn work_ms(&mut self, key: RoundKey) -> Result<u64, DbError> {
+        let sql = concat!("select ", work_of_round!());
+        let (job, number) = (key.job.to_string(), i64::from(key.number));
+        let (work_ms,) = fetch!(self, (i64,), fetch_one, sql, job.as_str(), key.task.as_str(), number);
+        u64::try_from(work_ms).map_err(|error| DbError::corrupt("assignments.work_ms", error))
     }
 
     /// Selecting to Training. False when the round is not selecting (another driver was faster).
@@ -285,10 +353,13 @@ impl Tx {
     /// # Errors
     /// [`DbError`].
     pub async fn commit_round(&mut self, key: RoundKey, now_ms: i64) -> Result<bool, DbError> {
-        let sql = "update rounds set phase = 'committed', ended_at_ms = $4, training_loss = \
-                   (select sum(loss * weight) / sum(weight) from assignments where job = $1 and task = $2 and round = $3 \
-                   and state = 'reported' and task = 'train') \
-                   where job = $1 and task = $2 and number = $3 and phase = 'aggregating'";
+        let sql = concat!(
+            "update rounds set phase = 'committed', ended_at_ms = $4, work_ms = ",
+            work_of_round!(),
+            ", training_loss = (select sum(loss * weight) / sum(weight) from assignments where job = $1 and task = $2 \
+             and round = $3 and state = 'reported' and task = 'train') \
+             where job = $1 and task = $2 and number = $3 and phase = 'aggregating'"
+        );
         let (job, number) = (key.job.to_string(), i64::from(key.number));
         if execute!(self, sql, job.as_str(), key.task.as_str(), number, now_ms) == 0 {
             return Ok(false);
@@ -306,8 +377,11 @@ impl Tx {
     /// # Errors
     /// [`DbError`].
     pub async fn abandon_round(&mut self, key: RoundKey, reason: AbandonReason, now_ms: i64) -> Result<bool, DbError> {
-        let sql = "update rounds set phase = 'abandoned', reason = $4, ended_at_ms = $5 \
-                   where job = $1 and task = $2 and number = $3 and phase in ('selecting', 'training', 'aggregating')";
+        let sql = concat!(
+            "update rounds set phase = 'abandoned', reason = $4, ended_at_ms = $5, work_ms = ",
+            work_of_round!(),
+            " where job = $1 and task = $2 and number = $3 and phase in ('selecting', 'training', 'aggregating')"
+        );
         let (job, number) = (key.job.to_string(), i64::from(key.number));
         if execute!(self, sql, job.as_str(), key.task.as_str(), number, reason.as_str(), now_ms) == 0 {
             return Ok(false);

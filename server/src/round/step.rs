@@ -1,10 +1,12 @@
 //! The phases of a round: what happens next, given what is known now.
 
+use serde::{Deserialize, Serialize};
 use tributary_protocol::job_file::JobFile;
 use tributary_protocol::state::{AbandonReason, JobState, Phase, Task};
 
-/// The numbers that a round goes by; training and evaluation have their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The numbers that a round goes by; training and evaluation have their own. Stored with the round when it opens: a change
+/// of the job's policy is for the rounds after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskPolicy {
     /// Reports that close a round early.
     pub goal: u32,

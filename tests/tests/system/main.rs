@@ -12,6 +12,7 @@
 //! | [`streams`] | bodies that are never whole in memory: large, broken off, gone on with, two at once |
 //! | [`simulation`] | drawn histories of losses, deaths and restarts: what was acknowledged is counted once |
 //! | [`cluster`] | three coordinators on one PostgreSQL, one of which dies |
+//! | [`schema`] | the OpenAPI document holds for drawn requests |
 //! | [`python`] | exported models, read and computed by somebody else |
 //!
 //! [`support`] has the world that they play in. No test sleeps, measures time or needs a fixed port.
@@ -25,6 +26,7 @@ mod downloads;
 mod python;
 mod rounds;
 mod scheduled;
+mod schema;
 mod sdk;
 mod simulation;
 mod streams;

@@ -45,6 +45,7 @@ const INFINITE_BITS: u16 = 0x7F80;
 
 /// Settings of `int8` and `int4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Blocks {
     /// Values that share a scale, a multiple of 8 from 8 to 4096; blocks begin anew with each parameter.

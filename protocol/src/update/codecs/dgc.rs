@@ -25,6 +25,7 @@ const WARM_UP_ROUNDS_MAX: u32 = 10_000;
 
 /// Settings of `dgc`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Dgc {
     /// Share of the values that is sent once warmed up.

@@ -45,6 +45,7 @@ const CENTROIDS: [f32; 15] = [
 
 /// Settings of `eden`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Eden {
     /// Bits for each value, 1 to 4.

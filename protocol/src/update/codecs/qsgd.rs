@@ -39,6 +39,7 @@ const LEVELS_MAX: u16 = 1 << 14;
 
 /// Settings of `qsgd`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Qsgd {
     /// Levels above zero, s in the paper: 1 to 16,384. Twice the levels halve the noise at least and cost less than one

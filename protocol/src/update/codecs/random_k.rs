@@ -24,6 +24,7 @@ use crate::seed::Stream;
 
 /// Settings of `random_k`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct RandomK {
     /// Share of the values that is sent on average.

@@ -29,6 +29,7 @@ use crate::seed::Stream;
 
 /// How the values of a sparse codec are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SparseValues {
     /// Half precision times a power of two for each section: 11 bits of precision for what is within 2^-28 of the

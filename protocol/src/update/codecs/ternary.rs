@@ -34,6 +34,7 @@ const PACK: usize = 5;
 
 /// Settings of `ternary`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Ternary {
     /// Values are clipped at so many standard deviations of their section (the paper: 2.5); 0 for none, which alone is

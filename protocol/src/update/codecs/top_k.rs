@@ -23,6 +23,7 @@ use crate::seed::Stream;
 
 /// Settings of `top_k`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct TopK {
     /// Share of the values that is sent: the whole number next above this share of them.

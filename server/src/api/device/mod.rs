@@ -1,6 +1,7 @@
 //! The device API: enrolment, check-ins, models, reports.
 
 mod checkin;
+pub(super) mod document;
 mod receive;
 mod report;
 mod update;

@@ -23,7 +23,8 @@ use crate::app::App;
 use crate::db::DbError;
 
 /// Events of one job.
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EventsQuery {
     job: JobId,

@@ -4,19 +4,21 @@ use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, Limited};
 use serde::Deserialize;
 use tributary_protocol::download::FormQuery;
 use tributary_protocol::id::{JobId, Name};
-use tributary_protocol::job_file::InitialModel;
-use tributary_protocol::operator::{CreateJob, Job, ModelVersion, Page, PageQuery};
+use tributary_protocol::job_file::{InitialModel, RoundPolicyChange};
+use tributary_protocol::operator::{Job, ModelVersion, Page, PageQuery};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::safetensors::model_from_bytes_expecting;
 use tributary_protocol::state::JobState;
 use tributary_protocol::update::bytes_max;
 
+use super::audit::Deed;
+use super::draft::{CreateQuery, SentJob, invalid, try_out};
 use super::full_page;
 use crate::api::auth::Operator;
 use crate::api::extract::{Json, Path, Query, page};
@@ -31,14 +33,17 @@ use crate::spec::{JobSpec, calendar_of, plan_of};
 use crate::version::NewVersion;
 
 pub(super) async fn create(
-    _: Operator,
+    operator: Operator,
     State(app): State<Arc<App>>,
-    Json(request): Json<CreateJob>,
-) -> Answer<(StatusCode, Json<Job>)> {
-    let mut file = request.job;
+    Query(query): Query<CreateQuery>,
+    SentJob(mut file): SentJob,
+) -> Answer<Response> {
+    if query.dry_run {
+        return Ok(try_out(&app, file).await?.into_response());
+    }
     file.seed = Some(file.seed.unwrap_or_else(entropy::seed));
     let id = JobId::from_random(entropy::random());
-    let spec = JobSpec::new(id, file).map_err(|error| ApiError::new(ProblemType::JobFileInvalid, error.to_string()))?;
+    let spec = JobSpec::new(id, file).map_err(|error| invalid(&error))?;
     let model = match spec.file.initial_model {
         InitialModel::Random => {
             let (network, seed) = (spec.file.model.clone(), spec.seed().derive("model", 0));
@@ -52,17 +57,17 @@ pub(super) async fn create(
         Some(file) => Some(NewVersion::initial(&app, &spec, file).await?),
         None => None,
     };
-    let created = insert(&app, &spec, &mut version).await;
+    let created = insert(&app, &operator, &spec, &mut version).await;
     if let Some(version) = version {
         version.discard_unsettled(&app).await;
     }
     let row = created?;
     app.changed();
-    Ok((StatusCode::CREATED, Json(view(&app, row)?)))
+    Ok((StatusCode::CREATED, Json(view(&app, row)?)).into_response())
 }
 
 /// Stores a job, with its model if it has one.
-async fn insert(app: &App, spec: &JobSpec, model: &mut Option<NewVersion>) -> Answer<JobRow> {
+async fn insert(app: &App, operator: &Operator, spec: &JobSpec, model: &mut Option<NewVersion>) -> Answer<JobRow> {
     let (id, now_ms) = (spec.id, app.clock.now_ms());
     let state = if model.is_some() { JobState::Running } else { JobState::AwaitingModel };
     let job = NewJob { id, file: &spec.file, parameters: spec.parameters.total() as u64, state };
@@ -81,13 +86,15 @@ async fn insert(app: &App, spec: &JobSpec, model: &mut Option<NewVersion>) -> An
         model.store(&mut tx, id, now_ms).await?;
     }
     tx.record(Happening::of_job(id, state.as_str()), now_ms).await?;
+    let detail = Some(format!("{population}/{name}"));
+    operator.does(&mut tx, Deed { action: "job.create", subject: &id, detail }, now_ms).await?;
     let row = tx.job(id).await?.ok_or_else(|| ApiError::internal("a job that was stored is gone"))?;
     tx.commit().await?;
     Ok(row)
 }
 
 pub(super) async fn put_initial_model(
-    _: Operator,
+    operator: Operator,
     State(app): State<Arc<App>>,
     Path((id, version)): Path<(JobId, u32)>,
     body: Body,
@@ -104,7 +111,7 @@ pub(super) async fn put_initial_model(
         .map_err(|error| ApiError::new(ProblemType::ModelInvalid, error.to_string()))?;
     // Stored in our own form: equal models have equal hashes, whoever wrote the file.
     let mut version = NewVersion::initial(&app, &spec, model_file(&model)).await?;
-    let started = start(&app, id, &mut version).await;
+    let started = start(&app, &operator, id, &mut version).await;
     version.discard_unsettled(&app).await;
     let row = started?;
     app.changed();
@@ -112,13 +119,14 @@ pub(super) async fn put_initial_model(
 }
 
 /// Gives a job that awaits its model this one.
-async fn start(app: &App, id: JobId, model: &mut NewVersion) -> Answer<JobRow> {
+async fn start(app: &App, operator: &Operator, id: JobId, model: &mut NewVersion) -> Answer<JobRow> {
     let now_ms = app.clock.now_ms();
     let mut tx = app.db.begin().await?;
     require_awaiting(&tx.job_locked(id).await?.ok_or_else(|| ApiError::not_found(id))?)?;
     model.store(&mut tx, id, now_ms).await?;
     tx.set_job_state(id, JobState::Running, now_ms).await?;
     tx.record(Happening::of_job(id, JobState::Running.as_str()), now_ms).await?;
+    operator.does(&mut tx, Deed { action: "model.upload", subject: &id, detail: None }, now_ms).await?;
     let row = tx.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
     tx.commit().await?;
     Ok(row)
@@ -148,7 +156,8 @@ async fn read_model(spec: &JobSpec, body: Body) -> Answer<Bytes> {
 }
 
 /// Which jobs.
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct JobsQuery {
     population: Option<Name>,
@@ -172,20 +181,25 @@ pub(super) async fn show(_: Operator, State(app): State<Arc<App>>, Path(id): Pat
     Ok(Json(view(&app, row)?))
 }
 
-pub(super) async fn pause(_: Operator, State(app): State<Arc<App>>, Path(id): Path<JobId>) -> Answer<Json<Job>> {
-    move_to(&app, id, JobState::Paused, &[JobState::Running]).await
+pub(super) async fn pause(operator: Operator, State(app): State<Arc<App>>, Path(id): Path<JobId>) -> Answer<Json<Job>> {
+    move_to(&app, &operator, id, JobState::Paused, &[JobState::Running]).await
 }
 
-pub(super) async fn resume(_: Operator, State(app): State<Arc<App>>, Path(id): Path<JobId>) -> Answer<Json<Job>> {
-    move_to(&app, id, JobState::Running, &[JobState::Paused]).await
+pub(super) async fn resume(
+    operator: Operator,
+    State(app): State<Arc<App>>,
+    Path(id): Path<JobId>,
+) -> Answer<Json<Job>> {
+    move_to(&app, &operator, id, JobState::Running, &[JobState::Paused]).await
 }
 
-pub(super) async fn stop(_: Operator, State(app): State<Arc<App>>, Path(id): Path<JobId>) -> Answer<Json<Job>> {
-    move_to(&app, id, JobState::Stopped, &[JobState::Running, JobState::Paused, JobState::AwaitingModel]).await
+pub(super) async fn stop(operator: Operator, State(app): State<Arc<App>>, Path(id): Path<JobId>) -> Answer<Json<Job>> {
+    move_to(&app, &operator, id, JobState::Stopped, &[JobState::Running, JobState::Paused, JobState::AwaitingModel])
+        .await
 }
 
 /// Moves a job to a state from one of those that may lead there. A job that is there already stays.
-async fn move_to(app: &App, id: JobId, state: JobState, from: &[JobState]) -> Answer<Json<Job>> {
+async fn move_to(app: &App, operator: &Operator, id: JobId, state: JobState, from: &[JobState]) -> Answer<Json<Job>> {
     let now_ms = app.clock.now_ms();
     let mut tx = app.db.begin().await?;
     let row = tx.job_locked(id).await?.ok_or_else(|| ApiError::not_found(id))?;
@@ -198,6 +212,12 @@ async fn move_to(app: &App, id: JobId, state: JobState, from: &[JobState]) -> An
     }
     tx.set_job_state(id, state, now_ms).await?;
     tx.record(Happening::of_job(id, state.as_str()).because("operator"), now_ms).await?;
+    let action = match state {
+        JobState::Paused => "job.pause",
+        JobState::Running => "job.resume",
+        _ => "job.stop",
+    };
+    operator.does(&mut tx, Deed { action, subject: &id, detail: None }, now_ms).await?;
     let row = tx.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
     tx.commit().await?;
     if state.is_final() {
@@ -205,6 +225,44 @@ async fn move_to(app: &App, id: JobId, state: JobState, from: &[JobState]) -> An
     }
     app.changed();
     Ok(Json(view(app, row)?))
+}
+
+/// The job file as text, to look at or to start another job from.
+pub(super) async fn file(_: Operator, State(app): State<Arc<App>>, Path(id): Path<JobId>) -> Answer<Response> {
+    let row = app.db.read().await?.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
+    Ok(([(header::CONTENT_TYPE, "application/toml; charset=utf-8")], row.file.0.text()).into_response())
+}
+
+/// Changes when rounds open, close and give up. The stored file is the truth, so every coordinator follows it; an open
+/// round keeps the policy that it was opened with.
+pub(super) async fn change_round_policy(
+    operator: Operator,
+    State(app): State<Arc<App>>,
+    Path(id): Path<JobId>,
+    Json(change): Json<RoundPolicyChange>,
+) -> Answer<Json<Job>> {
+    let now_ms = app.clock.now_ms();
+    let mut tx = app.db.begin().await?;
+    let row = tx.job_locked(id).await?.ok_or_else(|| ApiError::not_found(id))?;
+    if row.state.is_final() {
+        let detail = format!("a job that is {} has no further rounds", row.state);
+        return Err(ApiError::new(ProblemType::WrongState, detail));
+    }
+    let mut file = row.file.0.clone();
+    file.round = change.applied_to(&file.round);
+    if file.round == row.file.0.round {
+        return Ok(Json(view(&app, row)?));
+    }
+    let spec = JobSpec::new(id, file).map_err(|error| invalid(&error))?;
+    tx.set_job_file(id, &spec.file).await?;
+    // The state stays; who watches the job looks at its file again.
+    tx.record(Happening::of_job(id, row.state.as_str()).because("round_policy"), now_ms).await?;
+    let detail = serde_json::to_string(&change).map_err(ApiError::internal)?;
+    operator.does(&mut tx, Deed { action: "job.round_policy", subject: &id, detail: Some(detail) }, now_ms).await?;
+    let row = tx.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
+    tx.commit().await?;
+    app.changed();
+    Ok(Json(view(&app, row)?))
 }
 
 pub(super) async fn models(
@@ -237,7 +295,7 @@ pub(super) async fn model(
     file_response(&app, file, &headers, None).await
 }
 
-fn view(app: &App, row: JobRow) -> Result<Job, DbError> {
+pub(super) fn view(app: &App, row: JobRow) -> Result<Job, DbError> {
     Ok(Job {
         rounds_not_before_ms: rounds_not_before_ms(&row, app.clock.now_ms())?,
         model_version: row.version()?,
@@ -253,7 +311,8 @@ fn view(app: &App, row: JobRow) -> Result<Job, DbError> {
     })
 }
 
-fn rounds_not_before_ms(row: &JobRow, now_ms: i64) -> Result<Option<i64>, DbError> {
+/// Before when no training round of a running job opens, where that is known.
+pub(super) fn rounds_not_before_ms(row: &JobRow, now_ms: i64) -> Result<Option<i64>, DbError> {
     if row.state != JobState::Running {
         return Ok(None);
     }

@@ -1,37 +1,59 @@
 //! The operator API: what command line and dashboard use.
 
+mod audit;
+mod clients;
+pub(super) mod document;
+mod draft;
 mod events;
+mod feed;
 mod jobs;
+mod metrics;
+mod overview;
 mod people;
 mod rounds;
 mod schedules;
+mod system;
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::routing::{delete, get, post};
+use axum::routing::{delete, get, patch, post};
 use tributary_protocol::operator::Page;
 
 use crate::app::App;
 
 pub(super) fn routes() -> Router<Arc<App>> {
     Router::new()
+        .route("/overview", get(overview::show))
         .route("/populations", get(people::populations).post(people::create_population))
         .route("/tokens", get(people::tokens).post(people::create_token))
         .route("/tokens/{id}", delete(people::revoke_token))
-        .route("/clients", get(people::clients))
+        .route("/populations/{name}/attributes", get(clients::attributes))
+        .route("/populations/{name}/classes", get(clients::classes))
+        .route("/clients", get(clients::list))
+        .route("/clients/{id}", get(clients::show))
+        .route("/clients/{id}/assignments", get(clients::history))
         .route("/jobs", get(jobs::list).post(jobs::create))
         .route("/jobs/{job}", get(jobs::show))
+        .route("/jobs/{job}/file", get(jobs::file))
+        .route("/jobs/{job}/metrics", get(metrics::export))
+        .route("/jobs/{job}/round-policy", patch(jobs::change_round_policy))
         .route("/jobs/{job}/pause", post(jobs::pause))
         .route("/jobs/{job}/resume", post(jobs::resume))
         .route("/jobs/{job}/stop", post(jobs::stop))
         .route("/jobs/{job}/models", get(jobs::models))
         .route("/jobs/{job}/models/{version}", get(jobs::model).put(jobs::put_initial_model))
         .route("/jobs/{job}/rounds", get(rounds::list))
+        .route("/jobs/{job}/rounds/{number}", get(rounds::show))
+        .route("/jobs/{job}/curve", get(rounds::curve))
+        .route("/jobs/{job}/shapes", get(clients::shapes))
         .route("/jobs/{job}/rounds/{number}/assignments", get(rounds::assignments))
         .route("/schedules", get(schedules::list))
         .route("/events", get(events::list))
-        .route("/nodes", get(people::nodes))
+        .route("/feed", get(feed::stream))
+        .route("/nodes", get(system::nodes))
+        .route("/system", get(system::show))
+        .route("/audit", get(audit::list))
 }
 
 /// A page whose `next` is there when it is full: there may be more.

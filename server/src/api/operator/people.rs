@@ -1,16 +1,14 @@
-//! Populations, tokens, clients and coordinators.
+//! Populations and tokens.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use serde::Deserialize;
-use tributary_protocol::id::{Name, SecretKind, TokenId};
-use tributary_protocol::operator::{
-    Client, CreatePopulation, CreateToken, CreatedToken, Node, Page, PageQuery, Population, Token,
-};
+use tributary_protocol::id::{SecretKind, TokenId};
+use tributary_protocol::operator::{CreatePopulation, CreateToken, CreatedToken, Page, PageQuery, Population, Token};
 use tributary_protocol::problem::ProblemType;
 
+use super::audit::Deed;
 use super::full_page;
 use crate::api::auth::{Operator, stored_hash};
 use crate::api::extract::{Json, Path, Query, page};
@@ -23,7 +21,7 @@ use crate::entropy;
 const LABEL_BYTES_MAX: usize = 200;
 
 pub(super) async fn create_population(
-    _: Operator,
+    operator: Operator,
     State(app): State<Arc<App>>,
     Json(request): Json<CreatePopulation>,
 ) -> Answer<(StatusCode, Json<Population>)> {
@@ -35,6 +33,8 @@ pub(super) async fn create_population(
         }
         stored => stored?,
     }
+    let deed = Deed { action: "population.create", subject: &request.name, detail: None };
+    operator.does(&mut tx, deed, created_at_ms).await?;
     tx.commit().await?;
     Ok((StatusCode::CREATED, Json(Population { name: request.name, clients: 0, created_at_ms })))
 }
@@ -50,7 +50,7 @@ pub(super) async fn populations(
 }
 
 pub(super) async fn create_token(
-    _: Operator,
+    operator: Operator,
     State(app): State<Arc<App>>,
     Json(request): Json<CreateToken>,
 ) -> Answer<(StatusCode, Json<CreatedToken>)> {
@@ -78,6 +78,10 @@ pub(super) async fn create_token(
         known.ok_or_else(|| ApiError::not_found(format!("population {population}")))?;
     }
     tx.insert_token(&token, &stored_hash(&secret)).await?;
+    let whose = token.population.as_ref().map_or("an operator".to_owned(), ToString::to_string);
+    let deed =
+        Deed { action: "token.create", subject: &token.id, detail: Some(format!("for {whose}: {}", token.label)) };
+    operator.does(&mut tx, deed, now_ms).await?;
     tx.commit().await?;
     Ok((StatusCode::CREATED, Json(CreatedToken { token, secret })))
 }
@@ -93,50 +97,16 @@ pub(super) async fn tokens(
 }
 
 pub(super) async fn revoke_token(
-    _: Operator,
+    operator: Operator,
     State(app): State<Arc<App>>,
     Path(id): Path<TokenId>,
 ) -> Answer<StatusCode> {
+    let now_ms = app.clock.now_ms();
     let mut tx = app.db.begin().await?;
-    if !tx.revoke_token(id, app.clock.now_ms()).await? {
+    if !tx.revoke_token(id, now_ms).await? {
         return Err(ApiError::not_found(id));
     }
+    operator.does(&mut tx, Deed { action: "token.revoke", subject: &id, detail: None }, now_ms).await?;
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// Which clients.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ClientsQuery {
-    population: Name,
-    limit: Option<u32>,
-    after: Option<String>,
-}
-
-pub(super) async fn clients(
-    _: Operator,
-    State(app): State<Arc<App>>,
-    Query(query): Query<ClientsQuery>,
-) -> Answer<Json<Page<Client>>> {
-    let (limit, after) = page(&PageQuery { limit: query.limit, after: query.after }, 0)?;
-    let items = app.db.read().await?.clients(&query.population, after, limit).await?;
-    Ok(Json(full_page(items, limit, |client| client.number.to_string())))
-}
-
-pub(super) async fn nodes(
-    _: Operator,
-    State(app): State<Arc<App>>,
-    Query(query): Query<PageQuery>,
-) -> Answer<Json<Page<Node>>> {
-    let (limit, after) = page(&query, String::new())?;
-    let mut tx = app.db.read().await?;
-    let mut nodes = tx.nodes(&after, limit).await?;
-    let now_ms = app.clock.now_ms();
-    for (node, lease) in tx.leases().await?.into_iter().filter(|(_, lease)| lease.expires_at_ms > now_ms) {
-        if let Some(node) = nodes.iter_mut().find(|known| known.id == node) {
-            node.leases.push(lease);
-        }
-    }
-    Ok(Json(full_page(nodes, limit, |node| node.id.to_string())))
 }

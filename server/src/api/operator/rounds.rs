@@ -5,24 +5,41 @@ use std::sync::Arc;
 use axum::extract::State;
 use serde::Deserialize;
 use tributary_protocol::id::JobId;
-use tributary_protocol::operator::{Assignment, Page, PageQuery, Round};
+use tributary_protocol::operator::{Assignment, Curve, Order, PAGE_ITEMS_MAX, Page, PageQuery, Round, RoundDetail};
 use tributary_protocol::problem::ProblemType;
-use tributary_protocol::state::Task;
+use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
 
 use super::full_page;
 use crate::api::auth::Operator;
 use crate::api::extract::{Json, Path, Query, page};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
-use crate::db::RoundKey;
+use crate::commit::blocking;
+use crate::db::{DbError, RoundFilter, RoundKey, RoundRow, Tx};
+use crate::driver::available;
+use crate::round::{RoundStory, TaskPolicy, curve as curve_of, explain, phases, what_if};
+
+/// Points of a learning curve unless the caller says otherwise, and at most.
+const CURVE_POINTS_DEFAULT: u32 = 400;
+const CURVE_POINTS_MAX: u32 = 5_000;
+/// Assignments of a round that its explanation looks at: the largest cohort.
+const COHORT_PAGES_MAX: u32 = 10;
 
 /// Which rounds.
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RoundsQuery {
     #[serde(default = "train")]
     task: Task,
-    /// Newest first; `after` then means "older than".
+    /// Only those in this phase.
+    phase: Option<Phase>,
+    /// Only those that were abandoned for this reason.
+    reason: Option<AbandonReason>,
+    /// By number; with `desc`, `after` means "older than".
+    #[serde(default)]
+    order: Order,
+    /// The same as `order=desc`.
     #[serde(default)]
     latest: bool,
     limit: Option<u32>,
@@ -39,17 +56,32 @@ pub(super) async fn list(
     Path(job): Path<JobId>,
     Query(query): Query<RoundsQuery>,
 ) -> Answer<Json<Page<Round>>> {
-    let first = if query.latest { i32::MAX.cast_unsigned() } else { 0 };
+    let newest_first = query.latest || query.order == Order::Desc;
+    let first = if newest_first { i32::MAX.cast_unsigned() } else { 0 };
     let (limit, after) = page(&PageQuery { limit: query.limit, after: query.after }, first)?;
+    let filter = RoundFilter { phase: query.phase, reason: query.reason };
     let mut tx = app.db.read().await?;
     tx.job(job).await?.ok_or_else(|| ApiError::not_found(job))?;
-    let rows = match query.latest {
-        true => tx.latest_rounds(job, query.task, after, limit).await?,
-        false => tx.rounds(job, query.task, after, limit).await?,
+    let rows = match newest_first {
+        true => tx.latest_rounds(job, query.task, filter, after, limit).await?,
+        false => tx.rounds(job, query.task, filter, after, limit).await?,
     };
-    drop(tx);
-    let items = rows.into_iter().map(|row| Round { folded: folded(&app, row.key()), ..Round::from(row) }).collect();
+    let mut items = Vec::with_capacity(rows.len());
+    for row in rows {
+        items.push(view(&app, &mut tx, row).await?);
+    }
     Ok(Json(full_page(items, limit, |round: &Round| round.number.to_string())))
+}
+
+/// A round as operators see it: what is stored, and what is known only while it is open.
+pub(super) async fn view(app: &App, tx: &mut Tx, row: RoundRow) -> Result<Round, DbError> {
+    let key = row.key();
+    let mut round = Round::from(row);
+    if round.phase.is_open() {
+        round.folded = folded(app, key);
+        round.clients_ms = tx.work_ms(key).await?;
+    }
+    Ok(round)
 }
 
 /// Updates in the round's running sum.
@@ -58,12 +90,144 @@ fn folded(app: &App, round: RoundKey) -> Option<u32> {
     Some(sum.updates())
 }
 
+/// Which task.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TaskQuery {
+    #[serde(default = "train")]
+    task: Task,
+}
+
+pub(super) async fn show(
+    _: Operator,
+    State(app): State<Arc<App>>,
+    Path((job, number)): Path<(JobId, u32)>,
+    Query(query): Query<TaskQuery>,
+) -> Answer<Json<RoundDetail>> {
+    let key = RoundKey { job, task: query.task, number };
+    let mut tx = app.db.read().await?;
+    let row = tx.round(key).await?.ok_or_else(|| ApiError::not_found(format!("round {number} of {job}")))?;
+    let evaluation = match key.task {
+        Task::Train => tx.round(RoundKey { task: Task::Evaluate, ..key }).await?,
+        Task::Evaluate => None,
+    };
+    let evaluation = match evaluation {
+        Some(row) => Some(view(&app, &mut tx, row).await?),
+        None => None,
+    };
+    let selection = match row.phase {
+        Phase::Selecting => selection(&app, &mut tx, &row).await?,
+        _ => None,
+    };
+    let is_pruned = row.pruned_at_ms.is_some();
+    let round = view(&app, &mut tx, row).await?;
+    let cohort = match round.closed_at_ms {
+        Some(_) if !is_pruned => cohort(&mut tx, key).await?,
+        _ => Vec::new(),
+    };
+    drop(tx);
+
+    let story = RoundStory {
+        round: &round,
+        available: selection.map(|(available, needed, _)| (available, needed)),
+        selection_ends_at_ms: selection.map(|(.., at_ms)| at_ms),
+        slowest: slowest(&round, &cohort),
+    };
+    Ok(Json(RoundDetail {
+        explanation: explain(&story, app.clock.now_ms()),
+        phases: phases(&round),
+        evaluation,
+        what_if: deadlines(&round, &cohort),
+        round,
+    }))
+}
+
+/// Who is available for a selecting round, how many it needs, and when it gives up.
+async fn selection(app: &App, tx: &mut Tx, row: &RoundRow) -> Result<Option<(u32, u32, i64)>, DbError> {
+    let Some(job) = tx.job(row.job).await? else { return Ok(None) };
+    let spec = app.specs.of(&job)?;
+    let policy = row.policy().or_else(|| TaskPolicy::of(&spec.file, row.task));
+    let Some(policy) = policy else { return Ok(None) };
+    let available = available(app, tx, &spec, row).await?;
+    Ok(Some((available, policy.available_min, row.opened_at_ms.saturating_add(policy.selection_timeout_ms))))
+}
+
+async fn cohort(tx: &mut Tx, key: RoundKey) -> Result<Vec<Assignment>, DbError> {
+    let mut cohort: Vec<Assignment> = Vec::new();
+    for _ in 0..COHORT_PAGES_MAX {
+        let after = cohort.last().map_or(0, |last| last.client_number);
+        let mut part = tx.assignments(key, None, after, PAGE_ITEMS_MAX).await?;
+        let is_last = part.len() < PAGE_ITEMS_MAX as usize;
+        cohort.append(&mut part);
+        if is_last {
+            break;
+        }
+    }
+    Ok(cohort)
+}
+
+/// The client whose counted report came last, and how long after the selection.
+fn slowest(round: &Round, cohort: &[Assignment]) -> Option<(u64, i64)> {
+    let selected_at_ms = round.selected_at_ms?;
+    let reported = cohort.iter().filter(|assignment| assignment.state == AssignmentState::Reported);
+    let ends = reported.filter_map(|assignment| Some((assignment.ended_at_ms?, assignment.client_number)));
+    ends.max().map(|(ended_at_ms, number)| (number, ended_at_ms - selected_at_ms))
+}
+
+/// What other deadlines would have dropped, in a round that closed with the reports it has.
+fn deadlines(round: &Round, cohort: &[Assignment]) -> Vec<tributary_protocol::operator::WhatIf> {
+    let (Some(selected_at_ms), Some(deadline_at_ms)) = (round.selected_at_ms, round.deadline_at_ms) else {
+        return Vec::new();
+    };
+    if cohort.is_empty() {
+        return Vec::new();
+    }
+    let came = cohort.iter().filter_map(|assignment| match assignment.state {
+        AssignmentState::Reported => assignment.ended_at_ms,
+        AssignmentState::Expired => assignment.late_at_ms,
+        _ => None,
+    });
+    let came_ms: Vec<u64> = came.map(|at_ms| u64::try_from(at_ms - selected_at_ms).unwrap_or(0)).collect();
+    what_if(u64::try_from(deadline_at_ms - selected_at_ms).unwrap_or(0), round.cohort, &came_ms)
+}
+
+/// How much of a curve.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CurveQuery {
+    /// Most points wanted.
+    points: Option<u32>,
+}
+
+pub(super) async fn curve(
+    _: Operator,
+    State(app): State<Arc<App>>,
+    Path(id): Path<JobId>,
+    Query(query): Query<CurveQuery>,
+) -> Answer<Json<Curve>> {
+    let points = query.points.unwrap_or(CURVE_POINTS_DEFAULT);
+    if !(2..=CURVE_POINTS_MAX).contains(&points) {
+        return Err(ApiError::new(ProblemType::Malformed, format!("points must be 2 to {CURVE_POINTS_MAX}")));
+    }
+    let mut tx = app.db.read().await?;
+    let job = tx.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
+    let rows = tx.curve_rows(id).await?;
+    drop(tx);
+    let (created_at_ms, accuracy) = (job.created_at_ms, job.file.0.stop.accuracy);
+    Ok(Json(blocking(move || curve_of(created_at_ms, &rows, points as usize, accuracy)).await))
+}
+
 /// Which assignments.
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AssignmentsQuery {
     #[serde(default = "train")]
     task: Task,
+    /// Only those in this state.
+    state: Option<AssignmentState>,
     limit: Option<u32>,
     after: Option<String>,
 }
@@ -82,6 +246,6 @@ pub(super) async fn assignments(
         let detail = format!("the assignments of round {number} were deleted after [retention] history_days");
         return Err(ApiError::new(ProblemType::Deleted, detail));
     }
-    let items = tx.assignments(key, after, limit).await?;
+    let items = tx.assignments(key, query.state, after, limit).await?;
     Ok(Json(full_page(items, limit, |assignment| assignment.client_number.to_string())))
 }

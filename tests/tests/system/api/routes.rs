@@ -7,20 +7,29 @@ use tributary_protocol::problem::ProblemType;
 use crate::support::{Answer, World};
 
 /// Every route that needs a token. Ids are well-formed and unknown.
-fn guarded_routes() -> Vec<(Method, String)> {
+pub(super) fn guarded_routes() -> Vec<(Method, String)> {
     let job = format!("job_{}", "0".repeat(32));
     let assignment = format!("assignment_{}", "0".repeat(32));
     let token = format!("token_{}", "0".repeat(32));
+    let client = format!("client_{}", "0".repeat(32));
     let operator = [
         (Method::GET, "/populations".into()),
         (Method::POST, "/populations".into()),
         (Method::GET, "/tokens".into()),
         (Method::POST, "/tokens".into()),
         (Method::DELETE, format!("/tokens/{token}")),
+        (Method::GET, "/overview".into()),
         (Method::GET, "/clients?population=devices".into()),
+        (Method::GET, format!("/clients/{client}")),
+        (Method::GET, format!("/clients/{client}/assignments")),
+        (Method::GET, "/populations/devices/attributes".into()),
+        (Method::GET, "/populations/devices/classes?attribute=ram".into()),
         (Method::GET, "/jobs".into()),
         (Method::POST, "/jobs".into()),
         (Method::GET, format!("/jobs/{job}")),
+        (Method::GET, format!("/jobs/{job}/file")),
+        (Method::GET, format!("/jobs/{job}/metrics?format=csv")),
+        (Method::PATCH, format!("/jobs/{job}/round-policy")),
         (Method::POST, format!("/jobs/{job}/pause")),
         (Method::POST, format!("/jobs/{job}/resume")),
         (Method::POST, format!("/jobs/{job}/stop")),
@@ -28,9 +37,16 @@ fn guarded_routes() -> Vec<(Method, String)> {
         (Method::GET, format!("/jobs/{job}/models/0")),
         (Method::PUT, format!("/jobs/{job}/models/0")),
         (Method::GET, format!("/jobs/{job}/rounds")),
+        (Method::GET, format!("/jobs/{job}/rounds/1")),
+        (Method::GET, format!("/jobs/{job}/curve")),
+        (Method::GET, format!("/jobs/{job}/shapes")),
         (Method::GET, format!("/jobs/{job}/rounds/1/assignments")),
         (Method::GET, format!("/events?job={job}")),
+        (Method::GET, "/feed".into()),
         (Method::GET, "/nodes".into()),
+        (Method::GET, "/schedules".into()),
+        (Method::GET, "/system".into()),
+        (Method::GET, "/audit".into()),
     ];
     let device = [
         (Method::POST, "/clients".into()),
@@ -88,6 +104,10 @@ async fn the_right_token_gets_past_the_guard_everywhere() {
             path if path.starts_with("/device") => &device.secret,
             _ => &world.operator,
         };
+        if path.ends_with("/feed") {
+            // Goes on for ever when it is let in; its own tests listen to it.
+            continue;
+        }
         let answer = Answer::to(world.request(method.clone(), &path).bearer_auth(secret).json(&json!({}))).await;
         assert!(![401, 403, 405, 500].contains(&answer.status), "{method} {path}: {}", answer.status);
     }

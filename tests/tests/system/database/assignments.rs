@@ -1,5 +1,6 @@
 //! Assignments and the bodies of their updates.
 
+use tributary_protocol::device::Attributes;
 use tributary_protocol::operator::{Assignment, Round};
 use tributary_protocol::state::AssignmentState;
 use tributary_server::db::{Db, DbError, NewAssignment, Traffic};
@@ -92,7 +93,7 @@ pub(super) async fn assignments_are_listed_by_client_number(db: &Db) {
     start_round(&mut tx, training(1), 3).await;
     let id = assigned(training(1), 2);
     assert!(tx.accept_report(id, &report(10, 0.5, Some(0.75)), 50).await.unwrap().is_some());
-    let all = tx.assignments(training(1), 0, 10).await.unwrap();
+    let all = tx.assignments(training(1), None, 0, 10).await.unwrap();
     assert_eq!(all.iter().map(|assignment| assignment.client_number).collect::<Vec<_>>(), [1, 2, 3]);
     let expected = Assignment {
         id,
@@ -101,6 +102,9 @@ pub(super) async fn assignments_are_listed_by_client_number(db: &Db) {
         state: AssignmentState::Reported,
         reason: None,
         assigned_at_ms: 40,
+        fetched_at_ms: None,
+        upload_at_ms: None,
+        upload_ms: None,
         ended_at_ms: Some(50),
         late_at_ms: None,
         weight: Some(10),
@@ -108,13 +112,19 @@ pub(super) async fn assignments_are_listed_by_client_number(db: &Db) {
         accuracy: Some(0.75),
         work_ms: Some(12),
         update_norm: Some(0.5),
+        cosine: None,
         bytes_up: 7,
         bytes_down: 9,
         raw_bytes_up: 7,
         raw_bytes_down: 9,
+        shape: "cadtu+".to_owned(),
+        attributes: Attributes::default(),
     };
-    assert_eq!(tx.assignments(training(1), 1, 1).await.unwrap(), [expected]);
-    assert!(tx.assignments(evaluation(1), 0, 10).await.unwrap().is_empty());
+    assert_eq!(tx.assignments(training(1), None, 1, 1).await.unwrap(), [expected]);
+    assert!(tx.assignments(evaluation(1), None, 0, 10).await.unwrap().is_empty());
+    let working = tx.assignments(training(1), Some(AssignmentState::Assigned), 0, 10).await.unwrap();
+    let told: Vec<_> = working.iter().map(|assignment| (assignment.client_number, assignment.shape.as_str())).collect();
+    assert_eq!(told, [(1, "ca"), (3, "ca")]);
 }
 
 pub(super) async fn deleting_updates_spares_other_rounds_and_models(db: &Db) {
@@ -156,5 +166,5 @@ pub(super) async fn bytes_of_broken_uploads_are_counted_once(db: &Db) {
     tx.count_ended(training(1), AssignmentState::Failed, 1, 0, ended).await.unwrap();
     tx.count_upload(id, training(1), 11).await.unwrap();
     assert_eq!(Round::from(tx.round(training(1)).await.unwrap().unwrap()).bytes_up, 111);
-    assert_eq!(tx.assignments(training(1), 0, 1).await.unwrap()[0].bytes_up, 111);
+    assert_eq!(tx.assignments(training(1), None, 0, 1).await.unwrap()[0].bytes_up, 111);
 }

@@ -1,6 +1,7 @@
 //! Every query on both databases: each claim is one function of a database, run on SQLite and on PostgreSQL.
 
 mod assignments;
+mod dashboard;
 mod jobs;
 mod model_files;
 mod nodes;
@@ -44,7 +45,18 @@ on_both_databases! {
     people::clients_are_numbered_and_known_by_their_secret,
     people::a_client_is_what_it_said_last,
     people::clients_are_listed_with_how_their_work_ended,
+    people::clients_are_found_and_ordered,
     people::last_rounds_count_training_only,
+    dashboard::a_job_at_a_glance_is_the_sum_of_its_rounds,
+    dashboard::a_spark_prefers_rounds_that_were_measured,
+    dashboard::jobs_that_may_run_come_first_and_the_newest_of_them,
+    dashboard::a_cohort_is_shown_by_client_number,
+    dashboard::nobody_works_longer_than_it_was_assigned,
+    dashboard::a_curve_is_read_from_ended_training_rounds,
+    dashboard::the_history_of_a_client_is_paged_from_its_end,
+    dashboard::sessions_are_counted_over_the_newest,
+    dashboard::a_feed_follows_jobs_until_a_while_after_their_end,
+    dashboard::the_audit_log_is_paged_from_its_end,
     jobs::a_job_is_stored_once_per_name_and_population,
     jobs::jobs_are_listed_by_id_and_population,
     jobs::a_job_that_ends_says_when,

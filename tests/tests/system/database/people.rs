@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use tributary_protocol::device::Attributes;
 use tributary_protocol::id::TokenId;
-use tributary_protocol::operator::Population;
+use tributary_protocol::operator::{Client, ClientOrder, Population};
 use tributary_protocol::state::AssignmentState;
-use tributary_server::db::{Db, DbError};
+use tributary_server::db::{ClientsList, Db, DbError};
 
 use super::stored::{
     assigned, client_id, evaluation, job_id, name, population, report, secret, start_round, store_client, token,
@@ -116,13 +116,72 @@ pub(super) async fn clients_are_listed_with_how_their_work_ended(db: &Db) {
             .unwrap()
             .is_some()
     );
-    let counts = |clients: Vec<tributary_protocol::operator::Client>| -> Vec<_> {
-        clients.iter().map(|client| (client.number, client.reported, client.expired, client.failed)).collect()
+    let people = name("people");
+    let list = ClientsList { population: &people, search: "", order: ClientOrder::Number, after: None, limit: 10 };
+    let counts = |clients: Vec<(Client, (i64, u64))>| -> Vec<_> {
+        let counts = |(client, _): &(Client, _)| (client.number, client.reported, client.expired, client.failed);
+        clients.iter().map(counts).collect()
     };
-    let all = counts(tx.clients(&name("people"), 0, 10).await.unwrap());
-    assert_eq!(all, [(1, 1, 0, 0), (2, 0, 0, 2), (3, 0, 1, 0)]);
-    assert_eq!(counts(tx.clients(&name("people"), 1, 1).await.unwrap()), [(2, 0, 0, 2)]);
-    assert!(tx.clients(&name("nobody"), 0, 10).await.unwrap().is_empty());
+    let all = tx.clients(&list).await.unwrap();
+    let first = &all[0].0;
+    assert_eq!((first.rejected, first.bytes_up, first.bytes_down, first.work_ms_mean), (0, 7, 9, Some(12)));
+    assert_eq!((all[1].0.rejected, all[1].0.work_ms_mean), (1, None));
+    assert_eq!(tx.client(first.id).await.unwrap().as_ref(), Some(first));
+    assert_eq!(tx.client(client_id(9)).await.unwrap(), None);
+    assert_eq!(counts(all), [(1, 1, 0, 0), (2, 0, 0, 2), (3, 0, 1, 0)]);
+    let second = ClientsList { after: Some((i64::MAX, 1)), limit: 1, ..list };
+    assert_eq!(counts(tx.clients(&second).await.unwrap()), [(2, 0, 0, 2)]);
+    let nobody = name("nobody");
+    assert!(tx.clients(&ClientsList { population: &nobody, ..list }).await.unwrap().is_empty());
+}
+
+/// Goal: each order holds each client once, whatever the page size; a search finds ids, numbers and attributes.
+pub(super) async fn clients_are_found_and_ordered(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    start_round(&mut tx, training(1), 3).await;
+    let ends = [(1, AssignmentState::Expired), (3, AssignmentState::Expired)];
+    for (client, state) in ends {
+        assert!(
+            tx.end_assignment(assigned(training(1), client), state, None, traffic(0, 0), 50).await.unwrap().is_some()
+        );
+    }
+    assert!(tx.accept_report(assigned(training(1), 2), &report(1, 1.0, None), 50).await.unwrap().is_some());
+    let said = BTreeMap::from([("ram_class".to_owned(), "50%_Of".to_owned())]).try_into().unwrap();
+    tx.client_seen(client_id(2), &said, 1, 90).await.unwrap();
+    tx.client_seen(client_id(3), &Attributes::default(), 1, 70).await.unwrap();
+    let people = name("people");
+    for (order, expected) in
+        [(ClientOrder::Number, [1, 2, 3]), (ClientOrder::LastSeen, [2, 3, 1]), (ClientOrder::DropRate, [1, 3, 2])]
+    {
+        for limit in 1..=4 {
+            let (mut numbers, mut after) = (Vec::new(), None);
+            loop {
+                let list = ClientsList { population: &people, search: "", order, after, limit };
+                let page = tx.clients(&list).await.unwrap();
+                numbers.extend(page.iter().map(|(client, _)| client.number));
+                match page.last() {
+                    Some((_, end)) => after = Some(*end),
+                    None => break,
+                }
+            }
+            assert_eq!(numbers, expected, "{order:?} in pages of {limit}");
+        }
+        for (search, found) in [
+            ("RAM", vec![2]),
+            ("50%_o", vec![2]),
+            ("5%", vec![]),
+            ("5_%", vec![]),
+            ("!", vec![]),
+            ("client_0303", vec![3]),
+            ("client_03", vec![3]),
+            ("nothing", vec![]),
+        ] {
+            let list = ClientsList { population: &people, search, order, after: None, limit: 10 };
+            let numbers: Vec<_> = tx.clients(&list).await.unwrap().iter().map(|(client, _)| client.number).collect();
+            assert_eq!(numbers, found, "{search} by {order:?}");
+        }
+    }
 }
 
 pub(super) async fn last_rounds_count_training_only(db: &Db) {

@@ -3,12 +3,12 @@
 use tributary_protocol::operator::Round;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase};
-use tributary_server::db::{Db, DbError, NewRound, RoundKey};
+use tributary_server::db::{Db, DbError, NewRound, RoundFilter, RoundKey};
 
-use super::stored::{assigned, evaluation, job_id, population, report, start_round, traffic, training};
+use super::stored::{POLICY, assigned, evaluation, job_id, population, report, start_round, traffic, training};
 
 fn new(key: RoundKey) -> NewRound {
-    NewRound { key, base_version: 4, seed: Seed(u64::MAX >> 11), goal: 2, minimum: 1 }
+    NewRound { key, base_version: 4, seed: Seed(u64::MAX >> 11), policy: POLICY }
 }
 
 pub(super) async fn a_round_is_opened_once(db: &Db) {
@@ -21,6 +21,7 @@ pub(super) async fn a_round_is_opened_once(db: &Db) {
     let row = tx.round(training(1)).await.unwrap().unwrap();
     assert_eq!((row.key(), row.phase, row.base_version, row.opened_at_ms), (training(1), Phase::Selecting, 4, 30));
     assert_eq!((row.seed(), row.cohort, row.reported, row.deadline_at_ms), (Seed(u64::MAX >> 11), 0, 0, None));
+    assert_eq!(row.policy(), Some(POLICY));
     assert!(tx.round(training(2)).await.unwrap().is_none());
     tx.commit().await.unwrap();
     let twice = db.begin().await.unwrap().insert_round(&new(training(1)), 32).await;
@@ -35,12 +36,18 @@ pub(super) async fn rounds_are_listed_from_both_ends(db: &Db) {
     }
     tx.insert_round(&new(evaluation(2)), 30).await.unwrap();
     assert!(tx.abandon_round(training(2), AbandonReason::SelectionTimeout, 40).await.unwrap());
-    let (job, task) = (job_id(1), training(1).task);
+    let (job, task, all) = (job_id(1), training(1).task, RoundFilter::default());
     let numbers = |rows: Vec<tributary_server::db::RoundRow>| rows.iter().map(|row| row.number).collect::<Vec<_>>();
-    assert_eq!(numbers(tx.rounds(job, task, 0, 3).await.unwrap()), [1, 2, 3]);
-    assert_eq!(numbers(tx.rounds(job, task, 3, 3).await.unwrap()), [4]);
-    assert_eq!(numbers(tx.latest_rounds(job, task, u32::MAX >> 1, 3).await.unwrap()), [4, 3, 2]);
-    assert_eq!(numbers(tx.latest_rounds(job, task, 2, 3).await.unwrap()), [1]);
+    assert_eq!(numbers(tx.rounds(job, task, all, 0, 3).await.unwrap()), [1, 2, 3]);
+    assert_eq!(numbers(tx.rounds(job, task, all, 3, 3).await.unwrap()), [4]);
+    assert_eq!(numbers(tx.latest_rounds(job, task, all, u32::MAX >> 1, 3).await.unwrap()), [4, 3, 2]);
+    assert_eq!(numbers(tx.latest_rounds(job, task, all, 2, 3).await.unwrap()), [1]);
+    let abandoned = RoundFilter { phase: Some(Phase::Abandoned), ..all };
+    assert_eq!(numbers(tx.rounds(job, task, abandoned, 0, 3).await.unwrap()), [2]);
+    let reason = |reason| RoundFilter { reason: Some(reason), ..all };
+    let (timeout, fault) = (reason(AbandonReason::SelectionTimeout), reason(AbandonReason::Fault));
+    assert_eq!(numbers(tx.latest_rounds(job, task, timeout, 9, 3).await.unwrap()), [2]);
+    assert!(tx.latest_rounds(job, task, fault, 9, 3).await.unwrap().is_empty());
     let open: Vec<_> = tx.open_rounds(job).await.unwrap().iter().map(tributary_server::db::RoundRow::key).collect();
     assert_eq!(open, [training(1), evaluation(2), training(3), training(4)]);
 }

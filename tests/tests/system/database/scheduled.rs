@@ -126,9 +126,9 @@ pub(super) async fn pruning_takes_assignments_of_old_rounds_and_nothing_else(db:
     assert_eq!(tx.rounds_to_prune(job, 150, u32::MAX, 10).await.unwrap(), [evaluation(1)]);
     let row = tx.round(training(1)).await.unwrap().unwrap();
     assert_eq!((row.pruned_at_ms, row.cohort), (Some(300), 2));
-    assert!(tx.assignments(training(1), 0, 10).await.unwrap().is_empty());
+    assert!(tx.assignments(training(1), None, 0, 10).await.unwrap().is_empty());
     for key in [evaluation(1), training(2), training(3)] {
-        assert_eq!(tx.assignments(key, 0, 10).await.unwrap().len(), 2, "{key:?}");
+        assert_eq!(tx.assignments(key, None, 0, 10).await.unwrap().len(), 2, "{key:?}");
     }
 }
 

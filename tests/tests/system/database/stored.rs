@@ -9,8 +9,13 @@ use tributary_protocol::operator::Token;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{JobState, Task};
 use tributary_server::db::{ClientRow, Db, Json, NewAssignment, NewJob, NewRound, Report, RoundKey, Traffic, Tx};
+use tributary_server::round::TaskPolicy;
 
 use crate::support::job_file;
+
+/// What rounds go by.
+pub(super) const POLICY: TaskPolicy =
+    TaskPolicy { goal: 2, minimum: 1, cohort_size: 3, available_min: 3, selection_timeout_ms: 100, deadline_ms: 1_000 };
 
 pub(super) fn name(text: &str) -> Name {
     text.parse().unwrap()
@@ -90,7 +95,7 @@ pub(super) fn evaluation(number: u32) -> RoundKey {
 
 /// Opens a round and draws clients 1 to `cohort`; the assignment of client `n` is `10 * round + n` (evaluations: 100 more).
 pub(super) async fn start_round(tx: &mut Tx, key: RoundKey, cohort: u8) {
-    let round = NewRound { key, base_version: 0, seed: Seed(u64::MAX >> 11), goal: 2, minimum: 1 };
+    let round = NewRound { key, base_version: 0, seed: Seed(u64::MAX >> 11), policy: POLICY };
     tx.insert_round(&round, 30).await.unwrap();
     assert!(tx.start_round(key, cohort.into(), 40, 1_040).await.unwrap());
     for client in 1..=cohort {

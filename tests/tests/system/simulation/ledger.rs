@@ -233,7 +233,7 @@ impl Ledger {
         for (task, number) in rounds {
             let key = RoundKey { job, task, number };
             let round = Round::from(tx.round(key).await.unwrap().unwrap());
-            found.push((round, tx.assignments(key, 0, EVENTS_MAX).await.unwrap()));
+            found.push((round, tx.assignments(key, None, 0, EVENTS_MAX).await.unwrap()));
         }
         drop(tx);
         let committed = |event: &Event, round: &Round| {

@@ -1,0 +1,83 @@
+//! `tributary job policy`: when the rounds of a job open, close and give up; shown, or changed from the next round on.
+
+use tributary_protocol::job_file::{RoundPolicy, RoundPolicyChange};
+
+use super::find::find_job;
+use crate::api::Api;
+use crate::args::JobPolicyArgs;
+use crate::error::CliError;
+use crate::format::duration_ms;
+use crate::output::{self, Output};
+
+/// Runs the command.
+///
+/// # Errors
+/// Those of the calls, and a standard output that is gone.
+pub(crate) async fn run(args: &JobPolicyArgs, api: &Api, output: &Output) -> Result<(), CliError> {
+    let change = change(args);
+    let mut job = find_job(api, &args.job).await?;
+    let is_change = change != RoundPolicyChange::default();
+    if is_change {
+        job = api.change_round_policy(job.id, &change).await?;
+    }
+    let policy = &job.file.round;
+    output.object(policy, || {
+        let table = text(policy, output.width);
+        if is_change { format!("from the next round of {} on:\n\n{table}", job.file.name) } else { table }
+    })
+}
+
+fn change(args: &JobPolicyArgs) -> RoundPolicyChange {
+    RoundPolicyChange {
+        updates_goal: args.updates_goal,
+        updates_min: args.updates_min,
+        over_selection: args.over_selection,
+        available_min: args.available_min,
+        selection_timeout_ms: args.selection_timeout,
+        deadline_ms: args.deadline,
+        backoff_ms: args.backoff,
+        backoff_max_ms: args.backoff_max,
+    }
+}
+
+fn text(policy: &RoundPolicy, width: Option<u16>) -> String {
+    let pairs = [
+        ("updates goal", policy.updates_goal.to_string()),
+        ("updates minimum", policy.updates_min.to_string()),
+        ("over-selection", format!("{} (cohorts of {})", policy.over_selection, policy.cohort_size())),
+        ("available minimum", policy.available_min.max(policy.cohort_size()).to_string()),
+        ("selection timeout", duration_ms(policy.selection_timeout_ms)),
+        ("deadline", duration_ms(policy.deadline_ms)),
+        ("back-off", format!("{} to {}", duration_ms(policy.backoff_ms), duration_ms(policy.backoff_max_ms))),
+    ];
+    output::fields(&pairs, width)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::api::tests::{Fake, job, output};
+    use crate::args::{Cli, Command, JobCommand};
+
+    #[tokio::test]
+    async fn a_policy_is_shown_and_changed() {
+        let api = Fake { jobs: vec![job(1, "demo", "digits")], ..Fake::default() }.start().await;
+        let print = async |line: &str| {
+            let (output, printed) = output(false);
+            let words = ["tributary", "job", "policy", "digits"].into_iter().chain(line.split_whitespace());
+            let Command::Job(JobCommand::Policy(args)) = Cli::try_parse_from(words).unwrap().command else {
+                panic!("a policy")
+            };
+            run(&args, &api, &output).await.unwrap();
+            printed.lock().unwrap().clone()
+        };
+        let before = print("").await;
+        assert!(before.contains("updates goal       10") && !before.contains("from the next round"), "{before}");
+        let after = print("--updates-goal 20 --deadline 90s").await;
+        assert!(after.starts_with("from the next round of digits on:"), "{after}");
+        assert!(after.contains("updates goal       20") && after.contains("cohorts of 26"), "{after}");
+        assert_eq!(print("").await, after.split_once("\n\n").unwrap().1);
+    }
+}

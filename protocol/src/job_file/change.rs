@@ -1,0 +1,80 @@
+//! Changing the round policy of a job that runs.
+
+use serde::{Deserialize, Serialize};
+
+use super::RoundPolicy;
+
+/// New values for settings of `[round]`; those that are left out stay.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct RoundPolicyChange {
+    /// Updates that close a round early.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updates_goal: Option<u32>,
+    /// Updates without which the deadline abandons the round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updates_min: Option<u32>,
+    /// Clients selected per update of the goal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over_selection: Option<f64>,
+    /// Clients that must be available before a cohort is drawn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub available_min: Option<u32>,
+    /// How long a round waits for available clients.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selection_timeout_ms: Option<u64>,
+    /// How long a cohort has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<u64>,
+    /// Pause after an abandoned round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backoff_ms: Option<u64>,
+    /// Longest pause after abandoned rounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backoff_max_ms: Option<u64>,
+}
+
+impl RoundPolicyChange {
+    /// The policy with the new values. Whether they go together is for [`super::JobFile::check`] to say.
+    #[must_use]
+    pub fn applied_to(&self, policy: &RoundPolicy) -> RoundPolicy {
+        RoundPolicy {
+            updates_goal: self.updates_goal.unwrap_or(policy.updates_goal),
+            updates_min: self.updates_min.unwrap_or(policy.updates_min),
+            over_selection: self.over_selection.unwrap_or(policy.over_selection),
+            available_min: self.available_min.unwrap_or(policy.available_min),
+            selection_timeout_ms: self.selection_timeout_ms.unwrap_or(policy.selection_timeout_ms),
+            deadline_ms: self.deadline_ms.unwrap_or(policy.deadline_ms),
+            backoff_ms: self.backoff_ms.unwrap_or(policy.backoff_ms),
+            backoff_max_ms: self.backoff_max_ms.unwrap_or(policy.backoff_max_ms),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_stays_and_everything_can_be_changed() {
+        let policy = RoundPolicy::default();
+        assert_eq!(RoundPolicyChange::default().applied_to(&policy), policy);
+        let change: RoundPolicyChange = serde_json::from_str(r#"{"updates_goal": 3, "deadline_ms": 7}"#).unwrap();
+        assert_eq!(change.applied_to(&policy), RoundPolicy { updates_goal: 3, deadline_ms: 7, ..policy.clone() });
+        let other = RoundPolicy {
+            updates_goal: 1,
+            updates_min: 2,
+            over_selection: 3.0,
+            available_min: 4,
+            selection_timeout_ms: 5,
+            deadline_ms: 6,
+            backoff_ms: 7,
+            backoff_max_ms: 8,
+        };
+        // Every setting of the policy is one of the change.
+        let change: RoundPolicyChange = serde_json::from_value(serde_json::to_value(&other).unwrap()).unwrap();
+        assert_eq!(change.applied_to(&policy), other);
+        assert!(serde_json::from_str::<RoundPolicyChange>(r#"{"goal": 3}"#).is_err());
+    }
+}

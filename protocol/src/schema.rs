@@ -1,0 +1,155 @@
+//! OpenAPI schemas of the types that are written in another form than they have in memory.
+
+use std::borrow::Cow;
+
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{
+    AdditionalProperties, ArrayBuilder, ObjectBuilder, OneOfBuilder, Ref, Schema, SchemaType, Type,
+};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::device::{ATTRIBUTE_BYTES_MAX, ATTRIBUTES_MAX, Attributes};
+use crate::hash::Sha256Hash;
+use crate::id::{AssignmentId, AuditId, ClientId, JobId, Name, Secret, TokenId};
+use crate::layers::{HeightWidth, Layer, ModelSpec, Padding};
+use crate::model::ParameterSpec;
+use crate::problem::ProblemType;
+use crate::update::Codec;
+
+/// Names of a type's parts, with their schemas.
+type Parts = Vec<(String, RefOr<Schema>)>;
+
+macro_rules! written_as {
+    ($($type:ident: $schema:expr;)*) => {
+        $(impl PartialSchema for $type {
+            fn schema() -> RefOr<Schema> {
+                let schema: Schema = $schema.into();
+                schema.into()
+            }
+        }
+
+        impl ToSchema for $type {
+            fn name() -> Cow<'static, str> {
+                Cow::Borrowed(stringify!($type))
+            }
+        })*
+    };
+}
+
+written_as! {
+    ClientId: id("client", "One enrolled device or silo.");
+    JobId: id("job", "One job.");
+    AssignmentId: id("assignment", "One client in one round.");
+    TokenId: id("token", "One operator or enrolment token (not its secret).");
+    AuditId: id("audit", "One entry of the audit log.");
+    Name: text("^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", "The name of a population, a job or a coordinator.");
+    Secret: text("^tributary_(operator|enrolment|client)_[0-9a-f]{64}$", "A bearer credential.");
+    Sha256Hash: text("^[0-9a-f]{64}$", "The SHA-256 of some bytes.");
+    Attributes: ObjectBuilder::new()
+        .description(Some(format!("What a client is: at most {ATTRIBUTES_MAX} names and values.")))
+        .additional_properties(Some(AdditionalProperties::RefOr(RefOr::T(
+            ObjectBuilder::new()
+                .schema_type(Type::String)
+                .min_length(Some(1))
+                .max_length(Some(ATTRIBUTE_BYTES_MAX))
+                .build()
+                .into(),
+        ))))
+        .max_properties(Some(ATTRIBUTES_MAX))
+        .build();
+    HeightWidth: number_or_pair("A height and a width, as a pair or as one number for both.").build();
+    Padding: number_or_pair("Zeros around the input: a word, a number or a pair [height, width].")
+        .item(ObjectBuilder::new().schema_type(Type::String).enum_values(Some(["valid", "same"])))
+        .build();
+    ProblemType: ObjectBuilder::new()
+        .schema_type(Type::String)
+        .description(Some("What went wrong, as a program tells it apart."))
+        .enum_values(Some(ProblemType::ALL.iter().map(|kind| kind.uri())))
+        .build();
+    Codec: OneOfBuilder::new()
+        .description(Some("How weight deltas are encoded: a name, or a name with settings."))
+        .item(ObjectBuilder::new().schema_type(Type::String))
+        .item(
+            ObjectBuilder::new()
+                .property("name", ObjectBuilder::new().schema_type(Type::String))
+                .required("name")
+                .additional_properties(Some(AdditionalProperties::FreeForm(true))),
+        )
+        .build();
+}
+
+impl PartialSchema for ModelSpec {
+    fn schema() -> RefOr<Schema> {
+        let list = |item: &str| ArrayBuilder::new().items(Ref::from_schema_name(item));
+        let shape = ArrayBuilder::new().items(ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1)));
+        let layers = ObjectBuilder::new()
+            .property("input", shape)
+            .required("input")
+            .property("layers", list("Layer"))
+            .required("layers")
+            .additional_properties(Some(AdditionalProperties::FreeForm(false)));
+        let parameters = ObjectBuilder::new()
+            .property("parameters", list("ParameterSpec"))
+            .required("parameters")
+            .additional_properties(Some(AdditionalProperties::FreeForm(false)));
+        let description = "The network as layers, or the names and shapes of an app's own.";
+        let schema: Schema =
+            OneOfBuilder::new().description(Some(description)).item(layers).item(parameters).build().into();
+        schema.into()
+    }
+}
+
+impl ToSchema for ModelSpec {
+    fn name() -> Cow<'static, str> {
+        Cow::Borrowed("ModelSpec")
+    }
+
+    fn schemas(schemas: &mut Parts) {
+        schemas.push((Layer::name().into_owned(), Layer::schema()));
+        Layer::schemas(schemas);
+        schemas.push((ParameterSpec::name().into_owned(), ParameterSpec::schema()));
+        ParameterSpec::schemas(schemas);
+    }
+}
+
+fn id(prefix: &str, description: &str) -> Schema {
+    text(&format!("^{prefix}_[0-9a-f]{{32}}$"), description)
+}
+
+fn text(pattern: &str, description: &str) -> Schema {
+    let text = ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern)).description(Some(description));
+    text.build().into()
+}
+
+/// One of these words.
+pub(crate) fn words(words: &[&str], description: &str) -> RefOr<Schema> {
+    let text = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words.iter().copied()));
+    let schema: Schema = text.description(Some(description.trim())).build().into();
+    schema.into()
+}
+
+fn number_or_pair(description: &str) -> OneOfBuilder {
+    let number = || ObjectBuilder::new().schema_type(SchemaType::Type(Type::Integer)).minimum(Some(0));
+    let pair = ArrayBuilder::new().items(number()).min_items(Some(2)).max_items(Some(2));
+    OneOfBuilder::new().description(Some(description)).item(number()).item(pair)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_fit_what_is_written() {
+        for (id, prefix) in [
+            (ClientId::from_random([0xab; 16]).to_string(), "client_"),
+            (AuditId::from_random([0xab; 16]).to_string(), "audit_"),
+        ] {
+            assert_eq!(id.len(), prefix.len() + 32);
+        }
+        let phases = serde_json::to_value(crate::state::Phase::schema()).unwrap();
+        assert_eq!(phases["enum"][0], "selecting");
+        assert_eq!(phases["description"], "Where a round stands; it only ever moves down this list.");
+        let json = serde_json::to_value(JobId::schema()).unwrap();
+        assert_eq!(json["pattern"], "^job_[0-9a-f]{32}$");
+    }
+}

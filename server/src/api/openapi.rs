@@ -1,0 +1,288 @@
+//! The OpenAPI document, put together from the types that the handlers take and return.
+//!
+//! Each API lists its calls in its own `document.rs`, one line for a route. What is the same for all of them (parameters
+//! of paths, bearer tokens, problem documents) is added here.
+
+use std::collections::BTreeMap;
+
+use tributary_protocol::id::{AssignmentId, ClientId, JobId, Name, TokenId};
+use tributary_protocol::problem::{CONTENT_TYPE, Problem, ProblemType};
+use utoipa::openapi::path::{
+    HttpMethod, Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn, PathsBuilder,
+};
+use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
+use utoipa::openapi::schema::{
+    ArrayBuilder, ComponentsBuilder, KnownFormat, ObjectBuilder, Ref, Schema, SchemaFormat, Type,
+};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::tag::TagBuilder;
+use utoipa::openapi::{
+    ContentBuilder, InfoBuilder, OpenApi, OpenApiBuilder, PathItem, RefOr, Required, Response, ResponseBuilder,
+};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
+
+/// Bodies that are no JSON.
+pub(super) const BYTES: &str = "application/octet-stream";
+
+/// Whose token a call needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bearer {
+    /// An operator's.
+    Operator,
+    /// An app's, to enrol clients.
+    Enrolment,
+    /// A client's own.
+    Client,
+}
+
+impl Bearer {
+    const ALL: [(Self, &'static str); 3] = [
+        (Self::Operator, "An operator token: tributary_operator_.."),
+        (Self::Enrolment, "An enrolment token of a population: tributary_enrolment_.."),
+        (Self::Client, "The secret of an enrolled client: tributary_client_.."),
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Operator => "operator",
+            Self::Enrolment => "enrolment",
+            Self::Client => "client",
+        }
+    }
+}
+
+/// A call of the API.
+pub(super) struct Call {
+    method: HttpMethod,
+    path: &'static str,
+    id: &'static str,
+    summary: &'static str,
+    parameters: Vec<Parameter>,
+    body: Option<RequestBody>,
+    responses: Vec<(String, Response)>,
+    schemas: Vec<(String, RefOr<Schema>)>,
+}
+
+macro_rules! methods {
+    ($($name:ident: $method:ident;)*) => {
+        $(pub(super) fn $name(path: &'static str, id: &'static str, summary: &'static str) -> Call {
+            Call::new(HttpMethod::$method, path, id, summary)
+        })*
+    };
+}
+
+methods! {
+    get: Get;
+    put: Put;
+    post: Post;
+    patch: Patch;
+    delete: Delete;
+}
+
+impl Call {
+    fn new(method: HttpMethod, path: &'static str, id: &'static str, summary: &'static str) -> Self {
+        let mut call = Self {
+            method,
+            path,
+            id,
+            summary,
+            parameters: Vec::new(),
+            body: None,
+            responses: Vec::new(),
+            schemas: Vec::new(),
+        };
+        for name in path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')) {
+            let parameter = path_parameter(path, name);
+            call.parameters.push(parameter);
+        }
+        call
+    }
+
+    /// Takes these parameters in its query.
+    pub(super) fn query<T: IntoParams>(mut self) -> Self {
+        self.parameters.extend(T::into_params(|| Some(ParameterIn::Query)));
+        self
+    }
+
+    /// Takes a header.
+    pub(super) fn header(mut self, name: &str, description: &str) -> Self {
+        let text = ObjectBuilder::new().schema_type(Type::String).build();
+        let header = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Header).required(Required::False);
+        self.parameters.push(header.description(Some(description)).schema(Some(text)).build());
+        self
+    }
+
+    /// Takes this as JSON.
+    pub(super) fn takes<T: ToSchema>(self) -> Self {
+        self.takes_also::<T>("application/json")
+    }
+
+    /// Takes this in another form too, or only.
+    pub(super) fn takes_also<T: ToSchema>(mut self, kind: &str) -> Self {
+        let schema = self.reference::<T>();
+        self.with_body(kind, schema)
+    }
+
+    /// Takes a text or bytes of this kind.
+    pub(super) fn takes_raw(self, kind: &str) -> Self {
+        self.with_body(kind, raw(kind))
+    }
+
+    fn with_body(mut self, kind: &str, schema: RefOr<Schema>) -> Self {
+        let body = self.body.take().map_or_else(RequestBodyBuilder::new, RequestBodyBuilder::from);
+        let content = ContentBuilder::new().schema(Some(schema)).build();
+        self.body = Some(body.required(Some(Required::True)).content(kind, content).build());
+        self
+    }
+
+    /// Answers with this as JSON.
+    pub(super) fn answers<T: ToSchema>(mut self, status: u16, description: &str) -> Self {
+        let schema = self.reference::<T>();
+        self.with_answer(status, description, "application/json", schema)
+    }
+
+    /// Answers with a list of these.
+    pub(super) fn list<T: ToSchema>(mut self, description: &str) -> Self {
+        let items = ArrayBuilder::new().items(self.reference::<T>()).build();
+        self.with_answer(200, description, "application/json", Schema::from(items).into())
+    }
+
+    /// Answers with a page of these.
+    pub(super) fn page<T: ToSchema>(mut self, description: &str) -> Self {
+        let next = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .description(Some("What to send as `after` for the next page; left out at the end."));
+        let page = ObjectBuilder::new()
+            .property("items", ArrayBuilder::new().items(self.reference::<T>()))
+            .required("items")
+            .property("next", next)
+            .build();
+        self.with_answer(200, description, "application/json", Schema::from(page).into())
+    }
+
+    /// Answers with a text or bytes of this kind.
+    pub(super) fn answers_raw(self, status: u16, description: &str, kind: &str) -> Self {
+        self.with_answer(status, description, kind, raw(kind))
+    }
+
+    /// Answers without a body.
+    pub(super) fn nothing(mut self, status: u16, description: &str) -> Self {
+        self.responses.push((status.to_string(), Response::new(description)));
+        self
+    }
+
+    fn with_answer(mut self, status: u16, description: &str, kind: &str, schema: RefOr<Schema>) -> Self {
+        let (status, content) = (status.to_string(), ContentBuilder::new().schema(Some(schema)).build());
+        let known = self.responses.iter().position(|(known, _)| *known == status);
+        let response = match known {
+            Some(index) => ResponseBuilder::from(self.responses.swap_remove(index).1),
+            None => ResponseBuilder::new().description(description),
+        };
+        self.responses.push((status, response.content(kind, content).build()));
+        self
+    }
+
+    /// A type that answers or parameters name.
+    pub(super) fn knows<T: ToSchema>(mut self) -> Self {
+        let _ = self.reference::<T>();
+        self
+    }
+
+    fn reference<T: ToSchema>(&mut self) -> RefOr<Schema> {
+        let name = T::name();
+        self.schemas.push((name.to_string(), T::schema()));
+        T::schemas(&mut self.schemas);
+        Ref::from_schema_name(name).into()
+    }
+
+    fn operation(self, tag: &str, bearer: Bearer) -> Operation {
+        let mut operation = OperationBuilder::new()
+            .tag(tag)
+            .operation_id(Some(self.id))
+            .summary(Some(self.summary))
+            .parameters(Some(self.parameters))
+            .request_body(self.body)
+            .security(SecurityRequirement::new(bearer.name(), Vec::<String>::new()));
+        for (status, response) in self.responses {
+            operation = operation.response(status, response);
+        }
+        operation.response("default", problem()).build()
+    }
+}
+
+fn raw(kind: &str) -> RefOr<Schema> {
+    let text = ObjectBuilder::new().schema_type(Type::String);
+    let text = if kind == BYTES { text.format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary))) } else { text };
+    Schema::from(text.build()).into()
+}
+
+/// The variable part of a path, by its name.
+fn path_parameter(path: &str, name: &str) -> Parameter {
+    let (schema, description) = match name {
+        "job" => (JobId::schema(), "The job's id."),
+        "token" => (TokenId::schema(), "The token's id."),
+        "client" => (ClientId::schema(), "The client's id."),
+        "assignment" => (AssignmentId::schema(), "The assignment's id."),
+        "population" => (Name::schema(), "The population's name."),
+        "number" => (u32::schema(), "The round's number in its job, from 1."),
+        "version" => (u32::schema(), "The model version, from 0."),
+        other => unreachable!("{path}: nobody has said what {{{other}}} is"),
+    };
+    let parameter = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Path).required(Required::True);
+    parameter.description(Some(description)).schema(Some(schema)).build()
+}
+
+/// The answer to everything that does not work.
+fn problem() -> Response {
+    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(Problem::name()))).build();
+    let description = "What went wrong (RFC 9457). `type` tells programs, `detail` people; `retry_after_ms` is there where \
+                       a retry makes sense.";
+    ResponseBuilder::new().description(description).content(CONTENT_TYPE, content).build()
+}
+
+/// The calls of one API.
+pub(super) struct Part {
+    pub(super) tag: &'static str,
+    pub(super) description: &'static str,
+    pub(super) prefix: &'static str,
+    pub(super) calls: Vec<(Bearer, Call)>,
+}
+
+/// The whole document.
+pub(super) fn document(parts: Vec<Part>) -> OpenApi {
+    let mut paths = PathsBuilder::new();
+    let mut items: BTreeMap<String, PathItem> = BTreeMap::new();
+    let mut schemas = vec![(Problem::name().into_owned(), Problem::schema())];
+    Problem::schemas(&mut schemas);
+    let mut tags = Vec::new();
+    for part in parts {
+        tags.push(TagBuilder::new().name(part.tag).description(Some(part.description)).build());
+        for (bearer, mut call) in part.calls {
+            schemas.append(&mut call.schemas);
+            let path = format!("{}{}", part.prefix, call.path);
+            let method = call.method.clone();
+            let item = PathItem::new(method, call.operation(part.tag, bearer));
+            match items.get_mut(&path) {
+                Some(known) => known.merge_operations(item),
+                None => drop(items.insert(path, item)),
+            }
+        }
+    }
+    for (path, item) in items {
+        paths = paths.path(path, item);
+    }
+    let mut components = ComponentsBuilder::new().schemas_from_iter(schemas);
+    for (bearer, description) in Bearer::ALL {
+        let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(description)).build();
+        components = components.security_scheme(bearer.name(), SecurityScheme::Http(scheme));
+    }
+    let kinds: Vec<&str> = ProblemType::ALL.iter().map(|kind| kind.uri()).collect();
+    let description = format!(
+        "Federated learning: rounds of clients that train and a coordinator that adds up. Times are milliseconds since \
+         1970 (UTC). Everything that does not work is answered with a problem document of one of these types: {}.",
+        kinds.join(", ")
+    );
+    let info =
+        InfoBuilder::new().title("Tributary").version(env!("CARGO_PKG_VERSION")).description(Some(description)).build();
+    OpenApiBuilder::new().info(info).paths(paths).components(Some(components.build())).tags(Some(tags)).build()
+}

@@ -1,0 +1,54 @@
+//! The audit log: every change that an operator makes is stored with it.
+
+use std::fmt::Display;
+use std::sync::Arc;
+
+use axum::extract::State;
+use tributary_protocol::id::AuditId;
+use tributary_protocol::operator::{AuditEntry, Page, PageQuery};
+
+use super::full_page;
+use crate::api::auth::Operator;
+use crate::api::extract::{Json, Place, Query, page};
+use crate::api::problem::Answer;
+use crate::app::App;
+use crate::db::{DbError, Tx};
+use crate::entropy;
+
+/// What was done, to what.
+pub(super) struct Deed<'a> {
+    /// In two words, as `job.pause`.
+    pub(super) action: &'a str,
+    /// An id or a name.
+    pub(super) subject: &'a (dyn Display + Sync),
+    /// More about it.
+    pub(super) detail: Option<String>,
+}
+
+impl Operator {
+    /// Stores what this operator does, in the transaction that does it.
+    pub(super) async fn does(&self, tx: &mut Tx, deed: Deed<'_>, now_ms: i64) -> Result<(), DbError> {
+        let entry = AuditEntry {
+            id: AuditId::from_random(entropy::random()),
+            at_ms: now_ms,
+            token: self.0.id,
+            label: self.0.label.clone(),
+            action: deed.action.to_owned(),
+            subject: deed.subject.to_string(),
+            detail: deed.detail,
+        };
+        tracing::info!(action = %entry.action, subject = %entry.subject, token = %entry.token, "an operator acts");
+        tx.insert_audit(&entry).await
+    }
+}
+
+/// What operators did, newest first.
+pub(super) async fn list(
+    _: Operator,
+    State(app): State<Arc<App>>,
+    Query(query): Query<PageQuery>,
+) -> Answer<Json<Page<AuditEntry>>> {
+    let (limit, Place(at_ms, before)) = page(&query, Place(i64::MAX, String::new()))?;
+    let items = app.db.read().await?.audit((at_ms, &before), limit).await?;
+    Ok(Json(full_page(items, limit, |entry| Place(entry.at_ms, entry.id).to_string())))
+}

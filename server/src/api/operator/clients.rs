@@ -1,0 +1,206 @@
+//! Clients: the list, one of them, its history, and how classes of devices fare.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use axum::extract::State;
+use serde::Deserialize;
+use tributary_protocol::device::{ATTRIBUTE_BYTES_MAX, Attributes};
+use tributary_protocol::id::{ClientId, JobId, Name};
+use tributary_protocol::operator::{
+    AttributeName, ClassStats, Client, ClientAssignment, ClientOrder, Page, PageQuery, ShapeCount,
+};
+use tributary_protocol::problem::ProblemType;
+use tributary_protocol::state::Task;
+
+use crate::api::auth::Operator;
+use crate::api::extract::{Json, Path, Place, Query, page, text};
+use crate::api::problem::{Answer, ApiError};
+use crate::app::App;
+use crate::commit::blocking;
+use crate::db::ClientsList;
+use crate::round::{class_stats, funnel};
+
+/// Longest text to search for, in bytes.
+const SEARCH_BYTES_MAX: usize = 200;
+/// Sessions that statistics are about, the newest ones.
+const SESSIONS_MAX: u32 = 20_000;
+/// Rounds that a funnel is about unless the caller says otherwise, and at most.
+const FUNNEL_ROUNDS_DEFAULT: u32 = 100;
+const FUNNEL_ROUNDS_MAX: u32 = 10_000;
+/// Most classes of an answer; values that are rarer come together under the last one.
+const CLASSES_MAX: usize = 100;
+
+/// Which clients.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ClientsQuery {
+    population: Name,
+    /// Only those whose id, number or attributes contain this.
+    #[serde(default)]
+    search: String,
+    #[serde(default)]
+    order: ClientOrder,
+    limit: Option<u32>,
+    after: Option<String>,
+}
+
+pub(super) async fn list(
+    _: Operator,
+    State(app): State<Arc<App>>,
+    Query(query): Query<ClientsQuery>,
+) -> Answer<Json<Page<Client>>> {
+    text("search", &query.search, SEARCH_BYTES_MAX)?;
+    let asked = PageQuery { limit: query.limit, after: query.after };
+    // By number, `after` is the number alone.
+    let (limit, after) = match query.order {
+        ClientOrder::Number => {
+            let (limit, after) = page(&asked, 0)?;
+            (limit, Some((i64::MAX, after)))
+        }
+        ClientOrder::LastSeen | ClientOrder::DropRate => {
+            let (limit, Place(value, number)) = page(&asked, Place(i64::MAX, 0))?;
+            (limit, Some((value, number)))
+        }
+    };
+    let list = ClientsList { population: &query.population, search: &query.search, order: query.order, after, limit };
+    let found = app.db.read().await?.clients(&list).await?;
+    let end = found.last().filter(|_| found.len() == limit as usize).map(|(_, end)| *end);
+    let next = end.map(|(value, number)| match query.order {
+        ClientOrder::Number => number.to_string(),
+        ClientOrder::LastSeen | ClientOrder::DropRate => Place(value, number).to_string(),
+    });
+    Ok(Json(Page { items: found.into_iter().map(|(client, _)| client).collect(), next }))
+}
+
+pub(super) async fn show(_: Operator, State(app): State<Arc<App>>, Path(id): Path<ClientId>) -> Answer<Json<Client>> {
+    let client = app.db.read().await?.client(id).await?;
+    Ok(Json(client.ok_or_else(|| ApiError::not_found(id))?))
+}
+
+pub(super) async fn history(
+    _: Operator,
+    State(app): State<Arc<App>>,
+    Path(id): Path<ClientId>,
+    Query(query): Query<PageQuery>,
+) -> Answer<Json<Page<ClientAssignment>>> {
+    let (limit, Place(at_ms, before)) = page(&query, Place(i64::MAX, String::new()))?;
+    let mut tx = app.db.read().await?;
+    tx.client(id).await?.ok_or_else(|| ApiError::not_found(id))?;
+    let items = tx.client_history(id, (at_ms, &before), limit).await?;
+    let end = |item: &ClientAssignment| Place(item.assignment.assigned_at_ms, item.assignment.id).to_string();
+    Ok(Json(super::full_page(items, limit, end)))
+}
+
+pub(super) async fn attributes(
+    _: Operator,
+    State(app): State<Arc<App>>,
+    Path(population): Path<Name>,
+) -> Answer<Json<Vec<AttributeName>>> {
+    let mut tx = app.db.read().await?;
+    require_population(&mut tx, &population).await?;
+    let clients = tx.client_attributes(&population).await?;
+    drop(tx);
+    let mut names: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (name, value) in clients.iter().flat_map(|(attributes, _)| attributes.as_map()) {
+        names.entry(name).or_default().insert(value);
+    }
+    let names =
+        names.into_iter().map(|(name, values)| AttributeName { name: name.into(), values: values.len() as u64 });
+    Ok(Json(names.collect()))
+}
+
+/// By which attribute.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ClassesQuery {
+    attribute: String,
+}
+
+pub(super) async fn classes(
+    _: Operator,
+    State(app): State<Arc<App>>,
+    Path(population): Path<Name>,
+    Query(query): Query<ClassesQuery>,
+) -> Answer<Json<Vec<ClassStats>>> {
+    text("attribute", &query.attribute, ATTRIBUTE_BYTES_MAX)?;
+    let mut tx = app.db.read().await?;
+    require_population(&mut tx, &population).await?;
+    let clients = tx.client_attributes(&population).await?;
+    let sessions = tx.newest_sessions(&population, SESSIONS_MAX).await?;
+    drop(tx);
+    let stats = blocking(move || {
+        let common = common_values(&query.attribute, &clients);
+        let known = |attributes: &Attributes| {
+            common.contains(attributes.as_map().get(&query.attribute).map_or("", String::as_str))
+        };
+        let clients = clients.iter().filter(|(attributes, _)| known(attributes));
+        let sessions = sessions.iter().filter(|(attributes, _)| known(attributes));
+        class_stats(
+            &query.attribute,
+            clients.map(|(attributes, count)| (attributes, *count)),
+            sessions.map(|(attributes, session)| (&**attributes, session)),
+        )
+    });
+    Ok(Json(stats.await))
+}
+
+/// The values that most clients have: an attribute that is another for each client makes no classes.
+fn common_values(attribute: &str, clients: &[(Attributes, u64)]) -> BTreeSet<String> {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for (attributes, count) in clients {
+        *counts.entry(attributes.as_map().get(attribute).map_or("", String::as_str)).or_default() += count;
+    }
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    counts.into_iter().take(CLASSES_MAX).map(|(value, _)| value.to_owned()).collect()
+}
+
+/// Which sessions.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ShapesQuery {
+    /// Of the newest so many rounds.
+    rounds: Option<u32>,
+    #[serde(default = "train")]
+    task: Task,
+    /// Counts by the values of this attribute too.
+    attribute: Option<String>,
+}
+
+fn train() -> Task {
+    Task::Train
+}
+
+pub(super) async fn shapes(
+    _: Operator,
+    State(app): State<Arc<App>>,
+    Path(id): Path<JobId>,
+    Query(query): Query<ShapesQuery>,
+) -> Answer<Json<Vec<ShapeCount>>> {
+    let rounds = query.rounds.unwrap_or(FUNNEL_ROUNDS_DEFAULT);
+    if !(1..=FUNNEL_ROUNDS_MAX).contains(&rounds) {
+        return Err(ApiError::new(ProblemType::Malformed, format!("rounds must be 1 to {FUNNEL_ROUNDS_MAX}")));
+    }
+    if let Some(attribute) = &query.attribute {
+        text("attribute", attribute, ATTRIBUTE_BYTES_MAX)?;
+    }
+    let mut tx = app.db.read().await?;
+    let job = tx.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
+    let from = job.rounds_opened.saturating_sub(rounds) + 1;
+    let sessions = tx.sessions_of_job(id, query.task, from, SESSIONS_MAX).await?;
+    drop(tx);
+    let counts = blocking(move || {
+        let sessions = sessions.iter().map(|(attributes, session)| (&**attributes, session));
+        funnel(sessions, query.attribute.as_deref())
+    });
+    Ok(Json(counts.await))
+}
+
+async fn require_population(tx: &mut crate::db::Tx, name: &Name) -> Answer<()> {
+    let known = tx.population(name).await?;
+    known.map(drop).ok_or_else(|| ApiError::not_found(format!("population {name}")))
+}

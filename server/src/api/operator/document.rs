@@ -1,0 +1,151 @@
+//! The calls of the operator API, for the OpenAPI document.
+
+use tributary_protocol::job_file::RoundPolicyChange;
+use tributary_protocol::operator::{
+    Assignment, AttributeName, AuditEntry, ClassStats, Client, ClientAssignment, ClientOrder, CreateJob,
+    CreatePopulation, CreateToken, CreatedToken, Curve, Event, Job, JobDraft, ModelVersion, Node, Order, Overview,
+    PageQuery, Population, Round, RoundDetail, ScheduledWork, ShapeCount, System, Token,
+};
+use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
+
+use super::clients::{ClassesQuery, ClientsQuery, ShapesQuery};
+use super::draft::CreateQuery;
+use super::events::EventsQuery;
+use super::jobs::JobsQuery;
+use super::metrics::{Format, MetricsQuery};
+use super::rounds::{AssignmentsQuery, CurveQuery, RoundsQuery, TaskQuery};
+use crate::api::openapi::{BYTES, Bearer, Call, Part, delete, get, patch, post, put};
+
+const TOML: &str = "application/toml";
+const STREAM: &str = "text/event-stream";
+
+/// The operator API.
+pub(in crate::api) fn part() -> Part {
+    let calls = [people(), jobs(), rounds(), clients(), system()].into_iter().flatten();
+    Part {
+        tag: "operator",
+        description: "What command line and dashboard use.",
+        prefix: "/operator/v1",
+        calls: calls.map(|call| (Bearer::Operator, call)).collect(),
+    }
+}
+
+fn people() -> Vec<Call> {
+    vec![
+        get("/populations", "populations", "Populations by name.").query::<PageQuery>().page::<Population>("A page."),
+        post("/populations", "createPopulation", "Makes a population.")
+            .takes::<CreatePopulation>()
+            .answers::<Population>(201, "The population."),
+        get("/tokens", "tokens", "Tokens by id, without their secrets.").query::<PageQuery>().page::<Token>("A page."),
+        post("/tokens", "createToken", "Makes an operator or enrolment token.")
+            .takes::<CreateToken>()
+            .answers::<CreatedToken>(201, "The token with its secret, which is shown this once."),
+        delete("/tokens/{token}", "revokeToken", "Makes a token stop working.")
+            .nothing(204, "It does not work any more."),
+    ]
+}
+
+fn jobs() -> Vec<Call> {
+    let change = |path, id, summary| post(path, id, summary).answers::<Job>(200, "The job as it is now.");
+    vec![
+        get("/overview", "overview", "All jobs at a glance.")
+            .answers::<Overview>(200, "What the coordinator does now."),
+        get("/jobs", "jobs", "Jobs by id.").query::<JobsQuery>().page::<Job>("A page."),
+        post("/jobs", "createJob", "Makes a job, or with `dry_run` only says what would come of it.")
+            .query::<CreateQuery>()
+            .takes::<CreateJob>()
+            .takes_raw(TOML)
+            .answers::<Job>(201, "The job.")
+            .answers::<JobDraft>(200, "What would come of it."),
+        get("/jobs/{job}", "job", "A job.").answers::<Job>(200, "The job."),
+        get("/jobs/{job}/file", "jobFile", "The job's file as text.").answers_raw(200, "The file.", TOML),
+        patch("/jobs/{job}/round-policy", "changeRoundPolicy", "Changes `[round]` from the next round on.")
+            .takes::<RoundPolicyChange>()
+            .answers::<Job>(200, "The job as it is now."),
+        change("/jobs/{job}/pause", "pauseJob", "Finishes the open round and opens no other."),
+        change("/jobs/{job}/resume", "resumeJob", "Goes on with a paused job."),
+        change("/jobs/{job}/stop", "stopJob", "Ends a job for good."),
+        get("/jobs/{job}/models", "models", "Model versions from the oldest on.")
+            .query::<PageQuery>()
+            .page::<ModelVersion>("A page."),
+        get("/jobs/{job}/models/{version}", "model", "A model version as a safetensors file.")
+            .header("Range", "One range of bytes.")
+            .header("If-None-Match", "The ETag of what is there already.")
+            .answers_raw(200, "The file.", BYTES)
+            .answers_raw(206, "The part that was asked for.", BYTES)
+            .nothing(304, "What is there already is right."),
+        put("/jobs/{job}/models/{version}", "uploadModel", "Uploads version 0 of a job that waits for it.")
+            .takes_raw(BYTES)
+            .answers::<Job>(200, "The job as it is now."),
+    ]
+}
+
+fn rounds() -> Vec<Call> {
+    vec![
+        get("/jobs/{job}/rounds", "rounds", "Rounds of a job by number.")
+            .query::<RoundsQuery>()
+            .knows::<Task>()
+            .knows::<Phase>()
+            .knows::<AbandonReason>()
+            .knows::<Order>()
+            .page::<Round>("A page."),
+        get("/jobs/{job}/rounds/{number}", "round", "A round, explained.")
+            .query::<TaskQuery>()
+            .answers::<RoundDetail>(200, "The round."),
+        get("/jobs/{job}/rounds/{number}/assignments", "assignments", "The cohort of a round by client number.")
+            .query::<AssignmentsQuery>()
+            .knows::<AssignmentState>()
+            .page::<Assignment>("A page."),
+        get("/jobs/{job}/curve", "curve", "The learning curve of a job, thinned out.")
+            .query::<CurveQuery>()
+            .answers::<Curve>(200, "The curve."),
+        get("/jobs/{job}/shapes", "shapes", "What courses the sessions of the newest rounds took.")
+            .query::<ShapesQuery>()
+            .list::<ShapeCount>("Shapes, most frequent first."),
+        get("/jobs/{job}/metrics", "metrics", "All rounds of a job as one file.")
+            .query::<MetricsQuery>()
+            .knows::<Format>()
+            .list::<Round>("The rounds.")
+            .answers_raw(200, "The rounds.", "text/csv"),
+        get("/events", "events", "Events of a job: a page, a long poll, or a stream of server-sent events.")
+            .query::<EventsQuery>()
+            .header("Last-Event-ID", "In a stream: the last event that the caller knows.")
+            .page::<Event>("Events.")
+            .answers_raw(200, "Events.", STREAM),
+        get(
+            "/feed",
+            "feed",
+            "Events of all jobs as a stream of server-sent events that goes on until the caller leaves.",
+        )
+        .header("Last-Event-ID", "The id of the last event that the caller knows; without it the feed begins now.")
+        .knows::<Event>()
+        .answers_raw(200, "Each event's data is an `Event`.", STREAM),
+    ]
+}
+
+fn clients() -> Vec<Call> {
+    vec![
+        get("/clients", "clients", "Clients of a population.")
+            .query::<ClientsQuery>()
+            .knows::<ClientOrder>()
+            .page::<Client>("A page."),
+        get("/clients/{client}", "client", "A client.").answers::<Client>(200, "The client."),
+        get("/clients/{client}/assignments", "clientAssignments", "The history of a client, newest first.")
+            .query::<PageQuery>()
+            .page::<ClientAssignment>("A page."),
+        get("/populations/{population}/attributes", "attributes", "Names of attributes that clients have.")
+            .list::<AttributeName>("The names."),
+        get("/populations/{population}/classes", "classes", "How clients fare, by the value of an attribute.")
+            .query::<ClassesQuery>()
+            .list::<ClassStats>("The classes."),
+    ]
+}
+
+fn system() -> Vec<Call> {
+    vec![
+        get("/system", "system", "How the coordinator is.").answers::<System>(200, "Its figures."),
+        get("/audit", "audit", "What operators did, newest first.").query::<PageQuery>().page::<AuditEntry>("A page."),
+        get("/nodes", "nodes", "Coordinators by name.").query::<PageQuery>().page::<Node>("A page."),
+        get("/schedules", "schedules", "Work by the clock.").query::<PageQuery>().page::<ScheduledWork>("A page."),
+    ]
+}

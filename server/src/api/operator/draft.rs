@@ -1,0 +1,73 @@
+//! Job files as they are sent: JSON or TOML, and tried without being stored.
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request};
+use axum::http::header;
+use serde::Deserialize;
+use tributary_protocol::id::JobId;
+use tributary_protocol::job_file::{JobFile, JobFileError};
+use tributary_protocol::operator::{CreateJob, JobDraft};
+use tributary_protocol::problem::ProblemType;
+
+use crate::api::extract::Json;
+use crate::api::problem::{Answer, ApiError};
+use crate::app::App;
+use crate::spec::{JobSpec, SpecError};
+
+/// How a job is created.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CreateQuery {
+    /// Only says what the coordinator makes of the file.
+    #[serde(default)]
+    pub(super) dry_run: bool,
+}
+
+/// A job file: [`CreateJob`] as JSON, or the file itself as `application/toml`.
+pub(super) struct SentJob(pub(super) JobFile);
+
+impl<S: Send + Sync> FromRequest<S> for SentJob {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        if kind.split(';').next().map(str::trim) != Some("application/toml") {
+            let Json(CreateJob { job }) = Json::from_request(request, state).await?;
+            return Ok(Self(job));
+        }
+        let too_large = |_| ApiError::new(ProblemType::TooLarge, "the job file is larger than this call takes");
+        let body = Bytes::from_request(request, state).await.map_err(too_large)?;
+        let text = std::str::from_utf8(&body).map_err(|_| malformed("a job file is UTF-8"))?;
+        JobFile::parse(text).map(Self).map_err(|error| match error {
+            JobFileError::Toml(_) | JobFileError::Json(_) => malformed(&error.to_string()),
+            JobFileError::TooLarge(_) => ApiError::new(ProblemType::TooLarge, error.to_string()),
+            error => invalid(&error.into()),
+        })
+    }
+}
+
+fn malformed(detail: &str) -> ApiError {
+    ApiError::new(ProblemType::Malformed, detail)
+}
+
+/// A job that cannot run.
+pub(super) fn invalid(error: &SpecError) -> ApiError {
+    ApiError::new(ProblemType::JobFileInvalid, error.to_string())
+}
+
+/// What creating a job of this file would make of it; refused where creating it would be.
+pub(super) async fn try_out(app: &App, file: JobFile) -> Answer<Json<JobDraft>> {
+    // The id is part of what is sent to clients, and nothing of that is made here.
+    let spec = JobSpec::new(JobId::from_random([0; 16]), file).map_err(|error| invalid(&error))?;
+    let (population, name) = (&spec.file.population, &spec.file.name);
+    let mut tx = app.db.read().await?;
+    let known = tx.population(population).await?;
+    known.ok_or_else(|| ApiError::not_found(format!("population {population}; create it first")))?;
+    if tx.has_job_named(population, name).await? {
+        let detail = format!("population {population} has a job called {name}");
+        return Err(ApiError::new(ProblemType::NameTaken, detail));
+    }
+    let parameters = spec.parameters.total() as u64;
+    Ok(Json(JobDraft { toml: spec.file.text(), parameters, job: spec.file }))
+}

@@ -1,0 +1,233 @@
+//! The feed: the events of all jobs as one stream of server-sent events, which resumes where it broke off.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::sse::{Event as Sent, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use tokio::sync::watch;
+use tributary_protocol::id::JobId;
+use tributary_protocol::operator::Event;
+use tributary_protocol::problem::ProblemType;
+
+use crate::api::auth::Operator;
+use crate::api::problem::{Answer, ApiError};
+use crate::app::App;
+use crate::db::{DbError, JobPosition};
+
+/// Jobs that a feed follows: the newest that have not ended.
+const JOBS_MAX: u32 = 200;
+/// Events of one job that are read at once.
+const EVENTS_AT_ONCE: u32 = 500;
+/// How long a job is followed after its end, and how far clocks of coordinators may be apart.
+const SLACK_MS: i64 = 600_000;
+
+/// Goes on until the caller leaves. `Last-Event-ID` resumes after that event; without it the feed begins now.
+pub(super) async fn stream(_: Operator, State(app): State<Arc<App>>, headers: HeaderMap) -> Answer<Response> {
+    let last = headers.get("last-event-id").map(|id| id.to_str().unwrap_or_default());
+    let mut feed = Feed { changes: app.follow_changes(), app, cursor: Cursor::default(), ready: VecDeque::new() };
+    match last {
+        Some(last) => {
+            feed.cursor = last.parse().map_err(|()| {
+                ApiError::new(ProblemType::Malformed, "Last-Event-ID must be the id of an event of this feed")
+            })?;
+        }
+        None => feed.begin_now().await?,
+    }
+    // An id without data is no event, but the caller remembers it: it can resume before anything has happened.
+    let beginning = stream::once(std::future::ready(Ok(Sent::default().id(feed.cursor.to_string()))));
+    let events = stream::unfold(feed, |mut feed| async move {
+        let stopping = feed.app.stopping.clone();
+        let sent = tokio::select! {
+            next = feed.next() => match next {
+                Ok(sent) => sent?,
+                Err(error) => {
+                    // Whoever listens comes back and resumes after the last id that it saw.
+                    tracing::error!(%error, "a feed ends");
+                    return None;
+                }
+            },
+            () = stopping.cancelled() => return None,
+        };
+        Some((Ok::<_, Infallible>(sent), feed))
+    });
+    let events = futures_util::StreamExt::chain(beginning, events);
+    Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
+}
+
+struct Feed {
+    app: Arc<App>,
+    changes: watch::Receiver<u64>,
+    cursor: Cursor,
+    /// Events that were read and not sent yet; `None` marks the end of a look, with the time at which it began.
+    ready: VecDeque<Ready>,
+}
+
+enum Ready {
+    Event(Box<Event>),
+    Looked { at_ms: i64, followed: Vec<JobPosition> },
+}
+
+impl Feed {
+    async fn begin_now(&mut self) -> Result<(), DbError> {
+        let now_ms = self.app.clock.now_ms();
+        let positions = self.app.db.read().await?.job_positions(now_ms - SLACK_MS, JOBS_MAX).await?;
+        self.cursor = Cursor { looked_at_ms: now_ms, known: BTreeMap::new() };
+        self.cursor.known.extend(positions.iter().map(|position| (position.job, position.last)));
+        Ok(())
+    }
+
+    /// The next event; waits until there is one. None when the coordinator is gone.
+    async fn next(&mut self) -> Result<Option<Sent>, DbError> {
+        loop {
+            match self.ready.pop_front() {
+                Some(Ready::Event(event)) => {
+                    self.cursor.known.insert(event.job, event.sequence);
+                    let sent = Sent::default().id(self.cursor.to_string()).event("transition").json_data(&*event);
+                    return Ok(Some(sent.unwrap_or_default()));
+                }
+                Some(Ready::Looked { at_ms, followed }) => self.cursor.looked(at_ms, &followed),
+                None => {
+                    if !self.look().await? && self.changes.changed().await.is_err() {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads what has happened since. False when nothing has.
+    async fn look(&mut self) -> Result<bool, DbError> {
+        // Seen before it is read: a change during the read wakes whoever waits after it.
+        self.changes.mark_unchanged();
+        let at_ms = self.app.clock.now_ms();
+        let mut tx = self.app.db.read().await?;
+        let followed = tx.job_positions(self.cursor.looked_at_ms.saturating_sub(SLACK_MS), JOBS_MAX).await?;
+        let mut events = Vec::new();
+        let mut is_whole = true;
+        for (job, after) in self.cursor.behind(&followed) {
+            let more = tx.events(job, after, EVENTS_AT_ONCE).await?;
+            is_whole &= more.len() < EVENTS_AT_ONCE as usize;
+            events.extend(more);
+        }
+        drop(tx);
+        let is_news = !events.is_empty();
+        events.sort_by_key(|event| (event.at_ms, event.job, event.sequence));
+        self.ready.extend(events.into_iter().map(|event| Ready::Event(Box::new(event))));
+        // Where some were left for the next look, the cursor keeps the time of the last whole one.
+        if is_whole {
+            self.ready.push_back(Ready::Looked { at_ms, followed });
+        }
+        Ok(is_news || !is_whole)
+    }
+}
+
+/// How far a reader of the feed has come: the last event of each job that it follows. Jobs that are not named began after
+/// the last whole look, or ended well before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Cursor {
+    looked_at_ms: i64,
+    known: BTreeMap<JobId, u64>,
+}
+
+impl Cursor {
+    /// The jobs that have events which this reader has not seen, and the last one that it has.
+    fn behind(&self, followed: &[JobPosition]) -> Vec<(JobId, u64)> {
+        let seen = |position: &JobPosition| match self.known.get(&position.job) {
+            Some(sequence) => *sequence,
+            None if position.created_at_ms.saturating_add(SLACK_MS) < self.looked_at_ms => position.last,
+            None => 0,
+        };
+        let behind = followed.iter().map(|position| (position, seen(position)));
+        behind.filter(|(position, seen)| position.last > *seen).map(|(position, seen)| (position.job, seen)).collect()
+    }
+
+    /// Everything that had happened at this time is seen.
+    fn looked(&mut self, at_ms: i64, followed: &[JobPosition]) {
+        self.looked_at_ms = at_ms;
+        let mut known = BTreeMap::new();
+        for position in followed {
+            let seen = self.known.get(&position.job).copied().unwrap_or(0);
+            known.insert(position.job, seen.max(position.last));
+        }
+        self.known = known;
+    }
+}
+
+const JOB_PREFIX: &str = "job_";
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.looked_at_ms)?;
+        for (job, sequence) in &self.known {
+            let job = job.to_string();
+            write!(formatter, "-{}.{sequence}", job.strip_prefix(JOB_PREFIX).unwrap_or(&job))?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut parts = text.split('-');
+        let looked_at_ms = parts.next().and_then(|time| time.parse().ok()).ok_or(())?;
+        let mut known = BTreeMap::new();
+        for part in parts {
+            let (job, sequence) = part.split_once('.').ok_or(())?;
+            let job = format!("{JOB_PREFIX}{job}").parse().map_err(|_| ())?;
+            known.insert(job, sequence.parse().map_err(|_| ())?);
+            if known.len() > JOBS_MAX as usize {
+                return Err(());
+            }
+        }
+        Ok(Self { looked_at_ms, known })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(number: u8) -> JobId {
+        JobId::from_random([number; 16])
+    }
+
+    fn at(number: u8, last: u64, created_at_ms: i64) -> JobPosition {
+        JobPosition { job: job(number), last, created_at_ms }
+    }
+
+    #[test]
+    fn a_cursor_reads_back_what_it_wrote_and_nothing_else() {
+        let cursor = Cursor { looked_at_ms: 17, known: BTreeMap::from([(job(1), 5), (job(2), 0)]) };
+        assert_eq!(cursor.to_string().parse(), Ok(cursor));
+        assert_eq!("0".parse(), Ok(Cursor::default()));
+        for wrong in ["", "x", "1-", "1-5", "1-zz.5", "1--5", &format!("1-{}.-1", "0".repeat(32))] {
+            assert!(wrong.parse::<Cursor>().is_err(), "{wrong}");
+        }
+        let many = (0..=JOBS_MAX).map(|number| format!("-{number:032x}.1")).collect::<String>();
+        assert!(format!("1{many}").parse::<Cursor>().is_err());
+    }
+
+    #[test]
+    fn a_job_that_began_since_is_read_from_its_first_event_and_an_old_unknown_one_from_now() {
+        let cursor = Cursor { looked_at_ms: SLACK_MS * 2, known: BTreeMap::from([(job(1), 5)]) };
+        let followed = [at(1, 5, 0), at(2, 7, SLACK_MS * 2 + 1), at(3, 9, 0)];
+        assert_eq!(cursor.behind(&followed), [(job(2), 0)]);
+        assert_eq!(cursor.behind(&[at(1, 6, 0)]), [(job(1), 5)]);
+    }
+
+    #[test]
+    fn a_whole_look_forgets_jobs_that_are_over() {
+        let mut cursor = Cursor { looked_at_ms: 0, known: BTreeMap::from([(job(1), 5), (job(2), 2)]) };
+        cursor.looked(100, &[at(2, 3, 0), at(3, 1, 50)]);
+        assert_eq!(cursor, Cursor { looked_at_ms: 100, known: BTreeMap::from([(job(2), 3), (job(3), 1)]) });
+    }
+}

@@ -1,0 +1,81 @@
+//! All jobs at a glance: what the dashboard opens with.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use tributary_protocol::operator::{JobOverview, JobSummary, OpenRound, Overview, PAGE_ITEMS_MAX};
+
+use super::jobs::rounds_not_before_ms;
+use super::rounds::view;
+use crate::api::auth::Operator;
+use crate::api::extract::Json;
+use crate::api::problem::Answer;
+use crate::app::App;
+use crate::db::{DbError, JobRow, RoundFilter, Tx};
+use tributary_protocol::state::Task;
+
+/// Jobs of an overview.
+const JOBS_MAX: u32 = 100;
+/// Members of one cohort that are shown.
+const CELLS_MAX: u32 = 500;
+/// Points of a small learning curve.
+const SPARK_POINTS_MAX: u32 = 60;
+
+pub(super) async fn show(_: Operator, State(app): State<Arc<App>>) -> Answer<Json<Overview>> {
+    let mut tx = app.db.read().await?;
+    let populations = tx.populations("", PAGE_ITEMS_MAX).await?;
+    let mut jobs = Vec::new();
+    for row in tx.jobs_at_a_glance(JOBS_MAX).await? {
+        jobs.push(job(&app, &mut tx, row).await?);
+    }
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    Ok(Json(Overview { version, now_at_ms: app.clock.now_ms(), populations, jobs }))
+}
+
+async fn job(app: &App, tx: &mut Tx, row: JobRow) -> Result<JobOverview, DbError> {
+    let id = row.id;
+    let mut open_rounds = Vec::new();
+    for round in tx.open_rounds(id).await? {
+        let cells = tx.cells(round.key(), CELLS_MAX).await?;
+        open_rounds.push(OpenRound { round: view(app, tx, round).await?, cells });
+    }
+    // The newest is open or the last that ended; should it be open, the one before has ended.
+    let newest = tx.latest_rounds(id, Task::Train, RoundFilter::default(), i32::MAX.cast_unsigned(), 2).await?;
+    let last_round = newest.into_iter().find(|round| !round.phase.is_open());
+    let last_round = match last_round {
+        Some(round) => Some(view(app, tx, round).await?),
+        None => None,
+    };
+    let totals = tx.job_totals(id).await?;
+    let measured = tx.latest_measured(id).await?;
+    let spark = tx.spark(id, row.rounds_opened.div_ceil(SPARK_POINTS_MAX)).await?;
+    Ok(JobOverview {
+        job: summary(app, row)?,
+        open_rounds,
+        last_round,
+        best_accuracy: totals.best_accuracy,
+        accuracy: measured.accuracy,
+        loss: measured.loss,
+        bytes_up: totals.bytes_up,
+        bytes_down: totals.bytes_down,
+        spark,
+    })
+}
+
+fn summary(app: &App, row: JobRow) -> Result<JobSummary, DbError> {
+    Ok(JobSummary {
+        rounds_not_before_ms: rounds_not_before_ms(&row, app.clock.now_ms())?,
+        model_version: row.version()?,
+        id: row.id,
+        name: row.file.0.name,
+        population: row.file.0.population,
+        state: row.state,
+        parameters: row.parameters,
+        rounds_opened: row.rounds_opened,
+        rounds_committed: row.rounds_committed,
+        created_at_ms: row.created_at_ms,
+        ended_at_ms: row.ended_at_ms,
+        codec: row.file.0.update.codec,
+        stop: row.file.0.stop,
+    })
+}

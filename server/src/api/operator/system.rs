@@ -1,0 +1,57 @@
+//! The coordinator itself: its database, its load, its peers.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use tributary_protocol::operator::{Engine, Node, PAGE_ITEMS_MAX, Page, PageQuery, System};
+
+use super::full_page;
+use crate::api::auth::Operator;
+use crate::api::extract::{Json, Query, page};
+use crate::api::problem::Answer;
+use crate::app::App;
+use crate::db::{Db, DbError, Tx};
+
+pub(super) async fn show(_: Operator, State(app): State<Arc<App>>) -> Answer<Json<System>> {
+    let now_ms = app.clock.now_ms();
+    let mut tx = app.db.read().await?;
+    let nodes = nodes_with_leases(&mut tx, "", PAGE_ITEMS_MAX, now_ms).await?;
+    let schedules = tx.schedules("", PAGE_ITEMS_MAX).await?;
+    let storage = tx.storage().await?;
+    Ok(Json(System {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started_at_ms: app.leases.started_at_ms(),
+        engine: match app.db {
+            Db::Sqlite { .. } => Engine::Sqlite,
+            Db::Postgres { .. } => Engine::Postgres,
+        },
+        nodes,
+        checkins_per_s: app.check_ins.per_second(now_ms),
+        held_clients: app.lobby.len() as u64,
+        updates_in_flight: app.updates_in_flight(),
+        db: app.db.latency(),
+        storage,
+        schedules,
+    }))
+}
+
+/// The coordinators of the database.
+pub(super) async fn nodes(
+    _: Operator,
+    State(app): State<Arc<App>>,
+    Query(query): Query<PageQuery>,
+) -> Answer<Json<Page<Node>>> {
+    let (limit, after) = page(&query, String::new())?;
+    let nodes = nodes_with_leases(&mut app.db.read().await?, &after, limit, app.clock.now_ms()).await?;
+    Ok(Json(full_page(nodes, limit, |node| node.id.to_string())))
+}
+
+async fn nodes_with_leases(tx: &mut Tx, after: &str, limit: u32, now_ms: i64) -> Result<Vec<Node>, DbError> {
+    let mut nodes = tx.nodes(after, limit).await?;
+    for (node, lease) in tx.leases().await?.into_iter().filter(|(_, lease)| lease.expires_at_ms > now_ms) {
+        if let Some(node) = nodes.iter_mut().find(|known| known.id == node) {
+            node.leases.push(lease);
+        }
+    }
+    Ok(nodes)
+}

@@ -1,0 +1,161 @@
+//! Jobs at a glance: totals, sparklines, learning curves, cohorts as cells.
+
+use tributary_protocol::id::JobId;
+use tributary_protocol::operator::{Cell, SparkPoint};
+use tributary_protocol::state::{AssignmentState, Phase};
+
+use super::tx::{fetch, stored};
+use super::{DbError, JobRow, RoundKey, Tx};
+use crate::round::CurveRow;
+
+/// What all rounds of a job came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, sqlx::FromRow)]
+pub struct JobTotals {
+    /// Bytes that clients sent.
+    #[sqlx(try_from = "i64")]
+    pub bytes_up: u64,
+    /// Bytes that clients fetched.
+    #[sqlx(try_from = "i64")]
+    pub bytes_down: u64,
+    /// Best accuracy of any model.
+    pub best_accuracy: Option<f64>,
+}
+
+/// What was measured of a job's newest evaluated model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, sqlx::FromRow)]
+pub struct Measured {
+    /// Its accuracy.
+    pub accuracy: Option<f64>,
+    /// Its loss.
+    pub loss: Option<f64>,
+}
+
+#[derive(sqlx::FromRow)]
+struct SparkRow {
+    #[sqlx(try_from = "i64")]
+    number: u32,
+    accuracy: Option<f64>,
+    loss: Option<f64>,
+}
+
+#[derive(sqlx::FromRow)]
+struct CellRow {
+    #[sqlx(try_from = "i64")]
+    number: u64,
+    #[sqlx(try_from = "String")]
+    state: AssignmentState,
+    reason: Option<String>,
+}
+
+#[derive(sqlx::FromRow)]
+struct CurveColumns {
+    #[sqlx(try_from = "i64")]
+    number: u32,
+    #[sqlx(try_from = "String")]
+    phase: Phase,
+    ended_at_ms: i64,
+    #[sqlx(try_from = "i64")]
+    cohort: u32,
+    #[sqlx(try_from = "i64")]
+    reported: u32,
+    #[sqlx(try_from = "i64")]
+    work_ms: u64,
+    #[sqlx(try_from = "i64")]
+    bytes_up: u64,
+    #[sqlx(try_from = "i64")]
+    bytes_down: u64,
+    training_loss: Option<f64>,
+    loss: Option<f64>,
+    accuracy: Option<f64>,
+}
+
+impl Tx {
+    /// The jobs to look at first: those that may still run, then the others; of each the newest first.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn jobs_at_a_glance(&mut self, limit: u32) -> Result<Vec<JobRow>, DbError> {
+        let sql = concat!(
+            "select ",
+            super::jobs::job_columns!(),
+            " from jobs order by case when ended_at_ms is null then 0 else 1 end, created_at_ms desc, id limit $1"
+        );
+        Ok(fetch!(self, JobRow, fetch_all, sql, i64::from(limit)))
+    }
+
+    /// What all rounds of a job came to, training and evaluation.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn job_totals(&mut self, job: JobId) -> Result<JobTotals, DbError> {
+        let sql = "select coalesce(cast(sum(bytes_up) as bigint), 0) as bytes_up, \
+                   coalesce(cast(sum(bytes_down) as bigint), 0) as bytes_down, max(accuracy) as best_accuracy \
+                   from rounds where job = $1";
+        Ok(fetch!(self, JobTotals, fetch_one, sql, job.to_string()))
+    }
+
+    /// What was measured of the newest evaluated model of a job.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn latest_measured(&mut self, job: JobId) -> Result<Measured, DbError> {
+        let sql = "select accuracy, loss from rounds where job = $1 and task = 'evaluate' and phase = 'committed' \
+                   order by number desc limit 1";
+        Ok(fetch!(self, Measured, fetch_optional, sql, job.to_string()).unwrap_or_default())
+    }
+
+    /// Of each `stride` committed training rounds one point: the last that was measured, or else the last.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn spark(&mut self, job: JobId, stride: u32) -> Result<Vec<SparkPoint>, DbError> {
+        let sql = "select r.number, r.accuracy, coalesce(r.loss, r.training_loss) as loss from rounds r join \
+                   (select coalesce(max(case when loss is null then null else number end), max(number)) as picked \
+                   from rounds where job = $1 and task = 'train' and phase = 'committed' group by (number - 1) / $2) p \
+                   on p.picked = r.number where r.job = $1 and r.task = 'train' order by r.number";
+        let rows = fetch!(self, SparkRow, fetch_all, sql, job.to_string(), i64::from(stride.max(1)));
+        Ok(rows.into_iter().map(|row| (row.number, row.accuracy, row.loss)).collect())
+    }
+
+    /// The cohort of a round by client number.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn cells(&mut self, round: RoundKey, limit: u32) -> Result<Vec<Cell>, DbError> {
+        let sql = "select c.number, a.state, a.reason from assignments a join clients c on c.id = a.client \
+                   where a.job = $1 and a.task = $2 and a.round = $3 order by c.number limit $4";
+        let (job, number) = (round.job.to_string(), stored(round.number.into()));
+        let rows = fetch!(self, CellRow, fetch_all, sql, job.as_str(), round.task.as_str(), number, i64::from(limit));
+        Ok(rows.into_iter().map(|row| Cell { number: row.number, state: row.state, reason: row.reason }).collect())
+    }
+
+    /// Every ended training round of a job, as far as its curve shows it, in order.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn curve_rows(&mut self, job: JobId) -> Result<Vec<CurveRow>, DbError> {
+        let sql = "select number, phase, ended_at_ms, cohort, reported, work_ms, bytes_up, bytes_down, training_loss, \
+                   loss, accuracy from rounds where job = $1 and task = 'train' and ended_at_ms is not null \
+                   order by number";
+        let rows = fetch!(self, CurveColumns, fetch_all, sql, job.to_string());
+        Ok(rows.into_iter().map(CurveRow::from).collect())
+    }
+}
+
+impl From<CurveColumns> for CurveRow {
+    fn from(row: CurveColumns) -> Self {
+        Self {
+            round: row.number,
+            abandoned: row.phase == Phase::Abandoned,
+            ended_at_ms: row.ended_at_ms,
+            cohort: row.cohort,
+            reported: row.reported,
+            clients_ms: row.work_ms,
+            bytes_up: row.bytes_up,
+            bytes_down: row.bytes_down,
+            training_loss: row.training_loss,
+            loss: row.loss,
+            accuracy: row.accuracy,
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! How large what is stored is.
+
+use tributary_protocol::operator::Storage;
+
+use super::tx::fetch;
+use super::{DbError, Tx};
+
+#[derive(sqlx::FromRow)]
+struct Bodies {
+    #[sqlx(try_from = "i64")]
+    models_bytes: u64,
+    #[sqlx(try_from = "i64")]
+    updates_bytes: u64,
+}
+
+impl Tx {
+    /// What is stored, in bytes.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn storage(&mut self) -> Result<Storage, DbError> {
+        // The one question that each engine is asked in its own words.
+        let (database_bytes,) = match self {
+            Self::Sqlite(tx) => {
+                let sql = "select page_count * page_size from pragma_page_count(), pragma_page_size()";
+                sqlx::query_as::<_, (i64,)>(sql).fetch_one(&mut **tx).await?
+            }
+            Self::Postgres(tx) => {
+                let sql = "select pg_database_size(current_database())";
+                sqlx::query_as::<_, (i64,)>(sql).fetch_one(&mut **tx).await?
+            }
+        };
+        let sql = "select (select coalesce(cast(sum(bytes) as bigint), 0) from models where deleted_at_ms is null) \
+                   as models_bytes, (select coalesce(cast(sum(a.bytes_up) as bigint), 0) from rounds r join assignments a \
+                   on a.job = r.job and a.task = r.task and a.round = r.number and a.state = 'reported' \
+                   where r.phase in ('selecting', 'training', 'aggregating') and r.task = 'train') as updates_bytes";
+        let Bodies { models_bytes, updates_bytes } = fetch!(self, Bodies, fetch_one, sql);
+        Ok(Storage { database_bytes: u64::try_from(database_bytes).ok(), models_bytes, updates_bytes })
+    }
+}

@@ -1,0 +1,254 @@
+//! Learning curves: costs added up round by round, thinned out to what a screen can show, and the price of accuracies.
+
+use tributary_protocol::operator::{Curve, CurvePoint, Target};
+
+/// Accuracies whose price a curve tells, besides the one at which the job ends.
+const TARGETS: [f64; 9] = [0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.97, 0.98, 0.99];
+
+/// An ended training round, as far as a curve shows it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CurveRow {
+    /// Its number.
+    pub round: u32,
+    /// Whether it ended without a result.
+    pub abandoned: bool,
+    /// When it ended.
+    pub ended_at_ms: i64,
+    /// Clients selected.
+    pub cohort: u32,
+    /// Reports counted.
+    pub reported: u32,
+    /// Time that its clients worked, in milliseconds.
+    pub clients_ms: u64,
+    /// Bytes that they sent.
+    pub bytes_up: u64,
+    /// Bytes that they fetched.
+    pub bytes_down: u64,
+    /// Mean training loss.
+    pub training_loss: Option<f64>,
+    /// Loss of its model.
+    pub loss: Option<f64>,
+    /// Accuracy of its model.
+    pub accuracy: Option<f64>,
+}
+
+/// The curve of a job that was made at `created_at_ms`, from its ended training rounds in order, with at most
+/// `points_max` points (at least 2).
+///
+/// Between the first and the last round each stretch of equal length gives its lowest and its highest point, by accuracy
+/// where it was measured, else by loss: a spike of a single round among 60,000 is still seen. Costs are added up over all
+/// rounds, whether they are shown or not.
+#[must_use]
+pub fn curve(created_at_ms: i64, rows: &[CurveRow], points_max: usize, stop_accuracy: Option<f64>) -> Curve {
+    let mut sum = CurvePoint {
+        round: 0,
+        at_ms: 0,
+        wall_ms: 0,
+        clients_ms: 0,
+        bytes_up: 0,
+        bytes_down: 0,
+        training_loss: None,
+        loss: None,
+        accuracy: None,
+        reported: 0,
+        cohort: 0,
+        abandoned: false,
+    };
+    let mut wanted: Vec<f64> = TARGETS.into_iter().chain(stop_accuracy).collect();
+    wanted.sort_by(f64::total_cmp);
+    wanted.dedup();
+    let mut wanted = wanted.into_iter().peekable();
+    let mut targets = Vec::new();
+    let mut thinner = Thinner::new(rows.len(), points_max);
+    for row in rows {
+        sum = CurvePoint {
+            round: row.round,
+            at_ms: row.ended_at_ms,
+            wall_ms: row.ended_at_ms.saturating_sub(created_at_ms),
+            clients_ms: sum.clients_ms.saturating_add(row.clients_ms),
+            bytes_up: sum.bytes_up.saturating_add(row.bytes_up),
+            bytes_down: sum.bytes_down.saturating_add(row.bytes_down),
+            training_loss: row.training_loss,
+            loss: row.loss,
+            accuracy: row.accuracy,
+            reported: row.reported,
+            cohort: row.cohort,
+            abandoned: row.abandoned,
+        };
+        while let Some(accuracy) = wanted.next_if(|wanted| row.accuracy.is_some_and(|accuracy| accuracy >= *wanted)) {
+            let CurvePoint { round, at_ms, clients_ms, bytes_up, .. } = sum;
+            targets.push(Target { accuracy, round, at_ms, clients_ms, bytes_up });
+        }
+        thinner.take(sum);
+    }
+    Curve { points: thinner.finish(), rounds: rows.len() as u64, targets }
+}
+
+/// Keeps the first point, the last, and of each bucket in between the lowest and the highest.
+struct Thinner {
+    count: usize,
+    seen: usize,
+    /// Buckets between first and last; none where every point is kept.
+    buckets: Option<usize>,
+    bucket: usize,
+    ends: Option<Ends>,
+    kept: Vec<CurvePoint>,
+}
+
+/// The lowest and the highest point of a bucket, among those of the kind that tells most.
+#[derive(Clone, Copy)]
+struct Ends {
+    kind: u8,
+    low: (f64, CurvePoint),
+    high: (f64, CurvePoint),
+}
+
+impl Thinner {
+    fn new(count: usize, points_max: usize) -> Self {
+        let points_max = points_max.max(2);
+        let buckets = (count > points_max).then_some((points_max - 2) / 2);
+        Self { count, seen: 0, buckets, bucket: 0, ends: None, kept: Vec::with_capacity(count.min(points_max)) }
+    }
+
+    fn take(&mut self, point: CurvePoint) {
+        let index = self.seen;
+        self.seen += 1;
+        match self.buckets {
+            Some(buckets) if index > 0 && index + 1 < self.count => {
+                let bucket = (index - 1) * buckets / (self.count - 2);
+                if bucket != self.bucket {
+                    self.close();
+                    self.bucket = bucket;
+                }
+                if buckets > 0 {
+                    self.widen(point);
+                }
+            }
+            _ => {
+                self.close();
+                self.kept.push(point);
+            }
+        }
+    }
+
+    fn widen(&mut self, point: CurvePoint) {
+        let (kind, height) = height(&point);
+        let alone = Ends { kind, low: (height, point), high: (height, point) };
+        self.ends = Some(match self.ends {
+            Some(ends) if ends.kind > kind => ends,
+            Some(ends) if ends.kind == kind => Ends {
+                kind,
+                low: if height < ends.low.0 { alone.low } else { ends.low },
+                high: if height > ends.high.0 { alone.high } else { ends.high },
+            },
+            _ => alone,
+        });
+    }
+
+    /// Keeps what the bucket has, in the order of its rounds.
+    fn close(&mut self) {
+        let Some(Ends { low: (_, low), high: (_, high), .. }) = self.ends.take() else { return };
+        let (first, second) = if low.round < high.round { (low, high) } else { (high, low) };
+        self.kept.push(first);
+        if second.round != first.round {
+            self.kept.push(second);
+        }
+    }
+
+    fn finish(mut self) -> Vec<CurvePoint> {
+        self.close();
+        self.kept
+    }
+}
+
+/// What makes a point stick out, among points of the same kind: accuracy tells most, then loss, then the training loss.
+fn height(point: &CurvePoint) -> (u8, f64) {
+    match (point.accuracy, point.loss, point.training_loss) {
+        (Some(accuracy), ..) => (3, accuracy),
+        (None, Some(loss), _) => (2, -loss),
+        (None, None, Some(loss)) => (1, -loss),
+        (None, None, None) => (0, 0.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn row(round: u32, accuracy: Option<f64>) -> CurveRow {
+        CurveRow {
+            round,
+            abandoned: accuracy.is_none(),
+            ended_at_ms: 1_000 + i64::from(round) * 10,
+            cohort: 3,
+            reported: 2,
+            clients_ms: 5,
+            bytes_up: 7,
+            bytes_down: 11,
+            training_loss: None,
+            loss: None,
+            accuracy,
+        }
+    }
+
+    #[test]
+    fn costs_add_up_and_time_counts_from_the_jobs_creation() {
+        let rows = [row(1, Some(0.2)), row(2, None), row(3, Some(0.4))];
+        let curve = curve(1_000, &rows, 10, None);
+        assert_eq!((curve.points.len(), curve.rounds), (3, 3));
+        let last = curve.points[2];
+        assert_eq!((last.round, last.at_ms, last.wall_ms), (3, 1_030, 30));
+        assert_eq!((last.clients_ms, last.bytes_up, last.bytes_down), (15, 21, 33));
+        assert!(curve.points[1].abandoned && curve.targets.is_empty());
+    }
+
+    #[test]
+    fn a_target_is_the_first_round_that_reached_it() {
+        let rows = [row(1, Some(0.3)), row(2, Some(0.72)), row(3, Some(0.55)), row(4, Some(0.91))];
+        let reached: Vec<_> =
+            curve(0, &rows, 10, Some(0.75)).targets.iter().map(|target| (target.accuracy, target.round)).collect();
+        assert_eq!(reached, [(0.5, 2), (0.6, 2), (0.7, 2), (0.75, 4), (0.8, 4), (0.9, 4)]);
+        assert_eq!(curve(0, &rows, 10, Some(0.5)).targets.len(), 5, "a target is told once");
+    }
+
+    #[test]
+    fn nothing_is_a_curve_too() {
+        assert_eq!(curve(0, &[], 400, None), Curve { points: vec![], rounds: 0, targets: vec![] });
+        assert_eq!(curve(0, &[row(1, None)], 2, None).points.len(), 1);
+    }
+
+    #[test]
+    fn a_spike_of_one_round_among_many_is_seen() {
+        let mut rows: Vec<_> = (1..=60_000).map(|round| row(round, Some(0.8))).collect();
+        rows[40_321].accuracy = Some(0.1);
+        rows[12_345].accuracy = Some(0.99);
+        let curve = curve(0, &rows, 400, None);
+        assert!(curve.points.len() <= 400);
+        for spike in [40_322, 12_346] {
+            assert!(curve.points.iter().any(|point| point.round == spike), "round {spike}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_curve_keeps_its_ends_its_order_and_its_size(
+            accuracies in prop::collection::vec(prop::option::of(0.0..1.0f64), 1..300), points_max in 0usize..50,
+        ) {
+            let rows: Vec<_> = (1..).zip(&accuracies).map(|(round, accuracy)| row(round, *accuracy)).collect();
+            let curve = curve(0, &rows, points_max, None);
+            let rounds: Vec<_> = curve.points.iter().map(|point| point.round).collect();
+            prop_assert_eq!((rounds[0], rounds[rounds.len() - 1]), (1, accuracies.len() as u32));
+            prop_assert!(rounds.windows(2).all(|pair| pair[0] < pair[1]));
+            prop_assert!(rounds.len() <= points_max.max(2));
+            prop_assert!(accuracies.len() > points_max || rounds.len() == accuracies.len());
+            for point in &curve.points {
+                prop_assert_eq!(point.bytes_up, 7 * u64::from(point.round), "costs of hidden rounds count too");
+            }
+            let best = accuracies.iter().flatten().copied().fold(f64::MIN, f64::max);
+            let shown = curve.points.iter().filter_map(|point| point.accuracy).fold(f64::MIN, f64::max);
+            prop_assert!(points_max < 4 || shown == best, "the best round is shown");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The OpenAPI document says what the coordinator does, and the page that shows it loads nothing from elsewhere.
+
+use std::collections::BTreeSet;
+
+use reqwest::Method;
+use serde_json::Value;
+
+use crate::support::{Answer, World};
+
+async fn document(world: &World) -> Value {
+    Answer::to(world.request(Method::GET, "/openapi.json")).await.value()
+}
+
+/// Everything under a JSON value, with the keys that lead there.
+fn walk<'a>(value: &'a Value, visit: &mut impl FnMut(&'a Value)) {
+    visit(value);
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| walk(item, visit)),
+        Value::Object(members) => members.values().for_each(|member| walk(member, visit)),
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn every_type_that_is_named_is_there_and_every_one_there_is_named() {
+    let world = World::start().await;
+    let document = document(&world).await;
+    let mut named = BTreeSet::new();
+    walk(&document, &mut |value| {
+        if let Some(name) = value.get("$ref").and_then(Value::as_str) {
+            named.insert(name.strip_prefix("#/components/schemas/").unwrap().to_owned());
+        }
+    });
+    let there: BTreeSet<String> = document["components"]["schemas"].as_object().unwrap().keys().cloned().collect();
+    assert_eq!(named.difference(&there).collect::<Vec<_>>(), Vec::<&String>::new(), "missing");
+    // A stream's events are told in words.
+    let unnamed: Vec<_> = there.difference(&named).map(String::as_str).collect();
+    assert_eq!(unnamed, Vec::<&str>::new());
+}
+
+/// Goal: the document and the coordinator agree on what there is.
+/// Method: call each operation with made-up ids and the right kind of token: no path is unknown, no method is refused.
+#[tokio::test]
+async fn every_call_of_the_document_exists() {
+    let world = World::start().await;
+    let device = world.device().await;
+    let document = document(&world).await;
+    let mut calls = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let zeros = "0".repeat(32);
+            let made_up = ["job", "token", "client", "assignment"]
+                .iter()
+                .fold(path.clone(), |path, kind| path.replace(&format!("{{{kind}}}"), &format!("{kind}_{zeros}")));
+            let made_up = made_up.replace("{population}", "nobody").replace("{number}", "1").replace("{version}", "0");
+            assert!(!made_up.contains('{'), "{made_up}");
+            let token = match operation["security"][0].as_object().unwrap().keys().next().unwrap().as_str() {
+                "operator" => &world.operator,
+                "enrolment" => &world.enrolment,
+                _ => &device.secret,
+            };
+            let request = world.request(method.to_uppercase().parse().unwrap(), &made_up).bearer_auth(token);
+            // Only the head of the answer: a stream would go on for ever.
+            let status = request.send().await.unwrap().status().as_u16();
+            assert!(![401, 403, 405].contains(&status) && status < 500, "{method} {made_up}: {status}");
+            calls += 1;
+        }
+    }
+    assert_eq!(calls, super::routes::guarded_routes().len(), "the table of routes that the tests keep");
+    let ids: BTreeSet<&str> = document["paths"]
+        .as_object()
+        .unwrap()
+        .values()
+        .flat_map(|item| item.as_object().unwrap().values().map(|call| call["operationId"].as_str().unwrap()))
+        .collect();
+    assert_eq!(ids.len(), calls, "each operation has an id of its own");
+}
+
+#[tokio::test]
+async fn the_page_of_the_api_loads_nothing_from_elsewhere() {
+    let world = World::start().await;
+    let page = Answer::to(world.request(Method::GET, "/docs")).await;
+    assert_eq!((page.status, page.header("content-type")), (200, "text/html; charset=utf-8"));
+    let policy = page.header("content-security-policy");
+    assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+    let html = String::from_utf8(page.body.to_vec()).unwrap();
+    for (file, kind) in [("/docs/docs.js", "text/javascript"), ("/docs/docs.css", "text/css")] {
+        assert!(html.contains(file));
+        let answer = Answer::to(world.request(Method::GET, file)).await;
+        assert!(answer.status == 200 && answer.header("content-type").starts_with(kind), "{file}");
+        let text = String::from_utf8(answer.body.to_vec()).unwrap();
+        assert!(!text.contains("http://") && !text.contains("https://"), "{file}");
+    }
+    assert!(!html.contains("http"), "{html}");
+    assert_eq!(Answer::to(world.request(Method::GET, "/docs/other")).await.status, 404);
+}

@@ -1,0 +1,173 @@
+//! What the dashboard shows of jobs and rounds.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tributary_protocol::operator::{Assignment, Curve, Job, Overview, Page, Round, RoundDetail};
+use tributary_protocol::problem::ProblemType;
+use tributary_protocol::state::{AbandonReason, AssignmentState, Phase};
+
+use crate::support::{NOW_MS, WEIGHTS, World, evaluated_job};
+
+const STEP: [f32; WEIGHTS] = [0.5; WEIGHTS];
+
+#[tokio::test]
+async fn the_overview_shows_an_open_round_as_it_moves() {
+    let world = World::start().await;
+    let empty: Overview = world.look("/overview").await.ok();
+    assert_eq!((empty.jobs.len(), empty.populations.len(), empty.now_at_ms), (0, 1, NOW_MS));
+    let job = world.job(json!({ "round": { "updates_goal": 2 }, "stop": { "rounds": 9 } })).await;
+    let [a, b] = world.devices().await;
+    let [first, second] = world.assign([&a, &b]).await;
+    world.hand.advance_ms(400);
+    a.contribute(&first, &STEP, 10).await;
+
+    let shown: Overview = world.look("/overview").await.ok();
+    let seen = &shown.jobs[0];
+    assert_eq!((seen.job.id, seen.job.name.as_str(), seen.job.stop.rounds), (job.id, "steps", Some(9)));
+    let open = &seen.open_rounds[0];
+    assert_eq!((open.round.phase, open.round.reported, open.round.assigned), (Phase::Training, 1, 1));
+    assert_eq!(open.round.clients_ms, 12, "what the device said it worked");
+    let cells: Vec<_> = open.cells.iter().map(|cell| (cell.number, cell.state)).collect();
+    assert_eq!(cells, [(1, AssignmentState::Reported), (2, AssignmentState::Assigned)]);
+    assert!(seen.last_round.is_none() && seen.spark.is_empty());
+
+    b.contribute(&second, &STEP, 10).await;
+    world.drive().await;
+    let shown: Overview = world.look("/overview").await.ok();
+    let seen = &shown.jobs[0];
+    let last = seen.last_round.as_ref().unwrap();
+    assert_eq!((last.number, last.phase, last.closed_at_ms), (1, Phase::Committed, Some(NOW_MS + 400)));
+    assert_eq!((last.clients_ms, last.assigned, last.bytes_up), (24, 0, seen.bytes_up));
+    assert_eq!(seen.open_rounds[0].round.phase, Phase::Selecting);
+    assert_eq!(seen.spark, [(1, None, Some(0.5))]);
+    let stored: Round = world.round(job.id, 1).await;
+    assert_eq!(*last, stored, "the same round everywhere");
+}
+
+#[tokio::test]
+async fn accuracies_are_in_the_overview_and_on_the_curve() {
+    let world = World::start().await;
+    let job: Job = world.create_job(&evaluated_job(&json!({ "stop": { "accuracy": 0.85 } }))).await.ok();
+    let trainer = world.device().await;
+    let evaluator = world.device().await.with("evaluator", "yes");
+    for (number, accuracy) in [(1, 0.55), (2, 0.8)] {
+        let [work] = world.assign([&trainer]).await;
+        world.hand.advance_ms(1_000);
+        trainer.contribute(&work, &STEP, 10).await;
+        world.drive().await;
+        let [measure] = world.assign([&evaluator]).await;
+        assert_eq!(measure.round, number);
+        let report = json!({ "examples": 50, "loss": 1.0 - accuracy, "accuracy": accuracy, "evaluate_ms": 3 });
+        assert_eq!(evaluator.evaluate(measure.id, &report).await.status, 200);
+        world.drive().await;
+    }
+    let shown: Overview = world.look("/overview").await.ok();
+    let seen = &shown.jobs[0];
+    assert_eq!((seen.best_accuracy, seen.accuracy), (Some(0.8), Some(0.8)));
+    assert_eq!(seen.spark.iter().map(|point| point.1).collect::<Vec<_>>(), [Some(0.55), Some(0.8)]);
+
+    let curve: Curve = world.look(&format!("/jobs/{}/curve", job.id)).await.ok();
+    let told: Vec<_> = curve.points.iter().map(|point| (point.round, point.wall_ms, point.accuracy)).collect();
+    assert_eq!(told, [(1, 1_000, Some(0.55)), (2, 2_000, Some(0.8))]);
+    let reached: Vec<_> = curve.targets.iter().map(|target| (target.accuracy, target.round)).collect();
+    assert_eq!(reached, [(0.5, 1), (0.6, 2), (0.7, 2), (0.8, 2)]);
+    for points in ["1", "0", "5001", "many"] {
+        let path = format!("/jobs/{}/curve?points={points}", job.id);
+        world.look(&path).await.refused(ProblemType::Malformed);
+    }
+    let detail: RoundDetail = world.look(&format!("/jobs/{}/rounds/1", job.id)).await.ok();
+    assert_eq!(detail.evaluation.unwrap().accuracy, Some(0.55));
+    let detail: RoundDetail = world.look(&format!("/jobs/{}/rounds/1?task=evaluate", job.id)).await.ok();
+    assert!(detail.explanation.starts_with("The evaluation of round 1 took"), "{}", detail.explanation);
+}
+
+#[tokio::test]
+async fn a_round_explains_itself_from_its_opening_to_its_end() {
+    let world = World::start().await;
+    let job = world.job(json!({ "round": { "updates_goal": 2, "updates_min": 1 } })).await;
+    world.drive().await;
+    let look = async || -> RoundDetail { world.look(&format!("/jobs/{}/rounds/1", job.id)).await.ok() };
+    let detail = look().await;
+    assert_eq!(
+        detail.explanation,
+        "Round 1 waits for clients: 0 of the 2 it needs are checked in and eligible; in 1 min it starts with whoever is \
+         there, or gives up with less than 1 client."
+    );
+    assert_eq!((detail.phases.len(), detail.what_if.len()), (1, 0));
+    let [a, b] = world.devices().await;
+    let waiting = a.wait();
+    world.until_waiting(1).await;
+    assert!(look().await.explanation.contains("1 of the 2 it needs is checked in"));
+    world.app().lobby.call([a.id]);
+    waiting.await.unwrap();
+
+    let [first, _second] = world.assign([&a, &b]).await;
+    world.hand.advance_ms(2_500);
+    a.contribute(&first, &STEP, 10).await;
+    let explanation = look().await.explanation;
+    assert_eq!(explanation, "Round 1 waits for 1 more of 2 updates (1 client still works, the deadline is in 7.5 s).");
+    world.pass_ms(7_500).await;
+    let detail = look().await;
+    let expected = "Round 1 took 10 s: its whole deadline, because only 1 of 2 updates came; 1 was too late.";
+    assert_eq!(detail.explanation, expected);
+    let phases: Vec<_> = detail.phases.iter().map(|span| (span.phase, span.began_at_ms - NOW_MS)).collect();
+    assert_eq!(phases, [(Phase::Selecting, 0), (Phase::Training, 0), (Phase::Aggregating, 10_000)]);
+    let dropped: Vec<_> = detail.what_if.iter().map(|case| (case.deadline_ms, case.dropped)).take(3).collect();
+    assert_eq!(dropped, [(1_000, 2), (2_000, 2), (3_000, 1)]);
+    world.look(&format!("/jobs/{}/rounds/9", job.id)).await.refused(ProblemType::NotFound);
+}
+
+#[tokio::test]
+async fn rounds_are_filtered_by_phase_and_reason_from_both_ends() {
+    let world = World::start().await;
+    let job = world.job(json!({})).await;
+    let device = world.device().await;
+    let [work] = world.assign([&device]).await;
+    device.contribute(&work, &STEP, 10).await;
+    world.drive().await;
+    world.pass_ms(60_000).await;
+    let numbers = async |query: &str| -> Vec<u32> {
+        let page: Page<Round> = world.look(&format!("/jobs/{}/rounds?{query}", job.id)).await.ok();
+        page.items.iter().map(|round| round.number).collect()
+    };
+    assert_eq!(numbers("phase=committed").await, [1]);
+    assert_eq!(numbers("phase=abandoned&reason=selection_timeout").await, [2]);
+    assert_eq!(numbers("phase=abandoned&reason=fault").await, [0; 0]);
+    assert_eq!(numbers("order=desc").await, [2, 1]);
+    assert_eq!(numbers("order=desc&after=2").await, [1]);
+    for query in ["phase=sleeping", "reason=none", "order=sideways"] {
+        world.look(&format!("/jobs/{}/rounds?{query}", job.id)).await.refused(ProblemType::Malformed);
+    }
+    let detail: RoundDetail = world.look(&format!("/jobs/{}/rounds/2", job.id)).await.ok();
+    assert_eq!(detail.round.reason, Some(AbandonReason::SelectionTimeout));
+    assert_eq!(detail.explanation, "Round 2 was abandoned: less than 1 eligible client checked in within 1 min.");
+}
+
+#[tokio::test]
+async fn assignments_tell_the_course_of_each_session() {
+    let world = World::start().await;
+    let job = world.job(json!({ "round": { "updates_goal": 4, "updates_min": 1 } })).await;
+    let [a, b, c, d] = world.devices().await;
+    let a = a.with("ram_class", "8");
+    let [first, second, third, fourth] = world.assign([&a, &b, &c, &d]).await;
+    let model = format!("/jobs/{}/models/0", job.id);
+    assert_eq!(crate::support::Answer::to(a.request(Method::GET, &model)).await.status, 200);
+    a.contribute(&first, &STEP, 10).await;
+    b.fail(second.id, "interrupted").await.value();
+    c.put_update(third.id, &crate::support::figures(10), b"nonsense".to_vec())
+        .await
+        .refused(ProblemType::UpdateRejected);
+    world.pass_ms(10_000).await;
+    d.status(fourth.id).await.refused(ProblemType::AssignmentClosed);
+    let all = world.assignments(job.id, 1).await;
+    let shapes: Vec<_> = all.iter().map(|assignment| assignment.shape.as_str()).collect();
+    assert_eq!(shapes, ["cadtu+", "cai", "cadtu!", "cadt.~"]);
+    assert_eq!(all[0].attributes.as_map()["ram_class"], "8");
+    let path = format!("/jobs/{}/rounds/1/assignments?state=expired", job.id);
+    let expired: Page<Assignment> = world.look(&path).await.ok();
+    assert_eq!(expired.items, all[3..]);
+    let funnel: Value = world.look(&format!("/jobs/{}/shapes?attribute=ram_class", job.id)).await.value();
+    let counted = funnel.as_array().unwrap().iter().find(|shape| shape["shape"] == "cadtu+").unwrap();
+    assert_eq!(counted["by_class"], json!({ "8": 1 }));
+    world.look(&format!("/jobs/{}/shapes?rounds=0", job.id)).await.refused(ProblemType::Malformed);
+}
