@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tributary_protocol::id::{ClientId, Name};
 use tributary_protocol::seed::Stream;
@@ -16,7 +16,7 @@ use crate::cluster::seats::SeatLog;
 use crate::db::{Db, DbError};
 use crate::entropy;
 use crate::lobby::Lobby;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Places};
 use crate::round::{RetryReason, retry_window_ms};
 use crate::spec::Specs;
 use crate::sums::Sums;
@@ -49,7 +49,7 @@ pub struct App {
     /// Ends when the coordinator stops.
     pub stopping: CancellationToken,
     /// Places for updates in flight.
-    pub update_places: Semaphore,
+    pub update_places: Places,
     driver: Notify,
     changes: watch::Sender<u64>,
     downloads: Mutex<HashMap<ClientId, u64>>,
@@ -67,16 +67,16 @@ impl App {
             db,
             blobs,
             clock,
-            metrics,
             lobby: Arc::default(),
             sums: Sums::default(),
-            specs: Specs::default(),
+            specs: Specs::new(Arc::clone(&metrics)),
+            update_places: metrics.places(UPDATES_IN_FLIGHT_MAX),
             stopping: CancellationToken::new(),
-            update_places: Semaphore::new(UPDATES_IN_FLIGHT_MAX),
             driver: Notify::new(),
             changes: watch::Sender::new(0),
             downloads: Mutex::default(),
             pace: Mutex::new(entropy::seed().stream()),
+            metrics,
         })
     }
 

@@ -64,7 +64,7 @@ impl Blobs {
         let mut tx = db.begin().await?;
         let deployment = tx.deployment(&hex(&entropy::random::<8>())).await?;
         tx.commit().await?;
-        Ok(Self::Store(Arc::new(Store::new(objects, prefix.join(deployment), call_timeout))))
+        Ok(Self::Store(Arc::new(Store::new(objects, prefix.join(deployment), call_timeout, Arc::clone(db.metrics())))))
     }
 
     /// Deletes objects whose bodies are of no more use, after the transaction that said so. What cannot be deleted now is

@@ -13,6 +13,8 @@ use object_store::prefix::PrefixStore;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
 
 use super::StoreError;
+use crate::clock::Stopwatch;
+use crate::metrics::{BlobCall, Metrics};
 
 /// Longest time for one call, retries of the store's client included.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -26,6 +28,7 @@ const PUT_PART_BYTES: usize = 8 << 20;
 pub struct Store {
     objects: PrefixStore<Arc<dyn ObjectStore>>,
     call_timeout: Duration,
+    metrics: Arc<Metrics>,
 }
 
 /// An object in a list.
@@ -46,29 +49,29 @@ pub(super) struct Listing<'a> {
 impl Store {
     /// A store below a prefix; no call takes longer than `call_timeout`.
     #[must_use]
-    pub fn new(store: Arc<dyn ObjectStore>, prefix: Path, call_timeout: Duration) -> Self {
-        Self { objects: PrefixStore::new(store, prefix), call_timeout }
+    pub fn new(store: Arc<dyn ObjectStore>, prefix: Path, call_timeout: Duration, metrics: Arc<Metrics>) -> Self {
+        Self { objects: PrefixStore::new(store, prefix), call_timeout, metrics }
     }
 
     /// Stores an object, wholly or not at all.
     pub(super) async fn put(&self, object: &str, body: Bytes) -> Result<(), StoreError> {
         let path = Path::from(object);
         if body.len() <= PUT_PART_BYTES {
-            self.call("store a body", self.objects.put(&path, body.into())).await?;
+            self.call(BlobCall::Put, "store a body", self.objects.put(&path, body.into())).await?;
             return Ok(());
         }
-        let mut upload = self.call("begin to store a body", self.objects.put_multipart(&path)).await?;
+        let mut upload = self.call(BlobCall::Put, "begin to store a body", self.objects.put_multipart(&path)).await?;
         let stored = async {
             let mut rest = body;
             while !rest.is_empty() {
                 let part = rest.split_to(rest.len().min(PUT_PART_BYTES));
-                self.call("store a part of a body", upload.put_part(PutPayload::from(part))).await?;
+                self.call(BlobCall::Put, "store a part of a body", upload.put_part(PutPayload::from(part))).await?;
             }
-            self.call("complete a body", upload.complete()).await
+            self.call(BlobCall::Put, "complete a body", upload.complete()).await
         };
         if let Err(error) = stored.await {
             // The parts would be kept, and paid for, although no list shows them.
-            if let Err(error) = self.call("abort a body", upload.abort()).await {
+            if let Err(error) = self.call(BlobCall::Delete, "abort a body", upload.abort()).await {
                 tracing::warn!(%error, object, "parts of an unfinished body may be left in the store");
             }
             return Err(error);
@@ -78,7 +81,7 @@ impl Store {
 
     /// A range of an object, in one call; none when there is no such object.
     pub(super) async fn part(&self, object: &str, range: Range<u64>) -> Result<Option<Bytes>, StoreError> {
-        match self.call("read a body", self.objects.get_range(&Path::from(object), range)).await {
+        match self.call(BlobCall::Read, "read a body", self.objects.get_range(&Path::from(object), range)).await {
             Err(StoreError::Refused { source: object_store::Error::NotFound { .. }, .. }) => Ok(None),
             read => read.map(Some),
         }
@@ -94,7 +97,7 @@ impl Store {
         let mut deleted = self.objects.delete_stream(stream::iter(paths).boxed());
         let mut failed = None;
         loop {
-            match self.call("delete bodies", deleted.try_next()).await {
+            match self.call(BlobCall::Delete, "delete bodies", deleted.try_next()).await {
                 Ok(Some(_)) | Err(StoreError::Refused { source: object_store::Error::NotFound { .. }, .. }) => {}
                 Ok(None) => return failed.map_or(Ok(()), Err),
                 // A store that does not answer will not do so for the rest.
@@ -111,13 +114,20 @@ impl Store {
 
     async fn call<T>(
         &self,
+        kind: BlobCall,
         doing: &'static str,
         call: impl Future<Output = object_store::Result<T>>,
     ) -> Result<T, StoreError> {
-        match tokio::time::timeout(self.call_timeout, call).await {
+        let stopwatch = Stopwatch::start();
+        let answer = match tokio::time::timeout(self.call_timeout, call).await {
             Ok(answer) => answer.map_err(|source| StoreError::Refused { doing, source }),
             Err(_) => Err(StoreError::TimedOut { doing, after: self.call_timeout }),
-        }
+        };
+        // What is not there is an answer.
+        let is_answer =
+            matches!(&answer, Ok(_) | Err(StoreError::Refused { source: object_store::Error::NotFound { .. }, .. }));
+        self.metrics.blob_call(kind, stopwatch, !is_answer);
+        answer
     }
 }
 
@@ -126,7 +136,9 @@ impl Listing<'_> {
     pub(super) async fn page(&mut self, objects_max: usize) -> Result<Vec<Listed>, StoreError> {
         let mut page = Vec::new();
         while page.len() < objects_max {
-            let Some(meta) = self.store.call("list bodies", self.objects.try_next()).await? else { break };
+            let Some(meta) = self.store.call(BlobCall::List, "list bodies", self.objects.try_next()).await? else {
+                break;
+            };
             page.push(Listed { object: meta.location.into(), put_at_ms: meta.last_modified.timestamp_millis() });
         }
         Ok(page)

@@ -147,6 +147,14 @@ impl Db {
         })
     }
 
+    /// Where its times and failures are counted.
+    #[must_use]
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        match self {
+            Self::Sqlite { metrics, .. } | Self::Postgres { metrics, .. } => metrics,
+        }
+    }
+
     /// Closes every connection; waits for those in use.
     pub async fn close(&self) {
         match self {
