@@ -17,7 +17,7 @@ use crate::db::{Db, DbError, Traffic};
 use crate::entropy;
 use crate::lobby::Lobby;
 use crate::meters::CheckIns;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Places};
 use crate::round::{RetryReason, retry_window_ms};
 use crate::spec::Specs;
 use crate::sums::Sums;
@@ -54,9 +54,7 @@ pub struct App {
     /// Who sends which update.
     pub uploads: Arc<Uploads>,
     /// Places for updates in flight. Each holds one part of its body in memory; further ones wait, their bodies unread.
-    pub update_places: Semaphore,
-    /// How many places there are.
-    uploads_max: usize,
+    pub update_places: Places,
     /// Places for models that are written in a form that is not stored, for whoever asks.
     pub forms_made: Arc<Semaphore>,
     driver: Notify,
@@ -84,27 +82,26 @@ impl App {
             db,
             blobs,
             clock,
-            metrics,
             lobby: Arc::default(),
             sums: Sums::default(),
-            specs: Specs::default(),
+            specs: Specs::new(Arc::clone(&metrics)),
             check_ins: CheckIns::default(),
             stopping: CancellationToken::new(),
             uploads: Arc::default(),
-            update_places: Semaphore::new(uploads_max),
-            uploads_max,
+            update_places: metrics.places(uploads_max),
             forms_made: Arc::new(Semaphore::new(FORMS_MADE_MAX)),
             driver: Notify::new(),
             changes: watch::Sender::new(0),
             downloads: Mutex::default(),
             pace: Mutex::new(entropy::seed().stream()),
+            metrics,
         })
     }
 
     /// Updates that are being received.
     #[must_use]
     pub fn updates_in_flight(&self) -> u64 {
-        self.uploads_max.saturating_sub(self.update_places.available_permits()) as u64
+        self.update_places.taken() as u64
     }
 
     /// Says that something changed that the driver or a watcher may care about.

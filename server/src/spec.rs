@@ -15,6 +15,7 @@ use tributary_protocol::update::{UpdateHeader, UpdateLimits, bytes_max};
 use crate::aggregate::{Accumulator, SumCaps};
 use crate::commit::model_metadata;
 use crate::db::{DbError, JobRow};
+use crate::metrics::Metrics;
 use crate::round::{Calendar, CalendarError};
 
 /// A job, ready for use.
@@ -128,12 +129,19 @@ pub fn plan_of(file: &JobFile) -> Plan {
 
 /// The specs of the jobs in use. Of a job only the round policy changes, and whoever asks brings the stored one; those
 /// that end are forgotten.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Specs {
+    metrics: Arc<Metrics>,
     jobs: Mutex<HashMap<JobId, Arc<JobSpec>>>,
 }
 
 impl Specs {
+    /// No job yet; the metrics learn what its codec is.
+    #[must_use]
+    pub fn new(metrics: Arc<Metrics>) -> Self {
+        Self { metrics, jobs: Mutex::default() }
+    }
+
     /// The spec of a stored job.
     ///
     /// # Errors
@@ -146,12 +154,14 @@ impl Specs {
         }
         let spec = JobSpec::new(row.id, row.file.0.clone()).map_err(|error| DbError::Corrupt(error.to_string()))?;
         let spec = Arc::new(spec);
+        self.metrics.job_learned(row.id, &spec.plan.codec);
         jobs.insert(row.id, Arc::clone(&spec));
         Ok(spec)
     }
 
     /// A job has ended.
     pub fn forget(&self, job: JobId) {
+        self.metrics.job_forgotten(job);
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner).remove(&job);
     }
 }

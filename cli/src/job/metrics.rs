@@ -76,7 +76,7 @@ pub(crate) async fn run(job: &Job, wanted: &MetricsSinks, api: &Api, output: &Ou
     }
     let places: Vec<String> = sinks.iter().map(Sink::place).collect();
     let exported = json!({ "job": job.id, "rounds": rounds, "to": places });
-    output.object(&exported, || format!("wrote {rounds} rounds and evaluations to {}", places.join(", ")))
+    output.object(&exported, || format!("exported {rounds} rounds and evaluations to {}", places.join(", ")))
 }
 
 /// Looks for news and gives them to every sink. News that some sinks could not take wait with the number of those that could.

@@ -13,6 +13,7 @@ use object_store::prefix::PrefixStore;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
 
 use super::StoreError;
+use crate::clock::Stopwatch;
 use crate::metrics::{BlobCall, Metrics};
 
 /// Longest time for one call, retries of the store's client included.
@@ -70,7 +71,7 @@ impl Store {
         };
         if let Err(error) = stored.await {
             // The parts would be kept, and paid for, although no list shows them.
-            if let Err(error) = self.call(BlobCall::Put, "abort a body", upload.abort()).await {
+            if let Err(error) = self.call(BlobCall::Delete, "abort a body", upload.abort()).await {
                 tracing::warn!(%error, object, "parts of an unfinished body may be left in the store");
             }
             return Err(error);
@@ -117,13 +118,16 @@ impl Store {
         doing: &'static str,
         call: impl Future<Output = object_store::Result<T>>,
     ) -> Result<T, StoreError> {
-        let answer = async {
-            match tokio::time::timeout(self.call_timeout, call).await {
-                Ok(answer) => answer.map_err(|source| StoreError::Refused { doing, source }),
-                Err(_) => Err(StoreError::TimedOut { doing, after: self.call_timeout }),
-            }
+        let stopwatch = Stopwatch::start();
+        let answer = match tokio::time::timeout(self.call_timeout, call).await {
+            Ok(answer) => answer.map_err(|source| StoreError::Refused { doing, source }),
+            Err(_) => Err(StoreError::TimedOut { doing, after: self.call_timeout }),
         };
-        self.metrics.blob_call(kind, answer).await
+        // What is not there is an answer.
+        let is_answer =
+            matches!(&answer, Ok(_) | Err(StoreError::Refused { source: object_store::Error::NotFound { .. }, .. }));
+        self.metrics.blob_call(kind, stopwatch, !is_answer);
+        answer
     }
 }
 

@@ -75,13 +75,6 @@ impl Db {
         Self::open_sqlite(sqlite_path(url)?, metrics).await
     }
 
-    /// Where its operations are counted.
-    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
-        match self {
-            Self::Sqlite { metrics, .. } | Self::Postgres { metrics, .. } => metrics,
-        }
-    }
-
     async fn open_sqlite(path: &str, metrics: Arc<Metrics>) -> Result<Self, DbError> {
         // What both have in common; what changes the file is the writer's alone.
         let common = SqliteConnectOptions::new()
@@ -171,6 +164,14 @@ impl Db {
     #[must_use]
     pub fn latency(&self) -> DbLatency {
         latency(&READS, &WRITES)
+    }
+
+    /// Where its times and failures are counted.
+    #[must_use]
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        match self {
+            Self::Sqlite { metrics, .. } | Self::Postgres { metrics, .. } => metrics,
+        }
     }
 
     /// Closes every connection; waits for those in use.

@@ -92,7 +92,7 @@ impl Tx {
         let Some((task, number)) = happening.round.filter(|_| self.is_counted()) else { return Ok(()) };
         if happening.assignment.is_some() {
             if let Some(outcome) = outcome_of(happening.became) {
-                self.counts(Counted::Assignment { population, task, outcome });
+                self.counts(Counted::Assignment { job: happening.job, population, task, outcome });
             }
             return Ok(());
         }

@@ -4,7 +4,9 @@
 //! allocation. What happens to rounds and assignments is counted when the transaction that stored it has committed
 //! ([`Counted`]), so that figures and database agree.
 
+mod codecs;
 mod http;
+mod places;
 mod populations;
 mod process;
 mod registry;
@@ -14,14 +16,18 @@ use std::sync::Arc;
 
 use ::metrics::{Counter, Gauge, Histogram};
 use axum::http::{Method, StatusCode};
-use tributary_protocol::state::{AbandonReason, Phase, Task};
+use serde::Serialize;
+use tributary_protocol::id::JobId;
+use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
 
 pub(crate) use http::Request;
+pub use places::{Place, Places};
 pub use populations::POPULATIONS_MAX;
 pub(crate) use populations::{AssignmentOutcome, CheckInAnswer};
 
 use crate::app::App;
 use crate::clock::Stopwatch;
+use codecs::Codecs;
 use http::Http;
 use populations::Populations;
 use registry::Registry;
@@ -89,6 +95,8 @@ pub(crate) enum Counted {
     },
     /// Something became of an assignment.
     Assignment {
+        /// Of which job.
+        job: JobId,
         /// Of which population.
         population: String,
         /// Training or evaluation.
@@ -121,12 +129,10 @@ pub struct Metrics {
     access: MetricsAccess,
     http: Http,
     populations: Populations,
+    codecs: Codecs,
     phases: [[Histogram; OPEN_PHASES.len()]; Task::ALL.len()],
     commit: Histogram,
     driver_failures: Counter,
-    updates_waiting: Gauge,
-    updates_in_flight: Gauge,
-    update_receive: Histogram,
     bytes_up: Counter,
     bytes_down: Counter,
     clients_held: Gauge,
@@ -179,12 +185,10 @@ impl Metrics {
         Arc::new(Self {
             http: Http::new(&registry),
             populations: Populations::default(),
+            codecs: Codecs::default(),
             phases: std::array::from_fn(|task| std::array::from_fn(|index| phase(task, index))),
             commit: registry.histogram(&table::COMMIT, &[]),
             driver_failures: registry.counter(&table::DRIVER_FAILURES, &[]),
-            updates_waiting: registry.gauge(&table::UPDATES_WAITING, &[]),
-            updates_in_flight: registry.gauge(&table::UPDATES_IN_FLIGHT, &[]),
-            update_receive: registry.histogram(&table::UPDATE_RECEIVE, &[]),
             bytes_up: registry.counter(&table::BYTES, &["up"]),
             bytes_down: registry.counter(&table::BYTES, &["down"]),
             clients_held: registry.gauge(&table::CLIENTS_HELD, &[]),
@@ -241,6 +245,23 @@ impl Metrics {
         self.registry.tidy();
     }
 
+    /// Places for updates in flight.
+    pub(crate) fn places(&self, places: usize) -> Places {
+        Places::new(&self.registry, places)
+    }
+
+    /// A job is ready for use: its updates are counted under its codec from now on.
+    pub(crate) fn job_learned(&self, job: JobId, codec: &impl Serialize) {
+        if self.is_on() {
+            self.codecs.learned(&self.registry, job, codec);
+        }
+    }
+
+    /// A job has ended.
+    pub(crate) fn job_forgotten(&self, job: JobId) {
+        self.codecs.forgotten(job);
+    }
+
     /// A request came in.
     pub(crate) fn request_begun(&self, route: Option<&str>, method: &Method) -> Request {
         self.http.begun(&self.registry, route, method)
@@ -271,7 +292,16 @@ impl Metrics {
                     population(name).round_ended(*task, *end);
                 }
             }
-            Counted::Assignment { population: name, task, outcome } => population(name).assignment(*task, *outcome),
+            Counted::Assignment { job, population: name, task, outcome } => {
+                population(name).assignment(*task, *outcome);
+                if let (Task::Train, Some(codec)) = (task, self.codecs.of(*job)) {
+                    match outcome {
+                        AssignmentOutcome::Became(AssignmentState::Reported) => codec.reported.increment(1),
+                        AssignmentOutcome::Became(AssignmentState::Rejected) => codec.rejected.increment(1),
+                        AssignmentOutcome::Became(_) | AssignmentOutcome::Late => {}
+                    }
+                }
+            }
             Counted::Bytes { up, down } => {
                 self.bytes_up.increment(*up);
                 self.bytes_down.increment(*down);
@@ -279,35 +309,11 @@ impl Metrics {
         }
     }
 
-    /// Waits for a place for an upload.
-    pub(crate) async fn waiting<T>(&self, wait: impl Future<Output = T>) -> T {
-        let _counted = Present::in_gauge(&self.updates_waiting);
-        wait.await
-    }
-
-    /// Receives an update's body.
-    pub(crate) async fn receiving<T>(&self, receive: impl Future<Output = T>) -> T {
-        let _counted = Present::in_gauge(&self.updates_in_flight);
-        let stopwatch = Stopwatch::start();
-        let received = receive.await;
-        self.update_receive.record(stopwatch.seconds());
-        received
-    }
-
-    /// Makes a call of the object store.
-    pub(crate) async fn blob_call<T, E>(
-        &self,
-        call: BlobCall,
-        answer: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, E> {
+    /// A call of the object store ended.
+    pub(crate) fn blob_call(&self, call: BlobCall, took: Stopwatch, failed: bool) {
         let (seconds, failures) = &self.blob_store[call as usize];
-        let stopwatch = Stopwatch::start();
-        let answer = answer.await;
-        seconds.record(stopwatch.seconds());
-        if answer.is_err() {
-            failures.increment(1);
-        }
-        answer
+        seconds.record(took.seconds());
+        failures.increment(u64::from(failed));
     }
 
     /// A model version was made and stored.
@@ -346,22 +352,6 @@ impl Metrics {
         if result.as_ref().is_err_and(|error| !duplicate(error)) {
             failures.increment(1);
         }
-    }
-}
-
-/// Something that a gauge counts while it is there, however it ends.
-struct Present(Gauge);
-
-impl Present {
-    fn in_gauge(gauge: &Gauge) -> Self {
-        gauge.increment(1);
-        Self(gauge.clone())
-    }
-}
-
-impl Drop for Present {
-    fn drop(&mut self) {
-        self.0.decrement(1);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The table of all metrics: nothing is measured that does not stand here, and `docs/metrics.md` is made of it.
 //!
-//! Labels are few and bounded: enumerations, routes, and the names of populations (at most [`POPULATIONS_MAX`]). No label
+//! Labels are few and bounded: enumerations, routes, codecs, and the names of populations (at most [`POPULATIONS_MAX`]). No label
 //! holds a client, a job, a token or anything that a caller chose.
 //!
 //! [`POPULATIONS_MAX`]: super::POPULATIONS_MAX
@@ -66,12 +66,14 @@ table! {
         "Looks of the driver that failed; it tries again after a second";
     ASSIGNMENTS = Counter, "tributary_assignments_total", ["population", "task", "outcome"],
         "Clients drawn for a round (`outcome` assigned) and what became of them: reported, rejected, failed, expired; late counts expired ones that came back with their work";
+    UPDATES = Counter, "tributary_updates_total", ["codec", "outcome"],
+        "Updates reported or rejected, by the codec of their job";
     UPDATES_WAITING = Gauge, "tributary_updates_waiting", [],
         "Uploads that wait for a place, their bodies unread";
     UPDATES_IN_FLIGHT = Gauge, "tributary_updates_in_flight", [],
-        "Uploads whose bodies are being received";
-    UPDATE_RECEIVE = Histogram(ANSWER), "tributary_update_receive_seconds", [],
-        "From the first byte of an update's body to its last, checked and decoded as it arrived";
+        "Uploads that have a place: their bodies are being received";
+    UPDATE_PLACE = Histogram(ANSWER), "tributary_update_place_seconds", [],
+        "How long uploads had a place: their bodies were received, checked and decoded";
     BYTES = Counter, "tributary_bytes_total", ["direction"],
         "Bytes of updates (`direction` up) and of models fetched for a round (down), counted when an assignment ends";
     CHECKINS = Counter, "tributary_checkins_total", ["population", "answer"],

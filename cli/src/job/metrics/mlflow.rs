@@ -111,8 +111,8 @@ impl Mlflow {
 
     /// The page that shows the run.
     pub(super) fn place(&self) -> String {
-        let server = self.server.as_str().trim_end_matches('/');
-        format!("{server}/#/experiments/{}/runs/{}", self.experiment, self.run)
+        let path = self.server.path().trim_end_matches('/');
+        format!("{}{path}/#/experiments/{}/runs/{}", self.shown(), self.experiment, self.run)
     }
 
     /// Writes the figures that the run does not have, and how the job ended, if it did.
@@ -297,7 +297,9 @@ impl Mlflow {
 
     /// The server's address without a password that may stand in it.
     fn shown(&self) -> String {
-        format!("{}://{}", self.server.scheme(), self.server.host_str().unwrap_or_default())
+        let host = self.server.host_str().unwrap_or_default();
+        let port = self.server.port().map_or(String::new(), |port| format!(":{port}"));
+        format!("{}://{host}{port}", self.server.scheme())
     }
 }
 

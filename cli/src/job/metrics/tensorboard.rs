@@ -152,7 +152,9 @@ mod tests {
         let event = b"\x09\0\0\0\0\0\0\xf8\x3f\x10\xac\x02\x2a\x16\x0a\x14\x0a\x0dtraining/loss\x15\0\0\0\x3f";
         assert_eq!(scalar_event(&point), event);
         let record = record(event);
-        assert_eq!((record.len(), &record[..8]), (event.len() + 16, &36u64.to_le_bytes()[..]));
+        // TensorBoard 2.21 reads these bytes, and computes these checksums.
+        let (length, checksum) = (36u64.to_le_bytes(), 0x4d80_2b42_u32.to_le_bytes());
+        assert_eq!(record, [&length[..], &checksum, event, &0x4798_4cb3_u32.to_le_bytes()].concat());
     }
 
     #[test]

@@ -176,7 +176,7 @@ impl Upload {
         }
         let app = Arc::clone(&self.app);
         let _place = tokio::select! {
-            place = app.metrics.waiting(app.update_places.acquire()) => place.map_err(ApiError::internal)?,
+            place = app.update_places.acquire() => place.map_err(ApiError::internal)?,
             stop = stopped(&app, until_ms, None, superseded) => return self.stop(stop).await,
         };
 
@@ -201,7 +201,7 @@ impl Upload {
         let end = match incoming.replay().await {
             Ok(()) => {
                 let stop = stopped(&app, until_ms, closing.as_ref(), superseded);
-                app.metrics.receiving(incoming.read(&mut body, &spec, pin!(stop))).await
+                incoming.read(&mut body, &spec, pin!(stop)).await
             }
             Err(error) => End::Failed(error.into()),
         };
@@ -366,7 +366,7 @@ impl Upload {
         let until_ms = app.clock.now_ms() + REPEAT_MS_MAX;
         let mut hasher = Sha256Hasher::new();
         let reading = async {
-            let _place = app.metrics.waiting(app.update_places.acquire()).await.map_err(ApiError::internal)?;
+            let _place = app.update_places.acquire().await.map_err(ApiError::internal)?;
             let mut received = 0;
             while let Some(data) = piece(body).await? {
                 received += data.len() as u64;

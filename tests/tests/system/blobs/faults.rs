@@ -16,6 +16,24 @@ use super::{counts, faulty, in_memory, objects};
 use crate::support::{Answer, WEIGHTS, World, delta_file, figures, job_file};
 
 #[tokio::test]
+async fn calls_of_the_store_and_their_failures_are_measured() {
+    let (faulty, store) = faulty();
+    let world = World::start_with_blobs(Some(store)).await;
+    world.job(json!({})).await;
+    faulty.set(Fault::Refuses(Call::Put));
+    world.create_job(&job_file(&json!({ "name": "another" }))).await.refused(ProblemType::Unavailable);
+    let page = Answer::to(world.request(Method::GET, "/metrics")).await;
+    let text = String::from_utf8(page.body.to_vec()).unwrap();
+    for line in [
+        "tributary_blob_store_seconds_count{call=\"put\"} 2",
+        "tributary_blob_store_failures_total{call=\"put\"} 1",
+        "tributary_blob_store_failures_total{call=\"read\"} 0",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+    }
+}
+
+#[tokio::test]
 async fn what_the_store_cannot_do_now_is_asked_for_again_and_counts_once() {
     let (faulty, store) = faulty();
     let mut world = World::start_with_blobs(Some(store.clone())).await;
