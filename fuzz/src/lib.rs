@@ -1,7 +1,7 @@
 //! What the fuzz targets have in common: an update of unknown bytes either is refused or keeps to every rule.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use tributary_protocol::model::{ParameterList, ParameterSpec};
 use tributary_protocol::safetensors::{Data, Dtype, Tensor, write};
@@ -16,8 +16,11 @@ const MAGNITUDE_MAX: f32 = 8.0;
 
 /// The model that updates are for.
 pub fn parameters() -> Arc<ParameterList> {
-    let specs = vec![ParameterSpec::new("w", [37, 9]), ParameterSpec::new("b", [9]), ParameterSpec::new("s", [])];
-    Arc::new(ParameterList::new(specs).expect("the list is right"))
+    static LIST: LazyLock<Arc<ParameterList>> = LazyLock::new(|| {
+        let specs = vec![ParameterSpec::new("w", [37, 9]), ParameterSpec::new("b", [9]), ParameterSpec::new("s", [])];
+        Arc::new(ParameterList::new(specs).expect("the list is right"))
+    });
+    Arc::clone(&LIST)
 }
 
 /// What every update says of itself.
@@ -120,29 +123,28 @@ impl Seen {
 
 /// A file whose header is right for its codec.
 fn behind_a_header(codec: Codec, data: &[u8]) -> Vec<u8> {
-    let file = empty_update(codec);
-    let header_bytes = 8 + u64::from_le_bytes(file[..8].try_into().expect("eight bytes")) as usize;
-    match codec {
-        Codec::F32 | Codec::F16 | Codec::Bf16 | Codec::Int8(_) | Codec::Int4(_) => {
-            let mut file = file;
-            for (byte, data) in file[header_bytes..].iter_mut().zip(data) {
-                *byte = *data;
-            }
-            file
-        }
+    // Made once: a fuzz target has one codec.
+    static EMPTY: OnceLock<(Codec, Vec<u8>)> = OnceLock::new();
+    let (of, empty) = EMPTY.get_or_init(|| (codec, empty_update(codec)));
+    assert_eq!(*of, codec);
+    if !matches!(codec, Codec::F32 | Codec::F16 | Codec::Bf16 | Codec::Int8(_) | Codec::Int4(_)) {
         // One tensor of so many bytes.
-        _ => {
-            let entries = [
-                ("format", FORMAT.to_owned()),
-                ("codec", codec.to_string()),
-                ("job", "job".to_owned()),
-                ("base_version", "3".to_owned()),
-            ];
-            let metadata: BTreeMap<String, String> =
-                entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-            write(&[Tensor { name: "delta", shape: &[data.len()], data: Data::Bytes(Dtype::U8, data) }], &metadata)
-        }
+        let entry = |(key, value): (&str, String)| (key.to_owned(), value);
+        let metadata = [
+            ("format", FORMAT.to_owned()),
+            ("codec", codec.to_string()),
+            ("job", "job".to_owned()),
+            ("base_version", "3".to_owned()),
+        ];
+        let metadata: BTreeMap<String, String> = metadata.into_iter().map(entry).collect();
+        return write(&[Tensor { name: "delta", shape: &[data.len()], data: Data::Bytes(Dtype::U8, data) }], &metadata);
     }
+    let header_bytes = 8 + u64::from_le_bytes(empty[..8].try_into().expect("eight bytes")) as usize;
+    let mut file = empty.clone();
+    for (byte, data) in file[header_bytes..].iter_mut().zip(data) {
+        *byte = *data;
+    }
+    file
 }
 
 fn empty_update(codec: Codec) -> Vec<u8> {
