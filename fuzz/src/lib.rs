@@ -1,13 +1,14 @@
 //! What the fuzz targets have in common: an update of unknown bytes either is refused or keeps to every rule.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use tributary_protocol::model::{ParameterList, ParameterSpec};
 use tributary_protocol::safetensors::{Data, Dtype, Tensor, write};
 use tributary_protocol::seed::Seed;
 use tributary_protocol::update::{
-    Codec, CodecName, DeltaSink, FORMAT, UpdateDecoder, UpdateHeader, UpdateLimits, encode,
+    Codec, CodecName, DeltaSink, EncodeError, FORMAT, UpdateDecoder, UpdateError, UpdateHeader, UpdateLimits,
+    bytes_max, encode,
 };
 
 /// Largest absolute value that is let through.
@@ -15,8 +16,11 @@ const MAGNITUDE_MAX: f32 = 8.0;
 
 /// The model that updates are for.
 pub fn parameters() -> Arc<ParameterList> {
-    let specs = vec![ParameterSpec::new("w", [37, 9]), ParameterSpec::new("b", [9]), ParameterSpec::new("s", [])];
-    Arc::new(ParameterList::new(specs).expect("the list is right"))
+    static LIST: LazyLock<Arc<ParameterList>> = LazyLock::new(|| {
+        let specs = vec![ParameterSpec::new("w", [37, 9]), ParameterSpec::new("b", [9]), ParameterSpec::new("s", [])];
+        Arc::new(ParameterList::new(specs).expect("the list is right"))
+    });
+    Arc::clone(&LIST)
 }
 
 /// What every update says of itself.
@@ -30,7 +34,38 @@ pub fn update(name: CodecName, data: &[u8]) {
     let codec = name.with_defaults();
     read(codec, data, data.len().max(1));
     let Some((piece_bytes, data)) = data.split_first() else { return };
-    read(codec, &behind_a_header(codec, data), usize::from(*piece_bytes) + 1);
+    let file = behind_a_header(codec, data);
+    let (whole, in_pieces) = (read(codec, &file, file.len()), read(codec, &file, usize::from(*piece_bytes) + 1));
+    assert_eq!(whole, in_pieces, "the size of the pieces does not matter");
+}
+
+/// Takes `data` as a delta of any finite values: what a codec writes, the server reads.
+pub fn delta(data: &[u8]) {
+    let parameters = parameters();
+    let mut values: Vec<f32> = data.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    values.resize(parameters.total(), 0.0);
+    let is_finite = values.iter().all(|value| value.is_finite());
+    for name in CodecName::ALL {
+        let codec = name.with_defaults();
+        match encode(&values, &parameters, &header(codec), 1, Seed(data.len() as u64)) {
+            Ok(file) => {
+                assert!(is_finite && file.len() as u64 <= bytes_max(&parameters, codec), "{name}");
+                let limits = UpdateLimits { magnitude_max: f32::INFINITY };
+                let mut decoder = UpdateDecoder::new(Arc::clone(&parameters), header(codec), limits);
+                let mut decoded = vec![0.0; parameters.total()];
+                match decoder.push(&file, &mut decoded).and_then(|()| decoder.finish()) {
+                    Ok(_) => {}
+                    // Half as much again as the largest value may be beyond f32: a server says so.
+                    Err(UpdateError::NotFinite { .. }) => {
+                        assert!(values.iter().any(|value| value.abs() > f32::MAX / 1e3), "{name} made an infinity");
+                    }
+                    Err(error) => panic!("{name} wrote what cannot be read: {error}"),
+                }
+            }
+            Err(EncodeError::NotFinite { index }) => assert!(!values[index].is_finite()),
+            Err(EncodeError::TooLarge { index, value }) => assert!(value.is_finite() && value == values[index]),
+        }
+    }
 }
 
 /// Reads `data` as an update that was shrunk.
@@ -41,23 +76,28 @@ pub fn body(data: &[u8]) {
     read(Codec::F32, &frame, 64);
 }
 
-fn read(codec: Codec, file: &[u8], piece_bytes: usize) {
+/// The bits of the values, and of the norm, of an update that is accepted.
+fn read(codec: Codec, file: &[u8], piece_bytes: usize) -> Option<(Vec<u32>, u64)> {
     let parameters = parameters();
-    let mut seen = Seen(vec![false; parameters.total()]);
+    let mut seen = Seen(vec![None; parameters.total()]);
     let mut decoder = UpdateDecoder::new(parameters, header(codec), UpdateLimits { magnitude_max: MAGNITUDE_MAX });
     for piece in file.chunks(piece_bytes) {
         if decoder.push(piece, &mut seen).is_err() {
             assert!(decoder.finish().is_err(), "what was refused stays refused");
-            return;
+            return None;
         }
     }
-    if let Ok(summary) = decoder.finish() {
-        assert!(summary.norm.is_finite() && summary.magnitude_max <= MAGNITUDE_MAX);
-    }
+    let summary = decoder.finish().ok()?;
+    let values: Vec<f32> = seen.0.into_iter().map(Option::unwrap_or_default).collect();
+    let largest = values.iter().fold(0.0, |largest: f32, value| largest.max(value.abs()));
+    assert_eq!(summary.magnitude_max, largest);
+    let norm = values.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt();
+    assert!((summary.norm - norm).abs() <= 1e-9 * norm);
+    Some((values.into_iter().map(f32::to_bits).collect(), summary.norm.to_bits()))
 }
 
-/// Which values were handed out.
-struct Seen(Vec<bool>);
+/// The values that were handed out.
+struct Seen(Vec<Option<f32>>);
 
 impl DeltaSink for Seen {
     fn dense(&mut self, first: usize, values: &[f32]) {
@@ -77,35 +117,34 @@ impl DeltaSink for Seen {
 impl Seen {
     fn take(&mut self, place: usize, value: f32) {
         assert!(value.abs() <= MAGNITUDE_MAX, "{value} was let through");
-        assert!(!std::mem::replace(&mut self.0[place], true), "place {place} was handed out twice");
+        assert!(self.0[place].replace(value).is_none(), "place {place} was handed out twice");
     }
 }
 
 /// A file whose header is right for its codec.
 fn behind_a_header(codec: Codec, data: &[u8]) -> Vec<u8> {
-    let file = empty_update(codec);
-    let header_bytes = 8 + u64::from_le_bytes(file[..8].try_into().expect("eight bytes")) as usize;
-    match codec {
-        Codec::F32 | Codec::F16 | Codec::Bf16 | Codec::Int8(_) | Codec::Int4(_) => {
-            let mut file = file;
-            for (byte, data) in file[header_bytes..].iter_mut().zip(data) {
-                *byte = *data;
-            }
-            file
-        }
+    // Made once: a fuzz target has one codec.
+    static EMPTY: OnceLock<(Codec, Vec<u8>)> = OnceLock::new();
+    let (of, empty) = EMPTY.get_or_init(|| (codec, empty_update(codec)));
+    assert_eq!(*of, codec);
+    if !matches!(codec, Codec::F32 | Codec::F16 | Codec::Bf16 | Codec::Int8(_) | Codec::Int4(_)) {
         // One tensor of so many bytes.
-        _ => {
-            let entries = [
-                ("format", FORMAT.to_owned()),
-                ("codec", codec.to_string()),
-                ("job", "job".to_owned()),
-                ("base_version", "3".to_owned()),
-            ];
-            let metadata: BTreeMap<String, String> =
-                entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-            write(&[Tensor { name: "delta", shape: &[data.len()], data: Data::Bytes(Dtype::U8, data) }], &metadata)
-        }
+        let entry = |(key, value): (&str, String)| (key.to_owned(), value);
+        let metadata = [
+            ("format", FORMAT.to_owned()),
+            ("codec", codec.to_string()),
+            ("job", "job".to_owned()),
+            ("base_version", "3".to_owned()),
+        ];
+        let metadata: BTreeMap<String, String> = metadata.into_iter().map(entry).collect();
+        return write(&[Tensor { name: "delta", shape: &[data.len()], data: Data::Bytes(Dtype::U8, data) }], &metadata);
     }
+    let header_bytes = 8 + u64::from_le_bytes(empty[..8].try_into().expect("eight bytes")) as usize;
+    let mut file = empty.clone();
+    for (byte, data) in file[header_bytes..].iter_mut().zip(data) {
+        *byte = *data;
+    }
+    file
 }
 
 fn empty_update(codec: Codec) -> Vec<u8> {

@@ -5,10 +5,11 @@ use std::fs;
 use std::path::Path;
 
 use tributary_fuzz::{header, parameters};
+use tributary_protocol::body::shrink;
 use tributary_protocol::model::Model;
 use tributary_protocol::safetensors::model_to_bytes;
 use tributary_protocol::seed::Seed;
-use tributary_protocol::update::{CodecName, encode, shrink};
+use tributary_protocol::update::{CodecName, encode};
 
 fn main() -> std::io::Result<()> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
@@ -20,10 +21,13 @@ fn main() -> std::io::Result<()> {
     let parameters = parameters();
     let deltas = [("zeros", 0.0), ("small", 0.01), ("large", 7.0)].map(|(name, scale)| {
         let mut stream = Seed(5).stream();
-        let values: Vec<f32> = (0..parameters.total()).map(|_| (stream.uniform(-1.0, 1.0) * scale).clamp(-7.0, 7.0)).collect();
+        let values: Vec<f32> =
+            (0..parameters.total()).map(|_| (stream.uniform(-1.0, 1.0) * scale).clamp(-7.0, 7.0)).collect();
         (name, values)
     });
     for (name, delta) in &deltas {
+        let bytes: Vec<u8> = delta.iter().flat_map(|value| value.to_le_bytes()).collect();
+        keep("encode", name, &bytes)?;
         let model = Model::new(parameters.clone(), delta.clone()).expect("as many values as parameters");
         keep("safetensors", name, &model_to_bytes(&model, &Default::default()))?;
         for codec in CodecName::ALL {

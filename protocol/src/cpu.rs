@@ -69,6 +69,21 @@ impl Cpu {
     }
 }
 
+/// Asks for bytes that will soon be read. A CPU fetches ahead by itself only within a page, and only while it reads.
+#[inline]
+pub fn prefetch(bytes: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in bytes.chunks(64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        #[expect(unsafe_code, reason = "a prefetch has no effect but on time, and the address is that of a reference")]
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = bytes;
+}
+
 /// The parts of AVX-512 that [`for_each_cpu!`](crate::for_each_cpu) names.
 #[cfg(target_arch = "x86_64")]
 #[inline]

