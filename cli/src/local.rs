@@ -63,6 +63,13 @@ impl LocalCoordinator {
         self.url.as_str().trim_end_matches('/').to_owned()
     }
 
+    /// The dashboard, signed in by one click: the token is in the part of the address that browsers keep to themselves.
+    pub(crate) fn dashboard_url(&self) -> Url {
+        let mut url = self.url.clone();
+        url.set_fragment(Some(&format!("token={}", self.operator.expose())));
+        url
+    }
+
     /// Stops it and waits until its database is closed.
     ///
     /// # Errors

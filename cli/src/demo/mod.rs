@@ -48,12 +48,13 @@ pub(crate) async fn run(args: &DemoArgs, output: &Output) -> Result<(), CliError
     let mut report = Report::new(output, &members);
     report.started(&Start {
         url: coordinator.url.to_string(),
+        dashboard_url: coordinator.dashboard_url().to_string(),
         directory: folder.clone(),
         clients: args.clients(),
         cohort: file.round.cohort_size(),
         parameters: file.model.parameters().map_or(0, |parameters| parameters.total()),
         rounds: file.stop.rounds,
-        operator_token: args.keep.then(|| coordinator.operator.clone()),
+        operator_token: coordinator.operator.clone(),
     })?;
 
     let http = http::client(&coordinator.url, reqwest::redirect::Policy::none()).map_err(CliError::http)?;
@@ -74,7 +75,7 @@ pub(crate) async fn run(args: &DemoArgs, output: &Output) -> Result<(), CliError
     let result = match ended {
         Ok(summary) => {
             if args.keep {
-                output.note(&format!("\nthe coordinator goes on at {}; Ctrl-C ends it", coordinator.url));
+                output.note(&format!("\nthe coordinator goes on at {}; Ctrl-C ends it", coordinator.dashboard_url()));
                 let _ = tokio::signal::ctrl_c().await;
             }
             report.ended(&summary)

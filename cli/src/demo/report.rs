@@ -21,6 +21,8 @@ use crate::output::{Event, Output};
 pub(super) struct Start {
     /// Dashboard and APIs.
     pub(super) url: String,
+    /// The dashboard for whoever opens it: the token after `#` signs in, and a browser sends nothing of it.
+    pub(super) dashboard_url: String,
     /// Where the database and the model file are.
     pub(super) directory: PathBuf,
     /// Clients that train.
@@ -31,9 +33,8 @@ pub(super) struct Start {
     pub(super) parameters: usize,
     /// Committed rounds that end it.
     pub(super) rounds: Option<u32>,
-    /// For looking around while it is kept running.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) operator_token: Option<Secret>,
+    /// Signs operators in for as long as the demo runs; its coordinator knows no other.
+    pub(super) operator_token: Secret,
 }
 
 /// How the demo ended. Programs rely on the names of its members.
@@ -96,10 +97,8 @@ impl<'a> Report<'a> {
         self.output.object(&event, || {
             let cohort = format!("{} clients, {} selected each round", start.clients, start.cohort);
             let model = format!("a model of {} parameters", count(start.parameters as u64));
-            let token = start.operator_token.as_ref();
-            let token = token.map(|token| format!("\noperator token  {}", token.expose())).unwrap_or_default();
             let directory = start.directory.display();
-            format!("coordinator and dashboard  {}{token}\ndatabase  {directory}\n{cohort}; {model}\n", start.url)
+            format!("dashboard  {}\ndatabase   {directory}\n{cohort}; {model}\n", start.dashboard_url)
         })
     }
 

@@ -1,6 +1,7 @@
-// What the browser tests look at: a coordinator named by BASE_URL and TOKEN, or a mock of their own.
+// What the browser tests look at: the coordinator that the run started, one named by BASE_URL and TOKEN, or a mock.
 
 import { fileURLToPath } from "node:url";
+import { inject } from "vitest";
 import type { Mock } from "../mock/server";
 import { serve, TOKEN } from "../mock/server";
 
@@ -13,6 +14,8 @@ export interface Target {
 }
 
 export async function target(): Promise<Target> {
+  const live = inject("coordinator");
+  if (live) return { ...live, mock: undefined, close: async () => {} };
   // The configuration hands BASE_URL and TOKEN on under these names: the test runner has a BASE_URL of its own.
   const { DASHBOARD_URL: url, DASHBOARD_TOKEN: token } = process.env;
   if (url) {

@@ -100,7 +100,7 @@ function ofJob(world: World, job: MockJob, parts: string[], call: Call): Answer 
     return ok(world.job(job, nowMs));
   }
   if (what === "models" && number === undefined) return ok(models(world, job, query, nowMs));
-  if (what === "models") return { status: 200, type: "application/octet-stream", body: `model ${number} of ${job.name}` };
+  if (what === "models") return { status: 200, type: "application/octet-stream", body: safetensors(job.rules.parameters) };
   if (what === "rounds" && number === undefined) return ok(rounds(world, job, task, query, nowMs));
   if (what === "rounds") {
     const found = world.round(job, Number(number), task, nowMs);
@@ -172,6 +172,12 @@ function models(world: World, job: MockJob, query: URLSearchParams, nowMs: numbe
     return { version, ...(version > 0 ? { round: version } : {}), sha256: digits(64, job.rules.seed, version), bytes: job.rules.parameters * 4 + 512, created_at_ms: job.createdAtMs + version * job.everyMs, ...(deleted ? { deleted_at_ms: nowMs - 3_600_000 } : {}) };
   });
   return { items, ...(items.length === limit ? { next: String(from + limit) } : {}) };
+}
+
+/** A file with a header for so many numbers, and none of them. */
+function safetensors(parameters: number): string {
+  const header = JSON.stringify({ weight: { dtype: "F32", shape: [parameters], data_offsets: [0, parameters * 4] } });
+  return `${String.fromCharCode(header.length)}${"\0".repeat(7)}${header}`;
 }
 
 function clients(world: World, id: string | undefined, more: string | undefined, query: URLSearchParams, nowMs: number): Answer {

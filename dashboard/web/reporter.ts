@@ -1,0 +1,13 @@
+// Ends a run with the line that cargo's tests end with, so that one script can add up both.
+
+import type { Reporter, TestModule } from "vitest/node";
+
+export default class CargoLine implements Reporter {
+  onTestRunEnd(modules: readonly TestModule[], errors: readonly unknown[]): void {
+    const states = modules.flatMap((module) => [...module.children.allTests()].map((test) => test.result().state));
+    const of = (state: string) => states.filter((each) => each === state).length;
+    // A file that does not load and an error outside of every test have no test to be counted by.
+    const failed = of("failed") + errors.length + modules.reduce((sum, module) => sum + module.errors().length, 0);
+    console.log(`test result: ${failed > 0 ? "FAILED" : "ok"}. ${of("passed")} passed; ${failed} failed; ${of("skipped")} ignored`);
+  }
+}
