@@ -46,7 +46,7 @@ pub(crate) enum JobCommand {
     Stop(JobArgs),
     /// Downloads a model version as a safetensors file and checks its SHA-256, or exports the figures of the rounds: as a
     /// table, to MLflow, or for TensorBoard.
-    Export(JobExportArgs),
+    Export(Box<JobExportArgs>),
 }
 
 /// Which job.
