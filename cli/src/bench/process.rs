@@ -13,12 +13,14 @@ use crate::api::Api;
 use crate::error::CliError;
 
 /// Settings of the surroundings that must not reach the process.
-const SETTINGS: [&str; 7] = [
+const SETTINGS: [&str; 9] = [
     "TRIBUTARY_CONFIG",
     "TRIBUTARY_LISTEN",
     "TRIBUTARY_DATABASE",
     "TRIBUTARY_LOG",
     "TRIBUTARY_LOG_FORMAT",
+    "TRIBUTARY_METRICS",
+    "TRIBUTARY_OTLP_ENDPOINT",
     "TRIBUTARY_BLOBS",
     "TRIBUTARY_LEASE",
 ];

@@ -2,7 +2,7 @@
 //!
 //! [`table`] says what there is. Handles are made once and kept: counting takes no lock but that of a look-up, and no
 //! allocation. What happens to rounds and assignments is counted when the transaction that stored it has committed
-//! ([`Counted`]), so that figures and database agree.
+//! (`Counted`), so that figures and database agree.
 
 mod codecs;
 mod http;
