@@ -134,11 +134,9 @@ mod tests {
         table.take(&news(vec![measured])).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         let lines: Vec<&str> = text.lines().collect();
-        assert!(
-            lines[0].starts_with("number,phase,reason,ended_at_ms,training_loss,loss,accuracy,reported,base_version")
-        );
-        assert!(lines[1].starts_with("1,committed,,10,0.25,0.5,0.75,0,0,"), "{}", lines[1]);
-        assert!(lines[2].starts_with("2,abandoned,too_few_reports,20,,,,0,1,"), "{}", lines[2]);
+        assert!(lines[0].starts_with("number,phase,reason,ended_at_ms,training_loss,loss,accuracy,reported,"));
+        assert!(lines[1].starts_with("1,committed,,10,0.25,0.5,0.75,0,"), "{}", lines[1]);
+        assert!(lines[2].starts_with("2,abandoned,too_few_reports,20,,,,0,"), "{}", lines[2]);
         assert_eq!((lines.len(), std::fs::read_dir(folder.path()).unwrap().count()), (3, 1));
         assert!(lines.iter().all(|line| line.matches(',').count() == lines[0].matches(',').count()));
     }
