@@ -25,7 +25,7 @@ mod tx;
 mod upkeep;
 mod watched;
 
-pub use assignments::{AssignmentRow, NewAssignment, Report, Traffic};
+pub use assignments::{AssignmentRow, NewAssignment, Report, Times, Traffic};
 pub use blobs::BLOB_CHUNK_BYTES;
 pub use clients::{ClientRow, ClientsList};
 pub use connect::Db;

@@ -81,6 +81,8 @@ on_both_databases! {
     assignments::assignments_are_listed_by_client_number,
     assignments::deleting_updates_spares_other_rounds_and_models,
     assignments::bytes_of_broken_uploads_are_counted_once,
+    assignments::an_upload_in_several_requests_began_with_the_first,
+    assignments::a_download_is_for_what_was_assigned_before_it_ended,
     staged::an_unfinished_body_belongs_to_its_last_writer,
     staged::a_body_in_parts_counts_once_and_is_deleted_little_by_little,
     staged::unfinished_updates_end_with_their_time_their_round_and_a_newer_one,
