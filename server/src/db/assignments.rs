@@ -45,6 +45,8 @@ pub struct AssignmentRow {
     /// When a straggler came back.
     pub late_at_ms: Option<i64>,
     weight: Option<i64>,
+    /// L2 norm of the accepted update.
+    pub update_norm: Option<f64>,
     report_sha256: Option<Text<Sha256Hash>>,
 }
 
@@ -73,7 +75,7 @@ impl AssignmentRow {
 /// The columns of a [`AssignmentRow`].
 macro_rules! assignment_columns {
     () => {
-        "id, job, task, round, client, state, reason, late_at_ms, weight, report_sha256"
+        "id, job, task, round, client, state, reason, late_at_ms, weight, update_norm, report_sha256"
     };
 }
 

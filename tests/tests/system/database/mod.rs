@@ -74,6 +74,7 @@ on_both_databases! {
     rounds::ends_are_counted_by_state,
     rounds::evaluations_are_weighted_means,
     rounds::an_evaluation_without_accuracy_has_none,
+    rounds::measures_are_stored_with_the_round_and_its_assignments,
     assignments::a_client_has_one_open_assignment_and_one_per_round,
     assignments::a_report_is_accepted_once,
     assignments::an_assignment_ends_once,
