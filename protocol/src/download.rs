@@ -67,7 +67,7 @@ impl ModelForm {
 
 /// Which form of a model is asked for, in the URL's query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct FormQuery {
     /// The form; the plain file when left out.

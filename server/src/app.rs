@@ -1,7 +1,7 @@
 //! What every part of the coordinator shares.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore, watch};
@@ -59,8 +59,15 @@ pub struct App {
     pub forms_made: Arc<Semaphore>,
     driver: Notify,
     changes: watch::Sender<u64>,
-    downloads: Mutex<HashMap<ClientId, Traffic>>,
+    downloads: Mutex<HashMap<ClientId, Download>>,
     pace: Mutex<Stream>,
+}
+
+/// What a client fetched for its open assignment.
+#[derive(Clone, Copy, Debug, Default)]
+struct Download {
+    traffic: Traffic,
+    ended_at_ms: Option<i64>,
 }
 
 impl App {
@@ -139,8 +146,8 @@ impl App {
             let signed = |bytes| i64::try_from(bytes).unwrap_or(i64::MAX);
             return self.store_download(client, signed(bytes), signed(raw_bytes)).await;
         }
-        let mut downloads = self.downloads.lock().unwrap_or_else(PoisonError::into_inner);
-        let traffic = downloads.entry(client).or_default();
+        let mut downloads = self.downloads();
+        let Download { traffic, .. } = downloads.entry(client).or_default();
         traffic.bytes_down += bytes;
         traffic.raw_bytes_down += raw_bytes;
         Ok(())
@@ -161,21 +168,63 @@ impl App {
             tokio::spawn(async move { app.store_download(client, signed(bytes), signed(raw_bytes)).await });
             return;
         }
-        if let Some(traffic) = app.downloads.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&client) {
+        if let Some(Download { traffic, .. }) = app.downloads().get_mut(&client) {
             traffic.bytes_down = traffic.bytes_down.saturating_sub(bytes);
             traffic.raw_bytes_down = traffic.raw_bytes_down.saturating_sub(raw_bytes);
         }
     }
 
+    /// Notes that the last byte of a model went to a client.
+    ///
+    /// Among several coordinators it is written, and remembered only until it is: the report may come sooner, or elsewhere.
+    pub fn download_ended(app: &Arc<Self>, client: ClientId) {
+        let ended_at_ms = Some(app.clock.now_ms());
+        if app.seats.is_none() {
+            // Nothing is there once the assignment has ended.
+            if let Some(download) = app.downloads().get_mut(&client) {
+                download.ended_at_ms = ended_at_ms;
+            }
+            return;
+        }
+        app.downloads().insert(client, Download { ended_at_ms, ..Download::default() });
+        let app = Arc::clone(app);
+        tokio::spawn(async move {
+            if let Err(error) = app.store_download_end(client, ended_at_ms.unwrap_or_default()).await {
+                tracing::debug!(%error, %client, "the end of a download is not noted");
+            }
+            let mut downloads = app.downloads();
+            if downloads.get(&client).is_some_and(|download| download.ended_at_ms == ended_at_ms) {
+                downloads.remove(&client);
+            }
+        });
+    }
+
+    async fn store_download_end(&self, client: ClientId, at_ms: i64) -> Result<(), DbError> {
+        let mut tx = self.db.begin().await?;
+        tx.may_be_lost().await?;
+        tx.download_ended(client, at_ms).await?;
+        tx.commit().await
+    }
+
     /// Bytes that a client fetched for its open assignment, as far as they are in memory.
     #[must_use]
-    pub fn downloads(&self, client: ClientId) -> Traffic {
-        self.downloads.lock().unwrap_or_else(PoisonError::into_inner).get(&client).copied().unwrap_or_default()
+    pub fn fetched(&self, client: ClientId) -> Traffic {
+        self.downloads().get(&client).map(|download| download.traffic).unwrap_or_default()
+    }
+
+    /// When the last download for a client's open assignment ended, as far as that is in memory.
+    #[must_use]
+    pub fn fetched_at_ms(&self, client: ClientId) -> Option<i64> {
+        self.downloads().get(&client)?.ended_at_ms
     }
 
     /// The assignment that they were fetched for has ended, or another one begins.
     pub fn forget_downloads(&self, client: ClientId) {
-        self.downloads.lock().unwrap_or_else(PoisonError::into_inner).remove(&client);
+        self.downloads().remove(&client);
+    }
+
+    fn downloads(&self) -> MutexGuard<'_, HashMap<ClientId, Download>> {
+        self.downloads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// When a client without work should come back.

@@ -15,8 +15,9 @@ use tributary_protocol::update::{FormError, StepSurvey, StepWriter, UpdateError,
 use crate::aggregate::{AggregateError, FoldError, add_step, fedavg, fedavg_step};
 use crate::app::App;
 use crate::blob::{Spool, model_key};
-use crate::db::{DbError, Happening, MadeFor, RoundRow};
+use crate::db::{DbError, Happening, MadeFor, RoundMeasures, RoundRow};
 use crate::driver::{DriverError, abandon};
+use crate::measured::measure;
 use crate::rebuild::fold_missing;
 use crate::spec::JobSpec;
 use crate::sums::SharedSum;
@@ -65,13 +66,14 @@ pub enum CommitError {
 pub(crate) async fn commit_training(app: &App, spec: &Arc<JobSpec>, round: &RoundRow) -> Result<(), DriverError> {
     let key = round.key();
     let sum = complete_sum(app, spec, round).await?;
+    let measures = measure(app, spec, round, &sum).await?;
     let mut version = match make_version(app, spec, round, sum).await {
         Err(DriverError::Commit(CommitError::Aggregate(AggregateError::NotFinite { .. }))) => {
             return abandon(app, key, AbandonReason::NotFinite).await;
         }
         made => made?,
     };
-    let stored = store_version(app, round, &mut version).await;
+    let stored = store_version(app, round, &mut version, &measures).await;
     // Another driver was faster (its model is the same bytes), or the database is away.
     version.discard_unsettled(app).await;
     let Some(objects) = stored? else {
@@ -105,6 +107,7 @@ async fn store_version(
     app: &App,
     round: &RoundRow,
     version: &mut NewVersion,
+    measures: &RoundMeasures,
 ) -> Result<Option<Vec<String>>, DriverError> {
     let (key, now_ms) = (round.key(), version.model.created_at_ms);
     let mut tx = app.db.begin().await?;
@@ -113,6 +116,7 @@ async fn store_version(
         return Ok(None);
     }
     version.store(&mut tx, key.job, app.clock.now_ms()).await?;
+    tx.store_measures(key, measures).await?;
     let objects = tx.delete_updates(key).await?;
     tx.record(Happening::of_round(key, Phase::Committed.as_str()), now_ms).await?;
     tx.commit().await?;

@@ -17,7 +17,7 @@ use crate::blob::BlobError;
 use crate::clock::Stopwatch;
 use crate::cluster::lease::{self, Asked};
 use crate::commit::{CommitError, commit_training};
-use crate::db::{DbError, Happening, JobRow, NewAssignment, NewRound, RoundKey, RoundRow, Tx};
+use crate::db::{DbError, Happening, JobRow, NewAssignment, NewRound, RoundKey, RoundRow, Times, Tx};
 use crate::entropy;
 use crate::rebuild;
 use crate::round::{
@@ -442,7 +442,10 @@ async fn expire(app: &App, tx: &mut Tx, key: RoundKey, now_ms: i64) -> Result<()
     // What has come of their updates is of no more use, and whoever still sends one can add nothing.
     tx.discard_uploads(key).await?;
     for assignment in tx.working_assignments(key).await? {
-        let fetched = app.downloads(assignment.client);
+        let fetched = app.fetched(assignment.client);
+        if let Some(at_ms) = app.fetched_at_ms(assignment.client) {
+            tx.store_times(assignment.id, Times { fetched_at_ms: Some(at_ms), ..Times::default() }).await?;
+        }
         let ended = tx.end_assignment(assignment.id, AssignmentState::Expired, None, fetched, now_ms).await?;
         tx.count_ended(key, AssignmentState::Expired, 1, 0, ended.unwrap_or_default()).await?;
         tx.record(Happening::of_assignment(key, assignment.id, AssignmentState::Expired.as_str()), now_ms).await?;

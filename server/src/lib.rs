@@ -35,6 +35,7 @@ pub mod entropy;
 mod folding;
 mod listen;
 pub mod lobby;
+mod measured;
 pub mod meters;
 pub mod metrics;
 mod rebuild;

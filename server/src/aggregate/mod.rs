@@ -9,15 +9,18 @@
 //! | [`SumCaps`] | what one round may add up at most; they fix the binary point |
 //! | [`Accumulator`] | the running sum: fold, unfold, merge, mean |
 //! | [`fedavg()`] | federated averaging |
+//! | [`mean_norm`], [`diversity`], [`cosine`] | how the updates of a round lie to each other |
 
 mod accumulator;
 mod caps;
 mod fedavg;
 mod kernel;
+mod measures;
 
 pub use accumulator::{Accumulator, FoldError, MergeError};
 pub use caps::{CapsError, SumCaps};
 pub use fedavg::{add_step, fedavg, fedavg_step};
+pub use measures::{MeanDot, cosine, diversity, mean_norm};
 
 /// Why a sum makes no model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

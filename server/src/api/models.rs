@@ -160,7 +160,8 @@ pub(super) async fn file_response(
     if let Some(client) = receiver.filter(|_| length > 0) {
         app.count_download(client, length, raw_length).await?;
     }
-    let mut counting = Counting { app: Arc::clone(app), receiver, left: length, length, raw_length };
+    let is_last = wanted.end == file.bytes;
+    let mut counting = Counting { app: Arc::clone(app), receiver, left: length, length, raw_length, is_last };
     let counted = stream::once(async { Ok(first) }).chain(rest).inspect(move |part| counting.sent(part));
     let mut response = Body::from_stream(counted).into_response();
     if length < file.bytes {
@@ -175,13 +176,15 @@ pub(super) async fn file_response(
     Ok(with_headers(response, etag))
 }
 
-/// Counts what is left of a download when it breaks off: all of it was counted when it began.
+/// Counts what is left of a download when it breaks off: all of it was counted when it began. Notes when one has ended.
 struct Counting {
     app: Arc<App>,
     receiver: Option<ClientId>,
     left: u64,
     length: u64,
     raw_length: u64,
+    /// Whether the file ends with it.
+    is_last: bool,
 }
 
 impl Counting {
@@ -192,9 +195,12 @@ impl Counting {
 
 impl Drop for Counting {
     fn drop(&mut self) {
-        if let Some(client) = self.receiver.filter(|_| self.left > 0) {
+        let Some(client) = self.receiver else { return };
+        if self.left > 0 {
             let raw_left = u128::from(self.left) * u128::from(self.raw_length) / u128::from(self.length);
             App::uncount_download(&self.app, client, self.left, u64::try_from(raw_left).unwrap_or(u64::MAX));
+        } else if self.is_last {
+            App::download_ended(&self.app, client);
         }
     }
 }

@@ -76,6 +76,7 @@ methods! {
     put: Put;
     post: Post;
     patch: Patch;
+    head: Head;
     delete: Delete;
 }
 

@@ -45,6 +45,8 @@ pub struct AssignmentRow {
     /// When a straggler came back.
     pub late_at_ms: Option<i64>,
     weight: Option<i64>,
+    /// L2 norm of the accepted update.
+    pub update_norm: Option<f64>,
     report_sha256: Option<Text<Sha256Hash>>,
 }
 
@@ -73,7 +75,7 @@ impl AssignmentRow {
 /// The columns of a [`AssignmentRow`].
 macro_rules! assignment_columns {
     () => {
-        "id, job, task, round, client, state, reason, late_at_ms, weight, report_sha256"
+        "id, job, task, round, client, state, reason, late_at_ms, weight, update_norm, report_sha256"
     };
 }
 
@@ -89,6 +91,17 @@ pub struct Traffic {
     pub raw_bytes_up: u64,
     /// Bytes of the models as plain files.
     pub raw_bytes_down: u64,
+}
+
+/// When the stages of a session ended, as far as is known and not stored yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// The last byte of the model went.
+    pub fetched_at_ms: Option<i64>,
+    /// The first byte of the update came, or of what goes on with one that broke off.
+    pub upload_at_ms: Option<i64>,
+    /// The update was whole.
+    pub uploaded_at_ms: Option<i64>,
 }
 
 /// An accepted report: an update's or an evaluation's figures.
@@ -110,6 +123,8 @@ pub struct Report {
     pub sha256: Sha256Hash,
     /// What crossed the wire for it and was not counted yet.
     pub traffic: Traffic,
+    /// When it did.
+    pub times: Times,
 }
 
 #[derive(sqlx::FromRow)]
@@ -252,7 +267,10 @@ impl Tx {
         let sql = "update assignments set state = 'reported', ended_at_ms = $2, weight = $3, loss = $4, accuracy = $5, \
                    steps = $6, work_ms = $7, update_norm = $8, report_sha256 = $9, bytes_up = bytes_up + $10, \
                    bytes_down = bytes_down + $11, raw_bytes_up = raw_bytes_up + $12, \
-                   raw_bytes_down = raw_bytes_down + $13 where id = $1 and state = 'assigned' \
+                   raw_bytes_down = raw_bytes_down + $13, fetched_at_ms = coalesce($14, fetched_at_ms), \
+                   upload_at_ms = coalesce(upload_at_ms, $15), upload_ms = case \
+                   when $16 < coalesce(upload_at_ms, $15) then 0 else $16 - coalesce(upload_at_ms, $15) end \
+                   where id = $1 and state = 'assigned' \
                    returning bytes_up, bytes_down, raw_bytes_up, raw_bytes_down";
         let row = fetch!(
             self,
@@ -271,7 +289,10 @@ impl Tx {
             stored(report.traffic.bytes_up),
             stored(report.traffic.bytes_down),
             stored(report.traffic.raw_bytes_up),
-            stored(report.traffic.raw_bytes_down)
+            stored(report.traffic.raw_bytes_down),
+            report.times.fetched_at_ms,
+            report.times.upload_at_ms,
+            report.times.uploaded_at_ms
         );
         Ok(row.map(Traffic::from))
     }
@@ -308,6 +329,31 @@ impl Tx {
             now_ms
         );
         Ok(row.map(Traffic::from))
+    }
+
+    /// Notes when the stages of a session ended. An update that comes in several requests began with the first of them.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn store_times(&mut self, id: AssignmentId, times: Times) -> Result<(), DbError> {
+        let sql = "update assignments set fetched_at_ms = coalesce($2, fetched_at_ms), \
+                   upload_at_ms = coalesce(upload_at_ms, $3), upload_ms = coalesce(case \
+                   when $4 < coalesce(upload_at_ms, $3) then 0 else $4 - coalesce(upload_at_ms, $3) end, upload_ms) \
+                   where id = $1";
+        execute!(self, sql, id.to_string(), times.fetched_at_ms, times.upload_at_ms, times.uploaded_at_ms);
+        Ok(())
+    }
+
+    /// Notes when the last byte of a model went to a client for what it works on.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn download_ended(&mut self, client: ClientId, at_ms: i64) -> Result<(), DbError> {
+        // What was assigned later was not fetched then.
+        let sql = "update assignments set fetched_at_ms = $2 \
+                   where client = $1 and state = 'assigned' and assigned_at_ms <= $2";
+        execute!(self, sql, client.to_string(), at_ms);
+        Ok(())
     }
 
     /// Counts bytes of a model that a client fetched for what it works on, and what they would have been in a plain file;

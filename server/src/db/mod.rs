@@ -25,7 +25,7 @@ mod tx;
 mod upkeep;
 mod watched;
 
-pub use assignments::{AssignmentRow, NewAssignment, Report, Traffic};
+pub use assignments::{AssignmentRow, NewAssignment, Report, Times, Traffic};
 pub use blobs::BLOB_CHUNK_BYTES;
 pub use clients::{ClientRow, ClientsList};
 pub use connect::Db;
@@ -35,7 +35,7 @@ pub use events::{Happening, JobPosition};
 pub use jobs::{JobRow, NewJob};
 pub use model_files::{MadeFor, ModelFileRow, UnknownForm};
 pub use overview::{JobTotals, Measured};
-pub use rounds::{EvaluationSummary, NewRound, RoundFilter, RoundKey, RoundRow};
+pub use rounds::{EvaluationSummary, NewRound, RoundFilter, RoundKey, RoundMeasures, RoundRow};
 pub use schedules::RunEnd;
 pub use staged::{NewStaged, StagedRow, part_name};
 pub use tokens::TokenRow;

@@ -1,6 +1,6 @@
 //! Rounds: training and evaluation.
 
-use tributary_protocol::id::JobId;
+use tributary_protocol::id::{AssignmentId, JobId};
 use tributary_protocol::operator::Round;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
@@ -210,6 +210,17 @@ impl RoundFilter {
     }
 }
 
+/// How the updates of a round lie to each other.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RoundMeasures {
+    /// L2 norm of the step.
+    pub step_norm: Option<f64>,
+    /// Diversity of the updates; none where they cancel out.
+    pub diversity: Option<f64>,
+    /// Cosine of each update to the mean, where it is known.
+    pub cosines: Vec<(AssignmentId, f64)>,
+}
+
 impl Tx {
     /// Opens a round; a training round takes its number from the job's counter.
     ///
@@ -370,6 +381,21 @@ impl Tx {
             execute!(self, sql, job.as_str(), now_ms, number);
         }
         Ok(true)
+    }
+
+    /// Stores what was measured of the updates of a round.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn store_measures(&mut self, key: RoundKey, measures: &RoundMeasures) -> Result<(), DbError> {
+        let sql = "update rounds set step_norm = $4, diversity = $5 where job = $1 and task = $2 and number = $3";
+        let (job, number) = (key.job.to_string(), i64::from(key.number));
+        execute!(self, sql, job.as_str(), key.task.as_str(), number, measures.step_norm, measures.diversity);
+        for (assignment, cosine) in &measures.cosines {
+            let sql = "update assignments set cosine = $2 where id = $1";
+            execute!(self, sql, assignment.to_string(), *cosine);
+        }
+        Ok(())
     }
 
     /// Ends an open round without a result. False when it had ended.

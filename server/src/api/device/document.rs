@@ -2,10 +2,14 @@
 
 use tributary_protocol::device::{
     AssignmentStatus, CheckInRequest, CheckInResponse, EnrolRequest, EnrolResponse, EvaluationReport, FailureReport,
-    ReportAccepted, UpdateQuery,
+    PARTIAL_UPLOAD, ReportAccepted, UpdateQuery,
 };
+use tributary_protocol::download::{FormQuery, ModelForm};
 
-use crate::api::openapi::{BYTES, Bearer, Call, Part, get, post, put};
+use crate::api::openapi::{BYTES, Bearer, Call, Part, get, head, patch, post, put};
+
+const ZSTD: &str = "application/zstd";
+const DIGEST: &str = "SHA-256 of the whole update (RFC 9530); an upload that breaks off can go on if it had one.";
 
 /// The device API.
 pub(in crate::api) fn part() -> Part {
@@ -30,18 +34,43 @@ fn own() -> Vec<Call> {
         )
         .takes::<CheckInRequest>()
         .answers::<CheckInResponse>(200, "Work, or when to come back."),
-        get("/jobs/{job}/models/{version}", "fetchModel", "A model version as a safetensors file.")
+        get("/jobs/{job}/models/{version}", "fetchModel", "A model version as a safetensors file, in some form.")
+            .query::<FormQuery>()
+            .knows::<ModelForm>()
             .header("Range", "One range of bytes.")
             .header("If-None-Match", "The ETag of what is there already.")
             .answers_raw(200, "The file.", BYTES)
+            .answers_raw(200, "The file as one zstd frame.", ZSTD)
             .answers_raw(206, "The part that was asked for.", BYTES)
+            .answers_raw(206, "The part that was asked for.", ZSTD)
+            .nothing(304, "What is there already is right."),
+        get("/jobs/{job}/models/{version}/delta", "fetchStep", "The step to a model version from the one before.")
+            .header("Range", "One range of bytes.")
+            .header("If-None-Match", "The ETag of what is there already.")
+            .answers_raw(200, "The file.", BYTES)
+            .answers_raw(200, "The file as one zstd frame.", ZSTD)
+            .answers_raw(206, "The part that was asked for.", BYTES)
+            .answers_raw(206, "The part that was asked for.", ZSTD)
             .nothing(304, "What is there already is right."),
         get("/assignments/{assignment}", "assignmentStatus", "Whether the round still wants this client's report.")
             .answers::<AssignmentStatus>(200, "It does, or has it."),
         put("/assignments/{assignment}/update", "sendUpdate", "Sends an update; the same bytes again are no error.")
             .query::<UpdateQuery>()
+            .header("Repr-Digest", DIGEST)
+            .header("Upload-Complete", "`?0` when the update does not end with this body.")
             .takes_raw(BYTES)
-            .answers::<ReportAccepted>(200, "It is stored and counts."),
+            .answers::<ReportAccepted>(200, "It is stored and counts.")
+            .nothing(204, "This part is stored; `Upload-Offset` says where to go on."),
+        patch("/assignments/{assignment}/update", "resumeUpdate", "Goes on with an update that broke off.")
+            .query::<UpdateQuery>()
+            .header("Repr-Digest", DIGEST)
+            .header("Upload-Offset", "Where in the update this body begins, in bytes.")
+            .header("Upload-Complete", "`?1` when the update ends with this body, else `?0`.")
+            .takes_raw(PARTIAL_UPLOAD)
+            .answers::<ReportAccepted>(200, "It is whole, stored and counts.")
+            .nothing(204, "This part is stored; `Upload-Offset` says where to go on."),
+        head("/assignments/{assignment}/update", "uploadOffset", "How much of an update is here.")
+            .nothing(204, "`Upload-Offset` says where to go on, `Upload-Complete: ?1` that it has counted."),
         put("/assignments/{assignment}/evaluation", "sendEvaluation", "Sends what was measured.")
             .takes::<EvaluationReport>()
             .answers::<ReportAccepted>(200, "It is stored and counts."),

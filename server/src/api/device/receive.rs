@@ -23,13 +23,14 @@ use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AssignmentState, Task};
 use tributary_protocol::update::{UpdateError, UpdateSummary};
 
-use super::report::{accept, own_assignment, refuse, require_open};
+use super::report::{Came, accept, own_assignment, refuse, require_open};
 use super::update::{Announced, progress, wrong_offset};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::blob::{BlobError, Owner, Spool, Staged, update_key};
+use crate::clock::Clock;
 use crate::commit::blocking;
-use crate::db::{AssignmentRow, BLOB_CHUNK_BYTES, ClientRow, Report, RoundRow, Traffic};
+use crate::db::{AssignmentRow, BLOB_CHUNK_BYTES, ClientRow, Report, RoundRow, Times, Traffic};
 use crate::folding::Folding;
 use crate::spec::JobSpec;
 use crate::sums::Flight;
@@ -86,6 +87,9 @@ struct Incoming {
     hasher: Sha256Hasher,
     /// Bytes of this request's body so far.
     received: u64,
+    /// When the first of them came.
+    first_at_ms: Option<i64>,
+    clock: Clock,
     /// Why the update cannot be accepted, as far as is known.
     bad: Option<String>,
 }
@@ -193,8 +197,15 @@ impl Upload {
                 return Ok(response);
             }
         };
-        let mut incoming =
-            Incoming { spool: Some(spool), folding: Some(folding), hasher: Sha256Hasher::new(), received: 0, bad };
+        let mut incoming = Incoming {
+            spool: Some(spool),
+            folding: Some(folding),
+            hasher: Sha256Hasher::new(),
+            received: 0,
+            first_at_ms: None,
+            clock: app.clock.clone(),
+            bad,
+        };
         if incoming.bad.is_some() {
             incoming.drop_body().await;
         }
@@ -211,7 +222,7 @@ impl Upload {
             }
             End::Whole => {
                 let bytes = incoming.interrupt(announced.digest.is_some()).await?;
-                self.count(&assignment, incoming.received).await;
+                self.count(&assignment, incoming.came()).await;
                 Ok(progress(Some(bytes), false))
             }
             End::Failed(error) => {
@@ -269,19 +280,20 @@ impl Upload {
         spec: &Arc<JobSpec>,
         base_version: u32,
     ) -> Answer<Response> {
+        let came = incoming.came();
+        let whole = Came { times: Times { uploaded_at_ms: Some(self.app.clock.now_ms()), ..came.times }, ..came };
         let sha256 = std::mem::take(&mut incoming.hasher).finish();
         if self.announced.digest.is_some_and(|announced| announced != sha256) {
             // Damaged on the way, then: no verdict on the update.
             incoming.drop_body().await;
-            self.count(assignment, incoming.received).await;
+            self.count(assignment, came).await;
             return Err(ApiError::new(ProblemType::DigestMismatch, format!("the body's SHA-256 is {sha256}")));
         }
         let (summary, mut staged) = match incoming.finish(self.app.clock.now_ms()).await {
             Ok(Ok(finished)) => finished,
             Ok(Err(reason)) => {
                 incoming.drop_body().await;
-                let (app, bytes) = (&self.app, incoming.received);
-                refuse(app, &self.client, assignment, AssignmentState::Rejected, &reason, bytes).await?;
+                refuse(&self.app, &self.client, assignment, AssignmentState::Rejected, &reason, whole).await?;
                 return Err(ApiError::new(ProblemType::UpdateRejected, reason));
             }
             Err(error) => {
@@ -289,7 +301,7 @@ impl Upload {
                 return Err(error.into());
             }
         };
-        let report = self.report(&summary, sha256, incoming.received, spec);
+        let report = self.report(&summary, sha256, whole, spec);
         let accepted = accept(&self.app, &self.client, self.id, Task::Train, report, Some(&mut staged)).await;
         if accepted.is_ok() && staged.is_settled() {
             if let Some(flight) = flight {
@@ -304,13 +316,13 @@ impl Upload {
         if !(self.announced.digest.is_some() && accepted.as_ref().is_err_and(ApiError::is_passing)) {
             self.app.blobs.discard_unsettled(&self.app.db, staged).await;
         }
-        self.count(assignment, incoming.received).await;
+        self.count(assignment, came).await;
         Ok(accepted?.into_response())
     }
 
-    fn report(&self, summary: &UpdateSummary, sha256: Sha256Hash, received: u64, spec: &JobSpec) -> Report {
-        let traffic =
-            Traffic { bytes_up: received, raw_bytes_up: spec.plain_bytes, ..self.app.downloads(self.client.id) };
+    fn report(&self, summary: &UpdateSummary, sha256: Sha256Hash, came: Came, spec: &JobSpec) -> Report {
+        let (app, client) = (&self.app, self.client.id);
+        let traffic = Traffic { bytes_up: came.bytes, raw_bytes_up: spec.plain_bytes, ..app.fetched(client) };
         Report {
             weight: self.query.weight.into(),
             loss: self.query.loss,
@@ -320,6 +332,7 @@ impl Upload {
             update_norm: Some(summary.norm),
             sha256,
             traffic,
+            times: Times { fetched_at_ms: app.fetched_at_ms(client), ..came.times },
         }
     }
 
@@ -340,11 +353,12 @@ impl Upload {
         if let Err(error) = incoming.interrupt(resumable).await {
             tracing::debug!(%error, id = %self.id, "the end of a broken upload is not kept");
         }
-        self.count(assignment, incoming.received).await;
+        self.count(assignment, incoming.came()).await;
     }
 
-    /// Counts the bytes of a body that was not accepted.
-    async fn count(&self, assignment: &AssignmentRow, bytes: u64) {
+    /// Counts the bytes of a body that was not accepted, and notes when they came.
+    async fn count(&self, assignment: &AssignmentRow, came: Came) {
+        let Came { bytes, times } = came;
         if bytes == 0 {
             return;
         }
@@ -353,6 +367,7 @@ impl Upload {
             let mut tx = self.app.db.begin().await?;
             tx.job_locked(key.job).await?;
             tx.count_upload(assignment.id, key, bytes).await?;
+            tx.store_times(assignment.id, times).await?;
             tx.commit().await
         };
         if let Err(error) = counted.await {
@@ -382,11 +397,12 @@ impl Upload {
             stop = stopped(&app, until_ms, None, None) => return self.stop(stop).await,
         };
         let (assignment, ..) = lookup(&app, &self.client, self.id).await?;
-        self.count(&assignment, received).await;
+        let again = Came { bytes: received, ..Came::default() };
+        self.count(&assignment, again).await;
         // Of one that goes on, only the digest tells what the whole is.
         let whole = self.announced.offset.is_none();
         let sha256 = if whole { hasher.finish() } else { self.announced.digest.unwrap_or_else(|| hasher.finish()) };
-        let report = self.report(&UpdateSummary { norm: 0.0, magnitude_max: 0.0 }, sha256, 0, spec);
+        let report = self.report(&UpdateSummary { norm: 0.0, magnitude_max: 0.0 }, sha256, Came::default(), spec);
         Ok(accept(&app, &self.client, self.id, Task::Train, report, None).await?.into_response())
     }
 }
@@ -454,7 +470,15 @@ impl Incoming {
         End::Stopped(stop)
     }
 
+    /// What came of this request's body so far.
+    fn came(&self) -> Came {
+        Came { bytes: self.received, times: Times { upload_at_ms: self.first_at_ms, ..Times::default() } }
+    }
+
     async fn take_all(&mut self, data: &Bytes, spec: &JobSpec, before: u64) -> Result<(), End> {
+        if !data.is_empty() {
+            self.first_at_ms.get_or_insert_with(|| self.clock.now_ms());
+        }
         self.received += data.len() as u64;
         if before + self.received > spec.update_bytes_max {
             return Err(End::Failed(too_large(spec)));

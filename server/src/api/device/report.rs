@@ -17,7 +17,7 @@ use crate::api::extract::{Json, Path};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::blob::Staged;
-use crate::db::{AssignmentRow, ClientRow, Happening, Report, RoundRow, Traffic, Tx};
+use crate::db::{AssignmentRow, ClientRow, Happening, Report, RoundRow, Times, Traffic, Tx};
 use crate::driver::close_in;
 use crate::round::RetryReason;
 
@@ -47,7 +47,7 @@ pub(super) async fn put_evaluation(
         let (assignment, round) = own_assignment(&mut app.db.read().await?, &client, id, Some(Task::Evaluate)).await?;
         if assignment.state != AssignmentState::Reported {
             require_open(&app, &client, &assignment, &round).await?;
-            refuse(&app, &client, &assignment, AssignmentState::Rejected, reason, 0).await?;
+            refuse(&app, &client, &assignment, AssignmentState::Rejected, reason, Came::default()).await?;
         }
         return Err(ApiError::new(ProblemType::UpdateRejected, reason));
     }
@@ -61,7 +61,8 @@ pub(super) async fn put_evaluation(
         update_norm: None,
         sha256: Sha256Hash::of(&body),
         // A report without tensors is as plain as it can be.
-        traffic: Traffic { bytes_up: body.len() as u64, raw_bytes_up: body.len() as u64, ..app.downloads(client.id) },
+        traffic: Traffic { bytes_up: body.len() as u64, raw_bytes_up: body.len() as u64, ..app.fetched(client.id) },
+        times: Times { fetched_at_ms: app.fetched_at_ms(client.id), ..Times::default() },
     };
     let accepted = accept(&app, &client, id, Task::Evaluate, report, None).await?;
     app.changed();
@@ -103,7 +104,7 @@ pub(super) async fn post_failure(
     // Saying it twice (the first answer was lost) is no error.
     if assignment.state != AssignmentState::Failed {
         require_open(&app, &client, &assignment, &round).await?;
-        refuse(&app, &client, &assignment, AssignmentState::Failed, &reason, 0).await?;
+        refuse(&app, &client, &assignment, AssignmentState::Failed, &reason, Came::default()).await?;
     }
     Ok(Json(ReportAccepted { retry_after_ms: retry(&app, &client, RetryReason::NothingCame).await? }))
 }
@@ -173,6 +174,13 @@ async fn closed(app: &App, client: &ClientRow, assignment: &AssignmentRow, round
     Ok(ApiError::new(ProblemType::AssignmentClosed, detail).retry_after_ms(retry_after_ms))
 }
 
+/// What came of a body, and when.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Came {
+    pub(super) bytes: u64,
+    pub(super) times: Times,
+}
+
 /// Ends an assignment without a report, with its reason.
 pub(super) async fn refuse(
     app: &App,
@@ -180,16 +188,18 @@ pub(super) async fn refuse(
     assignment: &AssignmentRow,
     state: AssignmentState,
     reason: &str,
-    bytes_up: u64,
+    came: Came,
 ) -> Answer<()> {
     let now_ms = app.clock.now_ms();
-    let traffic = Traffic { bytes_up, ..app.downloads(client.id) };
+    let traffic = Traffic { bytes_up: came.bytes, ..app.fetched(client.id) };
+    let times = Times { fetched_at_ms: app.fetched_at_ms(client.id), ..came.times };
     let key = assignment.round();
     let mut tx = app.db.begin().await?;
     tx.job_locked(key.job).await?;
     let ended = tx.end_assignment(assignment.id, state, Some(reason), traffic, now_ms).await?;
     if let Some(traffic) = ended {
         tx.discard_upload(assignment.id).await?;
+        tx.store_times(assignment.id, times).await?;
         tx.count_ended(key, state, 1, 0, traffic).await?;
         tx.record(Happening::of_assignment(key, assignment.id, state.as_str()).because(reason), now_ms).await?;
         tx.commit().await?;

@@ -45,7 +45,7 @@ async fn every_call_of_the_document_exists() {
     let world = World::start().await;
     let device = world.device().await;
     let document = document(&world).await;
-    let mut calls = 0;
+    let (mut calls, mut heads) = (0, 0);
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
             let zeros = "0".repeat(32);
@@ -64,9 +64,11 @@ async fn every_call_of_the_document_exists() {
             let status = request.send().await.unwrap().status().as_u16();
             assert!(![401, 403, 405].contains(&status) && status < 500, "{method} {made_up}: {status}");
             calls += 1;
+            heads += usize::from(method == "head");
         }
     }
-    assert_eq!(calls, super::routes::guarded_routes().len(), "the table of routes that the tests keep");
+    // The table of routes that the tests keep has those whose refusals have a body.
+    assert_eq!(calls - heads, super::routes::guarded_routes().len());
     let ids: BTreeSet<&str> = document["paths"]
         .as_object()
         .unwrap()

@@ -52,8 +52,10 @@ pub(super) fn guarded_routes() -> Vec<(Method, String)> {
         (Method::POST, "/clients".into()),
         (Method::POST, "/checkins".into()),
         (Method::GET, format!("/jobs/{job}/models/0")),
+        (Method::GET, format!("/jobs/{job}/models/0/delta")),
         (Method::GET, format!("/assignments/{assignment}")),
         (Method::PUT, format!("/assignments/{assignment}/update?weight=1&loss=1&steps=1&train_ms=1")),
+        (Method::PATCH, format!("/assignments/{assignment}/update?weight=1&loss=1&steps=1&train_ms=1")),
         (Method::PUT, format!("/assignments/{assignment}/evaluation")),
         (Method::POST, format!("/assignments/{assignment}/failure")),
     ];

@@ -3,7 +3,7 @@
 use tributary_protocol::device::Attributes;
 use tributary_protocol::operator::{Assignment, Round};
 use tributary_protocol::state::AssignmentState;
-use tributary_server::db::{Db, DbError, NewAssignment, Traffic};
+use tributary_server::db::{Db, DbError, NewAssignment, Report, Times, Traffic, Tx};
 
 use super::stored::{
     assigned, assignment_id, client_id, evaluation, population, report, start_round, traffic, training,
@@ -167,4 +167,43 @@ pub(super) async fn bytes_of_broken_uploads_are_counted_once(db: &Db) {
     tx.count_upload(id, training(1), 11).await.unwrap();
     assert_eq!(Round::from(tx.round(training(1)).await.unwrap().unwrap()).bytes_up, 111);
     assert_eq!(tx.assignments(training(1), None, 0, 1).await.unwrap()[0].bytes_up, 111);
+}
+
+async fn times(tx: &mut Tx, client: u64) -> (Option<i64>, Option<i64>, Option<u64>) {
+    let held = tx.assignments(training(1), None, client - 1, 1).await.unwrap();
+    (held[0].fetched_at_ms, held[0].upload_at_ms, held[0].upload_ms)
+}
+
+pub(super) async fn an_upload_in_several_requests_began_with_the_first(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    start_round(&mut tx, training(1), 3).await;
+    let [one, two, three] = [1, 2, 3].map(|client| assigned(training(1), client));
+    tx.store_times(one, Times { upload_at_ms: Some(45), ..Times::default() }).await.unwrap();
+    assert_eq!(times(&mut tx, 1).await, (None, Some(45), None), "it broke off");
+    let rest = Times { fetched_at_ms: Some(42), upload_at_ms: Some(48), uploaded_at_ms: Some(50) };
+    let told = Report { times: rest, ..report(1, 1.0, None) };
+    assert!(tx.accept_report(one, &told, 51).await.unwrap().is_some());
+    assert_eq!(times(&mut tx, 1).await, (Some(42), Some(45), Some(5)));
+
+    tx.store_times(two, rest).await.unwrap();
+    tx.store_times(two, Times::default()).await.unwrap();
+    assert_eq!(times(&mut tx, 2).await, (Some(42), Some(48), Some(2)), "what is not known changes nothing");
+
+    let back = Times { upload_at_ms: Some(60), uploaded_at_ms: Some(59), ..Times::default() };
+    tx.store_times(three, back).await.unwrap();
+    assert_eq!(times(&mut tx, 3).await, (None, Some(60), Some(0)), "a clock was set back");
+}
+
+pub(super) async fn a_download_is_for_what_was_assigned_before_it_ended(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    start_round(&mut tx, training(1), 2).await;
+    tx.download_ended(client_id(1), 39).await.unwrap();
+    assert_eq!(times(&mut tx, 1).await.0, None, "another assignment's");
+    tx.download_ended(client_id(1), 43).await.unwrap();
+    assert_eq!((times(&mut tx, 1).await.0, times(&mut tx, 2).await.0), (Some(43), None));
+    assert!(tx.accept_report(assigned(training(1), 1), &report(1, 1.0, None), 50).await.unwrap().is_some());
+    tx.download_ended(client_id(1), 51).await.unwrap();
+    assert_eq!(times(&mut tx, 1).await.0, Some(43), "it has reported");
 }

@@ -8,7 +8,9 @@ use tributary_protocol::job_file::JobFile;
 use tributary_protocol::operator::Token;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{JobState, Task};
-use tributary_server::db::{ClientRow, Db, Json, NewAssignment, NewJob, NewRound, Report, RoundKey, Traffic, Tx};
+use tributary_server::db::{
+    ClientRow, Db, Json, NewAssignment, NewJob, NewRound, Report, RoundKey, Times, Traffic, Tx,
+};
 use tributary_server::round::TaskPolicy;
 
 use crate::support::job_file;
@@ -119,6 +121,7 @@ pub(super) fn report(weight: u64, loss: f64, accuracy: Option<f64>) -> Report {
         update_norm: Some(0.5),
         sha256: Sha256Hash::of(b"report"),
         traffic: traffic(7, 9),
+        times: Times::default(),
     }
 }
 

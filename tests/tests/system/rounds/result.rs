@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{WEIGHTS, World};
+use crate::support::{WEIGHTS, World, postgres};
 
 /// Goal: version 1 is version 0 plus the mean of the deltas weighted by examples, times the server's learning rate.
 /// Method: three clients send known deltas; the mean is computed here in f64.
@@ -71,4 +71,48 @@ async fn a_version_never_changes_and_the_same_updates_in_any_order_make_the_same
     assert_eq!(files[0], files[1]);
     assert_eq!(files[0], files[2]);
     assert_ne!(files[0][1], files[0][2]);
+}
+
+/// Goal: step, diversity and cosines of a round are those of its updates, whatever came first.
+/// Method: two orthogonal updates of equal weight and known lengths, then two that cancel out.
+async fn updates_are_measured(world: World) {
+    let changes = json!({
+        "round": { "updates_goal": 2 },
+        "aggregation": { "rule": "fed_avg", "server_learning_rate": 0.5 },
+    });
+    let job = world.job(changes).await;
+    let [a, b] = world.devices().await;
+    let mut along = [0.0; WEIGHTS];
+    along[0] = 4.0;
+    let mut across = [0.0; WEIGHTS];
+    across[1] = 3.0;
+    let [first, second] = world.assign([&a, &b]).await;
+    b.contribute(&second, &across, 10).await;
+    a.contribute(&first, &along, 10).await;
+    world.drive().await;
+    let round = world.round(job.id, 1).await;
+    // The mean is (2, 1.5), of which the server goes half the way.
+    assert_eq!((round.step_norm, round.diversity), (Some(1.25), Some(1.0)));
+    let held = world.assignments(job.id, 1).await;
+    assert_eq!(held.iter().map(|held| held.cosine).collect::<Vec<_>>(), [Some(0.8), Some(0.6)]);
+
+    let [first, second] = world.assign([&a, &b]).await;
+    a.contribute(&first, &along, 30).await;
+    b.contribute(&second, &along.map(|value| value * -3.0 / 2.0), 20).await;
+    world.drive().await;
+    let round = world.round(job.id, 2).await;
+    assert_eq!((round.step_norm, round.diversity), (Some(0.0), None), "they cancel out");
+    assert!(world.assignments(job.id, 2).await.iter().all(|held| held.cosine.is_none()));
+    world.check_books(job.id).await;
+}
+
+#[tokio::test]
+async fn the_updates_of_a_round_are_measured() {
+    updates_are_measured(World::start().await).await;
+}
+
+#[tokio::test]
+async fn the_updates_of_a_round_are_measured_on_postgresql() {
+    let Some(database) = postgres().await else { return };
+    updates_are_measured(World::start_on(database).await).await;
 }

@@ -5,5 +5,6 @@ mod burn;
 mod faults;
 mod gate;
 mod sessions;
+mod times;
 
 pub(crate) use sessions::session;
