@@ -107,16 +107,16 @@ describe("a live job", () => {
     const { page, complaints } = browser;
     const { job } = await liveJob();
     await open(page, looked.base, looked.token, `#/jobs/${job.id}`);
-    await page.getByRole("button", { name: "Pause" }).click();
+    await page.getByRole("button", { name: "Pause", exact: true }).click();
     await page.getByRole("dialog").waitFor();
     await page.keyboard.press("Escape");
     await page.getByRole("dialog").waitFor({ state: "detached" });
     expect((await get<Job>(`jobs/${job.id}`)).state).toBe("running");
     await confirmed(page, "Pause");
-    await page.getByRole("button", { name: "Resume" }).waitFor();
+    await page.getByRole("button", { name: "Resume", exact: true }).waitFor();
     expect((await get<Job>(`jobs/${job.id}`)).state).toBe("paused");
     await confirmed(page, "Resume");
-    await page.getByRole("button", { name: "Pause" }).waitFor();
+    await page.getByRole("button", { name: "Pause", exact: true }).waitFor();
     expect((await get<Job>(`jobs/${job.id}`)).state).toBe("running");
     expect(complaints).toEqual([]);
   });
@@ -164,8 +164,8 @@ describe("a live job", () => {
 
 /** Presses a button, and the one of the dialog that asks whether it was meant. */
 async function confirmed(page: BrowserPage, action: "Pause" | "Resume" | "Stop"): Promise<void> {
-  await page.getByRole("button", { name: action }).click();
-  await page.getByRole("dialog").getByRole("button", { name: action }).click();
+  await page.getByRole("button", { name: action, exact: true }).click();
+  await page.getByRole("dialog").getByRole("button", { name: action, exact: true }).click();
 }
 
 /** Numbers in a safetensors file: its first 8 bytes are the length of the JSON header, which names each tensor's shape. */
@@ -194,10 +194,10 @@ describe("a new job", () => {
     const state = async () => (await get<Job>(`jobs/${id}`)).state;
     expect(await state()).toBe("running");
     await confirmed(page, "Pause");
-    await page.getByRole("button", { name: "Resume" }).waitFor();
+    await page.getByRole("button", { name: "Resume", exact: true }).waitFor();
     expect(await state()).toBe("paused");
     await confirmed(page, "Resume");
-    await page.getByRole("button", { name: "Pause" }).waitFor();
+    await page.getByRole("button", { name: "Pause", exact: true }).waitFor();
     expect(await state()).toBe("running");
     await confirmed(page, "Stop");
     await page.getByText("stopped", { exact: true }).first().waitFor();
@@ -212,7 +212,7 @@ describe("a job that waits for its first model", () => {
     const { id, model } = looked.mock ? await waitingJob() : await newWaitingJob();
     await open(page, looked.base, looked.token, `#/jobs/${id}`);
     await page.getByLabel(/^Version 0/).setInputFiles({ name: "model.safetensors", mimeType: "application/octet-stream", buffer: model });
-    await page.getByRole("button", { name: "Pause" }).waitFor();
+    await page.getByRole("button", { name: "Pause", exact: true }).waitFor();
     expect(complaints).toEqual([]);
     if (!looked.mock) await post(`jobs/${id}/stop`);
   });
@@ -228,7 +228,7 @@ async function waitingJob(): Promise<{ id: string; model: Buffer }> {
 async function newWaitingJob(): Promise<{ id: string; model: Buffer }> {
   const { job: live } = await liveJob();
   const { file, model_version: version } = await get<Job>(`jobs/${live.id}`);
-  const created = await post<Job>("jobs", { ...file, name: `${file.name}-uploaded-${Date.now()}`, initial_model: "upload" });
+  const created = await post<Job>("jobs", { job: { ...file, name: `${file.name}-uploaded-${Date.now()}`, initial_model: "upload" } });
   const model = await fetch(`${looked.base}/operator/v1/jobs/${live.id}/models/${version}`, { headers: { authorization: `Bearer ${looked.token}` } });
   return { id: created.id, model: Buffer.from(await model.arrayBuffer()) };
 }

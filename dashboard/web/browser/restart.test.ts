@@ -43,7 +43,7 @@ it("a killed coordinator is waited for, and what happened meanwhile is shown wit
   const { page, complaints, context } = browser;
   await open(page, url, token, `#/jobs/${job.id}`);
   await page.getByText("Live", { exact: true }).waitFor();
-  await page.getByRole("button", { name: "Pause" }).waitFor();
+  await page.getByRole("button", { name: "Pause", exact: true }).waitFor();
   await page.evaluate(() => Object.assign(window, { sameDocument: true }));
 
   await coordinator.kill();
@@ -54,9 +54,9 @@ it("a killed coordinator is waited for, and what happened meanwhile is shown wit
   coordinator = await serve(new URL(url).host);
   expect(coordinator.url).toBe(url);
   await post(`jobs/${job.id}/pause`, "", "application/json");
-  await page.getByRole("button", { name: "Pause" }).waitFor();
+  await page.getByRole("button", { name: "Pause", exact: true }).waitFor();
   await context.setOffline(false);
-  await page.getByRole("button", { name: "Resume" }).waitFor();
+  await page.getByRole("button", { name: "Resume", exact: true }).waitFor();
   await page.getByText("Live", { exact: true }).waitFor();
   expect(await page.evaluate(() => "sameDocument" in window)).toBe(true);
   // That it was away is what the browser itself complains of, and nothing else.

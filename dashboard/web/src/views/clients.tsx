@@ -129,10 +129,14 @@ function Classes({ population }: { population: string }) {
   );
 }
 
-/** The attribute that is compared first: a class of devices, else one with few values, of which there are at least two. */
+/** An attribute with more values than these tells single clients apart rather than classes of them. */
+const CLASSES_MAX = 12;
+
+/** The attribute that is compared first: a class of devices, else one with a few values, else the one with the fewest. */
 function telling(names: readonly AttributeName[]): AttributeName | undefined {
-  const several = names.filter(({ values }) => values > 1).sort((a, b) => a.values - b.values);
-  return several.find(({ name }) => /class|ram|tier/.test(name)) ?? several[0] ?? names[0];
+  const fewest = names.toSorted((a, b) => a.values - b.values);
+  const several = fewest.filter(({ values }) => values > 1);
+  return several.find(({ name }) => /class|ram|tier/.test(name)) ?? several.find(({ values }) => values <= CLASSES_MAX) ?? fewest[0];
 }
 
 function ClassTable({ attribute, classes }: { attribute: string; classes: readonly ClassStats[] }) {

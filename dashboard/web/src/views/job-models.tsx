@@ -51,7 +51,7 @@ function columnsOf(job: Job): Column<ModelVersion>[] {
     { head: "Round", number: true, cell: (model) => (model.round === undefined ? UNKNOWN : <a href={links.round(job.id, model.round)}>{count(model.round)}</a>) },
     { head: "Size", number: true, cell: (model) => bytes(model.bytes) },
     { head: "SHA-256", wide: true, cell: (model) => <code title={model.sha256}>{model.sha256.slice(0, 16)}…</code> },
-    { head: "Stored", number: true, cell: (model) => <Ago at={model.created_at_ms} /> },
+    { head: "Stored", number: true, wide: true, cell: (model) => <Ago at={model.created_at_ms} /> },
     { head: "File", cell: (model) => <Get job={job} model={model} /> },
   ];
 }

@@ -1,6 +1,6 @@
 // One job: what it does now, its curves, rounds, sessions, models and file; and its controls.
 
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { FeedEvent, Job, Page, Round } from "../api/types";
 import { compact, count, plural, shortId } from "../lib/format";
 import { links, useLocation } from "../router";
@@ -41,6 +41,9 @@ export function JobView({ id }: { id: string }) {
   const job = useResource<Job>(`jobs/${id}`, {}, { live: endsSomething(id) });
   const tab = query.get("tab") ?? "progress";
   const { data } = job;
+  const tabs = useRef<HTMLElement>(null);
+  // On a phone the row of tabs is wider than the screen.
+  useEffect(() => tabs.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }), [tab, data === undefined]);
   if (!data) {
     return (
       <Panel title="Job">
@@ -52,7 +55,7 @@ export function JobView({ id }: { id: string }) {
   return (
     <>
       <JobHead job={data} changed={job.refresh} />
-      <nav class="tabs" aria-label="Parts of the job">
+      <nav ref={tabs} class="tabs" aria-label="Parts of the job">
         {TABS.map(([name, label]) => (
           <a key={name} href={links.job(id, name === "progress" ? undefined : name)} aria-current={tab === name ? "page" : undefined}>{label}</a>
         ))}
@@ -106,7 +109,11 @@ function OpenRound({ job, round }: { job: string; round: Round }) {
     { live: (event) => event.job === job && event.round === number },
   );
   const cells = assignments.data?.items.map((entry) => ({ number: entry.client_number, state: entry.state, ...(entry.reason === undefined ? {} : { reason: entry.reason }) }));
-  return <LiveRound job={job} round={cells && cells.length > 0 ? { ...round, cells } : round} />;
+  if (!cells || cells.length === 0) return <LiveRound job={job} round={round} />;
+  // The two answers are of different moments: what is counted beside the cells is counted from them, where all are there.
+  const of = (state: string) => cells.filter((cell) => cell.state === state).length;
+  const counts = cells.length < round.cohort ? {} : { cohort: cells.length, reported: of("reported"), rejected: of("rejected"), failed: of("failed"), expired: of("expired") };
+  return <LiveRound job={job} round={{ ...round, ...counts, cells }} />;
 }
 
 function JobHead({ job, changed }: { job: Job; changed: () => void }) {
