@@ -178,7 +178,8 @@ impl App {
     ///
     /// Among several coordinators it is written, and remembered only until it is: the report may come sooner, or elsewhere.
     pub fn download_ended(app: &Arc<Self>, client: ClientId) {
-        let ended_at_ms = Some(app.clock.now_ms());
+        let now_ms = app.clock.now_ms();
+        let ended_at_ms = Some(now_ms);
         if app.seats.is_none() {
             // Nothing is there once the assignment has ended.
             if let Some(download) = app.downloads().get_mut(&client) {
@@ -189,7 +190,7 @@ impl App {
         app.downloads().insert(client, Download { ended_at_ms, ..Download::default() });
         let app = Arc::clone(app);
         tokio::spawn(async move {
-            if let Err(error) = app.store_download_end(client, ended_at_ms.unwrap_or_default()).await {
+            if let Err(error) = app.store_download_end(client, now_ms).await {
                 tracing::debug!(%error, %client, "the end of a download is not noted");
             }
             let mut downloads = app.downloads();
