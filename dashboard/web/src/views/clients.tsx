@@ -55,7 +55,7 @@ const COLUMNS: readonly Column<Client>[] = [
   { head: "Client", name: true, cell: (client) => <a href={links.client(client.id)}>{count(client.number)}</a> },
   { head: "Attributes", wide: true, cell: (client) => <Attributes value={client.attributes} /> },
   { head: "Last seen", number: true, cell: (client) => <Ago at={client.last_seen_at_ms} /> },
-  { head: "Examples", number: true, cell: (client) => count(client.examples) },
+  { head: "Examples", number: true, wide: true, cell: (client) => count(client.examples) },
   { head: "Reported", number: true, cell: (client) => count(client.reported) },
   { head: "Expired", number: true, wide: true, cell: (client) => count(client.expired) },
   { head: "Failed", number: true, wide: true, cell: (client) => count(client.failed + (client.rejected ?? 0)), title: "failed or rejected" },
