@@ -57,7 +57,19 @@ pub(crate) fn delta_file(assignment: &Assignment, delta: &[f32]) -> Vec<u8> {
         job: assignment.job.to_string(),
         base_version: assignment.model_version.into(),
     };
-    encode(delta, &assignment.plan.model.parameters().unwrap(), &header, assignment.round, assignment.seed).unwrap()
+    let parameters = assignment.plan.model.parameters().unwrap();
+    let file = |delta: &[f32]| encode(delta, &parameters, &header, assignment.round, assignment.seed);
+    match file(delta) {
+        Ok(file) => file,
+        // No client writes that; somebody hostile would.
+        Err(_) => {
+            let mut file = file(&vec![0.0; delta.len()]).unwrap();
+            let data = file.len() - 4 * delta.len();
+            file.truncate(data);
+            file.extend(delta.iter().flat_map(|value| value.to_le_bytes()));
+            file
+        }
+    }
 }
 
 /// A safetensors file of any f32 tensors and metadata.
