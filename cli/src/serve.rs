@@ -72,6 +72,9 @@ pub(crate) struct ServeArgs {
     /// nothing is measured [default: open]. It tells names of populations and how much goes on, no client or token.
     #[arg(long, env = "TRIBUTARY_METRICS", value_enum, value_name = "WHO")]
     metrics: Option<MetricsFor>,
+    /// Adds updates when their round is committed instead of while they arrive: the yardstick of `bench aggregate`.
+    #[arg(long, hide = true)]
+    fold_at_commit: bool,
     /// What is logged to standard error: error, warn, info, debug, trace, or a list [default: info, and
     /// warn for sqlx, object_store and tokio_cron_scheduler].
     #[arg(long, env = "TRIBUTARY_LOG", value_name = "FILTER")]
@@ -264,6 +267,7 @@ fn settings(args: &ServeArgs) -> Result<Settings, CliError> {
             lease: args.lease.or(file.lease_ms).map_or(LEASE_DEFAULT, Duration::from_millis),
             uploads_max: args.uploads_max.or(file.uploads_max).map_or(UPLOADS_MAX_DEFAULT, NonZeroUsize::get),
             metrics: args.metrics.or(file.metrics).unwrap_or_default().into(),
+            fold_at_commit: args.fold_at_commit,
         },
         log: args.log.clone().or(file.log).unwrap_or_else(|| LOG_DEFAULT.into()),
         log_format: args.log_format.or(file.log_format).unwrap_or_default(),

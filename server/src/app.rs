@@ -154,8 +154,7 @@ impl App {
     }
 
     async fn store_download(&self, client: ClientId, bytes: i64, raw_bytes: i64) -> Result<(), DbError> {
-        let mut tx = self.db.begin().await?;
-        tx.may_be_lost().await?;
+        let mut tx = self.db.begin_losable().await?;
         tx.count_download(client, bytes, raw_bytes).await?;
         tx.commit().await
     }
@@ -201,8 +200,7 @@ impl App {
     }
 
     async fn store_download_end(&self, client: ClientId, at_ms: i64) -> Result<(), DbError> {
-        let mut tx = self.db.begin().await?;
-        tx.may_be_lost().await?;
+        let mut tx = self.db.begin_losable().await?;
         tx.download_ended(client, at_ms).await?;
         tx.commit().await
     }

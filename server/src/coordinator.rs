@@ -46,12 +46,15 @@ pub struct Config {
     pub uploads_max: usize,
     /// Who may read `/metrics`.
     pub metrics: MetricsAccess,
+    /// Whether updates are added when their round is committed instead of while they arrive: for a benchmark of what
+    /// adding costs.
+    pub fold_at_commit: bool,
 }
 
 impl fmt::Debug for Config {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A database's URL may carry a password.
-        let Self { database: _, blobs, operator_token, node, lease, uploads_max, metrics } = self;
+        let Self { database: _, blobs, operator_token, node, lease, uploads_max, metrics, fold_at_commit } = self;
         let mut fields = formatter.debug_struct("Config");
         fields
             .field("blobs", blobs)
@@ -60,6 +63,7 @@ impl fmt::Debug for Config {
             .field("lease", lease)
             .field("uploads_max", uploads_max)
             .field("metrics", metrics)
+            .field("fold_at_commit", fold_at_commit)
             .finish_non_exhaustive()
     }
 }
@@ -74,6 +78,7 @@ impl Default for Config {
             lease: LEASE_DEFAULT,
             uploads_max: UPLOADS_MAX_DEFAULT,
             metrics: MetricsAccess::default(),
+            fold_at_commit: false,
         }
     }
 }
@@ -145,7 +150,11 @@ impl Coordinator {
             (Db::Postgres { .. }, None) => entropy::node(),
         };
         let uploads_max = config.uploads_max.max(1);
-        Ok(Self { app: App::new(db, blobs, clock, node, config.lease, uploads_max, metrics), first_operator_token })
+        let app = App::new(db, blobs, clock, node, config.lease, uploads_max, metrics);
+        if config.fold_at_commit {
+            app.sums.leave_to_commits();
+        }
+        Ok(Self { app, first_operator_token })
     }
 
     /// The operator token that was made because there was none. This is the only chance to see it.

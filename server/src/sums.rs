@@ -6,6 +6,7 @@
 //! aggregated. A sum of which nobody knows what is in it is spoilt: it is dropped, and made anew from what is stored.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -20,6 +21,7 @@ use crate::spec::JobSpec;
 #[derive(Debug, Default)]
 pub struct Sums {
     rounds: Mutex<HashMap<RoundKey, SharedSum>>,
+    left_to_commits: AtomicBool,
 }
 
 /// One round's sum, shared by those who add to it.
@@ -56,6 +58,17 @@ pub struct Flight {
 }
 
 impl Sums {
+    /// Leaves all adding to the commits of rounds, as after a restart: for a benchmark of what adding costs.
+    pub fn leave_to_commits(&self) {
+        self.left_to_commits.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether updates that arrive are not to be added.
+    #[must_use]
+    pub fn is_left_to_commits(&self) -> bool {
+        self.left_to_commits.load(Ordering::Relaxed)
+    }
+
     /// The sum of a round, if somebody has begun it.
     #[must_use]
     pub fn begun(&self, round: RoundKey) -> Option<SharedSum> {

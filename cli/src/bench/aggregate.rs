@@ -1,8 +1,9 @@
 //! What a round of large updates costs the coordinator: wall time, processor time and memory of a process of its own.
 //!
 //! Clients train nothing: each fetches the model, and when all have, all send the same bytes at once. Processor time per
-//! update is that of the process from the first byte sent to the last acknowledgement, and stands beside two yardsticks
-//! of the same run: copying such a body once in memory, and receiving it over a socket into nothing.
+//! update is that of the process from the first byte sent to the last acknowledgement, and stands beside yardsticks of the
+//! same run: the same with adding left to the commit, copying such a body once in memory, and receiving it over a socket
+//! into nothing.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -79,12 +80,33 @@ struct Measured {
     server_peak_rss_models: f64,
     /// Body of an update.
     bytes_up_per_update: u64,
+    /// The same of a coordinator that leaves adding to the commit.
+    unfolded_cpu_s_per_update: f64,
+    /// The difference: what adding alone costs.
+    fold_cpu_s_per_update: f64,
     /// Copying such a body in memory that is warm, on one core.
     memcpy_s: f64,
     /// Processor time of a process that receives such a body and drops it.
     socket_cpu_s_per_update: f64,
-    /// Processor time for an update over three copies and its socket: 1 is the target.
+    /// Processor time for an update over three copies and the same without adding: at most 1 is the target.
     cpu_over_target: f64,
+}
+
+/// What one coordinator took.
+struct Run {
+    costs: Vec<RoundCost>,
+    /// Most bytes that were ever resident.
+    peak_bytes: u64,
+    /// Of each round, sorted.
+    round_ms: Vec<f64>,
+    /// What every client sent.
+    body: Bytes,
+}
+
+impl Run {
+    fn mean(&self, of: fn(&RoundCost) -> f64) -> f64 {
+        self.costs.iter().map(of).sum::<f64>() / self.costs.len() as f64
+    }
 }
 
 /// One measured round.
@@ -98,12 +120,42 @@ struct RoundCost {
 /// # Errors
 /// When the coordinator or a client fails.
 pub(crate) async fn run(args: &AggregateArgs, output: &Output) -> Result<(), CliError> {
+    let folded = play(args, false, output).await?;
+    output.note("the same without adding");
+    let unfolded = play(args, true, output).await?;
+    let clients = f64::from(args.clients);
+    let per_update = folded.mean(|cost| cost.updates_cpu_s) / clients;
+    let unfolded_per_update = unfolded.mean(|cost| cost.updates_cpu_s) / clients;
+    let memcpy_s = copy_s(&folded.body);
+    let measured = Measured {
+        engine: super::engine(args.database.as_deref().unwrap_or_default()),
+        codec: args.codec,
+        clients: args.clients,
+        params: args.params,
+        rounds: args.rounds,
+        round_ms_p50: folded.round_ms.get(folded.round_ms.len() / 2).copied().unwrap_or(0.0),
+        server_cpu_s_per_round: folded.mean(|cost| cost.cpu_s),
+        server_cpu_s_per_update: per_update,
+        server_peak_rss_mb: folded.peak_bytes as f64 / 1e6,
+        server_peak_rss_models: folded.peak_bytes as f64 / (4.0 * f64::from(args.params)),
+        bytes_up_per_update: folded.body.len() as u64,
+        unfolded_cpu_s_per_update: unfolded_per_update,
+        fold_cpu_s_per_update: per_update - unfolded_per_update,
+        memcpy_s,
+        socket_cpu_s_per_update: SinkProcess::measure(&folded.body, args.clients).await?,
+        cpu_over_target: per_update / (3.0 * memcpy_s + unfolded_per_update),
+    };
+    output.object(&measured, || text(&measured))
+}
+
+/// Plays all rounds with a coordinator of their own.
+async fn play(args: &AggregateArgs, fold_at_commit: bool, output: &Output) -> Result<Run, CliError> {
     let folder = tempfile::tempdir().map_err(CliError::file("create", std::env::temp_dir()))?;
     let file = folder.path().join("tributary.db").to_string_lossy().into_owned();
     let database = args.database.clone().unwrap_or(file);
     let blobs = args.files.then(|| format!("file://{}", folder.path().join("bodies").display()));
     let operator = operator_token()?;
-    let options = Options { blobs: blobs.as_deref() };
+    let options = Options { blobs: blobs.as_deref(), fold_at_commit };
     let coordinator = CoordinatorProcess::start_with(&database, &operator, options).await?;
     let population = population_name()?;
     let token = coordinator.population(&population).await?;
@@ -121,39 +173,18 @@ pub(crate) async fn run(args: &AggregateArgs, output: &Output) -> Result<(), Cli
         }
         body = sent;
     }
-    let peak = coordinator.peak_resident_bytes().ok_or_else(|| BenchError::Start("no /proc to read".into()))?;
+    let peak_bytes = coordinator.peak_resident_bytes();
+    let peak_bytes = peak_bytes.ok_or_else(|| BenchError::Start("no /proc to read".into()))?;
     let page = async |page| coordinator.api.rounds(job, Task::Train, page).await;
     let rounds = collect(None, page).await?.items;
-    let mut times: Vec<f64> = rounds
+    let mut round_ms: Vec<f64> = rounds
         .iter()
         .skip(WARM_UP_ROUNDS as usize)
         .filter(|round| round.phase == Phase::Committed)
         .filter_map(|round| Some((round.ended_at_ms? - round.selected_at_ms?) as f64))
         .collect();
-    times.sort_by(f64::total_cmp);
-    drop(coordinator);
-
-    let memcpy_s = copy_s(&body);
-    let socket_cpu_s = SinkProcess::measure(&body, args.clients).await?;
-    let mean = |of: fn(&RoundCost) -> f64| costs.iter().map(of).sum::<f64>() / costs.len() as f64;
-    let per_update = mean(|cost| cost.updates_cpu_s) / f64::from(args.clients);
-    let measured = Measured {
-        engine: super::engine(&database),
-        codec: args.codec,
-        clients: args.clients,
-        params: args.params,
-        rounds: args.rounds,
-        round_ms_p50: times.get(times.len() / 2).copied().unwrap_or(0.0),
-        server_cpu_s_per_round: mean(|cost| cost.cpu_s),
-        server_cpu_s_per_update: per_update,
-        server_peak_rss_mb: peak as f64 / 1e6,
-        server_peak_rss_models: peak as f64 / (4.0 * f64::from(args.params)),
-        bytes_up_per_update: body.len() as u64,
-        memcpy_s,
-        socket_cpu_s_per_update: socket_cpu_s,
-        cpu_over_target: per_update / (3.0 * memcpy_s + socket_cpu_s),
-    };
-    output.object(&measured, || text(&measured))
+    round_ms.sort_by(f64::total_cmp);
+    Ok(Run { costs, peak_bytes, round_ms, body })
 }
 
 fn job_file(args: &AggregateArgs, population: &Name) -> Result<JobFile, CliError> {
@@ -265,10 +296,11 @@ fn text(measured: &Measured) -> String {
     format!(
         "{engine}, {rounds} rounds of {clients} clients, {params} parameters, {codec}: {bytes_up_per_update} bytes an update\n\
          round p50 {round_ms_p50} ms; processor {:.3} s a round, {:.4} s an update\n\
-         (a copy takes {:.4} s, the socket alone {:.4} s: {:.2} times the target)\n\
+         (without adding {:.4} s, a copy takes {:.4} s, the socket alone {:.4} s: {:.2} times the target)\n\
          peak memory {:.0} MB, {:.1} models",
         measured.server_cpu_s_per_round,
         measured.server_cpu_s_per_update,
+        measured.unfolded_cpu_s_per_update,
         measured.memcpy_s,
         measured.socket_cpu_s_per_update,
         measured.cpu_over_target,

@@ -42,6 +42,8 @@ pub(super) struct CoordinatorProcess {
 pub(super) struct Options<'a> {
     /// Where bodies go; into the database unless given.
     pub(super) blobs: Option<&'a str>,
+    /// Adds updates at the commit instead of while they arrive.
+    pub(super) fold_at_commit: bool,
 }
 
 /// What `tributary serve --json` says first.
@@ -129,6 +131,7 @@ impl CoordinatorProcess {
         // The same name each time: on PostgreSQL a restarted node has its jobs back at once.
         arguments.extend(["--node", "bench"]);
         arguments.extend(options.blobs.iter().flat_map(|blobs| ["--blobs", *blobs]));
+        arguments.extend(options.fold_at_commit.then_some("--fold-at-commit"));
         let (process, line) = own_process(&arguments, &[("TRIBUTARY_OPERATOR_TOKEN", &operator.expose())]).await?;
         let serving: Serving = serde_json::from_str(&line)
             .map_err(|_| BenchError::Start("it ended at once; its messages are above".into()))?;

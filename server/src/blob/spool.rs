@@ -30,6 +30,8 @@ pub struct Spool {
     blobs: Blobs,
     db: Db,
     owner: Owner,
+    /// Length of the parts of a body that is begun anew.
+    new_part_bytes: usize,
     /// What is stored; none while all of it is in memory.
     row: Option<StagedRow>,
     /// Parts that are stored and full.
@@ -49,7 +51,14 @@ impl Spool {
     /// An empty body.
     #[must_use]
     pub fn new(blobs: Blobs, db: Db, owner: Owner) -> Self {
-        Self { blobs, db, owner, row: None, full_parts: 0, tail: Vec::new() }
+        Self { blobs, db, owner, new_part_bytes: BLOB_CHUNK_BYTES, row: None, full_parts: 0, tail: Vec::new() }
+    }
+
+    /// Parts of another length for a body that is begun anew: as much of it is in memory at a time.
+    #[must_use]
+    pub fn in_parts_of(mut self, bytes: usize) -> Self {
+        self.new_part_bytes = bytes.clamp(1, BLOB_CHUNK_BYTES);
+        self
     }
 
     /// Goes on with a body that somebody else left unfinished.
@@ -66,7 +75,7 @@ impl Spool {
                 tail.extend_from_slice(&data);
             }
         }
-        Ok(Self { blobs, db, owner, row: Some(row), full_parts, tail })
+        Ok(Self { blobs, db, owner, new_part_bytes: BLOB_CHUNK_BYTES, row: Some(row), full_parts, tail })
     }
 
     /// How much there is of it.
@@ -154,12 +163,15 @@ impl Spool {
     }
 
     fn part_bytes(&self) -> u64 {
-        self.row.as_ref().map_or(BLOB_CHUNK_BYTES as u64, |row| row.part_bytes)
+        self.row.as_ref().map_or(self.new_part_bytes as u64, |row| row.part_bytes)
     }
 
     /// Stores the tail as the part that it is.
     async fn store_tail(&mut self) -> Result<(), BlobError> {
-        let fresh = || StagedRow::begun(format!("staged/{}", hex(&entropy::random::<16>())), self.in_new_store());
+        let fresh = || {
+            let id = format!("staged/{}", hex(&entropy::random::<16>()));
+            StagedRow::begun(id, self.in_new_store(), self.new_part_bytes)
+        };
         let mut row = self.row.clone().unwrap_or_else(fresh);
         row.bytes = self.bytes();
         let object = match self.store_of(&row)? {
@@ -171,9 +183,8 @@ impl Spool {
                 Some(object)
             }
         };
-        let mut tx = self.db.begin().await?;
-        // What counts is made durable by the transaction that makes it count: the log has one order.
-        tx.may_be_lost().await?;
+        // What counts is made durable by the transaction that makes it count.
+        let mut tx = self.db.begin_losable().await?;
         self.store_row(&mut tx, &row).await?;
         let former = match &object {
             None => {

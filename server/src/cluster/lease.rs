@@ -136,8 +136,7 @@ pub async fn heartbeat(app: &App) -> Result<i64, DbError> {
     let leases = &app.leases;
     let now_ms = app.clock.now_ms();
     if leases.heartbeat_due(now_ms) {
-        let mut tx = app.db.begin().await?;
-        tx.may_be_lost().await?;
+        let mut tx = app.db.begin_losable().await?;
         tx.node_seen(&leases.node, env!("CARGO_PKG_VERSION"), leases.started_at_ms, now_ms).await?;
         tx.forget_nodes(now_ms - leases.length_ms * 2).await?;
         tx.commit().await?;

@@ -122,8 +122,7 @@ pub async fn run(app: Arc<App>, log: Arc<SeatLog>) {
 async fn tell(app: &App, batch: &[(ClientId, Change)]) -> Result<(), DbError> {
     let until_ms = app.clock.now_ms() + i64::from(WAIT_MS_MAX);
     let node = app.leases.node();
-    let mut tx = app.db.begin().await?;
-    tx.may_be_lost().await?;
+    let mut tx = app.db.begin_losable().await?;
     let mut somebody_sat = false;
     // In the order of the keys, so that two nodes never wait for each other's rows.
     let mut batch: Vec<_> = batch.iter().collect();

@@ -238,11 +238,9 @@ impl Tx {
         Ok(())
     }
 
-    /// Lets this transaction's commit return before it is on the disk: for what may be lost. Nothing to do on SQLite.
-    ///
-    /// # Errors
-    /// [`DbError`].
-    pub async fn may_be_lost(&mut self) -> Result<(), DbError> {
+    /// Lets this transaction's commit return before it is on the disk. Does nothing on SQLite, where
+    /// [`crate::db::Db::begin_losable`] says so at the beginning.
+    pub(super) async fn may_be_lost(&mut self) -> Result<(), DbError> {
         if let Self::Postgres(tx) = self {
             sqlx::query("set local synchronous_commit to off").execute(&mut **tx).await?;
         }

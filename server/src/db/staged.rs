@@ -4,7 +4,7 @@ use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::AssignmentId;
 
 use super::tx::{Text, execute, fetch, stored};
-use super::{BLOB_CHUNK_BYTES, DbError, RoundKey, Tx};
+use super::{DbError, RoundKey, Tx};
 
 /// A body to begin.
 #[derive(Clone, Copy, Debug)]
@@ -46,8 +46,8 @@ pub struct StagedRow {
 impl StagedRow {
     /// A body of which nothing is stored yet.
     #[must_use]
-    pub fn begun(id: String, in_store: bool) -> Self {
-        Self { id, in_store, part_bytes: BLOB_CHUNK_BYTES as u64, bytes: 0, sha256: None, attempt: 1 }
+    pub fn begun(id: String, in_store: bool, part_bytes: usize) -> Self {
+        Self { id, in_store, part_bytes: part_bytes as u64, bytes: 0, sha256: None, attempt: 1 }
     }
 
     /// What its sender says that its hash will be.

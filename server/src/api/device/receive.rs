@@ -45,6 +45,11 @@ const REPEAT_MS_MAX: i64 = 600_000;
 /// Bytes that are decoded and added at once, so that no task keeps its thread for long.
 const PIECE_BYTES: usize = 64 << 10;
 
+/// So many updates may be on their way with a part of [`BLOB_CHUNK_BYTES`] in memory each. Further ones have smaller parts:
+/// more transactions, but memory hardly depends on how many clients send.
+const FEW_UPLOADS: usize = 4;
+const SMALL_PART_BYTES: usize = 256 << 10;
+
 /// When a body is no longer read: bytes that may have arrived all the same (a socket's buffer), and turns of the
 /// connection without any.
 const DRAINED_BYTES_MAX: u64 = 8 << 20;
@@ -185,7 +190,7 @@ impl Upload {
         };
 
         let bad = check_figures(&self.query, spec.plan.weight_max).err();
-        let sum = self.app.sums.begun(round.key()).filter(|_| bad.is_none());
+        let sum = self.app.sums.begun(round.key()).filter(|_| bad.is_none() && !self.app.sums.is_left_to_commits());
         // Both bounds on the weight were checked, and there is a place for each of the cohort.
         let mut flight = sum.and_then(|sum| sum.begin(self.id, self.query.weight).ok().flatten());
         let closing = flight.as_ref().map(|flight| flight.sum().closing());
@@ -251,6 +256,8 @@ impl Upload {
         if is_held {
             return Ok(Ok(Spool::new(blobs, db, owner)));
         }
+        let part_bytes = if self.app.uploads.count() > FEW_UPLOADS { SMALL_PART_BYTES } else { BLOB_CHUNK_BYTES };
+        let fresh = |owner| Spool::new(blobs.clone(), db.clone(), owner).in_parts_of(part_bytes);
         let mut tx = db.begin().await?;
         let row = tx.take_upload(self.id).await?;
         tx.commit().await?;
@@ -258,15 +265,15 @@ impl Upload {
             if let Some(row) = row {
                 blobs.discard_parts(&db, row).await;
             }
-            return Ok(Ok(Spool::new(blobs, db, owner)));
+            return Ok(Ok(fresh(owner)));
         };
         match row {
             Some(row) if row.sha256() != digest => {
                 let detail = "the upload that broke off is another body's; send this one from its beginning";
                 Err(ApiError::new(ProblemType::DigestMismatch, detail))
             }
+            None if offset == 0 => Ok(Ok(fresh(owner))),
             Some(row) if row.bytes == offset => Ok(Ok(Spool::resume(blobs, db, owner, row).await?)),
-            None if offset == 0 => Ok(Ok(Spool::new(blobs, db, owner))),
             row => Ok(Err(wrong_offset(row.map_or(0, |row| row.bytes)))),
         }
     }
