@@ -4,7 +4,6 @@ use std::convert::Infallible;
 use std::fmt;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -19,7 +18,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 use tributary_protocol::id::{Name, Secret, SecretKind};
 use tributary_server::cluster::lease::LEASE_DEFAULT;
-use tributary_server::coordinator::UPLOADS_MAX_DEFAULT;
+use tributary_server::coordinator::UPLOAD_MEMORY_DEFAULT;
 use tributary_server::metrics::MetricsAccess;
 use tributary_server::{Config, Coordinator};
 
@@ -40,7 +39,7 @@ const LOG_DEFAULT: &str = "info,sqlx=warn,tokio_cron_scheduler=warn,object_store
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServeArgs {
     /// A TOML file with these settings under their long names (listen, database, blobs, operator_token, node, lease_ms,
-    /// uploads_max, metrics, log, log_format, otlp_endpoint).
+    /// upload_memory, metrics, log, log_format, otlp_endpoint).
     #[arg(long, env = "TRIBUTARY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// Where to listen [default: 127.0.0.1:7300]. Without TLS in front, stay on the loopback address.
@@ -64,10 +63,10 @@ pub(crate) struct ServeArgs {
     /// How long a dead coordinator's jobs wait until another takes them over (10s, 1min) [default: 10s].
     #[arg(long, env = "TRIBUTARY_LEASE", value_name = "DURATION", value_parser = parse_duration_ms)]
     lease: Option<u64>,
-    /// Most updates that are received at the same time; each takes about 2 MiB, whatever the size of the model. Further
-    /// ones wait their turn [default: 16].
-    #[arg(long, env = "TRIBUTARY_UPLOADS_MAX", value_name = "NUMBER")]
-    uploads_max: Option<NonZeroUsize>,
+    /// Memory for updates that are being received, in MiB. A large one takes 1 to 3 MiB, a small one what it needs.
+    /// Further ones wait their turn [default: 16].
+    #[arg(long, env = "TRIBUTARY_UPLOAD_MEMORY", value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    upload_memory: Option<u32>,
     /// Who may read /metrics (Prometheus): whoever reaches the coordinator, operators with their token, or nobody; then
     /// nothing is measured [default: open]. It tells names of populations and how much goes on, no client or token.
     #[arg(long, env = "TRIBUTARY_METRICS", value_enum, value_name = "WHO")]
@@ -157,7 +156,7 @@ struct ConfigFile {
     operator_token: Option<Secret>,
     node: Option<Name>,
     lease_ms: Option<u64>,
-    uploads_max: Option<NonZeroUsize>,
+    upload_memory: Option<u32>,
     metrics: Option<MetricsFor>,
     log: Option<String>,
     log_format: Option<LogFormat>,
@@ -265,7 +264,10 @@ fn settings(args: &ServeArgs) -> Result<Settings, CliError> {
             operator_token,
             node: args.node.clone().or(file.node),
             lease: args.lease.or(file.lease_ms).map_or(LEASE_DEFAULT, Duration::from_millis),
-            uploads_max: args.uploads_max.or(file.uploads_max).map_or(UPLOADS_MAX_DEFAULT, NonZeroUsize::get),
+            upload_memory: args
+                .upload_memory
+                .or(file.upload_memory)
+                .map_or(UPLOAD_MEMORY_DEFAULT, |mib| (mib as usize) << 20),
             metrics: args.metrics.or(file.metrics).unwrap_or_default().into(),
             fold_at_commit: args.fold_at_commit,
         },

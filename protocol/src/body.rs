@@ -15,8 +15,9 @@ pub use shrinker::{Shrinker, packed_bytes_max};
 /// What a zstd frame begins with (RFC 8878, section 3.1.1).
 const MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 
-/// Longest window of a frame, as a power of two: 1 MiB. A reader needs that much memory and about 400 KB more.
-pub const WINDOW_LOG_MAX: u32 = 20;
+/// Longest window of a frame, as a power of two: 128 KiB, as long as a block. A reader needs about 700 KB in all. What shrinks in
+/// weights are bytes that are more frequent than others, which a longer window does not see better.
+pub const WINDOW_LOG_MAX: u32 = 17;
 
 /// A frame is used if it saves at least one byte in so many (3 %): less is not worth the work of unpacking.
 const SAVED_ONE_BYTE_IN: usize = 33;

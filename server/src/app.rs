@@ -53,7 +53,7 @@ pub struct App {
     pub stopping: CancellationToken,
     /// Who sends which update.
     pub uploads: Arc<Uploads>,
-    /// Places for updates in flight. Each holds one part of its body in memory; further ones wait, their bodies unread.
+    /// Memory for updates in flight, each with one part of its body; further ones wait, their bodies unread.
     pub update_places: Places,
     /// Places for models that are written in a form that is not stored, for whoever asks.
     pub forms_made: Arc<Semaphore>,
@@ -79,7 +79,7 @@ impl App {
         clock: Clock,
         node: Name,
         lease: Duration,
-        uploads_max: usize,
+        upload_memory: usize,
         metrics: Arc<Metrics>,
     ) -> Arc<Self> {
         let seats = matches!(db, Db::Postgres { .. }).then(Arc::default);
@@ -95,7 +95,7 @@ impl App {
             check_ins: CheckIns::default(),
             stopping: CancellationToken::new(),
             uploads: Arc::default(),
-            update_places: metrics.places(uploads_max),
+            update_places: metrics.places(upload_memory),
             forms_made: Arc::new(Semaphore::new(FORMS_MADE_MAX)),
             driver: Notify::new(),
             changes: watch::Sender::new(0),
@@ -108,7 +108,7 @@ impl App {
     /// Updates that are being received.
     #[must_use]
     pub fn updates_in_flight(&self) -> u64 {
-        self.update_places.taken() as u64
+        self.update_places.taken()
     }
 
     /// Says that something changed that the driver or a watcher may care about.

@@ -25,8 +25,8 @@ const METRICS_TIDY_EVERY: Duration = Duration::from_secs(5);
 /// Longest wait for requests that are under way when the coordinator stops.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
-/// Updates that are received at the same time unless the settings say otherwise.
-pub const UPLOADS_MAX_DEFAULT: usize = 16;
+/// Memory for updates that are being received unless the settings say otherwise, in bytes.
+pub const UPLOAD_MEMORY_DEFAULT: usize = 16 << 20;
 
 /// Settings of a coordinator.
 #[derive(Clone)]
@@ -42,8 +42,9 @@ pub struct Config {
     pub node: Option<Name>,
     /// How long a dead coordinator's jobs wait before another takes them over.
     pub lease: Duration,
-    /// Updates that are received at the same time; each takes about 2 MiB. Further ones wait, their bodies unread.
-    pub uploads_max: usize,
+    /// Memory for updates that are being received, in bytes. A large one takes 1 to 3 MiB, a small one what it
+    /// needs. Further ones wait, their bodies unread.
+    pub upload_memory: usize,
     /// Who may read `/metrics`.
     pub metrics: MetricsAccess,
     /// Whether updates are added when their round is committed instead of while they arrive: for a benchmark of what
@@ -54,14 +55,14 @@ pub struct Config {
 impl fmt::Debug for Config {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A database's URL may carry a password.
-        let Self { database: _, blobs, operator_token, node, lease, uploads_max, metrics, fold_at_commit } = self;
+        let Self { database: _, blobs, operator_token, node, lease, upload_memory, metrics, fold_at_commit } = self;
         let mut fields = formatter.debug_struct("Config");
         fields
             .field("blobs", blobs)
             .field("operator_token", operator_token)
             .field("node", node)
             .field("lease", lease)
-            .field("uploads_max", uploads_max)
+            .field("upload_memory", upload_memory)
             .field("metrics", metrics)
             .field("fold_at_commit", fold_at_commit)
             .finish_non_exhaustive()
@@ -76,7 +77,7 @@ impl Default for Config {
             operator_token: None,
             node: None,
             lease: LEASE_DEFAULT,
-            uploads_max: UPLOADS_MAX_DEFAULT,
+            upload_memory: UPLOAD_MEMORY_DEFAULT,
             metrics: MetricsAccess::default(),
             fold_at_commit: false,
         }
@@ -149,8 +150,7 @@ impl Coordinator {
             (Db::Postgres { .. }, Some(node)) => node.clone(),
             (Db::Postgres { .. }, None) => entropy::node(),
         };
-        let uploads_max = config.uploads_max.max(1);
-        let app = App::new(db, blobs, clock, node, config.lease, uploads_max, metrics);
+        let app = App::new(db, blobs, clock, node, config.lease, config.upload_memory, metrics);
         if config.fold_at_commit {
             app.sums.leave_to_commits();
         }

@@ -61,12 +61,6 @@ impl Uploads {
         Some(claim)
     }
 
-    /// How many updates are on their way, or about to be.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.lock().len()
-    }
-
     fn lock(&self) -> MutexGuard<'_, HashMap<AssignmentId, Place>> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -2,8 +2,9 @@
 //!
 //! Clients train nothing: each fetches the model, and when all have, all send the same bytes at once. Processor time per
 //! update is that of the process from the first byte sent to the last acknowledgement, and stands beside yardsticks of the
-//! same run: the same with adding left to the commit, copying such a body once in memory, and receiving it over a socket
-//! into nothing.
+//! same run: the same of a second coordinator that leaves adding to the commit, copying such a body once in memory, and
+//! receiving it over a socket into nothing. The two coordinators take turns, so that both have the same luck with the disk.
+//! A database that is named has only the first of them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -81,32 +82,27 @@ struct Measured {
     /// Body of an update.
     bytes_up_per_update: u64,
     /// The same of a coordinator that leaves adding to the commit.
-    unfolded_cpu_s_per_update: f64,
+    unfolded_cpu_s_per_update: Option<f64>,
     /// The difference: what adding alone costs.
-    fold_cpu_s_per_update: f64,
+    fold_cpu_s_per_update: Option<f64>,
     /// Copying such a body in memory that is warm, on one core.
     memcpy_s: f64,
     /// Processor time of a process that receives such a body and drops it.
     socket_cpu_s_per_update: f64,
     /// Processor time for an update over three copies and the same without adding: at most 1 is the target.
-    cpu_over_target: f64,
+    cpu_over_target: Option<f64>,
 }
 
-/// What one coordinator took.
-struct Run {
+/// A coordinator that is measured.
+struct Bench {
+    coordinator: CoordinatorProcess,
+    server: SocketAddr,
+    clients: Vec<HeaderValue>,
+    job: JobId,
     costs: Vec<RoundCost>,
-    /// Most bytes that were ever resident.
-    peak_bytes: u64,
-    /// Of each round, sorted.
-    round_ms: Vec<f64>,
     /// What every client sent.
     body: Bytes,
-}
-
-impl Run {
-    fn mean(&self, of: fn(&RoundCost) -> f64) -> f64 {
-        self.costs.iter().map(of).sum::<f64>() / self.costs.len() as f64
-    }
+    _folder: tempfile::TempDir,
 }
 
 /// One measured round.
@@ -120,71 +116,88 @@ struct RoundCost {
 /// # Errors
 /// When the coordinator or a client fails.
 pub(crate) async fn run(args: &AggregateArgs, output: &Output) -> Result<(), CliError> {
-    let folded = play(args, false, output).await?;
-    output.note("the same without adding");
-    let unfolded = play(args, true, output).await?;
+    let mut folded = Bench::start(args, false).await?;
+    let mut unfolded = match args.database {
+        None => Some(Bench::start(args, true).await?),
+        Some(_) => None,
+    };
+    for round in 0..WARM_UP_ROUNDS + args.rounds {
+        output.note(&format!("round {} of {}", round + 1, WARM_UP_ROUNDS + args.rounds));
+        folded.play(round).await?;
+        if let Some(unfolded) = &mut unfolded {
+            unfolded.play(round).await?;
+        }
+    }
     let clients = f64::from(args.clients);
-    let per_update = folded.mean(|cost| cost.updates_cpu_s) / clients;
-    let unfolded_per_update = unfolded.mean(|cost| cost.updates_cpu_s) / clients;
+    let per_update = folded.median(|cost| cost.updates_cpu_s) / clients;
+    let unfolded_per_update = unfolded.map(|unfolded| unfolded.median(|cost| cost.updates_cpu_s) / clients);
     let memcpy_s = copy_s(&folded.body);
+    let peak_bytes = folded.coordinator.peak_resident_bytes();
+    let peak_bytes = peak_bytes.ok_or_else(|| BenchError::Start("no /proc to read".into()))?;
     let measured = Measured {
         engine: super::engine(args.database.as_deref().unwrap_or_default()),
         codec: args.codec,
         clients: args.clients,
         params: args.params,
         rounds: args.rounds,
-        round_ms_p50: folded.round_ms.get(folded.round_ms.len() / 2).copied().unwrap_or(0.0),
-        server_cpu_s_per_round: folded.mean(|cost| cost.cpu_s),
+        round_ms_p50: folded.round_ms_p50().await?,
+        server_cpu_s_per_round: folded.median(|cost| cost.cpu_s),
         server_cpu_s_per_update: per_update,
-        server_peak_rss_mb: folded.peak_bytes as f64 / 1e6,
-        server_peak_rss_models: folded.peak_bytes as f64 / (4.0 * f64::from(args.params)),
+        server_peak_rss_mb: peak_bytes as f64 / 1e6,
+        server_peak_rss_models: peak_bytes as f64 / (4.0 * f64::from(args.params)),
         bytes_up_per_update: folded.body.len() as u64,
         unfolded_cpu_s_per_update: unfolded_per_update,
-        fold_cpu_s_per_update: per_update - unfolded_per_update,
+        fold_cpu_s_per_update: unfolded_per_update.map(|without| per_update - without),
         memcpy_s,
         socket_cpu_s_per_update: SinkProcess::measure(&folded.body, args.clients).await?,
-        cpu_over_target: per_update / (3.0 * memcpy_s + unfolded_per_update),
+        cpu_over_target: unfolded_per_update.map(|without| per_update / (3.0 * memcpy_s + without)),
     };
     output.object(&measured, || text(&measured))
 }
 
-/// Plays all rounds with a coordinator of their own.
-async fn play(args: &AggregateArgs, fold_at_commit: bool, output: &Output) -> Result<Run, CliError> {
-    let folder = tempfile::tempdir().map_err(CliError::file("create", std::env::temp_dir()))?;
-    let file = folder.path().join("tributary.db").to_string_lossy().into_owned();
-    let database = args.database.clone().unwrap_or(file);
-    let blobs = args.files.then(|| format!("file://{}", folder.path().join("bodies").display()));
-    let operator = operator_token()?;
-    let options = Options { blobs: blobs.as_deref(), fold_at_commit };
-    let coordinator = CoordinatorProcess::start_with(&database, &operator, options).await?;
-    let population = population_name()?;
-    let token = coordinator.population(&population).await?;
-    let server = fleet::address(&coordinator)?;
-    let clients = fleet::enrol(server, &token, args.clients).await?;
-    let job = coordinator.api.create_job(job_file(args, &population)?).await?.id;
-
-    let mut costs = Vec::new();
-    let mut body = Bytes::new();
-    for round in 0..WARM_UP_ROUNDS + args.rounds {
-        output.note(&format!("round {} of {}", round + 1, WARM_UP_ROUNDS + args.rounds));
-        let (cost, sent) = one_round(&coordinator, server, &clients, job, round).await?;
-        if round >= WARM_UP_ROUNDS {
-            costs.push(cost);
-        }
-        body = sent;
+impl Bench {
+    async fn start(args: &AggregateArgs, fold_at_commit: bool) -> Result<Self, CliError> {
+        let folder = tempfile::tempdir().map_err(CliError::file("create", std::env::temp_dir()))?;
+        let file = folder.path().join("tributary.db").to_string_lossy().into_owned();
+        let database = args.database.clone().unwrap_or(file);
+        let blobs = args.files.then(|| format!("file://{}", folder.path().join("bodies").display()));
+        let operator = operator_token()?;
+        let options = Options { blobs: blobs.as_deref(), fold_at_commit };
+        let coordinator = CoordinatorProcess::start_with(&database, &operator, options).await?;
+        let population = population_name()?;
+        let token = coordinator.population(&population).await?;
+        let server = fleet::address(&coordinator)?;
+        let clients = fleet::enrol(server, &token, args.clients).await?;
+        let job = coordinator.api.create_job(job_file(args, &population)?).await?.id;
+        Ok(Self { coordinator, server, clients, job, costs: Vec::new(), body: Bytes::new(), _folder: folder })
     }
-    let peak_bytes = coordinator.peak_resident_bytes();
-    let peak_bytes = peak_bytes.ok_or_else(|| BenchError::Start("no /proc to read".into()))?;
-    let page = async |page| coordinator.api.rounds(job, Task::Train, page).await;
-    let rounds = collect(None, page).await?.items;
-    let mut round_ms: Vec<f64> = rounds
-        .iter()
-        .skip(WARM_UP_ROUNDS as usize)
-        .filter(|round| round.phase == Phase::Committed)
-        .filter_map(|round| Some((round.ended_at_ms? - round.selected_at_ms?) as f64))
-        .collect();
-    round_ms.sort_by(f64::total_cmp);
-    Ok(Run { costs, peak_bytes, round_ms, body })
+
+    async fn play(&mut self, round: u32) -> Result<(), CliError> {
+        let (cost, body) = one_round(&self.coordinator, self.server, &self.clients, self.job, round).await?;
+        if round >= WARM_UP_ROUNDS {
+            self.costs.push(cost);
+        }
+        self.body = body;
+        Ok(())
+    }
+
+    fn median(&self, of: fn(&RoundCost) -> f64) -> f64 {
+        median(self.costs.iter().map(of).collect())
+    }
+
+    /// From the opening of a round to its end.
+    async fn round_ms_p50(&self) -> Result<f64, CliError> {
+        let page = async |page| self.coordinator.api.rounds(self.job, Task::Train, page).await;
+        let rounds = collect(None, page).await?.items;
+        let measured = rounds.iter().skip(WARM_UP_ROUNDS as usize).filter(|round| round.phase == Phase::Committed);
+        Ok(median(measured.filter_map(|round| Some((round.ended_at_ms? - round.selected_at_ms?) as f64)).collect()))
+    }
+}
+
+/// The upper median; 0 of nothing.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
 fn job_file(args: &AggregateArgs, population: &Name) -> Result<JobFile, CliError> {
@@ -293,18 +306,16 @@ fn copy_s(body: &Bytes) -> f64 {
 
 fn text(measured: &Measured) -> String {
     let Measured { engine, codec, clients, params, rounds, round_ms_p50, bytes_up_per_update, .. } = measured;
+    let Measured { server_cpu_s_per_round, server_cpu_s_per_update, memcpy_s, socket_cpu_s_per_update, .. } = measured;
+    let without = match (measured.unfolded_cpu_s_per_update, measured.cpu_over_target) {
+        (Some(without), Some(ratio)) => format!("; without adding {without:.4} s, {ratio:.2} times the target"),
+        _ => String::new(),
+    };
     format!(
         "{engine}, {rounds} rounds of {clients} clients, {params} parameters, {codec}: {bytes_up_per_update} bytes an update\n\
-         round p50 {round_ms_p50} ms; processor {:.3} s a round, {:.4} s an update\n\
-         (without adding {:.4} s, a copy takes {:.4} s, the socket alone {:.4} s: {:.2} times the target)\n\
+         round p50 {round_ms_p50} ms; processor {server_cpu_s_per_round:.3} s a round, {server_cpu_s_per_update:.4} s an update\n\
+         (a copy takes {memcpy_s:.4} s, the socket alone {socket_cpu_s_per_update:.4} s{without})\n\
          peak memory {:.0} MB, {:.1} models",
-        measured.server_cpu_s_per_round,
-        measured.server_cpu_s_per_update,
-        measured.unfolded_cpu_s_per_update,
-        measured.memcpy_s,
-        measured.socket_cpu_s_per_update,
-        measured.cpu_over_target,
-        measured.server_peak_rss_mb,
-        measured.server_peak_rss_models,
+        measured.server_peak_rss_mb, measured.server_peak_rss_models,
     )
 }

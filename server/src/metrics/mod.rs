@@ -21,7 +21,7 @@ use tributary_protocol::id::JobId;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
 
 pub(crate) use http::Request;
-pub use places::{Place, Places};
+pub use places::{Need, Place, Places};
 pub use populations::POPULATIONS_MAX;
 pub(crate) use populations::{AssignmentOutcome, CheckInAnswer};
 
@@ -245,9 +245,9 @@ impl Metrics {
         self.registry.tidy();
     }
 
-    /// Places for updates in flight.
-    pub(crate) fn places(&self, places: usize) -> Places {
-        Places::new(&self.registry, places)
+    /// Memory for updates in flight, in bytes.
+    pub(crate) fn places(&self, bytes: usize) -> Places {
+        Places::new(&self.registry, bytes)
     }
 
     /// A job is ready for use: its updates are counted under its codec from now on.

@@ -1,4 +1,9 @@
-//! Places for updates in flight, counted: who waits for one, who has one, and how long.
+//! Memory for updates in flight: who waits for it, who has some, and how long.
+//!
+//! The more of it is taken, the smaller the parts in which further bodies are stored: slow uploads, of which there are many
+//! at a time, take little each and keep nobody out.
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::metrics::{Gauge, Histogram};
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
@@ -6,59 +11,108 @@ use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 use super::registry::Registry;
 use super::table;
 use crate::clock::Stopwatch;
+use crate::db::BLOB_CHUNK_BYTES;
 
-/// A number of places.
+/// Memory is counted in units of so many bytes.
+const UNIT_BYTES: usize = 1 << 10;
+/// A body's part is at most one in so many of the bytes that are free.
+const PART_SHARE: usize = 16;
+/// Shortest part of a body that has several. Each is a transaction of its own, so shorter ones cost much processor time.
+const PART_BYTES_MIN: usize = 256 << 10;
+/// How often a part is in memory: being filled, and on its way to the database.
+const PART_COPIES: usize = 2;
+/// What an upload takes besides its parts: the connection's buffer and decoded blocks.
+const BESIDES_BYTES: usize = 192 << 10;
+/// What unpacking takes: zstd's window, blocks and tables ([`tributary_protocol::body::WINDOW_LOG_MAX`]).
+const UNPACKING_BYTES: usize = 704 << 10;
+/// What a small upload takes instead of the last two, and what each of its bytes adds.
+const SMALL_BYTES: usize = 16 << 10;
+const SMALL_BYTES_PER_BYTE: usize = 4;
+
+/// What is known of a body that needs memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Need {
+    /// All of it, if that is known.
+    pub bytes: Option<u64>,
+    /// Whether it has to be unpacked.
+    pub packed: bool,
+    /// The part that it is stored in, if that is settled.
+    pub part_bytes: Option<usize>,
+}
+
+/// An amount of memory.
 #[derive(Debug)]
 pub struct Places {
-    places: usize,
+    units: usize,
     free: Semaphore,
+    taken: AtomicU64,
     waiting: Gauge,
-    taken: Gauge,
+    in_flight: Gauge,
     seconds: Histogram,
 }
 
-/// A place that is taken; dropping it frees it.
+/// Memory that is taken; dropping it frees it.
 #[derive(Debug)]
 pub struct Place<'a> {
-    _permit: SemaphorePermit<'a>,
-    seconds: &'a Histogram,
+    places: &'a Places,
+    part_bytes: usize,
     stopwatch: Stopwatch,
-    _taken: Present,
+    _permit: SemaphorePermit<'a>,
+    _in_flight: Present,
 }
 
 impl Places {
-    pub(super) fn new(registry: &Registry, places: usize) -> Self {
+    pub(super) fn new(registry: &Registry, bytes: usize) -> Self {
+        let units = (bytes / UNIT_BYTES).clamp(1, u32::MAX as usize);
         Self {
-            places,
-            free: Semaphore::new(places),
+            units,
+            free: Semaphore::new(units),
+            taken: AtomicU64::new(0),
             waiting: registry.gauge(&table::UPDATES_WAITING, &[]),
-            taken: registry.gauge(&table::UPDATES_IN_FLIGHT, &[]),
+            in_flight: registry.gauge(&table::UPDATES_IN_FLIGHT, &[]),
             seconds: registry.histogram(&table::UPDATE_PLACE, &[]),
         }
     }
 
-    /// Waits for a place.
+    /// Waits for the memory that a body takes. Whoever came first gets it first.
     ///
     /// # Errors
     /// None: the semaphore is never closed.
-    pub async fn acquire(&self) -> Result<Place<'_>, AcquireError> {
+    pub async fn acquire(&self, need: Need) -> Result<Place<'_>, AcquireError> {
         let waiting = Present::in_gauge(&self.waiting);
-        let permit = self.free.acquire().await?;
+        let body_bytes = need.bytes.map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        let fair = self.free.available_permits() * UNIT_BYTES / PART_SHARE;
+        let part_bytes = need.part_bytes.unwrap_or_else(|| fair.clamp(PART_BYTES_MIN, BLOB_CHUNK_BYTES));
+        let besides = BESIDES_BYTES + if need.packed { UNPACKING_BYTES } else { 0 };
+        let besides_small = SMALL_BYTES.saturating_add(body_bytes.saturating_mul(SMALL_BYTES_PER_BYTE));
+        let bytes = PART_COPIES * part_bytes.min(body_bytes) + besides.min(besides_small);
+        // One that is alone may take more than there is.
+        let permit = self.free.acquire_many(bytes.div_ceil(UNIT_BYTES).min(self.units) as u32).await?;
         drop(waiting);
-        let taken = Present::in_gauge(&self.taken);
-        Ok(Place { _permit: permit, seconds: &self.seconds, stopwatch: Stopwatch::start(), _taken: taken })
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        let in_flight = Present::in_gauge(&self.in_flight);
+        Ok(Place { places: self, part_bytes, stopwatch: Stopwatch::start(), _permit: permit, _in_flight: in_flight })
     }
 
-    /// Places that are taken.
+    /// Uploads that have memory.
     #[must_use]
-    pub fn taken(&self) -> usize {
-        self.places - self.free.available_permits()
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+}
+
+impl Place<'_> {
+    /// How much of the body may be in memory before it is stored.
+    #[must_use]
+    pub fn part_bytes(&self) -> usize {
+        self.part_bytes
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.seconds.record(self.stopwatch.seconds());
+        self.places.taken.fetch_sub(1, Ordering::Relaxed);
+        self.places.seconds.record(self.stopwatch.seconds());
     }
 }
 
@@ -85,8 +139,11 @@ mod tests {
 
     use super::*;
 
+    /// A long body, of unknown length.
+    const LARGE: Need = Need { bytes: None, packed: false, part_bytes: None };
+
     #[tokio::test]
-    async fn who_waits_and_who_has_a_place_is_counted_and_whoever_gives_up_no_longer() {
+    async fn who_waits_and_who_has_memory_is_counted_and_whoever_gives_up_no_longer() {
         let registry = Registry::new(true);
         let places = Places::new(&registry, 1);
         let counted = || {
@@ -94,14 +151,40 @@ mod tests {
             let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
             [value("tributary_updates_waiting "), value("tributary_updates_in_flight ")]
         };
-        let first = places.acquire().await.unwrap();
-        let mut second = Box::pin(places.acquire());
+        // One that takes more than there is can be alone.
+        let first = places.acquire(LARGE).await.unwrap();
+        let mut second = Box::pin(places.acquire(Need { bytes: Some(1), ..LARGE }));
         assert!(second.as_mut().now_or_never().is_none());
         assert_eq!(counted(), ["1", "1"]);
         drop(second);
-        assert_eq!(counted(), ["0", "1"]);
+        assert_eq!((counted(), places.taken()), (["0".into(), "1".into()], 1));
         drop(first);
         assert_eq!((counted(), places.taken()), (["0".into(), "0".into()], 0));
         assert!(registry.render().unwrap().contains("tributary_update_place_seconds_count 1"));
+    }
+
+    #[test]
+    fn parts_shrink_as_memory_fills_and_small_bodies_take_little() {
+        let registry = Registry::new(false);
+        let places = Places::new(&registry, 16 << 20);
+        let fill = |need| {
+            let mut taken = Vec::new();
+            while let Some(place) = places.acquire(need).now_or_never() {
+                taken.push(place.unwrap());
+            }
+            taken
+        };
+        let large = fill(LARGE);
+        let parts: Vec<usize> = large.iter().map(Place::part_bytes).collect();
+        assert_eq!((parts[0], *parts.last().unwrap()), (BLOB_CHUNK_BYTES, PART_BYTES_MIN));
+        assert!(parts.is_sorted_by(|a, b| a >= b), "{parts:?}");
+        let bytes: usize = parts.iter().map(|part| PART_COPIES * part + BESIDES_BYTES).sum();
+        assert!(bytes <= 16 << 20 && (14..24).contains(&large.len()), "{} uploads, {bytes} bytes", large.len());
+        drop(large);
+        assert!((8..14).contains(&fill(Need { packed: true, ..LARGE }).len()));
+        assert!(fill(Need { bytes: Some(4_000), packed: true, part_bytes: None }).len() > 350);
+        // One that goes on has parts already.
+        let resumed = places.acquire(Need { part_bytes: Some(BLOB_CHUNK_BYTES), ..LARGE });
+        assert_eq!(resumed.now_or_never().unwrap().unwrap().part_bytes(), BLOB_CHUNK_BYTES);
     }
 }

@@ -69,11 +69,11 @@ table! {
     UPDATES = Counter, "tributary_updates_total", ["codec", "outcome"],
         "Updates reported or rejected, by the codec of their job";
     UPDATES_WAITING = Gauge, "tributary_updates_waiting", [],
-        "Uploads that wait for a place, their bodies unread";
+        "Uploads that wait for memory, their bodies unread";
     UPDATES_IN_FLIGHT = Gauge, "tributary_updates_in_flight", [],
-        "Uploads that have a place: their bodies are being received";
+        "Uploads that have memory: their bodies are being received";
     UPDATE_PLACE = Histogram(ANSWER), "tributary_update_place_seconds", [],
-        "How long uploads had a place: their bodies were received, checked and decoded";
+        "How long uploads had memory: their bodies were received, checked and decoded";
     BYTES = Counter, "tributary_bytes_total", ["direction"],
         "Bytes of updates (`direction` up) and of models fetched for a round (down), counted when an assignment ends";
     CHECKINS = Counter, "tributary_checkins_total", ["population", "answer"],

@@ -16,6 +16,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use http_body_util::BodyExt;
 use tokio_util::sync::CancellationToken;
+use tributary_protocol::body::is_packed;
 use tributary_protocol::device::{LOSS_MAX, UpdateQuery};
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
 use tributary_protocol::id::AssignmentId;
@@ -32,6 +33,7 @@ use crate::clock::Clock;
 use crate::commit::blocking;
 use crate::db::{AssignmentRow, BLOB_CHUNK_BYTES, ClientRow, Report, RoundRow, Times, Traffic};
 use crate::folding::Folding;
+use crate::metrics::Need;
 use crate::spec::JobSpec;
 use crate::sums::Flight;
 use crate::uploads::Claim;
@@ -44,11 +46,6 @@ const REPEAT_MS_MAX: i64 = 600_000;
 
 /// Bytes that are decoded and added at once, so that no task keeps its thread for long.
 const PIECE_BYTES: usize = 64 << 10;
-
-/// So many updates may be on their way with a part of [`BLOB_CHUNK_BYTES`] in memory each. Further ones have smaller parts:
-/// more transactions, but memory hardly depends on how many clients send.
-const FEW_UPLOADS: usize = 4;
-const SMALL_PART_BYTES: usize = 256 << 10;
 
 /// When a body is no longer read: bytes that may have arrived all the same (a socket's buffer), and turns of the
 /// connection without any.
@@ -184,8 +181,20 @@ impl Upload {
             return self.repeat(&spec, &mut body).await;
         }
         let app = Arc::clone(&self.app);
-        let _place = tokio::select! {
-            place = app.update_places.acquire() => place.map_err(ApiError::internal)?,
+        let placed = async {
+            // What has come is in the connection's buffer already; its first bytes say what the rest takes.
+            let beginning = piece(&mut body).await?;
+            // One that goes on has parts already, the largest there are for all that is known.
+            let goes_on = announced.offset.is_some_and(|offset| offset > 0);
+            let need = Need {
+                bytes: announced.length.map(|_| bytes),
+                packed: goes_on || beginning.as_ref().is_some_and(|beginning| is_packed(beginning)),
+                part_bytes: (is_held || goes_on).then_some(BLOB_CHUNK_BYTES),
+            };
+            Ok::<_, ApiError>((app.update_places.acquire(need).await.map_err(ApiError::internal)?, beginning))
+        };
+        let (place, beginning) = tokio::select! {
+            placed = placed => placed?,
             stop = stopped(&app, until_ms, None, superseded) => return self.stop(stop).await,
         };
 
@@ -195,7 +204,7 @@ impl Upload {
         let mut flight = sum.and_then(|sum| sum.begin(self.id, self.query.weight).ok().flatten());
         let closing = flight.as_ref().map(|flight| flight.sum().closing());
         let folding = Folding::new(&spec, round.base_version, if is_held { None } else { flight.take() });
-        let spool = match self.spool(until_ms, is_held).await? {
+        let spool = match self.spool(until_ms, is_held, place.part_bytes()).await? {
             Ok(spool) => spool,
             Err(response) => {
                 folding.undo(Err(BlobError::Superseded(update_key(self.id)))).await;
@@ -217,7 +226,7 @@ impl Upload {
         let end = match incoming.replay().await {
             Ok(()) => {
                 let stop = stopped(&app, until_ms, closing.as_ref(), superseded);
-                incoming.read(&mut body, &spec, pin!(stop)).await
+                incoming.read(beginning, &mut body, &spec, pin!(stop)).await
             }
             Err(error) => End::Failed(error.into()),
         };
@@ -244,7 +253,7 @@ impl Upload {
     }
 
     /// Where the body goes: a fresh one, or one that broke off; an answer when it does not go on where this body begins.
-    async fn spool(&self, until_ms: i64, is_held: bool) -> Answer<Result<Spool, Response>> {
+    async fn spool(&self, until_ms: i64, is_held: bool, part_bytes: usize) -> Answer<Result<Spool, Response>> {
         let Announced { digest, offset, .. } = self.announced;
         let owner = Owner {
             name: update_key(self.id),
@@ -256,7 +265,6 @@ impl Upload {
         if is_held {
             return Ok(Ok(Spool::new(blobs, db, owner)));
         }
-        let part_bytes = if self.app.uploads.count() > FEW_UPLOADS { SMALL_PART_BYTES } else { BLOB_CHUNK_BYTES };
         let fresh = |owner| Spool::new(blobs.clone(), db.clone(), owner).in_parts_of(part_bytes);
         let mut tx = db.begin().await?;
         let row = tx.take_upload(self.id).await?;
@@ -388,7 +396,8 @@ impl Upload {
         let until_ms = app.clock.now_ms() + REPEAT_MS_MAX;
         let mut hasher = Sha256Hasher::new();
         let reading = async {
-            let _place = app.update_places.acquire().await.map_err(ApiError::internal)?;
+            let need = Need { bytes: Some(0), packed: false, part_bytes: None };
+            let _place = app.update_places.acquire(need).await.map_err(ApiError::internal)?;
             let mut received = 0;
             while let Some(data) = piece(body).await? {
                 received += data.len() as u64;
@@ -437,22 +446,29 @@ impl Incoming {
     }
 
     /// Reads the body to its end. One that cannot be accepted is read all the same: its sender listens only afterwards.
-    async fn read(&mut self, body: &mut Body, spec: &JobSpec, mut stop: Pin<&mut impl Future<Output = Stop>>) -> End {
+    async fn read(
+        &mut self,
+        beginning: Option<Bytes>,
+        body: &mut Body,
+        spec: &JobSpec,
+        mut stop: Pin<&mut impl Future<Output = Stop>>,
+    ) -> End {
         let before = self.spool.as_ref().map_or(0, Spool::bytes);
-        loop {
-            let next = tokio::select! {
-                next = piece(body) => next,
-                stop = &mut stop => return self.drain(body, spec, before, stop).await,
-            };
-            let data = match next {
-                Ok(Some(data)) => data,
-                Ok(None) => return End::Whole,
-                Err(error) => return End::Failed(error),
-            };
+        let mut next = beginning;
+        while let Some(data) = next {
             if let Err(end) = self.take_all(&data, spec, before).await {
                 return end;
             }
+            let came = tokio::select! {
+                came = piece(body) => came,
+                stop = &mut stop => return self.drain(body, spec, before, stop).await,
+            };
+            next = match came {
+                Ok(next) => next,
+                Err(error) => return End::Failed(error),
+            };
         }
+        End::Whole
     }
 
     /// Takes what has arrived already when the reading is stopped: its sender need not send it again.

@@ -101,8 +101,7 @@ pub(super) async fn clients_at_work_are_known_by_job(db: &Db) {
 }
 
 pub(super) async fn news_and_haste_do_not_change_what_is_stored(db: &Db) {
-    let mut tx = db.begin().await.unwrap();
-    tx.may_be_lost().await.unwrap();
+    let mut tx = db.begin_losable().await.unwrap();
     tx.insert_population(&name("people"), 1).await.unwrap();
     tx.notify("people").await.unwrap();
     tx.commit().await.unwrap();
