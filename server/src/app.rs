@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tributary_protocol::id::{ClientId, Name};
 use tributary_protocol::seed::Stream;
 
-use crate::blob::Blobs;
+use crate::blob::{Blobs, SharedParts};
 use crate::clock::Clock;
 use crate::cluster::lease::Leases;
 use crate::cluster::seats::SeatLog;
@@ -55,6 +55,8 @@ pub struct App {
     pub uploads: Arc<Uploads>,
     /// Memory for updates in flight, each with one part of its body; further ones wait, their bodies unread.
     pub update_places: Places,
+    /// Parts of models that are being sent.
+    pub shared_parts: SharedParts,
     /// Places for models that are written in a form that is not stored, for whoever asks.
     pub forms_made: Arc<Semaphore>,
     driver: Notify,
@@ -96,6 +98,7 @@ impl App {
             stopping: CancellationToken::new(),
             uploads: Arc::default(),
             update_places: metrics.places(upload_memory),
+            shared_parts: SharedParts::default(),
             forms_made: Arc::new(Semaphore::new(FORMS_MADE_MAX)),
             driver: Notify::new(),
             changes: watch::Sender::new(0),

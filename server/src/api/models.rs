@@ -121,7 +121,7 @@ fn check_there(job: JobId, model: &ModelVersion) -> Answer<()> {
 
 /// A file as a response. What is sent of it is counted for `receiver`, if there is one.
 ///
-/// It never changes, so caches may keep it for ever. One part is in memory at a time; the first is read before anything is
+/// It never changes, so caches may keep it for ever. One part is in memory at a time, which others who are sent it share; the first is read before anything is
 /// sent, so that a store that is away is a problem document and not half a file.
 pub(super) async fn file_response(
     app: &Arc<App>,
@@ -256,7 +256,10 @@ fn parts(app: Arc<App>, body: StoredBody, wanted: Range<u64>) -> impl Stream<Ite
 
 /// The first of the wanted bytes, which must be there.
 async fn part(app: &App, body: &StoredBody, wanted: Range<u64>) -> Result<Bytes, BlobError> {
-    app.blobs.part(&app.db, body, wanted).await?.ok_or_else(|| BlobError::Missing(body.name().to_owned()))
+    app.shared_parts
+        .part(&app.blobs, &app.db, body, wanted)
+        .await?
+        .ok_or_else(|| BlobError::Missing(body.name().to_owned()))
 }
 
 /// A form that is being made while it is sent. It holds one of a few places until it is sent or given up.

@@ -12,6 +12,7 @@
 mod error;
 mod open;
 mod read;
+mod shared;
 mod spool;
 mod staged;
 mod store;
@@ -25,6 +26,7 @@ use tributary_protocol::id::{AssignmentId, JobId};
 pub use error::{BlobError, StoreError};
 pub use open::{OpenStoreError, OpenedStore, environment, open_store};
 pub use read::{Reader, StoredBody};
+pub use shared::SharedParts;
 pub use spool::{Owner, Replay, Spool};
 pub use staged::Staged;
 pub use store::Store;

@@ -2,11 +2,11 @@
 
 use reqwest::Method;
 use serde_json::json;
-use tributary_server::blob::{BlobError, OpenedStore, open_store};
+use tributary_server::blob::{BlobError, OpenedStore, model_key, open_store};
 use tributary_server::clock::Clock;
 use tributary_server::{Config, Coordinator, ServeError};
 
-use super::{counts, in_memory, objects};
+use super::{counts, faulty, in_memory, objects};
 use crate::support::{Answer, WEIGHTS, World, bytes_of_tensors};
 
 /// Plays two rounds of two clients, with a restart in the middle of each, and answers the file of version 2.
@@ -73,6 +73,31 @@ async fn a_body_of_many_parts_comes_back_whole_and_in_ranges() {
     read_large_model(None).await;
     read_large_model(Some(in_memory())).await;
     read_large_model(Some(open_store(url.as_str(), []).unwrap())).await;
+}
+
+#[tokio::test]
+async fn a_part_that_somebody_holds_is_not_read_again() {
+    let (store, opened) = faulty();
+    let world = World::start_with_blobs(Some(opened)).await;
+    let job = world.job(json!({})).await;
+    let file = world.model_file(job.id, 0).await;
+    let (app, bytes) = (world.app(), file.len() as u64);
+    let body = app.blobs.find(&app.db, model_key(job.id, 0), bytes).await.unwrap();
+    let read = async |from: u64, to: u64| {
+        let data = app.shared_parts.part(&app.blobs, &app.db, &body, from..to).await.unwrap().unwrap();
+        assert!(data[..] == file[from as usize..to as usize], "{from}..{to}");
+        data
+    };
+    let before = store.calls();
+    let (held, other) = tokio::join!(read(0, bytes), read(3, 9));
+    drop(held);
+    read(5, bytes).await;
+    assert_eq!(store.calls() - before, 1);
+    drop(other);
+    read(0, bytes).await;
+    assert_eq!(store.calls() - before, 2, "nothing is kept that nobody holds");
+    let past = app.shared_parts.part(&app.blobs, &app.db, &body, bytes..bytes + 1).await.unwrap();
+    assert!(past.is_none());
 }
 
 #[tokio::test]

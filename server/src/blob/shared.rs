@@ -1,0 +1,76 @@
+//! Parts of bodies that several read at the same time: in memory once, and read once.
+//!
+//! All clients of a round download the same model. However many they are, and however slowly they take it, what they hold
+//! together is at most the model; a part is forgotten with the last who sends it.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use bytes::Bytes;
+use tokio::sync::OnceCell;
+
+use super::{BlobError, Blobs, StoredBody};
+use crate::db::{BLOB_CHUNK_BYTES, Db};
+
+/// The parts that somebody holds.
+#[derive(Debug, Default)]
+pub struct SharedParts {
+    held: Mutex<HashMap<(String, u64), Weak<Part>>>,
+}
+
+/// A part, once it is read.
+type Part = OnceCell<Bytes>;
+
+/// What keeps a part for others while its bytes are in use.
+struct Held(Arc<Part>);
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        self.0.get().map_or(&[], Bytes::as_ref)
+    }
+}
+
+impl SharedParts {
+    /// The first bytes of a wanted range, at most [`BLOB_CHUNK_BYTES`]; none past the end. The body must be one that never
+    /// changes under its name.
+    ///
+    /// # Errors
+    /// As [`Blobs::part`].
+    pub async fn part(
+        &self,
+        blobs: &Blobs,
+        db: &Db,
+        body: &StoredBody,
+        wanted: Range<u64>,
+    ) -> Result<Option<Bytes>, BlobError> {
+        let number = wanted.start / BLOB_CHUNK_BYTES as u64;
+        let begins = number * BLOB_CHUNK_BYTES as u64;
+        let part = self.held(body.name(), number);
+        let read = async || {
+            let data = blobs.part(db, body, begins..begins + BLOB_CHUNK_BYTES as u64).await?;
+            Ok::<_, BlobError>(data.unwrap_or_default())
+        };
+        let bytes = part.get_or_try_init(read).await?.len();
+        let from = usize::try_from(wanted.start - begins).unwrap_or(usize::MAX);
+        let to = usize::try_from(wanted.end - begins).unwrap_or(usize::MAX).min(bytes);
+        if from < to {
+            return Ok(Some(Bytes::from_owner(Held(part)).slice(from..to)));
+        }
+        // A body in shorter parts.
+        blobs.part(db, body, wanted).await
+    }
+
+    fn held(&self, name: &str, number: u64) -> Arc<Part> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (name.to_owned(), number);
+        if let Some(part) = held.get(&key).and_then(Weak::upgrade) {
+            return part;
+        }
+        // As many as there are parts in use: far less work than reading one.
+        held.retain(|_, part| part.strong_count() > 0);
+        let part = Arc::default();
+        held.insert(key, Arc::downgrade(&part));
+        part
+    }
+}
