@@ -244,6 +244,6 @@ function createJob(world: World, { query, body, nowMs }: Call): Answer {
   if (!name || !population) return problem(422, "job-file-invalid", "The job file is not valid", `not a job file: missing field \`${name ? "population" : "name"}\``);
   if (!world.populations.includes(population)) return problem(404, "not-found", "There is no such thing", `population ${population}; create it first`);
   if ([...world.jobs.values()].some((job) => job.name === name && job.population === population)) return problem(409, "name-taken", "The name is taken", `population ${population} has a job called ${name}`);
-  if (query.get("dry_run") === "true") return ok({ parameters: 4810, file: `${body.trimEnd()}\n\n[update]\ncodec = "f32"\nweight_max = 10000\n` });
+  if (query.get("dry_run") === "true") return ok({ parameters: 4810, file: `${body.trimEnd()}\n\n[update]\ncodec = "int8"\nweight_max = 10000\n` });
   return ok(world.job(world.create(name, population, body, nowMs), nowMs), 201);
 }

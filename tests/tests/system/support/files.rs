@@ -19,7 +19,7 @@ pub(crate) fn job_file(changes: &Value) -> Value {
         "seed": 7,
         "model": { "parameters": [{ "name": "w", "shape": [2, 2] }, { "name": "b", "shape": [2] }] },
         "training": { "epochs": 1, "optimizer": { "kind": "sgd", "learning_rate": 0.1 } },
-        "update": { "weight_max": 1000, "magnitude_max": 8.0 },
+        "update": { "codec": "f32", "weight_max": 1000, "magnitude_max": 8.0 },
         "round": {
             "updates_goal": 1, "updates_min": 1, "over_selection": 1.0,
             "selection_timeout_ms": 60_000, "deadline_ms": 10_000, "backoff_ms": 1_000, "backoff_max_ms": 4_000,
