@@ -5,6 +5,8 @@ use std::sync::Arc;
 use tributary_protocol::update::{DeltaSink, UpdateDecoder, UpdateError, UpdateSummary};
 
 use crate::blob::{BlobError, Replay};
+use crate::clock::Stopwatch;
+use crate::metrics::Metrics;
 use crate::spec::JobSpec;
 use crate::sums::Flight;
 
@@ -22,12 +24,24 @@ pub(crate) struct Folding {
     good_bytes: u64,
     /// Bytes that were given together and held the error. Values in front of it may have been added.
     bad_bytes: u64,
+    metrics: Arc<Metrics>,
+    /// Time that the work took so far.
+    seconds: f64,
 }
 
 impl Folding {
-    pub(crate) fn new(spec: &Arc<JobSpec>, base_version: u32, flight: Option<Flight>) -> Self {
-        let (decoder, spec) = (decoder(spec, base_version), Arc::clone(spec));
-        Self { spec, base_version, decoder, flight, values: 0, good_bytes: 0, bad_bytes: 0 }
+    pub(crate) fn new(spec: &Arc<JobSpec>, base_version: u32, flight: Option<Flight>, metrics: &Arc<Metrics>) -> Self {
+        Self {
+            spec: Arc::clone(spec),
+            base_version,
+            decoder: decoder(spec, base_version),
+            flight,
+            values: 0,
+            good_bytes: 0,
+            bad_bytes: 0,
+            metrics: Arc::clone(metrics),
+            seconds: 0.0,
+        }
     }
 
     /// Takes the next bytes and adds what they complete.
@@ -36,7 +50,10 @@ impl Folding {
     /// [`UpdateError`]: the update is bad, and is to be taken out.
     pub(crate) fn push(&mut self, piece: &[u8]) -> Result<(), UpdateError> {
         let mut add = Add { flight: self.flight.as_mut(), values: &mut self.values };
-        match self.decoder.push(piece, &mut add) {
+        let stopwatch = Stopwatch::start();
+        let pushed = self.decoder.push(piece, &mut add);
+        self.seconds += stopwatch.seconds();
+        match pushed {
             Ok(()) => {
                 self.good_bytes += piece.len() as u64;
                 Ok(())
@@ -60,6 +77,7 @@ impl Folding {
     pub(crate) fn land(self) {
         if let Some(flight) = self.flight {
             flight.land();
+            self.metrics.folded(self.seconds);
         }
     }
 

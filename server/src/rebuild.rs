@@ -78,7 +78,7 @@ async fn fold_stored(
     let flight = sum.begin_stored(id, weight).map_err(|source| CommitError::Fold { assignment: id, source })?;
     let Some(flight) = flight else { return Ok(()) };
     let sha256 = assignment.report().ok_or_else(|| DbError::Corrupt(format!("{id} has no report")))?;
-    let mut folding = Folding::new(spec, base_version, Some(flight));
+    let mut folding = Folding::new(spec, base_version, Some(flight), db.metrics());
     match read_into(&mut folding, db, blobs, id, sha256).await {
         Ok(()) => {
             folding.land();

@@ -454,7 +454,7 @@ impl Tx {
             stored(traffic.raw_bytes_up),
             stored(traffic.raw_bytes_down)
         );
-        self.counts(Counted::Bytes { up: traffic.bytes_up, down: traffic.bytes_down });
+        self.counts(Counted::Bytes(traffic));
         Ok(())
     }
 

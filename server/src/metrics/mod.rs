@@ -27,6 +27,7 @@ pub(crate) use populations::{AssignmentOutcome, CheckInAnswer};
 
 use crate::app::App;
 use crate::clock::Stopwatch;
+use crate::db::Traffic;
 use codecs::Codecs;
 use http::Http;
 use populations::Populations;
@@ -105,12 +106,7 @@ pub(crate) enum Counted {
         outcome: AssignmentOutcome,
     },
     /// Bytes came and went.
-    Bytes {
-        /// Of updates.
-        up: u64,
-        /// Of models.
-        down: u64,
-    },
+    Bytes(Traffic),
 }
 
 /// How a round ended.
@@ -135,6 +131,9 @@ pub struct Metrics {
     driver_failures: Counter,
     bytes_up: Counter,
     bytes_down: Counter,
+    raw_bytes_up: Counter,
+    raw_bytes_down: Counter,
+    fold: Histogram,
     clients_held: Gauge,
     leases_held: Gauge,
     leases_taken: Counter,
@@ -191,6 +190,9 @@ impl Metrics {
             driver_failures: registry.counter(&table::DRIVER_FAILURES, &[]),
             bytes_up: registry.counter(&table::BYTES, &["up"]),
             bytes_down: registry.counter(&table::BYTES, &["down"]),
+            raw_bytes_up: registry.counter(&table::RAW_BYTES, &["up"]),
+            raw_bytes_down: registry.counter(&table::RAW_BYTES, &["down"]),
+            fold: registry.histogram(&table::FOLD, &[]),
             clients_held: registry.gauge(&table::CLIENTS_HELD, &[]),
             leases_held: registry.gauge(&table::LEASES_HELD, &[]),
             leases_taken: registry.counter(&table::LEASE_CHANGES, &["taken"]),
@@ -302,9 +304,11 @@ impl Metrics {
                     }
                 }
             }
-            Counted::Bytes { up, down } => {
-                self.bytes_up.increment(*up);
-                self.bytes_down.increment(*down);
+            Counted::Bytes(traffic) => {
+                self.bytes_up.increment(traffic.bytes_up);
+                self.bytes_down.increment(traffic.bytes_down);
+                self.raw_bytes_up.increment(traffic.raw_bytes_up);
+                self.raw_bytes_down.increment(traffic.raw_bytes_down);
             }
         }
     }
@@ -316,7 +320,12 @@ impl Metrics {
         failures.increment(u64::from(failed));
     }
 
-    /// A model version was made and stored.
+    /// An update was added to its round's sum; decoding, checking and adding took this long.
+    pub(crate) fn folded(&self, seconds: f64) {
+        self.fold.record(seconds);
+    }
+
+    /// A round's model was made and stored.
     pub(crate) fn committed(&self, took: Stopwatch) {
         self.commit.record(took.seconds());
     }
@@ -369,7 +378,7 @@ mod tests {
     fn what_is_off_records_nothing_and_renders_nothing() {
         let metrics = Metrics::off();
         metrics.checkin("phones", CheckInAnswer::Assigned);
-        metrics.count(&Counted::Bytes { up: 1, down: 2 });
+        metrics.count(&Counted::Bytes(Traffic { bytes_up: 1, ..Traffic::default() }));
         assert!(metrics.registry.render().is_none());
     }
 

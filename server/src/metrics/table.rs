@@ -74,8 +74,12 @@ table! {
         "Uploads that have memory: their bodies are being received";
     UPDATE_PLACE = Histogram(ANSWER), "tributary_update_place_seconds", [],
         "How long uploads had memory: their bodies were received, checked and decoded";
+    FOLD = Histogram(FAST), "tributary_update_fold_seconds", [],
+        "Decoding, checking and adding one update to its round's sum, without the waits for its bytes";
     BYTES = Counter, "tributary_bytes_total", ["direction"],
         "Bytes of updates (`direction` up) and of models fetched for a round (down), counted when an assignment ends";
+    RAW_BYTES = Counter, "tributary_raw_bytes_total", ["direction"],
+        "What those bytes would have been as plain f32 files";
     CHECKINS = Counter, "tributary_checkins_total", ["population", "answer"],
         "Check-ins by their answer: assigned, nothing_came (waited in vain), no_job (no job of the population runs), stopping";
     CLIENTS_HELD = Gauge, "tributary_clients_held", [],

@@ -16,6 +16,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use http_body_util::BodyExt;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 use tributary_protocol::body::is_packed;
 use tributary_protocol::device::{LOSS_MAX, UpdateQuery};
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
@@ -156,7 +157,7 @@ impl Stop {
 impl Upload {
     /// Does all of it in a task of its own: should the client hang up, what it sent is still stored or taken out.
     pub(super) async fn run(self, body: Body) -> Answer<Response> {
-        tokio::spawn(self.receive(body)).await.map_err(ApiError::internal)?
+        tokio::spawn(self.receive(body).in_current_span()).await.map_err(ApiError::internal)?
     }
 
     async fn receive(self, mut body: Body) -> Answer<Response> {
@@ -203,7 +204,10 @@ impl Upload {
         // Both bounds on the weight were checked, and there is a place for each of the cohort.
         let mut flight = sum.and_then(|sum| sum.begin(self.id, self.query.weight).ok().flatten());
         let closing = flight.as_ref().map(|flight| flight.sum().closing());
-        let folding = Folding::new(&spec, round.base_version, if is_held { None } else { flight.take() });
+        let folding = {
+            let flight = if is_held { None } else { flight.take() };
+            Folding::new(&spec, round.base_version, flight, &app.metrics)
+        };
         let spool = match self.spool(until_ms, is_held, place.part_bytes()).await? {
             Ok(spool) => spool,
             Err(response) => {
@@ -320,7 +324,7 @@ impl Upload {
         let accepted = accept(&self.app, &self.client, self.id, Task::Train, report, Some(&mut staged)).await;
         if accepted.is_ok() && staged.is_settled() {
             if let Some(flight) = flight {
-                fold_held(spec, base_version, flight, staged.body().clone()).await;
+                fold_held(&self.app, spec, base_version, flight, staged.body().clone()).await;
             }
             incoming.land();
             self.app.changed();
@@ -588,10 +592,11 @@ async fn piece(body: &mut Body) -> Answer<Option<Bytes>> {
 
 /// Adds an acknowledged update that was held in memory. Whatever goes wrong here loses nothing: the update is stored, and
 /// what a sum lacks is folded in when the round is aggregated.
-async fn fold_held(spec: &Arc<JobSpec>, base_version: u32, flight: Flight, body: Bytes) {
+async fn fold_held(app: &App, spec: &Arc<JobSpec>, base_version: u32, flight: Flight, body: Bytes) {
+    let metrics = Arc::clone(&app.metrics);
     let (spec, is_small) = (Arc::clone(spec), body.len() <= PIECE_BYTES);
     let fold = move || {
-        let mut folding = Folding::new(&spec, base_version, Some(flight));
+        let mut folding = Folding::new(&spec, base_version, Some(flight), &metrics);
         folding.push(&body)?;
         folding.finish()?;
         folding.land();

@@ -5,8 +5,8 @@ use reqwest::Method;
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tributary_protocol::problem::ProblemType;
-use tributary_protocol::state::{AssignmentState, Phase};
-use tributary_server::db::{Db, DbError};
+use tributary_protocol::state::{AssignmentState, Phase, Task};
+use tributary_server::db::{Db, DbError, RoundKey};
 use tributary_server::driver::{self, DriverError};
 
 use crate::support::{Database, WEIGHTS, World, delta_file, figures, postgres};
@@ -49,6 +49,42 @@ async fn a_full_disk_refuses_for_a_while_and_the_round_goes_on_when_there_is_roo
     world.drive().await;
     let expected: Vec<f32> = world.weights(job.id, 0).await.iter().map(|weight| weight + 1.0).collect();
     assert_eq!(world.weights(job.id, 1).await, expected);
+    world.check_books(job.id).await;
+}
+
+/// Goal: of an update that met a full disk halfway nothing is in the sum, and it counts once there is room.
+#[tokio::test]
+async fn a_disk_that_fills_up_while_an_update_arrives_leaves_no_trace_in_the_sum() {
+    const PARAMETERS: usize = 1_000_000;
+    /// Fewer than the 4 MB of an update have.
+    const PAGES_LEFT: u32 = 250;
+    let world = World::start_on_sqlite().await;
+    let model = json!({ "parameters": [{ "name": "w", "shape": [PARAMETERS] }] });
+    let round = json!({ "updates_goal": 2, "updates_min": 1, "over_selection": 1.0 });
+    let job = world.job(json!({ "model": model, "round": round })).await;
+    let [first, second] = world.devices().await;
+    world.drive().await;
+    let [one, two] = world.assign([&first, &second]).await;
+    first.contribute(&one, &vec![0.5; PARAMETERS], 1).await;
+    let base = world.weights(job.id, 0).await;
+    let sum = world.app().sums.begun(RoundKey { job: job.id, task: Task::Train, number: 1 }).expect("a sum");
+    let before = sum.accumulator().clone();
+
+    let Db::Sqlite { writer, .. } = &world.app().db else { panic!("a test of SQLite") };
+    let (used,): (u32,) = sqlx::query_as("pragma page_count").fetch_one(writer).await.unwrap();
+    pages_max(&world, Some(used + PAGES_LEFT)).await;
+    let body = delta_file(&two, &vec![1.5; PARAMETERS]);
+    let refused = second.put_update(two.id, &figures(1), body.clone()).await.refused(ProblemType::Unavailable);
+    assert!(refused.retry_after_ms.is_some());
+    assert_eq!((sum.updates(), sum.is_spoilt()), (1, false));
+    assert_eq!(*sum.accumulator(), before);
+
+    pages_max(&world, Some(1 << 20)).await;
+    second.put_update(two.id, &figures(1), body).await.value();
+    world.drive().await;
+    assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
+    let moved = world.weights(job.id, 1).await[7] - base[7];
+    assert!((moved - 1.0).abs() < 1e-6, "{moved}");
     world.check_books(job.id).await;
 }
 
