@@ -69,11 +69,11 @@ impl Cpu {
     }
 }
 
-/// Asks for bytes that will soon be read. A CPU fetches ahead by itself only within a page, and only while it reads.
+/// Asks for memory that will soon be read. A CPU fetches ahead by itself only within a page, and only while it reads.
 #[inline]
-pub fn prefetch(bytes: &[u8]) {
+pub fn prefetch<T>(items: &[T]) {
     #[cfg(target_arch = "x86_64")]
-    for line in bytes.chunks(64) {
+    for line in items.chunks((64 / size_of::<T>().max(1)).max(1)) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         #[expect(unsafe_code, reason = "a prefetch has no effect but on time, and the address is that of a reference")]
         unsafe {
@@ -81,7 +81,7 @@ pub fn prefetch(bytes: &[u8]) {
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = bytes;
+    let _ = items;
 }
 
 /// The parts of AVX-512 that [`for_each_cpu!`](crate::for_each_cpu) names.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tributary_protocol::cpu::Cpu;
+use tributary_protocol::cpu::{Cpu, prefetch};
 
 use super::caps::{CapsError, SumCaps, factor};
 use super::kernel::{add_scaled, add_scattered, first_outside};
@@ -204,21 +204,24 @@ impl Accumulator {
 
     fn add_times(&self, first: usize, values: &[f32], factor: f64) {
         let (cpu, mut rest) = (Cpu::best(), values);
-        self.each_stripe(first..first + values.len(), |sums| {
+        self.each_stripe(first..first + values.len(), |sums, next| {
             let (now, later) = rest.split_at(sums.len());
+            prefetch(&next[..next.len().min(now.len())]);
             add_scaled(cpu, sums, now, factor);
             rest = later;
         });
     }
 
-    /// Shows the sums of some parameters, stripe by stripe.
-    fn each_stripe(&self, parameters: Range<usize>, mut show: impl FnMut(&mut [i64])) {
+    /// Shows the sums of some parameters, stripe by stripe, and what follows them in their stripe.
+    fn each_stripe(&self, parameters: Range<usize>, mut show: impl FnMut(&mut [i64], &[i64])) {
         assert!(parameters.end <= self.parameters_total, "a sum of {} has no {parameters:?}", self.parameters_total);
         let mut at = parameters.start;
         while at < parameters.end {
             let (stripe, from) = (at / STRIPE_PARAMETERS, at % STRIPE_PARAMETERS);
             let to = STRIPE_PARAMETERS.min(from + parameters.end - at);
-            show(&mut lock(&self.stripes[stripe])[from..to]);
+            let mut sums = lock(&self.stripes[stripe]);
+            let (sums, next) = sums.split_at_mut(to);
+            show(&mut sums[from..], next);
             at += to - from;
         }
     }
@@ -277,7 +280,7 @@ impl Accumulator {
         let divisor = total_weight as f64 * factor(1, self.binary_point);
         let mut means = Vec::with_capacity(parameters.len());
         if updates > 0 {
-            self.each_stripe(parameters, |sums| means.extend(sums.iter().map(|sum| *sum as f64 / divisor)));
+            self.each_stripe(parameters, |sums, _| means.extend(sums.iter().map(|sum| *sum as f64 / divisor)));
         }
         (updates > 0).then_some(means)
     }
