@@ -45,6 +45,10 @@ const BEGIN_DURABLE: &str = "pragma synchronous = full; begin immediate";
 /// The second leaves that to a later commit of the first kind, which syncs all of the log.
 const BEGIN_LOSABLE: &str = "pragma synchronous = normal; begin immediate";
 
+/// How transactions of PostgreSQL begin.
+const BEGIN_WRITING: &str = "begin";
+const BEGIN_READING: &str = "begin isolation level repeatable read read only";
+
 /// A handle to the database; cheap to clone.
 #[derive(Clone, Debug)]
 pub enum Db {
@@ -164,7 +168,7 @@ impl Db {
                 Tx::Sqlite(Watched::begun(begun, operation, stopwatch, metrics)?)
             }
             Self::Postgres { pool, metrics } => {
-                Tx::Postgres(Watched::begun(pool.begin().await, operation, stopwatch, metrics)?)
+                Tx::Postgres(Watched::begun(begun(pool, BEGIN_WRITING).await, operation, stopwatch, metrics)?)
             }
         };
         WRITES.took(began.elapsed());
@@ -183,8 +187,7 @@ impl Db {
                 Tx::Sqlite(Watched::begun(readers.begin().await, operation, stopwatch, metrics)?)
             }
             Self::Postgres { pool, metrics } => {
-                let begun = pool.begin_with("begin isolation level repeatable read read only").await;
-                Tx::Postgres(Watched::begun(begun, operation, stopwatch, metrics)?)
+                Tx::Postgres(Watched::begun(begun(pool, BEGIN_READING).await, operation, stopwatch, metrics)?)
             }
         };
         READS.took(began.elapsed());
@@ -250,4 +253,12 @@ pub(crate) async fn sqlite_schema(connection: &mut SqliteConnection) -> Result<(
         }
     }
     Ok(())
+}
+
+/// Begins a transaction of PostgreSQL, to the end even if nobody waits for it any more: of a beginning that is given up sqlx
+/// forgets that the server may have begun, and the connection's next user would be in that transaction.
+async fn begun(pool: &PgPool, statement: &'static str) -> sqlx::Result<sqlx::Transaction<'static, sqlx::Postgres>> {
+    let pool = pool.clone();
+    let beginning = tokio::spawn(async move { pool.begin_with(statement).await });
+    beginning.await.map_err(|failed| sqlx::Error::Io(std::io::Error::other(failed)))?
 }

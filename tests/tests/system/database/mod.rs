@@ -96,6 +96,7 @@ on_both_databases! {
     nodes::held_clients_are_seen_by_every_node,
     nodes::clients_at_work_are_known_by_job,
     nodes::news_and_haste_do_not_change_what_is_stored,
+    nodes::a_beginning_that_is_given_up_leaves_nothing_open,
     scheduled::work_is_arranged_once,
     scheduled::of_many_that_claim_a_run_one_gets_it,
     scheduled::a_run_is_ended_by_who_began_it,

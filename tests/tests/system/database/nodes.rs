@@ -107,3 +107,20 @@ pub(super) async fn news_and_haste_do_not_change_what_is_stored(db: &Db) {
     tx.commit().await.unwrap();
     assert!(db.read().await.unwrap().population(&name("people")).await.unwrap().is_some());
 }
+
+/// Goal: whoever gives up while a transaction begins leaves no connection in it.
+pub(super) async fn a_beginning_that_is_given_up_leaves_nothing_open(db: &Db) {
+    for turns in 0..100 {
+        let mut reading = Box::pin(db.read());
+        for _ in 0..turns % 5 {
+            if futures_util::poll!(&mut reading).is_ready() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(reading);
+        let mut tx = db.begin().await.unwrap();
+        tx.insert_population(&name(&format!("people-{turns}")), 1).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+}
