@@ -17,10 +17,11 @@ use crate::db::{Db, DbError, Traffic};
 use crate::entropy;
 use crate::lobby::Lobby;
 use crate::meters::CheckIns;
-use crate::metrics::{Metrics, Places};
+use crate::metrics::Metrics;
 use crate::round::{RetryReason, retry_window_ms};
 use crate::spec::Specs;
 use crate::sums::Sums;
+use crate::upload_memory::UploadMemory;
 use crate::uploads::Uploads;
 
 /// Most models that are written in a form that is not stored at the same time: each is read from its beginning to its end.
@@ -54,7 +55,7 @@ pub struct App {
     /// Who sends which update.
     pub uploads: Arc<Uploads>,
     /// Memory for updates in flight, each with one part of its body; further ones wait, their bodies unread.
-    pub update_places: Places,
+    pub upload_memory: UploadMemory,
     /// Parts of models that are being sent.
     pub shared_parts: SharedParts,
     /// Places for models that are written in a form that is not stored, for whoever asks.
@@ -97,7 +98,7 @@ impl App {
             check_ins: CheckIns::default(),
             stopping: CancellationToken::new(),
             uploads: Arc::default(),
-            update_places: metrics.places(upload_memory),
+            upload_memory: UploadMemory::new(upload_memory, metrics.uploads()),
             shared_parts: SharedParts::default(),
             forms_made: Arc::new(Semaphore::new(FORMS_MADE_MAX)),
             driver: Notify::new(),
@@ -111,7 +112,7 @@ impl App {
     /// Updates that are being received.
     #[must_use]
     pub fn updates_in_flight(&self) -> u64 {
-        self.update_places.taken()
+        self.upload_memory.taken()
     }
 
     /// Says that something changed that the driver or a watcher may care about.

@@ -5,10 +5,8 @@ use std::sync::Arc;
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::job_file::Aggregation;
-use tributary_protocol::model::Model;
 use tributary_protocol::operator::ModelVersion;
-pub(crate) use tributary_protocol::safetensors::model_metadata;
-use tributary_protocol::safetensors::{ModelDecoder, ModelFileError, model_file_beginning, model_to_bytes};
+use tributary_protocol::safetensors::{ModelDecoder, ModelFileError, model_file_beginning, model_metadata};
 use tributary_protocol::state::{AbandonReason, Phase};
 use tributary_protocol::update::{FormError, StepSurvey, StepWriter, UpdateError, step_header};
 
@@ -21,7 +19,7 @@ use crate::measured::measure;
 use crate::rebuild::fold_missing;
 use crate::spec::JobSpec;
 use crate::sums::SharedSum;
-use crate::version::{MadeFile, NewVersion, Source, VersionError, make_form, spool};
+use crate::version::{MadeFile, NewVersion, VersionError, spool};
 
 /// Values of a step that are looked at at once.
 const STEP_VALUES: usize = 1 << 18;
@@ -133,44 +131,29 @@ async fn make_version(
     let version = round.base_version + 1;
     let mut model = spool(app, model_key(round.job, version));
     let mut step = spec.plan.download.delta.then(|| MadeFile::begin(app, round.job, version, MadeFor::Step));
-    let made = finish_version(app, spec, round, sum, &mut model, &mut step).await;
-    if made.is_err() {
-        model.discard().await;
-        if let Some(step) = step {
-            step.discard().await;
+    let sha256 = match write_model(app, spec, round, sum, &mut model, step.as_mut()).await {
+        Ok(sha256) => sha256,
+        Err(error) => {
+            model.discard().await;
+            if let Some(step) = step {
+                step.discard().await;
+            }
+            return Err(error);
         }
-    }
-    made
-}
-
-async fn finish_version(
-    app: &App,
-    spec: &Arc<JobSpec>,
-    round: &RoundRow,
-    sum: SharedSum,
-    model: &mut Spool,
-    step: &mut Option<MadeFile>,
-) -> Result<NewVersion, DriverError> {
-    let (version, now_ms) = (round.base_version + 1, app.clock.now_ms());
-    let sha256 = write_model(app, spec, round, sum, model, step.as_mut()).await?;
+    };
     let row = ModelVersion {
         version,
         round: Some(round.number),
         sha256,
         bytes: model.bytes(),
-        created_at_ms: now_ms,
+        created_at_ms: app.clock.now_ms(),
         deleted_at_ms: None,
     };
-    let made = match step.take() {
-        Some(step) => Some(step.finish(now_ms).await?),
-        None => make_form(app, spec, version, Source::Spool(model)).await?,
-    };
-    match model.finish(now_ms).await {
-        Ok(body) => Ok(NewVersion { model: row, body, made }),
+    let Some(step) = step else { return Ok(NewVersion::of(app, spec, row, model).await?) };
+    match step.finish(row.created_at_ms).await {
+        Ok(made) => Ok(NewVersion::with(app, row, model, Some(made)).await?),
         Err(error) => {
-            if let Some((_, made)) = made {
-                app.blobs.discard_unsettled(&app.db, made).await;
-            }
+            model.discard().await;
             Err(error.into())
         }
     }
@@ -320,12 +303,6 @@ fn next_values(
     add_step(values, first, &step)
 }
 
-/// A model as the file that clients fetch and operators export. Its bytes depend on the values alone, so equal models
-/// have equal hashes.
-pub(crate) fn model_file(model: &Model) -> Vec<u8> {
-    model_to_bytes(model, &model_metadata())
-}
-
 /// Runs what computes on a thread that may block.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
@@ -338,6 +315,8 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
 mod tests {
     use serde_json::json;
     use tributary_protocol::id::{AssignmentId, JobId};
+    use tributary_protocol::model::Model;
+    use tributary_protocol::safetensors::model_to_bytes;
     use tributary_protocol::state::Task;
 
     use super::*;
@@ -372,7 +351,8 @@ mod tests {
     }
 
     fn file(values: [f32; 3]) -> Vec<u8> {
-        model_file(&Model::new(Arc::clone(&maker(1.0).spec.parameters), values.to_vec()).unwrap())
+        let model = Model::new(Arc::clone(&maker(1.0).spec.parameters), values.to_vec()).unwrap();
+        model_to_bytes(&model, &model_metadata())
     }
 
     #[test]

@@ -33,6 +33,7 @@ pub mod db;
 pub mod driver;
 pub mod entropy;
 mod folding;
+mod initial;
 mod listen;
 pub mod lobby;
 mod measured;
@@ -43,6 +44,7 @@ pub mod round;
 pub mod scheduled;
 pub mod spec;
 pub mod sums;
+pub mod upload_memory;
 pub mod uploads;
 mod version;
 

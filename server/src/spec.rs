@@ -8,12 +8,11 @@ use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 use tributary_protocol::job_file::{JobFile, JobFileError};
 use tributary_protocol::model::ParameterList;
-use tributary_protocol::safetensors::model_file_beginning;
+use tributary_protocol::safetensors::{model_file_beginning, model_metadata};
 use tributary_protocol::seed::Seed;
 use tributary_protocol::update::{UpdateHeader, UpdateLimits, bytes_max};
 
 use crate::aggregate::{Accumulator, SumCaps};
-use crate::commit::model_metadata;
 use crate::db::{DbError, JobRow};
 use crate::metrics::Metrics;
 use crate::round::{Calendar, CalendarError};

@@ -1,18 +1,16 @@
 //! A new model version on its way: its file and the one that its clients fetch, both stored by one transaction.
 
-use bytes::Bytes;
 use tributary_protocol::body::{Shrinker, is_packed};
 use tributary_protocol::download::ModelForm;
-use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
+use tributary_protocol::hash::Sha256Hasher;
 use tributary_protocol::id::JobId;
 use tributary_protocol::operator::ModelVersion;
 use tributary_protocol::update::{FormError, FormSurvey};
 
 use crate::app::App;
-use crate::blob::{BlobError, Owner, Replay, Spool, Staged, model_file_key, model_key};
+use crate::blob::{BlobError, Owner, Spool, Staged, model_file_key};
 use crate::commit::blocking;
 use crate::db::{MadeFor, ModelFileRow, Tx};
-use crate::entropy;
 use crate::spec::JobSpec;
 
 /// How long a new model may take until the transaction that stores it: an hour in milliseconds.
@@ -39,26 +37,32 @@ pub(crate) struct NewVersion {
 }
 
 impl NewVersion {
-    /// Version 0 of a job, whose file is in memory.
-    pub(crate) async fn initial(app: &App, spec: &JobSpec, file: Vec<u8>) -> Result<Self, VersionError> {
-        let (now_ms, file) = (app.clock.now_ms(), Bytes::from(file));
-        let model = ModelVersion {
-            version: 0,
-            round: None,
-            sha256: Sha256Hash::of(&file),
-            bytes: file.len() as u64,
-            created_at_ms: now_ms,
-            deleted_at_ms: None,
-        };
-        let made = make_form(app, spec, 0, Source::Memory(&file)).await?;
-        let body = app.blobs.stage(model_key(spec.id, 0), file, entropy::random(), now_ms).await;
-        match (body, made) {
-            (Ok(body), made) => Ok(Self { model, body, made }),
-            (Err(error), made) => {
+    /// The version whose plain file this is, with the file that its clients fetch.
+    pub(crate) async fn of(app: &App, spec: &JobSpec, model: ModelVersion, file: Spool) -> Result<Self, VersionError> {
+        match make_form(app, spec, model.version, &file).await {
+            Ok(made) => Ok(Self::with(app, model, file, made).await?),
+            Err(error) => {
+                file.discard().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// The version whose plain file this is, and the file that was made of it.
+    pub(crate) async fn with(
+        app: &App,
+        model: ModelVersion,
+        mut file: Spool,
+        made: Option<(ModelFileRow, Staged)>,
+    ) -> Result<Self, BlobError> {
+        match file.finish(model.created_at_ms).await {
+            Ok(body) => Ok(Self { model, body, made }),
+            Err(error) => {
+                file.discard().await;
                 if let Some((_, made)) = made {
                     app.blobs.discard_unsettled(&app.db, made).await;
                 }
-                Err(error.into())
+                Err(error)
             }
         }
     }
@@ -92,35 +96,19 @@ pub(crate) fn spool(app: &App, name: String) -> Spool {
     Spool::new(app.blobs.clone(), app.db.clone(), Owner { name, assignment: None, sha256: None, expires_at_ms })
 }
 
-/// Where a version's plain file is read from.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Source<'a> {
-    Memory(&'a Bytes),
-    Spool(&'a Spool),
-}
-
-impl<'a> Source<'a> {
-    async fn replay(self) -> Result<Replay<'a>, BlobError> {
-        match self {
-            Self::Memory(file) => Ok(Replay::of(file.clone())),
-            Self::Spool(spool) => spool.replay().await,
-        }
-    }
-}
-
 /// The file of a version in the form that its job's clients fetch; none where that is the plain file.
-pub(crate) async fn make_form(
+async fn make_form(
     app: &App,
     spec: &JobSpec,
     version: u32,
-    source: Source<'_>,
+    plain: &Spool,
 ) -> Result<Option<(ModelFileRow, Staged)>, VersionError> {
     let form = spec.plan.download.codec;
     if form == ModelForm::F32 {
         return Ok(None);
     }
     let mut made = MadeFile::begin(app, spec.id, version, MadeFor::Form(form));
-    match write_form(spec, form, source, &mut made).await {
+    match write_form(spec, form, plain, &mut made).await {
         Ok(()) => Ok(Some(made.finish(app.clock.now_ms()).await?)),
         Err(error) => {
             made.discard().await;
@@ -129,16 +117,11 @@ pub(crate) async fn make_form(
     }
 }
 
-async fn write_form(
-    spec: &JobSpec,
-    form: ModelForm,
-    source: Source<'_>,
-    made: &mut MadeFile,
-) -> Result<(), VersionError> {
+async fn write_form(spec: &JobSpec, form: ModelForm, plain: &Spool, made: &mut MadeFile) -> Result<(), VersionError> {
     let mut survey = FormSurvey::new(spec.parameters.clone(), form);
     if survey.wants_file() {
-        let mut plain = source.replay().await?;
-        while let Some(data) = plain.next().await? {
+        let mut reader = plain.replay().await?;
+        while let Some(data) = reader.next().await? {
             let (back, pushed) = blocking(move || {
                 let pushed = survey.push(&data);
                 (survey, pushed)
@@ -149,8 +132,8 @@ async fn write_form(
         }
     }
     let mut writer = survey.finish()?;
-    let mut plain = source.replay().await?;
-    while let Some(data) = plain.next().await? {
+    let mut reader = plain.replay().await?;
+    while let Some(data) = reader.next().await? {
         let (back, pushed) = blocking(move || {
             let pushed = writer.push(&data);
             (writer, pushed)

@@ -17,7 +17,7 @@ use crate::error::CliError;
 use crate::format::{bytes, or_dash, percent};
 use crate::output::Output;
 
-/// Rounds whose mean accuracy is called the accuracy at the end: one round alone depends on chance.
+/// Evaluated rounds whose mean accuracy is called the accuracy at the end: one round alone depends on chance.
 const LAST_ROUNDS: usize = 5;
 
 /// Options of `tributary bench training`.
@@ -45,6 +45,9 @@ pub(crate) struct TrainingArgs {
     /// Rounds, for every codec.
     #[arg(long, default_value_t = 80, value_name = "ROUNDS", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
+    /// Rounds from one evaluation to the next. The CNN's takes a third of a round's time.
+    #[arg(long, default_value_t = 1, value_name = "ROUNDS", value_parser = clap::value_parser!(u32).range(1..))]
+    evaluate_every: u32,
     /// The accuracy that rounds and bytes are counted to, from 0 to 1.
     #[arg(long, default_value_t = 0.97, value_name = "ACCURACY")]
     target: f64,
@@ -69,7 +72,7 @@ struct Trained {
     times_smaller: f64,
     /// Bits sent per parameter and update.
     bits_per_parameter: f64,
-    /// Mean of the last five rounds.
+    /// Mean of the last five evaluated rounds.
     accuracy: Option<f64>,
     /// The best round.
     accuracy_best: Option<f64>,
@@ -92,6 +95,7 @@ pub(crate) async fn run(args: &TrainingArgs, output: &Output) -> Result<(), CliE
                 partition: Some(args.partition),
                 model: args.model,
                 epochs: Some(args.epochs),
+                evaluate_every: args.evaluate_every,
                 codec: Some(*codec),
                 no_faults: true,
                 ..DemoArgs::default()

@@ -47,6 +47,9 @@ pub(crate) struct DemoArgs {
     /// Passes over a client's examples in a round [default: 5 for digits, 1 for mnist].
     #[arg(long, value_name = "EPOCHS", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) epochs: Option<u32>,
+    /// Rounds from one evaluation to the next; `bench training` sets it.
+    #[arg(skip = 1u32)]
+    pub(crate) evaluate_every: u32,
     /// How updates are encoded: a codec's name (`ternary`), or a JSON object with its settings.
     #[arg(long, value_name = "CODEC", value_parser = crate::bench::training::parse_codec)]
     pub(crate) codec: Option<Codec>,

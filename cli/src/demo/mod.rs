@@ -20,6 +20,7 @@ use tributary_protocol::state::{AssignmentState, Phase, Task};
 
 use crate::api::{Api, collect};
 use crate::error::CliError;
+use crate::format::{or_dash, percent};
 use crate::job::create::read_job_file;
 use crate::job::watch::Follower;
 use crate::local::LocalCoordinator;
@@ -104,7 +105,15 @@ pub(crate) async fn learn(args: &DemoArgs, output: &Output) -> Result<(Vec<Round
     let fleet = Fleet::start(&coordinator.address(), &enrolment, &clients, members, threads(args), &http).await?;
     let job = coordinator.api.create_job(file).await?;
     let mut follower = Follower::start(&coordinator.api, job.id, PAGE_ITEMS_MAX).await?;
-    while !follower.next().await?.job.state.is_final() {}
+    loop {
+        let news = follower.next().await?;
+        for round in news.ended.iter().filter(|round| round.task == Task::Evaluate) {
+            output.note(&format!("round {}: {}", round.number, or_dash(round.accuracy, percent)));
+        }
+        if news.job.state.is_final() {
+            break;
+        }
+    }
     fleet.stop().await;
     let rounds_of = |task| {
         let api = &coordinator.api;

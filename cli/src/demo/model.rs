@@ -29,7 +29,7 @@ pub(crate) fn job_file(args: &DemoArgs) -> JobFile {
         round: round_policy(args),
         eligibility: tributary_protocol::job_file::Eligibility::default(),
         aggregation: Aggregation::default(),
-        evaluation: Some(evaluation()),
+        evaluation: Some(evaluation(args)),
         stop: StopPolicy { rounds: Some(args.rounds()), accuracy: args.target },
         schedule: None,
         retention: tributary_protocol::job_file::Retention::default(),
@@ -111,18 +111,13 @@ fn round_policy(args: &DemoArgs) -> RoundPolicy {
         Dataset::Mnist => clients / 10,
     };
     let goal = goal.max(1);
-    let deadline_ms = match (args.dataset, args.model) {
-        (Dataset::Digits, _) => 10_000,
-        (Dataset::Mnist, Network::Mlp) => 60_000,
-        (Dataset::Mnist, Network::Cnn) => 600_000,
-    };
     let policy = RoundPolicy {
         updates_goal: goal,
         updates_min: goal.div_ceil(2),
         over_selection: 1.0,
         available_min: clients,
         selection_timeout_ms: 60_000,
-        deadline_ms,
+        deadline_ms: deadline_ms(args),
         backoff_ms: 500,
         backoff_max_ms: 5_000,
     };
@@ -134,17 +129,27 @@ fn round_policy(args: &DemoArgs) -> RoundPolicy {
     RoundPolicy { over_selection, available_min: 0, ..policy }
 }
 
-/// After each round, by the one client that holds the test examples.
-fn evaluation() -> EvaluationPolicy {
+/// Time for a client's task, in milliseconds: ample for the slowest machine, and short enough that the straggler of the
+/// digits is seen.
+fn deadline_ms(args: &DemoArgs) -> u64 {
+    match (args.dataset, args.model) {
+        (Dataset::Digits, _) => 10_000,
+        (Dataset::Mnist, Network::Mlp) => 60_000,
+        (Dataset::Mnist, Network::Cnn) => 600_000,
+    }
+}
+
+/// By the one client that holds the test examples.
+fn evaluation(args: &DemoArgs) -> EvaluationPolicy {
     let (name, value) = EVALUATOR;
     EvaluationPolicy {
-        every_rounds: 1,
+        every_rounds: args.evaluate_every,
         attributes: [(name.to_owned(), value.to_owned())].into(),
         reports_goal: 1,
         reports_min: 1,
         over_selection: 1.0,
         selection_timeout_ms: 60_000,
-        deadline_ms: 60_000,
+        deadline_ms: deadline_ms(args).max(60_000),
     }
 }
 

@@ -1,7 +1,9 @@
 //! Version 0 of a model: values drawn from the job's seed, as PyTorch's layers draw theirs.
 
 use std::f64::consts::TAU;
+use std::iter::Enumerate;
 use std::sync::Arc;
+use std::vec::IntoIter;
 
 use super::{Layer, ModelSpec, ModelSpecError};
 use crate::model::{Model, ParameterSpec};
@@ -18,8 +20,57 @@ enum Initial {
     Normal,
 }
 
+/// The values of version 0 in order, drawn part by part.
+#[derive(Debug)]
+pub struct InitialValues {
+    seed: Seed,
+    waiting: Enumerate<IntoIter<(Initial, usize)>>,
+    drawing: Option<Drawing>,
+}
+
+/// A parameter that is being drawn.
+#[derive(Debug)]
+struct Drawing {
+    initial: Initial,
+    left: usize,
+    stream: Stream,
+}
+
+impl InitialValues {
+    /// Draws the next values, at most so many; none are left once it returns none.
+    pub fn draw(&mut self, most: usize) -> Vec<f32> {
+        let mut values = Vec::new();
+        while values.len() < most {
+            let Some(drawing) = &mut self.drawing else {
+                let Some((index, (initial, left))) = self.waiting.next() else { break };
+                let stream = self.seed.derive("parameter", index as u64).stream();
+                self.drawing = Some(Drawing { initial, left, stream });
+                continue;
+            };
+            let count = drawing.left.min(most - values.len());
+            values.reserve_exact(count);
+            drawing.initial.draw(count, &mut drawing.stream, &mut values);
+            drawing.left -= count;
+            if drawing.left == 0 {
+                self.drawing = None;
+            }
+        }
+        values
+    }
+}
+
 impl ModelSpec {
     /// The model that a job starts with; the same seed gives the same model.
+    ///
+    /// # Errors
+    /// As [`Self::initial_values`].
+    pub fn initial_model(&self, seed: Seed) -> Result<Model, ModelSpecError> {
+        let parameters = Arc::new(self.parameters()?);
+        let values = self.initial_values(seed)?.draw(parameters.total());
+        Ok(Model::new(parameters, values).expect("as many values as parameters were drawn, all of them finite"))
+    }
+
+    /// The values of [`Self::initial_model`], for those who have no memory for all of them at once.
     ///
     /// Weights and biases of linear and convolution layers are uniform in `±1/sqrt(fan_in)`, those of LSTM and GRU in
     /// `±1/sqrt(hidden_size)`, embeddings are normal, norms start as the identity. Parameters of an app's own network
@@ -28,19 +79,18 @@ impl ModelSpec {
     ///
     /// # Errors
     /// [`ModelSpecError`] names the first layer or parameter that does not fit.
-    pub fn initial_model(&self, seed: Seed) -> Result<Model, ModelSpecError> {
-        let parameters = Arc::new(self.parameters()?);
-        let mut values = Vec::with_capacity(parameters.total());
+    pub fn initial_values(&self, seed: Seed) -> Result<InitialValues, ModelSpecError> {
+        let parameters = self.parameters()?;
+        let mut waiting = Vec::with_capacity(parameters.specs().len());
         let mut fan_in = 1;
         for (index, parameter) in parameters.specs().iter().enumerate() {
             let initial = match self.layer_of(parameter) {
                 Some((layer, name)) => layer.initial(name, parameter, &mut fan_in),
                 None => Initial::FanIn(own_fan_in(&parameter.shape)),
             };
-            let mut stream = seed.derive("parameter", index as u64).stream();
-            initial.draw(parameters.range(index).len(), &mut stream, &mut values);
+            waiting.push((initial, parameters.range(index).len()));
         }
-        Ok(Model::new(parameters, values).expect("as many values as parameters were drawn, all of them finite"))
+        Ok(InitialValues { seed, waiting: waiting.into_iter().enumerate(), drawing: None })
     }
 
     /// The layer that a parameter belongs to, and what it is called there.
@@ -125,6 +175,20 @@ mod tests {
         let model = model(vec![2], vec![linear(1)], 1);
         let expected = [0.4471402, 0.17316748, 0.16880624];
         assert_eq!(model.values(), expected);
+    }
+
+    #[test]
+    fn the_values_are_the_same_in_parts_of_any_length() {
+        let layers = vec![Layer::Embedding { tokens: 7, size: 5 }, Layer::Flatten {}, linear(3), Layer::Relu {}];
+        let spec = ModelSpec::Layers(LayeredModel { input: vec![2], layers });
+        let whole = spec.initial_model(Seed(4)).unwrap();
+        for most in [1, 2, 34, 35, 36, 1000] {
+            let mut values = spec.initial_values(Seed(4)).unwrap();
+            let parts: Vec<Vec<f32>> =
+                std::iter::from_fn(|| Some(values.draw(most)).filter(|part| !part.is_empty())).collect();
+            assert!(parts.iter().rev().skip(1).all(|part| part.len() == most));
+            assert_eq!(parts.concat(), whole.values(), "parts of {most}");
+        }
     }
 
     #[test]

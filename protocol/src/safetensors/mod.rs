@@ -11,7 +11,7 @@
 //! | [`Header`] | the checked table of contents |
 //! | [`Decoder`], [`Sink`] | a file in pieces to blocks of values |
 //! | [`match_tensors`] | is this file made of the tensors that were expected? |
-//! | [`model_to_bytes`], [`model_from_bytes`], [`model_from_bytes_expecting`] | whole models |
+//! | [`model_to_bytes`], [`model_from_bytes`] | whole models |
 //! | [`model_file_beginning`], [`ModelDecoder`] | models that are never whole in memory |
 
 mod decoder;
@@ -29,8 +29,7 @@ pub use header::{Header, TensorInfo};
 pub use layout::{LayoutError, TensorSpec, match_tensors};
 pub(crate) use model_file::f32_file;
 pub use model_file::{
-    ModelDecoder, ModelFileError, model_file_beginning, model_from_bytes, model_from_bytes_expecting, model_metadata,
-    model_to_bytes,
+    ModelDecoder, ModelFileError, model_file_beginning, model_from_bytes, model_metadata, model_to_bytes,
 };
 pub(crate) use writer::beginning_of;
 pub use writer::{Data, Tensor, write};

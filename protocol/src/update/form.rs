@@ -164,7 +164,8 @@ impl FormWriter {
     /// # Errors
     /// [`FormError`] when the plain file is not.
     pub fn finish(self) -> Result<(), FormError> {
-        Ok(self.decoder.finish()?)
+        self.decoder.finish()?;
+        Ok(())
     }
 }
 

@@ -7,6 +7,7 @@ use tributary_protocol::problem::{Problem, ProblemType};
 use super::observe::problem_response;
 use crate::blob::BlobError;
 use crate::db::DbError;
+use crate::initial::UploadError;
 use crate::version::VersionError;
 
 /// How long a client waits after the database or the object store failed to answer.
@@ -79,6 +80,15 @@ impl From<VersionError> for ApiError {
         match error {
             VersionError::Blob(error) => error.into(),
             VersionError::Form(error) => Self::internal(error),
+        }
+    }
+}
+
+impl From<UploadError> for ApiError {
+    fn from(error: UploadError) -> Self {
+        match error {
+            UploadError::Model(error) => Self::new(ProblemType::ModelInvalid, error.to_string()),
+            UploadError::Version(error) => error.into(),
         }
     }
 }

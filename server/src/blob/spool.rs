@@ -1,5 +1,7 @@
 //! A body of unknown length: in memory while it is small, in stored parts of a name of its own when it is not.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::AssignmentId;
@@ -151,15 +153,29 @@ impl Spool {
     /// # Errors
     /// [`BlobError`] when database or store do not answer.
     pub async fn replay(&self) -> Result<Replay<'_>, BlobError> {
+        self.read(0..self.bytes()).await
+    }
+
+    /// Reads these bytes of it, as far as there are any.
+    ///
+    /// # Errors
+    /// As [`Self::replay`].
+    pub async fn read(&self, wanted: Range<u64>) -> Result<Replay<'_>, BlobError> {
+        let stored_bytes = self.full_parts * self.part_bytes();
         let stored = match &self.row {
-            Some(row) if self.full_parts > 0 => {
+            Some(row) if wanted.start < wanted.end.min(stored_bytes) => {
                 let mut full = row.clone();
-                full.bytes = self.full_parts * full.part_bytes;
-                Some(self.blobs.parts_reader(&self.db, full).await?)
+                full.bytes = wanted.end.min(stored_bytes);
+                let mut reader = self.blobs.parts_reader(&self.db, full).await?;
+                reader.skip(wanted.start);
+                Some(reader)
             }
             _ => None,
         };
-        Ok(Replay { stored, tail: Bytes::copy_from_slice(&self.tail) })
+        let in_tail =
+            |byte: u64| usize::try_from(byte.saturating_sub(stored_bytes)).unwrap_or(usize::MAX).min(self.tail.len());
+        let tail = in_tail(wanted.start)..in_tail(wanted.end).max(in_tail(wanted.start));
+        Ok(Replay { stored, tail: Bytes::copy_from_slice(&self.tail[tail]) })
     }
 
     fn part_bytes(&self) -> u64 {
@@ -243,12 +259,6 @@ impl Blobs {
 }
 
 impl Replay<'_> {
-    /// A body that is in memory.
-    #[must_use]
-    pub fn of(body: Bytes) -> Self {
-        Self { stored: None, tail: body }
-    }
-
     /// The next bytes; none at the end.
     ///
     /// # Errors

@@ -6,7 +6,6 @@
 
 mod codecs;
 mod http;
-mod places;
 mod populations;
 mod process;
 mod registry;
@@ -21,7 +20,6 @@ use tributary_protocol::id::JobId;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
 
 pub(crate) use http::Request;
-pub use places::{Need, Place, Places};
 pub use populations::POPULATIONS_MAX;
 pub(crate) use populations::{AssignmentOutcome, CheckInAnswer};
 
@@ -31,7 +29,7 @@ use crate::db::Traffic;
 use codecs::Codecs;
 use http::Http;
 use populations::Populations;
-use registry::Registry;
+pub(crate) use registry::Registry;
 
 /// Who may read `/metrics`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -142,6 +140,27 @@ pub struct Metrics {
     blob_store: [(Histogram, Counter); BlobCall::ALL.len()],
 }
 
+/// Updates in flight.
+#[derive(Debug)]
+pub(crate) struct UploadMeters {
+    /// Those that wait for memory.
+    pub(crate) waiting: Gauge,
+    /// Those that have some.
+    pub(crate) in_flight: Gauge,
+    /// How long they had it.
+    pub(crate) seconds: Histogram,
+}
+
+impl UploadMeters {
+    pub(crate) fn new(registry: &Registry) -> Self {
+        Self {
+            waiting: registry.gauge(&table::UPDATES_WAITING, &[]),
+            in_flight: registry.gauge(&table::UPDATES_IN_FLIGHT, &[]),
+            seconds: registry.histogram(&table::UPDATE_PLACE, &[]),
+        }
+    }
+}
+
 /// The phases that a round leaves.
 const OPEN_PHASES: [Phase; 3] = [Phase::Selecting, Phase::Training, Phase::Aggregating];
 
@@ -247,9 +266,9 @@ impl Metrics {
         self.registry.tidy();
     }
 
-    /// Memory for updates in flight, in bytes.
-    pub(crate) fn places(&self, bytes: usize) -> Places {
-        Places::new(&self.registry, bytes)
+    /// What is told of the memory for updates in flight.
+    pub(crate) fn uploads(&self) -> UploadMeters {
+        UploadMeters::new(&self.registry)
     }
 
     /// A job is ready for use: its updates are counted under its codec from now on.

@@ -13,7 +13,7 @@ use super::table::{ALL, Kind, Metric};
 static METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, None);
 
 /// Makes handles.
-pub(super) struct Registry {
+pub(crate) struct Registry {
     recorder: Option<PrometheusRecorder>,
 }
 
@@ -25,7 +25,7 @@ impl fmt::Debug for Registry {
 
 impl Registry {
     /// A registry that records, with the help and the bounds of the table; or one whose handles do nothing.
-    pub(super) fn new(on: bool) -> Self {
+    pub(crate) fn new(on: bool) -> Self {
         let recorder = on.then(|| {
             let mut builder = PrometheusBuilder::new();
             for Metric { name, kind, .. } in ALL {
@@ -49,33 +49,33 @@ impl Registry {
     }
 
     /// Whether anything is recorded.
-    pub(super) fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.recorder.is_some()
     }
 
-    pub(super) fn counter(&self, metric: &Metric, values: &[&str]) -> Counter {
+    pub(crate) fn counter(&self, metric: &Metric, values: &[&str]) -> Counter {
         let handle = self.recorder.as_ref().map(|recorder| recorder.register_counter(&key(metric, values), &METADATA));
         handle.unwrap_or_else(Counter::noop)
     }
 
-    pub(super) fn gauge(&self, metric: &Metric, values: &[&str]) -> Gauge {
+    pub(crate) fn gauge(&self, metric: &Metric, values: &[&str]) -> Gauge {
         let handle = self.recorder.as_ref().map(|recorder| recorder.register_gauge(&key(metric, values), &METADATA));
         handle.unwrap_or_else(Gauge::noop)
     }
 
-    pub(super) fn histogram(&self, metric: &Metric, values: &[&str]) -> Histogram {
+    pub(crate) fn histogram(&self, metric: &Metric, values: &[&str]) -> Histogram {
         let handle =
             self.recorder.as_ref().map(|recorder| recorder.register_histogram(&key(metric, values), &METADATA));
         handle.unwrap_or_else(Histogram::noop)
     }
 
     /// All metrics in Prometheus's text format; none when nothing is recorded.
-    pub(super) fn render(&self) -> Option<String> {
+    pub(crate) fn render(&self) -> Option<String> {
         self.handle().map(|handle| handle.render())
     }
 
     /// Sorts recorded times into their buckets. Until then each takes a few bytes.
-    pub(super) fn tidy(&self) {
+    pub(crate) fn tidy(&self) {
         if let Some(handle) = self.handle() {
             handle.run_upkeep();
         }

@@ -34,9 +34,9 @@ use crate::clock::Clock;
 use crate::commit::blocking;
 use crate::db::{AssignmentRow, BLOB_CHUNK_BYTES, ClientRow, Report, RoundRow, Times, Traffic};
 use crate::folding::Folding;
-use crate::metrics::Need;
 use crate::spec::JobSpec;
 use crate::sums::Flight;
+use crate::upload_memory::Need;
 use crate::uploads::Claim;
 
 /// Largest update that is held in memory and stored by the transaction that acknowledges it.
@@ -182,7 +182,7 @@ impl Upload {
             return self.repeat(&spec, &mut body).await;
         }
         let app = Arc::clone(&self.app);
-        let placed = async {
+        let shared = async {
             // What has come is in the connection's buffer already; its first bytes say what the rest takes.
             let beginning = piece(&mut body).await?;
             // One that goes on has parts already, the largest there are for all that is known.
@@ -192,10 +192,10 @@ impl Upload {
                 packed: goes_on || beginning.as_ref().is_some_and(|beginning| is_packed(beginning)),
                 part_bytes: (is_held || goes_on).then_some(BLOB_CHUNK_BYTES),
             };
-            Ok::<_, ApiError>((app.update_places.acquire(need).await.map_err(ApiError::internal)?, beginning))
+            Ok::<_, ApiError>((app.upload_memory.acquire(need).await.map_err(ApiError::internal)?, beginning))
         };
-        let (place, beginning) = tokio::select! {
-            placed = placed => placed?,
+        let (share, beginning) = tokio::select! {
+            shared = shared => shared?,
             stop = stopped(&app, until_ms, None, superseded) => return self.stop(stop).await,
         };
 
@@ -208,7 +208,7 @@ impl Upload {
             let flight = if is_held { None } else { flight.take() };
             Folding::new(&spec, round.base_version, flight, &app.metrics)
         };
-        let spool = match self.spool(until_ms, is_held, place.part_bytes()).await? {
+        let spool = match self.spool(until_ms, is_held, share.part_bytes()).await? {
             Ok(spool) => spool,
             Err(response) => {
                 folding.undo(Err(BlobError::Superseded(update_key(self.id)))).await;
@@ -401,7 +401,7 @@ impl Upload {
         let mut hasher = Sha256Hasher::new();
         let reading = async {
             let need = Need { bytes: Some(0), packed: false, part_bytes: None };
-            let _place = app.update_places.acquire(need).await.map_err(ApiError::internal)?;
+            let _share = app.upload_memory.acquire(need).await.map_err(ApiError::internal)?;
             let mut received = 0;
             while let Some(data) = piece(body).await? {
                 received += data.len() as u64;

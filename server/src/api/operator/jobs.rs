@@ -2,18 +2,17 @@
 
 use std::sync::Arc;
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::BodyExt;
 use serde::Deserialize;
 use tributary_protocol::download::FormQuery;
 use tributary_protocol::id::{JobId, Name};
 use tributary_protocol::job_file::{InitialModel, RoundPolicyChange};
 use tributary_protocol::operator::{Job, ModelVersion, Page, PageQuery};
 use tributary_protocol::problem::ProblemType;
-use tributary_protocol::safetensors::model_from_bytes_expecting;
 use tributary_protocol::state::JobState;
 use tributary_protocol::update::bytes_max;
 
@@ -25,9 +24,9 @@ use crate::api::extract::{Json, Path, Query, page};
 use crate::api::models::{ModelFile, file_response};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
-use crate::commit::{blocking, model_file};
 use crate::db::{DbError, Happening, JobRow, NewJob};
 use crate::entropy;
+use crate::initial::{UploadedModel, draw_first};
 use crate::round::may_open_at_ms;
 use crate::spec::{JobSpec, calendar_of, plan_of};
 use crate::version::NewVersion;
@@ -44,18 +43,9 @@ pub(super) async fn create(
     file.seed = Some(file.seed.unwrap_or_else(entropy::seed));
     let id = JobId::from_random(entropy::random());
     let spec = JobSpec::new(id, file).map_err(|error| invalid(&error))?;
-    let model = match spec.file.initial_model {
-        InitialModel::Random => {
-            let (network, seed) = (spec.file.model.clone(), spec.seed().derive("model", 0));
-            let body = blocking(move || network.initial_model(seed).map(|model| model_file(&model))).await;
-            Some(body.map_err(ApiError::internal)?)
-        }
+    let mut version = match spec.file.initial_model {
+        InitialModel::Random => Some(draw_first(&app, &spec).await?),
         InitialModel::Upload => None,
-    };
-
-    let mut version = match model {
-        Some(file) => Some(NewVersion::initial(&app, &spec, file).await?),
-        None => None,
     };
     let created = insert(&app, &operator, &spec, &mut version).await;
     if let Some(version) = version {
@@ -106,11 +96,7 @@ pub(super) async fn put_initial_model(
     let row = app.db.read().await?.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
     let spec = app.specs.of(&row)?;
     require_awaiting(&row)?;
-    let bytes = read_model(&spec, body).await?;
-    let model = model_from_bytes_expecting(&bytes, &spec.parameters)
-        .map_err(|error| ApiError::new(ProblemType::ModelInvalid, error.to_string()))?;
-    // Stored in our own form: equal models have equal hashes, whoever wrote the file.
-    let mut version = NewVersion::initial(&app, &spec, model_file(&model)).await?;
+    let mut version = read_model(&app, &spec, body).await?;
     let started = start(&app, &operator, id, &mut version).await;
     version.discard_unsettled(&app).await;
     let row = started?;
@@ -141,18 +127,31 @@ fn require_awaiting(row: &JobRow) -> Answer<()> {
 }
 
 /// Reads an uploaded model, at most as long as this job's can be.
-async fn read_model(spec: &JobSpec, body: Body) -> Answer<Bytes> {
+async fn read_model(app: &App, spec: &JobSpec, mut body: Body) -> Answer<NewVersion> {
     // A model's file and an f32 update's have the same tensors, so the same bound.
     let limit = bytes_max(&spec.parameters, tributary_protocol::update::Codec::F32);
-    let limited = Limited::new(body, usize::try_from(limit).unwrap_or(usize::MAX));
-    let collected = limited.collect().await.map_err(|error| {
-        if error.is::<http_body_util::LengthLimitError>() {
-            ApiError::new(ProblemType::TooLarge, format!("a model of this job has at most {limit} bytes"))
-        } else {
-            ApiError::new(ProblemType::Malformed, format!("the body broke off: {error}"))
+    let mut model = UploadedModel::begin(app, spec);
+    let read = async {
+        while let Some(frame) = body.frame().await {
+            let broken = |error| ApiError::new(ProblemType::Malformed, format!("the body broke off: {error}"));
+            let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
+            if model.bytes() + data.len() as u64 > limit {
+                return Err(ApiError::new(
+                    ProblemType::TooLarge,
+                    format!("a model of this job has at most {limit} bytes"),
+                ));
+            }
+            model.push(&data).await?;
         }
-    })?;
-    Ok(collected.to_bytes())
+        Ok(())
+    };
+    match read.await {
+        Ok(()) => Ok(model.finish(app, spec).await?),
+        Err(error) => {
+            model.discard().await;
+            Err(error)
+        }
+    }
 }
 
 /// Which jobs.

@@ -161,7 +161,8 @@ async fn a_model_that_cannot_be_made_abandons_its_round_and_leaves_no_parts() {
     device.put_update(assignment.id, &figures(10), delta_file(&assignment, &delta(1))).await.value();
     let mut tx = world.app().db.begin().await.unwrap();
     let Tx::Sqlite(inner) = &mut tx else { panic!("this is SQLite") };
-    let sql = "update blob_chunks set data = substr(data, 1, 1000) where blob like 'model/%' and part = 3";
+    let sql = "update blob_chunks set data = substr(data, 1, 1000) where part = 3 and blob in \
+               (select id from staged_bodies where blob like 'model/%')";
     assert_eq!(sqlx::query(sql).execute(&mut **inner).await.unwrap().rows_affected(), 1);
     tx.commit().await.unwrap();
     world.drive().await;

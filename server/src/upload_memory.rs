@@ -5,13 +5,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ::metrics::{Gauge, Histogram};
+use metrics::Gauge;
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 
-use super::registry::Registry;
-use super::table;
 use crate::clock::Stopwatch;
 use crate::db::BLOB_CHUNK_BYTES;
+use crate::metrics::UploadMeters;
 
 /// Memory is counted in units of so many bytes.
 const UNIT_BYTES: usize = 1 << 10;
@@ -40,46 +39,37 @@ pub struct Need {
     pub part_bytes: Option<usize>,
 }
 
-/// An amount of memory.
+/// The memory that updates in flight share.
 #[derive(Debug)]
-pub struct Places {
+pub struct UploadMemory {
     units: usize,
     free: Semaphore,
     taken: AtomicU64,
-    waiting: Gauge,
-    in_flight: Gauge,
-    seconds: Histogram,
+    meters: UploadMeters,
 }
 
-/// Memory that is taken; dropping it frees it.
+/// What one upload has of it; dropping it frees it.
 #[derive(Debug)]
-pub struct Place<'a> {
-    places: &'a Places,
+pub struct Share<'a> {
+    memory: &'a UploadMemory,
     part_bytes: usize,
     stopwatch: Stopwatch,
     _permit: SemaphorePermit<'a>,
     _in_flight: Present,
 }
 
-impl Places {
-    pub(super) fn new(registry: &Registry, bytes: usize) -> Self {
+impl UploadMemory {
+    pub(crate) fn new(bytes: usize, meters: UploadMeters) -> Self {
         let units = (bytes / UNIT_BYTES).clamp(1, u32::MAX as usize);
-        Self {
-            units,
-            free: Semaphore::new(units),
-            taken: AtomicU64::new(0),
-            waiting: registry.gauge(&table::UPDATES_WAITING, &[]),
-            in_flight: registry.gauge(&table::UPDATES_IN_FLIGHT, &[]),
-            seconds: registry.histogram(&table::UPDATE_PLACE, &[]),
-        }
+        Self { units, free: Semaphore::new(units), taken: AtomicU64::new(0), meters }
     }
 
     /// Waits for the memory that a body takes. Whoever came first gets it first.
     ///
     /// # Errors
     /// None: the semaphore is never closed.
-    pub async fn acquire(&self, need: Need) -> Result<Place<'_>, AcquireError> {
-        let waiting = Present::in_gauge(&self.waiting);
+    pub async fn acquire(&self, need: Need) -> Result<Share<'_>, AcquireError> {
+        let waiting = Present::in_gauge(&self.meters.waiting);
         let body_bytes = need.bytes.map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         let fair = self.free.available_permits() * UNIT_BYTES / PART_SHARE;
         let part_bytes = need.part_bytes.unwrap_or_else(|| fair.clamp(PART_BYTES_MIN, BLOB_CHUNK_BYTES));
@@ -90,8 +80,8 @@ impl Places {
         let permit = self.free.acquire_many(bytes.div_ceil(UNIT_BYTES).min(self.units) as u32).await?;
         drop(waiting);
         self.taken.fetch_add(1, Ordering::Relaxed);
-        let in_flight = Present::in_gauge(&self.in_flight);
-        Ok(Place { places: self, part_bytes, stopwatch: Stopwatch::start(), _permit: permit, _in_flight: in_flight })
+        let in_flight = Present::in_gauge(&self.meters.in_flight);
+        Ok(Share { memory: self, part_bytes, stopwatch: Stopwatch::start(), _permit: permit, _in_flight: in_flight })
     }
 
     /// Uploads that have memory.
@@ -101,7 +91,7 @@ impl Places {
     }
 }
 
-impl Place<'_> {
+impl Share<'_> {
     /// How much of the body may be in memory before it is stored.
     #[must_use]
     pub fn part_bytes(&self) -> usize {
@@ -109,10 +99,10 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Share<'_> {
     fn drop(&mut self) {
-        self.places.taken.fetch_sub(1, Ordering::Relaxed);
-        self.places.seconds.record(self.stopwatch.seconds());
+        self.memory.taken.fetch_sub(1, Ordering::Relaxed);
+        self.memory.meters.seconds.record(self.stopwatch.seconds());
     }
 }
 
@@ -138,6 +128,7 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
+    use crate::metrics::Registry;
 
     /// A long body, of unknown length.
     const LARGE: Need = Need { bytes: None, packed: false, part_bytes: None };
@@ -145,37 +136,37 @@ mod tests {
     #[tokio::test]
     async fn who_waits_and_who_has_memory_is_counted_and_whoever_gives_up_no_longer() {
         let registry = Registry::new(true);
-        let places = Places::new(&registry, 1);
+        let memory = UploadMemory::new(1, UploadMeters::new(&registry));
         let counted = || {
             let text = registry.render().unwrap();
             let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
             [value("tributary_updates_waiting "), value("tributary_updates_in_flight ")]
         };
         // One that takes more than there is can be alone.
-        let first = places.acquire(LARGE).await.unwrap();
-        let mut second = Box::pin(places.acquire(Need { bytes: Some(1), ..LARGE }));
+        let first = memory.acquire(LARGE).await.unwrap();
+        let mut second = Box::pin(memory.acquire(Need { bytes: Some(1), ..LARGE }));
         assert!(second.as_mut().now_or_never().is_none());
         assert_eq!(counted(), ["1", "1"]);
         drop(second);
-        assert_eq!((counted(), places.taken()), (["0".into(), "1".into()], 1));
+        assert_eq!((counted(), memory.taken()), (["0".into(), "1".into()], 1));
         drop(first);
-        assert_eq!((counted(), places.taken()), (["0".into(), "0".into()], 0));
+        assert_eq!((counted(), memory.taken()), (["0".into(), "0".into()], 0));
         assert!(registry.render().unwrap().contains("tributary_update_place_seconds_count 1"));
     }
 
     #[test]
     fn parts_shrink_as_memory_fills_and_small_bodies_take_little() {
         let registry = Registry::new(false);
-        let places = Places::new(&registry, 16 << 20);
+        let memory = UploadMemory::new(16 << 20, UploadMeters::new(&registry));
         let fill = |need| {
             let mut taken = Vec::new();
-            while let Some(place) = places.acquire(need).now_or_never() {
-                taken.push(place.unwrap());
+            while let Some(share) = memory.acquire(need).now_or_never() {
+                taken.push(share.unwrap());
             }
             taken
         };
         let large = fill(LARGE);
-        let parts: Vec<usize> = large.iter().map(Place::part_bytes).collect();
+        let parts: Vec<usize> = large.iter().map(Share::part_bytes).collect();
         assert_eq!((parts[0], *parts.last().unwrap()), (BLOB_CHUNK_BYTES, PART_BYTES_MIN));
         assert!(parts.is_sorted_by(|a, b| a >= b), "{parts:?}");
         let bytes: usize = parts.iter().map(|part| PART_COPIES * part + BESIDES_BYTES).sum();
@@ -184,7 +175,7 @@ mod tests {
         assert!((8..14).contains(&fill(Need { packed: true, ..LARGE }).len()));
         assert!(fill(Need { bytes: Some(4_000), packed: true, part_bytes: None }).len() > 350);
         // One that goes on has parts already.
-        let resumed = places.acquire(Need { part_bytes: Some(BLOB_CHUNK_BYTES), ..LARGE });
+        let resumed = memory.acquire(Need { part_bytes: Some(BLOB_CHUNK_BYTES), ..LARGE });
         assert_eq!(resumed.now_or_never().unwrap().unwrap().part_bytes(), BLOB_CHUNK_BYTES);
     }
 }
