@@ -2,11 +2,13 @@
 
 use reqwest::Method;
 use serde_json::json;
+use tributary_protocol::problem::ProblemType;
 use tributary_server::blob::{BlobError, OpenedStore, model_key, open_store};
 use tributary_server::clock::Clock;
 use tributary_server::{Config, Coordinator, ServeError};
 
 use super::{counts, faulty, in_memory, objects};
+use crate::streams::left;
 use crate::support::{Answer, WEIGHTS, World, bytes_of_tensors};
 
 /// Plays two rounds of two clients, with a restart in the middle of each, and answers the file of version 2.
@@ -58,7 +60,12 @@ pub(super) async fn read_large_model(store: Option<OpenedStore>) {
         (0..4).map(|tensor| (0..VALUES).map(|index| (tensor * VALUES + index) as f32).collect()).collect();
     let tensor = |index: usize| (names[index], &[VALUES][..], values[index].as_slice());
     let uploaded = bytes_of_tensors(&[3, 1, 2, 0].map(tensor), &[("made", "elsewhere")]);
+    let cut = uploaded[..uploaded.len() - 1].to_vec();
+    let refused = Answer::to(world.operator_request(Method::PUT, &path).body(cut)).await;
+    refused.refused(ProblemType::ModelInvalid);
+    assert_eq!(left(&world).await, (0, 0), "nothing is kept of a model that was refused");
     Answer::to(world.operator_request(Method::PUT, &path).body(uploaded)).await.value();
+    assert_eq!(left(&world).await, (0, 0), "nor of the upload, once the model is made of it");
 
     let file = bytes_of_tensors(&[0, 1, 2, 3].map(tensor), &[("format", "pt")]);
     assert!(world.model_file(job.id, 0).await == file);
