@@ -1,20 +1,27 @@
 //! Histories that failed once, and a few that must not be left to chance.
 
 use super::op::Op::{
-    AdvanceTime, CheckIn, DriverOnce, Gather, KillClient, LoseRequest, LoseResponse, RepeatUpload, RestartServer, Step,
-    StopJob, TwoDrivers, Work,
+    AdvanceTime, BreakUpload, CheckIn, DriverOnce, Gather, KillClient, LoseRequest, LoseResponse, RepeatUpload,
+    RestartServer, StopJob, ToUpload, TwoDrivers, Work,
 };
 use super::op::{Op, Setup};
 use super::stage::play;
 
 /// One client, one update for a round.
-const ONE: Setup = Setup { clients: 1, updates_goal: 1, updates_min: 1, over_selection: 1.0, evaluated: false };
+const ONE: Setup = Setup {
+    clients: 1,
+    updates_goal: 1,
+    updates_min: 1,
+    over_selection: 1.0,
+    evaluated: false,
+    delta: false,
+    large: false,
+};
 /// Two clients, both needed.
 const BOTH: Setup = Setup { clients: 2, updates_goal: 2, updates_min: 2, ..ONE };
 
-/// Brings client 0 to the point where its upload is the next request: it checks in, is drawn, fetches the model, trains,
-/// and asks whether the round still wants its update.
-const TO_UPLOAD: [Op; 5] = [CheckIn(0), DriverOnce, Step(0), Step(0), Step(0)];
+/// Brings client 0 to the point where its upload is the next request.
+const TO_UPLOAD: [Op; 3] = [CheckIn(0), DriverOnce, ToUpload(0)];
 
 async fn after_upload_begins(ops: &[Op]) {
     play(ONE, [[DriverOnce].as_slice(), &TO_UPLOAD, ops].concat()).await;
@@ -34,6 +41,16 @@ async fn an_upload_that_arrives_after_its_client_died_counts_once() {
 async fn an_upload_that_arrives_after_its_round_changes_nothing() {
     after_upload_begins(&[LoseRequest(0), AdvanceTime(10_000), RepeatUpload(0), DriverOnce, RepeatUpload(0), Work(0)])
         .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upload_that_breaks_off_again_and_again_counts_once() {
+    let breaks = [BreakUpload(0, 5), RestartServer, BreakUpload(0, 4), KillClient(0), BreakUpload(0, 0)];
+    let end = [Work(0), RepeatUpload(0), DriverOnce, RepeatUpload(0), Work(0)];
+    let ops = [[DriverOnce].as_slice(), &TO_UPLOAD, &breaks, &end].concat();
+    for setup in [ONE, Setup { large: true, ..ONE }, Setup { large: true, delta: true, ..ONE }] {
+        play(setup, ops.clone()).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

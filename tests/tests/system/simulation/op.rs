@@ -17,6 +17,10 @@ pub(super) struct Setup {
     pub(super) over_selection: f64,
     /// Whether each new model is measured too.
     pub(super) evaluated: bool,
+    /// Whether clients that have the last model fetch the step from it.
+    pub(super) delta: bool,
+    /// Whether updates are so long that they are folded as they come, and go on where they broke off.
+    pub(super) large: bool,
 }
 
 /// One thing that happens. Clients are numbered from 0; a client without a session begins one where it needs one.
@@ -35,6 +39,10 @@ pub(super) enum Op {
     LoseRequest(usize),
     /// A client's next request arrives; the answer does not come back.
     LoseResponse(usize),
+    /// A client's session goes on until its next request is an upload, or it ends or is held.
+    ToUpload(usize),
+    /// The same; of the upload so many eighths arrive, fewer than eight, and then the connection breaks.
+    BreakUpload(usize, u32),
     /// A client's process is killed. The coordinator does not notice, and goes on holding what it holds.
     KillClient(usize),
     /// The network delivers a client's last upload once more: twice, late, or from a past round.
@@ -62,6 +70,8 @@ impl Setup {
             updates_min: 1 + stream.below(goal) as u32,
             over_selection: if stream.below(2) == 0 { 1.0 } else { 1.5 },
             evaluated: stream.below(4) == 0,
+            delta: stream.below(3) == 0,
+            large: stream.below(16) == 0,
         }
     }
 }
@@ -70,13 +80,15 @@ impl Op {
     fn draw(stream: &mut Stream, clients: usize) -> Self {
         let client = stream.below(clients as u64) as usize;
         match stream.below(400) {
-            0..80 => Self::Step(client),
+            0..74 => Self::Step(client),
+            74..80 => Self::ToUpload(client),
             80..130 => Self::CheckIn(client),
             130..205 => Self::Work(client),
             205..245 => Self::Gather,
-            245..262 => Self::LoseRequest(client),
-            262..282 => Self::LoseResponse(client),
-            282..298 => Self::KillClient(client),
+            245..257 => Self::LoseRequest(client),
+            257..272 => Self::LoseResponse(client),
+            272..284 => Self::BreakUpload(client, stream.below(8) as u32),
+            284..298 => Self::KillClient(client),
             298..312 => Self::RepeatUpload(client),
             312..340 => Self::AdvanceTime([1, 500, 1_000, 3_000, 8_000, 10_000][stream.below(6) as usize]),
             340..375 => Self::DriverOnce,

@@ -14,9 +14,9 @@ use tributary_client::{
 use tributary_protocol::id::ClientId;
 use tributary_server::clock::ManualClock;
 
-use super::ledger::{Ledger, step, weight};
+use super::ledger::{Ledger, noise, step, weight};
 use super::road::{Reply, Request, Road};
-use crate::support::{World, directory_in_memory, within_reason};
+use crate::support::{WEIGHTS, World, directory_in_memory, within_reason};
 
 /// How long a check-in is held.
 pub(super) const WAIT_MS: i64 = 3_000;
@@ -93,7 +93,7 @@ impl Player {
         self.at = within_reason(next).await;
         match &self.at {
             At::Home => self.session = None,
-            At::Asking(request) if request.what().ends_with("/update") => {
+            At::Asking(request) if request.is_upload() => {
                 self.last_upload = Some(request.bytes.clone());
             }
             _ => {}
@@ -169,7 +169,7 @@ impl Clock for NapClock {
     }
 }
 
-/// Adds a power of two to the client's own weight of the model.
+/// Adds a power of two to the client's own weight of the model, and a part of it to each weight that is nobody's.
 struct Learner {
     client: usize,
     ledger: Arc<Mutex<Ledger>>,
@@ -187,6 +187,9 @@ impl Trainer for Learner {
         self.ledger.lock().unwrap().trained(self.client, task.seed);
         let mut values = task.model.values().to_vec();
         values[self.client] += step(task.seed);
+        for (index, value) in values.iter_mut().enumerate().skip(WEIGHTS) {
+            *value += step(task.seed) * noise(index);
+        }
         Ok(Trained { values, examples: weight(self.client), steps: 1, loss: 0.25 })
     }
 

@@ -59,6 +59,12 @@ impl Request {
         what(&self.bytes)
     }
 
+    /// Whether it brings an update, or the rest of one.
+    pub(super) fn is_upload(&self) -> bool {
+        let what = self.what();
+        what.ends_with("/update") && !what.starts_with("HEAD ")
+    }
+
     /// Brings the answer to the client.
     pub(super) async fn answer(mut self, reply: &Reply) {
         // A client that is gone does not mind.
@@ -81,14 +87,34 @@ impl Reply {
 
 /// Lets a request arrive at the coordinator, on a connection of its own, and takes the answer.
 pub(super) async fn arrive(server: SocketAddr, request: Vec<u8>) -> Result<Reply> {
-    let mut far = TcpStream::connect(server).await?;
-    let line = request.windows(2).position(|pair| pair == b"\r\n").unwrap_or(0) + 2;
-    // So that the answer ends with the connection.
-    let request = [&request[..line], b"connection: close\r\n", &request[line..]].concat();
-    far.write_all(&request).await?;
+    let mut far = send(server, &request, request.len()).await?;
     let mut bytes = Vec::new();
     far.read_to_end(&mut bytes).await?;
     Ok(Reply { bytes })
+}
+
+/// Lets a request arrive with so many eighths of its body, fewer than eight; then its connection ends, and the answer is
+/// nobody's. A request without a body does not arrive.
+pub(super) async fn arrive_in_part(server: SocketAddr, request: &[u8], eighths: u32) {
+    let head = head_bytes(request).unwrap();
+    if head == request.len() {
+        return;
+    }
+    let bytes = head + (request.len() - head) * eighths as usize / 8;
+    let mut far = send(server, request, bytes).await.unwrap();
+    far.shutdown().await.unwrap();
+    // The coordinator may end it before all has been read.
+    let _ = far.read_to_end(&mut Vec::new()).await;
+}
+
+/// Sends the first bytes of a request.
+async fn send(server: SocketAddr, request: &[u8], bytes: usize) -> Result<TcpStream> {
+    let mut far = TcpStream::connect(server).await?;
+    let line = request.windows(2).position(|pair| pair == b"\r\n").unwrap_or(0) + 2;
+    // So that the answer ends with the connection.
+    let begun = [&request[..line], b"connection: close\r\n", &request[line..bytes]].concat();
+    far.write_all(&begun).await?;
+    Ok(far)
 }
 
 /// Method and path of a request.

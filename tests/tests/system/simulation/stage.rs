@@ -15,7 +15,7 @@ use tributary_server::driver;
 use super::ledger::Ledger;
 use super::op::{Op, Setup};
 use super::player::{At, Player, WAIT_MS};
-use super::road::{Reply, Request, arrive, what};
+use super::road::{Reply, Request, arrive, arrive_in_part, what};
 use crate::support::{World, within_reason};
 
 /// How long a round waits for clients.
@@ -28,6 +28,9 @@ const REQUESTS_MAX: u32 = 40;
 const TURNS_MAX: u32 = 40;
 /// How far the clock moves in such a turn.
 const TURN_MS: i64 = 1_500;
+
+/// Weights of a large model besides those that the clients own: an update of them takes more than 1 MiB.
+const REST_WEIGHTS: usize = 420_000;
 
 /// Who and what takes part in a history.
 struct Stage {
@@ -45,6 +48,8 @@ enum Fate {
     Arrives,
     Lost,
     AnswerLost,
+    /// So many eighths of its body arrive.
+    Broken(u32),
 }
 
 /// Plays a history, and checks after each operation and at the end what must hold.
@@ -69,8 +74,16 @@ impl Stage {
         if setup.evaluated {
             file["evaluation"] = json!({ "selection_timeout_ms": SELECTION_MS, "deadline_ms": DEADLINE_MS });
         }
+        if setup.delta {
+            file["download"] = json!({ "delta": true });
+        }
+        if setup.large {
+            let parameter = |name: &str, shape: &[usize]| json!({ "name": name, "shape": shape });
+            let parameters = [parameter("w", &[2, 2]), parameter("b", &[2]), parameter("rest", &[REST_WEIGHTS])];
+            file["model"] = json!({ "parameters": parameters });
+        }
         let job = world.job(file).await.id;
-        let ledger = Arc::default();
+        let ledger = Arc::new(Mutex::new(Ledger::new(setup.delta)));
         let mut players = Vec::new();
         for number in 0..setup.clients {
             players.push(Player::new(number, &world, &ledger).await);
@@ -86,6 +99,16 @@ impl Stage {
             Op::Gather => self.gather().await,
             Op::LoseRequest(client) => self.go_on(client, Fate::Lost).await,
             Op::LoseResponse(client) => self.go_on(client, Fate::AnswerLost).await,
+            Op::ToUpload(client) => {
+                if let Some(request) = self.until_upload(client).await {
+                    self.players[client].at = At::Asking(request);
+                }
+            }
+            Op::BreakUpload(client, eighths) => {
+                if let Some(request) = self.until_upload(client).await {
+                    self.pass(client, request, Fate::Broken(eighths)).await;
+                }
+            }
             Op::KillClient(client) => self.players[client].kill().await,
             Op::RepeatUpload(client) => self.repeat_upload(client).await,
             Op::AdvanceTime(by_ms) => self.advance(by_ms).await,
@@ -136,6 +159,20 @@ impl Stage {
         panic!("a session of client {client} never ends");
     }
 
+    async fn until_upload(&mut self, client: usize) -> Option<Request> {
+        for _ in 0..REQUESTS_MAX {
+            let request = self.players[client].request(&self.world).await?;
+            if request.is_upload() {
+                return Some(request);
+            }
+            self.pass(client, request, Fate::Arrives).await;
+            if matches!(self.players[client].at, At::Home | At::Held { .. }) {
+                return None;
+            }
+        }
+        panic!("a session of client {client} never ends");
+    }
+
     /// A client's next request meets its fate. Where it is held already, the connection may break.
     async fn go_on(&mut self, client: usize, fate: Fate) {
         if let Some(request) = self.players[client].request(&self.world).await {
@@ -150,6 +187,17 @@ impl Stage {
 
     async fn pass(&mut self, client: usize, request: Request, fate: Fate) {
         if fate == Fate::Lost {
+            return self.players[client].answered(request, None).await;
+        }
+        if let Fate::Broken(eighths) = fate {
+            within_reason(arrive_in_part(self.world.address, &request.bytes, eighths)).await;
+            // What came of it is still on its way to the disk.
+            within_reason(async {
+                while self.world.app().updates_in_flight() > 0 {
+                    tokio::task::yield_now().await;
+                }
+            })
+            .await;
             return self.players[client].answered(request, None).await;
         }
         // Whoever woke the driver before does not count.
@@ -263,7 +311,7 @@ impl Stage {
     }
 
     async fn check(&self) {
-        Ledger::check(&self.ledger, &self.world.app().db, self.job).await;
+        Ledger::check(&self.ledger, self.world.app(), self.job).await;
     }
 
     fn now_ms(&self) -> i64 {
@@ -310,7 +358,7 @@ impl Stage {
         assert!(db.read().await.unwrap().open_rounds(self.job).await.unwrap().is_empty());
         self.ledger.lock().unwrap().no_faults();
         let ledger = std::mem::take(&mut *self.ledger.lock().unwrap());
-        ledger.check_versions(db, self.job).await;
+        ledger.check_versions(self.world.app(), self.job).await;
         self.world.check_books(self.job).await;
         if let Some(other) = self.other {
             other.app().db.close().await;
