@@ -109,7 +109,7 @@ async fn store_version(
 ) -> Result<Option<Vec<String>>, DriverError> {
     let (key, now_ms) = (round.key(), version.model.created_at_ms);
     let mut tx = app.db.begin().await?;
-    tx.job_locked(key.job).await?;
+    tx.lock_job(key.job).await?;
     if !tx.commit_round(key, now_ms).await? {
         return Ok(None);
     }

@@ -368,7 +368,7 @@ async fn commit_measured(app: &App, spec: &Arc<JobSpec>, round: &RoundRow) -> Re
 async fn start(app: &App, key: RoundKey, policy: &TaskPolicy, cohort: &[Candidate]) -> Result<(), DriverError> {
     let now_ms = app.clock.now_ms();
     let mut tx = app.db.begin().await?;
-    tx.job_locked(key.job).await?;
+    tx.lock_job(key.job).await?;
     if !tx.start_round(key, cohort.len(), now_ms, now_ms + policy.deadline_ms).await? {
         return Ok(());
     }
@@ -404,7 +404,7 @@ async fn start(app: &App, key: RoundKey, policy: &TaskPolicy, cohort: &[Candidat
 async fn close(app: &App, key: RoundKey) -> Result<(), DriverError> {
     let now_ms = app.clock.now_ms();
     let mut tx = app.db.begin().await?;
-    tx.job_locked(key.job).await?;
+    tx.lock_job(key.job).await?;
     close_in(app, &mut tx, key, now_ms).await?;
     tx.commit().await?;
     Ok(())
@@ -424,7 +424,7 @@ pub(crate) async fn close_in(app: &App, tx: &mut Tx, key: RoundKey, now_ms: i64)
 pub(crate) async fn abandon(app: &App, key: RoundKey, reason: AbandonReason) -> Result<(), DriverError> {
     let now_ms = app.clock.now_ms();
     let mut tx = app.db.begin().await?;
-    tx.job_locked(key.job).await?;
+    tx.lock_job(key.job).await?;
     if !tx.abandon_round(key, reason, now_ms).await? {
         return Ok(());
     }
@@ -456,7 +456,7 @@ async fn expire(app: &App, tx: &mut Tx, key: RoundKey, now_ms: i64) -> Result<()
 async fn commit_evaluation(app: &App, key: RoundKey) -> Result<(), DriverError> {
     let now_ms = app.clock.now_ms();
     let mut tx = app.db.begin().await?;
-    tx.job_locked(key.job).await?;
+    tx.lock_job(key.job).await?;
     if !tx.commit_round(key, now_ms).await? {
         return Ok(());
     }

@@ -113,12 +113,19 @@ impl Db {
             Some(code) if code == "26" => DbError::NotADatabase { path: path.to_owned() },
             _ => DbError::CannotOpen { path: path.to_owned(), source: error },
         };
-        let pool = |connections| SqlitePoolOptions::new().max_connections(connections).acquire_timeout(ACQUIRE_TIMEOUT);
+        // A file does not hang up. Each test would be two switches of threads.
+        let pool = |connections| {
+            let options = SqlitePoolOptions::new().max_connections(connections);
+            options.acquire_timeout(ACQUIRE_TIMEOUT).test_before_acquire(false)
+        };
         // On a full disk SQLite ends a transaction by itself. sqlx then believes for ever that one is open, and could begin
         // no other: such a connection is closed, and the next one is new.
         let writer = pool(1).after_release(|connection, _| {
             Box::pin(async move {
-                connection.ping().await?;
+                if connection.is_in_transaction() {
+                    // One that was dropped is about to be rolled back; the answer comes after that.
+                    connection.ping().await?;
+                }
                 Ok(!connection.is_in_transaction())
             })
         });

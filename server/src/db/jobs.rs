@@ -1,7 +1,7 @@
 //! Jobs and the versions of their models.
 
 use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::id::{JobId, Name};
+use tributary_protocol::id::{AssignmentId, JobId, Name};
 use tributary_protocol::job_file::JobFile;
 use tributary_protocol::operator::ModelVersion;
 use tributary_protocol::state::JobState;
@@ -158,15 +158,36 @@ impl Tx {
         Ok(fetch!(self, JobRow, fetch_optional, sql, id.to_string()))
     }
 
-    /// One job, its row locked until the transaction ends: whoever changes a job or its rounds holds it, so that two
-    /// never do at once. (On SQLite a writing transaction holds everything already.)
+    /// Locks a job's row until the transaction ends: whoever changes a job or its rounds holds it, so that two never do at
+    /// once. (On SQLite a writing transaction holds everything already.)
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn lock_job(&mut self, id: JobId) -> Result<(), DbError> {
+        if let Self::Postgres(tx) = self {
+            sqlx::query("select id from jobs where id = $1 for update").bind(id.to_string()).execute(&mut **tx).await?;
+        }
+        Ok(())
+    }
+
+    /// The same for the job of an assignment.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn lock_job_of(&mut self, id: AssignmentId) -> Result<(), DbError> {
+        if let Self::Postgres(tx) = self {
+            let sql = "select id from jobs where id = (select job from assignments where id = $1) for update";
+            sqlx::query(sql).bind(id.to_string()).execute(&mut **tx).await?;
+        }
+        Ok(())
+    }
+
+    /// One job, locked until the transaction ends.
     ///
     /// # Errors
     /// [`DbError`].
     pub async fn job_locked(&mut self, id: JobId) -> Result<Option<JobRow>, DbError> {
-        if let Self::Postgres(tx) = self {
-            sqlx::query("select id from jobs where id = $1 for update").bind(id.to_string()).execute(&mut **tx).await?;
-        }
+        self.lock_job(id).await?;
         self.job(id).await
     }
 

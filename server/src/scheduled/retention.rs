@@ -61,7 +61,7 @@ async fn delete_versions(app: &App, job: &JobRow) -> Result<u64, DbError> {
         }
         let mut tx = app.db.begin().await?;
         // Under the job's lock no round opens: what is not in use now can be deleted.
-        tx.job_locked(job.id).await?;
+        tx.lock_job(job.id).await?;
         let in_use: Vec<u32> = tx.open_rounds(job.id).await?.iter().map(|round| round.base_version).collect();
         if !keeps_version(kept, version, newest_stored, &in_use) {
             deleted += u64::from(tx.delete_model_file(job.id, version, app.clock.now_ms()).await?);

@@ -384,7 +384,7 @@ impl Upload {
         let key = assignment.round();
         let counted = async {
             let mut tx = self.app.db.begin().await?;
-            tx.job_locked(key.job).await?;
+            tx.lock_job(key.job).await?;
             tx.count_upload(assignment.id, key, bytes).await?;
             tx.store_times(assignment.id, times).await?;
             tx.commit().await

@@ -195,7 +195,7 @@ pub(super) async fn refuse(
     let times = Times { fetched_at_ms: app.fetched_at_ms(client.id), ..came.times };
     let key = assignment.round();
     let mut tx = app.db.begin().await?;
-    tx.job_locked(key.job).await?;
+    tx.lock_job(key.job).await?;
     let ended = tx.end_assignment(assignment.id, state, Some(reason), traffic, now_ms).await?;
     if let Some(traffic) = ended {
         tx.discard_upload(assignment.id).await?;
@@ -224,8 +224,7 @@ pub(super) async fn accept(
     let now_ms = app.clock.now_ms();
     let mut tx = app.db.begin().await?;
     // The job's row is locked before its round is looked at: no driver can close the round meanwhile.
-    let known = tx.assignment(id).await?.ok_or_else(|| ApiError::not_found(id))?;
-    tx.job_locked(known.round().job).await?;
+    tx.lock_job_of(id).await?;
     let (assignment, round) = own_assignment(&mut tx, client, id, Some(task)).await?;
     if assignment.state == AssignmentState::Reported {
         return match assignment.report() == Some(report.sha256) {
