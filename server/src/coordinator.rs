@@ -26,7 +26,7 @@ const METRICS_TIDY_EVERY: Duration = Duration::from_secs(5);
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 /// Memory for updates that are being received unless the settings say otherwise, in bytes.
-pub const UPLOAD_MEMORY_DEFAULT: usize = 16 << 20;
+pub const UPLOAD_MEMORY_DEFAULT: usize = 12 << 20;
 
 /// Settings of a coordinator.
 #[derive(Clone)]

@@ -18,7 +18,8 @@ const UNIT_BYTES: usize = 1 << 10;
 const PART_SHARE: usize = 16;
 /// Shortest part of a body that has several. Each is a transaction of its own, so shorter ones cost much processor time.
 const PART_BYTES_MIN: usize = 256 << 10;
-/// How often a part is in memory: being filled, and on its way to the database.
+/// How often a part is in memory: being filled, and on its way to the database. A body of one part is there once: it is
+/// stored as it came.
 const PART_COPIES: usize = 2;
 /// What an upload takes besides its parts: the connection's buffer and decoded blocks.
 const BESIDES_BYTES: usize = 192 << 10;
@@ -75,7 +76,8 @@ impl UploadMemory {
         let part_bytes = need.part_bytes.unwrap_or_else(|| fair.clamp(PART_BYTES_MIN, BLOB_CHUNK_BYTES));
         let besides = BESIDES_BYTES + if need.packed { UNPACKING_BYTES } else { 0 };
         let besides_small = SMALL_BYTES.saturating_add(body_bytes.saturating_mul(SMALL_BYTES_PER_BYTE));
-        let bytes = PART_COPIES * part_bytes.min(body_bytes) + besides.min(besides_small);
+        let parts = if body_bytes > part_bytes { PART_COPIES * part_bytes } else { body_bytes };
+        let bytes = parts + besides.min(besides_small);
         // One that is alone may take more than there is.
         let permit = self.free.acquire_many(bytes.div_ceil(UNIT_BYTES).min(self.units) as u32).await?;
         drop(waiting);

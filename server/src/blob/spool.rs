@@ -40,6 +40,8 @@ pub struct Spool {
     full_parts: u64,
     /// What follows them. It may be stored too, as the last part.
     tail: Vec<u8>,
+    /// The same once a body that is all in memory is whole: whoever stores it shares it.
+    whole: Option<Bytes>,
 }
 
 /// A body that is read again from its beginning: what is stored, then what is in memory.
@@ -53,7 +55,16 @@ impl Spool {
     /// An empty body.
     #[must_use]
     pub fn new(blobs: Blobs, db: Db, owner: Owner) -> Self {
-        Self { blobs, db, owner, new_part_bytes: BLOB_CHUNK_BYTES, row: None, full_parts: 0, tail: Vec::new() }
+        Self {
+            blobs,
+            db,
+            owner,
+            new_part_bytes: BLOB_CHUNK_BYTES,
+            row: None,
+            full_parts: 0,
+            tail: Vec::new(),
+            whole: None,
+        }
     }
 
     /// Parts of another length for a body that is begun anew: as much of it is in memory at a time.
@@ -77,13 +88,13 @@ impl Spool {
                 tail.extend_from_slice(&data);
             }
         }
-        Ok(Self { blobs, db, owner, new_part_bytes: BLOB_CHUNK_BYTES, row: Some(row), full_parts, tail })
+        Ok(Self { blobs, db, owner, new_part_bytes: BLOB_CHUNK_BYTES, row: Some(row), full_parts, tail, whole: None })
     }
 
     /// How much there is of it.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.full_parts * self.part_bytes() + self.tail.len() as u64
+        self.full_parts * self.part_bytes() + self.tail().len() as u64
     }
 
     /// Whether all of it is in memory.
@@ -134,7 +145,8 @@ impl Spool {
     pub async fn finish(&mut self, now_ms: i64) -> Result<Staged, BlobError> {
         let name = self.owner.name.clone();
         if self.is_in_memory() {
-            return self.blobs.stage(name, Bytes::copy_from_slice(&self.tail), entropy::random(), now_ms).await;
+            let body = self.whole.insert(Bytes::from(std::mem::take(&mut self.tail))).clone();
+            return self.blobs.stage(name, body, entropy::random(), now_ms).await;
         }
         self.keep().await?;
         let row = self.row.clone().expect("a body that is not in memory is stored");
@@ -173,9 +185,13 @@ impl Spool {
             _ => None,
         };
         let in_tail =
-            |byte: u64| usize::try_from(byte.saturating_sub(stored_bytes)).unwrap_or(usize::MAX).min(self.tail.len());
+            |byte: u64| usize::try_from(byte.saturating_sub(stored_bytes)).unwrap_or(usize::MAX).min(self.tail().len());
         let tail = in_tail(wanted.start)..in_tail(wanted.end).max(in_tail(wanted.start));
-        Ok(Replay { stored, tail: Bytes::copy_from_slice(&self.tail[tail]) })
+        Ok(Replay { stored, tail: Bytes::copy_from_slice(&self.tail()[tail]) })
+    }
+
+    fn tail(&self) -> &[u8] {
+        self.whole.as_deref().unwrap_or(&self.tail)
     }
 
     fn part_bytes(&self) -> u64 {
@@ -195,7 +211,7 @@ impl Spool {
             Some(store) => {
                 // A key of its own: what is in use already stays as it is until the transaction is done.
                 let object = format!("{}-{}", part_name(&row.id, self.full_parts), hex(&entropy::random::<8>()));
-                store.put(&object, Bytes::copy_from_slice(&self.tail)).await?;
+                store.put(&object, Bytes::copy_from_slice(self.tail())).await?;
                 Some(object)
             }
         };
@@ -204,10 +220,12 @@ impl Spool {
         self.store_row(&mut tx, &row).await?;
         let former = match &object {
             None => {
-                tx.put_part(&row.id, self.full_parts, &self.tail).await?;
+                tx.put_part(&row.id, self.full_parts, self.tail()).await?;
                 None
             }
-            Some(object) => tx.put_object(&part_name(&row.id, self.full_parts), object, self.tail.len() as u64).await?,
+            Some(object) => {
+                tx.put_object(&part_name(&row.id, self.full_parts), object, self.tail().len() as u64).await?
+            }
         };
         tx.commit().await?;
         self.row = Some(row);
