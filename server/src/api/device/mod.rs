@@ -2,6 +2,7 @@
 
 mod checkin;
 pub(super) mod document;
+mod incoming;
 mod receive;
 mod report;
 mod update;
