@@ -1,7 +1,4 @@
 //! Memory for updates in flight: who waits for it, who has some, and how long.
-//!
-//! The more of it is taken, the smaller the parts in which further bodies are stored: slow uploads, of which there are many
-//! at a time, take little each and keep nobody out.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,18 +6,13 @@ use metrics::Gauge;
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 
 use crate::clock::Stopwatch;
-use crate::db::BLOB_CHUNK_BYTES;
 use crate::metrics::UploadMeters;
 
 /// Memory is counted in units of so many bytes.
 const UNIT_BYTES: usize = 1 << 10;
-/// A body's part is at most one in so many of the bytes that are free.
-const PART_SHARE: usize = 16;
-/// Shortest part of a body that has several. Each is a transaction of its own, so shorter ones cost much processor time.
-const PART_BYTES_MIN: usize = 256 << 10;
-/// How often a part is in memory: being filled, and on its way to the database. A body of one part is there once: it is
-/// stored as it came.
-const PART_COPIES: usize = 2;
+/// Part that a large body is stored in. An upload has one of them; what SQLite copies of it while it is stored, it copies
+/// for one upload at a time, and PostgreSQL for as many as there are connections. Each part is a transaction.
+const PART_BYTES: usize = 512 << 10;
 /// What an upload takes besides its parts: the connection's buffer and decoded blocks.
 const BESIDES_BYTES: usize = 192 << 10;
 /// What unpacking takes: zstd's window, blocks and tables ([`tributary_protocol::body::WINDOW_LOG_MAX`]).
@@ -72,12 +64,10 @@ impl UploadMemory {
     pub async fn acquire(&self, need: Need) -> Result<Share<'_>, AcquireError> {
         let waiting = Present::in_gauge(&self.meters.waiting);
         let body_bytes = need.bytes.map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        let fair = self.free.available_permits() * UNIT_BYTES / PART_SHARE;
-        let part_bytes = need.part_bytes.unwrap_or_else(|| fair.clamp(PART_BYTES_MIN, BLOB_CHUNK_BYTES));
+        let part_bytes = need.part_bytes.unwrap_or(PART_BYTES);
         let besides = BESIDES_BYTES + if need.packed { UNPACKING_BYTES } else { 0 };
         let besides_small = SMALL_BYTES.saturating_add(body_bytes.saturating_mul(SMALL_BYTES_PER_BYTE));
-        let parts = if body_bytes > part_bytes { PART_COPIES * part_bytes } else { body_bytes };
-        let bytes = parts + besides.min(besides_small);
+        let bytes = part_bytes.min(body_bytes) + besides.min(besides_small);
         // One that is alone may take more than there is.
         let permit = self.free.acquire_many(bytes.div_ceil(UNIT_BYTES).min(self.units) as u32).await?;
         drop(waiting);
@@ -157,9 +147,9 @@ mod tests {
     }
 
     #[test]
-    fn parts_shrink_as_memory_fills_and_small_bodies_take_little() {
+    fn a_large_body_takes_a_part_and_what_unpacks_it_and_a_small_one_little() {
         let registry = Registry::new(false);
-        let memory = UploadMemory::new(16 << 20, UploadMeters::new(&registry));
+        let memory = UploadMemory::new(12 << 20, UploadMeters::new(&registry));
         let fill = |need| {
             let mut taken = Vec::new();
             while let Some(share) = memory.acquire(need).now_or_never() {
@@ -168,16 +158,13 @@ mod tests {
             taken
         };
         let large = fill(LARGE);
-        let parts: Vec<usize> = large.iter().map(Share::part_bytes).collect();
-        assert_eq!((parts[0], *parts.last().unwrap()), (BLOB_CHUNK_BYTES, PART_BYTES_MIN));
-        assert!(parts.is_sorted_by(|a, b| a >= b), "{parts:?}");
-        let bytes: usize = parts.iter().map(|part| PART_COPIES * part + BESIDES_BYTES).sum();
-        assert!(bytes <= 16 << 20 && (14..24).contains(&large.len()), "{} uploads, {bytes} bytes", large.len());
+        assert!(large.iter().all(|share| share.part_bytes() == PART_BYTES));
+        assert_eq!(large.len(), (12 << 20) / (PART_BYTES + BESIDES_BYTES));
         drop(large);
-        assert!((8..14).contains(&fill(Need { packed: true, ..LARGE }).len()));
-        assert!(fill(Need { bytes: Some(4_000), packed: true, part_bytes: None }).len() > 350);
+        assert_eq!(fill(Need { packed: true, ..LARGE }).len(), 8);
+        assert!(fill(Need { bytes: Some(4_000), packed: true, part_bytes: None }).len() > 260);
         // One that goes on has parts already.
-        let resumed = memory.acquire(Need { part_bytes: Some(BLOB_CHUNK_BYTES), ..LARGE });
-        assert_eq!(resumed.now_or_never().unwrap().unwrap().part_bytes(), BLOB_CHUNK_BYTES);
+        let resumed = memory.acquire(Need { part_bytes: Some(2 * PART_BYTES), ..LARGE });
+        assert_eq!(resumed.now_or_never().unwrap().unwrap().part_bytes(), 2 * PART_BYTES);
     }
 }

@@ -13,7 +13,7 @@ use crate::api::Api;
 use crate::error::CliError;
 
 /// Settings of the surroundings that must not reach the process.
-const SETTINGS: [&str; 9] = [
+const SETTINGS: [&str; 10] = [
     "TRIBUTARY_CONFIG",
     "TRIBUTARY_LISTEN",
     "TRIBUTARY_DATABASE",
@@ -23,6 +23,7 @@ const SETTINGS: [&str; 9] = [
     "TRIBUTARY_OTLP_ENDPOINT",
     "TRIBUTARY_BLOBS",
     "TRIBUTARY_LEASE",
+    "TRIBUTARY_UPLOAD_MEMORY",
 ];
 
 /// A process that is killed when this is dropped.

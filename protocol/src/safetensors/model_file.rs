@@ -10,6 +10,9 @@ use super::{
 };
 use crate::model::{Model, ModelError, ParameterList, ParameterListError, ParameterSpec};
 
+/// Most values that are handed out at once: 32 KiB, so that what is made of them is still in the processor's cache.
+const VALUES_AT_ONCE: usize = 1 << 13;
+
 /// Why a file is not the model that was wanted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelFileError {
@@ -107,12 +110,16 @@ impl<F: FnMut(usize, &[f32])> Sink for Ordered<'_, F> {
 
     fn block(&mut self, tensor: usize, element: usize, bytes: &[u8]) -> Result<(), ModelFileError> {
         let place = self.reading.places[tensor];
-        let values: Vec<f32> = bytes.as_chunks().0.iter().map(|element| f32::from_le_bytes(*element)).collect();
-        if values.iter().any(|value| !value.is_finite()) {
-            let parameter = self.reading.parameters.specs()[place].name.clone();
-            return Err(ModelError::NotFinite { parameter }.into());
+        let mut first = self.reading.parameters.range(place).start + element;
+        for elements in bytes.as_chunks().0.chunks(VALUES_AT_ONCE) {
+            let values: Vec<f32> = elements.iter().map(|element| f32::from_le_bytes(*element)).collect();
+            if values.iter().any(|value| !value.is_finite()) {
+                let parameter = self.reading.parameters.specs()[place].name.clone();
+                return Err(ModelError::NotFinite { parameter }.into());
+            }
+            (self.accept)(first, &values);
+            first += values.len();
         }
-        (self.accept)(self.reading.parameters.range(place).start + element, &values);
         Ok(())
     }
 }

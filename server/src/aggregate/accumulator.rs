@@ -8,8 +8,9 @@ use tributary_protocol::cpu::{Cpu, prefetch};
 use super::caps::{CapsError, SumCaps, factor};
 use super::kernel::{add_scaled, add_scattered, first_outside};
 
-/// Parameters that are behind one lock: 512 KiB of sums, so that updates which arrive together seldom wait for each other.
-const STRIPE_PARAMETERS: usize = 1 << 16;
+/// Parameters that are behind one lock: nearly 2 MiB of sums, so that updates of a large model seldom wait for each other.
+/// Allocators round a power of two up to the next size, which for 512 KiB is a seventh more memory.
+const STRIPE_PARAMETERS: usize = (1 << 18) - (1 << 14);
 
 /// Sum over updates of `weight * delta`, one i64 per parameter, with the count of updates and their total weight.
 ///
