@@ -64,8 +64,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "TRIBUTARY_LEASE", value_name = "DURATION", value_parser = parse_duration_ms)]
     lease: Option<u64>,
     /// Memory for updates that are being received, in MiB. A large one takes 0.7 MiB, 1.4 MiB where it has to be
-    /// unpacked, a small one what it needs.
-    /// Further ones wait their turn [default: 12].
+    /// unpacked, a small one what it needs. Further ones wait their turn [default: 12].
     #[arg(long, env = "TRIBUTARY_UPLOAD_MEMORY", value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=4096))]
     upload_memory: Option<u32>,
     /// Who may read /metrics (Prometheus): whoever reaches the coordinator, operators with their token, or nobody; then

@@ -206,12 +206,18 @@ impl Spool {
         };
         let mut row = self.row.clone().unwrap_or_else(fresh);
         row.bytes = self.bytes();
-        let object = match self.store_of(&row)? {
+        let object = match store_of(&self.blobs, &row)? {
             None => None,
             Some(store) => {
                 // A key of its own: what is in use already stays as it is until the transaction is done.
                 let object = format!("{}-{}", part_name(&row.id, self.full_parts), hex(&entropy::random::<8>()));
-                store.put(&object, Bytes::copy_from_slice(self.tail())).await?;
+                // Lent, not copied: many may be storing at a time. Bytes that nobody else holds become the same Vec again.
+                let part = self.whole.clone().unwrap_or_else(|| Bytes::from(std::mem::take(&mut self.tail)));
+                let put = store.put(&object, part.clone()).await;
+                if self.whole.is_none() {
+                    self.tail = Vec::from(part);
+                }
+                put?;
                 Some(object)
             }
         };
@@ -256,13 +262,14 @@ impl Spool {
     fn in_new_store(&self) -> bool {
         matches!(self.blobs, Blobs::Store(_))
     }
+}
 
-    fn store_of(&self, row: &StagedRow) -> Result<Option<&Store>, BlobError> {
-        match (&self.blobs, row.in_store) {
-            (_, false) => Ok(None),
-            (Blobs::Store(store), true) => Ok(Some(store)),
-            (Blobs::Database, true) => Err(BlobError::NoStore),
-        }
+/// Where the parts of a body go, unless into the database.
+fn store_of<'a>(blobs: &'a Blobs, row: &StagedRow) -> Result<Option<&'a Store>, BlobError> {
+    match (blobs, row.in_store) {
+        (_, false) => Ok(None),
+        (Blobs::Store(store), true) => Ok(Some(store)),
+        (Blobs::Database, true) => Err(BlobError::NoStore),
     }
 }
 
