@@ -164,6 +164,21 @@ states! {
     }
 }
 
+states! {
+    /// What an operator did, as the audit log records it.
+    AuditAction {
+        PopulationCreate = "population.create",
+        TokenCreate = "token.create",
+        TokenRevoke = "token.revoke",
+        JobCreate = "job.create",
+        JobPause = "job.pause",
+        JobResume = "job.resume",
+        JobStop = "job.stop",
+        JobRoundPolicy = "job.round_policy",
+        ModelUpload = "model.upload",
+    }
+}
+
 impl Phase {
     /// Whether the round still does something.
     #[must_use]

@@ -12,13 +12,16 @@ use tributary_protocol::id::{Name, Secret, SecretKind, TokenId};
 use tributary_protocol::operator::Token;
 
 use crate::app::App;
-use crate::blob::{self, BlobError, Blobs, OpenStoreError, OpenedStore};
-use crate::clock::Clock;
+use crate::blob::{self, BlobError, Blobs, OpenStoreError, OpenedStore, sweep};
+use crate::cluster::bell;
 use crate::cluster::lease::LEASE_DEFAULT;
-use crate::cluster::{bell, lease, seats};
 use crate::db::{Db, DbError};
+use crate::fleet::seats;
 use crate::metrics::{Metrics, MetricsAccess};
-use crate::{api, driver, entropy, listen, scheduled};
+use crate::runtime::clock::Clock;
+use crate::runtime::{entropy, listen};
+use crate::services::Services;
+use crate::{api, scheduled};
 
 /// How often recorded times are sorted into their buckets, whether or not anybody reads them.
 const METRICS_TIDY_EVERY: Duration = Duration::from_secs(5);
@@ -33,7 +36,7 @@ pub const UPLOAD_MEMORY_DEFAULT: usize = 12 << 20;
 pub struct Config {
     /// A file path, or a `sqlite:` or `postgres:` URL.
     pub database: String,
-    /// The object store for models and updates, as [`blob::open_store`] takes it; without one they are in the database.
+    /// The object store for models and updates, as [`crate::blob::open_store`] takes it; without one they are in the database.
     pub blobs: Option<String>,
     /// An operator token that is let in besides those in the database.
     pub operator_token: Option<Secret>,
@@ -150,9 +153,9 @@ impl Coordinator {
             (Db::Postgres { .. }, Some(node)) => node.clone(),
             (Db::Postgres { .. }, None) => entropy::node(),
         };
-        let app = App::new(db, blobs, clock, node, config.lease, config.upload_memory, metrics);
+        let app = App::new(Services::new(db, node, blobs, clock, metrics), config.lease, config.upload_memory);
         if config.fold_at_commit {
-            app.sums.leave_to_commits();
+            app.updates.sums.leave_to_commits();
         }
         Ok(Self { app, first_operator_token })
     }
@@ -166,10 +169,10 @@ impl Coordinator {
     /// This process's name among the coordinators.
     #[must_use]
     pub fn node(&self) -> &Name {
-        self.app.leases.node()
+        &self.app.node
     }
 
-    /// The shared state, for tests that call [`driver::run_once`] themselves.
+    /// The shared state, for tests that call [`crate::driver::Driver::run_once`] themselves.
     #[must_use]
     pub fn app(&self) -> &Arc<App> {
         &self.app
@@ -188,18 +191,32 @@ impl Coordinator {
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> Result<(), ServeError> {
         let app = self.app;
         let mut tasks = JoinSet::new();
-        tasks.spawn(driver::run(Arc::clone(&app)));
-        tasks.spawn(blob::sweep::run(Arc::clone(&app)));
+        let keeper = Arc::clone(&app);
+        tasks.spawn(async move { keeper.leases.keep(&keeper).await });
+        let driver = app.driver();
+        tasks.spawn(async move { driver.run().await });
+        let sweeper = Arc::clone(&app);
+        tasks.spawn(async move {
+            let Services { blobs, db, clock, stopping, .. } = &sweeper.services;
+            sweep::run(blobs, db, clock, stopping).await;
+        });
         tasks.spawn(tidy_metrics(Arc::clone(&app)));
-        if let Some(seats) = &app.seats {
-            tasks.spawn(seats::run(Arc::clone(&app), Arc::clone(seats)));
+        if app.fleet.seats.is_some() {
+            let app = Arc::clone(&app);
+            tasks.spawn(async move {
+                if let Some(seats) = &app.fleet.seats {
+                    seats::run(&app, seats).await;
+                }
+            });
         }
         if let Db::Postgres { pool, .. } = &app.db {
-            tasks.spawn(bell::run(Arc::clone(&app), pool.clone()));
+            let (app, pool) = (Arc::clone(&app), pool.clone());
+            tasks.spawn(async move { bell::run(&app, pool, |clients| app.fleet.lobby.call(clients)).await });
         }
         // A clock that a test moves has no ticks: such a test calls `scheduled::run_due` itself.
         if matches!(app.clock, Clock::System) {
-            tasks.spawn(scheduled::run(Arc::clone(&app)));
+            let app = Arc::clone(&app);
+            tasks.spawn(async move { scheduled::run(&app).await });
         }
         let stopping = app.stopping.clone();
         let stop = async move {
@@ -226,7 +243,7 @@ impl Coordinator {
                 tracing::error!(%error, "a background task ended badly");
             }
         }
-        if let Err(error) = lease::leave(&app).await {
+        if let Err(error) = app.leases.leave(&app).await {
             tracing::warn!(%error, "the leases stay until they expire");
         }
         app.db.close().await;

@@ -1,52 +1,43 @@
 //! The Tributary coordinator.
 //!
-//! A map, from the rules outwards:
+//! A map, from the foundations upwards. Each room uses only rooms above its own line; `tests/` keeps it so.
 //!
-//! | module | what it is |
+//! | room | what it holds |
 //! |---|---|
-//! | [`round`] | rules of rounds as functions of facts: who may take part, who does, what comes next |
-//! | [`aggregate`] | the exact sum and the aggregation rules |
-//! | [`spec`] | what follows from a job file |
+//! | [`runtime`] | time, randomness, sockets, threads, signals |
+//! | [`metrics`] | what the coordinator measures of itself, for Prometheus |
 //! | [`db`] | the database, SQLite or PostgreSQL: one query, one text, one method |
-//! | [`lobby`], [`sums`], [`uploads`] | what may be forgotten: clients that wait, sums of open rounds, who is sending |
-//! | [`meters`] | what a coordinator measures of itself |
-//! | [`cluster`] | several coordinators on one database: leases, shared seats, notifications |
-//! | [`driver`] | moves jobs on, one stored step at a time |
-//! | [`metrics`] | what it measures of itself, for Prometheus |
-//! | [`scheduled`] | what is done by the clock: retention, upkeep |
+//! | [`blob`] | bodies of models and updates, in the database or an object store |
+//! | [`services`], [`specs`] | what every room below is given |
+//! | [`cluster`] | several coordinators on one database: leases, notifications |
+//! | [`fleet`] | clients that are here: who waits, where, and what they downloaded |
+//! | `lifecycle` | the only place where a phase or a state changes |
+//! | [`updates`] | the way in: from an update's first byte to its round's sum |
+//! | [`models`] | the way out: from a sum to the next version and its files |
+//! | [`scheduled`] | work by the clock: retention, upkeep |
+//! | [`driver`] | one task per job: moves it on, one stored step at a time |
 //! | [`api`] | the HTTP APIs |
-//! | [`backup`] | copies of a SQLite database |
-//! | [`coordinator`] | all of it together |
+//! | [`app`], [`coordinator`], [`backup`] | all of it together, and copies of a SQLite database |
 //!
-//! `round` and `aggregate` know nothing of the others: no database, no network, no clock, no tokio.
+//! Every rule is a pure function of the `tributary-engine` crate.
 
-pub mod aggregate;
 pub mod api;
 pub mod app;
 pub mod backup;
 pub mod blob;
-pub mod clock;
 pub mod cluster;
-mod commit;
 pub mod coordinator;
 pub mod db;
 pub mod driver;
-pub mod entropy;
-mod folding;
-mod initial;
-mod listen;
-pub mod lobby;
-mod measured;
-pub mod meters;
+pub mod fleet;
+mod lifecycle;
 pub mod metrics;
-mod rebuild;
-pub mod round;
+pub mod models;
+pub mod runtime;
 pub mod scheduled;
-pub mod spec;
-pub mod sums;
-pub mod upload_memory;
-pub mod uploads;
-mod version;
+pub mod services;
+pub mod specs;
+pub mod updates;
 
-pub use commit::CommitError;
 pub use coordinator::{Config, Coordinator, ServeError};
+pub use models::CommitError;

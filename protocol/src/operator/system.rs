@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Node, ScheduledWork};
 use crate::id::{AuditId, TokenId};
 use crate::job_file::JobFile;
+use crate::state::AuditAction;
 
 /// How a coordinator and its database are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -87,7 +88,7 @@ pub struct AuditEntry {
     /// The token's label.
     pub label: String,
     /// What was done, as `job.pause`.
-    pub action: String,
+    pub action: AuditAction,
     /// To what: an id or a name.
     pub subject: String,
     /// More about it.

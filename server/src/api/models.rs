@@ -20,8 +20,8 @@ use tributary_protocol::update::{FormError, FormSurvey, FormWriter, form_bytes};
 use super::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::blob::{BlobError, StoredBody, model_file_key, model_key};
-use crate::commit::blocking;
 use crate::db::{DbError, JobRow, MadeFor, ModelFileRow, Tx};
+use crate::runtime::offload::blocking;
 
 /// When to ask again for a form that is not stored, while so many are being made already.
 const FORM_RETRY_MS: u64 = 2_000;
@@ -72,7 +72,7 @@ impl ModelFile {
         if let Some(file) = stored.filter(|file| packed_too || !file.packed) {
             return Ok(Self::stored(job.id, &file, model.bytes));
         }
-        let parameters = Arc::clone(&app.specs.of(job)?.parameters);
+        let parameters = Arc::clone(&app.specs.of(job)?.model);
         Ok(Self {
             // The same model has the same file, so its hash and the form name it.
             etag: format!("\"{}-{}\"", model.sha256, form.as_str()),
@@ -158,7 +158,7 @@ pub(super) async fn file_response(
     let first = rest.try_next().await?.unwrap_or_default();
     let raw_length = file.raw_of(length);
     if let Some(client) = receiver.filter(|_| length > 0) {
-        app.count_download(client, length, raw_length).await?;
+        app.fleet.downloads.count(&app.db, client, length, raw_length).await?;
     }
     let is_last = wanted.end == file.bytes;
     let mut counting = Counting { app: Arc::clone(app), receiver, left: length, length, raw_length, is_last };
@@ -198,9 +198,10 @@ impl Drop for Counting {
         let Some(client) = self.receiver else { return };
         if self.left > 0 {
             let raw_left = u128::from(self.left) * u128::from(self.raw_length) / u128::from(self.length);
-            App::uncount_download(&self.app, client, self.left, u64::try_from(raw_left).unwrap_or(u64::MAX));
+            let raw_left = u64::try_from(raw_left).unwrap_or(u64::MAX);
+            self.app.fleet.downloads.uncount(&self.app.db, client, self.left, raw_left);
         } else if self.is_last {
-            App::download_ended(&self.app, client);
+            self.app.fleet.downloads.ended(&self.app.db, client, self.app.clock.now_ms());
         }
     }
 }
@@ -256,7 +257,8 @@ fn parts(app: Arc<App>, body: StoredBody, wanted: Range<u64>) -> impl Stream<Ite
 
 /// The first of the wanted bytes, which must be there.
 async fn part(app: &App, body: &StoredBody, wanted: Range<u64>) -> Result<Bytes, BlobError> {
-    app.shared_parts
+    app.models
+        .shared_parts
         .part(&app.blobs, &app.db, body, wanted)
         .await?
         .ok_or_else(|| BlobError::Missing(body.name().to_owned()))
@@ -286,7 +288,7 @@ async fn made(
         let detail = format!("too many models are being written as {} and the like; no job needs this", form.as_str());
         ApiError::new(ProblemType::Unavailable, detail).retry_after_ms(FORM_RETRY_MS)
     };
-    let place = Arc::clone(&app.forms_made).try_acquire_owned().map_err(busy)?;
+    let place = Arc::clone(&app.models.forms_made).try_acquire_owned().map_err(busy)?;
     let name = body.name().to_owned();
     let read = || parts(Arc::clone(app), body.clone(), all.clone());
     let mut survey = FormSurvey::new(Arc::clone(parameters), form);

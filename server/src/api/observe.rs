@@ -18,8 +18,8 @@ use tracing::instrument::Instrumented;
 use tributary_protocol::problem::{CONTENT_TYPE, Problem};
 
 use crate::app::App;
-use crate::entropy;
 use crate::metrics;
+use crate::runtime::entropy;
 
 /// The header in which a request's id comes, if the caller has one, and goes back.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

@@ -7,8 +7,9 @@ use tributary_protocol::problem::{Problem, ProblemType};
 use super::observe::problem_response;
 use crate::blob::BlobError;
 use crate::db::DbError;
-use crate::initial::UploadError;
-use crate::version::VersionError;
+use crate::lifecycle::jobs::JobRefusal;
+use crate::models::first::UploadError;
+use crate::models::version::VersionError;
 
 /// How long a client waits after the database or the object store failed to answer.
 const UNAVAILABLE_RETRY_MS: u64 = 2_000;
@@ -27,11 +28,6 @@ impl ApiError {
 
     pub(super) fn retry_after_ms(self, retry_after_ms: u64) -> Self {
         Self(Box::new(self.0.retry_after_ms(retry_after_ms)))
-    }
-
-    /// Whether the same request may succeed later.
-    pub(super) fn is_passing(&self) -> bool {
-        self.0.status >= 500
     }
 
     pub(super) fn not_found(what: impl std::fmt::Display) -> Self {
@@ -89,6 +85,18 @@ impl From<UploadError> for ApiError {
         match error {
             UploadError::Model(error) => Self::new(ProblemType::ModelInvalid, error.to_string()),
             UploadError::Version(error) => error.into(),
+        }
+    }
+}
+
+impl From<JobRefusal> for ApiError {
+    fn from(refusal: JobRefusal) -> Self {
+        let detail = refusal.to_string();
+        match refusal {
+            JobRefusal::NotFound(_) => Self::new(ProblemType::NotFound, detail),
+            JobRefusal::NameTaken { .. } => Self::new(ProblemType::NameTaken, detail),
+            JobRefusal::WrongState { .. } | JobRefusal::HasModel(_) => Self::new(ProblemType::WrongState, detail),
+            JobRefusal::Blob(error) => error.into(),
         }
     }
 }

@@ -17,6 +17,7 @@ mod spool;
 mod staged;
 mod store;
 pub mod sweep;
+mod workbench;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,9 +31,10 @@ pub use shared::SharedParts;
 pub use spool::{Owner, Replay, Spool};
 pub use staged::Staged;
 pub use store::Store;
+pub use workbench::Workbench;
 
 use crate::db::{Db, MadeFor};
-use crate::entropy;
+use crate::runtime::entropy;
 
 /// Longest time that a round's end waits for the deletion of its updates. A driver has other jobs, and what is left is swept.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(5);

@@ -6,9 +6,10 @@ use bytes::Bytes;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::AssignmentId;
 
-use super::{BlobError, Blobs, Reader, Staged, Store, hex};
+use super::staged::Place;
+use super::{BlobError, Blobs, Reader, Staged, Store, Workbench, hex};
 use crate::db::{BLOB_CHUNK_BYTES, Db, DbError, NewStaged, StagedRow, Tx, part_name};
-use crate::entropy;
+use crate::runtime::entropy;
 
 /// Bodies that get no more memory than they need.
 const SMALL_BYTES: usize = 64 << 10;
@@ -29,8 +30,7 @@ pub struct Owner {
 /// A body that is being written. At most one part of it is in memory.
 #[derive(Debug)]
 pub struct Spool {
-    blobs: Blobs,
-    db: Db,
+    bench: Workbench,
     owner: Owner,
     /// Length of the parts of a body that is begun anew.
     new_part_bytes: usize,
@@ -54,17 +54,8 @@ pub struct Replay<'a> {
 impl Spool {
     /// An empty body.
     #[must_use]
-    pub fn new(blobs: Blobs, db: Db, owner: Owner) -> Self {
-        Self {
-            blobs,
-            db,
-            owner,
-            new_part_bytes: BLOB_CHUNK_BYTES,
-            row: None,
-            full_parts: 0,
-            tail: Vec::new(),
-            whole: None,
-        }
+    pub(super) fn new(bench: Workbench, owner: Owner) -> Self {
+        Self { bench, owner, new_part_bytes: BLOB_CHUNK_BYTES, row: None, full_parts: 0, tail: Vec::new(), whole: None }
     }
 
     /// Parts of another length for a body that is begun anew: as much of it is in memory at a time.
@@ -74,21 +65,17 @@ impl Spool {
         self
     }
 
-    /// Goes on with a body that somebody else left unfinished.
-    ///
-    /// # Errors
-    /// [`BlobError`] when its last part cannot be read.
-    pub async fn resume(blobs: Blobs, db: Db, owner: Owner, row: StagedRow) -> Result<Self, BlobError> {
+    pub(super) async fn resume(bench: Workbench, owner: Owner, row: StagedRow) -> Result<Self, BlobError> {
         let (full_parts, rest) = (row.bytes / row.part_bytes, row.bytes % row.part_bytes);
         let mut tail = Vec::new();
         if rest > 0 {
-            let mut reader = blobs.parts_reader(&db, row.clone()).await?;
+            let mut reader = bench.blobs.parts_reader(&bench.db, row.clone()).await?;
             reader.skip(row.bytes - rest);
             while let Some(data) = reader.next().await? {
                 tail.extend_from_slice(&data);
             }
         }
-        Ok(Self { blobs, db, owner, new_part_bytes: BLOB_CHUNK_BYTES, row: Some(row), full_parts, tail, whole: None })
+        Ok(Self { bench, owner, new_part_bytes: BLOB_CHUNK_BYTES, row: Some(row), full_parts, tail, whole: None })
     }
 
     /// How much there is of it.
@@ -127,11 +114,19 @@ impl Spool {
         Ok(())
     }
 
-    /// Stores what there is of it, so that somebody can go on with it.
+    /// Stores all of it so far and keeps it, so that another request can go on with it.
     ///
     /// # Errors
     /// As [`Self::push`].
     pub async fn keep(&mut self) -> Result<(), BlobError> {
+        self.store_all().await?;
+        if let Some(row) = &self.row {
+            self.bench.release(&row.id);
+        }
+        Ok(())
+    }
+
+    async fn store_all(&mut self) -> Result<(), BlobError> {
         if self.row.as_ref().is_some_and(|row| row.bytes == self.bytes()) || self.bytes() == 0 {
             return Ok(());
         }
@@ -146,18 +141,11 @@ impl Spool {
         let name = self.owner.name.clone();
         if self.is_in_memory() {
             let body = self.whole.insert(Bytes::from(std::mem::take(&mut self.tail))).clone();
-            return self.blobs.stage(name, body, entropy::random(), now_ms).await;
+            return self.bench.stage(name, body, now_ms).await;
         }
-        self.keep().await?;
+        self.store_all().await?;
         let row = self.row.clone().expect("a body that is not in memory is stored");
-        Ok(Staged::in_parts(name, row))
-    }
-
-    /// Gives the body up, with all that is stored of it.
-    pub async fn discard(self) {
-        if let Some(row) = self.row {
-            self.blobs.discard_parts(&self.db, row).await;
-        }
+        Ok(Staged::new(self.bench.clone(), name, Bytes::new(), Place::Parts(row)))
     }
 
     /// Reads all of it from its beginning.
@@ -178,7 +166,7 @@ impl Spool {
             Some(row) if wanted.start < wanted.end.min(stored_bytes) => {
                 let mut full = row.clone();
                 full.bytes = wanted.end.min(stored_bytes);
-                let mut reader = self.blobs.parts_reader(&self.db, full).await?;
+                let mut reader = self.bench.blobs.parts_reader(&self.bench.db, full).await?;
                 reader.skip(wanted.start);
                 Some(reader)
             }
@@ -206,7 +194,7 @@ impl Spool {
         };
         let mut row = self.row.clone().unwrap_or_else(fresh);
         row.bytes = self.bytes();
-        let object = match store_of(&self.blobs, &row)? {
+        let object = match store_of(&self.bench.blobs, &row)? {
             None => None,
             Some(store) => {
                 // A key of its own: what is in use already stays as it is until the transaction is done.
@@ -222,7 +210,7 @@ impl Spool {
             }
         };
         // What counts is made durable by the transaction that makes it count.
-        let mut tx = self.db.begin_losable().await?;
+        let mut tx = self.bench.db.begin_losable().await?;
         self.store_row(&mut tx, &row).await?;
         let former = match &object {
             None => {
@@ -233,9 +221,10 @@ impl Spool {
                 tx.put_object(&part_name(&row.id, self.full_parts), object, self.tail().len() as u64).await?
             }
         };
+        self.bench.note_parts(&row);
         tx.commit().await?;
         self.row = Some(row);
-        self.blobs.delete(former.into_iter().collect()).await;
+        self.bench.blobs.delete(former.into_iter().collect()).await;
         Ok(())
     }
 
@@ -260,7 +249,7 @@ impl Spool {
     }
 
     fn in_new_store(&self) -> bool {
-        matches!(self.blobs, Blobs::Store(_))
+        matches!(self.bench.blobs, Blobs::Store(_))
     }
 }
 

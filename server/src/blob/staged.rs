@@ -1,18 +1,20 @@
-//! A body on its way: already in the store, or about to be written by the transaction that makes it count.
+//! A whole body on its way: stored already, or about to be written by the transaction that takes it.
 
 use bytes::Bytes;
 
-use super::{BlobError, Blobs, hex};
-use crate::db::{Db, StagedRow, Tx};
+use super::{BlobError, Workbench};
+use crate::db::{StagedRow, Tx};
 
 /// Longest time between putting a body into the store and the transaction that refers to it, in milliseconds. Far below
-/// [`super::sweep::ORPHAN_AGE_MS`], so that no body is swept that may still come to count, even where the clocks of
-/// coordinator and store differ by hours.
+/// [`super::sweep::ORPHAN_AGE_MS`], so that the sweep deletes no body that a transaction may still take, even where the
+/// clocks of coordinator and store differ by hours.
 pub(super) const SETTLE_MS_MAX: i64 = 60 * 60 * 1_000;
 
-/// A body that counts once [`Staged::settle`] and its transaction are done.
+/// A body that counts once [`Staged::settle`] and its transaction are done. Unless a transaction takes it, its workbench
+/// deletes it.
 #[derive(Debug)]
 pub struct Staged {
+    bench: Workbench,
     name: String,
     body: Bytes,
     place: Place,
@@ -20,52 +22,21 @@ pub struct Staged {
 }
 
 #[derive(Debug)]
-enum Place {
-    /// It goes into the database with its transaction.
+pub(super) enum Place {
+    /// It is written by its transaction.
     Transaction,
     /// It is in the store, under this key.
     Object { object: String, staged_at_ms: i64 },
-    /// It was written in parts.
+    /// Its parts are stored.
     Parts(StagedRow),
 }
 
-impl Blobs {
-    /// Puts a body where it can be read by its name once a transaction has settled it. `attempt` are random bytes, so
-    /// that no two attempts share an object.
-    ///
-    /// # Errors
-    /// [`BlobError::Store`]; nothing was changed then.
-    pub async fn stage(&self, name: String, body: Bytes, attempt: [u8; 16], now_ms: i64) -> Result<Staged, BlobError> {
-        let place = match self {
-            Self::Database => Place::Transaction,
-            Self::Store(store) => {
-                let object = format!("{name}/{}", hex(&attempt));
-                store.put(&object, body.clone()).await?;
-                Place::Object { object, staged_at_ms: now_ms }
-            }
-        };
-        Ok(Staged { name, body, place, settled: false })
-    }
-
-    /// Deletes what there is of a body that no transaction has taken. One that a transaction has taken stays, even when
-    /// its commit failed: the database may have stored it all the same.
-    pub async fn discard_unsettled(&self, db: &Db, staged: Staged) {
-        match staged.place {
-            _ if staged.settled => {}
-            Place::Transaction => {}
-            Place::Object { object, .. } => self.delete(vec![object]).await,
-            Place::Parts(row) => self.discard_parts(db, row).await,
-        }
-    }
-}
-
 impl Staged {
-    /// A body whose parts are stored.
-    pub(super) fn in_parts(name: String, row: StagedRow) -> Self {
-        Self { name, body: Bytes::new(), place: Place::Parts(row), settled: false }
+    pub(super) fn new(bench: Workbench, name: String, body: Bytes, place: Place) -> Self {
+        Self { bench, name, body, place, settled: false }
     }
 
-    /// The body, where it is in memory.
+    /// The body, where it is in memory; empty otherwise.
     #[must_use]
     pub fn body(&self) -> &Bytes {
         &self.body
@@ -77,12 +48,12 @@ impl Staged {
         self.settled
     }
 
-    /// Makes the body part of a transaction: from its commit on the body can be read by its name. A body that was put
-    /// into a store more than an hour ago is refused.
+    /// Makes the body part of a transaction: from its commit on the body can be read by its name. From now on the
+    /// workbench keeps it, even if the commit fails: the database may have stored it all the same.
     ///
     /// # Errors
-    /// [`BlobError::Stale`] when it was put too long ago, [`BlobError::Superseded`] when somebody else goes on with it;
-    /// [`crate::db::DbError::Duplicate`] when the name has a body.
+    /// [`BlobError::Stale`] when it was put into the store more than an hour ago, [`BlobError::Superseded`] when another
+    /// request goes on with it, [`crate::db::DbError::Duplicate`] when the name has a body.
     pub async fn settle(&mut self, tx: &mut Tx, now_ms: i64) -> Result<(), BlobError> {
         match &self.place {
             Place::Transaction => tx.insert_blob(&self.name, &self.body).await?,
@@ -97,6 +68,16 @@ impl Staged {
             }
         }
         self.settled = true;
+        self.release();
         Ok(())
+    }
+
+    /// Keeps what is stored although no transaction has taken it: its sender goes on with it.
+    pub fn release(&self) {
+        match &self.place {
+            Place::Transaction => {}
+            Place::Object { object, .. } => self.bench.release(object),
+            Place::Parts(row) => self.bench.release(&row.id),
+        }
     }
 }

@@ -13,8 +13,8 @@ use object_store::prefix::PrefixStore;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
 
 use super::StoreError;
-use crate::clock::Stopwatch;
 use crate::metrics::{BlobCall, Metrics};
+use crate::runtime::clock::Stopwatch;
 
 /// Longest time for one call, retries of the store's client included.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(10);

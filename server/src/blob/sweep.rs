@@ -1,12 +1,13 @@
 //! Orphans: objects that nothing refers to, because a crash or a refusal came between the object and its transaction, or
 //! because a deletion failed. And bodies in parts that are of no more use.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::{BlobError, Blobs, Store};
-use crate::app::App;
+use tokio_util::sync::CancellationToken;
+
 use crate::db::{Db, StagedRow};
+use crate::runtime::clock::Clock;
 
 /// Age from which an object that nothing refers to is an orphan, in milliseconds. Younger ones may belong to an upload
 /// that has not reached its transaction; that takes an hour at most ([`super::Staged::settle`]). The rest is for clocks that
@@ -42,13 +43,13 @@ pub fn is_orphan(age_ms: i64, is_referred_to: bool) -> bool {
 }
 
 /// Sweeps at once and then every hour until the coordinator stops. Several coordinators may sweep at the same time.
-pub async fn run(app: Arc<App>) {
-    let Blobs::Store(store) = &app.blobs else { return };
+pub async fn run(blobs: &Blobs, db: &Db, clock: &Clock, stopping: &CancellationToken) {
+    let Blobs::Store(store) = blobs else { return };
     loop {
-        let now_ms = app.clock.now_ms();
+        let now_ms = clock.now_ms();
         let swept = tokio::select! {
-            () = app.stopping.cancelled() => return,
-            swept = sweep(&app.db, store, now_ms) => swept,
+            () = stopping.cancelled() => return,
+            swept = sweep(db, store, now_ms) => swept,
         };
         match swept {
             Ok(Swept { orphans: 0, .. }) => {}
@@ -56,8 +57,8 @@ pub async fn run(app: Arc<App>) {
             Err(error) => tracing::warn!(%error, "orphans could not be swept from the store; it is tried again"),
         }
         tokio::select! {
-            () = app.stopping.cancelled() => return,
-            () = app.clock.sleep_until(now_ms.saturating_add(SWEEP_EVERY_MS)) => {}
+            () = stopping.cancelled() => return,
+            () = clock.sleep_until(now_ms.saturating_add(SWEEP_EVERY_MS)) => {}
         }
     }
 }

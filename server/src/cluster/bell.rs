@@ -1,28 +1,26 @@
-//! The bell: coordinators on one PostgreSQL tell each other that something changed.
+//! The bell: notifications between coordinators on one PostgreSQL.
 //!
-//! What is told is only a hint: whoever hears it looks at the database. So a lost notification costs a second, not work.
-
-use std::sync::Arc;
+//! A notification is a hint: its receiver reads the database. A lost one costs a second, not work.
 
 use sqlx::postgres::{PgListener, PgPool};
-use tributary_protocol::id::JobId;
+use tributary_protocol::id::{ClientId, JobId};
 
-use crate::app::App;
 use crate::db::DbError;
+use crate::services::Services;
 
-/// How often a coordinator looks by itself, should the bell be broken.
+/// Time between two looks without a notification, in milliseconds.
 const LOOK_EVERY_MS: i64 = 1_000;
 
-/// Listens until the coordinator stops.
-pub async fn run(app: Arc<App>, pool: PgPool) {
+/// Listens until the coordinator stops. `call` is given the clients that have work: those that wait here are called.
+pub async fn run(services: &Services, pool: PgPool, call: impl Fn(Vec<ClientId>)) {
     let mut listener = None;
     loop {
         if listener.is_none() {
             listener = listen(&pool).await;
-            // Whatever was told meanwhile is looked up now.
-            app.changed();
+            // Notifications may have been lost until now.
+            services.signals.all_changed();
         }
-        let look_at_ms = app.clock.now_ms() + LOOK_EVERY_MS;
+        let look_at_ms = services.clock.now_ms() + LOOK_EVERY_MS;
         let heard = async {
             match &mut listener {
                 Some(listener) => listener.recv().await.map(|news| news.payload().to_owned()),
@@ -30,16 +28,15 @@ pub async fn run(app: Arc<App>, pool: PgPool) {
             }
         };
         let news = tokio::select! {
-            () = app.stopping.cancelled() => return,
+            () = services.stopping.cancelled() => return,
             news = heard => news,
-            () = app.clock.sleep_until(look_at_ms) => Ok(String::new()),
+            () = services.clock.sleep_until(look_at_ms) => Ok(String::new()),
         };
         match news {
-            Ok(news) => {
-                if let Err(error) = hear(&app, &news).await {
-                    tracing::warn!(%error, "what changed could not be looked up; the next look will");
-                }
-            }
+            Ok(news) => match hear(services, &news).await {
+                Ok(clients) => call(clients),
+                Err(error) => tracing::warn!(%error, "a change could not be read; the next look tries again"),
+            },
             Err(error) => {
                 tracing::warn!(%error, "the database's notifications broke off; looking every second instead");
                 listener = None;
@@ -57,16 +54,13 @@ async fn listen(pool: &PgPool) -> Option<PgListener> {
     listener.await.inspect_err(|error| tracing::debug!(%error, "no notifications yet")).ok()
 }
 
-/// `sat`, `left`, a job's id, or nothing: in each case the driver looks; for a job, its clients that are held here are
-/// called.
-async fn hear(app: &App, news: &str) -> Result<(), DbError> {
-    app.changed();
-    let called = match news.parse::<JobId>() {
-        Ok(job) => app.db.read().await?.working_clients(job).await?,
-        // The regular look finds what a lost notification would have told.
-        Err(_) if news.is_empty() => app.db.read().await?.working_clients_of_all().await?,
-        Err(_) => return Ok(()),
-    };
-    app.lobby.call(called);
-    Ok(())
+/// Handles a notification: a job's id, `sat`, `left`, or nothing for a regular look. Returns the clients that have work.
+async fn hear(services: &Services, news: &str) -> Result<Vec<ClientId>, DbError> {
+    if let Ok(job) = news.parse::<JobId>() {
+        services.signals.changed(job);
+        return services.db.read().await?.working_clients(job).await;
+    }
+    services.signals.all_changed();
+    // The regular look finds what a lost notification would have said.
+    if news.is_empty() { services.db.read().await?.working_clients_of_all().await } else { Ok(Vec::new()) }
 }

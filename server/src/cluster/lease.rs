@@ -1,21 +1,25 @@
 //! Leases: which coordinator drives a job.
+//!
+//! A keeper task renews all leases of this coordinator on a timer of its own, so that a long commit or a panic of one job
+//! never lets a lease expire.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tributary_protocol::id::{JobId, Name};
+use tributary_protocol::id::JobId;
 
-use crate::app::App;
 use crate::db::DbError;
+use crate::services::Services;
 
-/// Length of a lease unless the configuration says otherwise: a dead driver's jobs are taken over within it.
+/// Length of a lease unless the configuration says otherwise: the longest time until a dead driver's jobs are taken over.
 pub const LEASE_DEFAULT: Duration = Duration::from_secs(10);
+/// Pause after a renewal that failed, in milliseconds.
+const RETRY_MS: i64 = 1_000;
 
-/// What this process knows of leases.
+/// The leases of this coordinator.
 #[derive(Debug)]
 pub struct Leases {
-    node: Name,
     length_ms: i64,
     started_at_ms: i64,
     held: Mutex<Held>,
@@ -23,134 +27,142 @@ pub struct Leases {
 
 #[derive(Debug, Default)]
 struct Held {
-    /// When each lease of ours ends.
+    /// When each lease of this coordinator ends.
     until_ms: HashMap<JobId, i64>,
-    /// When this node last said that it is alive.
-    seen_at_ms: Option<i64>,
+    /// When the leases were last renewed, and the coordinator's row with them.
+    renewed_at_ms: Option<i64>,
 }
 
-/// What came of asking for a lease.
+/// The answer to a request for a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
-    /// This node drives the job; ask again at this time.
-    Ours {
-        /// When to renew.
-        renew_at_ms: i64,
-    },
-    /// Another node does; it may be gone at this time.
-    Theirs {
-        /// When its lease ends.
-        until_ms: i64,
-    },
+pub enum Lease {
+    /// This coordinator drives the job until then, and longer while the lease is renewed.
+    Ours { until_ms: i64 },
+    /// Another coordinator drives it at least until then.
+    Theirs { until_ms: i64 },
 }
 
 impl Leases {
-    /// For a process that starts now.
+    /// No lease yet, for a process that starts now.
     #[must_use]
-    pub fn new(node: Name, length: Duration, now_ms: i64) -> Self {
+    pub fn new(length: Duration, now_ms: i64) -> Self {
         let length_ms = i64::try_from(length.as_millis()).unwrap_or(i64::MAX).max(3);
-        Self { node, length_ms, started_at_ms: now_ms, held: Mutex::default() }
+        Self { length_ms, started_at_ms: now_ms, held: Mutex::default() }
     }
 
-    /// This process's name among the coordinators.
-    #[must_use]
-    pub fn node(&self) -> &Name {
-        &self.node
-    }
-
-    /// When this process started.
     #[must_use]
     pub fn started_at_ms(&self) -> i64 {
         self.started_at_ms
     }
 
-    /// A lease of ours is renewed when a third of it has passed: two failures in a row lose nothing.
-    fn renew_at_ms(&self, until_ms: i64) -> i64 {
-        until_ms - self.length_ms * 2 / 3
-    }
-
-    fn fresh(&self, job: JobId, now_ms: i64) -> Option<i64> {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.until_ms.get(&job).map(|until_ms| self.renew_at_ms(*until_ms)).filter(|renew_at_ms| now_ms < *renew_at_ms)
-    }
-
-    /// Remembers until when a lease is ours, or that it is not; says whether it was before.
-    fn remember(&self, job: JobId, until_ms: Option<i64>) -> bool {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        match until_ms {
-            Some(until_ms) => held.until_ms.insert(job, until_ms),
-            None => held.until_ms.remove(&job),
-        }
-        .is_some()
-    }
-
-    /// How many jobs this node drives now.
+    /// The number of jobs that this coordinator drives.
     #[must_use]
-    pub fn held(&self, now_ms: i64) -> usize {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.until_ms.values().filter(|until_ms| now_ms < **until_ms).count()
+    pub fn count(&self, now_ms: i64) -> usize {
+        self.lock().until_ms.values().filter(|until_ms| now_ms < **until_ms).count()
     }
 
-    /// Whether it is time to say that this node is alive; says so at most once in a third of a lease.
-    fn heartbeat_due(&self, now_ms: i64) -> bool {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let due = held.seen_at_ms.is_none_or(|seen_at_ms| now_ms - seen_at_ms >= self.length_ms / 3);
-        if due {
-            held.seen_at_ms = Some(now_ms);
+    /// Leases are renewed after a third of their length: two failures in a row lose nothing.
+    fn renew_every_ms(&self) -> i64 {
+        self.length_ms / 3
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the lease on a job. Does not touch the database while this coordinator holds it.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn take(&self, services: &Services, job: JobId) -> Result<Lease, DbError> {
+        let now_ms = services.clock.now_ms();
+        if let Some(until_ms) = self.lock().until_ms.get(&job).copied().filter(|until_ms| now_ms < *until_ms) {
+            return Ok(Lease::Ours { until_ms });
         }
-        due
-    }
-}
-
-/// Takes or renews the lease on a job, without touching the database while our lease is fresh.
-///
-/// # Errors
-/// [`DbError`].
-pub async fn ask(app: &App, job: JobId) -> Result<Asked, DbError> {
-    let leases = &app.leases;
-    let now_ms = app.clock.now_ms();
-    if let Some(renew_at_ms) = leases.fresh(job, now_ms) {
-        return Ok(Asked::Ours { renew_at_ms });
-    }
-    let until_ms = now_ms + leases.length_ms;
-    let mut tx = app.db.begin().await?;
-    if tx.take_lease(job, &leases.node, now_ms, until_ms).await? {
-        tx.commit().await?;
-        if !leases.remember(job, Some(until_ms)) {
-            app.metrics.lease_taken();
+        let until_ms = now_ms + self.length_ms;
+        let mut tx = services.db.begin().await?;
+        if tx.take_lease(job, &services.node, now_ms, until_ms).await? {
+            tx.commit().await?;
+            if self.lock().until_ms.insert(job, until_ms).is_none() {
+                services.metrics.lease_taken();
+            }
+            return Ok(Lease::Ours { until_ms });
         }
-        return Ok(Asked::Ours { renew_at_ms: leases.renew_at_ms(until_ms) });
+        self.lost(services, job);
+        let until_ms = tx.lease_expires_at_ms(job).await?.unwrap_or(now_ms).max(now_ms + 1);
+        Ok(Lease::Theirs { until_ms })
     }
-    if leases.remember(job, None) {
-        app.metrics.lease_lost();
-    }
-    let until_ms = tx.lease_expires_at_ms(job).await?.unwrap_or(now_ms).max(now_ms + 1);
-    Ok(Asked::Theirs { until_ms })
-}
 
-/// Says that this node is alive, when it is time to, and forgets nodes that are gone. Returns when the next time is.
-///
-/// # Errors
-/// [`DbError`].
-pub async fn heartbeat(app: &App) -> Result<i64, DbError> {
-    let leases = &app.leases;
-    let now_ms = app.clock.now_ms();
-    if leases.heartbeat_due(now_ms) {
-        let mut tx = app.db.begin_losable().await?;
-        tx.node_seen(&leases.node, env!("CARGO_PKG_VERSION"), leases.started_at_ms, now_ms).await?;
-        tx.forget_nodes(now_ms - leases.length_ms * 2).await?;
+    /// Forgets the lease on a job that has ended; its row goes with the job.
+    pub fn forget(&self, job: JobId) {
+        self.lock().until_ms.remove(&job);
+    }
+
+    fn lost(&self, services: &Services, job: JobId) {
+        if self.lock().until_ms.remove(&job).is_some() {
+            services.metrics.lease_lost();
+            services.signals.changed(job);
+        }
+    }
+
+    /// Renews all leases of this coordinator and says that it is alive, when that is due. Returns when the next time is.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn renew(&self, services: &Services) -> Result<i64, DbError> {
+        let now_ms = services.clock.now_ms();
+        let (due_at_ms, jobs) = {
+            let held = self.lock();
+            let due_at_ms = held.renewed_at_ms.map_or(now_ms, |at_ms| at_ms + self.renew_every_ms());
+            (due_at_ms, held.until_ms.keys().copied().collect::<Vec<_>>())
+        };
+        if now_ms < due_at_ms {
+            return Ok(due_at_ms);
+        }
+        let until_ms = now_ms + self.length_ms;
+        let mut tx = services.db.begin_losable().await?;
+        tx.node_seen(&services.node, env!("CARGO_PKG_VERSION"), self.started_at_ms, now_ms).await?;
+        tx.forget_nodes(now_ms - self.length_ms * 2).await?;
+        let renewed = tx.renew_leases(&services.node, now_ms, until_ms).await?;
         tx.commit().await?;
+        let mut held = self.lock();
+        held.renewed_at_ms = Some(now_ms);
+        for job in &renewed {
+            // A lease that was taken while this ran keeps its own time.
+            held.until_ms.entry(*job).and_modify(|ends_ms| *ends_ms = until_ms.max(*ends_ms));
+        }
+        drop(held);
+        for job in jobs.into_iter().filter(|job| !renewed.contains(job)) {
+            self.lost(services, job);
+        }
+        Ok(now_ms + self.renew_every_ms())
     }
-    Ok(now_ms + leases.length_ms / 3)
-}
 
-/// Gives up what this node holds, so that others need not wait for it to expire.
-///
-/// # Errors
-/// [`DbError`].
-pub async fn leave(app: &App) -> Result<(), DbError> {
-    let mut tx = app.db.begin().await?;
-    tx.node_leaves(&app.leases.node).await?;
-    tx.notify("left").await?;
-    tx.commit().await
+    /// Renews the leases until the coordinator stops.
+    pub async fn keep(&self, services: &Services) {
+        loop {
+            let next_at_ms = match self.renew(services).await {
+                Ok(next_at_ms) => next_at_ms,
+                Err(error) => {
+                    tracing::warn!(%error, "the leases could not be renewed; trying again");
+                    services.clock.now_ms() + RETRY_MS.min(self.renew_every_ms())
+                }
+            };
+            tokio::select! {
+                () = services.stopping.cancelled() => return,
+                () = services.clock.sleep_until(next_at_ms) => {}
+            }
+        }
+    }
+
+    /// Gives all leases up, so that other coordinators need not wait for them to expire.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn leave(&self, services: &Services) -> Result<(), DbError> {
+        let mut tx = services.db.begin().await?;
+        tx.node_leaves(&services.node).await?;
+        tx.notify("left").await?;
+        tx.commit().await
+    }
 }

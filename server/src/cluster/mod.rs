@@ -1,16 +1,12 @@
-//! Several coordinators on one database.
+//! Several coordinators on one database. PostgreSQL is the distributed engine.
 //!
-//! PostgreSQL is the distributed engine; here is only what each process says to the others through it:
-//!
-//! | part | what it does |
+//! | part | what it is |
 //! |---|---|
-//! | [`lease`] | who drives a job: a row that expires |
-//! | [`seats`] | which clients are held where: rows, written behind |
-//! | [`bell`] | something changed: LISTEN and NOTIFY, with a look every second should that fail |
+//! | [`lease`] | rows that expire: which coordinator drives which job |
+//! | [`bell`] | notifications by LISTEN and NOTIFY, with a look every second in case one is lost |
 //!
-//! On SQLite there is one coordinator; leases are taken there too (its node has a fixed name, so a restart takes them back
-//! at once), seats and bell are not needed.
+//! Which coordinator holds which waiting client is in `fleet/seats.rs`. A SQLite database has one coordinator. It takes leases
+//! too, under a fixed name, so that a restart has them back at once.
 
 pub mod bell;
 pub mod lease;
-pub mod seats;

@@ -9,7 +9,8 @@ use tributary_protocol::state::{AssignmentState, Task};
 use super::jobs::number;
 use super::tx::{Json, Text, execute, fetch, stored};
 use super::{DbError, RoundKey, Tx};
-use crate::round::Session;
+use crate::metrics::Traffic;
+use tributary_engine::story::Session;
 
 /// An assignment to store.
 #[derive(Clone, Copy, Debug)]
@@ -18,8 +19,9 @@ pub struct NewAssignment {
     pub id: AssignmentId,
     /// In which round.
     pub round: RoundKey,
-    /// For whom.
     pub client: ClientId,
+    /// The model version that the client starts from.
+    pub base_version: u32,
 }
 
 /// A stored assignment, as far as rules need it.
@@ -37,7 +39,9 @@ pub struct AssignmentRow {
     /// For whom.
     #[sqlx(try_from = "String")]
     pub client: ClientId,
-    /// Where it stands.
+    /// The model version that its client starts from.
+    #[sqlx(try_from = "i64")]
+    pub base_version: u32,
     #[sqlx(try_from = "String")]
     pub state: AssignmentState,
     /// Why it was rejected or failed.
@@ -75,22 +79,8 @@ impl AssignmentRow {
 /// The columns of a [`AssignmentRow`].
 macro_rules! assignment_columns {
     () => {
-        "id, job, task, round, client, state, reason, late_at_ms, weight, update_norm, report_sha256"
+        "id, job, task, round, client, base_version, state, reason, late_at_ms, weight, update_norm, report_sha256"
     };
-}
-
-/// Bytes of bodies that came and went, those of broken attempts included, and what the same would have taken as plain f32
-/// safetensors files.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
-    /// Bytes of the bodies that came.
-    pub bytes_up: u64,
-    /// Bytes of the models that went.
-    pub bytes_down: u64,
-    /// Bytes of the accepted report as a plain file.
-    pub raw_bytes_up: u64,
-    /// Bytes of the models as plain files.
-    pub raw_bytes_down: u64,
 }
 
 /// When the stages of a session ended, as far as is known and not stored yet.
@@ -191,9 +181,9 @@ impl Tx {
     /// # Errors
     /// [`DbError::Duplicate`] when the client works on another one or had one in this round.
     pub async fn insert_assignment(&mut self, assignment: &NewAssignment, now_ms: i64) -> Result<(), DbError> {
-        let NewAssignment { id, round, client } = *assignment;
-        let sql = "insert into assignments (id, job, task, round, client, state, assigned_at_ms) \
-                   values ($1, $2, $3, $4, $5, 'assigned', $6)";
+        let NewAssignment { id, round, client, base_version } = *assignment;
+        let sql = "insert into assignments (id, job, task, round, client, state, assigned_at_ms, base_version) \
+                   values ($1, $2, $3, $4, $5, 'assigned', $6, $7)";
         execute!(
             self,
             sql,
@@ -202,7 +192,8 @@ impl Tx {
             round.task.as_str(),
             i64::from(round.number),
             client.to_string(),
-            now_ms
+            now_ms,
+            i64::from(base_version)
         );
         Ok(())
     }

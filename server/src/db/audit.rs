@@ -2,6 +2,7 @@
 
 use tributary_protocol::id::{AuditId, TokenId};
 use tributary_protocol::operator::AuditEntry;
+use tributary_protocol::state::AuditAction;
 
 use super::tx::{execute, fetch};
 use super::{DbError, Tx};
@@ -14,7 +15,8 @@ struct AuditRow {
     #[sqlx(try_from = "String")]
     token: TokenId,
     label: String,
-    action: String,
+    #[sqlx(try_from = "String")]
+    action: AuditAction,
     subject: String,
     detail: Option<String>,
 }

@@ -7,7 +7,7 @@ use tributary_protocol::update::CodecName;
 
 use super::tx::{Json, execute, fetch, stored};
 use super::{DbError, Tx};
-use crate::round::Candidate;
+use tributary_engine::round::Candidate;
 
 #[derive(sqlx::FromRow)]
 struct NodeRow {
@@ -141,6 +141,13 @@ impl Tx {
                    token = case when leases.node = $2 then leases.token else leases.token + 1 end \
                    where leases.node = $2 or leases.expires_at_ms <= $3";
         Ok(execute!(self, sql, job.to_string(), node.as_str(), now_ms, expires_at_ms) == 1)
+    }
+
+    /// Renews the leases of a node that have not expired. Returns their jobs.
+    pub async fn renew_leases(&mut self, node: &Name, now_ms: i64, expires_at_ms: i64) -> Result<Vec<JobId>, DbError> {
+        let sql = "update leases set expires_at_ms = $3 where node = $1 and expires_at_ms > $2 returning job";
+        let rows = fetch!(self, (String,), fetch_all, sql, node.as_str(), now_ms, expires_at_ms);
+        rows.into_iter().map(|(id,)| id.parse().map_err(|error| DbError::corrupt("leases.job", error))).collect()
     }
 
     /// When the lease on a job expires, whoever has it.

@@ -17,9 +17,9 @@ use tributary_protocol::operator::DbLatency;
 
 use super::watched::Watched;
 use super::{DbError, Tx};
-use crate::clock::Stopwatch;
-use crate::meters::{Waits, latency};
+use crate::metrics::waits::{Waits, latency};
 use crate::metrics::{DbOperation, Metrics};
+use crate::runtime::clock::Stopwatch;
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../migrations");
 

@@ -1,4 +1,4 @@
-//! What happened: every transition with its time and cause, numbered per job.
+//! Events: every transition with its time and cause, numbered per job.
 
 use tributary_protocol::id::{AssignmentId, JobId};
 use tributary_protocol::operator::Event;
@@ -6,48 +6,7 @@ use tributary_protocol::state::Task;
 
 use super::jobs::number;
 use super::tx::{Text, execute, fetch, stored};
-use super::{DbError, RoundKey, Tx};
-
-/// A transition to record.
-#[derive(Clone, Copy, Debug)]
-pub struct Happening<'a> {
-    /// Of which job.
-    pub job: JobId,
-    /// Of which round; none for the job itself.
-    pub round: Option<(Task, u32)>,
-    /// Of which assignment; none for the round itself.
-    pub assignment: Option<AssignmentId>,
-    /// The new phase or state.
-    pub became: &'a str,
-    /// Why, where there is a reason.
-    pub cause: Option<&'a str>,
-}
-
-impl<'a> Happening<'a> {
-    /// A job changed its state.
-    #[must_use]
-    pub fn of_job(job: JobId, became: &'a str) -> Self {
-        Self { job, round: None, assignment: None, became, cause: None }
-    }
-
-    /// A round changed its phase.
-    #[must_use]
-    pub fn of_round(round: RoundKey, became: &'a str) -> Self {
-        Self { job: round.job, round: Some((round.task, round.number)), assignment: None, became, cause: None }
-    }
-
-    /// An assignment changed its state.
-    #[must_use]
-    pub fn of_assignment(round: RoundKey, assignment: AssignmentId, became: &'a str) -> Self {
-        Self { assignment: Some(assignment), ..Self::of_round(round, became) }
-    }
-
-    /// The same with its cause.
-    #[must_use]
-    pub fn because(self, cause: &'a str) -> Self {
-        Self { cause: Some(cause), ..self }
-    }
-}
+use super::{DbError, Transition, Tx};
 
 #[derive(sqlx::FromRow)]
 struct EventRow {
@@ -77,12 +36,10 @@ pub struct JobPosition {
 }
 
 impl Tx {
-    /// Records a transition. The job's counter serialises writers, so the numbers have no holes.
-    ///
-    /// # Errors
-    /// [`DbError`].
-    pub async fn record(&mut self, happening: Happening<'_>, now_ms: i64) -> Result<(), DbError> {
-        let job = happening.job.to_string();
+    /// Records a transition. The job's counter serialises writers, so the numbers have no gaps.
+    pub async fn record(&mut self, transition: Transition<'_>, now_ms: i64) -> Result<(), DbError> {
+        let job = transition.job().to_string();
+        let round = transition.round();
         let sql = "update jobs set events = events + 1 where id = $1 returning events, population";
         let (sequence, population) = fetch!(self, (i64, String), fetch_one, sql, &job);
         let sql = "insert into events (job, sequence, at_ms, task, round, assignment, became, cause) \
@@ -93,13 +50,13 @@ impl Tx {
             job.as_str(),
             sequence,
             now_ms,
-            happening.round.map(|(task, _)| task.as_str()),
-            happening.round.map(|(_, number)| i64::from(number)),
-            happening.assignment.map(|id| id.to_string()),
-            happening.became,
-            happening.cause
+            round.map(|(task, _)| task.as_str()),
+            round.map(|(_, number)| i64::from(number)),
+            transition.assignment().map(|id| id.to_string()),
+            transition.became(),
+            transition.cause()
         );
-        self.count_happening(&happening, population, now_ms).await?;
+        self.count_transition(&transition, population, now_ms).await?;
         self.notify(&job).await
     }
 

@@ -204,15 +204,24 @@ impl Tx {
         Ok(fetch!(self, JobRow, fetch_all, sql, after, population.map_or("", Name::as_str), i64::from(limit)))
     }
 
-    /// Ids of the jobs that a driver looks at: those that may open rounds and those that have open ones.
-    ///
-    /// # Errors
-    /// [`DbError`].
-    pub async fn live_jobs(&mut self) -> Result<Vec<JobId>, DbError> {
-        let sql = "select id from jobs where state in ('running', 'paused') union select job from rounds \
-                   where phase in ('selecting', 'training', 'aggregating') order by 1";
-        let rows = fetch!(self, (String,), fetch_all, sql);
-        rows.into_iter().map(|(id,)| id.parse().map_err(|error| DbError::corrupt("jobs.id", error))).collect()
+    /// The jobs that a driver looks at, with their populations: those that may open rounds and those that have open ones.
+    pub async fn live_jobs(&mut self) -> Result<Vec<(JobId, Name)>, DbError> {
+        let sql = "select id, population from jobs where state in ('running', 'paused') or exists (select 1 from rounds \
+                   where rounds.job = jobs.id and phase in ('selecting', 'training', 'aggregating')) order by id";
+        let rows = fetch!(self, (String, String), fetch_all, sql);
+        let job = |(id, population): (String, String)| {
+            let id = id.parse().map_err(|error| DbError::corrupt("jobs.id", error))?;
+            Ok((id, population.parse().map_err(|error| DbError::corrupt("jobs.population", error))?))
+        };
+        rows.into_iter().map(job).collect()
+    }
+
+    /// Whether a driver looks at this job.
+    pub async fn is_live(&mut self, job: JobId) -> Result<bool, DbError> {
+        let sql = "select count(*) from jobs where id = $1 and (state in ('running', 'paused') or exists (select 1 \
+                   from rounds where rounds.job = jobs.id and phase in ('selecting', 'training', 'aggregating')))";
+        let (count,) = fetch!(self, (i64,), fetch_one, sql, job.to_string());
+        Ok(count > 0)
     }
 
     /// Whether a job of this population is running.

@@ -6,7 +6,7 @@ use tributary_protocol::state::{AssignmentState, Phase};
 
 use super::tx::{fetch, stored};
 use super::{DbError, JobRow, RoundKey, Tx};
-use crate::round::CurveRow;
+use tributary_engine::story::CurveRow;
 
 /// What all rounds of a job came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, sqlx::FromRow)]

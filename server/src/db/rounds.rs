@@ -6,9 +6,9 @@ use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
 
 use super::tx::{Json, Text, execute, fetch, stored};
-use super::{DbError, Traffic, Tx};
-use crate::metrics::Counted;
-use crate::round::TaskPolicy;
+use super::{DbError, Tx};
+use crate::metrics::{Counted, Traffic};
+use tributary_engine::round::TaskPolicy;
 
 /// Which round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -210,9 +210,9 @@ impl RoundFilter {
     }
 }
 
-/// How the updates of a round lie to each other.
+/// Statistics of the updates of a round.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct RoundMeasures {
+pub struct UpdateStatistics {
     /// L2 norm of the step.
     pub step_norm: Option<f64>,
     /// Diversity of the updates; none where they cancel out.
@@ -383,15 +383,12 @@ impl Tx {
         Ok(true)
     }
 
-    /// Stores what was measured of the updates of a round.
-    ///
-    /// # Errors
-    /// [`DbError`].
-    pub async fn store_measures(&mut self, key: RoundKey, measures: &RoundMeasures) -> Result<(), DbError> {
+    /// Stores the statistics of the updates of a round.
+    pub async fn store_statistics(&mut self, key: RoundKey, statistics: &UpdateStatistics) -> Result<(), DbError> {
         let sql = "update rounds set step_norm = $4, diversity = $5 where job = $1 and task = $2 and number = $3";
         let (job, number) = (key.job.to_string(), i64::from(key.number));
-        execute!(self, sql, job.as_str(), key.task.as_str(), number, measures.step_norm, measures.diversity);
-        for (assignment, cosine) in &measures.cosines {
+        execute!(self, sql, job.as_str(), key.task.as_str(), number, statistics.step_norm, statistics.diversity);
+        for (assignment, cosine) in &statistics.cosines {
             let sql = "update assignments set cosine = $2 where id = $1";
             execute!(self, sql, assignment.to_string(), *cosine);
         }

@@ -12,7 +12,7 @@ use super::assignments::{AssignmentView, assignment_view_columns};
 use super::jobs::number;
 use super::tx::fetch;
 use super::{DbError, Tx};
-use crate::round::Session;
+use tributary_engine::story::Session;
 
 #[derive(sqlx::FromRow)]
 struct HistoryRow {

@@ -50,13 +50,13 @@ macro_rules! execute {
     ($tx:expr, $sql:expr $(, $arg:expr)* $(,)?) => {
         match $tx {
             $crate::db::Tx::Sqlite(tx) => {
-                let stopwatch = $crate::clock::Stopwatch::start();
+                let stopwatch = $crate::runtime::clock::Stopwatch::start();
                 let done = sqlx::query($sql)$(.bind($arg))*.execute(&mut **tx).await;
                 tx.asked(stopwatch, &done);
                 done?.rows_affected()
             }
             $crate::db::Tx::Postgres(tx) => {
-                let stopwatch = $crate::clock::Stopwatch::start();
+                let stopwatch = $crate::runtime::clock::Stopwatch::start();
                 let done = sqlx::query($sql)$(.bind($arg))*.execute(&mut **tx).await;
                 tx.asked(stopwatch, &done);
                 done?.rows_affected()
@@ -70,13 +70,13 @@ macro_rules! fetch {
     ($tx:expr, $row:ty, $how:ident, $sql:expr $(, $arg:expr)* $(,)?) => {
         match $tx {
             $crate::db::Tx::Sqlite(tx) => {
-                let stopwatch = $crate::clock::Stopwatch::start();
+                let stopwatch = $crate::runtime::clock::Stopwatch::start();
                 let found = sqlx::query_as::<_, $row>($sql)$(.bind($arg))*.$how(&mut **tx).await;
                 tx.asked(stopwatch, &found);
                 found?
             }
             $crate::db::Tx::Postgres(tx) => {
-                let stopwatch = $crate::clock::Stopwatch::start();
+                let stopwatch = $crate::runtime::clock::Stopwatch::start();
                 let found = sqlx::query_as::<_, $row>($sql)$(.bind($arg))*.$how(&mut **tx).await;
                 tx.asked(stopwatch, &found);
                 found?

@@ -4,12 +4,12 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use sqlx::{Database, Transaction};
-use tributary_protocol::state::{AbandonReason, AssignmentState, Phase};
+use tributary_protocol::state::{AbandonReason, Phase};
 
 use super::tx::fetch;
-use super::{DbError, Happening, Tx};
-use crate::clock::Stopwatch;
+use super::{Became, DbError, Transition, Tx};
 use crate::metrics::{AssignmentOutcome, Counted, DbOperation, Metrics, RoundEnd};
+use crate::runtime::clock::Stopwatch;
 
 /// An open transaction of one engine. It stands for its connection wherever a query wants one.
 #[derive(Debug)]
@@ -82,48 +82,46 @@ struct Began {
 }
 
 impl Tx {
-    /// Notes what a recorded transition means for the metrics.
-    pub(super) async fn count_happening(
+    /// Prepares what the metrics count when the transaction of a recorded transition commits.
+    pub(super) async fn count_transition(
         &mut self,
-        happening: &Happening<'_>,
+        transition: &Transition<'_>,
         population: String,
         now_ms: i64,
     ) -> Result<(), DbError> {
-        let Some((task, number)) = happening.round.filter(|_| self.is_counted()) else { return Ok(()) };
-        if happening.assignment.is_some() {
-            if let Some(outcome) = outcome_of(happening.became) {
-                self.counts(Counted::Assignment { job: happening.job, population, task, outcome });
+        if !self.is_counted() {
+            return Ok(());
+        }
+        let (key, phase, reason) = match *transition {
+            Transition::Job { .. } => return Ok(()),
+            Transition::Assignment { round, became, .. } => {
+                let outcome = match became {
+                    Became::State(state) => AssignmentOutcome::Became(state),
+                    Became::Late => AssignmentOutcome::Late,
+                };
+                self.counts(Counted::Assignment { job: round.job, population, task: round.task, outcome });
+                return Ok(());
             }
-            return Ok(());
-        }
-        let Ok(phase) = happening.became.parse::<Phase>() else { return Ok(()) };
-        if phase == Phase::Selecting {
-            self.counts(Counted::Opened { population, task });
-            return Ok(());
-        }
+            Transition::Round { round, phase: Phase::Selecting, .. } => {
+                self.counts(Counted::Opened { population, task: round.task });
+                return Ok(());
+            }
+            Transition::Round { round, phase, reason } => (round, phase, reason),
+        };
         let sql = "select opened_at_ms, selected_at_ms, closed_at_ms from rounds \
                    where job = $1 and task = $2 and number = $3";
-        let (job, number) = (happening.job.to_string(), i64::from(number));
-        let began = fetch!(self, Began, fetch_optional, sql, job.as_str(), task.as_str(), number);
+        let (job, number) = (key.job.to_string(), i64::from(key.number));
+        let began = fetch!(self, Began, fetch_optional, sql, job.as_str(), key.task.as_str(), number);
         let Some(began) = began else { return Ok(()) };
         let (left, began_at_ms) = phase_left(phase, began);
         let ended = match phase {
             Phase::Committed => Some(RoundEnd::Committed),
-            Phase::Abandoned => {
-                let reason = happening.cause.and_then(|cause| cause.parse().ok());
-                Some(RoundEnd::Abandoned(reason.unwrap_or(AbandonReason::Fault)))
-            }
+            Phase::Abandoned => Some(RoundEnd::Abandoned(reason.unwrap_or(AbandonReason::Fault))),
             Phase::Selecting | Phase::Training | Phase::Aggregating => None,
         };
-        self.counts(Counted::Moved { population, task, left, after_ms: (now_ms - began_at_ms).max(0), ended });
+        let after_ms = (now_ms - began_at_ms).max(0);
+        self.counts(Counted::Moved { population, task: key.task, left, after_ms, ended });
         Ok(())
-    }
-}
-
-fn outcome_of(became: &str) -> Option<AssignmentOutcome> {
-    match became {
-        "late" => Some(AssignmentOutcome::Late),
-        state => state.parse::<AssignmentState>().ok().map(AssignmentOutcome::Became),
     }
 }
 
@@ -158,14 +156,5 @@ mod tests {
         for (became, began, left) in cases {
             assert_eq!(phase_left(became, began), left, "{became} {began:?}");
         }
-    }
-
-    #[test]
-    fn what_becomes_of_an_assignment_is_a_state_or_late() {
-        assert_eq!(outcome_of("late"), Some(AssignmentOutcome::Late));
-        for state in AssignmentState::ALL {
-            assert_eq!(outcome_of(state.as_str()), Some(AssignmentOutcome::Became(*state)));
-        }
-        assert_eq!(outcome_of("lost"), None);
     }
 }

@@ -8,7 +8,7 @@ use axum::http::{Method, StatusCode};
 
 use super::registry::Registry;
 use super::table;
-use crate::clock::Stopwatch;
+use crate::runtime::clock::Stopwatch;
 
 /// The route of requests that no route matches: whatever paths callers invent, they are one.
 const NO_ROUTE: &str = "other";

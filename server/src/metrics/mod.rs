@@ -10,6 +10,8 @@ mod populations;
 mod process;
 mod registry;
 pub mod table;
+mod traffic;
+pub(crate) mod waits;
 
 use std::sync::Arc;
 
@@ -23,13 +25,12 @@ pub(crate) use http::Request;
 pub use populations::POPULATIONS_MAX;
 pub(crate) use populations::{AssignmentOutcome, CheckInAnswer};
 
-use crate::app::App;
-use crate::clock::Stopwatch;
-use crate::db::Traffic;
+use crate::runtime::clock::Stopwatch;
 use codecs::Codecs;
 use http::Http;
 use populations::Populations;
 pub(crate) use registry::Registry;
+pub use traffic::Traffic;
 
 /// Who may read `/metrics`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -251,9 +252,9 @@ impl Metrics {
 
     /// Everything in Prometheus's text format; none when nothing is recorded.
     #[must_use]
-    pub fn render(&self, app: &App) -> Option<String> {
-        self.clients_held.set(app.lobby.len() as f64);
-        self.leases_held.set(app.leases.held(app.clock.now_ms()) as f64);
+    pub fn render(&self, clients_held: usize, leases_held: usize) -> Option<String> {
+        self.clients_held.set(clients_held as f64);
+        self.leases_held.set(leases_held as f64);
         // Asked for only where the system tells: a memory of 0 bytes would be a lie.
         if let Some(bytes) = process::resident_bytes().filter(|_| self.is_on()) {
             self.registry.gauge(&table::MEMORY, &[]).set(bytes as f64);

@@ -15,10 +15,10 @@ use tributary_protocol::operator::ScheduledWork;
 
 pub use work::Work;
 
-use crate::app::App;
 use crate::db::{DbError, RunEnd};
-use crate::entropy;
-use crate::round::Calendar;
+use crate::runtime::entropy;
+use crate::services::Services;
+use tributary_engine::round::Calendar;
 
 /// When to look for work that is due: at the start of every minute. (The library's own jobs would not do: it keeps a
 /// time zone as a fixed offset, and schedules in memory or in tables of its own.)
@@ -28,7 +28,7 @@ const SCHEDULES_MAX: u32 = 100;
 const MINUTE_MS: i64 = 60_000;
 
 /// Does what is due, at the start and at every tick, until the coordinator stops.
-pub async fn run(app: Arc<App>) {
+pub async fn run(services: &Services) {
     let ticks = Arc::new(Notify::new());
     let mut ticker = match start_ticker(Arc::clone(&ticks)).await {
         Ok(ticker) => ticker,
@@ -37,12 +37,12 @@ pub async fn run(app: Arc<App>) {
             return;
         }
     };
-    while !app.stopping.is_cancelled() {
-        if let Err(error) = run_due(&app).await {
+    while !services.stopping.is_cancelled() {
+        if let Err(error) = run_due(services).await {
             tracing::error!(%error, "scheduled work could not be looked at; the next tick tries again");
         }
         tokio::select! {
-            () = app.stopping.cancelled() => {}
+            () = services.stopping.cancelled() => {}
             () = ticks.notified() => {}
         }
     }
@@ -63,14 +63,14 @@ async fn start_ticker(ticks: Arc<Notify>) -> Result<JobScheduler, JobSchedulerEr
 ///
 /// # Errors
 /// [`DbError`] when the schedules cannot be read or written. Work that fails is no error here: its schedule tells.
-pub async fn run_due(app: &App) -> Result<Vec<Work>, DbError> {
+pub async fn run_due(services: &Services) -> Result<Vec<Work>, DbError> {
     let mut done = Vec::new();
-    for schedule in arranged(app).await? {
+    for schedule in arranged(services).await? {
         // What a newer release has arranged is done by coordinators of that release.
         let Some(work) = Work::named(&schedule.name) else { continue };
-        let now_ms = app.clock.now_ms();
-        if schedule.next_at_ms <= now_ms && claim(app, &schedule, now_ms).await? {
-            perform(app, work, now_ms).await?;
+        let now_ms = services.clock.now_ms();
+        if schedule.next_at_ms <= now_ms && claim(services, &schedule, now_ms).await? {
+            perform(services, work, now_ms).await?;
             done.push(work);
         }
     }
@@ -78,46 +78,45 @@ pub async fn run_due(app: &App) -> Result<Vec<Work>, DbError> {
 }
 
 /// All schedules; those that nobody has stored yet are stored.
-async fn arranged(app: &App) -> Result<Vec<ScheduledWork>, DbError> {
-    let stored = app.db.read().await?.schedules("", SCHEDULES_MAX).await?;
+async fn arranged(services: &Services) -> Result<Vec<ScheduledWork>, DbError> {
+    let stored = services.db.read().await?.schedules("", SCHEDULES_MAX).await?;
     let missing: Vec<Work> =
         Work::ALL.iter().copied().filter(|work| stored.iter().all(|known| known.name != work.as_str())).collect();
     if missing.is_empty() {
         return Ok(stored);
     }
-    let mut tx = app.db.begin().await?;
+    let mut tx = services.db.begin().await?;
     for work in missing {
         let cron = work.default_cron(u64::from_le_bytes(entropy::random()));
         let calendar = calendar_of(&cron, "UTC")?;
-        tx.insert_schedule(work.as_str(), &cron, "UTC", next_run_ms(&calendar, app.clock.now_ms())).await?;
+        tx.insert_schedule(work.as_str(), &cron, "UTC", next_run_ms(&calendar, services.clock.now_ms())).await?;
     }
     let arranged = tx.schedules("", SCHEDULES_MAX).await?;
     tx.commit().await?;
     Ok(arranged)
 }
 
-async fn claim(app: &App, schedule: &ScheduledWork, now_ms: i64) -> Result<bool, DbError> {
+async fn claim(services: &Services, schedule: &ScheduledWork, now_ms: i64) -> Result<bool, DbError> {
     let calendar = calendar_of(&schedule.cron, &schedule.time_zone)?;
     let next_at_ms = next_run_ms(&calendar, now_ms);
-    let mut tx = app.db.begin().await?;
-    let node = app.leases.node().as_str();
-    let claimed = tx.claim_run(&schedule.name, schedule.next_at_ms, next_at_ms, node, now_ms).await?;
+    let mut tx = services.db.begin().await?;
+    let claimed = tx.claim_run(&schedule.name, schedule.next_at_ms, next_at_ms, services.node.as_str(), now_ms).await?;
     tx.commit().await?;
     Ok(claimed)
 }
 
-async fn perform(app: &App, work: Work, started_at_ms: i64) -> Result<(), DbError> {
-    let (failed, outcome) = match work.run(app).await {
+async fn perform(services: &Services, work: Work, started_at_ms: i64) -> Result<(), DbError> {
+    let (failed, outcome) = match work.run(services).await {
         Ok(outcome) => (false, outcome),
         Err(error) => {
             tracing::error!(%error, work = work.as_str(), "scheduled work failed; its next run goes on");
             (true, error.to_string())
         }
     };
-    app.metrics.scheduled(work.as_str(), failed);
-    let end = RunEnd { started_at_ms, ended_at_ms: app.clock.now_ms(), failed, outcome };
-    let mut tx = app.db.begin().await?;
-    tx.end_run(work.as_str(), app.leases.node().as_str(), &end).await?;
+    services.metrics.scheduled(work.as_str(), failed);
+    let end = RunEnd { started_at_ms, ended_at_ms: services.clock.now_ms(), failed, outcome };
+    let mut tx = services.db.begin().await?;
+    tx.end_run(work.as_str(), services.node.as_str(), &end).await?;
     tx.commit().await
 }
 

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::app::App;
 use crate::db::{DbError, JobRow};
-use crate::round::{history_before_ms, keeps_version, separation_needs_from};
+use crate::services::Services;
+use tributary_engine::round::{history_before_ms, keeps_version, separation_needs_from};
 
 /// Jobs read at once.
 const JOBS_AT_ONCE: u32 = 16;
@@ -29,71 +29,71 @@ impl fmt::Display for Deleted {
 }
 
 /// Goes through all jobs; stops early when the coordinator does.
-pub(super) async fn run(app: &App) -> Result<Deleted, DbError> {
+pub(super) async fn run(services: &Services) -> Result<Deleted, DbError> {
     let mut deleted = Deleted::default();
     let mut after = String::new();
     loop {
-        let jobs = app.db.read().await?.jobs(None, &after, JOBS_AT_ONCE).await?;
+        let jobs = services.db.read().await?.jobs(None, &after, JOBS_AT_ONCE).await?;
         let Some(last) = jobs.last() else { return Ok(deleted) };
         after = last.id.to_string();
         for job in &jobs {
-            deleted.versions += delete_versions(app, job).await?;
-            if let Some(before_ms) = history_before_ms(&job.file.0, app.clock.now_ms()) {
-                deleted.rounds += prune_rounds(app, job, before_ms).await?;
-                deleted.events += delete_events(app, job, before_ms).await?;
+            deleted.versions += delete_versions(services, job).await?;
+            if let Some(before_ms) = history_before_ms(&job.file.0, services.clock.now_ms()) {
+                deleted.rounds += prune_rounds(services, job, before_ms).await?;
+                deleted.events += delete_events(services, job, before_ms).await?;
             }
-            if app.stopping.is_cancelled() {
+            if services.stopping.is_cancelled() {
                 return Ok(deleted);
             }
         }
     }
 }
 
-async fn delete_versions(app: &App, job: &JobRow) -> Result<u64, DbError> {
-    let stored = app.db.read().await?.stored_versions(job.id).await?;
+async fn delete_versions(services: &Services, job: &JobRow) -> Result<u64, DbError> {
+    let stored = services.db.read().await?.stored_versions(job.id).await?;
     let kept = job.file.0.retention.models;
     // Whatever is the newest by now, these are older than the newest of them.
     let newest_stored = stored.last().copied().unwrap_or(0);
     let mut deleted = 0;
     for version in stored.into_iter().filter(|version| !keeps_version(kept, *version, newest_stored, &[])) {
-        if app.stopping.is_cancelled() {
+        if services.stopping.is_cancelled() {
             break;
         }
-        let mut tx = app.db.begin().await?;
+        let mut tx = services.db.begin().await?;
         // Under the job's lock no round opens: what is not in use now can be deleted.
         tx.lock_job(job.id).await?;
         let in_use: Vec<u32> = tx.open_rounds(job.id).await?.iter().map(|round| round.base_version).collect();
         if !keeps_version(kept, version, newest_stored, &in_use) {
-            deleted += u64::from(tx.delete_model_file(job.id, version, app.clock.now_ms()).await?);
+            deleted += u64::from(tx.delete_model_file(job.id, version, services.clock.now_ms()).await?);
         }
         tx.commit().await?;
     }
     Ok(deleted)
 }
 
-async fn prune_rounds(app: &App, job: &JobRow, before_ms: i64) -> Result<u64, DbError> {
+async fn prune_rounds(services: &Services, job: &JobRow, before_ms: i64) -> Result<u64, DbError> {
     let train_below = separation_needs_from(&job.file.0, job.rounds_opened);
     let mut pruned = 0;
     loop {
-        let mut tx = app.db.read().await?;
+        let mut tx = services.db.read().await?;
         let rounds = tx.rounds_to_prune(job.id, before_ms, train_below, ROUNDS_AT_ONCE).await?;
         drop(tx);
         for round in &rounds {
-            let mut tx = app.db.begin().await?;
-            pruned += u64::from(tx.prune_round(*round, app.clock.now_ms()).await?);
+            let mut tx = services.db.begin().await?;
+            pruned += u64::from(tx.prune_round(*round, services.clock.now_ms()).await?);
             tx.commit().await?;
         }
-        if rounds.len() < ROUNDS_AT_ONCE as usize || app.stopping.is_cancelled() {
+        if rounds.len() < ROUNDS_AT_ONCE as usize || services.stopping.is_cancelled() {
             return Ok(pruned);
         }
     }
 }
 
 /// Events are numbered in the order of time, so the old ones are the first; only they are read.
-async fn delete_events(app: &App, job: &JobRow, before_ms: i64) -> Result<u64, DbError> {
+async fn delete_events(services: &Services, job: &JobRow, before_ms: i64) -> Result<u64, DbError> {
     let (mut deleted, mut after) = (0, 0);
     loop {
-        let mut tx = app.db.read().await?;
+        let mut tx = services.db.read().await?;
         // What is younger than the oldest open round may be about it.
         let opened_at_ms = tx.open_rounds(job.id).await?.iter().map(|round| round.opened_at_ms).min();
         let before_ms = before_ms.min(opened_at_ms.unwrap_or(i64::MAX));
@@ -102,11 +102,11 @@ async fn delete_events(app: &App, job: &JobRow, before_ms: i64) -> Result<u64, D
         let old: Vec<u64> =
             events.iter().take_while(|event| event.at_ms < before_ms).map(|event| event.sequence).collect();
         let Some(last) = old.last() else { return Ok(deleted) };
-        let mut tx = app.db.begin().await?;
+        let mut tx = services.db.begin().await?;
         deleted += tx.delete_round_events(job.id, after, *last).await?;
         tx.commit().await?;
         after = *last;
-        if old.len() < EVENTS_AT_ONCE as usize || app.stopping.is_cancelled() {
+        if old.len() < EVENTS_AT_ONCE as usize || services.stopping.is_cancelled() {
             return Ok(deleted);
         }
     }

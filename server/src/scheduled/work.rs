@@ -1,9 +1,9 @@
 //! The work itself, by name.
 
 use super::retention;
-use crate::app::App;
 use crate::blob::BlobError;
 use crate::db::DbError;
+use crate::services::Services;
 
 /// How long a token that expired, and with which no client was enrolled, is still listed: 30 days in milliseconds.
 const EXPIRED_TOKENS_KEPT_MS: i64 = 30 * 24 * 3600 * 1000;
@@ -50,16 +50,16 @@ impl Work {
     }
 
     /// Does it; returns what was done, for operators.
-    pub(super) async fn run(self, app: &App) -> Result<String, DbError> {
+    pub(super) async fn run(self, services: &Services) -> Result<String, DbError> {
         match self {
             Self::Retention => {
-                let deleted = retention::run(app).await?;
-                let unfinished = delete_unfinished(app).await?;
+                let deleted = retention::run(services).await?;
+                let unfinished = delete_unfinished(services).await?;
                 Ok(format!("{deleted}, {unfinished} bodies that never came to count or no longer do"))
             }
             Self::Upkeep => {
-                let tokens = delete_spent_tokens(app).await?;
-                let bytes = app.db.tidy().await?;
+                let tokens = delete_spent_tokens(services).await?;
+                let bytes = services.db.tidy().await?;
                 Ok(format!("deleted {tokens} expired tokens, gave {bytes} bytes back"))
             }
         }
@@ -67,11 +67,11 @@ impl Work {
 }
 
 /// What uploads and makers of models left unfinished when they broke off, and what the end of a round left.
-async fn delete_unfinished(app: &App) -> Result<u64, DbError> {
-    let mut tx = app.db.begin().await?;
-    tx.expire_staged(app.clock.now_ms()).await?;
+async fn delete_unfinished(services: &Services) -> Result<u64, DbError> {
+    let mut tx = services.db.begin().await?;
+    tx.expire_staged(services.clock.now_ms()).await?;
     tx.commit().await?;
-    match app.blobs.clear(&app.db).await {
+    match services.blobs.clear(&services.db).await {
         Err(BlobError::Db(error)) => Err(error),
         Err(error) => {
             tracing::warn!(%error, "unfinished bodies are left for the next run");
@@ -81,18 +81,18 @@ async fn delete_unfinished(app: &App) -> Result<u64, DbError> {
     }
 }
 
-async fn delete_spent_tokens(app: &App) -> Result<usize, DbError> {
-    let before_ms = app.clock.now_ms().saturating_sub(EXPIRED_TOKENS_KEPT_MS);
+async fn delete_spent_tokens(services: &Services) -> Result<usize, DbError> {
+    let before_ms = services.clock.now_ms().saturating_sub(EXPIRED_TOKENS_KEPT_MS);
     let mut deleted = 0;
     loop {
-        let mut tx = app.db.begin().await?;
+        let mut tx = services.db.begin().await?;
         let tokens = tx.spent_tokens(before_ms, TOKENS_AT_ONCE).await?;
         for token in &tokens {
             tx.delete_token(*token).await?;
         }
         tx.commit().await?;
         deleted += tokens.len();
-        if tokens.len() < TOKENS_AT_ONCE as usize || app.stopping.is_cancelled() {
+        if tokens.len() < TOKENS_AT_ONCE as usize || services.stopping.is_cancelled() {
             return Ok(deleted);
         }
     }
@@ -101,7 +101,7 @@ async fn delete_spent_tokens(app: &App) -> Result<usize, DbError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::round::Calendar;
+    use tributary_engine::round::Calendar;
 
     #[test]
     fn whatever_is_drawn_is_a_minute_of_the_hour_or_of_the_night() {

@@ -82,7 +82,7 @@ async fn two_coordinators_do_each_run_once_and_what_was_missed_once() {
     assert_eq!(scheduled::run_due(world.app()).await.unwrap(), [], "nothing is due at the first start");
     for hours in [1, 1, 50] {
         world.hand.advance_ms(hours * HOUR_MS);
-        let run = |app: &std::sync::Arc<_>| {
+        let run = |app: &std::sync::Arc<tributary_server::app::App>| {
             let app = std::sync::Arc::clone(app);
             tokio::spawn(async move { scheduled::run_due(&app).await.unwrap() })
         };

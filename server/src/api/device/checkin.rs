@@ -15,7 +15,7 @@ use crate::api::problem::Answer;
 use crate::app::App;
 use crate::db::{AssignmentRow, ClientRow, DbError, MadeFor, ModelFileRow, Tx};
 use crate::metrics::CheckInAnswer;
-use crate::round::{Candidate, RetryReason};
+use tributary_engine::round::{Candidate, RetryReason};
 
 /// How stale `last_seen_at_ms` may be.
 const SEEN_EVERY_MS: i64 = 60_000;
@@ -25,21 +25,21 @@ pub(super) async fn check_in(
     Device(client): Device,
     Json(request): Json<CheckInRequest>,
 ) -> Answer<Json<CheckInResponse>> {
-    app.check_ins.count(app.clock.now_ms());
+    app.fleet.check_ins.count(app.clock.now_ms());
     // What asks the database is boxed and gone while the client is held: ten thousand futures wait in the code below.
     Box::pin(remember(&app, &client, &request)).await?;
     let wait_ms = i64::from(request.wait_ms.min(WAIT_MS_MAX));
     let until_ms = app.clock.now_ms().saturating_add(wait_ms);
     let candidate = candidate(&client, request);
-    // Told to the other coordinators while it is held; standing up is told however the wait ends.
-    let _told = app.seats.as_ref().map(|seats| seats.hold(&client.population, &candidate));
-    let mut seat = app.lobby.enter(client.population.clone(), candidate);
+    // The other coordinators see its seat while it is held, and that it is gone however the wait ends.
+    let _seat = app.fleet.seats.as_ref().map(|seats| seats.hold(&client.population, &candidate));
+    let mut seat = app.fleet.lobby.enter(client.population.clone(), candidate);
     // Looked up after sitting down: work that is stored from here on calls this seat.
     if let Some(assignment) = Box::pin(open_work(&app, &client)).await? {
         app.metrics.checkin(client.population.as_str(), CheckInAnswer::Assigned);
         return Ok(Json(CheckInResponse::Assigned(Box::new(assignment))));
     }
-    app.wake_driver();
+    app.signals.client_waits(&client.population);
     let stopping = tokio::select! {
         _ = seat.called() => false,
         () = app.clock.sleep_until(until_ms) => false,
@@ -69,7 +69,7 @@ async fn after_wait(app: &App, client: &ClientRow, stopping: bool) -> Result<Che
 /// When a client of this population should come back.
 pub(super) async fn retry(app: &App, client: &ClientRow, reason: RetryReason) -> Result<u64, DbError> {
     let population = app.db.read().await?.population(&client.population).await?;
-    Ok(app.retry_after_ms(reason, population.map_or(0, |population| population.clients)))
+    Ok(app.fleet.retry_after_ms(reason, population.map_or(0, |population| population.clients)))
 }
 
 fn candidate(client: &ClientRow, request: CheckInRequest) -> Candidate {
@@ -110,7 +110,7 @@ async fn assignment(app: &App, tx: &mut Tx, client: &ClientRow, row: &Assignment
     let missing = |what: &str| DbError::Corrupt(format!("{} has no {what}", row.id));
     let job = tx.job(key.job).await?.ok_or_else(|| missing("job"))?;
     let round = tx.round(key).await?.ok_or_else(|| missing("round"))?;
-    let model = tx.model(key.job, round.base_version).await?.ok_or_else(|| missing("model"))?;
+    let model = tx.model(key.job, row.base_version).await?.ok_or_else(|| missing("model"))?;
     let spec = app.specs.of(&job)?;
     let download = spec.plan.download;
     let form = match download.codec {
@@ -131,7 +131,7 @@ async fn assignment(app: &App, tx: &mut Tx, client: &ClientRow, row: &Assignment
         task: key.task,
         job: key.job,
         round: key.number,
-        model_version: round.base_version,
+        model_version: row.base_version,
         model_sha256: model.sha256,
         form,
         steps: unbroken(steps),

@@ -2,8 +2,6 @@
 
 mod checkin;
 pub(super) mod document;
-mod incoming;
-mod receive;
 mod report;
 mod update;
 
@@ -25,7 +23,7 @@ use super::models::{ModelFile, file_response};
 use super::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::{ClientRow, JobRow, Json as Stored, Tx};
-use crate::entropy;
+use crate::runtime::entropy;
 
 pub(super) fn routes() -> Router<Arc<App>> {
     Router::new()
@@ -88,12 +86,8 @@ async fn step(
     let mut tx = app.db.read().await?;
     let (job, model) = version_for(&mut tx, &client, job, version).await?;
     let work = tx.open_assignment(client.id).await?;
-    let round = match &work {
-        Some(work) => tx.round(work.round()).await?,
-        None => None,
-    };
-    // However many steps lead to it, they stand for one model: the last of them is counted as that.
-    let is_last = round.is_some_and(|round| round.base_version == version);
+    // However many deltas lead to the base version, they stand for one model: the last of them is counted as that.
+    let is_last = work.as_ref().is_some_and(|work| work.base_version == version);
     let file = ModelFile::step(&mut tx, job.id, &model, if is_last { model.bytes } else { 0 }).await?;
     drop(tx);
     file_response(&app, file, &headers, work.map(|_| client.id)).await

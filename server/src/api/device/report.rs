@@ -1,37 +1,36 @@
-//! Reports without tensors: is the work still wanted, evaluations, failures. And the rules that all reports share.
+//! Reports without tensors: is the work still wanted, evaluations, failures.
 
 use std::sync::Arc;
 
 use axum::extract::State;
+use tributary_engine::round::RetryReason;
 use tributary_protocol::device::{
     AssignmentStatus, DETAIL_BYTES_MAX, EvaluationReport, FailureReport, LOSS_MAX, ReportAccepted,
 };
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::problem::ProblemType;
-use tributary_protocol::state::{AssignmentState, Phase, Task};
+use tributary_protocol::state::{AssignmentState, Task};
 
 use super::checkin::retry;
 use crate::api::auth::Device;
 use crate::api::extract::{Json, Path};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
-use crate::blob::Staged;
-use crate::db::{AssignmentRow, ClientRow, Happening, Report, RoundRow, Times, Traffic, Tx};
-use crate::driver::close_in;
-use crate::round::RetryReason;
+use crate::db::{ClientRow, DbError, Report, Times};
+use crate::lifecycle::assignments::{self, Received, Refusal};
+use crate::metrics::Traffic;
 
 pub(super) async fn status(
     State(app): State<Arc<App>>,
     Device(client): Device,
     Path(id): Path<AssignmentId>,
 ) -> Answer<Json<AssignmentStatus>> {
-    let mut tx = app.db.read().await?;
-    let (assignment, round) = own_assignment(&mut tx, &client, id, None).await?;
-    drop(tx);
+    let found = assignments::find(&mut app.db.read().await?, client.id, id, None).await;
+    let (assignment, round) = or_refused(&app, &client, found).await?;
     let reported = assignment.state == AssignmentState::Reported;
     if !reported {
-        require_open(&app, &client, &assignment, &round).await?;
+        or_refused(&app, &client, assignments::require_open(&app, &assignment, &round).await).await?;
     }
     let left_ms = round.deadline_at_ms.unwrap_or(0).saturating_sub(app.clock.now_ms());
     Ok(Json(AssignmentStatus { reported, deadline_in_ms: u64::try_from(left_ms).unwrap_or(0) }))
@@ -44,14 +43,13 @@ pub(super) async fn put_evaluation(
     Json(evaluation): Json<EvaluationReport>,
 ) -> Answer<Json<ReportAccepted>> {
     if let Err(reason) = check_evaluation(&evaluation) {
-        let (assignment, round) = own_assignment(&mut app.db.read().await?, &client, id, Some(Task::Evaluate)).await?;
-        if assignment.state != AssignmentState::Reported {
-            require_open(&app, &client, &assignment, &round).await?;
-            refuse(&app, &client, &assignment, AssignmentState::Rejected, reason, Came::default()).await?;
-        }
+        let rejected = end(&app, &client, (id, Some(Task::Evaluate)), AssignmentState::Rejected, reason).await;
+        or_refused(&app, &client, rejected).await?;
         return Err(ApiError::new(ProblemType::UpdateRejected, reason));
     }
     let body = serde_json::to_vec(&evaluation).map_err(ApiError::internal)?;
+    let downloads = &app.fleet.downloads;
+    let bytes = body.len() as u64;
     let report = Report {
         weight: evaluation.examples,
         loss: evaluation.loss,
@@ -60,25 +58,25 @@ pub(super) async fn put_evaluation(
         work_ms: evaluation.evaluate_ms,
         update_norm: None,
         sha256: Sha256Hash::of(&body),
-        // A report without tensors is as plain as it can be.
-        traffic: Traffic { bytes_up: body.len() as u64, raw_bytes_up: body.len() as u64, ..app.fetched(client.id) },
-        times: Times { fetched_at_ms: app.fetched_at_ms(client.id), ..Times::default() },
+        // A report without tensors is never compressed.
+        traffic: Traffic { bytes_up: bytes, raw_bytes_up: bytes, ..downloads.traffic(client.id) },
+        times: Times { fetched_at_ms: downloads.ended_at_ms(client.id), ..Times::default() },
     };
-    let accepted = accept(&app, &client, id, Task::Evaluate, report, None).await?;
-    app.changed();
-    Ok(accepted)
+    let accepted = assignments::accept(&app, downloads, client.id, (id, Task::Evaluate), report, None).await;
+    let round = or_refused(&app, &client, accepted).await?;
+    app.signals.changed(round.job);
+    report_accepted(&app, &client, RetryReason::Reported).await
 }
 
 fn check_evaluation(evaluation: &EvaluationReport) -> Result<(), &'static str> {
-    let rejected = Err;
     if evaluation.examples == 0 || evaluation.examples > 1 << 40 {
-        return rejected("an evaluation needs 1 to 2^40 examples");
+        return Err("an evaluation needs 1 to 2^40 examples");
     }
     if !(-LOSS_MAX..=LOSS_MAX).contains(&evaluation.loss) {
-        return rejected("the loss is not finite, or above 1e12");
+        return Err("the loss is not finite, or above 1e12");
     }
     if evaluation.accuracy.is_some_and(|accuracy| !(0.0..=1.0).contains(&accuracy)) {
-        return rejected("the accuracy is not between 0 and 1");
+        return Err("the accuracy is not between 0 and 1");
     }
     Ok(())
 }
@@ -98,160 +96,64 @@ pub(super) async fn post_failure(
         "" => failure.reason.to_string(),
         detail => format!("{}: {detail}", failure.reason),
     };
-    let mut tx = app.db.read().await?;
-    let (assignment, round) = own_assignment(&mut tx, &client, id, None).await?;
-    drop(tx);
-    // Saying it twice (the first answer was lost) is no error.
-    if assignment.state != AssignmentState::Failed {
-        require_open(&app, &client, &assignment, &round).await?;
-        refuse(&app, &client, &assignment, AssignmentState::Failed, &reason, Came::default()).await?;
-    }
-    Ok(Json(ReportAccepted { retry_after_ms: retry(&app, &client, RetryReason::NothingCame).await? }))
+    let failed = end(&app, &client, (id, None), AssignmentState::Failed, &reason).await;
+    or_refused(&app, &client, failed).await?;
+    report_accepted(&app, &client, RetryReason::NothingCame).await
 }
 
-/// The client's own assignment and its round. Somebody else's is forbidden, another task's is malformed.
-pub(super) async fn own_assignment(
-    tx: &mut Tx,
-    client: &ClientRow,
-    id: AssignmentId,
-    task: Option<Task>,
-) -> Answer<(AssignmentRow, RoundRow)> {
-    let assignment = tx.assignment(id).await?.ok_or_else(|| ApiError::not_found(id))?;
-    if assignment.client != client.id {
-        return Err(ApiError::new(ProblemType::Forbidden, format!("{id} is another client's")));
-    }
-    let key = assignment.round();
-    if task.is_some_and(|task| task != key.task) {
-        return Err(ApiError::new(ProblemType::WrongState, format!("the task of {id} is to {}", key.task)));
-    }
-    let round = tx.round(key).await?.ok_or_else(|| ApiError::not_found(format!("round of {id}")))?;
-    Ok((assignment, round))
-}
-
-/// Whether the round still takes this report. A late one changes nothing but is counted, and the client is told so.
-pub(super) async fn require_open(
+/// Ends the client's open assignment without a report. Repeating a request is no error: its answer may have been lost.
+async fn end(
     app: &App,
     client: &ClientRow,
-    assignment: &AssignmentRow,
-    round: &RoundRow,
-) -> Answer<()> {
-    let in_time = round.deadline_at_ms.is_some_and(|deadline_at_ms| app.clock.now_ms() < deadline_at_ms);
-    match assignment.state {
-        AssignmentState::Assigned if round.phase == Phase::Training && in_time => return Ok(()),
-        AssignmentState::Rejected => {
-            let reason = assignment.reason.clone().unwrap_or_default();
-            return Err(ApiError::new(ProblemType::UpdateRejected, reason));
-        }
-        AssignmentState::Expired if assignment.late_at_ms.is_none() => came_late(app, assignment).await?,
-        _ => {}
-    }
-    Err(closed(app, client, assignment, round).await?)
-}
-
-async fn came_late(app: &App, assignment: &AssignmentRow) -> Answer<()> {
-    let now_ms = app.clock.now_ms();
-    let mut tx = app.db.begin().await?;
-    if tx.came_late(assignment.id, now_ms).await? {
-        tx.record(Happening::of_assignment(assignment.round(), assignment.id, "late"), now_ms).await?;
-        tx.commit().await?;
-        app.changed();
-    }
-    Ok(())
-}
-
-async fn closed(app: &App, client: &ClientRow, assignment: &AssignmentRow, round: &RoundRow) -> Answer<ApiError> {
-    let why = match (assignment.state, round.phase) {
-        (AssignmentState::Failed, _) => "this client had given up",
-        (AssignmentState::Reported, _) => "this client has reported",
-        (_, Phase::Abandoned) => "the round was abandoned",
-        (_, Phase::Training) => "the deadline has passed",
-        _ => "the round closed with enough other reports",
-    };
-    let detail = format!("round {}: {why}", round.number);
-    // Before the driver has expired it, the same assignment would be handed out again at once.
-    let reason = if round.phase == Phase::Training { RetryReason::NothingCame } else { RetryReason::Reported };
-    let retry_after_ms = retry(app, client, reason).await?;
-    Ok(ApiError::new(ProblemType::AssignmentClosed, detail).retry_after_ms(retry_after_ms))
-}
-
-/// What came of a body, and when.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Came {
-    pub(super) bytes: u64,
-    pub(super) times: Times,
-}
-
-/// Ends an assignment without a report, with its reason.
-pub(super) async fn refuse(
-    app: &App,
-    client: &ClientRow,
-    assignment: &AssignmentRow,
+    (id, task): (AssignmentId, Option<Task>),
     state: AssignmentState,
     reason: &str,
-    came: Came,
-) -> Answer<()> {
-    let now_ms = app.clock.now_ms();
-    let traffic = Traffic { bytes_up: came.bytes, ..app.fetched(client.id) };
-    let times = Times { fetched_at_ms: app.fetched_at_ms(client.id), ..came.times };
-    let key = assignment.round();
-    let mut tx = app.db.begin().await?;
-    tx.lock_job(key.job).await?;
-    let ended = tx.end_assignment(assignment.id, state, Some(reason), traffic, now_ms).await?;
-    if let Some(traffic) = ended {
-        tx.discard_upload(assignment.id).await?;
-        tx.store_times(assignment.id, times).await?;
-        tx.count_ended(key, state, 1, 0, traffic).await?;
-        tx.record(Happening::of_assignment(key, assignment.id, state.as_str()).because(reason), now_ms).await?;
-        tx.commit().await?;
-        app.forget_downloads(client.id);
-        app.changed();
+) -> Result<(), Refusal> {
+    let (assignment, round) = assignments::find(&mut app.db.read().await?, client.id, id, task).await?;
+    let is_repeated = match state {
+        AssignmentState::Failed => assignment.state == AssignmentState::Failed,
+        _ => assignment.state == AssignmentState::Reported,
+    };
+    if is_repeated {
+        return Ok(());
     }
-    Ok(())
+    assignments::require_open(app, &assignment, &round).await?;
+    Ok(assignments::end(app, &app.fleet.downloads, &assignment, state, reason, Received::default()).await?)
 }
 
-/// Stores an accepted report, with its body if it has one: from here on it is counted, exactly once.
-///
-/// The same bytes again get the same answer; other bytes conflict.
-pub(super) async fn accept(
+/// The answer to a report that was accepted.
+pub(super) async fn report_accepted(
     app: &App,
     client: &ClientRow,
-    id: AssignmentId,
-    task: Task,
-    report: Report,
-    body: Option<&mut Staged>,
+    reason: RetryReason,
 ) -> Answer<Json<ReportAccepted>> {
-    let accepted = ReportAccepted { retry_after_ms: retry(app, client, RetryReason::Reported).await? };
-    let now_ms = app.clock.now_ms();
-    let mut tx = app.db.begin().await?;
-    // The job's row is locked before its round is looked at: no driver can close the round meanwhile.
-    tx.lock_job_of(id).await?;
-    let (assignment, round) = own_assignment(&mut tx, client, id, Some(task)).await?;
-    if assignment.state == AssignmentState::Reported {
-        return match assignment.report() == Some(report.sha256) {
-            true => Ok(Json(accepted)),
-            false => Err(ApiError::new(ProblemType::UpdateConflict, format!("{id} has reported other bytes"))),
-        };
+    Ok(Json(ReportAccepted { retry_after_ms: retry(app, client, reason).await? }))
+}
+
+/// The result, or the answer to its refusal.
+async fn or_refused<T>(app: &App, client: &ClientRow, result: Result<T, Refusal>) -> Answer<T> {
+    match result {
+        Ok(value) => Ok(value),
+        Err(refusal) => Err(refused(app, client, refusal).await?),
     }
-    let in_time = round.deadline_at_ms.is_some_and(|deadline_at_ms| now_ms < deadline_at_ms);
-    let reported = match in_time && round.phase == Phase::Training {
-        true => tx.accept_report(id, &report, now_ms).await?,
-        false => None,
+}
+
+/// The answer to a refused report. A client whose assignment is closed also learns when to check in again.
+pub(super) async fn refused(app: &App, client: &ClientRow, refusal: Refusal) -> Result<ApiError, DbError> {
+    let detail = refusal.to_string();
+    let kind = match refusal {
+        Refusal::NotFound(_) => ProblemType::NotFound,
+        Refusal::Forbidden(_) => ProblemType::Forbidden,
+        Refusal::WrongTask { .. } => ProblemType::WrongState,
+        Refusal::Rejected(_) => ProblemType::UpdateRejected,
+        Refusal::Conflict(_) => ProblemType::UpdateConflict,
+        Refusal::Blob(error) => return Ok(error.into()),
+        Refusal::Closed { is_training, .. } => {
+            // Before the driver has expired it, the same assignment would be handed out again at once.
+            let reason = if is_training { RetryReason::NothingCame } else { RetryReason::Reported };
+            let retry_after_ms = retry(app, client, reason).await?;
+            return Ok(ApiError::new(ProblemType::AssignmentClosed, detail).retry_after_ms(retry_after_ms));
+        }
     };
-    let Some(traffic) = reported else {
-        drop(tx);
-        require_open(app, client, &assignment, &round).await?;
-        return Err(closed(app, client, &assignment, &round).await?);
-    };
-    if let Some(body) = body {
-        body.settle(&mut tx, app.clock.now_ms()).await?;
-    }
-    let key = assignment.round();
-    tx.count_ended(key, AssignmentState::Reported, 1, report.weight, traffic).await?;
-    tx.record(Happening::of_assignment(key, id, AssignmentState::Reported.as_str()), now_ms).await?;
-    if round.reported + 1 >= round.goal {
-        close_in(app, &mut tx, key, now_ms).await?;
-    }
-    tx.commit().await?;
-    app.forget_downloads(client.id);
-    Ok(Json(accepted))
+    Ok(ApiError::new(kind, detail))
 }

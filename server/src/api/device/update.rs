@@ -1,4 +1,4 @@
-//! The calls about an update: send it, go on with one that broke off, ask where that is.
+//! The calls about an update: send it, resume one that broke off, ask how much of it is stored.
 
 use std::sync::Arc;
 
@@ -6,32 +6,22 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
+use tracing::Instrument;
+use tributary_engine::round::RetryReason;
 use tributary_protocol::device::{PARTIAL_UPLOAD, UPLOAD_COMPLETE, UPLOAD_OFFSET, UpdateQuery};
 use tributary_protocol::digest::{REPR_DIGEST, parse_repr_digest, repr_digest};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::problem::ProblemType;
-use tributary_protocol::state::AssignmentState;
 
-use super::receive::{Upload, claim, lookup};
-use super::report::require_open;
+use super::report::{refused, report_accepted};
 use crate::api::auth::Device;
 use crate::api::extract::{Path, Query};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
-
-/// What a request says of its body.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Announced {
-    /// The whole update's hash; without it an update that breaks off begins anew.
-    pub(super) digest: Option<Sha256Hash>,
-    /// Bytes of this request's body, if it says so.
-    pub(super) length: Option<u64>,
-    /// Where in the update this body begins, if it goes on with one.
-    pub(super) offset: Option<u64>,
-    /// Whether the update ends where this body does.
-    pub(super) complete: bool,
-}
+use crate::db::ClientRow;
+use crate::updates::upload::{Announced, Stop, Upload, UploadRefusal, Uploaded, offset};
 
 pub(super) async fn put_update(
     State(app): State<Arc<App>>,
@@ -47,7 +37,7 @@ pub(super) async fn put_update(
         offset: None,
         complete: complete(&headers)?.unwrap_or(true),
     };
-    Upload { app, client, id, query, announced }.run(body).await
+    receive(&app, client, id, query, announced, body).await
 }
 
 pub(super) async fn patch_update(
@@ -62,44 +52,92 @@ pub(super) async fn patch_update(
     if headers.get(header::CONTENT_TYPE).is_none_or(|value| value != PARTIAL_UPLOAD) {
         return Err(missing(&format!("Content-Type: {PARTIAL_UPLOAD}")));
     }
-    let offset = number(&headers, &HeaderName::from_static(UPLOAD_OFFSET))?;
+    let begin = number(&headers, &HeaderName::from_static(UPLOAD_OFFSET))?;
     let announced = Announced {
         digest: Some(digest(&headers)?.ok_or_else(|| missing("Repr-Digest: sha-256=:..:"))?),
         length: number(&headers, &header::CONTENT_LENGTH)?,
-        offset: Some(offset.ok_or_else(|| missing("Upload-Offset: <bytes>"))?),
+        offset: Some(begin.ok_or_else(|| missing("Upload-Offset: <bytes>"))?),
         complete: complete(&headers)?.ok_or_else(|| missing("Upload-Complete: ?0 or ?1"))?,
     };
-    Upload { app, client, id, query, announced }.run(body).await
+    receive(&app, client, id, query, announced, body).await
 }
 
-/// How much of an update is here. Whoever is still sending it is stopped, so that the answer stays true.
+/// How much of an update is stored.
 pub(super) async fn upload_offset(
     State(app): State<Arc<App>>,
     Device(client): Device,
     Path(id): Path<AssignmentId>,
 ) -> Answer<Response> {
-    let (assignment, round, _) = lookup(&app, &client, id).await?;
-    if assignment.state == AssignmentState::Reported {
-        return Ok(progress(None, true));
+    match offset(&app, &app.updates, client.id, id).await {
+        Ok(None) => Ok(progress(None, true)),
+        Ok(Some((bytes, digest))) => {
+            let mut response = progress(Some(bytes), false);
+            if let Some(hash) = digest {
+                set(&mut response, REPR_DIGEST, &repr_digest(hash));
+            }
+            Ok(response)
+        }
+        Err(refusal) => answer(&app, &client, refusal).await,
     }
-    require_open(&app, &client, &assignment, &round).await?;
-    let _claim = claim(&app, id, round.deadline_at_ms.unwrap_or(0)).await?;
-    let (assignment, ..) = lookup(&app, &client, id).await?;
-    if assignment.state == AssignmentState::Reported {
-        return Ok(progress(None, true));
+}
+
+async fn receive(
+    app: &App,
+    client: ClientRow,
+    id: AssignmentId,
+    query: UpdateQuery,
+    announced: Announced,
+    body: Body,
+) -> Answer<Response> {
+    let upload = Upload {
+        services: app.services.clone(),
+        updates: Arc::clone(&app.updates),
+        downloads: Arc::clone(&app.fleet.downloads),
+        client: client.id,
+        id,
+        query,
+        announced,
+    };
+    let body = body.into_data_stream().map(|data| data.map_err(|error| error.to_string()));
+    // A task of its own: if the client disconnects, what it sent is still stored or taken out.
+    let received = tokio::spawn(upload.receive(Box::pin(body)).in_current_span()).await.map_err(ApiError::internal)?;
+    match received {
+        Ok(Uploaded::Accepted) => Ok(report_accepted(app, &client, RetryReason::Reported).await?.into_response()),
+        Ok(Uploaded::Partly { bytes }) => Ok(progress(Some(bytes), false)),
+        Err(refusal) => answer(app, &client, refusal).await,
     }
-    let mut tx = app.db.begin().await?;
-    let upload = tx.take_upload(id).await?;
-    tx.commit().await?;
-    let mut response = progress(Some(upload.as_ref().map_or(0, |upload| upload.bytes)), false);
-    if let Some(hash) = upload.and_then(|upload| upload.sha256()) {
-        set(&mut response, REPR_DIGEST, &repr_digest(hash));
+}
+
+/// The answer to an upload that was refused or ended early.
+async fn answer(app: &App, client: &ClientRow, refusal: UploadRefusal) -> Answer<Response> {
+    let detail = refusal.to_string();
+    let kind = match refusal {
+        UploadRefusal::Report(refusal) => return Err(refused(app, client, refusal).await?),
+        UploadRefusal::Stopped(stop) => return Err(stopped(stop)),
+        UploadRefusal::WrongOffset { bytes } => return Ok(wrong_offset(bytes, detail)),
+        UploadRefusal::TooLarge { .. } => ProblemType::TooLarge,
+        UploadRefusal::BrokenOff(_) => ProblemType::Malformed,
+        UploadRefusal::WrongDigest(_) | UploadRefusal::OtherBody => ProblemType::DigestMismatch,
+        UploadRefusal::Rejected(_) => ProblemType::UpdateRejected,
+    };
+    Err(ApiError::new(kind, detail))
+}
+
+/// The answer to a body that was not read to its end although its round is still open.
+fn stopped(stop: Stop) -> ApiError {
+    match stop {
+        Stop::Deadline => ApiError::new(ProblemType::TooManyRequests, "the body came too slowly").retry_after_ms(5_000),
+        // A client that stopped sending must not delay the stop.
+        Stop::Stopping => ApiError::new(ProblemType::Unavailable, "the coordinator is stopping").retry_after_ms(1_000),
+        Stop::Closed => ApiError::new(ProblemType::Unavailable, "the round is ending").retry_after_ms(1_000),
+        Stop::Superseded => {
+            ApiError::new(ProblemType::UploadSuperseded, "this update is being sent by another request")
+        }
     }
-    Ok(response)
 }
 
 /// An answer without content that says how far an upload is.
-pub(super) fn progress(bytes: Option<u64>, complete: bool) -> Response {
+fn progress(bytes: Option<u64>, complete: bool) -> Response {
     let mut response = StatusCode::NO_CONTENT.into_response();
     if let Some(bytes) = bytes {
         set(&mut response, UPLOAD_OFFSET, &bytes.to_string());
@@ -109,10 +147,9 @@ pub(super) fn progress(bytes: Option<u64>, complete: bool) -> Response {
     response
 }
 
-/// The refusal of a body that does not go on where the upload is.
-pub(super) fn wrong_offset(bytes: u64) -> Response {
-    let refusal = ApiError::new(ProblemType::UploadOffset, format!("the upload goes on at byte {bytes}"));
-    let mut response = refusal.into_response();
+/// The refusal of a body that does not begin where the upload continues.
+fn wrong_offset(bytes: u64, detail: String) -> Response {
+    let mut response = ApiError::new(ProblemType::UploadOffset, detail).into_response();
     set(&mut response, UPLOAD_OFFSET, &bytes.to_string());
     response
 }

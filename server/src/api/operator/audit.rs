@@ -1,4 +1,4 @@
-//! The audit log: every change that an operator makes is stored with it.
+//! The audit log: each change by an operator is stored in the transaction that makes it.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use tributary_protocol::id::AuditId;
 use tributary_protocol::operator::{AuditEntry, Page, PageQuery};
+use tributary_protocol::state::AuditAction;
 
 use super::full_page;
 use crate::api::auth::Operator;
@@ -13,29 +14,26 @@ use crate::api::extract::{Json, Place, Query, page};
 use crate::api::problem::Answer;
 use crate::app::App;
 use crate::db::{DbError, Tx};
-use crate::entropy;
-
-/// What was done, to what.
-pub(super) struct Deed<'a> {
-    /// In two words, as `job.pause`.
-    pub(super) action: &'a str,
-    /// An id or a name.
-    pub(super) subject: &'a (dyn Display + Sync),
-    /// More about it.
-    pub(super) detail: Option<String>,
-}
+use crate::runtime::entropy;
 
 impl Operator {
-    /// Stores what this operator does, in the transaction that does it.
-    pub(super) async fn does(&self, tx: &mut Tx, deed: Deed<'_>, now_ms: i64) -> Result<(), DbError> {
+    /// Writes an action of this operator to the audit log, in the transaction that performs it.
+    pub(super) async fn audits(
+        &self,
+        tx: &mut Tx,
+        action: AuditAction,
+        subject: &(dyn Display + Sync),
+        detail: Option<String>,
+        now_ms: i64,
+    ) -> Result<(), DbError> {
         let entry = AuditEntry {
             id: AuditId::from_random(entropy::random()),
             at_ms: now_ms,
             token: self.0.id,
             label: self.0.label.clone(),
-            action: deed.action.to_owned(),
-            subject: deed.subject.to_string(),
-            detail: deed.detail,
+            action,
+            subject: subject.to_string(),
+            detail,
         };
         tracing::info!(action = %entry.action, subject = %entry.subject, token = %entry.token, "an operator acts");
         tx.insert_audit(&entry).await

@@ -17,9 +17,9 @@ use crate::api::auth::Operator;
 use crate::api::extract::{Json, Path, Place, Query, page, text};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
-use crate::commit::blocking;
 use crate::db::ClientsList;
-use crate::round::{class_stats, funnel};
+use crate::runtime::offload::blocking;
+use tributary_engine::story::{class_stats, funnel};
 
 /// Longest text to search for, in bytes.
 const SEARCH_BYTES_MAX: usize = 200;

@@ -12,7 +12,7 @@ use tributary_protocol::problem::ProblemType;
 use crate::api::extract::Json;
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
-use crate::spec::{JobSpec, SpecError};
+use tributary_engine::job::{JobSpec, SpecError};
 
 /// How a job is created.
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -68,6 +68,6 @@ pub(super) async fn try_out(app: &App, file: JobFile) -> Answer<Json<JobDraft>> 
         let detail = format!("population {population} has a job called {name}");
         return Err(ApiError::new(ProblemType::NameTaken, detail));
     }
-    let parameters = spec.parameters.total() as u64;
+    let parameters = spec.model.total() as u64;
     Ok(Json(JobDraft { toml: spec.file.text(), parameters, job: spec.file }))
 }

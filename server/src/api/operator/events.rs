@@ -75,7 +75,7 @@ struct Follow {
 
 impl Follow {
     fn new(app: Arc<App>, job: JobId, after: u64, limit: u32) -> Self {
-        let changes = app.follow_changes();
+        let changes = app.signals.watch();
         Self { app, changes, job, after, limit }
     }
 

@@ -31,7 +31,7 @@ const SLACK_MS: i64 = 600_000;
 /// Goes on until the caller leaves. `Last-Event-ID` resumes after that event; without it the feed begins now.
 pub(super) async fn stream(_: Operator, State(app): State<Arc<App>>, headers: HeaderMap) -> Answer<Response> {
     let last = headers.get("last-event-id").map(|id| id.to_str().unwrap_or_default());
-    let mut feed = Feed { changes: app.follow_changes(), app, cursor: Cursor::default(), ready: VecDeque::new() };
+    let mut feed = Feed { changes: app.signals.watch(), app, cursor: Cursor::default(), ready: VecDeque::new() };
     match last {
         Some(last) => {
             feed.cursor = last.parse().map_err(|()| {

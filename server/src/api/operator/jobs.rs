@@ -13,10 +13,9 @@ use tributary_protocol::id::{JobId, Name};
 use tributary_protocol::job_file::{InitialModel, RoundPolicyChange};
 use tributary_protocol::operator::{Job, ModelVersion, Page, PageQuery};
 use tributary_protocol::problem::ProblemType;
-use tributary_protocol::state::JobState;
+use tributary_protocol::state::{AuditAction, JobState};
 use tributary_protocol::update::bytes_max;
 
-use super::audit::Deed;
 use super::draft::{CreateQuery, SentJob, invalid, try_out};
 use super::full_page;
 use crate::api::auth::Operator;
@@ -24,12 +23,14 @@ use crate::api::extract::{Json, Path, Query, page};
 use crate::api::models::{ModelFile, file_response};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
-use crate::db::{DbError, Happening, JobRow, NewJob};
-use crate::entropy;
-use crate::initial::{UploadedModel, draw_first};
-use crate::round::may_open_at_ms;
-use crate::spec::{JobSpec, calendar_of, plan_of};
-use crate::version::NewVersion;
+use crate::blob::Workbench;
+use crate::db::{DbError, JobCause, JobRow, Transition};
+use crate::lifecycle::jobs;
+use crate::models::first::{UploadedModel, draw_first};
+use crate::models::version::NewVersion;
+use crate::runtime::entropy;
+use tributary_engine::job::{JobSpec, calendar_of, plan_of};
+use tributary_engine::round::may_open_at_ms;
 
 pub(super) async fn create(
     operator: Operator,
@@ -43,41 +44,25 @@ pub(super) async fn create(
     file.seed = Some(file.seed.unwrap_or_else(entropy::seed));
     let id = JobId::from_random(entropy::random());
     let spec = JobSpec::new(id, file).map_err(|error| invalid(&error))?;
-    let mut version = match spec.file.initial_model {
-        InitialModel::Random => Some(draw_first(&app, &spec).await?),
-        InitialModel::Upload => None,
-    };
-    let created = insert(&app, &operator, &spec, &mut version).await;
-    if let Some(version) = version {
-        version.discard_unsettled(&app).await;
-    }
+    let bench = app.workbench();
+    let created = create_with_model(&app, &operator, &spec, &bench).await;
+    bench.clear().await;
     let row = created?;
-    app.changed();
+    app.signals.changed(id);
     Ok((StatusCode::CREATED, Json(view(&app, row)?)).into_response())
 }
 
-/// Stores a job, with its model if it has one.
-async fn insert(app: &App, operator: &Operator, spec: &JobSpec, model: &mut Option<NewVersion>) -> Answer<JobRow> {
+/// Stores a job, with its first model if that is drawn.
+async fn create_with_model(app: &App, operator: &Operator, spec: &JobSpec, bench: &Workbench) -> Answer<JobRow> {
+    let mut model = match spec.file.initial_model {
+        InitialModel::Random => Some(draw_first(bench, &app.clock, spec).await?),
+        InitialModel::Upload => None,
+    };
     let (id, now_ms) = (spec.id, app.clock.now_ms());
-    let state = if model.is_some() { JobState::Running } else { JobState::AwaitingModel };
-    let job = NewJob { id, file: &spec.file, parameters: spec.parameters.total() as u64, state };
-    let (population, name) = (&spec.file.population, &spec.file.name);
     let mut tx = app.db.begin().await?;
-    let known = tx.population(population).await?;
-    known.ok_or_else(|| ApiError::not_found(format!("population {population}; create it first")))?;
-    match tx.insert_job(&job, now_ms).await {
-        Err(DbError::Duplicate) => {
-            let detail = format!("population {population} has a job called {name}");
-            return Err(ApiError::new(ProblemType::NameTaken, detail));
-        }
-        stored => stored?,
-    }
-    if let Some(model) = model {
-        model.store(&mut tx, id, now_ms).await?;
-    }
-    tx.record(Happening::of_job(id, state.as_str()), now_ms).await?;
-    let detail = Some(format!("{population}/{name}"));
-    operator.does(&mut tx, Deed { action: "job.create", subject: &id, detail }, now_ms).await?;
+    jobs::create(&mut tx, spec, model.as_mut(), now_ms).await?;
+    let detail = format!("{}/{}", spec.file.population, spec.file.name);
+    operator.audits(&mut tx, AuditAction::JobCreate, &id, Some(detail), now_ms).await?;
     let row = tx.job(id).await?.ok_or_else(|| ApiError::internal("a job that was stored is gone"))?;
     tx.commit().await?;
     Ok(row)
@@ -95,63 +80,48 @@ pub(super) async fn put_initial_model(
     }
     let row = app.db.read().await?.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
     let spec = app.specs.of(&row)?;
-    require_awaiting(&row)?;
-    let mut version = read_model(&app, &spec, body).await?;
-    let started = start(&app, &operator, id, &mut version).await;
-    version.discard_unsettled(&app).await;
+    jobs::require_awaiting(&row)?;
+    let bench = app.workbench();
+    let started = start_with_model(&app, &operator, &spec, &bench, body).await;
+    bench.clear().await;
     let row = started?;
-    app.changed();
+    app.signals.changed(id);
     Ok(Json(view(&app, row)?))
 }
 
-/// Gives a job that awaits its model this one.
-async fn start(app: &App, operator: &Operator, id: JobId, model: &mut NewVersion) -> Answer<JobRow> {
-    let now_ms = app.clock.now_ms();
+/// Gives a job its first model.
+async fn start_with_model(
+    app: &App,
+    operator: &Operator,
+    spec: &JobSpec,
+    bench: &Workbench,
+    body: Body,
+) -> Answer<JobRow> {
+    let mut model = read_model(app, spec, bench, body).await?;
+    let (id, now_ms) = (spec.id, app.clock.now_ms());
     let mut tx = app.db.begin().await?;
-    require_awaiting(&tx.job_locked(id).await?.ok_or_else(|| ApiError::not_found(id))?)?;
-    model.store(&mut tx, id, now_ms).await?;
-    tx.set_job_state(id, JobState::Running, now_ms).await?;
-    tx.record(Happening::of_job(id, JobState::Running.as_str()), now_ms).await?;
-    operator.does(&mut tx, Deed { action: "model.upload", subject: &id, detail: None }, now_ms).await?;
+    jobs::start(&mut tx, id, &mut model, now_ms).await?;
+    operator.audits(&mut tx, AuditAction::ModelUpload, &id, None, now_ms).await?;
     let row = tx.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
     tx.commit().await?;
     Ok(row)
 }
 
-fn require_awaiting(row: &JobRow) -> Answer<()> {
-    if row.state == JobState::AwaitingModel {
-        return Ok(());
-    }
-    let detail = format!("the job is {}: its model version 0 is there, and a version never changes", row.state);
-    Err(ApiError::new(ProblemType::WrongState, detail))
-}
-
 /// Reads an uploaded model, at most as long as this job's can be.
-async fn read_model(app: &App, spec: &JobSpec, mut body: Body) -> Answer<NewVersion> {
-    // A model's file and an f32 update's have the same tensors, so the same bound.
-    let limit = bytes_max(&spec.parameters, tributary_protocol::update::Codec::F32);
-    let mut model = UploadedModel::begin(app, spec);
-    let read = async {
-        while let Some(frame) = body.frame().await {
-            let broken = |error| ApiError::new(ProblemType::Malformed, format!("the body broke off: {error}"));
-            let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
-            if model.bytes() + data.len() as u64 > limit {
-                return Err(ApiError::new(
-                    ProblemType::TooLarge,
-                    format!("a model of this job has at most {limit} bytes"),
-                ));
-            }
-            model.push(&data).await?;
+async fn read_model(app: &App, spec: &JobSpec, bench: &Workbench, mut body: Body) -> Answer<NewVersion> {
+    // A model's file has the tensors of an f32 update, so the same bound.
+    let limit = bytes_max(&spec.model, tributary_protocol::update::Codec::F32);
+    let mut model = UploadedModel::begin(bench, &app.clock, spec);
+    while let Some(frame) = body.frame().await {
+        let broken = |error| ApiError::new(ProblemType::Malformed, format!("the body broke off: {error}"));
+        let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
+        if model.bytes() + data.len() as u64 > limit {
+            let detail = format!("a model of this job has at most {limit} bytes");
+            return Err(ApiError::new(ProblemType::TooLarge, detail));
         }
-        Ok(())
-    };
-    match read.await {
-        Ok(()) => Ok(model.finish(app, spec).await?),
-        Err(error) => {
-            model.discard().await;
-            Err(error)
-        }
+        model.push(&data).await?;
     }
+    Ok(model.finish(spec).await?)
 }
 
 /// Which jobs.
@@ -181,7 +151,7 @@ pub(super) async fn show(_: Operator, State(app): State<Arc<App>>, Path(id): Pat
 }
 
 pub(super) async fn pause(operator: Operator, State(app): State<Arc<App>>, Path(id): Path<JobId>) -> Answer<Json<Job>> {
-    move_to(&app, &operator, id, JobState::Paused, &[JobState::Running]).await
+    move_to(&app, &operator, id, JobState::Paused, AuditAction::JobPause).await
 }
 
 pub(super) async fn resume(
@@ -189,40 +159,29 @@ pub(super) async fn resume(
     State(app): State<Arc<App>>,
     Path(id): Path<JobId>,
 ) -> Answer<Json<Job>> {
-    move_to(&app, &operator, id, JobState::Running, &[JobState::Paused]).await
+    move_to(&app, &operator, id, JobState::Running, AuditAction::JobResume).await
 }
 
 pub(super) async fn stop(operator: Operator, State(app): State<Arc<App>>, Path(id): Path<JobId>) -> Answer<Json<Job>> {
-    move_to(&app, &operator, id, JobState::Stopped, &[JobState::Running, JobState::Paused, JobState::AwaitingModel])
-        .await
+    move_to(&app, &operator, id, JobState::Stopped, AuditAction::JobStop).await
 }
 
-/// Moves a job to a state from one of those that may lead there. A job that is there already stays.
-async fn move_to(app: &App, operator: &Operator, id: JobId, state: JobState, from: &[JobState]) -> Answer<Json<Job>> {
+/// Moves a job to a state. A job that is in that state already stays as it is.
+async fn move_to(app: &App, operator: &Operator, id: JobId, state: JobState, action: AuditAction) -> Answer<Json<Job>> {
     let now_ms = app.clock.now_ms();
     let mut tx = app.db.begin().await?;
-    let row = tx.job_locked(id).await?.ok_or_else(|| ApiError::not_found(id))?;
-    if row.state == state {
-        return Ok(Json(view(app, row)?));
+    let moved = jobs::move_to(&mut tx, id, state, now_ms).await?;
+    if moved {
+        operator.audits(&mut tx, action, &id, None, now_ms).await?;
     }
-    if !from.contains(&row.state) {
-        let detail = format!("a job that is {} cannot become {state}", row.state);
-        return Err(ApiError::new(ProblemType::WrongState, detail));
-    }
-    tx.set_job_state(id, state, now_ms).await?;
-    tx.record(Happening::of_job(id, state.as_str()).because("operator"), now_ms).await?;
-    let action = match state {
-        JobState::Paused => "job.pause",
-        JobState::Running => "job.resume",
-        _ => "job.stop",
-    };
-    operator.does(&mut tx, Deed { action, subject: &id, detail: None }, now_ms).await?;
     let row = tx.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
-    tx.commit().await?;
-    if state.is_final() {
-        app.specs.forget(id);
+    if moved {
+        tx.commit().await?;
+        if state.is_final() {
+            app.specs.forget(id);
+        }
+        app.signals.changed(id);
     }
-    app.changed();
     Ok(Json(view(app, row)?))
 }
 
@@ -254,13 +213,14 @@ pub(super) async fn change_round_policy(
     }
     let spec = JobSpec::new(id, file).map_err(|error| invalid(&error))?;
     tx.set_job_file(id, &spec.file).await?;
-    // The state stays; who watches the job looks at its file again.
-    tx.record(Happening::of_job(id, row.state.as_str()).because("round_policy"), now_ms).await?;
+    // The state stays as it is; the event makes watchers read the file again.
+    let changed = Transition::Job { job: id, state: row.state, cause: Some(JobCause::RoundPolicy) };
+    tx.record(changed, now_ms).await?;
     let detail = serde_json::to_string(&change).map_err(ApiError::internal)?;
-    operator.does(&mut tx, Deed { action: "job.round_policy", subject: &id, detail: Some(detail) }, now_ms).await?;
+    operator.audits(&mut tx, AuditAction::JobRoundPolicy, &id, Some(detail), now_ms).await?;
     let row = tx.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
     tx.commit().await?;
-    app.changed();
+    app.signals.changed(id);
     Ok(Json(view(&app, row)?))
 }
 

@@ -7,15 +7,15 @@ use axum::http::StatusCode;
 use tributary_protocol::id::{SecretKind, TokenId};
 use tributary_protocol::operator::{CreatePopulation, CreateToken, CreatedToken, Page, PageQuery, Population, Token};
 use tributary_protocol::problem::ProblemType;
+use tributary_protocol::state::AuditAction;
 
-use super::audit::Deed;
 use super::full_page;
 use crate::api::auth::{Operator, stored_hash};
 use crate::api::extract::{Json, Path, Query, page};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::DbError;
-use crate::entropy;
+use crate::runtime::entropy;
 
 /// Longest label of a token in bytes.
 const LABEL_BYTES_MAX: usize = 200;
@@ -33,8 +33,7 @@ pub(super) async fn create_population(
         }
         stored => stored?,
     }
-    let deed = Deed { action: "population.create", subject: &request.name, detail: None };
-    operator.does(&mut tx, deed, created_at_ms).await?;
+    operator.audits(&mut tx, AuditAction::PopulationCreate, &request.name, None, created_at_ms).await?;
     tx.commit().await?;
     Ok((StatusCode::CREATED, Json(Population { name: request.name, clients: 0, created_at_ms })))
 }
@@ -79,9 +78,8 @@ pub(super) async fn create_token(
     }
     tx.insert_token(&token, &stored_hash(&secret)).await?;
     let whose = token.population.as_ref().map_or("an operator".to_owned(), ToString::to_string);
-    let deed =
-        Deed { action: "token.create", subject: &token.id, detail: Some(format!("for {whose}: {}", token.label)) };
-    operator.does(&mut tx, deed, now_ms).await?;
+    let detail = format!("for {whose}: {}", token.label);
+    operator.audits(&mut tx, AuditAction::TokenCreate, &token.id, Some(detail), now_ms).await?;
     tx.commit().await?;
     Ok((StatusCode::CREATED, Json(CreatedToken { token, secret })))
 }
@@ -106,7 +104,7 @@ pub(super) async fn revoke_token(
     if !tx.revoke_token(id, now_ms).await? {
         return Err(ApiError::not_found(id));
     }
-    operator.does(&mut tx, Deed { action: "token.revoke", subject: &id, detail: None }, now_ms).await?;
+    operator.audits(&mut tx, AuditAction::TokenRevoke, &id, None, now_ms).await?;
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -14,10 +14,11 @@ use crate::api::auth::Operator;
 use crate::api::extract::{Json, Path, Query, page};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
-use crate::commit::blocking;
 use crate::db::{DbError, RoundFilter, RoundKey, RoundRow, Tx};
-use crate::driver::available;
-use crate::round::{RoundStory, TaskPolicy, curve as curve_of, explain, phases, what_if};
+use crate::fleet::waiting::available;
+use crate::runtime::offload::blocking;
+use tributary_engine::round::TaskPolicy;
+use tributary_engine::story::{RoundStory, curve as curve_of, explain, phases, what_if};
 
 /// Points of a learning curve unless the caller says otherwise, and at most.
 const CURVE_POINTS_DEFAULT: u32 = 400;
@@ -86,7 +87,7 @@ pub(super) async fn view(app: &App, tx: &mut Tx, row: RoundRow) -> Result<Round,
 
 /// Updates in the round's running sum.
 fn folded(app: &App, round: RoundKey) -> Option<u32> {
-    let sum = app.sums.begun(round)?;
+    let sum = app.updates.sums.begun(round)?;
     Some(sum.updates())
 }
 
@@ -149,7 +150,7 @@ async fn selection(app: &App, tx: &mut Tx, row: &RoundRow) -> Result<Option<(u32
     let spec = app.specs.of(&job)?;
     let policy = row.policy().or_else(|| TaskPolicy::of(&spec.file, row.task));
     let Some(policy) = policy else { return Ok(None) };
-    let available = available(app, tx, &spec, row).await?;
+    let available = available(app, &app.fleet, tx, &spec, row).await?;
     Ok(Some((available, policy.available_min, row.opened_at_ms.saturating_add(policy.selection_timeout_ms))))
 }
 

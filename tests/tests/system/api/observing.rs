@@ -92,7 +92,16 @@ async fn a_transaction_that_is_given_up_counts_nothing() {
     world.drive().await;
     let key = tributary_server::db::RoundKey { job: job.id, task: tributary_protocol::state::Task::Train, number: 1 };
     let mut tx = world.app().db.begin().await.unwrap();
-    tx.record(tributary_server::db::Happening::of_round(key, "committed"), 0).await.unwrap();
+    tx.record(
+        tributary_server::db::Transition::Round {
+            round: key,
+            phase: tributary_protocol::state::Phase::Committed,
+            reason: None,
+        },
+        0,
+    )
+    .await
+    .unwrap();
     drop(tx);
     let series = "tributary_rounds_total{population=\"devices\",task=\"train\",outcome=\"committed\",reason=\"none\"}";
     assert_eq!(value(&scrape(&world).await, series), 0.0);

@@ -5,8 +5,8 @@ use std::fs;
 use sqlx::{Connection, SqliteConnection};
 use tempfile::TempDir;
 use tributary_protocol::id::{Secret, SecretKind};
-use tributary_server::clock::Clock;
 use tributary_server::db::DbError;
+use tributary_server::runtime::clock::Clock;
 use tributary_server::{Config, Coordinator, ServeError};
 
 use crate::support::World;

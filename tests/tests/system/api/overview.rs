@@ -98,7 +98,7 @@ async fn a_round_explains_itself_from_its_opening_to_its_end() {
     let waiting = a.wait();
     world.until_waiting(1).await;
     assert!(look().await.explanation.contains("1 of the 2 it needs is checked in"));
-    world.app().lobby.call([a.id]);
+    world.app().fleet.lobby.call([a.id]);
     waiting.await.unwrap();
 
     let [first, _second] = world.assign([&a, &b]).await;

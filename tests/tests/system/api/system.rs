@@ -4,6 +4,7 @@ use reqwest::Method;
 use serde_json::json;
 use tributary_protocol::operator::{AuditEntry, CreatedToken, Engine, Page, Round, System};
 use tributary_protocol::problem::ProblemType;
+use tributary_protocol::state::AuditAction;
 
 use crate::support::{Answer, NOW_MS, WEIGHTS, World};
 
@@ -64,7 +65,7 @@ async fn every_change_by_an_operator_is_in_the_audit_log_with_its_token() {
     ];
     expected.sort_unstable();
     assert_eq!(told, expected, "a pause of a paused job is no change");
-    let policy = log.items.iter().find(|entry| entry.action == "job.round_policy").unwrap();
+    let policy = log.items.iter().find(|entry| entry.action == AuditAction::JobRoundPolicy).unwrap();
     assert_eq!((policy.subject.clone(), policy.detail.as_deref()), (job.id.to_string(), Some(r#"{"deadline_ms":99}"#)));
     assert_eq!((policy.token, policy.at_ms), (token.token.id, NOW_MS));
     let secrets = [token.secret.expose(), world.operator.clone(), world.enrolment.clone()];

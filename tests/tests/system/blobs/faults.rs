@@ -9,7 +9,6 @@ use serde_json::json;
 use tributary_protocol::operator::Job;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AbandonReason, Phase};
-use tributary_server::driver;
 
 use super::faulty::{Call, Fault};
 use super::{counts, faulty, in_memory, objects};
@@ -68,7 +67,7 @@ async fn what_the_store_cannot_do_now_is_asked_for_again_and_counts_once() {
     for fault in [Fault::Refuses(Call::Get), Fault::Refuses(Call::Put)] {
         world.restart().await;
         faulty.set(fault);
-        driver::run_once(world.app()).await.unwrap_err();
+        world.app().driver().run_once().await.unwrap_err();
         assert_eq!(world.round(job.id, 1).await.phase, Phase::Aggregating);
     }
     // Updates that cannot be deleted do not hold the round up.
@@ -162,7 +161,7 @@ async fn play(fault: Fault) -> (Vec<f32>, usize) {
     while Answer::to(device.request(Method::GET, &path)).await.status != 200 {}
     while device.put_update(work.id, &figures(3), delta_file(&work, &[0.5; WEIGHTS])).await.status == 503 {}
     world.restart().await;
-    while driver::run_once(world.app()).await.is_err() {}
+    while world.app().driver().run_once().await.is_err() {}
     let calls = faulty.calls();
     faulty.set(Fault::None);
     assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);

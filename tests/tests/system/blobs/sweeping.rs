@@ -87,7 +87,8 @@ async fn the_coordinator_sweeps_at_its_start_and_every_hour_until_it_stops() {
 
     leave(&store, "first").await;
     world.hand.advance_ms(newest_ms(&store).await + 2 * ORPHAN_AGE_MS - NOW_MS);
-    let sweeping = tokio::spawn(sweep::run(Arc::clone(world.app())));
+    let app = Arc::clone(world.app());
+    let sweeping = tokio::spawn(async move { sweep::run(&app.blobs, &app.db, &app.clock, &app.stopping).await });
     within_reason(gone()).await;
     leave(&store, "second").await;
     world.hand.advance_ms(60 * 60 * 1_000);
@@ -100,7 +101,7 @@ async fn the_coordinator_sweeps_at_its_start_and_every_hour_until_it_stops() {
 async fn a_body_that_waited_longer_than_an_orphan_may_is_stored_again() {
     let world = World::start_with_blobs(Some(in_memory())).await;
     let app = world.app();
-    let mut staged = app.blobs.stage("model/x/0".into(), "body".into(), [0; 16], NOW_MS).await.unwrap();
+    let mut staged = app.workbench().stage("model/x/0".into(), "body".into(), NOW_MS).await.unwrap();
     let mut tx = app.db.begin().await.unwrap();
     let refused = staged.settle(&mut tx, NOW_MS + 60 * 60 * 1_000 + 1).await.unwrap_err();
     assert!(matches!(refused, BlobError::Stale(_)), "{refused}");

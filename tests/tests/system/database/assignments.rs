@@ -3,7 +3,8 @@
 use tributary_protocol::device::Attributes;
 use tributary_protocol::operator::{Assignment, Round};
 use tributary_protocol::state::AssignmentState;
-use tributary_server::db::{Db, DbError, NewAssignment, Report, Times, Traffic, Tx};
+use tributary_server::db::{Db, DbError, NewAssignment, Report, Times, Tx};
+use tributary_server::metrics::Traffic;
 
 use super::stored::{
     assigned, assignment_id, client_id, evaluation, population, report, start_round, traffic, training,
@@ -15,7 +16,8 @@ pub(super) async fn a_client_has_one_open_assignment_and_one_per_round(db: &Db) 
     start_round(&mut tx, training(1), 2).await;
     start_round(&mut tx, training(2), 0).await;
     tx.commit().await.unwrap();
-    let assign = |round, client| NewAssignment { id: assignment_id(200), round, client: client_id(client) };
+    let assign =
+        |round, client| NewAssignment { id: assignment_id(200), round, client: client_id(client), base_version: 0 };
     let other_work = db.begin().await.unwrap().insert_assignment(&assign(training(2), 1), 50).await;
     assert!(matches!(other_work, Err(DbError::Duplicate)), "{other_work:?}");
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use tributary_protocol::device::Attributes;
 use tributary_protocol::id::{AuditId, TokenId};
 use tributary_protocol::operator::AuditEntry;
-use tributary_protocol::state::{AbandonReason, AssignmentState, JobState, Task};
-use tributary_server::db::{Db, EvaluationSummary, Happening, JobTotals, Measured, Report, RoundKey, Tx};
+use tributary_protocol::state::{AbandonReason, AssignmentState, AuditAction, JobState, Task};
+use tributary_server::db::{Db, EvaluationSummary, JobTotals, Measured, Report, RoundKey, Transition, Tx};
 
 use super::stored::{
     assigned, client_id, evaluation, job_id, name, population, report, start_round, store_job, traffic, training,
@@ -157,7 +157,7 @@ pub(super) async fn a_feed_follows_jobs_until_a_while_after_their_end(db: &Db) {
     population(db).await;
     let mut tx = db.begin().await.unwrap();
     store_job(&mut tx, 2, "people", JobState::Running).await;
-    tx.record(Happening::of_job(job_id(1), "running"), 5).await.unwrap();
+    tx.record(Transition::Job { job: job_id(1), state: JobState::Running, cause: None }, 5).await.unwrap();
     tx.set_job_state(job_id(2), JobState::Stopped, 99).await.unwrap();
     let positions = tx.job_positions(99, 10).await.unwrap();
     let told: Vec<_> = positions.iter().map(|position| (position.job, position.last)).collect();
@@ -173,7 +173,7 @@ pub(super) async fn the_audit_log_is_paged_from_its_end(db: &Db) {
         at_ms,
         token: TokenId::from_random([7; 16]),
         label: "ops".to_owned(),
-        action: "job.pause".to_owned(),
+        action: AuditAction::JobPause,
         subject: job_id(1).to_string(),
         detail: (number == 2).then(|| "why".to_owned()),
     };

@@ -1,9 +1,10 @@
 //! Jobs, models, bodies, events.
 
 use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::JobId;
 use tributary_protocol::operator::ModelVersion;
-use tributary_protocol::state::{AbandonReason, JobState, Task};
-use tributary_server::db::{BLOB_CHUNK_BYTES, Db, DbError, Happening, NewJob};
+use tributary_protocol::state::{AbandonReason, AssignmentState, JobState, Phase, Task};
+use tributary_server::db::{BLOB_CHUNK_BYTES, Became, Db, DbError, NewJob, Transition, Tx};
 
 use super::stored::{assigned, file, job_id, name, population, start_round, store_job, training};
 
@@ -58,14 +59,25 @@ pub(super) async fn the_driver_sees_jobs_that_may_move(db: &Db) {
     {
         store_job(&mut tx, number, "people", state).await;
     }
-    assert_eq!(tx.live_jobs().await.unwrap(), [job_id(1), job_id(2)]);
+    assert_eq!(live(&mut tx).await, [job_id(1), job_id(2)]);
     assert!(tx.has_running_job(&name("people")).await.unwrap());
     start_round(&mut tx, training(1), 1).await;
     tx.set_job_state(job_id(1), JobState::Stopped, 50).await.unwrap();
     assert!(!tx.has_running_job(&name("people")).await.unwrap());
-    assert_eq!(tx.live_jobs().await.unwrap(), [job_id(1), job_id(2)], "its round is open");
+    assert_eq!(live(&mut tx).await, [job_id(1), job_id(2)], "its round is open");
     assert!(tx.abandon_round(training(1), AbandonReason::JobStopped, 60).await.unwrap());
-    assert_eq!(tx.live_jobs().await.unwrap(), [job_id(2)]);
+    assert_eq!(live(&mut tx).await, [job_id(2)]);
+}
+
+/// The live jobs, all of the population "people".
+async fn live(tx: &mut Tx) -> Vec<JobId> {
+    let jobs = tx.live_jobs().await.unwrap();
+    assert!(jobs.iter().all(|(_, population)| *population == name("people")));
+    for job in 1..=5 {
+        let listed = jobs.iter().any(|(id, _)| *id == job_id(job));
+        assert_eq!(tx.is_live(job_id(job)).await.unwrap(), listed);
+    }
+    jobs.into_iter().map(|(id, _)| id).collect()
 }
 
 pub(super) async fn a_model_version_is_stored_once(db: &Db) {
@@ -131,11 +143,26 @@ pub(super) async fn events_are_numbered_per_job(db: &Db) {
     population(db).await;
     let mut tx = db.begin().await.unwrap();
     store_job(&mut tx, 2, "people", JobState::Running).await;
-    tx.record(Happening::of_job(job_id(1), "running"), 5).await.unwrap();
-    tx.record(Happening::of_job(job_id(2), "running"), 6).await.unwrap();
-    tx.record(Happening::of_round(training(7), "abandoned").because("too_few_reports"), 7).await.unwrap();
+    tx.record(Transition::Job { job: job_id(1), state: JobState::Running, cause: None }, 5).await.unwrap();
+    tx.record(Transition::Job { job: job_id(2), state: JobState::Running, cause: None }, 6).await.unwrap();
+    tx.record(
+        Transition::Round { round: training(7), phase: Phase::Abandoned, reason: Some(AbandonReason::TooFewReports) },
+        7,
+    )
+    .await
+    .unwrap();
     let id = assigned(training(7), 1);
-    tx.record(Happening::of_assignment(training(7), id, "expired"), 8).await.unwrap();
+    tx.record(
+        Transition::Assignment {
+            round: training(7),
+            assignment: id,
+            became: Became::State(AssignmentState::Expired),
+            reason: None,
+        },
+        8,
+    )
+    .await
+    .unwrap();
     let events = tx.events(job_id(1), 0, 10).await.unwrap();
     let told: Vec<_> = events.iter().map(|event| (event.sequence, event.at_ms, event.became.as_str())).collect();
     assert_eq!(told, [(1, 5, "running"), (2, 7, "abandoned"), (3, 8, "expired")]);

@@ -1,10 +1,11 @@
 //! Coordinators that share a database: nodes, leases, seats.
 
+use tributary_engine::round::Candidate;
 use tributary_protocol::device::Attributes;
 use tributary_protocol::state::{AssignmentState, JobState};
 use tributary_protocol::update::CodecName;
-use tributary_server::db::{Db, Traffic};
-use tributary_server::round::Candidate;
+use tributary_server::db::Db;
+use tributary_server::metrics::Traffic;
 
 use super::stored::{assigned, client_id, job_id, name, population, start_round, store_job, traffic, training};
 

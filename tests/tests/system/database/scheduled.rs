@@ -2,9 +2,9 @@
 
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::operator::ModelVersion;
-use tributary_protocol::state::AssignmentState;
+use tributary_protocol::state::{AssignmentState, JobState, Phase};
 use tributary_server::blob::model_key;
-use tributary_server::db::{Db, Happening, RunEnd};
+use tributary_server::db::{Db, RunEnd, Transition};
 
 use super::stored::{
     assigned, evaluation, job_id, population, secret, start_round, store_client, token, traffic, training,
@@ -135,11 +135,13 @@ pub(super) async fn pruning_takes_assignments_of_old_rounds_and_nothing_else(db:
 pub(super) async fn events_of_rounds_are_deleted_and_those_of_the_job_stay(db: &Db) {
     population(db).await;
     let mut tx = db.begin().await.unwrap();
-    tx.record(Happening::of_job(job_id(1), "running"), 1).await.unwrap();
+    tx.record(Transition::Job { job: job_id(1), state: JobState::Running, cause: None }, 1).await.unwrap();
     for number in 1..=3 {
-        tx.record(Happening::of_round(training(number), "selecting"), 2).await.unwrap();
+        tx.record(Transition::Round { round: training(number), phase: Phase::Selecting, reason: None }, 2)
+            .await
+            .unwrap();
     }
-    tx.record(Happening::of_job(job_id(1), "paused"), 3).await.unwrap();
+    tx.record(Transition::Job { job: job_id(1), state: JobState::Paused, cause: None }, 3).await.unwrap();
     assert_eq!(tx.delete_round_events(job_id(1), 0, 3).await.unwrap(), 2);
     assert_eq!(tx.delete_round_events(job_id(2), 0, 9).await.unwrap(), 0);
     let left = tx.events(job_id(1), 0, 10).await.unwrap();

@@ -1,6 +1,7 @@
 //! Something to ask about: a population with clients and a job, under ids that tests can name.
 
 use serde_json::json;
+use tributary_engine::round::TaskPolicy;
 use tributary_protocol::device::Attributes;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, ClientId, JobId, Name, TokenId};
@@ -8,10 +9,8 @@ use tributary_protocol::job_file::JobFile;
 use tributary_protocol::operator::Token;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{JobState, Task};
-use tributary_server::db::{
-    ClientRow, Db, Json, NewAssignment, NewJob, NewRound, Report, RoundKey, Times, Traffic, Tx,
-};
-use tributary_server::round::TaskPolicy;
+use tributary_server::db::{ClientRow, Db, Json, NewAssignment, NewJob, NewRound, Report, RoundKey, Times, Tx};
+use tributary_server::metrics::Traffic;
 
 use crate::support::job_file;
 
@@ -101,7 +100,8 @@ pub(super) async fn start_round(tx: &mut Tx, key: RoundKey, cohort: u8) {
     tx.insert_round(&round, 30).await.unwrap();
     assert!(tx.start_round(key, cohort.into(), 40, 1_040).await.unwrap());
     for client in 1..=cohort {
-        let assignment = NewAssignment { id: assigned(key, client), round: key, client: client_id(client) };
+        let assignment =
+            NewAssignment { id: assigned(key, client), round: key, client: client_id(client), base_version: 0 };
         tx.insert_assignment(&assignment, 40).await.unwrap();
     }
 }

@@ -1,7 +1,8 @@
 //! What transactions promise.
 
 use tributary_protocol::seed::Seed;
-use tributary_server::db::{Db, Happening, NewRound};
+use tributary_protocol::state::JobState;
+use tributary_server::db::{Db, NewRound, Transition};
 
 use super::stored::{POLICY, job_id, name, population, training};
 
@@ -60,7 +61,9 @@ pub(super) async fn concurrent_events_leave_no_holes(db: &Db) {
             let db = db.clone();
             tokio::spawn(async move {
                 let mut tx = db.begin().await.unwrap();
-                tx.record(Happening::of_job(job_id(1), "running"), number).await.unwrap();
+                tx.record(Transition::Job { job: job_id(1), state: JobState::Running, cause: None }, number)
+                    .await
+                    .unwrap();
                 // Every third one changes its mind.
                 if number % 3 != 0 {
                     tx.commit().await.unwrap();

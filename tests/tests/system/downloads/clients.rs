@@ -9,10 +9,10 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tributary_client::{AlwaysOn, Client, EvaluateTask, Evaluated, Outcome, TrainError, TrainTask, Trained, Trainer};
+use tributary_engine::round::Candidate;
 use tributary_protocol::operator::{Client as Enrolled, Job, Page};
 use tributary_protocol::state::Phase;
 use tributary_protocol::update::CodecName;
-use tributary_server::round::Candidate;
 
 use super::bits_of;
 use crate::support::{Adds, JumpingClock, World, http, job_file, within_reason};
@@ -158,7 +158,7 @@ async fn draw_everybody(world: &World) {
                 codecs: CodecName::ALL.to_vec(),
                 last_round: None,
             };
-            world.app().lobby.enter(client.population, candidate)
+            world.app().fleet.lobby.enter(client.population, candidate)
         })
         .collect();
     world.drive().await;

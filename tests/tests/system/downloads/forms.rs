@@ -163,8 +163,8 @@ async fn too_many_forms_at_once_are_asked_to_wait() {
     let world = World::start().await;
     let job = world.job(large(&[])).await;
     let device = device(&world).await;
-    let places = world.app().forms_made.available_permits() as u32;
-    let held = std::sync::Arc::clone(&world.app().forms_made).try_acquire_many_owned(places).unwrap();
+    let places = world.app().models.forms_made.available_permits() as u32;
+    let held = std::sync::Arc::clone(&world.app().models.forms_made).try_acquire_many_owned(places).unwrap();
     let path = model_path(job.id, 0, "int8");
     let busy = get(&device, &path).await.refused(ProblemType::Unavailable);
     assert!(busy.retry_after_ms.is_some());

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde_json::json;
 use tributary_protocol::state::{JobState, Phase};
 use tributary_server::app::App;
-use tributary_server::driver;
 
 use crate::support::{Device, WEIGHTS, World};
 
@@ -16,8 +15,8 @@ async fn play(world: &World, one: &Arc<App>, other: &Arc<App>) {
     let both = || async {
         let (one, other) = (Arc::clone(one), Arc::clone(other));
         let drivers = (
-            tokio::spawn(async move { driver::run_once(&one).await }),
-            tokio::spawn(async move { driver::run_once(&other).await }),
+            tokio::spawn(async move { one.driver().run_once().await }),
+            tokio::spawn(async move { other.driver().run_once().await }),
         );
         drivers.0.await.unwrap().unwrap();
         drivers.1.await.unwrap().unwrap();

@@ -7,7 +7,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AssignmentState, Phase, Task};
 use tributary_server::db::{Db, DbError, RoundKey};
-use tributary_server::driver::{self, DriverError};
+use tributary_server::driver::DriverError;
 
 use crate::support::{Database, WEIGHTS, World, delta_file, figures, postgres};
 
@@ -67,7 +67,7 @@ async fn a_disk_that_fills_up_while_an_update_arrives_leaves_no_trace_in_the_sum
     let [one, two] = world.assign([&first, &second]).await;
     first.contribute(&one, &vec![0.5; PARAMETERS], 1).await;
     let base = world.weights(job.id, 0).await;
-    let sum = world.app().sums.begun(RoundKey { job: job.id, task: Task::Train, number: 1 }).expect("a sum");
+    let sum = world.app().updates.sums.begun(RoundKey { job: job.id, task: Task::Train, number: 1 }).expect("a sum");
     let before = sum.accumulator().clone();
 
     let Db::Sqlite { writer, .. } = &world.app().db else { panic!("a test of SQLite") };
@@ -76,7 +76,7 @@ async fn a_disk_that_fills_up_while_an_update_arrives_leaves_no_trace_in_the_sum
     let body = delta_file(&two, &vec![1.5; PARAMETERS]);
     let refused = second.put_update(two.id, &figures(1), body.clone()).await.refused(ProblemType::Unavailable);
     assert!(refused.retry_after_ms.is_some());
-    assert_eq!((sum.updates(), sum.is_spoilt()), (1, false));
+    assert_eq!((sum.updates(), sum.is_invalid()), (1, false));
     assert_eq!(*sum.accumulator(), before);
 
     pages_max(&world, Some(1 << 20)).await;
@@ -118,7 +118,7 @@ async fn a_database_that_goes_away_refuses_for_a_while_and_loses_nothing() {
     reachable(&database, false).await;
     let refused = second.put_update(two.id, &figures(1), body.clone()).await.refused(ProblemType::Unavailable);
     assert!(refused.retry_after_ms.is_some(), "{refused}");
-    let failed = driver::run_once(world.app()).await.unwrap_err();
+    let failed = world.app().driver().run_once().await.unwrap_err();
     assert!(matches!(failed, DriverError::Db(DbError::Unavailable(_))), "{failed}");
 
     reachable(&database, true).await;

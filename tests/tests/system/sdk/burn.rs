@@ -69,8 +69,8 @@ async fn train(order: [usize; CLIENTS]) -> Vec<u8> {
 
 /// Lets all clients be drawn; each finds its assignment at its next check-in.
 async fn draw_everybody(world: &World, clients: &[Client]) {
+    use tributary_engine::round::Candidate;
     use tributary_protocol::operator::{Client as Enrolled, Page};
-    use tributary_server::round::Candidate;
     assert_eq!(clients.len(), CLIENTS);
     let enrolled: Page<Enrolled> = world.look("/clients?population=devices").await.ok();
     let seats: Vec<_> = enrolled
@@ -85,7 +85,7 @@ async fn draw_everybody(world: &World, clients: &[Client]) {
                 codecs: vec![tributary_protocol::update::CodecName::F32],
                 last_round: None,
             };
-            world.app().lobby.enter(client.population, candidate)
+            world.app().fleet.lobby.enter(client.population, candidate)
         })
         .collect();
     world.drive().await;

@@ -12,7 +12,7 @@ use tributary_client::{
     AlwaysOn, Client, ClientError, EvaluateTask, Evaluated, Outcome, TrainError, TrainTask, Trained, Trainer,
 };
 use tributary_protocol::id::ClientId;
-use tributary_server::clock::ManualClock;
+use tributary_server::runtime::clock::ManualClock;
 
 use super::ledger::{Ledger, noise, step, weight};
 use super::road::{Reply, Request, Road};
@@ -157,7 +157,7 @@ struct NapClock {
 
 impl Clock for NapClock {
     fn now_ms(&self) -> u64 {
-        tributary_server::clock::Clock::Manual(Arc::clone(&self.server)).now_ms() as u64
+        tributary_server::runtime::clock::Clock::Manual(Arc::clone(&self.server)).now_ms() as u64
     }
 
     fn sleep(&self, _: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {

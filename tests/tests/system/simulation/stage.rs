@@ -10,7 +10,6 @@ use tributary_protocol::device::EnrolResponse;
 use tributary_protocol::id::JobId;
 use tributary_protocol::state::{JobState, Phase};
 use tributary_server::Coordinator;
-use tributary_server::driver;
 
 use super::ledger::Ledger;
 use super::op::{Op, Setup};
@@ -193,7 +192,7 @@ impl Stage {
             within_reason(arrive_in_part(self.world.address, &request.bytes, eighths)).await;
             // What came of it is still on its way to the disk.
             within_reason(async {
-                while self.world.app().updates_in_flight() > 0 {
+                while self.world.app().updates.budget.taken() > 0 {
                     tokio::task::yield_now().await;
                 }
             })
@@ -201,7 +200,7 @@ impl Stage {
             return self.players[client].answered(request, None).await;
         }
         // Whoever woke the driver before does not count.
-        let _ = self.world.app().driver_woken().now_or_never();
+        let _ = self.world.app().signals.unknown_changed().now_or_never();
         let what = request.what();
         let mut reply = tokio::spawn(arrive(self.world.address, request.bytes.clone()));
         let answered = async {
@@ -211,7 +210,7 @@ impl Stage {
             tokio::select! {
                 reply = &mut reply => Some(reply),
                 // The coordinator found no work and told its driver: it holds the request.
-                () = self.world.app().driver_woken() => None,
+                () = self.world.app().signals.unknown_changed() => None,
             }
         };
         match within_reason(answered).await {
@@ -237,7 +236,7 @@ impl Stage {
 
     /// Brings the answers of held check-ins that the coordinator has ended.
     async fn call_held(&mut self, all: bool) {
-        let candidates = self.world.app().lobby.candidates(&"devices".parse().unwrap());
+        let candidates = self.world.app().fleet.lobby.candidates(&"devices".parse().unwrap());
         for client in 0..self.players.len() {
             let player = &mut self.players[client];
             let At::Held { until_ms, .. } = &player.at else { continue };
@@ -277,7 +276,7 @@ impl Stage {
             self.other = Some(self.world.open_coordinator().await);
         }
         let apps = [self.world.app(), self.other.as_ref().unwrap().app()].map(Arc::clone);
-        let drivers = apps.map(|app| tokio::spawn(async move { driver::run_once(&app).await }));
+        let drivers = apps.map(|app| tokio::spawn(async move { app.driver().run_once().await }));
         for driver in drivers {
             within_reason(driver).await.unwrap().unwrap();
         }

@@ -1,11 +1,11 @@
 //! Large models and updates: the same bits as small ones, and no trace of what was refused.
 
+use tributary_engine::aggregate::{Accumulator, SumCaps, Weight};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase};
-use tributary_server::aggregate::{Accumulator, SumCaps, fedavg};
 use tributary_server::db::Tx;
 
-use super::{Half, PARAMETERS, copy, delta, goal, left, places, sum, until};
+use super::{Half, PARAMETERS, averaged, copy, delta, fold, goal, left, places, sum, until};
 use crate::support::{World, delta_file, figures};
 
 /// Goal: what is decoded, summed up and written in parts makes the same bits as the arithmetic on whole vectors.
@@ -15,11 +15,11 @@ async fn a_large_round_makes_the_same_bits_as_whole_vectors() {
         let job = world.job(goal(3)).await;
         let devices = world.devices::<3>().await;
         let assignments = world.assign([&devices[0], &devices[1], &devices[2]]).await;
-        let caps = SumCaps { weight_max: 1_000, magnitude_max: 8.0, updates_max: 3 };
+        let caps = SumCaps { weight_max: Weight::examples(1_000), magnitude_max: 8.0, updates_max: 3 };
         let expected = Accumulator::new(PARAMETERS, caps).unwrap();
         for (number, (device, assignment)) in (0..).zip(devices.iter().zip(&assignments)) {
             let delta = delta(number);
-            expected.fold(&delta, 10 + number).unwrap();
+            fold(&expected, &delta, 10 + number);
             let body = delta_file(assignment, &delta);
             device.put_update(assignment.id, &figures(10 + number), body).await.value();
             if number < 2 {
@@ -30,7 +30,7 @@ async fn a_large_round_makes_the_same_bits_as_whole_vectors() {
         let base = world.weights(job.id, 0).await;
         world.drive().await;
         assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
-        assert_eq!(world.weights(job.id, 1).await, fedavg(&base, 0, &expected, 1.0).unwrap());
+        assert_eq!(world.weights(job.id, 1).await, averaged(&base, &expected));
         assert_eq!(left(&world).await, (0, 0), "the updates are gone");
         let round = world.round(job.id, 1).await;
         let model_bytes = world.model_file(job.id, 0).await.len() as u64;
@@ -61,7 +61,7 @@ async fn a_large_update_that_turns_out_bad_leaves_no_trace() {
                 _ => bad.put_update(second.id, &figures(1_001), whole).await,
             }
             .refused(ProblemType::UpdateRejected);
-            assert!(!sum.is_spoilt());
+            assert!(!sum.is_invalid());
             assert_eq!(*sum.accumulator(), before, "{number}");
             assert_eq!(left(&world).await, (0, 0));
             let round = world.round(job.id, number).await;
@@ -116,7 +116,7 @@ async fn a_deadline_ends_a_body_that_is_half_here() {
         assert!(answer.starts_with("HTTP/1.1 410"), "{answer}");
         assert_eq!(world.round(job.id, 1).await.phase, Phase::Abandoned);
         assert_eq!(*sum.accumulator(), empty);
-        assert!(!sum.is_spoilt());
+        assert!(!sum.is_invalid());
         assert_eq!(left(&world).await, (0, 0));
     }
 }
@@ -144,8 +144,8 @@ async fn a_goal_met_by_others_ends_a_body_that_is_half_here() {
         assert!(answer.starts_with("HTTP/1.1 410"), "{answer}");
         assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
         let base = world.weights(job.id, 0).await;
-        empty.fold(&delta(2), 10).unwrap();
-        assert_eq!(world.weights(job.id, 1).await, fedavg(&base, 0, &empty, 1.0).unwrap());
+        fold(&empty, &delta(2), 10);
+        assert_eq!(world.weights(job.id, 1).await, averaged(&base, &empty));
         assert_eq!(left(&world).await, (0, 0));
         world.check_books(job.id).await;
     }

@@ -9,15 +9,15 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tributary_engine::aggregate::{Accumulator, Contribution, FedAvg, Weight, advance, step};
 use tributary_protocol::device::Assignment;
 use tributary_protocol::digest::repr_digest;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, JobId};
 use tributary_protocol::state::Task;
-use tributary_server::aggregate::Accumulator;
 use tributary_server::blob::OpenedStore;
 use tributary_server::db::{RoundKey, Tx};
-use tributary_server::sums::SharedSum;
+use tributary_server::updates::sums::SharedSum;
 
 use crate::support::{Answer, Device, World, figures, postgres, within_reason};
 
@@ -67,7 +67,20 @@ fn key(job: JobId, number: u32) -> RoundKey {
 }
 
 fn sum(world: &World, job: JobId, number: u32) -> SharedSum {
-    world.app().sums.begun(key(job, number)).expect("the round is summed up")
+    world.app().updates.sums.begun(key(job, number)).expect("the round is summed up")
+}
+
+/// Adds a whole update from this many examples.
+fn fold(sum: &Accumulator, delta: &[f32], examples: u32) {
+    let weight = Weight::examples(examples);
+    sum.add(0, delta, weight);
+    sum.count(Contribution::of_one(weight)).unwrap();
+}
+
+/// The weights after a round of plain federated averaging.
+fn averaged(base: &[f32], sum: &Accumulator) -> Vec<f32> {
+    let step = step(&FedAvg { server_learning_rate: 1.0 }, sum, 0..base.len()).unwrap();
+    advance(base, &step, 0).unwrap()
 }
 
 fn copy(sum: &SharedSum) -> Accumulator {

@@ -1,11 +1,11 @@
 //! Uploads that broke off: they go on where they ended, over restarts too, and expire.
 
+use tributary_engine::aggregate::{Accumulator, Weight};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AssignmentState, Phase};
-use tributary_server::aggregate::{Accumulator, fedavg};
 use tributary_server::scheduled;
 
-use super::{Half, PARAMETERS, delta, goal, left, places, sum, until};
+use super::{Half, PARAMETERS, averaged, delta, fold, goal, left, places, sum, until};
 use crate::support::{World, delta_file};
 
 /// Goal: bytes that arrived are not sent again, whatever happened to the coordinator; the result is the same bits.
@@ -50,10 +50,14 @@ async fn an_upload_that_broke_off_goes_on_where_it_ended() {
             let round = world.round(job.id, 1).await;
             assert_eq!(round.phase, Phase::Committed);
             let base = world.weights(job.id, 0).await;
-            let caps = tributary_server::aggregate::SumCaps { weight_max: 1_000, magnitude_max: 8.0, updates_max: 1 };
+            let caps = tributary_engine::aggregate::SumCaps {
+                weight_max: Weight::examples(1_000),
+                magnitude_max: 8.0,
+                updates_max: 1,
+            };
             let expected = Accumulator::new(PARAMETERS, caps).unwrap();
-            expected.fold(&delta(1), 10).unwrap();
-            assert_eq!(world.weights(job.id, 1).await, fedavg(&base, 0, &expected, 1.0).unwrap());
+            fold(&expected, &delta(1), 10);
+            assert_eq!(world.weights(job.id, 1).await, averaged(&base, &expected));
             assert_eq!(left(&world).await, (0, 0));
             world.check_books(job.id).await;
         }

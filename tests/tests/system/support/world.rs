@@ -16,9 +16,9 @@ use tributary_protocol::operator::{self, CreatedToken, Job, Page, Round};
 use tributary_protocol::safetensors::model_from_bytes;
 use tributary_server::app::App;
 use tributary_server::blob::OpenedStore;
-use tributary_server::clock::{Clock, ManualClock};
 use tributary_server::metrics::MetricsAccess;
-use tributary_server::{Config, Coordinator, driver};
+use tributary_server::runtime::clock::{Clock, ManualClock};
+use tributary_server::{Config, Coordinator};
 
 use super::postgres::Database;
 use super::{Answer, Device, job_file};
@@ -283,7 +283,7 @@ impl World {
 
     /// Lets the driver do all that there is to do now.
     pub(crate) async fn drive(&self) -> Option<i64> {
-        driver::run_once(self.app()).await.unwrap()
+        self.app().driver().run_once().await.unwrap()
     }
 
     /// Moves the clock on, then lets the driver act.
@@ -295,8 +295,8 @@ impl World {
     /// Waits until so many clients are held.
     pub(crate) async fn until_waiting(&self, clients: usize) {
         let arrived = async {
-            while self.app().lobby.len() != clients {
-                self.app().driver_woken().await;
+            while self.app().fleet.lobby.len() != clients {
+                self.app().signals.unknown_changed().await;
             }
         };
         within_reason(arrived).await;
@@ -396,7 +396,7 @@ impl World {
         self.until_waiting(devices.len()).await;
         self.drive().await;
         // Whoever was not drawn would wait for another round: time is up for them.
-        self.app().lobby.call(devices.iter().map(|device| device.id));
+        self.app().fleet.lobby.call(devices.iter().map(|device| device.id));
         let mut work = Vec::new();
         for answer in waiting {
             work.push(match within_reason(answer).await.unwrap() {

@@ -1,0 +1,93 @@
+//! Weights of updates in fixed point.
+
+use std::fmt;
+
+/// The weight of an update or of a sum of updates, as an integer multiple of 2^-16 examples.
+///
+/// Weights are integers, so sums of weights, like the sums of weighted values, do not depend on the order of addition. A
+/// weight that is not a whole number of examples (a discounted update) is rounded once, when it is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Weight(u64);
+
+impl Weight {
+    /// Binary places of a weight. No sum has fewer places, so a factor `weight * 2^point` is always an integer.
+    pub(super) const PLACES: u32 = 16;
+
+    /// The weight of an update that was computed from this many examples.
+    #[must_use]
+    pub const fn examples(examples: u32) -> Self {
+        Self((examples as u64) << Self::PLACES)
+    }
+
+    /// The weight in units of examples. Exact below 2^37 examples, nearest otherwise.
+    #[must_use]
+    pub fn as_f64(self) -> f64 {
+        self.0 as f64 / (1u64 << Self::PLACES) as f64
+    }
+
+    /// Whether an update with this weight would count for nothing.
+    #[must_use]
+    pub fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The weight of this many updates of this weight; none above 2^48 examples.
+    pub(super) fn checked_times(self, updates: u32) -> Option<Self> {
+        self.0.checked_mul(u64::from(updates)).map(Self)
+    }
+
+    /// `self * 2^binary_point`: what a value of an update is multiplied by. Exact for weights below 2^37 examples.
+    pub(super) fn factor(self, binary_point: u32) -> f64 {
+        self.0 as f64 * (1u64 << (binary_point - Self::PLACES)) as f64
+    }
+}
+
+/// Prints the weight in examples.
+impl fmt::Display for Weight {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_f64().fmt(formatter)
+    }
+}
+
+/// What an update adds to a sum besides its values. A sum of several updates is a contribution too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Contribution {
+    /// Weight, in the mean's divisor.
+    pub weight: Weight,
+    /// Number of updates.
+    pub updates: u32,
+}
+
+impl Contribution {
+    /// One update of this weight.
+    #[must_use]
+    pub fn of_one(weight: Weight) -> Self {
+        Self { weight, updates: 1 }
+    }
+
+    /// Both together. Callers keep within the caps of a sum, within which this cannot overflow.
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self { weight: Weight(self.weight.0 + other.weight.0), updates: self.updates + other.updates }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_examples_are_exact() {
+        for examples in [1, 2, 600, 10_000, u32::MAX] {
+            let weight = Weight::examples(examples);
+            assert_eq!(weight.as_f64(), f64::from(examples));
+            assert_eq!(weight.factor(40), f64::from(examples) * (1u64 << 40) as f64);
+            assert_eq!(weight.to_string(), examples.to_string());
+        }
+    }
+
+    #[test]
+    fn a_product_that_does_not_fit_is_noticed() {
+        assert_eq!(Weight::examples(3).checked_times(4), Some(Weight::examples(12)));
+        assert_eq!(Weight::examples(u32::MAX).checked_times(u32::MAX), None);
+    }
+}

@@ -1,0 +1,127 @@
+//! Everything that follows from a job file: parameters, plan, caps, calendar.
+
+use std::sync::Arc;
+
+use tributary_protocol::device::Plan;
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::JobId;
+use tributary_protocol::job_file::{JobFile, JobFileError};
+use tributary_protocol::model::ParameterList;
+use tributary_protocol::safetensors::{model_file_beginning, model_metadata};
+use tributary_protocol::seed::Seed;
+use tributary_protocol::update::{UpdateHeader, UpdateLimits, bytes_max};
+
+use crate::aggregate::{Accumulator, CapsError, Rule, SumCaps, Weight, rule_of};
+use crate::round::{Calendar, CalendarError};
+
+/// A job file with everything that follows from it.
+#[derive(Clone, Debug)]
+pub struct JobSpec {
+    pub id: JobId,
+    pub file: JobFile,
+    /// Names and shapes of the model.
+    pub model: Arc<ParameterList>,
+    /// Names and shapes of what an update carries. They need not be the model's: an algorithm may send further vectors
+    /// beside the delta.
+    pub update: Arc<ParameterList>,
+    /// What clients do in a round.
+    pub plan: Plan,
+    pub plan_hash: Sha256Hash,
+    /// Limits of a round's sum.
+    pub caps: SumCaps,
+    /// Largest body of an update.
+    pub update_bytes_max: u64,
+    /// Bytes of an update as a plain f32 file: the yardstick of compression.
+    pub plain_bytes: u64,
+    /// The minutes in which training rounds may open; none if they may open at any time.
+    pub calendar: Option<Calendar>,
+}
+
+/// Why a job cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum SpecError {
+    #[error(transparent)]
+    File(#[from] JobFileError),
+    #[error("[update] weight_max and magnitude_max and the cohort's size: {0}")]
+    Caps(#[from] CapsError),
+    #[error("[schedule] {0}")]
+    Schedule(#[from] CalendarError),
+}
+
+impl JobSpec {
+    /// Derives everything from a job file.
+    ///
+    /// # Errors
+    /// When the file describes no job that can run.
+    pub fn new(id: JobId, file: JobFile) -> Result<Self, SpecError> {
+        file.check()?;
+        let model = Arc::new(file.model.parameters().map_err(JobFileError::from)?);
+        let update = Arc::clone(&model);
+        let caps = SumCaps {
+            weight_max: Weight::examples(file.update.weight_max),
+            magnitude_max: file.update.magnitude_max,
+            updates_max: file.round.cohort_size(),
+        };
+        Accumulator::new(0, caps)?;
+        let calendar = calendar_of(&file)?;
+        let plan = plan_of(&file);
+        let update_bytes_max = bytes_max(&update, plan.codec);
+        let beginning = model_file_beginning(&update, &model_metadata()).len();
+        let plain_bytes = beginning as u64 + 4 * update.total() as u64;
+        let plan_hash = plan.hash();
+        Ok(Self { id, model, update, plan, plan_hash, caps, update_bytes_max, plain_bytes, calendar, file })
+    }
+
+    /// The spec for a round that was opened with this cohort size. An open round keeps its size when the job's policy
+    /// changes, so every coordinator sums it under the same caps and gets the same bits.
+    #[must_use]
+    pub fn with_cohort(self: &Arc<Self>, cohort_size: u32) -> Arc<Self> {
+        if self.caps.updates_max == cohort_size {
+            return Arc::clone(self);
+        }
+        let caps = SumCaps { updates_max: cohort_size, ..self.caps };
+        Arc::new(Self { caps, ..Self::clone(self) })
+    }
+
+    #[must_use]
+    pub fn seed(&self) -> Seed {
+        self.file.seed.expect("a stored job has a seed")
+    }
+
+    /// The header that every update on this base version must carry.
+    #[must_use]
+    pub fn update_header(&self, base_version: u32) -> UpdateHeader {
+        UpdateHeader { codec: self.plan.codec, job: self.id.to_string(), base_version: base_version.into() }
+    }
+
+    #[must_use]
+    pub fn update_limits(&self) -> UpdateLimits {
+        UpdateLimits { magnitude_max: self.file.update.magnitude_max }
+    }
+
+    /// The job's aggregation rule.
+    #[must_use]
+    pub fn rule(&self) -> Box<dyn Rule> {
+        rule_of(&self.file.aggregation)
+    }
+}
+
+/// The minutes in which a job's training rounds may open; none if they may open at any time.
+///
+/// # Errors
+/// When the file's cron expression or time zone is invalid.
+pub fn calendar_of(file: &JobFile) -> Result<Option<Calendar>, CalendarError> {
+    file.schedule.as_ref().map(|schedule| Calendar::parse(&schedule.rounds, &schedule.time_zone)).transpose()
+}
+
+/// What the clients of a job do.
+#[must_use]
+pub fn plan_of(file: &JobFile) -> Plan {
+    Plan {
+        model: file.model.clone(),
+        training: file.training.clone(),
+        codec: file.update.codec,
+        weight_max: file.update.weight_max,
+        download: file.download,
+    }
+}

@@ -1,0 +1,16 @@
+//! The rules of Tributary as pure functions.
+//!
+//! | module | what it decides or computes |
+//! |---|---|
+//! | [`job`] | everything that follows from a job file |
+//! | [`round`] | who may take part, who is drawn, what happens next, when the next round opens |
+//! | [`aggregate`] | the exact sum of a round's updates, the aggregation rules, update statistics |
+//! | [`story`] | explanations of rounds, sessions and curves for people; no rule reads them |
+//!
+//! The crate performs no I/O: its dependencies include neither a database, nor HTTP, nor tokio. The current time and every
+//! random seed are arguments, so each decision can be repeated from its inputs.
+
+pub mod aggregate;
+pub mod job;
+pub mod round;
+pub mod story;

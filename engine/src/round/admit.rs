@@ -1,0 +1,201 @@
+//! Admission: whether a checked-in client may take part in a round.
+
+use std::collections::BTreeMap;
+
+use tributary_protocol::device::Attributes;
+use tributary_protocol::id::ClientId;
+use tributary_protocol::job_file::{Eligibility, EvaluationPolicy, JobFile};
+use tributary_protocol::state::Task;
+use tributary_protocol::update::CodecName;
+
+/// A client that is checked in and waits for work.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// Its id.
+    pub client: ClientId,
+    /// Its number in the order of enrolment: what cohorts are drawn by, so that a draw can be repeated.
+    pub number: u64,
+    /// What it said it is.
+    pub attributes: Attributes,
+    /// Examples that it said it holds.
+    pub examples: u64,
+    /// Codecs that it can write.
+    pub codecs: Vec<CodecName>,
+    /// The last training round of this job that it was drawn for.
+    pub last_round: Option<u32>,
+}
+
+/// What a job asks of the clients of one round.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EligibilityRules<'a> {
+    task: Task,
+    round: u32,
+    codec: CodecName,
+    /// How models come; none where every client can read them.
+    form: Option<CodecName>,
+    eligibility: &'a Eligibility,
+    evaluators: Option<&'a BTreeMap<String, String>>,
+}
+
+/// Why a client may not take part; the first rule that it breaks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Ineligible {
+    /// An attribute is missing or has another value.
+    #[error("the attribute {0:?} is not what the job asks for")]
+    Attribute(String),
+    /// Too few examples.
+    #[error("{held} examples, where the job asks for {wanted}")]
+    Examples {
+        /// What the client holds.
+        held: u64,
+        /// What the job asks for.
+        wanted: u64,
+    },
+    /// It took part too recently.
+    #[error("it took part in round {0}, too recently")]
+    Separation(u32),
+    /// It cannot write the job's codec.
+    #[error("it cannot write the codec {0}")]
+    Codec(CodecName),
+    /// It cannot read models in the job's form: whoever writes a codec reads it.
+    #[error("it cannot read models in {0}")]
+    Form(CodecName),
+    /// It measures models, so it does not train them.
+    #[error("it is an evaluator")]
+    Evaluator,
+}
+
+impl<'a> EligibilityRules<'a> {
+    /// The rules of round `round` of a job.
+    #[must_use]
+    pub fn of(job: &'a JobFile, task: Task, round: u32) -> Self {
+        Self {
+            task,
+            round,
+            codec: job.update.codec.name(),
+            form: Some(job.download.codec.codec().name()).filter(|form| *form != CodecName::F32),
+            eligibility: &job.eligibility,
+            evaluators: job.evaluation.as_ref().map(|EvaluationPolicy { attributes, .. }| attributes),
+        }
+    }
+}
+
+/// Whether this client may take part.
+///
+/// # Errors
+/// [`Ineligible`] says why not.
+pub fn admit(candidate: &Candidate, rules: &EligibilityRules<'_>) -> Result<(), Ineligible> {
+    if let Some(form) = rules.form.filter(|form| !candidate.codecs.contains(form)) {
+        return Err(Ineligible::Form(form));
+    }
+    let evaluators = rules.evaluators.filter(|attributes| !attributes.is_empty());
+    match (rules.task, evaluators) {
+        (Task::Evaluate, Some(wanted)) => {
+            has_attributes(candidate, wanted)?;
+            return has_examples(candidate, 1);
+        }
+        (Task::Evaluate, None) => {}
+        (Task::Train, evaluators) => {
+            if evaluators.is_some_and(|wanted| candidate.attributes.include(wanted)) {
+                return Err(Ineligible::Evaluator);
+            }
+            if !candidate.codecs.contains(&rules.codec) {
+                return Err(Ineligible::Codec(rules.codec));
+            }
+            is_rested(candidate, rules)?;
+        }
+    }
+    has_attributes(candidate, &rules.eligibility.attributes)?;
+    has_examples(candidate, rules.eligibility.examples_min)
+}
+
+fn has_attributes(candidate: &Candidate, wanted: &BTreeMap<String, String>) -> Result<(), Ineligible> {
+    let held = candidate.attributes.as_map();
+    match wanted.iter().find(|(name, value)| held.get(*name) != Some(*value)) {
+        Some((name, _)) => Err(Ineligible::Attribute(name.clone())),
+        None => Ok(()),
+    }
+}
+
+fn has_examples(candidate: &Candidate, wanted: u64) -> Result<(), Ineligible> {
+    if candidate.examples >= wanted { Ok(()) } else { Err(Ineligible::Examples { held: candidate.examples, wanted }) }
+}
+
+fn is_rested(candidate: &Candidate, rules: &EligibilityRules<'_>) -> Result<(), Ineligible> {
+    match candidate.last_round {
+        Some(last) if rules.round.saturating_sub(last) <= rules.eligibility.separation_rounds => {
+            Err(Ineligible::Separation(last))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(attributes: &[(&str, &str)], examples: u64, last_round: Option<u32>) -> Candidate {
+        let pairs: BTreeMap<_, _> = attributes.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        Candidate {
+            client: ClientId::from_random([1; 16]),
+            number: 1,
+            attributes: pairs.try_into().unwrap(),
+            examples,
+            codecs: vec![CodecName::F32],
+            last_round,
+        }
+    }
+
+    #[test]
+    fn each_rule_refuses_by_its_own_reason() {
+        let eligibility = Eligibility {
+            attributes: BTreeMap::from([("platform".into(), "android".into())]),
+            examples_min: 10,
+            separation_rounds: 2,
+        };
+        let evaluators = BTreeMap::from([("evaluator".to_owned(), "true".to_owned())]);
+        let rules = |task| EligibilityRules {
+            task,
+            round: 5,
+            codec: CodecName::F32,
+            form: None,
+            eligibility: &eligibility,
+            evaluators: Some(&evaluators),
+        };
+        let android = ("platform", "android");
+        let evaluator = ("evaluator", "true");
+        let train = |candidate| admit(&candidate, &rules(Task::Train));
+        assert_eq!(train(candidate(&[android], 10, None)), Ok(()));
+        assert_eq!(train(candidate(&[], 10, None)), Err(Ineligible::Attribute("platform".into())));
+        assert_eq!(train(candidate(&[("platform", "ios")], 10, None)), Err(Ineligible::Attribute("platform".into())));
+        assert_eq!(train(candidate(&[android], 9, None)), Err(Ineligible::Examples { held: 9, wanted: 10 }));
+        assert_eq!(train(candidate(&[android], 10, Some(3))), Err(Ineligible::Separation(3)));
+        assert_eq!(train(candidate(&[android], 10, Some(2))), Ok(()));
+        assert_eq!(train(candidate(&[android, evaluator], 10, None)), Err(Ineligible::Evaluator));
+        let blind = Candidate { codecs: vec![], ..candidate(&[android], 10, None) };
+        assert_eq!(train(blind), Err(Ineligible::Codec(CodecName::F32)));
+        let evaluate = |candidate| admit(&candidate, &rules(Task::Evaluate));
+        assert_eq!(evaluate(candidate(&[evaluator], 1, Some(5))), Ok(()));
+        assert_eq!(evaluate(candidate(&[evaluator], 0, None)), Err(Ineligible::Examples { held: 0, wanted: 1 }));
+        assert_eq!(evaluate(candidate(&[android], 10, None)), Err(Ineligible::Attribute("evaluator".into())));
+        for task in [Task::Train, Task::Evaluate] {
+            let rules = EligibilityRules { form: Some(CodecName::Int8), ..rules(task) };
+            assert_eq!(admit(&candidate(&[android], 10, None), &rules), Err(Ineligible::Form(CodecName::Int8)));
+        }
+    }
+
+    #[test]
+    fn without_tagged_evaluators_any_client_that_may_train_may_evaluate() {
+        let eligibility = Eligibility { separation_rounds: 9, ..Eligibility::default() };
+        let rules = EligibilityRules {
+            task: Task::Evaluate,
+            round: 2,
+            codec: CodecName::F32,
+            form: None,
+            eligibility: &eligibility,
+            evaluators: Some(&BTreeMap::new()),
+        };
+        assert_eq!(admit(&candidate(&[], 1, Some(2)), &rules), Ok(()));
+        assert!(admit(&candidate(&[], 0, None), &rules).is_err());
+    }
+}

@@ -1,0 +1,256 @@
+//! The order of rounds: when a job opens its next one, what it is, and when the job is complete.
+
+use tributary_protocol::job_file::JobFile;
+use tributary_protocol::state::{JobState, Task};
+
+use super::calendar::Calendar;
+
+/// What is known of a job between rounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct JobFacts {
+    /// Where it stands.
+    pub state: JobState,
+    /// Whether a training round is open.
+    pub training_open: bool,
+    /// Evaluations that are open.
+    pub evaluations_open: usize,
+    /// Rounds opened so far.
+    pub rounds_opened: u32,
+    /// Rounds committed so far.
+    pub rounds_committed: u32,
+    /// Training rounds abandoned since the last committed one.
+    pub abandoned_in_a_row: u32,
+    /// When the last training round ended.
+    pub last_ended_at_ms: Option<i64>,
+    /// Number of the last committed round.
+    pub last_committed_round: Option<u32>,
+    /// Whether that round's model has been evaluated, or tried to be.
+    pub last_committed_evaluated: bool,
+    /// Accuracy of the newest evaluated version.
+    pub accuracy: Option<f64>,
+}
+
+/// Most open evaluations of a job: when measuring is slower than training, versions in between are not measured.
+const EVALUATIONS_OPEN_MAX: usize = 8;
+
+/// What a job does next by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NextRound {
+    /// Open a round with this number. An evaluation has the number of the round whose model it measures.
+    Open(Task, u32),
+    /// Nothing before this time.
+    NotBefore(i64),
+    /// Nothing until something ends or an operator acts.
+    Wait,
+    /// The stop policy is met: the job is complete.
+    Complete,
+}
+
+/// What a job does next by itself.
+///
+/// Evaluations run beside the next training rounds: they only read versions that never change. The last version is
+/// always evaluated (when the job has evaluations) before the job is complete. A calendar says when training rounds may
+/// open; a round that is open goes on, and what it made is evaluated, at any time.
+#[must_use]
+pub fn next_round(job: &JobFile, calendar: Option<&Calendar>, facts: &JobFacts, now_ms: i64) -> NextRound {
+    if facts.state != JobState::Running && facts.state != JobState::Paused {
+        return NextRound::Wait;
+    }
+    let rounds_done = job.stop.rounds.is_some_and(|rounds| facts.rounds_committed >= rounds);
+    let accuracy_done = matches!((job.stop.accuracy, facts.accuracy), (Some(wanted), Some(got)) if got >= wanted);
+    let finishing = rounds_done || accuracy_done;
+    if let Some(round) = due_evaluation(job, facts, finishing) {
+        return NextRound::Open(Task::Evaluate, round);
+    }
+    if facts.training_open {
+        return NextRound::Wait;
+    }
+    if finishing {
+        return if facts.evaluations_open > 0 { NextRound::Wait } else { NextRound::Complete };
+    }
+    // A job that ends at an accuracy must know what it has before it trains on.
+    let undecided = job.stop.accuracy.is_some() && facts.evaluations_open > 0;
+    if facts.state == JobState::Paused || undecided {
+        return NextRound::Wait;
+    }
+    match may_open_at_ms(job, calendar, facts.abandoned_in_a_row, facts.last_ended_at_ms, now_ms) {
+        Some(at_ms) if at_ms <= now_ms => NextRound::Open(Task::Train, facts.rounds_opened + 1),
+        Some(at_ms) => NextRound::NotBefore(at_ms),
+        None => NextRound::Wait,
+    }
+}
+
+/// The first moment from now on at which a training round may open: after the pause that abandoned rounds cost, in a
+/// minute of the calendar. None when the calendar has no more such minutes.
+#[must_use]
+pub fn may_open_at_ms(
+    job: &JobFile,
+    calendar: Option<&Calendar>,
+    abandoned_in_a_row: u32,
+    last_ended_at_ms: Option<i64>,
+    now_ms: i64,
+) -> Option<i64> {
+    let pause_ms = backoff_ms(job.round.backoff_ms, job.round.backoff_max_ms, abandoned_in_a_row);
+    let rested_at_ms = last_ended_at_ms.map_or(now_ms, |ended_at_ms| ended_at_ms.saturating_add(pause_ms));
+    let from_ms = rested_at_ms.max(now_ms);
+    calendar.map_or(Some(from_ms), |calendar| calendar.next_ms(from_ms))
+}
+
+/// The round whose model should be evaluated now.
+fn due_evaluation(job: &JobFile, facts: &JobFacts, finishing: bool) -> Option<u32> {
+    let policy = job.evaluation.as_ref()?;
+    let round = facts.last_committed_round.filter(|_| !facts.last_committed_evaluated)?;
+    let due =
+        facts.rounds_committed.is_multiple_of(policy.every_rounds) && facts.evaluations_open < EVALUATIONS_OPEN_MAX;
+    (due || finishing).then_some(round)
+}
+
+/// Pause after `in_a_row` abandoned rounds: `backoff x 2^(in_a_row - 1)`, at most `backoff_max`.
+fn backoff_ms(backoff_ms: u64, backoff_max_ms: u64, in_a_row: u32) -> i64 {
+    match in_a_row {
+        0 => 0,
+        _ => backoff_ms.saturating_mul(1 << (in_a_row - 1).min(40)).min(backoff_max_ms.max(backoff_ms)).cast_signed(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn next_round(job: &JobFile, facts: &JobFacts, now_ms: i64) -> NextRound {
+        super::next_round(job, None, facts, now_ms)
+    }
+
+    fn job(extra: &str) -> JobFile {
+        let text = format!(
+            "name = 'j'\npopulation = 'p'\nmodel = {{ parameters = [{{ name = 'w', shape = [1] }}] }}\n\
+             training = {{ epochs = 1, optimizer = {{ kind = 'sgd', learning_rate = 1.0 }} }}\n{extra}"
+        );
+        JobFile::parse(&text).unwrap()
+    }
+
+    fn fresh() -> JobFacts {
+        JobFacts {
+            state: JobState::Running,
+            training_open: false,
+            evaluations_open: 0,
+            rounds_opened: 0,
+            rounds_committed: 0,
+            abandoned_in_a_row: 0,
+            last_ended_at_ms: None,
+            last_committed_round: None,
+            last_committed_evaluated: false,
+            accuracy: None,
+        }
+    }
+
+    fn committed(rounds: u32) -> JobFacts {
+        JobFacts {
+            rounds_opened: rounds,
+            rounds_committed: rounds,
+            last_committed_round: Some(rounds),
+            last_ended_at_ms: Some(50),
+            ..fresh()
+        }
+    }
+
+    #[test]
+    fn rounds_follow_each_other_without_a_pause() {
+        assert_eq!(next_round(&job(""), &fresh(), 0), NextRound::Open(Task::Train, 1));
+        assert_eq!(next_round(&job(""), &committed(1), 50), NextRound::Open(Task::Train, 2));
+        let open = JobFacts { training_open: true, ..committed(1) };
+        assert_eq!(next_round(&job(""), &open, 50), NextRound::Wait);
+    }
+
+    #[test]
+    fn abandoned_rounds_wait_longer_each_time() {
+        let job = job("round = { backoff_ms = 10, backoff_max_ms = 35 }");
+        let after = |abandoned_in_a_row| JobFacts { abandoned_in_a_row, ..committed(1) };
+        for (in_a_row, opens_at_ms) in [(1, 60), (2, 70), (3, 85), (60, 85)] {
+            assert_eq!(next_round(&job, &after(in_a_row), 50), NextRound::NotBefore(opens_at_ms));
+            assert_eq!(next_round(&job, &after(in_a_row), opens_at_ms), NextRound::Open(Task::Train, 2));
+        }
+    }
+
+    #[test]
+    fn evaluations_come_every_n_rounds_and_at_the_end() {
+        let job = job("evaluation = { every_rounds = 2 }\nstop = { rounds = 3 }");
+        assert_eq!(next_round(&job, &committed(1), 50), NextRound::Open(Task::Train, 2));
+        assert_eq!(next_round(&job, &committed(2), 50), NextRound::Open(Task::Evaluate, 2));
+        let evaluating = JobFacts { evaluations_open: 1, last_committed_evaluated: true, ..committed(2) };
+        assert_eq!(next_round(&job, &evaluating, 50), NextRound::Open(Task::Train, 3));
+        assert_eq!(next_round(&job, &committed(3), 50), NextRound::Open(Task::Evaluate, 3));
+        let last = JobFacts { evaluations_open: 1, last_committed_evaluated: true, ..committed(3) };
+        assert_eq!(next_round(&job, &last, 50), NextRound::Wait);
+        assert_eq!(next_round(&job, &JobFacts { evaluations_open: 0, ..last }, 50), NextRound::Complete);
+    }
+
+    #[test]
+    fn a_slow_evaluation_does_not_hold_up_training() {
+        let job = job("evaluation = {}");
+        let facts = JobFacts { evaluations_open: 1, last_committed_evaluated: true, ..committed(2) };
+        assert_eq!(next_round(&job, &facts, 50), NextRound::Open(Task::Train, 3));
+    }
+
+    #[test]
+    fn evaluations_that_nobody_makes_do_not_pile_up() {
+        let endless = job("evaluation = {}");
+        let facts = JobFacts { evaluations_open: EVALUATIONS_OPEN_MAX, ..committed(20) };
+        assert_eq!(next_round(&endless, &facts, 50), NextRound::Open(Task::Train, 21));
+        let last = job("evaluation = {}\nstop = { rounds = 20 }");
+        assert_eq!(next_round(&last, &facts, 50), NextRound::Open(Task::Evaluate, 20));
+    }
+
+    #[test]
+    fn a_job_that_ends_at_an_accuracy_waits_for_what_it_has() {
+        let job = job("evaluation = {}\nstop = { accuracy = 0.9 }");
+        let facts = JobFacts { evaluations_open: 1, last_committed_evaluated: true, ..committed(2) };
+        assert_eq!(next_round(&job, &facts, 50), NextRound::Wait);
+    }
+
+    #[test]
+    fn a_job_is_complete_when_its_accuracy_is_reached() {
+        let job = job("evaluation = {}\nstop = { accuracy = 0.9 }");
+        let evaluated =
+            |accuracy| JobFacts { last_committed_evaluated: true, accuracy: Some(accuracy), ..committed(4) };
+        assert_eq!(next_round(&job, &evaluated(0.89), 50), NextRound::Open(Task::Train, 5));
+        assert_eq!(next_round(&job, &evaluated(0.9), 50), NextRound::Complete);
+    }
+
+    #[test]
+    fn a_paused_job_opens_nothing_but_still_measures_what_it_has() {
+        let job = job("evaluation = {}");
+        let paused = JobFacts { state: JobState::Paused, ..committed(1) };
+        assert_eq!(next_round(&job, &paused, 50), NextRound::Open(Task::Evaluate, 1));
+        assert_eq!(next_round(&job, &JobFacts { last_committed_evaluated: true, ..paused }, 50), NextRound::Wait);
+        assert_eq!(next_round(&job, &JobFacts { state: JobState::Stopped, ..paused }, 50), NextRound::Wait);
+    }
+
+    #[test]
+    fn training_opens_only_in_the_minutes_of_the_calendar() {
+        const HOUR_MS: i64 = 3_600_000;
+        let nights = Calendar::parse("* 22-23,0-5 * * *", "UTC").unwrap();
+        let job = job("round = { backoff_ms = 60000 }\nevaluation = {}");
+        let next = |facts: &JobFacts, now_ms| super::next_round(&job, Some(&nights), facts, now_ms);
+        let open = |number| NextRound::Open(Task::Train, number);
+        let evaluated = JobFacts { last_committed_evaluated: true, ..committed(1) };
+        let abandoned =
+            |ended_at_ms| JobFacts { abandoned_in_a_row: 1, last_ended_at_ms: Some(ended_at_ms), ..evaluated };
+        let cases = [
+            (fresh(), 12 * HOUR_MS, NextRound::NotBefore(22 * HOUR_MS)),
+            (fresh(), 22 * HOUR_MS - 1, NextRound::NotBefore(22 * HOUR_MS)),
+            (fresh(), 22 * HOUR_MS, open(1)),
+            (fresh(), 30 * HOUR_MS - 1, open(1)),
+            (fresh(), 30 * HOUR_MS, NextRound::NotBefore(46 * HOUR_MS)),
+            // A pause that ends in the window, and one that outlasts it.
+            (abandoned(23 * HOUR_MS), 23 * HOUR_MS, NextRound::NotBefore(23 * HOUR_MS + 60_000)),
+            (abandoned(30 * HOUR_MS - 1), 30 * HOUR_MS - 1, NextRound::NotBefore(46 * HOUR_MS)),
+            // Evaluations read what is there, at any time.
+            (committed(1), 12 * HOUR_MS, NextRound::Open(Task::Evaluate, 1)),
+            (JobFacts { state: JobState::Paused, ..evaluated }, 12 * HOUR_MS, NextRound::Wait),
+        ];
+        for (facts, now_ms, expected) in cases {
+            assert_eq!(next(&facts, now_ms), expected, "{facts:?} at {now_ms}");
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! One job: reads its stored facts, asks the engine for the next step, performs it.
+
+use std::sync::Arc;
+
+use tracing::Instrument;
+use tributary_engine::job::JobSpec;
+use tributary_engine::round::{
+    Candidate, JobFacts, NextRound, RoundFacts, Step, TaskPolicy, choose_cohort, next_round, next_step,
+};
+use tributary_protocol::id::JobId;
+use tributary_protocol::state::{AbandonReason, Phase, Task};
+
+use super::Driver;
+use crate::cluster::lease::Lease;
+use crate::db::{DbError, JobRow, RoundKey, RoundRow, Tx};
+use crate::fleet::waiting::Waiting;
+use crate::lifecycle::{jobs, rounds};
+use crate::models::commit::{CommitError, commit_training};
+use crate::runtime::clock::Stopwatch;
+use crate::runtime::signals::Listening;
+use crate::updates::rebuild;
+
+/// Why a job could not be moved on.
+#[derive(Debug, thiserror::Error)]
+pub enum DriverError {
+    #[error(transparent)]
+    Db(#[from] DbError),
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    /// A defect of this program.
+    #[error("the driver panicked; the log has the panic's message")]
+    Panicked,
+}
+
+/// The result of moving a job as far as it goes.
+pub(super) enum Look {
+    /// There is nothing to do before this time, unless the job changes.
+    Quiet { until_ms: i64 },
+    /// The job has ended, and so have its rounds.
+    Ended,
+}
+
+/// The result of one look at a job.
+enum Found {
+    /// A step was performed: look again.
+    Moved,
+    /// Nothing to do before this time; `selecting`: a round waits for clients.
+    Nothing {
+        until_ms: Option<i64>,
+        selecting: bool,
+    },
+    Ended,
+}
+
+/// Moves a job as far as it goes now, if this coordinator drives it.
+pub(super) async fn move_job(driver: &Driver, job: JobId, listening: Option<&Listening>) -> Result<Look, DriverError> {
+    let Driver { services, updates, leases, .. } = driver;
+    loop {
+        let lease_until_ms = match leases.take(services, job).await? {
+            Lease::Ours { until_ms } => until_ms,
+            Lease::Theirs { until_ms } => {
+                // The other driver ends the job's rounds without telling this coordinator: its sums would stay.
+                updates.sums.forget_job(job);
+                let ended = !services.db.read().await?.is_live(job).await?;
+                return Ok(if ended { Look::Ended } else { Look::Quiet { until_ms } });
+            }
+        };
+        // Before the look, so that a client that arrives during it causes another one.
+        if let Some(listening) = listening {
+            listening.wants_clients(true);
+        }
+        match look(driver, job).await? {
+            Found::Moved => services.signals.moved(),
+            Found::Nothing { until_ms, selecting } => {
+                if let Some(listening) = listening {
+                    listening.wants_clients(selecting);
+                }
+                // A lease that was not renewed (the database was away) is taken again when it ends.
+                return Ok(Look::Quiet {
+                    until_ms: until_ms.map_or(lease_until_ms, |at_ms| at_ms.min(lease_until_ms)),
+                });
+            }
+            Found::Ended => {
+                leases.forget(job);
+                return Ok(Look::Ended);
+            }
+        }
+    }
+}
+
+/// Performs the first step that is due for a job.
+async fn look(driver: &Driver, id: JobId) -> Result<Found, DriverError> {
+    let Driver { services, fleet, updates, .. } = driver;
+    let mut tx = services.db.read().await?;
+    let Some(job) = tx.job(id).await? else { return Ok(Found::Ended) };
+    let spec = services.specs.of(&job)?;
+    let rounds = tx.open_rounds(id).await?;
+    if job.state.is_final() && rounds.is_empty() {
+        return Ok(Found::Ended);
+    }
+    let facts = job_facts(&mut tx, &job, &rounds).await?;
+    let waiting = Waiting::read(services, fleet, &mut tx, &spec, &rounds).await?;
+    drop(tx);
+
+    let now_ms = services.clock.now_ms();
+    let mut until_ms: Option<i64> = None;
+    for round in &rounds {
+        let policy = round.policy().or_else(|| TaskPolicy::of(&spec.file, round.task));
+        let Some(policy) = policy else { continue };
+        let spec = match round.task {
+            Task::Train => spec.with_cohort(policy.cohort_size),
+            Task::Evaluate => Arc::clone(&spec),
+        };
+        if round.task == Task::Train && round.phase == Phase::Training && updates.sums.begun(round.key()).is_none() {
+            // An earlier process opened the round: its sum is rebuilt before it is needed.
+            rebuild::start(services, &spec, round, updates.sums.of(round.key(), &spec));
+        }
+        let eligible = match round.phase {
+            Phase::Selecting => waiting.eligible(&spec, round),
+            _ => Vec::new(),
+        };
+        match next_step(&policy, &round_facts(&job, round, &eligible), now_ms) {
+            Step::WaitUntil(at_ms) => until_ms = until_ms.into_iter().chain([at_ms]).min(),
+            Step::Done => {}
+            step => {
+                let key = round.key();
+                let span = tracing::info_span!(
+                    "round step", job = %key.job, task = %key.task, round = key.number, step = ?step,
+                );
+                perform(driver, &spec, round, &policy, eligible, step).instrument(span).await?;
+                return Ok(Found::Moved);
+            }
+        }
+    }
+    let selecting = rounds.iter().any(|round| round.phase == Phase::Selecting);
+    match next_round(&spec.file, spec.calendar.as_ref(), &facts, now_ms) {
+        NextRound::Wait => Ok(Found::Nothing { until_ms, selecting }),
+        NextRound::NotBefore(at_ms) => {
+            Ok(Found::Nothing { until_ms: until_ms.into_iter().chain([at_ms]).min(), selecting })
+        }
+        NextRound::Open(task, number) => {
+            rounds::open(services, &spec, RoundKey { job: id, task, number }).await?;
+            Ok(Found::Moved)
+        }
+        NextRound::Complete => {
+            jobs::complete(services, id).await?;
+            Ok(Found::Moved)
+        }
+    }
+}
+
+async fn job_facts(tx: &mut Tx, job: &JobRow, rounds: &[RoundRow]) -> Result<JobFacts, DbError> {
+    let last_committed_round = job.last_committed()?;
+    let evaluated = match last_committed_round {
+        Some(number) => tx.round(RoundKey { job: job.id, task: Task::Evaluate, number }).await?.is_some(),
+        None => false,
+    };
+    Ok(JobFacts {
+        state: job.state,
+        training_open: rounds.iter().any(|round| round.task == Task::Train),
+        evaluations_open: rounds.iter().filter(|round| round.task == Task::Evaluate).count(),
+        rounds_opened: job.rounds_opened,
+        rounds_committed: job.rounds_committed,
+        abandoned_in_a_row: job.abandoned_in_a_row,
+        last_ended_at_ms: job.round_ended_at_ms,
+        last_committed_round,
+        last_committed_evaluated: evaluated,
+        accuracy: tx.latest_accuracy(job.id).await?,
+    })
+}
+
+fn round_facts(job: &JobRow, round: &RoundRow, eligible: &[Candidate]) -> RoundFacts {
+    RoundFacts {
+        phase: round.phase,
+        job: job.state,
+        available: u32::try_from(eligible.len()).unwrap_or(u32::MAX),
+        working: round.working(),
+        reported: round.reported,
+        opened_at_ms: round.opened_at_ms,
+        deadline_at_ms: round.deadline_at_ms,
+    }
+}
+
+async fn perform(
+    driver: &Driver,
+    spec: &Arc<JobSpec>,
+    round: &RoundRow,
+    policy: &TaskPolicy,
+    eligible: Vec<Candidate>,
+    step: Step,
+) -> Result<(), DriverError> {
+    let Driver { services, fleet, updates, .. } = driver;
+    let key = round.key();
+    match step {
+        Step::ChooseCohort(size) => {
+            let cohort = choose_cohort(eligible, size as usize, round.seed());
+            rounds::start(services, fleet, round, policy, &cohort).await?;
+            if key.task == Task::Train {
+                let _ = updates.sums.of(key, spec);
+            }
+        }
+        Step::Aggregate => rounds::close(services, &fleet.downloads, key).await?,
+        Step::Commit if key.task == Task::Evaluate => rounds::commit_evaluation(services, key).await?,
+        Step::Commit => commit(driver, spec, round).await?,
+        Step::Abandon(reason) => abandon(driver, key, reason).await?,
+        Step::WaitUntil(_) | Step::Done => {}
+    }
+    Ok(())
+}
+
+async fn commit(driver: &Driver, spec: &Arc<JobSpec>, round: &RoundRow) -> Result<(), DriverError> {
+    let Driver { services, fleet, updates, .. } = driver;
+    let (key, stopwatch) = (round.key(), Stopwatch::start());
+    match commit_training(services, &updates.sums, &fleet.downloads, spec, round).await {
+        Ok(()) => {
+            services.metrics.committed(stopwatch);
+            Ok(())
+        }
+        // What is stored cannot be read, and cannot be the next time either: the round is abandoned, the job goes on.
+        Err(error) if error.is_lasting() => {
+            let stored = services.db.read().await?.round(key).await?;
+            if stored.is_none_or(|round| round.phase != Phase::Aggregating) {
+                // Another driver committed the round and deleted its updates meanwhile.
+                updates.sums.forget(key);
+                return Ok(());
+            }
+            tracing::error!(%error, job = %key.job, round = key.number, "no model could be made");
+            abandon(driver, key, AbandonReason::Fault).await
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn abandon(driver: &Driver, key: RoundKey, reason: AbandonReason) -> Result<(), DriverError> {
+    rounds::abandon(&driver.services, &driver.fleet.downloads, key, reason).await?;
+    driver.updates.sums.forget(key);
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! What each client has downloaded for its open assignment.
+//!
+//! With one coordinator the figures stay in memory until the assignment ends: a write per download would cost more than the
+//! figures are worth, and only a crash loses them. Several coordinators write them, since the report may arrive at another
+//! one.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tributary_protocol::id::ClientId;
+
+use crate::db::{Db, DbError};
+use crate::metrics::Traffic;
+
+/// Downloads for open assignments.
+#[derive(Debug)]
+pub struct Downloads {
+    is_shared: bool,
+    clients: Mutex<HashMap<ClientId, Download>>,
+}
+
+/// What a client downloaded for its open assignment.
+#[derive(Clone, Copy, Debug, Default)]
+struct Download {
+    traffic: Traffic,
+    ended_at_ms: Option<i64>,
+}
+
+impl Downloads {
+    /// No download yet. `is_shared`: other coordinators may receive the reports.
+    #[must_use]
+    pub fn new(is_shared: bool) -> Self {
+        Self { is_shared, clients: Mutex::default() }
+    }
+
+    /// Counts bytes of a model that a client downloads, and what they are in a plain file.
+    ///
+    /// # Errors
+    /// When several coordinators share a database that does not answer.
+    pub async fn count(&self, db: &Db, client: ClientId, bytes: u64, raw_bytes: u64) -> Result<(), DbError> {
+        if self.is_shared {
+            let signed = |bytes| i64::try_from(bytes).unwrap_or(i64::MAX);
+            return store(db, client, signed(bytes), signed(raw_bytes)).await;
+        }
+        let mut clients = self.lock();
+        let Download { traffic, .. } = clients.entry(client).or_default();
+        traffic.bytes_down += bytes;
+        traffic.raw_bytes_down += raw_bytes;
+        Ok(())
+    }
+
+    /// Subtracts bytes that were counted and not sent, because the download broke off.
+    pub fn uncount(&self, db: &Db, client: ClientId, bytes: u64, raw_bytes: u64) {
+        if self.is_shared {
+            let (db, signed) = (db.clone(), |bytes| -i64::try_from(bytes).unwrap_or(i64::MAX));
+            // Should this fail, the figure is too high; nothing depends on it.
+            tokio::spawn(async move { store(&db, client, signed(bytes), signed(raw_bytes)).await });
+            return;
+        }
+        if let Some(Download { traffic, .. }) = self.lock().get_mut(&client) {
+            traffic.bytes_down = traffic.bytes_down.saturating_sub(bytes);
+            traffic.raw_bytes_down = traffic.raw_bytes_down.saturating_sub(raw_bytes);
+        }
+    }
+
+    /// Notes that the last byte of a model was sent to a client.
+    ///
+    /// Among several coordinators the time is written, and kept in memory only until then: the report may come sooner, or
+    /// elsewhere.
+    pub fn ended(self: &Arc<Self>, db: &Db, client: ClientId, now_ms: i64) {
+        let ended_at_ms = Some(now_ms);
+        if !self.is_shared {
+            // There is no entry once the assignment has ended.
+            if let Some(download) = self.lock().get_mut(&client) {
+                download.ended_at_ms = ended_at_ms;
+            }
+            return;
+        }
+        self.lock().insert(client, Download { ended_at_ms, ..Download::default() });
+        let (downloads, db) = (Arc::clone(self), db.clone());
+        tokio::spawn(async move {
+            if let Err(error) = store_end(&db, client, now_ms).await {
+                tracing::debug!(%error, %client, "the end of a download is not stored");
+            }
+            let mut clients = downloads.lock();
+            if clients.get(&client).is_some_and(|download| download.ended_at_ms == ended_at_ms) {
+                clients.remove(&client);
+            }
+        });
+    }
+
+    /// Bytes that a client downloaded for its open assignment, as far as they are in memory.
+    #[must_use]
+    pub fn traffic(&self, client: ClientId) -> Traffic {
+        self.lock().get(&client).map(|download| download.traffic).unwrap_or_default()
+    }
+
+    /// When a client's last download for its open assignment ended, as far as that is in memory.
+    #[must_use]
+    pub fn ended_at_ms(&self, client: ClientId) -> Option<i64> {
+        self.lock().get(&client)?.ended_at_ms
+    }
+
+    /// Forgets the downloads for an assignment that has ended, or before another one begins.
+    pub fn forget(&self, client: ClientId) {
+        self.lock().remove(&client);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ClientId, Download>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn store(db: &Db, client: ClientId, bytes: i64, raw_bytes: i64) -> Result<(), DbError> {
+    let mut tx = db.begin_losable().await?;
+    tx.count_download(client, bytes, raw_bytes).await?;
+    tx.commit().await
+}
+
+async fn store_end(db: &Db, client: ClientId, at_ms: i64) -> Result<(), DbError> {
+    let mut tx = db.begin_losable().await?;
+    tx.download_ended(client, at_ms).await?;
+    tx.commit().await
+}

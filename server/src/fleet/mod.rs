@@ -1,0 +1,53 @@
+//! The clients that are here: who waits, at which coordinator, and what each has downloaded.
+//!
+//! All of it is in memory or a hint in the database. A client that is forgotten checks in again.
+
+pub mod checkins;
+pub mod downloads;
+pub mod lobby;
+pub mod seats;
+pub mod waiting;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tributary_engine::round::{RetryReason, retry_window_ms};
+use tributary_protocol::seed::Stream;
+
+use crate::runtime::entropy;
+use checkins::CheckIns;
+use downloads::Downloads;
+use lobby::Lobby;
+use seats::SeatLog;
+
+/// What this coordinator knows of the clients that it holds.
+#[derive(Debug)]
+pub struct Fleet {
+    /// Clients that wait here.
+    pub lobby: Arc<Lobby>,
+    /// Their seats, for the other coordinators; none where there are no others.
+    pub seats: Option<Arc<SeatLog>>,
+    pub downloads: Arc<Downloads>,
+    pub check_ins: CheckIns,
+    /// Draws retry windows.
+    pace: Mutex<Stream>,
+}
+
+impl Fleet {
+    /// An empty fleet. `is_shared`: other coordinators may serve the same clients.
+    #[must_use]
+    pub fn new(is_shared: bool) -> Self {
+        Self {
+            lobby: Arc::default(),
+            seats: is_shared.then(Arc::default),
+            downloads: Arc::new(Downloads::new(is_shared)),
+            check_ins: CheckIns::default(),
+            pace: Mutex::new(entropy::seed().stream()),
+        }
+    }
+
+    /// When a client without work should check in again. `clients` is the size of its population.
+    #[must_use]
+    pub fn retry_after_ms(&self, reason: RetryReason, clients: u64) -> u64 {
+        retry_window_ms(reason, clients, &mut self.pace.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

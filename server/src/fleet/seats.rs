@@ -1,0 +1,179 @@
+//! Seats: which coordinator holds which waiting client, so that the driver of a job can draw clients of all coordinators.
+//!
+//! Seats are written asynchronously, in batches: changes during one transaction are the batch of the next. A client whose
+//! seat is not written yet waits a little longer. A client whose seat is stale finds its assignment at its next check-in.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tributary_protocol::device::WAIT_MS_MAX;
+use tributary_protocol::id::{ClientId, Name};
+
+use crate::db::DbError;
+use crate::services::Services;
+use tributary_engine::round::Candidate;
+
+/// Pause after a batch that could not be written.
+const RETRY_MS: i64 = 1_000;
+/// Most seats of one transaction.
+const BATCH_MAX: usize = 500;
+
+/// Changes of seats that are not written yet: the newest of each client.
+#[derive(Debug, Default)]
+pub struct SeatLog {
+    state: Mutex<LogState>,
+    rung: Notify,
+}
+
+#[derive(Debug, Default)]
+struct LogState {
+    changes: HashMap<ClientId, Change>,
+    /// Held requests of each client: a second check-in may come before the first one has ended.
+    holds: HashMap<ClientId, usize>,
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Sat { population: Name, candidate: Box<Candidate> },
+    Stood,
+}
+
+/// A seat of a waiting client; dropping it records that the client no longer waits.
+#[derive(Debug)]
+pub struct HeldSeat {
+    log: Arc<SeatLog>,
+    client: ClientId,
+}
+
+impl Drop for HeldSeat {
+    fn drop(&mut self) {
+        let mut state = self.log.lock();
+        let holds = state.holds.get(&self.client).copied().unwrap_or(1) - 1;
+        if holds > 0 {
+            state.holds.insert(self.client, holds);
+            return;
+        }
+        state.holds.remove(&self.client);
+        state.changes.insert(self.client, Change::Stood);
+        self.log.rung.notify_one();
+    }
+}
+
+impl SeatLog {
+    /// Records that a client waits here.
+    #[must_use]
+    pub fn hold(self: &Arc<Self>, population: &Name, candidate: &Candidate) -> HeldSeat {
+        let client = candidate.client;
+        let change = Change::Sat { population: population.clone(), candidate: Box::new(candidate.clone()) };
+        let mut state = self.lock();
+        *state.holds.entry(client).or_default() += 1;
+        state.changes.insert(client, change);
+        self.rung.notify_one();
+        HeldSeat { log: Arc::clone(self), client }
+    }
+
+    fn take(&self) -> Vec<(ClientId, Change)> {
+        let mut state = self.lock();
+        let chosen: Vec<ClientId> = state.changes.keys().take(BATCH_MAX).copied().collect();
+        chosen.into_iter().filter_map(|client| Some((client, state.changes.remove(&client)?))).collect()
+    }
+
+    /// Puts back changes that could not be written, except where there are newer ones.
+    fn put_back(&self, batch: Vec<(ClientId, Change)>) {
+        let mut state = self.lock();
+        for (client, change) in batch {
+            state.changes.entry(client).or_insert(change);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LogState> {
+        // No code that can panic runs under the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writes changes of seats until the coordinator stops.
+pub async fn run(services: &Services, log: &SeatLog) {
+    loop {
+        tokio::select! {
+            () = services.stopping.cancelled() => return,
+            () = log.rung.notified() => {}
+        }
+        loop {
+            let batch = log.take();
+            if batch.is_empty() {
+                break;
+            }
+            if let Err(error) = write(services, &batch).await {
+                tracing::warn!(%error, "seats could not be written for the other coordinators yet");
+                log.put_back(batch);
+                let retry_at_ms = services.clock.now_ms() + RETRY_MS;
+                tokio::select! {
+                    () = services.stopping.cancelled() => return,
+                    () = services.clock.sleep_until(retry_at_ms) => {}
+                }
+            }
+        }
+    }
+}
+
+async fn write(services: &Services, batch: &[(ClientId, Change)]) -> Result<(), DbError> {
+    let until_ms = services.clock.now_ms() + i64::from(WAIT_MS_MAX);
+    let mut tx = services.db.begin_losable().await?;
+    let mut has_arrival = false;
+    // In the order of the keys, so that two coordinators never wait for each other's rows.
+    let mut batch: Vec<_> = batch.iter().collect();
+    batch.sort_unstable_by_key(|(client, _)| *client);
+    for (client, change) in batch {
+        match change {
+            Change::Sat { population, candidate } => {
+                has_arrival = true;
+                tx.sit(candidate, population, &services.node, until_ms).await?;
+            }
+            Change::Stood => tx.stand_up(*client, Some(&services.node)).await?,
+        }
+    }
+    if has_arrival {
+        tx.notify("sat").await?;
+    }
+    tx.commit().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate() -> Candidate {
+        Candidate {
+            client: ClientId::from_random([1; 16]),
+            number: 1,
+            attributes: tributary_protocol::device::Attributes::default(),
+            examples: 1,
+            codecs: vec![],
+            last_round: None,
+        }
+    }
+
+    #[test]
+    fn a_second_check_in_keeps_the_seat_when_the_first_one_ends() {
+        let log = Arc::new(SeatLog::default());
+        let population: Name = "p".parse().unwrap();
+        let first = log.hold(&population, &candidate());
+        let second = log.hold(&population, &candidate());
+        drop(first);
+        assert!(matches!(log.take().as_slice(), [(_, Change::Sat { .. })]));
+        drop(second);
+        assert!(matches!(log.take().as_slice(), [(_, Change::Stood)]));
+    }
+
+    #[test]
+    fn changes_that_could_not_be_written_do_not_hide_newer_ones() {
+        let log = Arc::new(SeatLog::default());
+        let seat = log.hold(&"p".parse().unwrap(), &candidate());
+        let batch = log.take();
+        drop(seat);
+        log.put_back(batch);
+        assert!(matches!(log.take().as_slice(), [(_, Change::Stood)]));
+    }
+}

@@ -1,0 +1,85 @@
+//! Candidates: the clients that wait, and which of them a round may draw.
+
+use std::collections::HashMap;
+
+use tributary_engine::job::JobSpec;
+use tributary_engine::round::{Candidate, EligibilityRules, admit};
+use tributary_protocol::id::ClientId;
+use tributary_protocol::state::{Phase, Task};
+
+use super::Fleet;
+use crate::db::{DbError, RoundRow, Tx};
+use crate::services::Services;
+
+/// The clients that wait, with what the eligibility rules need of them.
+#[derive(Debug, Default)]
+pub struct Waiting {
+    candidates: Vec<Candidate>,
+    /// The last training round of each client that trained recently.
+    last_rounds: HashMap<ClientId, u32>,
+}
+
+impl Waiting {
+    /// Reads who waits, here or at another coordinator. Nothing is read unless one of the rounds is selecting.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn read(
+        services: &Services,
+        fleet: &Fleet,
+        tx: &mut Tx,
+        spec: &JobSpec,
+        rounds: &[RoundRow],
+    ) -> Result<Self, DbError> {
+        if !rounds.iter().any(|round| round.phase == Phase::Selecting) {
+            return Ok(Self::default());
+        }
+        let mut candidates = fleet.lobby.candidates(&spec.file.population);
+        if fleet.seats.is_some() {
+            candidates.extend(tx.seated(&spec.file.population, services.clock.now_ms()).await?);
+            candidates.sort_by_key(|candidate| candidate.client);
+            candidates.dedup_by_key(|candidate| candidate.client);
+        }
+        Ok(Self { candidates, last_rounds: last_rounds(tx, spec, rounds).await? })
+    }
+
+    /// The waiting clients that a round may draw.
+    #[must_use]
+    pub fn eligible(&self, spec: &JobSpec, round: &RoundRow) -> Vec<Candidate> {
+        let rules = EligibilityRules::of(&spec.file, round.task, round.number);
+        let mut candidates = self.candidates.clone();
+        for candidate in &mut candidates {
+            candidate.last_round = self.last_rounds.get(&candidate.client).copied();
+        }
+        candidates.retain(|candidate| admit(candidate, &rules).is_ok());
+        candidates
+    }
+}
+
+/// The last training round of clients that trained recently; read only when the job's rules ask for it.
+async fn last_rounds(tx: &mut Tx, spec: &JobSpec, rounds: &[RoundRow]) -> Result<HashMap<ClientId, u32>, DbError> {
+    let separation = spec.file.eligibility.separation_rounds;
+    let selecting = rounds.iter().find(|round| round.phase == Phase::Selecting && round.task == Task::Train);
+    match selecting {
+        Some(round) if separation > 0 => {
+            let since = round.number.saturating_sub(separation);
+            Ok(tx.last_rounds(spec.id, since).await?.into_iter().collect())
+        }
+        _ => Ok(HashMap::new()),
+    }
+}
+
+/// How many of the waiting clients a selecting round may draw.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn available(
+    services: &Services,
+    fleet: &Fleet,
+    tx: &mut Tx,
+    spec: &JobSpec,
+    round: &RoundRow,
+) -> Result<u32, DbError> {
+    let waiting = Waiting::read(services, fleet, tx, spec, std::slice::from_ref(round)).await?;
+    Ok(u32::try_from(waiting.eligible(spec, round).len()).unwrap_or(u32::MAX))
+}

@@ -1,0 +1,206 @@
+//! States of assignments: Assigned, then Reported, Rejected, Failed or Expired.
+
+use tributary_protocol::id::{AssignmentId, ClientId};
+use tributary_protocol::state::{AssignmentState, Phase, Task};
+
+use super::rounds::close_in;
+use crate::blob::{BlobError, Staged};
+use crate::db::{AssignmentRow, Became, DbError, Report, RoundKey, RoundRow, Times, Transition, Tx};
+use crate::fleet::downloads::Downloads;
+use crate::metrics::Traffic;
+use crate::services::Services;
+
+/// Why a report is refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("there is no {0}")]
+    NotFound(String),
+    #[error("{0} is another client's")]
+    Forbidden(AssignmentId),
+    #[error("the task of {id} is to {task}")]
+    WrongTask { id: AssignmentId, task: Task },
+    /// The assignment was rejected before, for this reason.
+    #[error("{0}")]
+    Rejected(String),
+    #[error("round {round}: {why}")]
+    Closed {
+        round: u32,
+        why: Closed,
+        /// Whether the round is still training: the driver has not expired the assignment yet.
+        is_training: bool,
+    },
+    #[error("{0} has reported other bytes")]
+    Conflict(AssignmentId),
+    #[error(transparent)]
+    Blob(#[from] BlobError),
+}
+
+/// Why an assignment takes no report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Closed {
+    #[error("this client had given up")]
+    Failed,
+    #[error("this client has reported")]
+    Reported,
+    #[error("the round was abandoned")]
+    Abandoned,
+    #[error("the deadline has passed")]
+    Deadline,
+    #[error("the round closed with enough other reports")]
+    Full,
+}
+
+impl From<DbError> for Refusal {
+    fn from(error: DbError) -> Self {
+        Self::Blob(error.into())
+    }
+}
+
+/// What was received of a report's body, and when.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Received {
+    pub(crate) bytes: u64,
+    pub(crate) times: Times,
+}
+
+/// The transition of an assignment to a state.
+pub(super) fn assigned(
+    round: RoundKey,
+    assignment: AssignmentId,
+    state: AssignmentState,
+    reason: Option<&str>,
+) -> Transition<'_> {
+    Transition::Assignment { round, assignment, became: Became::State(state), reason }
+}
+
+/// A client's own assignment with its round. `task` is the task that the report is for, if it is for one.
+pub(crate) async fn find(
+    tx: &mut Tx,
+    client: ClientId,
+    id: AssignmentId,
+    task: Option<Task>,
+) -> Result<(AssignmentRow, RoundRow), Refusal> {
+    let assignment = tx.assignment(id).await?.ok_or_else(|| Refusal::NotFound(id.to_string()))?;
+    if assignment.client != client {
+        return Err(Refusal::Forbidden(id));
+    }
+    let key = assignment.round();
+    if task.is_some_and(|task| task != key.task) {
+        return Err(Refusal::WrongTask { id, task: key.task });
+    }
+    let round = tx.round(key).await?.ok_or_else(|| Refusal::NotFound(format!("round of {id}")))?;
+    Ok((assignment, round))
+}
+
+/// Checks that an assignment still takes a report. A late report changes nothing, but is recorded.
+pub(crate) async fn require_open(
+    services: &Services,
+    assignment: &AssignmentRow,
+    round: &RoundRow,
+) -> Result<(), Refusal> {
+    let in_time = round.deadline_at_ms.is_some_and(|deadline_at_ms| services.clock.now_ms() < deadline_at_ms);
+    match assignment.state {
+        AssignmentState::Assigned if round.phase == Phase::Training && in_time => return Ok(()),
+        AssignmentState::Rejected => {
+            return Err(Refusal::Rejected(assignment.reason.clone().unwrap_or_default()));
+        }
+        AssignmentState::Expired if assignment.late_at_ms.is_none() => came_late(services, assignment).await?,
+        _ => {}
+    }
+    Err(closed(assignment, round))
+}
+
+async fn came_late(services: &Services, assignment: &AssignmentRow) -> Result<(), DbError> {
+    let (round, now_ms) = (assignment.round(), services.clock.now_ms());
+    let mut tx = services.db.begin().await?;
+    if tx.came_late(assignment.id, now_ms).await? {
+        let late = Transition::Assignment { round, assignment: assignment.id, became: Became::Late, reason: None };
+        tx.record(late, now_ms).await?;
+        tx.commit().await?;
+        services.signals.changed(round.job);
+    }
+    Ok(())
+}
+
+fn closed(assignment: &AssignmentRow, round: &RoundRow) -> Refusal {
+    let why = match (assignment.state, round.phase) {
+        (AssignmentState::Failed, _) => Closed::Failed,
+        (AssignmentState::Reported, _) => Closed::Reported,
+        (_, Phase::Abandoned) => Closed::Abandoned,
+        (_, Phase::Training) => Closed::Deadline,
+        _ => Closed::Full,
+    };
+    Refusal::Closed { round: round.number, why, is_training: round.phase == Phase::Training }
+}
+
+/// Assigned to Rejected or Failed, with the reason. Nothing changes when the assignment has ended meanwhile.
+pub(crate) async fn end(
+    services: &Services,
+    downloads: &Downloads,
+    assignment: &AssignmentRow,
+    state: AssignmentState,
+    reason: &str,
+    received: Received,
+) -> Result<(), DbError> {
+    let (key, client, now_ms) = (assignment.round(), assignment.client, services.clock.now_ms());
+    let traffic = Traffic { bytes_up: received.bytes, ..downloads.traffic(client) };
+    let times = Times { fetched_at_ms: downloads.ended_at_ms(client), ..received.times };
+    let mut tx = services.db.begin().await?;
+    tx.lock_job(key.job).await?;
+    let ended = tx.end_assignment(assignment.id, state, Some(reason), traffic, now_ms).await?;
+    if let Some(traffic) = ended {
+        tx.discard_upload(assignment.id).await?;
+        tx.store_times(assignment.id, times).await?;
+        tx.count_ended(key, state, 1, 0, traffic).await?;
+        tx.record(assigned(key, assignment.id, state, Some(reason)), now_ms).await?;
+        tx.commit().await?;
+        downloads.forget(client);
+        services.signals.changed(key.job);
+    }
+    Ok(())
+}
+
+/// Assigned to Reported: stores an accepted report, with its body if it has one. From the commit on it is counted, exactly
+/// once. The report that meets the goal closes its round. Returns the round.
+///
+/// The same bytes again are accepted again and change nothing; other bytes are a conflict.
+pub(crate) async fn accept(
+    services: &Services,
+    downloads: &Downloads,
+    client: ClientId,
+    (id, task): (AssignmentId, Task),
+    report: Report,
+    body: Option<&mut Staged>,
+) -> Result<RoundKey, Refusal> {
+    let now_ms = services.clock.now_ms();
+    let mut tx = services.db.begin().await?;
+    // The job's row is locked before the round is read: no driver can close the round in between.
+    tx.lock_job_of(id).await?;
+    let (assignment, round) = find(&mut tx, client, id, Some(task)).await?;
+    if assignment.state == AssignmentState::Reported {
+        let is_same = assignment.report() == Some(report.sha256);
+        return if is_same { Ok(assignment.round()) } else { Err(Refusal::Conflict(id)) };
+    }
+    let in_time = round.deadline_at_ms.is_some_and(|deadline_at_ms| now_ms < deadline_at_ms);
+    let reported = match in_time && round.phase == Phase::Training {
+        true => tx.accept_report(id, &report, now_ms).await?,
+        false => None,
+    };
+    let Some(traffic) = reported else {
+        drop(tx);
+        require_open(services, &assignment, &round).await?;
+        return Err(closed(&assignment, &round));
+    };
+    if let Some(body) = body {
+        body.settle(&mut tx, services.clock.now_ms()).await?;
+    }
+    let key = assignment.round();
+    tx.count_ended(key, AssignmentState::Reported, 1, report.weight, traffic).await?;
+    tx.record(assigned(key, id, AssignmentState::Reported, None), now_ms).await?;
+    if round.reported + 1 >= round.goal {
+        close_in(&mut tx, downloads, key, now_ms).await?;
+    }
+    tx.commit().await?;
+    downloads.forget(client);
+    Ok(key)
+}

@@ -1,0 +1,110 @@
+//! States of jobs: AwaitingModel, Running, Paused, then Completed or Stopped.
+
+use tributary_engine::job::JobSpec;
+use tributary_protocol::id::JobId;
+use tributary_protocol::state::JobState;
+
+use crate::blob::BlobError;
+use crate::db::{DbError, JobCause, JobRow, NewJob, Transition, Tx};
+use crate::models::version::NewVersion;
+use crate::services::Services;
+
+/// Why a job does not change its state.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum JobRefusal {
+    #[error("there is no {0}")]
+    NotFound(String),
+    #[error("population {population} has a job called {name}")]
+    NameTaken { population: String, name: String },
+    #[error("a job that is {from} cannot become {to}")]
+    WrongState { from: JobState, to: JobState },
+    #[error("the job is {0}: its model version 0 is there, and a version never changes")]
+    HasModel(JobState),
+    #[error(transparent)]
+    Blob(#[from] BlobError),
+}
+
+impl From<DbError> for JobRefusal {
+    fn from(error: DbError) -> Self {
+        Self::Blob(error.into())
+    }
+}
+
+/// Stores a job in the caller's transaction: Running with its first model, else AwaitingModel.
+pub(crate) async fn create(
+    tx: &mut Tx,
+    spec: &JobSpec,
+    model: Option<&mut NewVersion>,
+    now_ms: i64,
+) -> Result<(), JobRefusal> {
+    let state = if model.is_some() { JobState::Running } else { JobState::AwaitingModel };
+    let (population, name) = (&spec.file.population, &spec.file.name);
+    let known = tx.population(population).await?;
+    known.ok_or_else(|| JobRefusal::NotFound(format!("population {population}; create it first")))?;
+    let job = NewJob { id: spec.id, file: &spec.file, parameters: spec.model.total() as u64, state };
+    match tx.insert_job(&job, now_ms).await {
+        Err(DbError::Duplicate) => {
+            return Err(JobRefusal::NameTaken { population: population.to_string(), name: name.to_string() });
+        }
+        stored => stored?,
+    }
+    if let Some(model) = model {
+        model.store(tx, spec.id, now_ms).await?;
+    }
+    tx.record(Transition::Job { job: spec.id, state, cause: None }, now_ms).await?;
+    Ok(())
+}
+
+/// Checks that a job has no model yet.
+pub(crate) fn require_awaiting(row: &JobRow) -> Result<(), JobRefusal> {
+    match row.state {
+        JobState::AwaitingModel => Ok(()),
+        state => Err(JobRefusal::HasModel(state)),
+    }
+}
+
+/// AwaitingModel to Running in the caller's transaction: gives a job its first model.
+pub(crate) async fn start(tx: &mut Tx, id: JobId, model: &mut NewVersion, now_ms: i64) -> Result<(), JobRefusal> {
+    require_awaiting(&locked(tx, id).await?)?;
+    model.store(tx, id, now_ms).await?;
+    tx.set_job_state(id, JobState::Running, now_ms).await?;
+    tx.record(Transition::Job { job: id, state: JobState::Running, cause: None }, now_ms).await?;
+    Ok(())
+}
+
+/// Moves a job to a state in the caller's transaction, at an operator's request. False when it is in that state already.
+pub(crate) async fn move_to(tx: &mut Tx, id: JobId, to: JobState, now_ms: i64) -> Result<bool, JobRefusal> {
+    let from = locked(tx, id).await?.state;
+    if from == to {
+        return Ok(false);
+    }
+    let may = match to {
+        JobState::Running => from == JobState::Paused,
+        JobState::Paused => from == JobState::Running,
+        JobState::Stopped => !from.is_final(),
+        JobState::AwaitingModel | JobState::Completed => false,
+    };
+    if !may {
+        return Err(JobRefusal::WrongState { from, to });
+    }
+    tx.set_job_state(id, to, now_ms).await?;
+    tx.record(Transition::Job { job: id, state: to, cause: Some(JobCause::Operator) }, now_ms).await?;
+    Ok(true)
+}
+
+/// Any open state to Completed.
+pub(crate) async fn complete(services: &Services, id: JobId) -> Result<(), DbError> {
+    let now_ms = services.clock.now_ms();
+    let mut tx = services.db.begin().await?;
+    if tx.job_locked(id).await?.is_some_and(|job| !job.state.is_final()) {
+        tx.set_job_state(id, JobState::Completed, now_ms).await?;
+        tx.record(Transition::Job { job: id, state: JobState::Completed, cause: None }, now_ms).await?;
+        tx.commit().await?;
+    }
+    services.specs.forget(id);
+    Ok(())
+}
+
+async fn locked(tx: &mut Tx, id: JobId) -> Result<JobRow, JobRefusal> {
+    tx.job_locked(id).await?.ok_or_else(|| JobRefusal::NotFound(id.to_string()))
+}

@@ -1,0 +1,186 @@
+//! Phases of rounds: Selecting, Training, Aggregating, then Committed or Abandoned.
+
+use tributary_engine::job::JobSpec;
+use tributary_engine::round::{Candidate, TaskPolicy};
+use tributary_protocol::id::AssignmentId;
+use tributary_protocol::state::{AbandonReason, AssignmentState, JobState, Phase, Task};
+
+use super::assignments::assigned;
+use crate::blob::BlobError;
+use crate::db::{DbError, NewAssignment, NewRound, RoundKey, RoundRow, Times, Transition, Tx, UpdateStatistics};
+use crate::fleet::Fleet;
+use crate::fleet::downloads::Downloads;
+use crate::models::version::NewVersion;
+use crate::runtime::entropy;
+use crate::services::Services;
+
+fn became(round: RoundKey, phase: Phase) -> Transition<'static> {
+    Transition::Round { round, phase, reason: None }
+}
+
+/// Opens a round, unless its job has moved on.
+pub(crate) async fn open(services: &Services, spec: &JobSpec, key: RoundKey) -> Result<(), DbError> {
+    let Some(policy) = TaskPolicy::of(&spec.file, key.task) else { return Ok(()) };
+    let now_ms = services.clock.now_ms();
+    let mut tx = services.db.begin().await?;
+    let Some(job) = tx.job_locked(key.job).await? else { return Ok(()) };
+    let base_version = match key.task {
+        Task::Train => job.version()?,
+        // Not the newest version: a further round may have been committed since.
+        Task::Evaluate => tx.version_of_round(key.job, key.number).await?,
+    };
+    let Some(base_version) = base_version else { return Ok(()) };
+    let may_train = job.state == JobState::Running && job.rounds_opened + 1 == key.number;
+    if job.state.is_final() || (key.task == Task::Train && !may_train) {
+        return Ok(());
+    }
+    let seed = spec.seed().derive(key.task.as_str(), key.number.into());
+    let round = NewRound { key, base_version, seed, policy };
+    match tx.insert_round(&round, now_ms).await {
+        // Another driver opened it.
+        Err(DbError::Duplicate) => return Ok(()),
+        opened => opened?,
+    }
+    tx.record(became(key, Phase::Selecting), now_ms).await?;
+    tx.commit().await
+}
+
+/// Selecting to Training: stores the cohort, then calls its clients.
+pub(crate) async fn start(
+    services: &Services,
+    fleet: &Fleet,
+    round: &RoundRow,
+    policy: &TaskPolicy,
+    cohort: &[Candidate],
+) -> Result<(), DbError> {
+    let (key, now_ms) = (round.key(), services.clock.now_ms());
+    let mut tx = services.db.begin().await?;
+    tx.lock_job(key.job).await?;
+    if !tx.start_round(key, cohort.len(), now_ms, now_ms + policy.deadline_ms).await? {
+        return Ok(());
+    }
+    tx.record(became(key, Phase::Training), now_ms).await?;
+    for candidate in cohort {
+        let id = AssignmentId::from_random(entropy::random());
+        let assignment = NewAssignment { id, round: key, client: candidate.client, base_version: round.base_version };
+        match tx.insert_assignment(&assignment, now_ms).await {
+            // The client got other work since it was seen in the lobby. It leaves the lobby, and the cohort is drawn again.
+            Err(DbError::Duplicate) => {
+                drop(tx);
+                fleet.lobby.call([candidate.client]);
+                let mut tx = services.db.begin().await?;
+                tx.stand_up(candidate.client, None).await?;
+                return tx.commit().await;
+            }
+            stored => stored?,
+        }
+        if fleet.seats.is_some() {
+            tx.stand_up(candidate.client, None).await?;
+        }
+        tx.record(assigned(key, id, AssignmentState::Assigned, None), now_ms).await?;
+        // Bytes that were downloaded for an earlier assignment do not belong to this one.
+        fleet.downloads.forget(candidate.client);
+    }
+    tx.commit().await?;
+    fleet.lobby.call(cohort.iter().map(|candidate| candidate.client));
+    Ok(())
+}
+
+/// Training to Aggregating: assignments without a report expire.
+pub(crate) async fn close(services: &Services, downloads: &Downloads, key: RoundKey) -> Result<(), DbError> {
+    let now_ms = services.clock.now_ms();
+    let mut tx = services.db.begin().await?;
+    tx.lock_job(key.job).await?;
+    close_in(&mut tx, downloads, key, now_ms).await?;
+    tx.commit().await
+}
+
+/// [`close`] as part of a transaction: the report that meets the goal closes its round, so that no later report is accepted
+/// before the driver looks.
+pub(super) async fn close_in(tx: &mut Tx, downloads: &Downloads, key: RoundKey, now_ms: i64) -> Result<(), DbError> {
+    if tx.close_round(key, now_ms).await? {
+        expire(tx, downloads, key, now_ms).await?;
+        tx.record(became(key, Phase::Aggregating), now_ms).await?;
+    }
+    Ok(())
+}
+
+/// Aggregating to Committed: the next model version, the end of the round and the deletion of its updates are one
+/// transaction. False when another driver was faster.
+pub(crate) async fn commit(
+    services: &Services,
+    key: RoundKey,
+    version: &mut NewVersion,
+    statistics: &UpdateStatistics,
+) -> Result<bool, BlobError> {
+    let now_ms = version.row.created_at_ms;
+    let mut tx = services.db.begin().await?;
+    tx.lock_job(key.job).await?;
+    if !tx.commit_round(key, now_ms).await? {
+        return Ok(false);
+    }
+    version.store(&mut tx, key.job, services.clock.now_ms()).await?;
+    tx.store_statistics(key, statistics).await?;
+    let objects = tx.delete_updates(key).await?;
+    tx.record(became(key, Phase::Committed), now_ms).await?;
+    tx.commit().await?;
+    delete_bodies(services, objects).await;
+    Ok(true)
+}
+
+/// Aggregating to Committed for an evaluation: stores the weighted means of its reports.
+pub(crate) async fn commit_evaluation(services: &Services, key: RoundKey) -> Result<(), DbError> {
+    let now_ms = services.clock.now_ms();
+    let mut tx = services.db.begin().await?;
+    tx.lock_job(key.job).await?;
+    if !tx.commit_round(key, now_ms).await? {
+        return Ok(());
+    }
+    let summary = tx.evaluation_summary(key).await?;
+    tx.store_evaluation(key, summary).await?;
+    tx.record(became(key, Phase::Committed), now_ms).await?;
+    tx.commit().await
+}
+
+/// Any open phase to Abandoned: the model is unchanged, and the round's updates are deleted.
+pub(crate) async fn abandon(
+    services: &Services,
+    downloads: &Downloads,
+    key: RoundKey,
+    reason: AbandonReason,
+) -> Result<(), DbError> {
+    let now_ms = services.clock.now_ms();
+    let mut tx = services.db.begin().await?;
+    tx.lock_job(key.job).await?;
+    if !tx.abandon_round(key, reason, now_ms).await? {
+        return Ok(());
+    }
+    expire(&mut tx, downloads, key, now_ms).await?;
+    let objects = tx.delete_updates(key).await?;
+    tx.record(Transition::Round { round: key, phase: Phase::Abandoned, reason: Some(reason) }, now_ms).await?;
+    tx.commit().await?;
+    delete_bodies(services, objects).await;
+    Ok(())
+}
+
+/// Deletes bodies of a round that has ended. What cannot be deleted now is swept later.
+async fn delete_bodies(services: &Services, objects: Vec<String>) {
+    services.blobs.delete(objects).await;
+    services.blobs.clear_some(&services.db).await;
+}
+
+async fn expire(tx: &mut Tx, downloads: &Downloads, key: RoundKey, now_ms: i64) -> Result<(), DbError> {
+    // Unfinished uploads are of no more use, and a request that still sends one can add nothing.
+    tx.discard_uploads(key).await?;
+    for assignment in tx.working_assignments(key).await? {
+        let traffic = downloads.traffic(assignment.client);
+        if let Some(at_ms) = downloads.ended_at_ms(assignment.client) {
+            tx.store_times(assignment.id, Times { fetched_at_ms: Some(at_ms), ..Times::default() }).await?;
+        }
+        let state = AssignmentState::Expired;
+        let ended = tx.end_assignment(assignment.id, state, None, traffic, now_ms).await?;
+        tx.count_ended(key, state, 1, 0, ended.unwrap_or_default()).await?;
+        tx.record(assigned(key, assignment.id, state, None), now_ms).await?;
+    }
+    Ok(())
+}

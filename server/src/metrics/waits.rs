@@ -1,0 +1,84 @@
+//! How long transactions waited for the database.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tributary_engine::story::percentile;
+use tributary_protocol::operator::DbLatency;
+
+/// Waits that are kept, the newest ones.
+const WAITS_MAX: usize = 512;
+
+/// The newest waits, in microseconds.
+#[derive(Debug)]
+pub(crate) struct Waits {
+    newest: Mutex<Ring>,
+}
+
+#[derive(Debug)]
+struct Ring {
+    waits_us: [u32; WAITS_MAX],
+    count: usize,
+}
+
+impl Waits {
+    /// No wait yet.
+    #[must_use]
+    pub(crate) const fn new() -> Self {
+        Self { newest: Mutex::new(Ring { waits_us: [0; WAITS_MAX], count: 0 }) }
+    }
+
+    pub(crate) fn took(&self, wait: std::time::Duration) {
+        let mut ring = lock(&self.newest);
+        let slot = ring.count % WAITS_MAX;
+        ring.waits_us[slot] = u32::try_from(wait.as_micros()).unwrap_or(u32::MAX);
+        ring.count += 1;
+    }
+
+    /// Median and 99th percentile in milliseconds; none before the first wait.
+    #[must_use]
+    pub(crate) fn percentiles_ms(&self) -> (Option<f64>, Option<f64>) {
+        let ring = lock(&self.newest);
+        let mut waits_us = ring.waits_us[..ring.count.min(WAITS_MAX)].to_vec();
+        drop(ring);
+        waits_us.sort_unstable();
+        let at = |percent| percentile(&waits_us, percent).map(|wait_us| f64::from(wait_us) / 1000.0);
+        (at(50), at(99))
+    }
+}
+
+impl Default for Waits {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Percentiles of waits for reading and writing, as operators see them.
+#[must_use]
+pub(crate) fn latency(reads: &Waits, writes: &Waits) -> DbLatency {
+    let ((read_ms_p50, read_ms_p99), (write_ms_p50, write_ms_p99)) = (reads.percentiles_ms(), writes.percentiles_ms());
+    DbLatency { read_ms_p50, read_ms_p99, write_ms_p50, write_ms_p99 }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // No code that can panic runs under these locks.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn percentiles_are_of_the_newest_waits() {
+        let waits = Waits::new();
+        assert_eq!(waits.percentiles_ms(), (None, None));
+        waits.took(Duration::from_secs(1 << 40));
+        assert_eq!(waits.percentiles_ms().0, Some(f64::from(u32::MAX) / 1000.0));
+        for wait_us in 1..=WAITS_MAX as u64 {
+            waits.took(Duration::from_micros(wait_us));
+        }
+        assert_eq!(waits.percentiles_ms(), (Some(0.256), Some(0.507)));
+    }
+}

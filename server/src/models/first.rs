@@ -1,0 +1,169 @@
+//! Version 0 of a model: drawn from its job's seed, or uploaded.
+
+use tributary_engine::job::JobSpec;
+use tributary_protocol::hash::Sha256Hasher;
+use tributary_protocol::operator::ModelVersion;
+use tributary_protocol::safetensors::{ModelDecoder, ModelFileError, model_file_beginning, model_metadata};
+
+use super::file::make_form;
+use super::version::{NewVersion, Role, VersionError, spool};
+use crate::blob::{BlobError, Spool, Workbench, model_key};
+use crate::runtime::clock::Clock;
+use crate::runtime::offload::Offload;
+
+/// Values that are drawn at a time: 1 MiB of the file.
+const DRAWN_VALUES: usize = 1 << 18;
+
+/// Bytes of a value in the file.
+const VALUE_BYTES: u64 = 4;
+
+/// Draws the first model of a job.
+///
+/// # Errors
+/// When database or store do not answer.
+pub(crate) async fn draw_first(bench: &Workbench, clock: &Clock, spec: &JobSpec) -> Result<NewVersion, VersionError> {
+    let network = spec.file.model.clone();
+    let seed = spec.seed().derive("model", 0);
+    let mut values = Offload::new(network.initial_values(seed).expect("the network was checked with the job"));
+    let mut file = FirstFile::begin(bench, clock, spec);
+    loop {
+        let bytes = values.run(|values| {
+            let drawn = values.draw(DRAWN_VALUES);
+            drawn.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>()
+        });
+        let bytes = bytes.await;
+        if bytes.is_empty() {
+            return file.finish(bench, clock, spec).await;
+        }
+        file.push(&bytes).await?;
+    }
+}
+
+/// The file of version 0 on its way into the store, in our own form: parameters in order, no foreign metadata. Equal models
+/// have equal hashes, whichever program wrote the upload.
+struct FirstFile {
+    spool: Spool,
+    hasher: Sha256Hasher,
+    /// The file's header, until it is written.
+    beginning: Vec<u8>,
+}
+
+impl FirstFile {
+    fn begin(bench: &Workbench, clock: &Clock, spec: &JobSpec) -> Self {
+        let beginning = model_file_beginning(&spec.model, &model_metadata());
+        Self { spool: spool(bench, clock, model_key(spec.id, 0)), hasher: Sha256Hasher::new(), beginning }
+    }
+
+    /// Takes the next bytes of the values.
+    async fn push(&mut self, bytes: &[u8]) -> Result<(), BlobError> {
+        for piece in [&std::mem::take(&mut self.beginning), bytes] {
+            self.hasher.update(piece);
+            self.spool.push(piece).await?;
+        }
+        Ok(())
+    }
+
+    async fn finish(mut self, bench: &Workbench, clock: &Clock, spec: &JobSpec) -> Result<NewVersion, VersionError> {
+        let row = ModelVersion {
+            version: 0,
+            round: None,
+            sha256: self.hasher.finish(),
+            bytes: self.spool.bytes(),
+            created_at_ms: clock.now_ms(),
+            deleted_at_ms: None,
+        };
+        let form = make_form(bench, clock, spec, 0, &self.spool).await?;
+        let mut bodies = vec![(Role::Model, self.spool.finish(row.created_at_ms).await?)];
+        bodies.extend(form);
+        Ok(NewVersion { row, bodies })
+    }
+}
+
+/// An uploaded first model: checked while it arrives, and stored as it is until it is complete.
+pub(crate) struct UploadedModel {
+    bench: Workbench,
+    clock: Clock,
+    decoder: ModelDecoder,
+    spool: Spool,
+}
+
+impl UploadedModel {
+    pub(crate) fn begin(bench: &Workbench, clock: &Clock, spec: &JobSpec) -> Self {
+        let decoder = ModelDecoder::new(spec.model.clone());
+        let spool = spool(bench, clock, model_key(spec.id, 0));
+        Self { bench: bench.clone(), clock: clock.clone(), decoder, spool }
+    }
+
+    /// Bytes that were received.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.spool.bytes()
+    }
+
+    /// Takes the next bytes of the file.
+    ///
+    /// # Errors
+    /// When they are not this job's model, or cannot be stored.
+    pub(crate) async fn push(&mut self, data: &[u8]) -> Result<(), UploadError> {
+        self.decoder.push(data, &mut |_, _| ())?;
+        Ok(self.spool.push(data).await?)
+    }
+
+    /// Makes the version. The upload itself stays on the workbench, to be deleted.
+    ///
+    /// # Errors
+    /// As [`Self::push`], also for a file that ends too early.
+    pub(crate) async fn finish(self, spec: &JobSpec) -> Result<NewVersion, UploadError> {
+        let order = self.decoder.finish()?;
+        Ok(in_order(&self.bench, &self.clock, spec, &self.spool, &order).await?)
+    }
+}
+
+/// Why an uploaded model is refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UploadError {
+    #[error(transparent)]
+    Model(#[from] ModelFileError),
+    #[error(transparent)]
+    Version(#[from] VersionError),
+}
+
+impl From<BlobError> for UploadError {
+    fn from(error: BlobError) -> Self {
+        Self::Version(error.into())
+    }
+}
+
+/// Copies the uploaded file with its parameters in the job's order. `order` says which parameter each of its tensors is.
+/// Parameters that are adjacent in the file are read as one range, so the file is read once, whatever its order.
+async fn in_order(
+    bench: &Workbench,
+    clock: &Clock,
+    spec: &JobSpec,
+    uploaded: &Spool,
+    order: &[usize],
+) -> Result<NewVersion, VersionError> {
+    let bytes_of = |parameter: usize| spec.model.range(parameter).len() as u64 * VALUE_BYTES;
+    // Values are the end of a file, without gaps.
+    let mut next = uploaded.bytes() - spec.model.total() as u64 * VALUE_BYTES;
+    let mut begins = vec![0; order.len()];
+    for parameter in order {
+        begins[*parameter] = next;
+        next += bytes_of(*parameter);
+    }
+    let mut runs: Vec<std::ops::Range<u64>> = Vec::new();
+    for (parameter, begin) in begins.into_iter().enumerate() {
+        let end = begin + bytes_of(parameter);
+        match runs.last_mut() {
+            Some(run) if run.end == begin => run.end = end,
+            _ => runs.push(begin..end),
+        }
+    }
+    let mut file = FirstFile::begin(bench, clock, spec);
+    for run in runs {
+        let mut reader = uploaded.read(run).await?;
+        while let Some(data) = reader.next().await? {
+            file.push(&data).await?;
+        }
+    }
+    file.finish(bench, clock, spec).await
+}

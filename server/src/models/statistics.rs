@@ -1,0 +1,82 @@
+//! Update statistics of a round, computed when it ends: norm of the step, diversity, cosines.
+
+use std::sync::Arc;
+
+use tributary_engine::aggregate::{MeanDot, cosine, diversity, mean_norm};
+use tributary_engine::job::JobSpec;
+use tributary_protocol::id::AssignmentId;
+use tributary_protocol::job_file::Aggregation;
+
+use crate::db::{RoundRow, UpdateStatistics};
+use crate::runtime::offload::blocking;
+use crate::services::Services;
+use crate::updates::stored::{StoredError, StoredUpdate, accepted, each};
+use crate::updates::sums::SharedSum;
+
+/// Most values of updates that are read again for cosines. Larger rounds have no cosines.
+const COSINE_VALUES_MAX: u64 = 1 << 26;
+/// Most updates whose cosines are stored: each is a statement in the transaction that ends the round.
+const COSINE_UPDATES_MAX: u64 = 1 << 12;
+
+/// The statistics of a round whose sum is complete.
+///
+/// When updates cannot be read, the cosines are missing: the model no longer needs the updates, so its statistics must not
+/// fail the round.
+///
+/// # Errors
+/// When the database does not answer or holds an accepted update without weight or norm.
+pub(crate) async fn update_statistics(
+    services: &Services,
+    spec: &Arc<JobSpec>,
+    round: &RoundRow,
+    sum: &SharedSum,
+) -> Result<UpdateStatistics, StoredError> {
+    let updates = accepted(&services.db, round.key()).await?;
+    let combined = Arc::clone(sum);
+    let Some(norm) = blocking(move || mean_norm(&*combined)).await else {
+        return Ok(UpdateStatistics::default());
+    };
+    let Aggregation::FedAvg { server_learning_rate } = spec.file.aggregation;
+    let step_norm = Some(server_learning_rate.abs() * norm).filter(|norm| norm.is_finite());
+    let norms: Vec<_> = updates.iter().map(|update| (update.weight, update.norm)).collect();
+    let diversity = diversity(&norms, norm * sum.accumulator().counted().weight.as_f64());
+    let cosines = match norm > 0.0 && is_small(updates.len() as u64, spec.update.total() as u64) {
+        true => cosines(services, spec, sum, updates, norm).await,
+        false => Ok(Vec::new()),
+    };
+    let cosines = cosines.unwrap_or_else(|error| {
+        tracing::warn!(%error, job = %round.job, round = round.number, "the round has no cosines");
+        Vec::new()
+    });
+    Ok(UpdateStatistics { step_norm, diversity, cosines })
+}
+
+/// Whether this many updates of this many values each are compared with their mean.
+fn is_small(updates: u64, parameters: u64) -> bool {
+    updates <= COSINE_UPDATES_MAX && updates.saturating_mul(parameters) <= COSINE_VALUES_MAX
+}
+
+async fn cosines(
+    services: &Services,
+    spec: &Arc<JobSpec>,
+    sum: &SharedSum,
+    updates: Vec<StoredUpdate>,
+    mean_norm: f64,
+) -> Result<Vec<(AssignmentId, f64)>, StoredError> {
+    let with_mean = |_: &StoredUpdate| Ok(Some(MeanDot::new(Arc::clone(sum))));
+    let dots = each(services, spec, updates.clone(), with_mean, |dot, _| dot.finish()).await?;
+    let cosines = updates.iter().zip(dots);
+    let cosines = cosines.map(|(update, dot)| (update.assignment, cosine(dot, update.norm, mean_norm)));
+    Ok(cosines.filter_map(|(assignment, cosine)| Some((assignment, cosine?))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_rounds_are_not_read_again() {
+        assert!(is_small(64, 1 << 20) && is_small(1, 1 << 26) && is_small(1 << 12, 1 << 14));
+        assert!(!is_small(64, (1 << 20) + 1) && !is_small((1 << 12) + 1, 1) && !is_small(u64::MAX, u64::MAX));
+    }
+}

@@ -1,0 +1,7 @@
+//! What the process gives every room: time, randomness, sockets, threads, signals.
+
+pub mod clock;
+pub mod entropy;
+pub(crate) mod listen;
+pub(crate) mod offload;
+pub mod signals;

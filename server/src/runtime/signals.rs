@@ -1,0 +1,156 @@
+//! Signals inside the process: which job changed, for its driver task and for watchers.
+//!
+//! A signal carries no information that is not stored. A lost one costs a delay, never work.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, watch};
+use tributary_protocol::id::{JobId, Name};
+
+/// The signals of one coordinator.
+#[derive(Debug, Default)]
+pub struct Signals {
+    jobs: Mutex<HashMap<JobId, Arc<JobSignal>>>,
+    /// A job without a driver task changed.
+    unknown: Notify,
+    /// Changes so far.
+    changes: watch::Sender<u64>,
+}
+
+/// The signal of one job, received by its driver task.
+#[derive(Debug)]
+pub struct JobSignal {
+    population: Name,
+    selecting: AtomicBool,
+    changed: Notify,
+}
+
+/// A driver task's registration for the signals of its job, until it is dropped.
+#[derive(Debug)]
+pub struct Listening {
+    signals: Arc<Signals>,
+    job: JobId,
+    signal: Arc<JobSignal>,
+}
+
+impl Signals {
+    /// A job changed: its driver task and all watchers look again.
+    pub fn changed(&self, job: JobId) {
+        match self.jobs().get(&job) {
+            Some(signal) => signal.changed.notify_one(),
+            None => self.unknown.notify_one(),
+        }
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// The driver task of a job moved it on. It looks again by itself, so only watchers are woken.
+    pub fn moved(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Any job may have changed.
+    pub fn all_changed(&self) {
+        for signal in self.jobs().values() {
+            signal.changed.notify_one();
+        }
+        self.unknown.notify_one();
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// A client waits for work. Only jobs of its population that wait for clients look again: a check-in costs nothing
+    /// where nobody waits for it.
+    pub fn client_waits(&self, population: &Name) {
+        let jobs = self.jobs();
+        for signal in jobs.values() {
+            if signal.selecting.load(Ordering::SeqCst) && signal.population == *population {
+                signal.changed.notify_one();
+            }
+        }
+        if jobs.is_empty() {
+            self.unknown.notify_one();
+        }
+    }
+
+    /// Returns after a change of a job that has no driver task. One signal before the call is enough.
+    pub async fn unknown_changed(&self) {
+        self.unknown.notified().await;
+    }
+
+    /// Follows changes from now on.
+    #[must_use]
+    pub fn watch(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Receives the signals of a job.
+    #[must_use]
+    pub fn listen(self: &Arc<Self>, job: JobId, population: Name) -> Listening {
+        // Until the first look says otherwise, the job may wait for clients.
+        let signal = Arc::new(JobSignal { population, selecting: AtomicBool::new(true), changed: Notify::new() });
+        self.jobs().insert(job, Arc::clone(&signal));
+        Listening { signals: Arc::clone(self), job, signal }
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, HashMap<JobId, Arc<JobSignal>>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Listening {
+    /// Returns after the next signal. One signal before the call is enough.
+    pub async fn changed(&self) {
+        self.signal.changed.notified().await;
+    }
+
+    /// Says whether arriving clients concern the job. It is set before each look at the stored state, so that no client
+    /// that arrives during the look is missed.
+    pub fn wants_clients(&self, wants: bool) {
+        self.signal.selecting.store(wants, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.signals.jobs().remove(&self.job);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn a_client_wakes_only_jobs_of_its_population_that_wait_for_clients() {
+        let signals = Arc::new(Signals::default());
+        let population: Name = "p".parse().unwrap();
+        let job = |number| JobId::from_random([number; 16]);
+        let selecting = signals.listen(job(1), population.clone());
+        let training = signals.listen(job(2), population.clone());
+        training.wants_clients(false);
+        let elsewhere = signals.listen(job(3), "q".parse().unwrap());
+        signals.client_waits(&population);
+        assert!(selecting.changed().now_or_never().is_some());
+        assert!(training.changed().now_or_never().is_none());
+        assert!(elsewhere.changed().now_or_never().is_none());
+        assert!(signals.unknown_changed().now_or_never().is_none());
+    }
+
+    #[test]
+    fn a_job_without_a_task_wakes_the_one_who_starts_tasks() {
+        let signals = Arc::new(Signals::default());
+        let watched = signals.watch();
+        let job = JobId::from_random([1; 16]);
+        let listening = signals.listen(job, "p".parse().unwrap());
+        signals.changed(job);
+        assert!(listening.changed().now_or_never().is_some());
+        assert!(signals.unknown_changed().now_or_never().is_none());
+        drop(listening);
+        signals.changed(job);
+        assert!(signals.unknown_changed().now_or_never().is_some());
+        assert_eq!(*watched.borrow(), 2);
+    }
+}

@@ -1,0 +1,53 @@
+//! What every room of the coordinator is given.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use tributary_protocol::id::Name;
+
+use crate::blob::{Blobs, Workbench};
+use crate::db::Db;
+use crate::metrics::Metrics;
+use crate::runtime::clock::Clock;
+use crate::runtime::signals::Signals;
+use crate::specs::Specs;
+
+/// The foundations that all rooms share. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Services {
+    pub db: Db,
+    /// This process's name among the coordinators.
+    pub node: Name,
+    /// Where bodies of models and updates are.
+    pub blobs: Blobs,
+    pub clock: Clock,
+    pub metrics: Arc<Metrics>,
+    /// The specs of the jobs in use.
+    pub specs: Arc<Specs>,
+    /// Signals for driver tasks and watchers.
+    pub signals: Arc<Signals>,
+    /// Ends when the coordinator stops.
+    pub stopping: CancellationToken,
+}
+
+impl Services {
+    #[must_use]
+    pub fn new(db: Db, node: Name, blobs: Blobs, clock: Clock, metrics: Arc<Metrics>) -> Self {
+        Self {
+            db,
+            node,
+            blobs,
+            clock,
+            specs: Arc::new(Specs::new(Arc::clone(&metrics))),
+            metrics,
+            signals: Arc::default(),
+            stopping: CancellationToken::new(),
+        }
+    }
+
+    /// A workbench for bodies that are being written.
+    #[must_use]
+    pub fn workbench(&self) -> Workbench {
+        Workbench::new(self.blobs.clone(), self.db.clone())
+    }
+}

@@ -1,0 +1,52 @@
+//! A cache of job specs.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tributary_engine::job::JobSpec;
+use tributary_protocol::id::JobId;
+
+use crate::db::{DbError, JobRow};
+use crate::metrics::Metrics;
+
+/// The specs of the jobs in use, derived from their stored files. Jobs that have ended are forgotten.
+#[derive(Debug)]
+pub struct Specs {
+    metrics: Arc<Metrics>,
+    jobs: Mutex<HashMap<JobId, Arc<JobSpec>>>,
+}
+
+impl Specs {
+    /// An empty cache. The metrics learn the codec of each job that enters it.
+    #[must_use]
+    pub fn new(metrics: Arc<Metrics>) -> Self {
+        Self { metrics, jobs: Mutex::default() }
+    }
+
+    /// The spec of a stored job.
+    ///
+    /// # Errors
+    /// [`DbError::Corrupt`] when the stored file describes no valid job.
+    pub fn of(&self, row: &JobRow) -> Result<Arc<JobSpec>, DbError> {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        // The round policy is the only part of a job's file that ever changes.
+        if let Some(spec) = jobs.get(&row.id).filter(|spec| spec.file.round == row.file.0.round) {
+            return Ok(Arc::clone(spec));
+        }
+        let spec = JobSpec::new(row.id, row.file.0.clone()).map_err(|error| DbError::Corrupt(error.to_string()))?;
+        let spec = Arc::new(spec);
+        // A late client may ask for the spec of a job that has ended; nothing would remove it from the cache again.
+        if row.state.is_final() {
+            return Ok(spec);
+        }
+        self.metrics.job_learned(row.id, &spec.plan.codec);
+        jobs.insert(row.id, Arc::clone(&spec));
+        Ok(spec)
+    }
+
+    /// Forgets a job that has ended.
+    pub fn forget(&self, job: JobId) {
+        self.metrics.job_forgotten(job);
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).remove(&job);
+    }
+}

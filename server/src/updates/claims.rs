@@ -1,0 +1,136 @@
+//! Claims: one request at a time sends the update of an assignment, and the newest wins.
+//!
+//! Claims order the requests of one coordinator. Between coordinators the database does: a staged body has an attempt number,
+//! and the request that goes on with it raises the number.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::OwnedMutexGuard;
+use tokio_util::sync::CancellationToken;
+use tributary_protocol::id::AssignmentId;
+
+/// Updates that are on their way.
+#[derive(Debug, Default)]
+pub struct Claims {
+    places: Mutex<HashMap<AssignmentId, Place>>,
+}
+
+#[derive(Debug)]
+struct Place {
+    /// Held by the one who sends.
+    turn: Arc<tokio::sync::Mutex<()>>,
+    /// Ends the newest claim when a newer one comes.
+    newest: CancellationToken,
+    /// Claims that are not dropped.
+    claims: usize,
+}
+
+/// The right to send an assignment's update, until [`Claim::superseded`].
+#[derive(Debug)]
+pub struct Claim {
+    claims: Arc<Claims>,
+    assignment: AssignmentId,
+    superseded: CancellationToken,
+    turn: Option<OwnedMutexGuard<()>>,
+}
+
+impl Claims {
+    /// Claims an assignment: whoever had it before is told to stop, and has stopped when this returns. None when a newer
+    /// claim came in the meantime.
+    pub async fn claim(self: &Arc<Self>, assignment: AssignmentId) -> Option<Claim> {
+        let (turn, superseded) = {
+            let mut places = self.lock();
+            let place = places.entry(assignment).or_insert_with(|| Place {
+                turn: Arc::default(),
+                newest: CancellationToken::new(),
+                claims: 0,
+            });
+            place.newest.cancel();
+            place.newest = CancellationToken::new();
+            place.claims += 1;
+            (Arc::clone(&place.turn), place.newest.clone())
+        };
+        // Made first: it gives its place up even if nobody waits for this any more.
+        let mut claim = Claim { claims: Arc::clone(self), assignment, superseded, turn: None };
+        tokio::select! {
+            biased;
+            () = claim.superseded.cancelled() => return None,
+            turn = turn.lock_owned() => claim.turn = Some(turn),
+        }
+        Some(claim)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<AssignmentId, Place>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Claim {
+    /// Ends when a newer claim came.
+    #[must_use]
+    pub fn superseded(&self) -> &CancellationToken {
+        &self.superseded
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.turn = None;
+        let mut places = self.claims.lock();
+        if let Some(place) = places.get_mut(&self.assignment) {
+            place.claims -= 1;
+            if place.claims == 0 {
+                places.remove(&self.assignment);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u8) -> AssignmentId {
+        AssignmentId::from_random([number; 16])
+    }
+
+    #[tokio::test]
+    async fn a_newer_claim_stops_the_older_one_and_waits_for_its_end() {
+        let claims = Arc::new(Claims::default());
+        let first = claims.claim(id(1)).await.unwrap();
+        assert!(!first.superseded().is_cancelled());
+        let _other = claims.claim(id(2)).await.unwrap();
+        assert!(!first.superseded().is_cancelled(), "another assignment is nobody's business");
+        let second = tokio::spawn({
+            let claims = Arc::clone(&claims);
+            async move { claims.claim(id(1)).await }
+        });
+        first.superseded().cancelled().await;
+        assert!(!second.is_finished());
+        drop(first);
+        assert!(second.await.unwrap().is_some());
+        assert_eq!(claims.lock().len(), 1, "nothing is kept of claims that ended");
+    }
+
+    #[tokio::test]
+    async fn of_several_that_wait_only_the_newest_gets_its_turn() {
+        let claims = Arc::new(Claims::default());
+        let first = claims.claim(id(1)).await.unwrap();
+        let claim = || {
+            tokio::spawn({
+                let claims = Arc::clone(&claims);
+                async move { claims.claim(id(1)).await }
+            })
+        };
+        let second = claim();
+        first.superseded().cancelled().await;
+        let third = claim();
+        assert!(second.await.unwrap().is_none());
+        drop(first);
+        let third = third.await.unwrap().unwrap();
+        assert!(!third.superseded().is_cancelled());
+        drop(third);
+        assert!(claims.lock().is_empty());
+    }
+}

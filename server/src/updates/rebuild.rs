@@ -1,0 +1,54 @@
+//! Completing the sum of an open round from its stored updates, for example after a restart.
+
+use std::sync::Arc;
+
+use tributary_engine::job::JobSpec;
+
+use super::stored::{StoredError, StoredUpdate, accepted, each};
+use super::sums::SharedSum;
+use crate::db::RoundRow;
+use crate::services::Services;
+
+/// Adds the stored updates that the sum of a round lacks, in the background. Nothing depends on its success: the commit of
+/// the round adds what is still missing.
+pub(crate) fn start(services: &Services, spec: &Arc<JobSpec>, round: &RoundRow, sum: SharedSum) {
+    let (services, spec, round) = (services.clone(), Arc::clone(spec), round.clone());
+    tokio::spawn(async move {
+        let key = round.key();
+        match fold_missing(&services, &spec, &round, &sum).await {
+            Ok(0) => {}
+            Ok(updates) => tracing::info!(job = %key.job, round = key.number, updates, "the round's sum is rebuilt"),
+            // The round may have ended meanwhile, and its updates with it.
+            Err(error) => tracing::warn!(%error, job = %key.job, round = key.number, "the round's sum is not rebuilt"),
+        }
+    });
+}
+
+/// Adds every accepted update that the sum lacks. Returns how many those were.
+///
+/// # Errors
+/// Of the first update that cannot be added. The sum is then invalid if values of it were added.
+pub(crate) async fn fold_missing(
+    services: &Services,
+    spec: &Arc<JobSpec>,
+    round: &RoundRow,
+    sum: &SharedSum,
+) -> Result<usize, StoredError> {
+    // The second task that comes here finds everything added, instead of reading it again.
+    let _turn = sum.turn().lock_owned().await;
+    let mut missing = accepted(&services.db, round.key()).await?;
+    missing.retain(|update| !sum.has(update.assignment));
+    let updates = missing.len();
+    let into_sum = |update: &StoredUpdate| {
+        let begun = sum.begin_stored(update.assignment, update.weight);
+        begun.map_err(|source| StoredError::Fold { assignment: update.assignment, source })
+    };
+    let folds = each(services, spec, missing, into_sum, |flight, seconds| {
+        flight.land();
+        seconds
+    });
+    for seconds in folds.await? {
+        services.metrics.folded(seconds);
+    }
+    Ok(updates)
+}

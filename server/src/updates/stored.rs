@@ -1,0 +1,125 @@
+//! The one reader of accepted updates. Folding, statistics and rules that need every update are sinks.
+
+use std::sync::Arc;
+
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use tributary_engine::aggregate::{FoldError, Weight};
+use tributary_engine::job::JobSpec;
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::AssignmentId;
+use tributary_protocol::update::{DeltaSink, UpdateError};
+
+use super::fold::decoder;
+use crate::blob::{BlobError, Blobs, update_key};
+use crate::db::{AssignmentRow, Db, DbError, RoundKey};
+use crate::runtime::clock::Stopwatch;
+use crate::services::Services;
+
+/// Updates that are read at the same time. They leave half of the database's connections to requests.
+const UPDATES_AT_ONCE: usize = 4;
+/// Bytes that are decoded without a pause, so that no task keeps its thread for long.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Why a stored update cannot be used. Every update was checked before it was accepted, so this is a fault.
+#[derive(Debug, thiserror::Error)]
+pub enum StoredError {
+    #[error(transparent)]
+    Db(#[from] DbError),
+    #[error(transparent)]
+    Blob(#[from] BlobError),
+    #[error("the stored update of {assignment} cannot be read: {source}")]
+    Update { assignment: AssignmentId, source: UpdateError },
+    #[error("the stored update of {assignment} cannot be added: {source}")]
+    Fold { assignment: AssignmentId, source: FoldError },
+}
+
+/// An accepted update as its assignment describes it.
+#[derive(Clone, Copy, Debug)]
+pub struct StoredUpdate {
+    pub assignment: AssignmentId,
+    pub base_version: u32,
+    pub weight: Weight,
+    /// L2 norm.
+    pub norm: f64,
+    sha256: Sha256Hash,
+}
+
+impl TryFrom<&AssignmentRow> for StoredUpdate {
+    type Error = DbError;
+
+    fn try_from(row: &AssignmentRow) -> Result<Self, DbError> {
+        let missing = |what| DbError::Corrupt(format!("{} reported no {what}", row.id));
+        let weight = row.weight()?.and_then(|weight| u32::try_from(weight).ok());
+        Ok(Self {
+            assignment: row.id,
+            base_version: row.base_version,
+            weight: Weight::examples(weight.ok_or_else(|| missing("weight"))?),
+            norm: row.update_norm.ok_or_else(|| missing("norm"))?,
+            sha256: row.report().ok_or_else(|| missing("update"))?,
+        })
+    }
+}
+
+/// The accepted updates of a round, in the order of their assignments' ids.
+pub(crate) async fn accepted(db: &Db, round: RoundKey) -> Result<Vec<StoredUpdate>, DbError> {
+    let rows = db.read().await?.reported_assignments(round).await?;
+    rows.iter().map(StoredUpdate::try_from).collect()
+}
+
+/// Reads updates, several at a time, each into a sink of its own. Returns what `done` makes of the sinks, in the order of
+/// the updates; it is also given the seconds that decoding into the sink took.
+///
+/// `sink` is called before an update is read; without a sink it is skipped. Of an update one chunk is in memory at a time.
+///
+/// # Errors
+/// Of the first update that cannot be read; others may have been.
+pub(crate) async fn each<S, T>(
+    services: &Services,
+    spec: &Arc<JobSpec>,
+    updates: Vec<StoredUpdate>,
+    sink: impl Fn(&StoredUpdate) -> Result<Option<S>, StoredError>,
+    done: fn(S, f64) -> T,
+) -> Result<Vec<T>, StoredError>
+where
+    S: DeltaSink + Send + 'static,
+    T: Send + 'static,
+{
+    let reads = updates.into_iter().map(|update| {
+        let (spec, db, blobs) = (Arc::clone(spec), services.db.clone(), services.blobs.clone());
+        let sink = sink(&update);
+        async move {
+            let Some(mut sink) = sink? else { return Ok(None) };
+            // A task of its own: decoding runs on all cores.
+            let task = tokio::spawn(async move {
+                let seconds = read_into(&db, &blobs, &spec, &update, &mut sink).await?;
+                Ok::<_, StoredError>(Some(done(sink, seconds)))
+            });
+            task.await.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()))
+        }
+    });
+    let results: Vec<Option<T>> = stream::iter(reads).buffered(UPDATES_AT_ONCE).try_collect().await?;
+    Ok(results.into_iter().flatten().collect())
+}
+
+async fn read_into(
+    db: &Db,
+    blobs: &Blobs,
+    spec: &JobSpec,
+    update: &StoredUpdate,
+    sink: &mut (impl DeltaSink + Send),
+) -> Result<f64, StoredError> {
+    let assignment = update.assignment;
+    let unreadable = |source| StoredError::Update { assignment, source };
+    let (mut decoder, mut seconds) = (decoder(spec, update.base_version), 0.0);
+    let mut body = blobs.reader(db, update_key(assignment), update.sha256).await?;
+    while let Some(data) = body.next().await? {
+        for piece in data.chunks(PIECE_BYTES) {
+            let stopwatch = Stopwatch::start();
+            decoder.push(piece, sink).map_err(unreadable)?;
+            seconds += stopwatch.seconds();
+            tokio::task::yield_now().await;
+        }
+    }
+    decoder.finish().map_err(unreadable)?;
+    Ok(seconds)
+}

@@ -1,0 +1,286 @@
+//! The running sums of open rounds: a cache of what is stored.
+//!
+//! A small update is added after it was acknowledged. A large update is added while it arrives, before it is accepted: it is
+//! a [`Flight`] until it is acknowledged or taken out again. The stored updates are the truth: updates that a sum lacks
+//! (after a restart, all of them) are added from storage, at the latest when the round is aggregated. A sum whose contents
+//! are uncertain is *invalid*: it is discarded and rebuilt from the stored updates.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tributary_protocol::id::{AssignmentId, JobId};
+use tributary_protocol::update::DeltaSink;
+
+use crate::db::RoundKey;
+use tributary_engine::aggregate::{Accumulator, Combined, Contribution, FoldError, Weight};
+use tributary_engine::job::JobSpec;
+
+/// The sums of all open rounds.
+#[derive(Debug, Default)]
+pub struct Sums {
+    rounds: Mutex<HashMap<RoundKey, SharedSum>>,
+    left_to_commits: AtomicBool,
+}
+
+/// One round's sum, shared by the tasks that add to it.
+pub type SharedSum = Arc<RoundSum>;
+
+/// The sum of one round, with the assignments whose updates are in it.
+#[derive(Debug)]
+pub struct RoundSum {
+    accumulator: Accumulator,
+    members: Mutex<Members>,
+    /// Notified when a flight ends.
+    ended: Notify,
+    closing: CancellationToken,
+    turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Members {
+    /// Assignments whose updates are in the sum or in flight.
+    updates: HashSet<AssignmentId>,
+    in_flight: usize,
+    invalid: bool,
+}
+
+/// An update on its way into a sum. It ends with [`Flight::land`] or [`Flight::leave`]. Dropping it with blocks in the sum
+/// makes the sum invalid.
+#[derive(Debug)]
+pub struct Flight {
+    sum: SharedSum,
+    assignment: AssignmentId,
+    weight: Weight,
+    touched: bool,
+    ended: bool,
+}
+
+impl Sums {
+    /// Adds no update before its round is aggregated, as after a restart. A benchmark measures the cost of adding with it.
+    pub fn leave_to_commits(&self) {
+        self.left_to_commits.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether arriving updates are only stored.
+    #[must_use]
+    pub fn is_left_to_commits(&self) -> bool {
+        self.left_to_commits.load(Ordering::Relaxed)
+    }
+
+    /// The sum of a round, if there is a valid one.
+    #[must_use]
+    pub fn begun(&self, round: RoundKey) -> Option<SharedSum> {
+        lock(&self.rounds).get(&round).filter(|sum| !sum.is_invalid()).cloned()
+    }
+
+    /// The sum of a round; an empty one when there is none yet or it is invalid. Only the driver calls this, and forgets the
+    /// sum again: a late update must not begin a new one.
+    #[must_use]
+    pub fn of(&self, round: RoundKey, spec: &JobSpec) -> SharedSum {
+        let mut rounds = lock(&self.rounds);
+        match rounds.get(&round) {
+            Some(sum) if !sum.is_invalid() => Arc::clone(sum),
+            _ => {
+                let sum = Arc::new(RoundSum::new(spec));
+                rounds.insert(round, Arc::clone(&sum));
+                sum
+            }
+        }
+    }
+
+    /// Forgets the sums of a job that another coordinator drives. Updates in flight here are still accepted.
+    pub fn forget_job(&self, job: JobId) {
+        lock(&self.rounds).retain(|round, _| round.job != job);
+    }
+
+    /// Forgets the sum of a round that has ended, and stops the updates in flight.
+    pub fn forget(&self, round: RoundKey) {
+        if let Some(sum) = lock(&self.rounds).remove(&round) {
+            sum.closing.cancel();
+        }
+    }
+}
+
+impl RoundSum {
+    fn new(spec: &JobSpec) -> Self {
+        let accumulator = Accumulator::new(spec.update.total(), spec.caps).expect("caps were checked with the job");
+        Self {
+            accumulator,
+            members: Mutex::default(),
+            ended: Notify::new(),
+            closing: CancellationToken::new(),
+            turn: Arc::default(),
+        }
+    }
+
+    /// Begins to add an arriving update. None when the round is closing, or the update is in the sum or in flight already.
+    ///
+    /// # Errors
+    /// When the caps do not allow this weight, or the sum is full.
+    pub fn begin(self: &Arc<Self>, assignment: AssignmentId, weight: Weight) -> Result<Option<Flight>, FoldError> {
+        if self.closing.is_cancelled() {
+            return Ok(None);
+        }
+        let flight = self.begin_stored(assignment, weight)?;
+        // `close` cancels before it counts flights, and this checks after it was counted: one of the two sees the other.
+        if self.closing.is_cancelled() {
+            if let Some(flight) = flight {
+                flight.leave();
+            }
+            return Ok(None);
+        }
+        Ok(flight)
+    }
+
+    /// Begins to add a stored update, which a closing round still needs.
+    ///
+    /// # Errors
+    /// As [`Self::begin`].
+    pub fn begin_stored(
+        self: &Arc<Self>,
+        assignment: AssignmentId,
+        weight: Weight,
+    ) -> Result<Option<Flight>, FoldError> {
+        self.accumulator.check_weight(weight)?;
+        let updates_max = self.accumulator.caps().updates_max;
+        let mut members = lock(&self.members);
+        if members.updates.contains(&assignment) {
+            return Ok(None);
+        }
+        if members.updates.len() >= updates_max as usize {
+            return Err(FoldError::Full { updates_max });
+        }
+        members.updates.insert(assignment);
+        members.in_flight += 1;
+        Ok(Some(Flight { sum: Arc::clone(self), assignment, weight, touched: false, ended: false }))
+    }
+
+    /// Stops taking arriving updates, and waits until each update in flight was acknowledged or taken out again. Their tasks
+    /// watch [`Self::closing`], so this is soon.
+    pub async fn close(&self) {
+        self.closing.cancel();
+        loop {
+            let mut ended = std::pin::pin!(self.ended.notified());
+            ended.as_mut().enable();
+            if lock(&self.members).in_flight == 0 {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    /// Is cancelled when the sum takes no more arriving updates.
+    #[must_use]
+    pub fn closing(&self) -> CancellationToken {
+        self.closing.clone()
+    }
+
+    /// Whether this update is in the sum or in flight.
+    #[must_use]
+    pub fn has(&self, assignment: AssignmentId) -> bool {
+        lock(&self.members).updates.contains(&assignment)
+    }
+
+    /// Whether its contents are uncertain.
+    #[must_use]
+    pub fn is_invalid(&self) -> bool {
+        lock(&self.members).invalid
+    }
+
+    /// The number of updates in it.
+    #[must_use]
+    pub fn updates(&self) -> u32 {
+        self.accumulator.counted().updates
+    }
+
+    /// Held while stored updates are added, so that no two tasks read the same ones.
+    #[must_use]
+    pub fn turn(&self) -> Arc<tokio::sync::Mutex<()>> {
+        Arc::clone(&self.turn)
+    }
+
+    #[must_use]
+    pub fn accumulator(&self) -> &Accumulator {
+        &self.accumulator
+    }
+}
+
+impl Combined for RoundSum {
+    fn parameters_total(&self) -> usize {
+        self.accumulator.parameters_total()
+    }
+
+    fn mean(&self, block: Range<usize>) -> Option<Vec<f64>> {
+        self.accumulator.mean(block)
+    }
+}
+
+impl Flight {
+    #[must_use]
+    pub fn sum(&self) -> &SharedSum {
+        &self.sum
+    }
+
+    /// Subtracts a block that was added.
+    pub fn take(&self, first: usize, values: &[f32]) {
+        self.sum.accumulator.take(first, values, self.weight);
+    }
+
+    /// Subtracts sparse values that were added.
+    pub fn take_sparse(&self, first: usize, indices: &[u32], values: &[f32]) {
+        self.sum.accumulator.take_sparse(first, indices, values, self.weight);
+    }
+
+    /// Counts the update: it is acknowledged, and all of it is in the sum.
+    pub fn land(mut self) {
+        let counts = self.sum.accumulator.count(Contribution::of_one(self.weight)).is_ok();
+        // Its place was reserved when it began, so counting cannot fail; if it does, the sum cannot be trusted.
+        self.end(counts, !counts);
+    }
+
+    /// Ends the flight of an update of which nothing is in the sum.
+    pub fn leave(mut self) {
+        self.end(false, false);
+    }
+
+    fn end(&mut self, counts: bool, invalidates: bool) {
+        self.ended = true;
+        let mut members = lock(&self.sum.members);
+        members.in_flight -= 1;
+        members.invalid |= invalidates;
+        if !counts {
+            members.updates.remove(&self.assignment);
+        }
+        drop(members);
+        self.sum.ended.notify_waiters();
+    }
+}
+
+/// Adds decoded values to the sum.
+impl DeltaSink for Flight {
+    fn dense(&mut self, first: usize, values: &[f32]) {
+        self.touched = true;
+        self.sum.accumulator.add(first, values, self.weight);
+    }
+
+    fn sparse(&mut self, first: usize, indices: &[u32], values: &[f32]) {
+        self.touched = true;
+        self.sum.accumulator.add_sparse(first, indices, values, self.weight);
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.end(false, self.touched);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
