@@ -123,7 +123,7 @@ impl Leases {
         let mut tx = services.db.begin_losable().await?;
         tx.node_seen(&services.node, env!("CARGO_PKG_VERSION"), self.started_at_ms, now_ms).await?;
         tx.forget_nodes(now_ms - self.length_ms * 2).await?;
-        let renewed = tx.renew_leases(&services.node, now_ms, until_ms).await?;
+        let renewed = tx.renew_leases(&services.node, until_ms).await?;
         tx.commit().await?;
         let mut held = self.lock();
         held.renewed_at_ms = Some(now_ms);

@@ -143,10 +143,11 @@ impl Tx {
         Ok(execute!(self, sql, job.to_string(), node.as_str(), now_ms, expires_at_ms) == 1)
     }
 
-    /// Renews the leases of a node that have not expired. Returns their jobs.
-    pub async fn renew_leases(&mut self, node: &Name, now_ms: i64, expires_at_ms: i64) -> Result<Vec<JobId>, DbError> {
-        let sql = "update leases set expires_at_ms = $3 where node = $1 and expires_at_ms > $2 returning job";
-        let rows = fetch!(self, (String,), fetch_all, sql, node.as_str(), now_ms, expires_at_ms);
+    /// Renews the leases of a node. Returns their jobs. A lease that has expired and that no other node has taken is
+    /// renewed too.
+    pub async fn renew_leases(&mut self, node: &Name, expires_at_ms: i64) -> Result<Vec<JobId>, DbError> {
+        let sql = "update leases set expires_at_ms = $2 where node = $1 returning job";
+        let rows = fetch!(self, (String,), fetch_all, sql, node.as_str(), expires_at_ms);
         rows.into_iter().map(|(id,)| id.parse().map_err(|error| DbError::corrupt("leases.job", error))).collect()
     }
 

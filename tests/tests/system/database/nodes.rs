@@ -47,7 +47,10 @@ pub(super) async fn a_lease_has_one_holder_until_it_expires(db: &Db) {
         leases.into_iter().map(|(node, lease)| (node, lease.job, lease.token, lease.expires_at_ms)).collect::<Vec<_>>()
     };
     assert_eq!(held(tx.leases().await.unwrap()), [(a.clone(), job_id(1), 1, 150)]);
+    assert_eq!(tx.renew_leases(&b, 400).await.unwrap(), [], "it holds none");
+    assert_eq!(tx.renew_leases(&a, 150).await.unwrap(), [job_id(1)]);
     assert!(tx.take_lease(job_id(1), &b, 150, 250).await.unwrap());
+    assert_eq!(tx.renew_leases(&a, 400).await.unwrap(), [], "another node has taken it");
     assert_eq!(held(tx.leases().await.unwrap()), [(b.clone(), job_id(1), 2, 250)], "the token rises with the hands");
     tx.node_seen(&b, "0.1.0", 0, 0).await.unwrap();
     tx.node_leaves(&b).await.unwrap();
