@@ -33,7 +33,7 @@ impl Transcript {
     pub(super) fn last_word_with(&self, kind: &str) -> Option<String> {
         let text = self.text();
         let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '-'));
-        words.filter(|word| word.starts_with(kind) && word.len() > kind.len()).last().map(str::to_owned)
+        words.filter(|word| word.starts_with(kind) && word.len() > kind.len()).next_back().map(str::to_owned)
     }
 
     fn push(&self, line: &str) {
