@@ -32,8 +32,8 @@ impl Transcript {
     /// The newest word that begins with `kind` and goes on: a printed secret, not its abbreviation.
     pub(super) fn last_word_with(&self, kind: &str) -> Option<String> {
         let text = self.text();
-        let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '-'));
-        words.filter(|word| word.starts_with(kind) && word.len() > kind.len()).next_back().map(str::to_owned)
+        let mut words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '-'));
+        words.rfind(|word| word.starts_with(kind) && word.len() > kind.len()).map(str::to_owned)
     }
 
     fn push(&self, line: &str) {
