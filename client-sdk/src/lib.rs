@@ -52,3 +52,8 @@ pub use host::{AlwaysOn, Host};
 #[cfg(feature = "burn")]
 pub use trainer::BurnTrainer;
 pub use trainer::{EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
+
+/// The Rust code of the README compiles.
+#[cfg(all(doctest, feature = "burn"))]
+#[doc = include_str!("../../README.md")]
+struct Readme;

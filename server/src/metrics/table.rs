@@ -1,41 +1,41 @@
-//! The table of all metrics: nothing is measured that does not stand here, and `docs/metrics.md` is made of it.
+//! The table of all metrics. No other metric can be registered, and the table of `docs/metrics.md` is generated from it.
 //!
-//! Labels are few and bounded: enumerations, routes, codecs, and the names of populations (at most [`POPULATIONS_MAX`]). No label
-//! holds a client, a job, a token or anything that a caller chose.
+//! Labels are bounded, because each combination is a time series that Prometheus keeps: enumerations, routes, codecs, and
+//! the names of populations (at most [`POPULATIONS_MAX`]). No label holds a client, a job, a token or a caller's text.
 //!
 //! [`POPULATIONS_MAX`]: super::POPULATIONS_MAX
 
-/// A metric: its unit is the end of its name, as Prometheus wants it.
+/// A metric. Its name ends in its unit, by Prometheus's convention.
 #[derive(Debug)]
 pub struct Metric {
-    /// Its name.
+    /// The name, with the unit at the end.
     pub name: &'static str,
-    /// What it is.
+    /// How it behaves over time.
     pub kind: Kind,
-    /// The names of its labels.
+    /// Names of the labels, at most four.
     pub labels: &'static [&'static str],
-    /// What it tells.
+    /// The `# HELP` line, and the last column of the page.
     pub help: &'static str,
 }
 
-/// What a metric is.
+/// Prometheus's type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
-    /// Only grows, from 0 at the start of the process.
+    /// Starts at 0 with the process and only grows.
     Counter,
-    /// Goes up and down.
+    /// Rises and falls.
     Gauge,
-    /// Counts of values up to these bounds.
+    /// Counts of values up to each of these bounds.
     Histogram(&'static [f64]),
 }
 
-/// Bounds of what a database or an object store needs, in seconds.
+/// Bounds for databases and object stores, in seconds.
 const FAST: &[f64] =
     &[0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
-/// Bounds of what a caller waits for, in seconds; check-ins are held for up to minutes.
+/// Bounds for requests, in seconds; check-ins are held for minutes.
 const ANSWER: &[f64] =
     &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
-/// Bounds of the phases of a round, in seconds: from milliseconds in a demo to a day in a fleet.
+/// Bounds for the phases of a round, in seconds: milliseconds in a demo, a day in a fleet.
 const PHASE: &[f64] =
     &[0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_800.0, 3_600.0, 14_400.0, 86_400.0];
 
@@ -57,59 +57,59 @@ table! {
     ROUNDS_OPENED = Counter, "tributary_rounds_opened_total", ["population", "task"],
         "Rounds opened by this coordinator; `task` is train or evaluate";
     ROUNDS = Counter, "tributary_rounds_total", ["population", "task", "outcome", "reason"],
-        "Rounds ended by this coordinator; `outcome` is committed or abandoned, `reason` says why it was abandoned (none for a committed one)";
+        "Rounds ended by this coordinator; `outcome` is committed or abandoned, `reason` is the reason of an abandoned round (none for a committed one)";
     ROUND_PHASE = Histogram(PHASE), "tributary_round_phase_seconds", ["task", "phase"],
-        "How long rounds were in a phase that they left: selecting, training, aggregating";
+        "Time that rounds spent in a phase, observed when they leave it: selecting, training, aggregating";
     COMMIT = Histogram(ANSWER), "tributary_commit_seconds", [],
-        "Making the next model version and storing it, by the coordinator that did";
+        "Time to make the next model version and store it";
     DRIVER_FAILURES = Counter, "tributary_driver_failures_total", [],
-        "Looks of the driver that failed; it tries again after a second";
+        "Failed attempts of the driver to advance a job; it retries after a second";
     ASSIGNMENTS = Counter, "tributary_assignments_total", ["population", "task", "outcome"],
-        "Clients drawn for a round (`outcome` assigned) and what became of them: reported, rejected, failed, expired; late counts expired ones that came back with their work";
+        "Clients selected for a round (`outcome` assigned) and how their assignments ended: reported, rejected, failed, expired; late counts expired assignments whose client made another request for them";
     UPDATES = Counter, "tributary_updates_total", ["codec", "outcome"],
-        "Updates reported or rejected, by the codec of their job";
+        "Updates that were accepted (`outcome` reported) or rejected, by the codec of their job";
     UPDATES_WAITING = Gauge, "tributary_updates_waiting", [],
-        "Uploads that wait for memory, their bodies unread";
+        "Uploads that wait for upload memory; their bodies are not read";
     UPDATES_IN_FLIGHT = Gauge, "tributary_updates_in_flight", [],
-        "Uploads that have memory: their bodies are being received";
+        "Uploads that hold upload memory; their bodies are being received";
     UPDATE_PLACE = Histogram(ANSWER), "tributary_update_place_seconds", [],
-        "How long uploads had memory: their bodies were received, checked and decoded";
+        "Time for which uploads held upload memory, while their bodies were received, checked and decoded";
     FOLD = Histogram(FAST), "tributary_update_fold_seconds", [],
-        "Decoding, checking and adding one update to its round's sum, without the waits for its bytes";
+        "Time to decode one update, check it and add it to its round's sum, without waiting for its bytes";
     BYTES = Counter, "tributary_bytes_total", ["direction"],
         "Bytes of updates (`direction` up) and of models fetched for a round (down), counted when an assignment ends";
     RAW_BYTES = Counter, "tributary_raw_bytes_total", ["direction"],
-        "What those bytes would have been as plain f32 files";
+        "Size that those bodies would have had as plain f32 files";
     CHECKINS = Counter, "tributary_checkins_total", ["population", "answer"],
-        "Check-ins by their answer: assigned, nothing_came (waited in vain), no_job (no job of the population runs), stopping";
+        "Check-ins by answer: assigned, nothing_came (held until the time-out), no_job (the population has no running job), stopping (the coordinator shuts down)";
     CLIENTS_HELD = Gauge, "tributary_clients_held", [],
-        "Clients that wait for work at this coordinator";
+        "Clients whose check-in this coordinator holds until there is work";
     LEASES_HELD = Gauge, "tributary_leases_held", [],
         "Jobs that this coordinator drives";
     LEASE_CHANGES = Counter, "tributary_lease_changes_total", ["change"],
-        "Leases on jobs that this coordinator took (`change` taken: it did not hold them before) or found taken by another (lost)";
+        "Changes of leases on jobs: `change` is taken (this coordinator did not hold the lease before) or lost (another coordinator took it)";
     DATABASE = Histogram(FAST), "tributary_database_seconds", ["operation"],
-        "Time of the database by operation: begin_read and begin_write (with the wait for a connection and, on SQLite, for the writer), query, commit";
+        "Time of database operations: begin_read and begin_write (including the wait for a connection and, on SQLite, for the writer), query, commit";
     DATABASE_FAILURES = Counter, "tributary_database_failures_total", ["operation"],
-        "Operations of the database that failed; a row that exists already is no failure";
+        "Database operations that failed; violations of unique keys are not counted";
     BLOB_STORE = Histogram(FAST), "tributary_blob_store_seconds", ["call"],
-        "Time of calls of the object store: put, read, delete, list";
+        "Time of calls to the object store: put, read, delete, list";
     BLOB_STORE_FAILURES = Counter, "tributary_blob_store_failures_total", ["call"],
-        "Calls of the object store that it refused or did not answer in time";
+        "Calls to the object store that it refused or did not answer in time";
     HTTP_REQUESTS = Counter, "tributary_http_requests_total", ["route", "method", "status"],
-        "Requests answered; `route` is the pattern of the path (other: none matched), `status` 499 when the caller was gone before the answer";
+        "Requests answered; `route` is the pattern of the path (other: no pattern matched), `status` is 499 when the caller disconnected before the answer";
     HTTP_SECONDS = Histogram(ANSWER), "tributary_http_request_seconds", ["route", "method"],
-        "From a request's head to the head of its answer; held check-ins and event polls count with the time that they are held";
+        "Time from the head of a request to the head of its answer; held check-ins and event polls include the time for which they are held";
     HTTP_OPEN = Gauge, "tributary_http_requests_open", [],
-        "Requests without an answer yet, held check-ins among them";
+        "Requests that are not answered yet, including held check-ins";
     SCHEDULED_RUNS = Counter, "tributary_scheduled_runs_total", ["work", "outcome"],
         "Runs of retention and upkeep by this coordinator; `outcome` is done or failed";
     BUILD = Gauge, "tributary_build_info", ["version"],
-        "1; the label is the release";
+        "Always 1; the label is the release";
     START = Gauge, "process_start_time_seconds", [],
-        "When the coordinator started, in seconds since 1970; the uptime is `time() - process_start_time_seconds`";
+        "Start of the coordinator in seconds since 1970; the uptime is `time() - process_start_time_seconds`";
     MEMORY = Gauge, "process_resident_memory_bytes", [],
-        "Memory of the process that is in RAM (on Linux)";
+        "Resident memory of the process (on Linux)";
 }
 
 #[cfg(test)]
@@ -117,10 +117,10 @@ mod tests {
     use super::*;
 
     const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md");
-    const BEGIN: &str = "<!-- the table of server/src/metrics/table.rs: a test writes it -->\n";
+    const BEGIN: &str = "<!-- generated from server/src/metrics/table.rs by its test -->\n";
 
     fn rows() -> String {
-        let mut text = String::from("\n| metric | kind | labels | what it tells |\n|---|---|---|---|\n");
+        let mut text = String::from("\n| metric | kind | labels | meaning |\n|---|---|---|---|\n");
         for Metric { name, kind, labels, help } in ALL {
             let kind = match kind {
                 Counter => "counter",
@@ -140,7 +140,7 @@ mod tests {
             std::fs::write(DOCUMENT, format!("{head}{BEGIN}{}", rows())).unwrap();
             return;
         }
-        assert_eq!(table, rows(), "TRIBUTARY_WRITE_DOCS=1 cargo test -p tributary-server metrics writes the page anew");
+        assert_eq!(table, rows(), "TRIBUTARY_WRITE_DOCS=1 cargo test -p tributary-server metrics rewrites the page");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tokio::sync::RwLock;
 use tokio::task::JoinHandle;
 use tributary_protocol::seed::{Seed, Stream};
 
-use crate::process::{Process, Setup};
+use super::process::{Process, Setup};
 
 /// Most pieces of traffic between two kills; a run has more of them than all its kills need.
 const GAP_MAX: u64 = 24;

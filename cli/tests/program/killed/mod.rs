@@ -4,11 +4,10 @@
 //! for one round. Method: SDK clients reach the coordinator through a proxy that counts what passes; at counts drawn from
 //! a seed it kills the coordinator's process, with a request or an answer in its hands, and starts it again on the same
 //! database.
-#![expect(clippy::unwrap_used, reason = "in a test, what goes wrong should end it at once")]
 
 mod fleet;
 mod operator;
-#[path = "../../../tests/tests/system/support/postgres.rs"]
+#[path = "../../../../tests/tests/system/support/postgres.rs"]
 mod postgres;
 mod process;
 mod proxy;
