@@ -1,8 +1,8 @@
 // A coordinator that goes away for a while, as the mock can pretend it; restart.test.ts kills a real one.
 
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { go, launch, open, type Browser } from "./chromium";
-import { target, type Target } from "./target";
+import { type Browser, go, launch, open } from "./chromium";
+import { type Target, target } from "./target";
 
 let looked: Target;
 let browser: Browser | undefined;

@@ -1,6 +1,6 @@
 // Starts the built program and ends it again: nothing but processes that were started here.
 
-import { spawn, type ChildProcess } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
@@ -30,16 +30,25 @@ export interface Coordinator {
 
 /** The program under test: `TRIBUTARY_PROGRAM`, or the dev build of this checkout. */
 function program(): string {
-  const path = process.env["TRIBUTARY_PROGRAM"] ?? fileURLToPath(new URL("../../../target/debug/tributary", import.meta.url));
-  if (!existsSync(path)) throw new Error(`${path} is missing: cargo build -p tributary, or set TRIBUTARY_PROGRAM to the binary's path`);
+  const path =
+    process.env["TRIBUTARY_PROGRAM"] ?? fileURLToPath(new URL("../../../target/debug/tributary", import.meta.url));
+  if (!existsSync(path))
+    throw new Error(`${path} is missing: cargo build -p tributary, or set TRIBUTARY_PROGRAM to the binary's path`);
   return path;
 }
 
 /** Starts `tributary ..arguments --json` and waits until `isReady` of the lines that it has printed. */
-export async function start(args: string[], isReady: (lines: readonly Line[]) => boolean, tmpdir: string): Promise<Coordinator> {
+export async function start(
+  args: string[],
+  isReady: (lines: readonly Line[]) => boolean,
+  tmpdir: string,
+): Promise<Coordinator> {
   // Settings of whoever runs the tests are not settings of the tests.
   const own = Object.entries(process.env).filter(([name]) => !name.startsWith("TRIBUTARY_"));
-  const child = spawn(program(), [...args, "--json"], { env: { ...Object.fromEntries(own), TMPDIR: tmpdir }, stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(program(), [...args, "--json"], {
+    env: { ...Object.fromEntries(own), TMPDIR: tmpdir },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
   const ended = new Promise<void>((resolve) => child.once("close", () => resolve()));
   const killNow = () => child.kill("SIGKILL");
   process.once("exit", killNow);

@@ -4,10 +4,10 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { ServerClock } from "./api/clock";
 import { Feed } from "./api/feed";
 import { Api } from "./api/http";
-import { forgetToken, savedToken, saveToken, tokenInHash, type Stores } from "./api/session";
-import { links, useLocation, type Route } from "./router";
-import { Shell, type Message } from "./shell";
-import { ConnectionContext, type Connection } from "./ui/connection";
+import { forgetToken, type Stores, savedToken, saveToken, tokenInHash } from "./api/session";
+import { links, type Route, useLocation } from "./router";
+import { type Message, Shell } from "./shell";
+import { type Connection, ConnectionContext } from "./ui/connection";
 import { jobName } from "./ui/names";
 import { Empty, Panel } from "./ui/parts";
 import { ClientView } from "./views/client";
@@ -57,10 +57,28 @@ export function App() {
     };
     return <SignIn ended={ended} onToken={enter} />;
   }
-  return <SignedIn key={token} token={token} route={route} onRefused={() => leave("refused")} onSignOut={() => leave("asked")} />;
+  return (
+    <SignedIn
+      key={token}
+      token={token}
+      route={route}
+      onRefused={() => leave("refused")}
+      onSignOut={() => leave("asked")}
+    />
+  );
 }
 
-function SignedIn({ token, route, onRefused, onSignOut }: { token: string; route: Route; onRefused: () => void; onSignOut: () => void }) {
+function SignedIn({
+  token,
+  route,
+  onRefused,
+  onSignOut,
+}: {
+  token: string;
+  route: Route;
+  onRefused: () => void;
+  onSignOut: () => void;
+}) {
   const [messages, setMessages] = useState<readonly Message[]>([]);
   const connection = useMemo<Connection>(() => {
     const clock = new ServerClock();
@@ -101,14 +119,28 @@ function SignedIn({ token, route, onRefused, onSignOut }: { token: string; route
 
 function View({ route }: { route: Route }) {
   switch (route.view) {
-    case "overview": return <OverviewView />;
-    case "new-job": return <NewJobView />;
-    case "job": return <JobView id={route.job} />;
-    case "round": return <RoundView job={route.job} number={route.round} />;
-    case "clients": return <ClientsView />;
-    case "client": return <ClientView id={route.client} />;
-    case "system": return <SystemView />;
-    case "unknown": return <Panel title="Nothing here"><Empty title="There is no such page"><a href={links.overview()}>Back to the overview</a></Empty></Panel>;
+    case "overview":
+      return <OverviewView />;
+    case "new-job":
+      return <NewJobView />;
+    case "job":
+      return <JobView id={route.job} />;
+    case "round":
+      return <RoundView job={route.job} number={route.round} />;
+    case "clients":
+      return <ClientsView />;
+    case "client":
+      return <ClientView id={route.client} />;
+    case "system":
+      return <SystemView />;
+    case "unknown":
+      return (
+        <Panel title="Nothing here">
+          <Empty title="There is no such page">
+            <a href={links.overview()}>Back to the overview</a>
+          </Empty>
+        </Panel>
+      );
   }
 }
 

@@ -49,7 +49,8 @@ export const links = {
   job: (job: string, tab?: string) => `#/jobs/${encodeURIComponent(job)}${tab ? `?tab=${tab}` : ""}`,
   round: (job: string, round: number, task = "train") =>
     `#/jobs/${encodeURIComponent(job)}/rounds/${round}${task === "train" ? "" : `?task=${task}`}`,
-  clients: (population?: string) => (population ? `#/clients?population=${encodeURIComponent(population)}` : "#/clients"),
+  clients: (population?: string) =>
+    population ? `#/clients?population=${encodeURIComponent(population)}` : "#/clients",
   client: (client: string) => `#/clients/${encodeURIComponent(client)}`,
   system: () => "#/system",
 };

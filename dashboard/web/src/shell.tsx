@@ -25,7 +25,17 @@ export interface Message {
   tone: "good" | "bad" | undefined;
 }
 
-export function Shell({ route, messages, onSignOut, children }: { route: Route; messages: readonly Message[]; onSignOut: () => void; children: ComponentChildren }) {
+export function Shell({
+  route,
+  messages,
+  onSignOut,
+  children,
+}: {
+  route: Route;
+  messages: readonly Message[];
+  onSignOut: () => void;
+  children: ComponentChildren;
+}) {
   const main = useRef<HTMLElement>(null);
   const skip = (event: Event) => {
     event.preventDefault();
@@ -33,26 +43,45 @@ export function Shell({ route, messages, onSignOut, children }: { route: Route; 
   };
   return (
     <>
-      <a class="skip" href="#main" onClick={skip}>Skip to the content</a>
+      <a class="skip" href="#main" onClick={skip}>
+        Skip to the content
+      </a>
       <header class="bar">
         <div class="bar-inner">
-          <a class="brand" href={links.overview()} aria-label="Tributary, overview"><Mark /><span>Tributary</span></a>
+          <a class="brand" href={links.overview()} aria-label="Tributary, overview">
+            <Mark />
+            <span>Tributary</span>
+          </a>
           <nav class="sections" aria-label="Sections">
             {SECTIONS.map((section) => (
-              <a key={section.label} href={section.href} aria-current={section.views.includes(route.view) ? "page" : undefined}>{section.label}</a>
+              <a
+                key={section.label}
+                href={section.href}
+                aria-current={section.views.includes(route.view) ? "page" : undefined}
+              >
+                {section.label}
+              </a>
             ))}
           </nav>
           <div class="bar-end">
             <LiveState />
             <ThemeSwitch />
-            <button type="button" class="plain" onClick={onSignOut}>Sign out</button>
+            <button type="button" class="plain" onClick={onSignOut}>
+              Sign out
+            </button>
           </div>
         </div>
       </header>
-      <main id="main" ref={main} tabIndex={-1}>{children}</main>
+      <main id="main" ref={main} tabIndex={-1}>
+        {children}
+      </main>
       <Announcer />
       <div class="messages" role="status" aria-live="polite">
-        {messages.map((message) => <p key={message.id} class={`message ${message.tone ?? ""}`}>{message.text}</p>)}
+        {messages.map((message) => (
+          <p key={message.id} class={`message ${message.tone ?? ""}`}>
+            {message.text}
+          </p>
+        ))}
       </div>
     </>
   );
@@ -68,7 +97,12 @@ function LiveState() {
     reconnecting: "The coordinator does not answer; what you see may be old. The page tries again by itself",
     unavailable: "This coordinator has no stream of events; the page looks every 5 seconds",
   }[state];
-  return <span class={`live live-${state}`} role="status" title={title}><i aria-hidden="true" /><span>{FEED_WORDS[state]}</span></span>;
+  return (
+    <span class={`live live-${state}`} role="status" title={title}>
+      <i aria-hidden="true" />
+      <span>{FEED_WORDS[state]}</span>
+    </span>
+  );
 }
 
 function ThemeSwitch() {
@@ -80,9 +114,22 @@ function ThemeSwitch() {
   };
   const next = nextTheme(theme);
   return (
-    <button type="button" class="plain icon" onClick={change} title={`Colours: ${theme}. Change to ${next}`} aria-label={`Colours: ${theme}. Change to ${next}`}>
+    <button
+      type="button"
+      class="plain icon"
+      onClick={change}
+      title={`Colours: ${theme}. Change to ${next}`}
+      aria-label={`Colours: ${theme}. Change to ${next}`}
+    >
       <svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">
-        <circle cx="8" cy="8" r="5.5" fill={theme === "dark" ? "currentColor" : "none"} stroke="currentColor" stroke-width="1.5" />
+        <circle
+          cx="8"
+          cy="8"
+          r="5.5"
+          fill={theme === "dark" ? "currentColor" : "none"}
+          stroke="currentColor"
+          stroke-width="1.5"
+        />
         {theme === "system" && <path d="M8 2.5a5.5 5.5 0 0 1 0 11z" fill="currentColor" />}
       </svg>
     </button>
@@ -103,7 +150,11 @@ function Announcer() {
       set(said);
     });
   }, [feed]);
-  return <p class="unseen" aria-live="polite">{text}</p>;
+  return (
+    <p class="unseen" aria-live="polite">
+      {text}
+    </p>
+  );
 }
 
 export function sentence(event: FeedEvent): string | undefined {

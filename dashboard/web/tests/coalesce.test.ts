@@ -50,10 +50,14 @@ describe("a coalescer", () => {
     const clock = new HandClock();
     let runs = 0;
     let finish = () => {};
-    const coalescer = new Coalescer(() => {
-      runs += 1;
-      return new Promise<void>((resolve) => (finish = resolve));
-    }, clock, 500);
+    const coalescer = new Coalescer(
+      () => {
+        runs += 1;
+        return new Promise<void>((resolve) => (finish = resolve));
+      },
+      clock,
+      500,
+    );
     coalescer.ask();
     coalescer.ask();
     await clock.forward(10_000);

@@ -1,6 +1,6 @@
 // The live feed: one stream of events over all jobs that reconnects where it left off.
 
-import { ApiError, type Api } from "./http";
+import { type Api, ApiError } from "./http";
 import { SseParser } from "./sse";
 import type { FeedEvent } from "./types";
 

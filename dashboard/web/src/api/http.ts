@@ -77,7 +77,8 @@ export class Api {
     };
     if (request.body !== undefined) headers["content-type"] = request.contentType ?? "application/json";
     const asIs = typeof request.body === "string" || request.body instanceof Blob;
-    const body = request.body === undefined ? null : asIs ? (request.body as string | Blob) : JSON.stringify(request.body);
+    const body =
+      request.body === undefined ? null : asIs ? (request.body as string | Blob) : JSON.stringify(request.body);
     let response: Response;
     try {
       response = await fetch(apiUrl(path, request.query), {

@@ -54,10 +54,15 @@ export function LinePlot(props: LinePlotProps) {
 
   useEffect(() => {
     const element = frame.current!;
-    const chart = new uPlot(options(latest, element.clientWidth, height, readout), aligned(latest.current.data), element);
+    const chart = new uPlot(
+      options(latest, element.clientWidth, height, readout),
+      aligned(latest.current.data),
+      element,
+    );
     plot.current = chart;
     const resized = new ResizeObserver(() => {
-      if (element.clientWidth > 0 && element.clientWidth !== chart.width) chart.setSize({ width: element.clientWidth, height });
+      if (element.clientWidth > 0 && element.clientWidth !== chart.width)
+        chart.setSize({ width: element.clientWidth, height });
     });
     resized.observe(element);
     return () => {
@@ -78,7 +83,12 @@ export function LinePlot(props: LinePlotProps) {
           {props.lines.map((line) => (
             <li key={line.label}>
               <svg class="line-key" viewBox="0 0 18 4" width="18" height="4" aria-hidden="true">
-                <path d="M1 2h16" stroke={`var(${line.colour})`} stroke-width="2.5" stroke-dasharray={line.dashed ? "4 3" : undefined} />
+                <path
+                  d="M1 2h16"
+                  stroke={`var(${line.colour})`}
+                  stroke-width="2.5"
+                  stroke-dasharray={line.dashed ? "4 3" : undefined}
+                />
               </svg>
               {line.label}
             </li>
@@ -87,7 +97,9 @@ export function LinePlot(props: LinePlotProps) {
         <p class="readout" ref={readout} aria-hidden="true" />
       </div>
       <div ref={frame} class={`plot-frame plot-${height}`} role="img" aria-label={props.description} />
-      <figcaption id={id} class="unseen">{props.description}</figcaption>
+      <figcaption id={id} class="unseen">
+        {props.description}
+      </figcaption>
     </figure>
   );
 }
@@ -96,7 +108,12 @@ function aligned(data: (number | null)[][]): uPlot.AlignedData {
   return data as unknown as uPlot.AlignedData;
 }
 
-function options(latest: { current: LinePlotProps }, width: number, height: number, readout: { current: HTMLParagraphElement | null }): uPlot.Options {
+function options(
+  latest: { current: LinePlotProps },
+  width: number,
+  height: number,
+  readout: { current: HTMLParagraphElement | null },
+): uPlot.Options {
   const { lines, sync, guides = [] } = latest.current;
   const muted = colour("--muted");
   const grid = { stroke: colour("--line"), width: 1 };

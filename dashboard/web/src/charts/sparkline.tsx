@@ -7,13 +7,40 @@ const WIDTH = 160;
 const HEIGHT = 44;
 
 /** The measure at place `which` of the points: 1 accuracy, 2 loss. */
-export function Sparkline({ points, which, label, tone }: { points: readonly SparkPoint[]; which: 1 | 2; label: string; tone: string }) {
+export function Sparkline({
+  points,
+  which,
+  label,
+  tone,
+}: {
+  points: readonly SparkPoint[];
+  which: 1 | 2;
+  label: string;
+  tone: string;
+}) {
   const known = points.filter((point) => point[which] !== null && point[which] !== undefined);
   const path = sparkPath(known.map((point) => [point[0], point[which]!]));
   return (
-    <svg class={`spark stroke-${tone}`} viewBox={`0 0 ${WIDTH} ${HEIGHT}`} width={WIDTH} height={HEIGHT} preserveAspectRatio="none" role="img" aria-label={label}>
+    <svg
+      class={`spark stroke-${tone}`}
+      viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
+      width={WIDTH}
+      height={HEIGHT}
+      preserveAspectRatio="none"
+      role="img"
+      aria-label={label}
+    >
       <path class="spark-base" d={`M0 ${HEIGHT - 0.5}H${WIDTH}`} />
-      {path && <path d={path} fill="none" stroke-width="1.75" stroke-linejoin="round" stroke-linecap="round" vector-effect="non-scaling-stroke" />}
+      {path && (
+        <path
+          d={path}
+          fill="none"
+          stroke-width="1.75"
+          stroke-linejoin="round"
+          stroke-linecap="round"
+          vector-effect="non-scaling-stroke"
+        />
+      )}
     </svg>
   );
 }
@@ -22,5 +49,7 @@ export function sparkPath(points: readonly (readonly [number, number])[]): strin
   if (points.length < 2) return "";
   const x = linear(extent(points.map((point) => point[0])), [2, WIDTH - 2]);
   const y = linear(extent(points.map((point) => point[1])), [HEIGHT - 5, 4]);
-  return points.map((point, index) => `${index ? "L" : "M"}${x(point[0]).toFixed(1)} ${y(point[1]).toFixed(1)}`).join("");
+  return points
+    .map((point, index) => `${index ? "L" : "M"}${x(point[0]).toFixed(1)} ${y(point[1]).toFixed(1)}`)
+    .join("");
 }

@@ -29,9 +29,11 @@ export function segments(assignment: Assignment, round: Round, nowMs: number): S
     if (toMs > fromMs) result.push({ kind, fromMs, toMs });
   };
   const lost = assignment.state === "expired" || assignment.state === "failed";
-  const uploadMs = assignment.upload_at_ms ?? (assignment.upload_ms === undefined ? undefined : endMs - assignment.upload_ms);
+  const uploadMs =
+    assignment.upload_at_ms ?? (assignment.upload_ms === undefined ? undefined : endMs - assignment.upload_ms);
   const trainedMs = uploadMs ?? endMs;
-  const guessMs = assignment.work_ms === undefined ? undefined : Math.max(assignment.assigned_at_ms, trainedMs - assignment.work_ms);
+  const guessMs =
+    assignment.work_ms === undefined ? undefined : Math.max(assignment.assigned_at_ms, trainedMs - assignment.work_ms);
   const fetchedMs = assignment.fetched_at_ms ?? (lost ? undefined : guessMs);
   if (fetchedMs === undefined) {
     add(lost ? "lost" : "download", assignment.assigned_at_ms, endMs);
@@ -63,7 +65,9 @@ export function trainMs(assignment: Assignment): number | undefined {
 export function uploadMs(assignment: Assignment): number | undefined {
   if (assignment.upload_ms !== undefined) return assignment.upload_ms;
   const { upload_at_ms, ended_at_ms } = assignment;
-  return upload_at_ms !== undefined && ended_at_ms !== undefined && assignment.state === "reported" ? ended_at_ms - upload_at_ms : undefined;
+  return upload_at_ms !== undefined && ended_at_ms !== undefined && assignment.state === "reported"
+    ? ended_at_ms - upload_at_ms
+    : undefined;
 }
 
 /** The coordinator's own figures where it gives them, or a count over the reports that are known. */

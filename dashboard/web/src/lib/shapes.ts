@@ -51,5 +51,7 @@ export function funnel(shapes: readonly ShapeCount[]): FunnelStep[] {
 export function merged(shapes: readonly ShapeCount[]): ShapeCount[] {
   const counts = new Map<string, number>();
   for (const { shape, count } of shapes) counts.set(shape, (counts.get(shape) ?? 0) + count);
-  return [...counts].map(([shape, count]) => ({ shape, count })).sort((a, b) => b.count - a.count || (a.shape < b.shape ? -1 : 1));
+  return [...counts]
+    .map(([shape, count]) => ({ shape, count }))
+    .sort((a, b) => b.count - a.count || (a.shape < b.shape ? -1 : 1));
 }

@@ -19,7 +19,13 @@ export function counts(round: Round): Record<AssignmentState, number> {
   const { reported, rejected, failed, expired } = round;
   const ended = reported + rejected + failed + expired;
   const open = round.phase === "training" || round.phase === "selecting" || round.phase === "aggregating";
-  return { assigned: round.assigned ?? (open ? Math.max(0, round.cohort - ended) : 0), reported, rejected, failed, expired };
+  return {
+    assigned: round.assigned ?? (open ? Math.max(0, round.cohort - ended) : 0),
+    reported,
+    rejected,
+    failed,
+    expired,
+  };
 }
 
 export function describeCohort(round: Round): string {
@@ -49,7 +55,9 @@ export function CohortStrip({ round }: { round: Round }) {
 function Seats({ amount }: { amount: number }) {
   return (
     <div class="strip" role="img" aria-label="No cohort yet: waiting for available clients">
-      {Array.from({ length: Math.min(amount, SEATS_MAX) }, (_, index) => <span key={index} class="cell seat" />)}
+      {Array.from({ length: Math.min(amount, SEATS_MAX) }, (_, index) => (
+        <span key={index} class="cell seat" />
+      ))}
     </div>
   );
 }
@@ -62,7 +70,9 @@ function cellTitle(cell: Cell): string {
 /** Cells from the counters alone, where the coordinator does not name the clients. */
 function synthetic(round: Round): Cell[] {
   const each = counts(round);
-  return STATES.flatMap((state) => Array.from({ length: Math.min(each[state], 500) }, () => ({ number: 0, state }))).slice(0, 500);
+  return STATES.flatMap((state) =>
+    Array.from({ length: Math.min(each[state], 500) }, () => ({ number: 0, state })),
+  ).slice(0, 500);
 }
 
 export function CohortLegend({ round }: { round: Round }) {
@@ -86,7 +96,14 @@ export function CohortBar({ round }: { round: Round }) {
   let x = 0;
   return (
     <span class="cohort-bar" title={describeCohort(round)}>
-      <svg viewBox="0 0 100 8" width="72" height="8" preserveAspectRatio="none" role="img" aria-label={describeCohort(round)}>
+      <svg
+        viewBox="0 0 100 8"
+        width="72"
+        height="8"
+        preserveAspectRatio="none"
+        role="img"
+        aria-label={describeCohort(round)}
+      >
         <rect class="share-track" width="100" height="8" />
         {(["reported", "assigned", "rejected", "failed", "expired"] as const).map((state) => {
           const width = (each[state] / total) * 100;
@@ -95,7 +112,9 @@ export function CohortBar({ round }: { round: Round }) {
         })}
         <rect class="share-mark" x={Math.min(98.5, (round.minimum / total) * 100)} width="1.5" height="8" />
       </svg>
-      <span>{round.reported}/{round.cohort}</span>
+      <span>
+        {round.reported}/{round.cohort}
+      </span>
     </span>
   );
 }

@@ -5,7 +5,7 @@ import { useContext, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ServerClock } from "../api/clock";
 import { Coalescer } from "../api/coalesce";
 import type { Feed, FeedState } from "../api/feed";
-import { ApiError, type Api, type Query } from "../api/http";
+import { type Api, ApiError, type Query } from "../api/http";
 import type { FeedEvent } from "../api/types";
 
 export interface Connection {
@@ -45,7 +45,11 @@ export interface ResourceOptions {
 }
 
 /** An answer of the API that is kept up to date: by events, after reconnections, when the page is looked at again. */
-export function useResource<T>(path: string | undefined, query: Query = {}, options: ResourceOptions = {}): Resource<T> {
+export function useResource<T>(
+  path: string | undefined,
+  query: Query = {},
+  options: ResourceOptions = {},
+): Resource<T> {
   const { api, feed } = useConnection();
   const key = path === undefined ? "" : `${path}?${JSON.stringify(query)}`;
   const [state, set] = useState<{ key: string; data?: T; error?: ApiError }>({ key: "" });

@@ -4,10 +4,16 @@ import type { ComponentChildren } from "preact";
 import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { ApiError } from "../api/http";
 import { absoluteTime, isoTime, relative, UNKNOWN } from "../lib/format";
-import { useConnection, useNow, type Resource } from "./connection";
+import { type Resource, useConnection, useNow } from "./connection";
 
 /** A titled part of a view. */
-export function Panel(props: { title: string; hint?: ComponentChildren; actions?: ComponentChildren; class?: string; children: ComponentChildren }) {
+export function Panel(props: {
+  title: string;
+  hint?: ComponentChildren;
+  actions?: ComponentChildren;
+  class?: string;
+  children: ComponentChildren;
+}) {
   const id = useId();
   return (
     <section class={`panel ${props.class ?? ""}`} aria-labelledby={id}>
@@ -24,7 +30,12 @@ export function Panel(props: { title: string; hint?: ComponentChildren; actions?
 }
 
 /** A figure with its name. */
-export function Stat(props: { label: string; value: ComponentChildren; detail?: ComponentChildren; title?: string | undefined }) {
+export function Stat(props: {
+  label: string;
+  value: ComponentChildren;
+  detail?: ComponentChildren;
+  title?: string | undefined;
+}) {
   return (
     <div class="stat" title={props.title}>
       <dt>{props.label}</dt>
@@ -52,14 +63,25 @@ export function Ago({ at }: { at: number | undefined }) {
 }
 
 /** A choice among few, as radio buttons in a row. */
-export function Segmented<T extends string>(props: { label: string; value: T; options: readonly { value: T; label: string; title?: string }[]; onChange: (value: T) => void }) {
+export function Segmented<T extends string>(props: {
+  label: string;
+  value: T;
+  options: readonly { value: T; label: string; title?: string }[];
+  onChange: (value: T) => void;
+}) {
   const name = useId();
   return (
     <fieldset class="segmented">
       <legend class="unseen">{props.label}</legend>
       {props.options.map((option) => (
         <label key={option.value} title={option.title}>
-          <input type="radio" name={name} value={option.value} checked={option.value === props.value} onChange={() => props.onChange(option.value)} />
+          <input
+            type="radio"
+            name={name}
+            value={option.value}
+            checked={option.value === props.value}
+            onChange={() => props.onChange(option.value)}
+          />
           <span>{option.label}</span>
         </label>
       ))}
@@ -68,14 +90,23 @@ export function Segmented<T extends string>(props: { label: string; value: T; op
 }
 
 /** A select with a visible label. */
-export function Choice(props: { label: string; value: string; options: readonly (string | { value: string; label: string })[]; onChange: (value: string) => void }) {
+export function Choice(props: {
+  label: string;
+  value: string;
+  options: readonly (string | { value: string; label: string })[];
+  onChange: (value: string) => void;
+}) {
   return (
     <label class="choice">
       <span>{props.label}</span>
       <select value={props.value} onChange={(event) => props.onChange(event.currentTarget.value)}>
         {props.options.map((option) => {
           const { value, label } = typeof option === "string" ? { value: option, label: option } : option;
-          return <option key={value} value={value}>{label}</option>;
+          return (
+            <option key={value} value={value}>
+              {label}
+            </option>
+          );
         })}
       </select>
     </label>
@@ -93,7 +124,9 @@ export function Command({ text }: { text: string }) {
   return (
     <div class="command">
       <code tabIndex={0}>{text}</code>
-      <button type="button" class="small" onClick={copy} aria-label={`Copy: ${text}`}>Copy</button>
+      <button type="button" class="small" onClick={copy} aria-label={`Copy: ${text}`}>
+        Copy
+      </button>
     </div>
   );
 }
@@ -117,20 +150,35 @@ export function Trouble({ error, onRetry }: { error: ApiError; onRetry?: (() => 
         <strong>{error.title}</strong>
         {error.detail && <span class="trouble-detail">{error.detail}</span>}
       </p>
-      {error.requestId && <p class="hint">Request <code>{error.requestId}</code></p>}
-      {onRetry && <button type="button" class="small" onClick={onRetry}>Try again</button>}
+      {error.requestId && (
+        <p class="hint">
+          Request <code>{error.requestId}</code>
+        </p>
+      )}
+      {onRetry && (
+        <button type="button" class="small" onClick={onRetry}>
+          Try again
+        </button>
+      )}
     </div>
   );
 }
 
 /** What to show until there is data: a quiet place holder of the same height, or why there is none. */
-export function Pending(props: { resource: Resource<unknown>; lines?: number; what?: string; missing?: ComponentChildren }) {
+export function Pending(props: {
+  resource: Resource<unknown>;
+  lines?: number;
+  what?: string;
+  missing?: ComponentChildren;
+}) {
   const { error, refresh } = props.resource;
   if (error?.missing) return <>{props.missing ?? <NotAvailable what={props.what} />}</>;
   if (error) return <Trouble error={error} onRetry={refresh} />;
   return (
     <div class="skeleton" aria-busy="true" aria-label="Loading">
-      {Array.from({ length: props.lines ?? 3 }, (_, line) => <span key={line} />)}
+      {Array.from({ length: props.lines ?? 3 }, (_, line) => (
+        <span key={line} />
+      ))}
     </div>
   );
 }
@@ -150,7 +198,13 @@ export function Dialog(props: { title: string; onClose: () => void; children: Co
     return () => (before as HTMLElement | null)?.focus?.();
   }, []);
   return (
-    <dialog ref={dialog} class={props.wide ? "wide" : ""} aria-labelledby={id} onClose={props.onClose} onCancel={props.onClose}>
+    <dialog
+      ref={dialog}
+      class={props.wide ? "wide" : ""}
+      aria-labelledby={id}
+      onClose={props.onClose}
+      onCancel={props.onClose}
+    >
       <h2 id={id}>{props.title}</h2>
       {props.children}
     </dialog>
@@ -158,7 +212,14 @@ export function Dialog(props: { title: string; onClose: () => void; children: Co
 }
 
 /** Asks before something that cannot be undone easily; shows the coordinator's refusal in place. */
-export function Confirm(props: { title: string; children: ComponentChildren; action: string; danger?: boolean; run: () => Promise<void>; onClose: () => void }) {
+export function Confirm(props: {
+  title: string;
+  children: ComponentChildren;
+  action: string;
+  danger?: boolean;
+  run: () => Promise<void>;
+  onClose: () => void;
+}) {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<ApiError>();
   const run = async (event: Event) => {
@@ -179,8 +240,12 @@ export function Confirm(props: { title: string; children: ComponentChildren; act
         <div class="dialog-text">{props.children}</div>
         {error && <Trouble error={error} />}
         <div class="dialog-actions">
-          <button type="button" onClick={props.onClose}>Cancel</button>
-          <button type="submit" class={props.danger ? "danger" : "primary"} disabled={busy}>{props.action}</button>
+          <button type="button" onClick={props.onClose}>
+            Cancel
+          </button>
+          <button type="submit" class={props.danger ? "danger" : "primary"} disabled={busy}>
+            {props.action}
+          </button>
         </div>
       </form>
     </Dialog>
@@ -188,7 +253,17 @@ export function Confirm(props: { title: string; children: ComponentChildren; act
 }
 
 /** A share as a thin bar beside its figure. */
-export function Share({ value, text, tone = "good", mark }: { value: number; text: string; tone?: string; mark?: number | undefined }) {
+export function Share({
+  value,
+  text,
+  tone = "good",
+  mark,
+}: {
+  value: number;
+  text: string;
+  tone?: string;
+  mark?: number | undefined;
+}) {
   const at = (share: number) => Math.min(100, Math.max(0, share * 100));
   return (
     <span class="share">
@@ -208,7 +283,11 @@ export function Attributes({ value }: { value: Record<string, string> | undefine
   if (entries.length === 0) return <span class="quiet">none</span>;
   return (
     <span class="chips">
-      {entries.map(([name, text]) => <span key={name} class="chip" title={`${name} = ${text}`}><span class="chip-name">{name}</span> {text}</span>)}
+      {entries.map(([name, text]) => (
+        <span key={name} class="chip" title={`${name} = ${text}`}>
+          <span class="chip-name">{name}</span> {text}
+        </span>
+      ))}
     </span>
   );
 }

@@ -15,7 +15,15 @@ export interface Column<T> {
   title?: string;
 }
 
-export function Table<T>(props: { label: string; columns: readonly Column<T>[]; rows: readonly T[]; rowKey: (row: T) => string | number; stale?: boolean; minRows?: number; empty?: ComponentChildren }) {
+export function Table<T>(props: {
+  label: string;
+  columns: readonly Column<T>[];
+  rows: readonly T[];
+  rowKey: (row: T) => string | number;
+  stale?: boolean;
+  minRows?: number;
+  empty?: ComponentChildren;
+}) {
   const look = (column: Column<T>) => `${column.number ? "number" : ""} ${column.wide ? "wide-only" : ""}`.trim();
   return (
     <div class={`table-frame ${props.stale ? "stale" : ""}`} role="region" aria-label={props.label} tabIndex={0}>
@@ -23,16 +31,26 @@ export function Table<T>(props: { label: string; columns: readonly Column<T>[]; 
         <caption class="unseen">{props.label}</caption>
         <thead>
           <tr>
-            {props.columns.map((column) => <th key={column.head} scope="col" class={look(column)} title={column.title}>{column.head}</th>)}
+            {props.columns.map((column) => (
+              <th key={column.head} scope="col" class={look(column)} title={column.title}>
+                {column.head}
+              </th>
+            ))}
           </tr>
         </thead>
         <tbody>
           {props.rows.map((row) => (
             <tr key={props.rowKey(row)}>
               {props.columns.map((column) =>
-                column.name
-                  ? <th key={column.head} scope="row" class={look(column)}>{column.cell(row)}</th>
-                  : <td key={column.head} class={look(column)}>{column.cell(row)}</td>,
+                column.name ? (
+                  <th key={column.head} scope="row" class={look(column)}>
+                    {column.cell(row)}
+                  </th>
+                ) : (
+                  <td key={column.head} class={look(column)}>
+                    {column.cell(row)}
+                  </td>
+                ),
               )}
             </tr>
           ))}
@@ -66,15 +84,31 @@ export function usePaging(of: string): Paging {
 }
 
 export function Pager({ paging, next, of }: { paging: Paging; next: string | undefined; of?: string | undefined }) {
-  if (paging.page === 1 && next === undefined) return of ? <p class="pager"><span>{of}</span></p> : null;
+  if (paging.page === 1 && next === undefined)
+    return of ? (
+      <p class="pager">
+        <span>{of}</span>
+      </p>
+    ) : null;
   return (
     <nav class="pager" aria-label="Pages">
       {of && <span>{of}</span>}
       <span class="pager-buttons">
-        <button type="button" class="small" disabled={paging.page === 1} onClick={paging.first}>First</button>
-        <button type="button" class="small" disabled={paging.page === 1} onClick={paging.back}>Back</button>
+        <button type="button" class="small" disabled={paging.page === 1} onClick={paging.first}>
+          First
+        </button>
+        <button type="button" class="small" disabled={paging.page === 1} onClick={paging.back}>
+          Back
+        </button>
         <span aria-live="polite">Page {paging.page}</span>
-        <button type="button" class="small" disabled={next === undefined} onClick={() => next !== undefined && paging.next(next)}>Next</button>
+        <button
+          type="button"
+          class="small"
+          disabled={next === undefined}
+          onClick={() => next !== undefined && paging.next(next)}
+        >
+          Next
+        </button>
       </span>
     </nav>
   );

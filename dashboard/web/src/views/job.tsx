@@ -6,14 +6,14 @@ import { compact, count, plural, shortId } from "../lib/format";
 import { links, useLocation } from "../router";
 import { useConnection, useResource } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
-import { Ago, Confirm, Empty, Panel, Pending, Stat, Stats } from "../ui/parts";
 import { rememberJob } from "../ui/names";
+import { Ago, Confirm, Empty, Panel, Pending, Stat, Stats } from "../ui/parts";
+import { useSteadyHeight } from "../ui/steady";
 import { JobCurves } from "./job-curves";
 import { JobFileView } from "./job-file";
 import { JobModels } from "./job-models";
 import { JobRounds } from "./job-rounds";
 import { JobSessions } from "./job-sessions";
-import { useSteadyHeight } from "../ui/steady";
 import { LiveRound, LiveRounds } from "./live-round";
 import { Waiting } from "./overview";
 import { PolicyDialog } from "./policy";
@@ -43,11 +43,22 @@ export function JobView({ id }: { id: string }) {
   const { data } = job;
   const tabs = useRef<HTMLElement>(null);
   // On a phone the row of tabs is wider than the screen.
-  useEffect(() => tabs.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }), [tab, data === undefined]);
+  useEffect(
+    () => tabs.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }),
+    [tab, data === undefined],
+  );
   if (!data) {
     return (
       <Panel title="Job">
-        <Pending resource={job} lines={10} missing={<Empty title="There is no such job" command="tributary job list">It may belong to another coordinator.</Empty>} />
+        <Pending
+          resource={job}
+          lines={10}
+          missing={
+            <Empty title="There is no such job" command="tributary job list">
+              It may belong to another coordinator.
+            </Empty>
+          }
+        />
       </Panel>
     );
   }
@@ -57,7 +68,13 @@ export function JobView({ id }: { id: string }) {
       <JobHead job={data} changed={job.refresh} />
       <nav ref={tabs} class="tabs" aria-label="Parts of the job">
         {TABS.map(([name, label]) => (
-          <a key={name} href={links.job(id, name === "progress" ? undefined : name)} aria-current={tab === name ? "page" : undefined}>{label}</a>
+          <a
+            key={name}
+            href={links.job(id, name === "progress" ? undefined : name)}
+            aria-current={tab === name ? "page" : undefined}
+          >
+            {label}
+          </a>
         ))}
       </nav>
       {tab === "progress" && <Progress job={data} />}
@@ -82,17 +99,33 @@ function Progress({ job }: { job: Job }) {
 function OpenRounds({ job }: { job: Job }) {
   const live = ofJob(job.id);
   const training = useResource<Page<Round>>(`jobs/${job.id}/rounds`, { order: "desc", limit: 1 }, { live });
-  const evaluating = useResource<Page<Round>>(`jobs/${job.id}/rounds`, { order: "desc", limit: 1, task: "evaluate" }, { live });
+  const evaluating = useResource<Page<Round>>(
+    `jobs/${job.id}/rounds`,
+    { order: "desc", limit: 1, task: "evaluate" },
+    { live },
+  );
   const steady = useSteadyHeight<HTMLDivElement>();
   const isOpen = (round: Round) => round.phase !== "committed" && round.phase !== "abandoned";
   const open = [...(training.data?.items ?? []), ...(evaluating.data?.items ?? [])].filter(isOpen);
   return (
     <Panel title="Now" class="now-panel">
       <div class="job-live" ref={steady}>
-        {open.filter(({ task }) => task === "train").map((round) => <OpenRound key={round.number} job={job.id} round={round} />)}
+        {open
+          .filter(({ task }) => task === "train")
+          .map((round) => (
+            <OpenRound key={round.number} job={job.id} round={round} />
+          ))}
         <LiveRounds job={job.id} rounds={open.filter(({ task }) => task === "evaluate")} />
         {open.length === 0 && training.data && (
-          <Waiting job={{ id: job.id, name: job.file.name, population: job.file.population, state: job.state, ...(job.rounds_not_before_ms === undefined ? {} : { rounds_not_before_ms: job.rounds_not_before_ms }) }} />
+          <Waiting
+            job={{
+              id: job.id,
+              name: job.file.name,
+              population: job.file.population,
+              state: job.state,
+              ...(job.rounds_not_before_ms === undefined ? {} : { rounds_not_before_ms: job.rounds_not_before_ms }),
+            }}
+          />
         )}
         {!training.data && <Pending resource={training} lines={4} what="The round" />}
       </div>
@@ -108,27 +141,48 @@ function OpenRound({ job, round }: { job: string; round: Round }) {
     { task, limit: 500 },
     { live: (event) => event.job === job && event.round === number },
   );
-  const cells = assignments.data?.items.map((entry) => ({ number: entry.client_number, state: entry.state, ...(entry.reason === undefined ? {} : { reason: entry.reason }) }));
+  const cells = assignments.data?.items.map((entry) => ({
+    number: entry.client_number,
+    state: entry.state,
+    ...(entry.reason === undefined ? {} : { reason: entry.reason }),
+  }));
   if (!cells || cells.length === 0) return <LiveRound job={job} round={round} />;
   // The two answers are of different moments: what is counted beside the cells is counted from them, where all are there.
   const of = (state: string) => cells.filter((cell) => cell.state === state).length;
-  const counts = cells.length < round.cohort ? {} : { cohort: cells.length, reported: of("reported"), rejected: of("rejected"), failed: of("failed"), expired: of("expired") };
+  const counts =
+    cells.length < round.cohort
+      ? {}
+      : {
+          cohort: cells.length,
+          reported: of("reported"),
+          rejected: of("rejected"),
+          failed: of("failed"),
+          expired: of("expired"),
+        };
   return <LiveRound job={job} round={{ ...round, ...counts, cells }} />;
 }
 
 function JobHead({ job, changed }: { job: Job; changed: () => void }) {
   const stop = job.file.stop;
-  const goal = [stop?.rounds === undefined ? "" : `of ${count(stop.rounds)}`, stop?.accuracy === undefined ? "" : `or ${stop.accuracy * 100} %`].filter(Boolean).join(" ");
+  const goal = [
+    stop?.rounds === undefined ? "" : `of ${count(stop.rounds)}`,
+    stop?.accuracy === undefined ? "" : `or ${stop.accuracy * 100} %`,
+  ]
+    .filter(Boolean)
+    .join(" ");
   return (
     <header class="view-head job-head">
       <div>
-        <p class="crumbs"><a href={links.overview()}>Overview</a></p>
+        <p class="crumbs">
+          <a href={links.overview()}>Overview</a>
+        </p>
         <div class="job-title">
           <h1>{job.file.name}</h1>
           <StateTag state={job.state} />
         </div>
         <p class="quiet">
-          <a href={links.clients(job.file.population)}>{job.file.population}</a> · created <Ago at={job.created_at_ms} /> · <span title={job.id}>{shortId(job.id)}</span>
+          <a href={links.clients(job.file.population)}>{job.file.population}</a> · created{" "}
+          <Ago at={job.created_at_ms} /> · <span title={job.id}>{shortId(job.id)}</span>
         </p>
       </div>
       <Controls job={job} changed={changed} />
@@ -155,13 +209,32 @@ function Controls({ job, changed }: { job: Job; changed: () => void }) {
   };
   const close = () => ask(undefined);
   const { name } = job.file;
-  if (final) return <div class="actions"><a class="button" href={`${links.newJob()}?from=${job.id}`}>New job from this one</a></div>;
+  if (final)
+    return (
+      <div class="actions">
+        <a class="button" href={`${links.newJob()}?from=${job.id}`}>
+          New job from this one
+        </a>
+      </div>
+    );
   return (
     <div class="actions">
-      {job.state === "running" && <button type="button" onClick={() => ask("pause")}>Pause</button>}
-      {job.state === "paused" && <button type="button" class="primary" onClick={() => ask("resume")}>Resume</button>}
-      <button type="button" onClick={() => ask("policy")}>Round policy</button>
-      <button type="button" class="danger-quiet" onClick={() => ask("stop")}>Stop</button>
+      {job.state === "running" && (
+        <button type="button" onClick={() => ask("pause")}>
+          Pause
+        </button>
+      )}
+      {job.state === "paused" && (
+        <button type="button" class="primary" onClick={() => ask("resume")}>
+          Resume
+        </button>
+      )}
+      <button type="button" onClick={() => ask("policy")}>
+        Round policy
+      </button>
+      <button type="button" class="danger-quiet" onClick={() => ask("stop")}>
+        Stop
+      </button>
       {asking === "pause" && (
         <Confirm title={`Pause ${name}?`} action="Pause" run={act("pause", "is paused")} onClose={close}>
           <p>The open round goes on to its end; no other opens until the job is resumed.</p>
@@ -174,7 +247,10 @@ function Controls({ job, changed }: { job: Job; changed: () => void }) {
       )}
       {asking === "stop" && (
         <Confirm title={`Stop ${name} for good?`} action="Stop" danger run={act("stop", "is stopped")} onClose={close}>
-          <p>The open round is abandoned and the work of its clients is lost. A stopped job cannot be resumed; its {plural((job.model_version ?? -1) + 1, "model version")} can still be downloaded.</p>
+          <p>
+            The open round is abandoned and the work of its clients is lost. A stopped job cannot be resumed; its{" "}
+            {plural((job.model_version ?? -1) + 1, "model version")} can still be downloaded.
+          </p>
         </Confirm>
       )}
       {asking === "policy" && <PolicyDialog job={job} onClose={close} onSaved={changed} />}

@@ -38,27 +38,51 @@ export function NewJobView() {
     <>
       <header class="view-head">
         <div>
-          <p class="crumbs"><a href={links.overview()}>Overview</a></p>
+          <p class="crumbs">
+            <a href={links.overview()}>Overview</a>
+          </p>
           <h1>New job</h1>
         </div>
       </header>
       {overview.data && populations.length === 0 ? (
-        <Panel title="Job file"><Empty title="A job needs a population first" command="tributary population create shop">The clients that learn it belong to one:</Empty></Panel>
+        <Panel title="Job file">
+          <Empty title="A job needs a population first" command="tributary population create shop">
+            The clients that learn it belong to one:
+          </Empty>
+        </Panel>
       ) : ready ? (
         <Editor populations={populations} jobs={overview.data?.jobs.map(({ job }) => job) ?? []} source={source.data} />
       ) : (
-        <Panel title="Job file"><div class="skeleton" aria-busy="true">{Array.from({ length: 14 }, (_, line) => <span key={line} />)}</div></Panel>
+        <Panel title="Job file">
+          <div class="skeleton" aria-busy="true">
+            {Array.from({ length: 14 }, (_, line) => (
+              <span key={line} />
+            ))}
+          </div>
+        </Panel>
       )}
     </>
   );
 }
 
-function Editor({ populations, jobs, source }: { populations: string[]; jobs: { name: string; population: string }[]; source: string | undefined }) {
+function Editor({
+  populations,
+  jobs,
+  source,
+}: {
+  populations: string[];
+  jobs: { name: string; population: string }[];
+  source: string | undefined;
+}) {
   const { api, tell } = useConnection();
   const [population, setPopulation] = useState(populations[0] ?? "shop");
   const taken = (name: string) => new Set(jobs.filter((job) => job.population === name).map((job) => job.name));
   const [template, setTemplate] = useState(source === undefined ? TEMPLATES[0]!.name : "");
-  const [text, setText] = useState(() => (source === undefined ? fill(TEMPLATES[0]!, population, taken(population)) : withName(source, new Set(jobs.map((job) => job.name)))));
+  const [text, setText] = useState(() =>
+    source === undefined
+      ? fill(TEMPLATES[0]!, population, taken(population))
+      : withName(source, new Set(jobs.map((job) => job.name))),
+  );
   const [busy, setBusy] = useState(false);
   const [refused, setRefused] = useState<ApiError>();
   const check = useCheck(text);
@@ -100,25 +124,59 @@ function Editor({ populations, jobs, source }: { populations: string[]; jobs: { 
     <form class="editor" onSubmit={create}>
       <Panel title="Job file" hint="TOML, as the command line takes it">
         <div class="filters">
-          <Choice label="Start from" value={template} onChange={(name) => start(name, population)} options={[...TEMPLATES.map(({ name, about }) => ({ value: name, label: `${name}: ${about}` })), { value: "", label: "the text below" }]} />
-          {populations.length > 0 && <Choice label="Population" value={population} onChange={(name) => start(template, name)} options={populations} />}
+          <Choice
+            label="Start from"
+            value={template}
+            onChange={(name) => start(name, population)}
+            options={[
+              ...TEMPLATES.map(({ name, about }) => ({ value: name, label: `${name}: ${about}` })),
+              { value: "", label: "the text below" },
+            ]}
+          />
+          {populations.length > 0 && (
+            <Choice
+              label="Population"
+              value={population}
+              onChange={(name) => start(template, name)}
+              options={populations}
+            />
+          )}
         </div>
         <label class="field">
           <span class="unseen">Job file as TOML</span>
-          <textarea ref={area} class="code" spellcheck={false} autoCapitalize="off" autoComplete="off" rows={28} value={text} aria-describedby="check" aria-invalid={check.state === "invalid" ? "true" : undefined} onInput={(event) => edit(event.currentTarget.value)} />
+          <textarea
+            ref={area}
+            class="code"
+            spellcheck={false}
+            autoCapitalize="off"
+            autoComplete="off"
+            rows={28}
+            value={text}
+            aria-describedby="check"
+            aria-invalid={check.state === "invalid" ? "true" : undefined}
+            onInput={(event) => edit(event.currentTarget.value)}
+          />
         </label>
       </Panel>
       <div class="editor-side">
         <Panel title="Check" hint="by the coordinator, as you type">
-          <div id="check" class="check" aria-live="polite" aria-busy={check.state === "checking"}><CheckResult check={check} goTo={goTo} /></div>
+          <div id="check" class="check" aria-live="polite" aria-busy={check.state === "checking"}>
+            <CheckResult check={check} goTo={goTo} />
+          </div>
           {refused && <Trouble error={refused} />}
           <div class="dialog-actions">
-            <button type="submit" class="primary" disabled={busy || check.state === "invalid"}>{busy ? "Creating…" : "Create job"}</button>
+            <button type="submit" class="primary" disabled={busy || check.state === "invalid"}>
+              {busy ? "Creating…" : "Create job"}
+            </button>
           </div>
         </Panel>
-        <Panel title="From the command line"><Command text="tributary job create job.toml" /></Panel>
+        <Panel title="From the command line">
+          <Command text="tributary job create job.toml" />
+        </Panel>
         {check.state === "valid" && check.normalised && (
-          <Panel title="With every default" hint="what is stored"><Toml text={check.normalised} label="The job file with every default" /></Panel>
+          <Panel title="With every default" hint="what is stored">
+            <Toml text={check.normalised} label="The job file with every default" />
+          </Panel>
         )}
       </div>
     </form>
@@ -130,16 +188,28 @@ function CheckResult({ check, goTo }: { check: Check; goTo: (line: number) => vo
     case "checking":
       return <p class="quiet">Checking…</p>;
     case "valid":
-      return <p class="finding"><Glyph state="committed" />{check.parameters === undefined ? "Valid." : `Valid: a model of ${plural(check.parameters, "parameter")}.`}</p>;
+      return (
+        <p class="finding">
+          <Glyph state="committed" />
+          {check.parameters === undefined ? "Valid." : `Valid: a model of ${plural(check.parameters, "parameter")}.`}
+        </p>
+      );
     case "unchecked":
       return <p class="quiet">This coordinator checks a job file only when it is created.</p>;
     case "invalid": {
       const line = errorLine(check.error.detail);
       return (
         <>
-          <p class="finding finding-bad"><Glyph state="abandoned" />{check.error.title}</p>
+          <p class="finding finding-bad">
+            <Glyph state="abandoned" />
+            {check.error.title}
+          </p>
           <pre class="error-text">{check.error.detail}</pre>
-          {line !== undefined && <button type="button" class="small" onClick={() => goTo(line)}>Go to line {count(line)}</button>}
+          {line !== undefined && (
+            <button type="button" class="small" onClick={() => goTo(line)}>
+              Go to line {count(line)}
+            </button>
+          )}
         </>
       );
     }
@@ -153,13 +223,23 @@ function useCheck(text: string): Check {
     const abort = new AbortController();
     const timer = setTimeout(async () => {
       try {
-        const answer = await api.json<DryRun>("jobs", { method: "POST", query: { dry_run: true }, body: text, contentType: "application/toml", signal: abort.signal });
+        const answer = await api.json<DryRun>("jobs", {
+          method: "POST",
+          query: { dry_run: true },
+          body: text,
+          contentType: "application/toml",
+          signal: abort.signal,
+        });
         set({ state: "valid", parameters: answer.parameters, normalised: textOf(answer) });
       } catch (error) {
         if (abort.signal.aborted) return;
         const problem = error instanceof ApiError ? error : new ApiError(0, "The answer does not parse", String(error));
         // A network failure says nothing about the text.
-        set(problem.status === 0 || problem.status === 415 || problem.missing ? { state: "unchecked" } : { state: "invalid", error: problem });
+        set(
+          problem.status === 0 || problem.status === 415 || problem.missing
+            ? { state: "unchecked" }
+            : { state: "invalid", error: problem },
+        );
       }
     }, TYPING_MS);
     return () => {

@@ -29,9 +29,19 @@ export function UploadModel({ job, name }: { job: string; name: string }) {
     <div class="upload">
       <p class="empty-title">Waits for its first model</p>
       <label for={id}>Version 0 as a safetensors file with the job's parameters:</label>
-      <input id={id} type="file" accept=".safetensors" disabled={busy !== undefined} onChange={(event) => upload(event.currentTarget.files?.[0])} />
-      <p class="hint" aria-live="polite">{busy ?? "Or from the command line:"}</p>
-      <Command text={`curl --fail-with-body -T model.safetensors -H "authorization: Bearer $TRIBUTARY_TOKEN" ${address}`} />
+      <input
+        id={id}
+        type="file"
+        accept=".safetensors"
+        disabled={busy !== undefined}
+        onChange={(event) => upload(event.currentTarget.files?.[0])}
+      />
+      <p class="hint" aria-live="polite">
+        {busy ?? "Or from the command line:"}
+      </p>
+      <Command
+        text={`curl --fail-with-body -T model.safetensors -H "authorization: Bearer $TRIBUTARY_TOKEN" ${address}`}
+      />
       {error && <Trouble error={error} />}
     </div>
   );
