@@ -30,7 +30,7 @@ export default defineConfig({
     target: "es2023",
     // Browsers since 2024: light-dark() stays as it is.
     cssTarget: ["chrome123", "firefox121", "safari17.5"],
-    outDir: process.env["TRIBUTARY_DASHBOARD_OUT"] ?? "dist",
+    outDir: process.env.TRIBUTARY_DASHBOARD_OUT ?? "dist",
     emptyOutDir: true,
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },

@@ -16,7 +16,7 @@ afterAll(async () => {
   await looked?.close();
 });
 
-it.skipIf(process.env["DASHBOARD_URL"])("is waited for, and the page catches up", async () => {
+it.skipIf(process.env.DASHBOARD_URL)("is waited for, and the page catches up", async () => {
   browser = await launch(looked.base);
   const { page } = browser;
   await open(page, looked.base, looked.token);

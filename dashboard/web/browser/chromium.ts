@@ -35,7 +35,7 @@ export async function launch(
   base: string,
   { width = 1280, height = 900, dark = false }: Options = {},
 ): Promise<Browser> {
-  const executablePath = process.env["CHROMIUM"] ?? PATHS.find((path) => existsSync(path));
+  const executablePath = process.env.CHROMIUM ?? PATHS.find((path) => existsSync(path));
   if (!executablePath) throw new Error("Chromium is missing: apt-get install chromium, or set CHROMIUM to its path");
   const profile = mkdtempSync(join(tmpdir(), "tributary-chromium-"));
   const context = await chromium.launchPersistentContext(profile, {

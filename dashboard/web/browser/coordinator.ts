@@ -31,7 +31,7 @@ export interface Coordinator {
 /** The program under test: `TRIBUTARY_PROGRAM`, or the dev build of this checkout. */
 function program(): string {
   const path =
-    process.env["TRIBUTARY_PROGRAM"] ?? fileURLToPath(new URL("../../../target/debug/tributary", import.meta.url));
+    process.env.TRIBUTARY_PROGRAM ?? fileURLToPath(new URL("../../../target/debug/tributary", import.meta.url));
   if (!existsSync(path))
     throw new Error(`${path} is missing: cargo build -p tributary, or set TRIBUTARY_PROGRAM to the binary's path`);
   return path;

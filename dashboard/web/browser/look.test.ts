@@ -11,7 +11,7 @@ import { type Browser, go, launch, open, settled } from "./chromium";
 import { type Target, target } from "./target";
 import { type View, views } from "./views";
 
-const folder = process.env["SCREENSHOTS"] ?? fileURLToPath(new URL("../screenshots", import.meta.url));
+const folder = process.env.SCREENSHOTS ?? fileURLToPath(new URL("../screenshots", import.meta.url));
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
 const LOOKS = [

@@ -224,7 +224,7 @@ function draft(
       shape: "cadtu!",
     };
   }
-  const cosine = 0.55 + 0.14 * normal(...key, 12) - (client.attributes["platform"] === "linux" ? 0.25 : 0);
+  const cosine = 0.55 + 0.14 * normal(...key, 12) - (client.attributes.platform === "linux" ? 0.25 : 0);
   return {
     ...sent,
     state: "reported",

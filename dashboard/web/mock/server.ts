@@ -82,14 +82,17 @@ export async function serve(dist: string, port = 0, sizes: { rounds?: number; cl
   }
 
   const tick = setInterval(() => world.tick(Date.now()), TICK_MS);
-  const alive = setInterval(() => streams.forEach((stream) => stream.write(": alive\n\n")), KEEP_ALIVE_MS);
+  const keepAlive = () => {
+    for (const stream of streams) stream.write(": alive\n\n");
+  };
+  const alive = setInterval(keepAlive, KEEP_ALIVE_MS);
   await new Promise<void>((ready) => server.listen(port, "127.0.0.1", ready));
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     world,
     restart: (awayMs) => {
       awayUntilMs = Date.now() + awayMs;
-      streams.forEach((stream) => stream.destroy());
+      for (const stream of streams) stream.destroy();
       server.closeAllConnections();
     },
     close: () => stop(server, tick, alive),
@@ -97,7 +100,7 @@ export async function serve(dist: string, port = 0, sizes: { rounds?: number; cl
 }
 
 function stop(server: Server, ...timers: NodeJS.Timeout[]): Promise<void> {
-  timers.forEach((timer) => clearInterval(timer));
+  for (const timer of timers) clearInterval(timer);
   server.closeAllConnections();
   return new Promise((done) => server.close(() => done()));
 }

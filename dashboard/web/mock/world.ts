@@ -54,8 +54,8 @@ export class World {
     readonly startedAtMs: number,
     { rounds = 10_000, clients = 500 } = {},
   ) {
-    this.clients["demo"] = fleet(1, 24);
-    this.clients["keyboard"] = fleet(2, clients);
+    this.clients.demo = fleet(1, 24);
+    this.clients.keyboard = fleet(2, clients);
     const rules = (seed: number, more: Partial<JobRules>): JobRules => ({
       seed,
       goal: 10,

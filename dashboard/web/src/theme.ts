@@ -12,10 +12,10 @@ export function savedTheme(): Theme {
 
 export function applyTheme(theme: Theme): void {
   if (theme === "system") {
-    delete document.documentElement.dataset["theme"];
+    delete document.documentElement.dataset.theme;
     localStorage.removeItem(KEY);
   } else {
-    document.documentElement.dataset["theme"] = theme;
+    document.documentElement.dataset.theme = theme;
     localStorage.setItem(KEY, theme);
   }
 }

@@ -64,7 +64,7 @@ describe("answers", () => {
     const asked = answer(200, { now_at_ms: 123 });
     const observed = vi.fn();
     await new Api("tributary_operator_x", () => {}, observed).json("overview");
-    expect((asked.mock.calls[0]![1].headers as Record<string, string>)["authorization"]).toBe(
+    expect((asked.mock.calls[0]![1].headers as Record<string, string>).authorization).toBe(
       "Bearer tributary_operator_x",
     );
     expect(observed.mock.calls[0]![0]).toBe(123);

@@ -59,6 +59,7 @@ export function Gantt({
               </text>
             ))}
           </svg>
+          {/* biome-ignore lint/a11y/useSemanticElements: a fieldset groups the controls of a form, not a drawing */}
           <div
             class={`gantt-rows ${height > seen ? "gantt-long" : ""}`}
             tabIndex={height > seen ? 0 : undefined}

@@ -162,7 +162,7 @@ function options(
     ],
     hooks: {
       setCursor: [(chart) => tell(chart, latest.current, readout.current)],
-      draw: [(chart) => guides.forEach((guide) => drawGuide(chart, guide, muted, font))],
+      draw: guides.map((guide) => (chart) => drawGuide(chart, guide, muted, font)),
     },
   };
 }

@@ -2,7 +2,7 @@
 
 import { createContext } from "preact";
 import { useContext, useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { ServerClock } from "../api/clock";
+import type { ServerClock } from "../api/clock";
 import { Coalescer } from "../api/coalesce";
 import type { Feed, FeedState } from "../api/feed";
 import { type Api, ApiError, type Query } from "../api/http";
@@ -95,8 +95,8 @@ export function useResource<T>(
     return () => {
       abort.abort();
       coalescer.close();
-      timers.forEach((timer) => clearInterval(timer));
-      ends.forEach((end) => end());
+      for (const timer of timers) clearInterval(timer);
+      for (const end of ends) end();
       document.removeEventListener("visibilitychange", seen);
     };
   }, [api, feed, key, follows, pollMs]);

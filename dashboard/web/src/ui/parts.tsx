@@ -175,7 +175,7 @@ export function Pending(props: {
   if (error?.missing) return <>{props.missing ?? <NotAvailable what={props.what} />}</>;
   if (error) return <Trouble error={error} onRetry={refresh} />;
   return (
-    <div class="skeleton" aria-busy="true" aria-label="Loading">
+    <div class="skeleton" role="status" aria-busy="true" aria-label="Loading">
       {Array.from({ length: props.lines ?? 3 }, (_, line) => (
         <span key={line} />
       ))}

@@ -26,7 +26,7 @@ export function Table<T>(props: {
 }) {
   const look = (column: Column<T>) => `${column.number ? "number" : ""} ${column.wide ? "wide-only" : ""}`.trim();
   return (
-    <div class={`table-frame ${props.stale ? "stale" : ""}`} role="region" aria-label={props.label} tabIndex={0}>
+    <section class={`table-frame ${props.stale ? "stale" : ""}`} aria-label={props.label} tabIndex={0}>
       <table>
         <caption class="unseen">{props.label}</caption>
         <thead>
@@ -57,7 +57,7 @@ export function Table<T>(props: {
         </tbody>
       </table>
       {props.rows.length === 0 && props.empty}
-    </div>
+    </section>
   );
 }
 

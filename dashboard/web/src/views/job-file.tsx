@@ -10,6 +10,7 @@ import { endsSomething } from "./job";
 
 export function Toml({ text, label }: { text: string; label: string }) {
   return (
+    // biome-ignore lint/a11y/useSemanticElements: the text itself scrolls, a section around it would not
     <pre class="code" tabIndex={0} role="region" aria-label={label}>
       <code>
         {tokens(text).map((token, index) =>

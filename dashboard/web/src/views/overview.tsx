@@ -17,7 +17,7 @@ import { UploadModel } from "./upload-model";
 export function OverviewView() {
   const overview = useResource<Overview>("overview", {}, { live: () => true, pollMs: 30_000 });
   const { data } = overview;
-  data?.jobs.forEach(({ job }) => rememberJob(job.id, job.name));
+  for (const { job } of data?.jobs ?? []) rememberJob(job.id, job.name);
   return (
     <>
       <header class="view-head">
@@ -49,8 +49,8 @@ function Content({ data }: { data: Overview }) {
       {data.populations.length > 0 && data.jobs.length === 0 && (
         <Panel title="Jobs">
           <Empty title="Nothing is being learned yet" command="tributary job create examples/digits.toml">
-            A job says which model is trained, how clients train it, and when a round closes. Create one{" "}
-            <a href={links.newJob()}>here</a>, or from a file:
+            A job says which model is trained, how clients train it, and when a round closes.{" "}
+            <a href={links.newJob()}>Create one here</a>, or from a file:
           </Empty>
         </Panel>
       )}

@@ -78,13 +78,11 @@ export function RoundView({ job, number }: { job: string; number: number }) {
 function cellsOf(items: readonly Assignment[]): Pick<Round, "cells"> {
   if (items.length === 0) return {};
   return {
-    cells: items
-      .slice(0, CELLS_MAX)
-      .map((item) => ({
-        number: item.client_number,
-        state: item.state,
-        ...(item.reason === undefined ? {} : { reason: item.reason }),
-      })),
+    cells: items.slice(0, CELLS_MAX).map((item) => ({
+      number: item.client_number,
+      state: item.state,
+      ...(item.reason === undefined ? {} : { reason: item.reason }),
+    })),
   };
 }
 

@@ -1,7 +1,7 @@
 // Asks for the operator token.
 
 import { useState } from "preact/hooks";
-import { Api, ApiError } from "../api/http";
+import { Api, type ApiError } from "../api/http";
 import { looksLikeOperatorToken } from "../api/session";
 import { Mark } from "../ui/mark";
 
