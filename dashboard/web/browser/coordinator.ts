@@ -5,7 +5,7 @@ import { existsSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 
-/** A dev build with its many checks, on a machine that does other things too, is ready within this time, in milliseconds. */
+/** A dev build, which checks much, is ready within this time on a busy machine, in milliseconds. */
 const READY_MS_MAX = 120_000;
 /** Characters of its log that are kept for whoever asks why it ended. */
 const LOG_CHARACTERS_MAX = 4_000;

@@ -1,4 +1,4 @@
-// What a person does in the page: watches a round, pauses and resumes, changes a policy, creates a job, downloads a model.
+// What a person does in the page: watch a round, pause and resume, change a policy, create a job, download a model.
 
 import { readFileSync } from "node:fs";
 import type { Page as BrowserPage } from "playwright-core";
@@ -190,7 +190,7 @@ async function confirmed(page: BrowserPage, action: "Pause" | "Resume" | "Stop")
   await page.getByRole("dialog").getByRole("button", { name: action, exact: true }).click();
 }
 
-/** Numbers in a safetensors file: its first 8 bytes are the length of the JSON header, which names each tensor's shape. */
+/** Numbers in a safetensors file. Its first 8 bytes are the length of the JSON header with each tensor's shape. */
 function parametersOf(file: Buffer): number {
   const headerBytes = Number(file.readBigUInt64LE(0));
   const { __metadata__: _, ...tensors } = JSON.parse(file.subarray(8, 8 + headerBytes).toString()) as Record<

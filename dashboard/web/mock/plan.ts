@@ -376,14 +376,21 @@ function explain(round: Round, times: readonly number[]): string {
     case "selecting":
       return `Waits for ${round.goal} available clients.`;
     case "training":
-      return `Waits for ${Math.max(0, round.goal - round.reported)} more updates or the deadline; ${round.assigned} clients still work.`;
+      return (
+        `Waits for ${Math.max(0, round.goal - round.reported)} more updates or the deadline; ` +
+        `${round.assigned} clients still work.`
+      );
     case "aggregating":
       return "The new model is being made.";
     case "abandoned":
-      return `Abandoned: ${round.reported} of at least ${round.minimum} updates came before the deadline; ${round.failed} clients failed and ${round.expired} were too slow.`;
+      return (
+        `Abandoned: ${round.reported} of at least ${round.minimum} updates came before the deadline; ` +
+        `${round.failed} clients failed and ${round.expired} were too slow.`
+      );
     default:
       return round.reported >= round.goal
         ? `The goal of ${round.goal} updates was met${slowest}; ${round.expired} clients were not waited for.`
-        : `The deadline closed the round with ${round.reported} of ${round.goal} updates, enough for the minimum of ${round.minimum}.`;
+        : `The deadline closed the round with ${round.reported} of ${round.goal} updates, ` +
+            `enough for the minimum of ${round.minimum}.`;
   }
 }

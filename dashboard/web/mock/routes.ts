@@ -397,7 +397,13 @@ function createJob(world: World, { query, body, nowMs }: Call): Answer {
       422,
       "job-file-invalid",
       "The job file is not valid",
-      `not a job file: TOML parse error at line ${broken + 1}, column 1\n  |\n${broken + 1} | ${lines[broken]}\n  | ^\nkey with no value, expected \`=\``,
+      [
+        `not a job file: TOML parse error at line ${broken + 1}, column 1`,
+        "  |",
+        `${broken + 1} | ${lines[broken]}`,
+        "  | ^",
+        "key with no value, expected `=`",
+      ].join("\n"),
     );
   const [name, population] = [value("name"), value("population")];
   if (!name || !population)

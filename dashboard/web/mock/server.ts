@@ -18,8 +18,14 @@ const TYPES: Record<string, string> = {
 const TICK_MS = 200;
 const KEEP_ALIVE_MS = 10_000;
 /** As in server/src/api/pages.rs. */
-const POLICY =
-  "default-src 'self'; img-src 'self' data:; object-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
+const POLICY = [
+  "default-src 'self'",
+  "img-src 'self' data:",
+  "object-src 'none'",
+  "frame-ancestors 'none'",
+  "base-uri 'none'",
+  "form-action 'self'",
+].join("; ");
 
 export interface Mock {
   url: string;

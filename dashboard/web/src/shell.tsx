@@ -43,7 +43,7 @@ export function Shell({
   };
   return (
     <>
-      {/* biome-ignore lint/a11y/useValidAnchor: a link for those who skip; the router owns the fragment that it names */}
+      {/* biome-ignore lint/a11y/useValidAnchor: readers expect a link; the router owns its fragment */}
       <a class="skip" href="#main" onClick={skip}>
         Skip to the content
       </a>

@@ -49,8 +49,9 @@ export function LinePlot(props: LinePlotProps) {
   const theme = useThemeVersion();
   const id = useId();
   const height = props.height ?? 240;
-  // A chart is made anew when what it is changes; its data alone is only set.
-  const kind = `${props.xLabel}|${props.lines.map((line) => line.label).join()}|${height}|${theme}|${JSON.stringify(props.guides ?? [])}`;
+  // uPlot takes new data, but no other lines, guides, height or colours: these need a new chart.
+  const labels = props.lines.map((line) => line.label);
+  const kind = JSON.stringify([props.xLabel, labels, height, theme, props.guides ?? []]);
 
   useEffect(() => {
     const element = frame.current!;

@@ -28,10 +28,8 @@ export function biasSentence(
   }
   const times =
     share > 0.001 ? `, ${(worst.drop_rate / share).toFixed(1)} times as often as the others (${percent(share)})` : "";
-  return {
-    text: `Clients with ${name} are dropped in ${percent(worst.drop_rate)} of their rounds${times}: the model sees less of their data.`,
-    biased: true,
-  };
+  const affected = `in ${percent(worst.drop_rate)} of their rounds${times}`;
+  return { text: `Clients with ${name} are dropped ${affected}: the model sees less of their data.`, biased: true };
 }
 
 function variance(share: number, count: number): number {

@@ -65,10 +65,10 @@ export function describe(
   const first = measured[0];
   const last = measured.at(-1);
   if (!first || !last) return `${name}: nothing measured yet.`;
-  const value = (point: CurvePoint) => format(point[measure]!);
-  if (first === last) return `${name}: ${value(first)} at round ${first.round}.`;
+  const place = (point: CurvePoint) => `${format(point[measure]!)} at round ${point.round}`;
+  if (first === last) return `${name}: ${place(first)}.`;
   const best = measured.reduce((a, b) =>
     (measure === "accuracy" ? b[measure]! > a[measure]! : b[measure]! < a[measure]!) ? b : a,
   );
-  return `${name} from ${value(first)} at round ${first.round} to ${value(last)} at round ${last.round}; best ${value(best)} at round ${best.round}.`;
+  return `${name} from ${place(first)} to ${place(last)}; best ${place(best)}.`;
 }

@@ -164,7 +164,7 @@ export function parseDuration(text: string): number | undefined {
   return Math.round(total);
 }
 
-/** A word of the API as words: `too_few_reports` becomes `too few reports`, `job.paused` `job paused`; a sentence stays. */
+/** A name of the API as words: `too_few_reports` as `too few reports`, `job.paused` as `job paused`. */
 export function words(name: string): string {
   return /\s/.test(name) ? name : name.replaceAll(/[._]/g, " ");
 }

@@ -208,7 +208,7 @@ function Classes({ population }: { population: string }) {
 /** An attribute with more values than these tells single clients apart rather than classes of them. */
 const CLASSES_MAX = 12;
 
-/** The attribute that is compared first: a class of devices, else one with a few values, else the one with the fewest. */
+/** The attribute compared first: a class of devices, else one with a few values, else the one with the fewest. */
 function telling(names: readonly AttributeName[]): AttributeName | undefined {
   const fewest = names.toSorted((a, b) => a.values - b.values);
   const several = fewest.filter(({ values }) => values > 1);

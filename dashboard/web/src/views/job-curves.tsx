@@ -114,7 +114,10 @@ function Plots({
               { label: "Evaluation", colour: "--blue", format: real },
               { label: "Training", colour: "--muted", dashed: true, format: real },
             ]}
-            description={`${describe(points, "loss", "Loss", real)} ${describe(points, "training_loss", "Training loss", real)}`}
+            description={[
+              describe(points, "loss", "Loss", real),
+              describe(points, "training_loss", "Training loss", real),
+            ].join(" ")}
           />
         </div>
       </div>

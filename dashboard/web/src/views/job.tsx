@@ -147,7 +147,8 @@ function OpenRound({ job, round }: { job: string; round: Round }) {
     ...(entry.reason === undefined ? {} : { reason: entry.reason }),
   }));
   if (!cells || cells.length === 0) return <LiveRound job={job} round={round} />;
-  // The two answers are of different moments: what is counted beside the cells is counted from them, where all are there.
+  // The round and its cells come from two answers, made at different moments. When all cells are there, the counters
+  // are taken from them, so that both agree.
   const of = (state: string) => cells.filter((cell) => cell.state === state).length;
   const counts =
     cells.length < round.cohort

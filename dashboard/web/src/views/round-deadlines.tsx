@@ -36,7 +36,8 @@ export function Deadlines({
   const [tried, setTried] = useState<number>();
   const id = useId();
   const switcher = <Segmented label="Which time" value={part} onChange={setPart} options={PARTS} />;
-  const text = `${label}: ${plural(values.length, "client")}, median ${duration(quantile(sorted, 0.5))}, nine of ten within ${duration(quantile(sorted, 0.9))}.`;
+  const [median, mostly] = [duration(quantile(sorted, 0.5)), duration(quantile(sorted, 0.9))];
+  const text = `${label}: ${plural(values.length, "client")}, median ${median}, nine of ten within ${mostly}.`;
   if (values.length === 0) {
     return (
       <Panel title="How long clients took" actions={switcher}>

@@ -23,7 +23,9 @@ export function Updates({ round, assignments }: { round: Round; assignments: rea
     );
   }
   const against = cosines.filter((value) => value < 0).length;
-  const text = `${plural(norms.length, "update")}: median norm ${real(quantile(norms, 0.5))}, largest ${real(norms.at(-1))}${cosines.length > 0 ? `; median cosine to the mean ${real(quantile(cosines, 0.5))}` : ""}.`;
+  const sizes = `median norm ${real(quantile(norms, 0.5))}, largest ${real(norms.at(-1))}`;
+  const agreement = cosines.length > 0 ? `; median cosine to the mean ${real(quantile(cosines, 0.5))}` : "";
+  const text = `${plural(norms.length, "update")}: ${sizes}${agreement}.`;
   return (
     <Panel
       title="Updates"

@@ -226,7 +226,7 @@ function Lost({ items }: { items: readonly Assignment[] }) {
   if (lost.length === 0) return null;
   const groups = new Map<string, Assignment[]>();
   for (const item of lost) {
-    const key = `${item.state}|${item.reason ?? (item.state === "expired" ? (item.late_at_ms === undefined ? "round closed first" : "came late") : "no reason told")}`;
+    const key = `${item.state}|${lossReason(item)}`;
     groups.set(key, [...(groups.get(key) ?? []), item]);
   }
   return (
@@ -258,6 +258,13 @@ function Lost({ items }: { items: readonly Assignment[] }) {
       </ul>
     </Panel>
   );
+}
+
+/** Why the report of a client did not count. */
+function lossReason({ reason, state, late_at_ms: lateAtMs }: Assignment): string {
+  if (reason !== undefined) return reason;
+  if (state !== "expired") return "no reason given";
+  return lateAtMs === undefined ? "round closed first" : "came late";
 }
 
 type GanttOrder = "time" | "number" | "state";
