@@ -1,4 +1,4 @@
-// How the dashboard is built: one script, one style sheet, both under hashed names, each with its gzip beside it.
+// The build of the dashboard: one script and one style sheet under hashed names, each with a gzip file.
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

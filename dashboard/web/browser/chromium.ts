@@ -1,4 +1,4 @@
-// Launches Debian's Chromium, signs in, and keeps account of what a page must not do.
+// Launches Debian's Chromium, signs in, and records what a page must not do.
 
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

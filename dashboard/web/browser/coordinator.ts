@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 
 /** A dev build, which checks much, is ready within this time on a busy machine, in milliseconds. */
 const READY_MS_MAX = 120_000;
-/** Characters of its log that are kept for whoever asks why it ended. */
+/** Last characters of its log that are kept for the message when it does not start. */
 const LOG_CHARACTERS_MAX = 4_000;
 
 /** A line that the program prints with `--json`. */
@@ -22,7 +22,7 @@ export interface Line {
 export interface Coordinator {
   /** Its address without a slash at the end. */
   url: string;
-  /** The line that told the address. */
+  /** The line with the address. */
   started: Line;
   /** Ends the process at once, as a crash does, and waits until it has ended. */
   kill: () => Promise<void>;
@@ -43,7 +43,7 @@ export async function start(
   isReady: (lines: readonly Line[]) => boolean,
   tmpdir: string,
 ): Promise<Coordinator> {
-  // Settings of whoever runs the tests are not settings of the tests.
+  // Settings in the environment of the test run must not reach the program.
   const own = Object.entries(process.env).filter(([name]) => !name.startsWith("TRIBUTARY_"));
   const child = spawn(program(), [...args, "--json"], {
     env: { ...Object.fromEntries(own), TMPDIR: tmpdir },

@@ -238,7 +238,7 @@ function draft(
   };
 }
 
-/** Whoever had not ended when the round closed is a straggler. */
+/** A client that had not ended when the round closed is a straggler. */
 function settle(entry: Assignment, closedAtMs: number): Assignment {
   if (entry.ended_at_ms! <= closedAtMs) return entry;
   const {

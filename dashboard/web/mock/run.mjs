@@ -1,4 +1,5 @@
-// Starts the mock on port 7071 (or PORT): `npm run build && npm run mock`, or beside `npm run dev`.
+// Starts the mock on port 7071 (or PORT) with the built page: `npm run build && npm run mock`. It is also the API of
+// `npm run dev`.
 
 import { fileURLToPath } from "node:url";
 import { runnerImport } from "vite";

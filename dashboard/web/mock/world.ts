@@ -1,4 +1,4 @@
-// A made-up coordinator: jobs, clients and rounds that go on while one looks.
+// A made-up coordinator: jobs, clients and rounds that go on in real time.
 
 import type { Assignment, Client, FeedEvent, Job, JobOverview, JobState, RoundPolicy, Task } from "../src/api/types";
 import { at, type JobRules, type MockClient, type PlannedRound, plan, sketch } from "./plan";
@@ -248,7 +248,7 @@ export class World {
     return sketch(job.rules, number, job.createdAtMs + (number - 1) * job.everyMs);
   }
 
-  /** Opens what is due and tells what has changed. */
+  /** Opens the rounds that are due and sends events for the changes. */
   tick(nowMs: number): void {
     for (const job of this.jobs.values()) {
       const last = this.round(job, this.roundsOpened(job), "train", nowMs)?.round;

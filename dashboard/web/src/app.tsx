@@ -1,4 +1,4 @@
-// The whole page: signed in or not, and which view.
+// The whole page: the sign-in, or the view that the address names.
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { ServerClock } from "./api/clock";
@@ -32,6 +32,7 @@ export function takeToken(): void {
   window.history.replaceState(null, "", window.location.pathname + window.location.search + found.rest);
 }
 
+/** The sign-in until there is a token, then the view of the address. */
 export function App() {
   const [token, setToken] = useState(() => savedToken(stores()));
   const [ended, setEnded] = useState(false);
@@ -68,6 +69,7 @@ export function App() {
   );
 }
 
+/** The page with one token: it owns the connection and the messages. */
 function SignedIn({
   token,
   route,
@@ -84,13 +86,13 @@ function SignedIn({
     const clock = new ServerClock();
     const api = new Api(token, onRefused, (server, sent, received) => clock.observe(server, sent, received));
     let last = 0;
-    const tell: Connection["tell"] = (text, tone) => {
+    const notify: Connection["notify"] = (text, tone) => {
       last += 1;
       const id = last;
       setMessages((all) => [...all.slice(-2), { id, text, tone }]);
       setTimeout(() => setMessages((all) => all.filter((message) => message.id !== id)), MESSAGE_MS);
     };
-    return { api, clock, feed: new Feed(api), tell };
+    return { api, clock, feed: new Feed(api), notify };
   }, [token]);
   useEffect(() => {
     const { feed } = connection;
@@ -117,6 +119,7 @@ function SignedIn({
   );
 }
 
+/** The view of a route. */
 function View({ route }: { route: Route }) {
   switch (route.view) {
     case "overview":

@@ -1,4 +1,4 @@
-// Addresses of the views: the fragment, so that the server needs no rewriting.
+// Addresses of the views. They are fragments, so that the coordinator serves one page only.
 
 import { useEffect, useState } from "preact/hooks";
 
@@ -43,6 +43,7 @@ function routeOf(parts: string[]): Route {
   return { view: "unknown" };
 }
 
+/** The address of each view. */
 export const links = {
   overview: () => "#/",
   newJob: () => "#/jobs/new",
@@ -55,6 +56,7 @@ export const links = {
   system: () => "#/system",
 };
 
+/** The view and the query of the present address. */
 export function useLocation(): Location {
   const [location, set] = useState(() => parseHash(window.location.hash));
   useEffect(() => {

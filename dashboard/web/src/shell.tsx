@@ -1,4 +1,4 @@
-// What stays around every view: the bar, the state of the live feed, messages, and announcements for screen readers.
+// The frame of each view: the bar, the state of the live feed, messages, and announcements for screen readers.
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
@@ -10,7 +10,7 @@ import { useConnection, useFeedState } from "./ui/connection";
 import { Mark } from "./ui/mark";
 import { jobName } from "./ui/names";
 
-/** Announcements come at most this often, in milliseconds: a fast job must not talk without end. */
+/** Least time between two announcements, in milliseconds: a fast job would keep a screen reader busy. */
 const ANNOUNCE_MS_MIN = 3_000;
 
 const SECTIONS = [
@@ -19,12 +19,14 @@ const SECTIONS = [
   { label: "System", href: links.system(), views: ["system"] },
 ];
 
+/** A short note to the person, such as "digits is paused". */
 export interface Message {
   id: number;
   text: string;
   tone: "good" | "bad" | undefined;
 }
 
+/** Bar and messages around a view. */
 export function Shell({
   route,
   messages,
@@ -90,6 +92,7 @@ export function Shell({
 
 const FEED_WORDS = { connecting: "Connecting", live: "Live", reconnecting: "Reconnecting", unavailable: "Every 5 s" };
 
+/** The state of the live feed in one word. */
 function LiveState() {
   const state = useFeedState();
   const title = {
@@ -106,6 +109,7 @@ function LiveState() {
   );
 }
 
+/** A button that goes through the themes: system, light, dark. */
 function ThemeSwitch() {
   const [theme, set] = useState<Theme>(savedTheme);
   const change = () => {
@@ -137,7 +141,7 @@ function ThemeSwitch() {
   );
 }
 
-/** Says when rounds begin and end, for those who do not see them. */
+/** Announces the begin and end of rounds to screen readers. */
 function Announcer() {
   const { feed } = useConnection();
   const [text, set] = useState("");
@@ -158,6 +162,7 @@ function Announcer() {
   );
 }
 
+/** The announcement of an event; undefined for events that are not announced. */
 export function sentence(event: FeedEvent): string | undefined {
   if (event.assignment !== undefined) return undefined;
   const job = jobName(event.job) ?? "A job";

@@ -1,4 +1,4 @@
-// Light or dark: the system's choice unless the person has made one.
+// The theme: that of the system, unless the person has chosen one.
 
 export type Theme = "system" | "light" | "dark";
 

@@ -25,6 +25,7 @@ export const SEGMENT_WORDS: Record<SegmentKind, string> = {
   lost: "lost",
 };
 
+/** One row per assignment, in the order given, with the deadline and the close of the round as lines. */
 export function Gantt({
   assignments,
   round,
@@ -134,6 +135,7 @@ function Row({
   );
 }
 
+/** The shape of an assignment's state, drawn in the chart's own SVG. */
 function StateMark({ state }: { state: Assignment["state"] }) {
   const mark = {
     assigned: "M6 1.75a4.25 4.25 0 0 1 0 8.5z",

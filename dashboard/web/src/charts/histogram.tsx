@@ -1,4 +1,4 @@
-// How often values occurred: lengths of time, with the deadline drawn in, or anything else.
+// A histogram of durations or of plain numbers.
 
 import { axisReals, duration, plural, real } from "../lib/format";
 import { bins, extent, linear, niceStep, niceTimeStep, ticks } from "../lib/scale";
@@ -7,6 +7,7 @@ import { useWidth } from "./measure";
 const HEIGHT = 180;
 const BASE = 154;
 
+/** A vertical line at a value. */
 export interface Marker {
   at: number;
   label: string;
@@ -14,8 +15,11 @@ export interface Marker {
 }
 
 interface Unit {
+  /** A round width of bins that cuts `span` into about `wanted`. */
   step: (span: number, wanted: number) => number;
+  /** A value as text. */
   one: (value: number) => string;
+  /** The ticks of an axis as texts. */
   all: (values: readonly number[]) => string[];
 }
 
@@ -28,11 +32,14 @@ const UNITS = {
   number: { step: niceStep, one: real, all: axisReals },
 } satisfies Record<string, Unit>;
 
+/** How often values occurred. Bars beyond the tried deadline (a marker of tone "other") have the colour of lateness. */
 export function Histogram(props: {
   values: readonly number[];
   unit?: keyof typeof UNITS;
   markers?: readonly Marker[];
+  /** What is counted, in the singular. */
   noun: string;
+  /** The chart in words, for screen readers. */
   description: string;
 }) {
   const [frame, width] = useWidth<HTMLDivElement>();

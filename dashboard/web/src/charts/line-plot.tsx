@@ -1,4 +1,4 @@
-// A line chart on uPlot, with a readout line of fixed height and a sentence for those who cannot see it.
+// A line chart on uPlot.
 
 import { useEffect, useId, useRef } from "preact/hooks";
 import uPlot from "uplot";
@@ -8,12 +8,13 @@ import { colour, useThemeVersion } from "./colours";
 
 export interface Line {
   label: string;
-  /** Variable of the style sheet. */
+  /** Name of a CSS variable, such as `--accent`. */
   colour: string;
   dashed?: boolean;
   format: (value: number) => string;
 }
 
+/** A horizontal line at a value that matters, with its name. */
 export interface Guide {
   y: number;
   label: string;
@@ -29,17 +30,20 @@ export interface LinePlotProps {
   xTime?: boolean;
   /** x has whole numbers only. */
   xWhole?: boolean;
-  /** Values of the y axis as texts. */
+  /** The ticks of the y axis as texts. */
   yTicks: (values: readonly number[]) => string[];
-  /** Fixed ends of y. */
+  /** Ends that the y axis does not pass. */
   yRange?: [number | undefined, number | undefined];
   guides?: readonly Guide[];
   /** Charts of one name share their cursor. */
   sync?: string;
+  /** In pixels; a class `plot-<height>` of the style sheet reserves it. */
   height?: number;
+  /** The chart in words, for screen readers. */
   description: string;
 }
 
+/** Lines over one x axis, with a legend and, under the pointer, a line of text with the values. */
 export function LinePlot(props: LinePlotProps) {
   const frame = useRef<HTMLDivElement>(null);
   const readout = useRef<HTMLParagraphElement>(null);
@@ -162,7 +166,7 @@ function options(
       })),
     ],
     hooks: {
-      setCursor: [(chart) => tell(chart, latest.current, readout.current)],
+      setCursor: [(chart) => readOut(chart, latest.current, readout.current)],
       draw: guides.map((guide) => (chart) => drawGuide(chart, guide, muted, font)),
     },
   };
@@ -187,7 +191,8 @@ function xSplits(low: number, high: number, width: number, { xTime, xWhole }: Li
   return ticks(low, high, xWhole ? Math.max(1, step) : step);
 }
 
-function tell(chart: uPlot, { lines, xFormat, xLabel }: LinePlotProps, readout: HTMLElement | null): void {
+/** Writes the values under the cursor as text. */
+function readOut(chart: uPlot, { lines, xFormat, xLabel }: LinePlotProps, readout: HTMLElement | null): void {
   if (!readout) return;
   const index = chart.cursor.idx;
   const x = index === null || index === undefined ? undefined : chart.data[0][index];
@@ -202,7 +207,6 @@ function tell(chart: uPlot, { lines, xFormat, xLabel }: LinePlotProps, readout: 
   readout.textContent = `${xLabel} ${xFormat(x)}: ${values.join(", ") || "not measured"}`;
 }
 
-/** A horizontal line at a value that matters, with its name. */
 function drawGuide(chart: uPlot, guide: Guide, stroke: string, font: string): void {
   const { ctx, bbox } = chart;
   const y = chart.valToPos(guide.y, "y", true);

@@ -8,6 +8,7 @@ import { useWidth } from "./measure";
 const HEIGHT = 240;
 const PAD = { left: 46, right: 12, top: 12, bottom: 38 };
 
+/** L2 norm against cosine to the round's mean, one dot per update that has both. */
 export function NormScatter({ assignments, description }: { assignments: readonly Assignment[]; description: string }) {
   const [frame, width] = useWidth<HTMLDivElement>();
   const dots = assignments.filter((entry) => entry.update_norm !== undefined && entry.cosine !== undefined);

@@ -6,7 +6,7 @@ import { extent, linear } from "../lib/scale";
 const WIDTH = 160;
 const HEIGHT = 44;
 
-/** The measure at place `which` of the points: 1 accuracy, 2 loss. */
+/** A small learning curve without axes. */
 export function Sparkline({
   points,
   which,
@@ -14,8 +14,11 @@ export function Sparkline({
   tone,
 }: {
   points: readonly SparkPoint[];
+  /** Place of the measure in a point: 1 accuracy, 2 loss. */
   which: 1 | 2;
+  /** The curve in words, for screen readers. */
   label: string;
+  /** Suffix of the class `stroke-<tone>`, which has the colour. */
   tone: string;
 }) {
   const known = points.filter((point) => point[which] !== null && point[which] !== undefined);
@@ -45,6 +48,7 @@ export function Sparkline({
   );
 }
 
+/** The SVG path through `[x, y]` points, scaled to the curve's box; empty for fewer than two points. */
 export function sparkPath(points: readonly (readonly [number, number])[]): string {
   if (points.length < 2) return "";
   const x = linear(extent(points.map((point) => point[0])), [2, WIDTH - 2]);

@@ -4,7 +4,7 @@ import type { PhaseSpan, Round } from "../api/types";
 import { duration, words } from "../lib/format";
 import { Glyph } from "../ui/glyph";
 
-/** A phase is drawn at least so wide, in hundredths, so that it can be seen. */
+/** Least width of a phase in percent, so that a short one can be seen. */
 const SHARE_MIN = 1.5;
 
 /** The spans of a round from its own times, where the coordinator does not list them. */
@@ -29,6 +29,7 @@ function ended(ms: number | undefined): { ended_at_ms?: number } {
   return ms === undefined ? {} : { ended_at_ms: ms };
 }
 
+/** The phases as one bar in proportion to their times, and as a list with their durations. */
 export function PhaseTimeline({ spans, nowMs }: { spans: readonly PhaseSpan[]; nowMs: number }) {
   const lengths = spans
     .filter((span) => span.phase !== "committed" && span.phase !== "abandoned")

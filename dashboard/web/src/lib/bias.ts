@@ -36,7 +36,7 @@ function variance(share: number, count: number): number {
   return (share * (1 - share)) / count;
 }
 
-/** Rounds in which a client was drawn but did not count, as a share of those that it was drawn for. */
+/** Share of a client's selections that ended without a counted report, 0 to 1. */
 export function dropRate(client: {
   reported: number;
   expired: number;

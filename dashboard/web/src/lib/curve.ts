@@ -1,4 +1,4 @@
-// Learning curves: what is drawn against what.
+// Learning curves: the axes, the columns to draw, and the curve in words.
 
 import type { CurvePoint, Target } from "../api/types";
 
@@ -36,25 +36,12 @@ export function columns(points: readonly CurvePoint[], axis: Axis, measures: rea
   ];
 }
 
-/** A target's place on the axis. Its time may be a date or count from the job's creation. */
-export function targetAlong(target: Target, axis: Axis, createdAtMs: number): number {
-  switch (axis) {
-    case "round":
-      return target.round;
-    case "wall":
-      return targetWallMs(target, createdAtMs);
-    case "clients":
-      return target.clients_ms;
-    case "bytes":
-      return target.bytes_up;
-  }
-}
-
+/** Time from the job's creation to a target. A target has the date, or that time itself. */
 export function targetWallMs(target: Target, createdAtMs: number): number {
   return target.at_ms >= createdAtMs ? target.at_ms - createdAtMs : target.at_ms;
 }
 
-/** The curve in one sentence, for those who cannot see it. */
+/** The curve in one sentence, for screen readers. */
 export function describe(
   points: readonly CurvePoint[],
   measure: Measure,

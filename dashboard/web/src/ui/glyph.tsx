@@ -1,11 +1,11 @@
-// One shape per state, so that no state is told by its colour alone.
+// One shape per state: colour is never the only difference.
 
 import type { AssignmentState, JobState, Phase } from "../api/types";
 import { words } from "../lib/format";
 
 export type AnyState = AssignmentState | JobState | Phase | "live" | "lost";
 
-/** What a state means to the person: its colour. */
+/** The meaning of a state, which decides its colour. */
 export type Tone = "working" | "good" | "bad" | "failed" | "late" | "quiet";
 
 const TONES: Record<AnyState, Tone> = {
@@ -107,6 +107,7 @@ const SHAPES: Record<AnyState, preact.JSX.Element> = {
   lost: clock,
 };
 
+/** The shape of a state in its colour; a ring for a state that the page does not know. */
 export function Glyph({ state }: { state: string }) {
   return (
     <svg class={`glyph tone-${toneOf(state)}`} viewBox="0 0 12 12" width="12" height="12" aria-hidden="true">
@@ -115,7 +116,7 @@ export function Glyph({ state }: { state: string }) {
   );
 }
 
-/** A state as shape and word. */
+/** A state as shape and word. `text` replaces the word. */
 export function StateTag({ state, text }: { state: string; text?: string | undefined }) {
   return (
     <span class={`tag tone-${toneOf(state)}`}>

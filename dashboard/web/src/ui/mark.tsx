@@ -1,5 +1,6 @@
 // The mark: streams that join.
 
+/** The product's mark in the current text colour. */
 export function Mark() {
   return (
     <svg

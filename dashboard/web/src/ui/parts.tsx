@@ -9,7 +9,9 @@ import { type Resource, useConnection, useNow } from "./connection";
 /** A titled part of a view. */
 export function Panel(props: {
   title: string;
+  /** A short remark beside the title. */
   hint?: ComponentChildren;
+  /** Buttons or choices at the end of the title's line. */
   actions?: ComponentChildren;
   class?: string;
   children: ComponentChildren;
@@ -29,11 +31,13 @@ export function Panel(props: {
   );
 }
 
-/** A figure with its name. */
+/** A figure with its name, for use in `Stats`. */
 export function Stat(props: {
   label: string;
   value: ComponentChildren;
+  /** A second figure or a remark in small print. */
   detail?: ComponentChildren;
+  /** Shown on hover. */
   title?: string | undefined;
 }) {
   return (
@@ -47,11 +51,12 @@ export function Stat(props: {
   );
 }
 
+/** A list of `Stat`. */
 export function Stats({ children, class: extra = "" }: { children: ComponentChildren; class?: string }) {
   return <dl class={`stats ${extra}`}>{children}</dl>;
 }
 
-/** A time as people say it, with the exact one on hover. */
+/** A time relative to now, such as "3 min ago", with the exact time on hover. `at` is in milliseconds since 1970. */
 export function Ago({ at }: { at: number | undefined }) {
   const now = useNow(at !== undefined && Math.abs(Date.now() - at) < 120_000 ? 1000 : 15_000);
   if (at === undefined) return <>{UNKNOWN}</>;
@@ -62,8 +67,9 @@ export function Ago({ at }: { at: number | undefined }) {
   );
 }
 
-/** A choice among few, as radio buttons in a row. */
+/** A choice among few options, as radio buttons in a row. */
 export function Segmented<T extends string>(props: {
+  /** Names the group for screen readers. */
   label: string;
   value: T;
   options: readonly { value: T; label: string; title?: string }[];
@@ -89,7 +95,7 @@ export function Segmented<T extends string>(props: {
   );
 }
 
-/** A select with a visible label. */
+/** A select with a visible label. An option that is a text is its own label. */
 export function Choice(props: {
   label: string;
   value: string;
@@ -113,13 +119,13 @@ export function Choice(props: {
   );
 }
 
-/** A command to copy. */
+/** A command line with a button that copies it. */
 export function Command({ text }: { text: string }) {
-  const { tell } = useConnection();
+  const { notify } = useConnection();
   const copy = () =>
     navigator.clipboard.writeText(text).then(
-      () => tell("Copied"),
-      () => tell("The browser does not let this page copy; select the text instead", "bad"),
+      () => notify("Copied"),
+      () => notify("The browser does not let this page copy; select the text instead", "bad"),
     );
   return (
     <div class="command">
@@ -131,7 +137,7 @@ export function Command({ text }: { text: string }) {
   );
 }
 
-/** An empty state that says what would fill it. */
+/** Stands where a list or a chart is empty: what is missing, why, and the command that would fill it. */
 export function Empty(props: { title: string; children?: ComponentChildren; command?: string | undefined }) {
   return (
     <div class="empty">
@@ -142,7 +148,7 @@ export function Empty(props: { title: string; children?: ComponentChildren; comm
   );
 }
 
-/** A problem in words, with the id under which the coordinator's log has it. */
+/** A problem of the API: title, detail, and the request's id in the coordinator's log. */
 export function Trouble({ error, onRetry }: { error: ApiError; onRetry?: (() => void) | undefined }) {
   return (
     <div class="trouble" role="alert">
@@ -164,11 +170,14 @@ export function Trouble({ error, onRetry }: { error: ApiError; onRetry?: (() => 
   );
 }
 
-/** What to show until there is data: a quiet place holder of the same height, or why there is none. */
+/** Stands in for a resource without data: a skeleton while it loads, the problem when it failed. */
 export function Pending(props: {
   resource: Resource<unknown>;
+  /** Lines of the skeleton. */
   lines?: number;
+  /** Subject of the sentence when the coordinator does not have it, such as "The list of rounds". */
   what?: string;
+  /** Shown instead of that sentence. */
   missing?: ComponentChildren;
 }) {
   const { error, refresh } = props.resource;
@@ -183,11 +192,12 @@ export function Pending(props: {
   );
 }
 
+/** Says that the coordinator does not have something. `what` is the subject of the sentence. */
 export function NotAvailable({ what = "This" }: { what?: string | undefined }) {
   return <p class="not-available">{what} is not available from this coordinator.</p>;
 }
 
-/** A modal dialog: the browser's own, so that focus and Escape behave. */
+/** A modal dialog. It is the browser's own, which handles focus and Escape. */
 export function Dialog(props: { title: string; onClose: () => void; children: ComponentChildren; wide?: boolean }) {
   const id = useId();
   const dialog = useRef<HTMLDialogElement>(null);
@@ -211,12 +221,15 @@ export function Dialog(props: { title: string; onClose: () => void; children: Co
   );
 }
 
-/** Asks before something that cannot be undone easily; shows the coordinator's refusal in place. */
+/** Asks before an action. It stays open and shows the problem when the coordinator refuses. */
 export function Confirm(props: {
   title: string;
   children: ComponentChildren;
+  /** Label of the button that runs the action. */
   action: string;
+  /** Colours the button: the action cannot be undone. */
   danger?: boolean;
+  /** Throws an `ApiError` when the coordinator refuses. */
   run: () => Promise<void>;
   onClose: () => void;
 }) {
@@ -252,16 +265,19 @@ export function Confirm(props: {
   );
 }
 
-/** A share as a thin bar beside its figure. */
+/** A share as a thin bar and a figure. */
 export function Share({
   value,
   text,
   tone = "good",
   mark,
 }: {
+  /** From 0 to 1. */
   value: number;
   text: string;
+  /** A state, whose colour the bar takes. */
   tone?: string;
+  /** A second share, drawn as a line across the bar. */
   mark?: number | undefined;
 }) {
   const at = (share: number) => Math.min(100, Math.max(0, share * 100));
@@ -277,7 +293,7 @@ export function Share({
   );
 }
 
-/** Name and value pairs of a client. */
+/** The attributes of a client as chips. */
 export function Attributes({ value }: { value: Record<string, string> | undefined }) {
   const entries = Object.entries(value ?? {});
   if (entries.length === 0) return <span class="quiet">none</span>;

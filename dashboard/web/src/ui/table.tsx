@@ -1,4 +1,4 @@
-// Tables with headers, in a frame that scrolls sideways on narrow screens; and their pages.
+// Tables, and the pages of long lists.
 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
@@ -6,22 +6,26 @@ import { useState } from "preact/hooks";
 export interface Column<T> {
   head: string;
   cell: (row: T) => ComponentChildren;
-  /** Numbers stand right. */
+  /** Numbers are aligned right. */
   number?: boolean;
   /** Left out on narrow screens. */
   wide?: boolean;
-  /** Heads its row for screen readers. */
+  /** The row's header for screen readers. */
   name?: boolean;
+  /** Explains the head on hover. */
   title?: string;
 }
 
+/** A table in a frame that scrolls sideways on narrow screens. */
 export function Table<T>(props: {
+  /** Caption for screen readers. */
   label: string;
   columns: readonly Column<T>[];
   rows: readonly T[];
   rowKey: (row: T) => string | number;
+  /** The rows belong to an earlier query: they are dimmed. */
   stale?: boolean;
-  minRows?: number;
+  /** Shown below the head when there are no rows. */
   empty?: ComponentChildren;
 }) {
   const look = (column: Column<T>) => `${column.number ? "number" : ""} ${column.wide ? "wide-only" : ""}`.trim();
@@ -62,6 +66,7 @@ export function Table<T>(props: {
 }
 
 export interface Paging {
+  /** The `after` of the page's request; undefined on the first page. */
   after: string | undefined;
   /** Number of the page, from 1. */
   page: number;
@@ -70,7 +75,7 @@ export interface Paging {
   next: (after: string) => void;
 }
 
-/** Which page of a list, with the way back. `of` names the list: another one starts at its first page. */
+/** The page of a list that is shown, and the pages before it. `of` names the list: another list starts at page 1. */
 export function usePaging(of: string): Paging {
   const [state, set] = useState<{ of: string; trail: string[] }>({ of, trail: [] });
   const trail = state.of === of ? state.trail : [];
@@ -83,16 +88,11 @@ export function usePaging(of: string): Paging {
   };
 }
 
-export function Pager({ paging, next, of }: { paging: Paging; next: string | undefined; of?: string | undefined }) {
-  if (paging.page === 1 && next === undefined)
-    return of ? (
-      <p class="pager">
-        <span>{of}</span>
-      </p>
-    ) : null;
+/** Buttons to the other pages of a list; nothing when all of it is on one page. `next` is that of the page's answer. */
+export function Pager({ paging, next }: { paging: Paging; next: string | undefined }) {
+  if (paging.page === 1 && next === undefined) return null;
   return (
     <nav class="pager" aria-label="Pages">
-      {of && <span>{of}</span>}
       <span class="pager-buttons">
         <button type="button" class="small" disabled={paging.page === 1} onClick={paging.first}>
           First

@@ -45,6 +45,7 @@ const COLUMNS: readonly Column<ClientAssignment>[] = [
   { head: "Assigned", number: true, cell: (item) => <Ago at={item.assigned_at_ms} /> },
 ];
 
+/** A client: its figures and the history of its assignments. */
 export function ClientView({ id }: { id: string }) {
   const client = useResource<Client>(`clients/${id}`, {}, { pollMs: 15_000 });
   const paging = usePaging(id);
@@ -88,6 +89,7 @@ export function ClientView({ id }: { id: string }) {
   );
 }
 
+/** Who the client is, and its figures over all rounds. */
 function Head({ client }: { client: Client }) {
   const drawn = client.reported + client.expired + client.failed + (client.rejected ?? 0);
   return (

@@ -1,4 +1,4 @@
-// The clients of a population: search, participation, and whether the rounds treat classes of devices alike.
+// The clients of a population: search, participation, and a comparison of device classes.
 
 import { useEffect, useState } from "preact/hooks";
 import type { AttributeName, ClassStats, Client, Overview, Page, Population } from "../api/types";
@@ -13,7 +13,7 @@ import { type Column, Pager, Table, usePaging } from "../ui/table";
 import { Funnel } from "./job-sessions";
 
 const PAGE = 50;
-/** Typing is searched for when it pauses for so long, in milliseconds. */
+/** The search starts when typing pauses for so long, in milliseconds. */
 const TYPING_MS = 300;
 
 const ORDERS = [
@@ -22,6 +22,7 @@ const ORDERS = [
   { value: "drop_rate", label: "drop rate" },
 ];
 
+/** The clients and the device classes of the population in the address, or of the largest one. */
 export function ClientsView() {
   const { query } = useLocation();
   const overview = useResource<Overview>("overview");
@@ -85,6 +86,7 @@ const COLUMNS: readonly Column<Client>[] = [
   { head: "Up", number: true, wide: true, cell: (client) => bytes(client.bytes_up) },
 ];
 
+/** The share of a client's selections without a counted report, as a bar. */
 export function DropRate({ client }: { client: Client }) {
   const rate = dropRate(client);
   return rate === undefined ? (
@@ -94,6 +96,7 @@ export function DropRate({ client }: { client: Client }) {
   );
 }
 
+/** The clients as a table with search and order. `total` counts all clients of the population. */
 function ClientTable({ population, total }: { population: string; total: number | undefined }) {
   const { query } = useLocation();
   const search = query.get("search") ?? "";
@@ -150,6 +153,7 @@ function ClientTable({ population, total }: { population: string; total: number 
   );
 }
 
+/** Says why the table is empty: no match for the search, or no enrolled client. */
 function NoClients({ population, search }: { population: string; search: string }) {
   if (search)
     return (
@@ -165,6 +169,7 @@ function NoClients({ population, search }: { population: string; search: string 
   );
 }
 
+/** Participation by the values of one attribute, which the person chooses. */
 function Classes({ population }: { population: string }) {
   const { query } = useLocation();
   const names = useResource<AttributeName[] | { items: AttributeName[] }>(`populations/${population}/attributes`);
@@ -205,7 +210,7 @@ function Classes({ population }: { population: string }) {
   );
 }
 
-/** An attribute with more values than these tells single clients apart rather than classes of them. */
+/** An attribute with more values than these identifies clients, not classes of clients. */
 const CLASSES_MAX = 12;
 
 /** The attribute compared first: a class of devices, else one with a few values, else the one with the fewest. */
@@ -219,13 +224,14 @@ function telling(names: readonly AttributeName[]): AttributeName | undefined {
   );
 }
 
+/** The classes of an attribute as a sentence on bias, a table, and funnels. */
 function ClassTable({ attribute, classes }: { attribute: string; classes: readonly ClassStats[] }) {
   const sentence = biasSentence(attribute, classes);
   const assigned = classes.reduce((sum, entry) => sum + entry.assigned, 0);
   const overall =
     assigned > 0 ? classes.reduce((sum, entry) => sum + entry.drop_rate * entry.assigned, 0) / assigned : undefined;
   const columns: Column<ClassStats>[] = [
-    { head: words(attribute), name: true, cell: (entry) => entry.value || <span class="quiet">not told</span> },
+    { head: words(attribute), name: true, cell: (entry) => entry.value || <span class="quiet">not given</span> },
     { head: "Clients", number: true, cell: (entry) => count(entry.clients) },
     { head: "Drawn", number: true, title: "assignments", cell: (entry) => count(entry.assigned) },
     { head: "Reported", number: true, cell: (entry) => count(entry.reported) },
@@ -271,6 +277,7 @@ function ClassTable({ attribute, classes }: { attribute: string; classes: readon
   );
 }
 
+/** The funnel of each of the first classes. */
 function Funnels({ classes }: { classes: readonly ClassStats[] }) {
   return (
     <div class="funnels">
@@ -279,7 +286,7 @@ function Funnels({ classes }: { classes: readonly ClassStats[] }) {
         .slice(0, 6)
         .map((entry) => (
           <div key={entry.value}>
-            <h4>{entry.value || "not told"}</h4>
+            <h4>{entry.value || "not given"}</h4>
             <Funnel shapes={entry.shapes!} />
           </div>
         ))}

@@ -1,4 +1,4 @@
-// Learning curves against rounds, time, work or traffic; and what a target accuracy cost.
+// Learning curves against rounds, time, work or traffic; and the cost of reaching target accuracies.
 
 import { useMemo } from "preact/hooks";
 import type { Curve, CurvePoint, Job, Target } from "../api/types";
@@ -29,6 +29,7 @@ function hours(ms: number): string {
   return value < 1 ? duration(ms) : `${value < 100 ? Number(value.toFixed(1)) : compact(value)} h`;
 }
 
+/** The curves of a job with a choice of the x axis. */
 export function JobCurves({ job }: { job: Job }) {
   const { query } = useLocation();
   const curve = useResource<Curve>(`jobs/${job.id}/curve`, { points: 400 }, { live: endsSomething(job.id) });
@@ -58,6 +59,7 @@ export function JobCurves({ job }: { job: Job }) {
   );
 }
 
+/** Accuracy and loss against the axis, and the targets. */
 function Plots({
   points,
   axis,
@@ -126,6 +128,7 @@ function Plots({
   );
 }
 
+/** Round, time, work and bytes at which each target accuracy was first reached. */
 function Targets({ targets, job }: { targets: readonly Target[]; job: Job }) {
   const rows: readonly Column<Target>[] = [
     {

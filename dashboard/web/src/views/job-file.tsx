@@ -1,4 +1,4 @@
-// The job file as it is in force.
+// The job file, with the changes made since the job was created.
 
 import type { Job } from "../api/types";
 import { save } from "../lib/download";
@@ -8,6 +8,7 @@ import { useConnection, useResource } from "../ui/connection";
 import { NotAvailable, Panel, Pending } from "../ui/parts";
 import { endsSomething } from "./job";
 
+/** TOML in colours. `label` names it for screen readers. */
 export function Toml({ text, label }: { text: string; label: string }) {
   return (
     // biome-ignore lint/a11y/useSemanticElements: the text itself scrolls, a section around it would not
@@ -27,14 +28,15 @@ export function Toml({ text, label }: { text: string; label: string }) {
   );
 }
 
+/** The file of a job, to copy, download, or begin a new job with. */
 export function JobFileView({ job }: { job: Job }) {
-  const { tell } = useConnection();
+  const { notify } = useConnection();
   const file = useResource<string>(`jobs/${job.id}/file`, {}, { text: true, live: endsSomething(job.id) });
   const { data } = file;
   const copy = () =>
     navigator.clipboard.writeText(data ?? "").then(
-      () => tell("Copied"),
-      () => tell("The browser does not let this page copy", "bad"),
+      () => notify("Copied"),
+      () => notify("The browser does not let this page copy", "bad"),
     );
   const actions = data !== undefined && (
     <>

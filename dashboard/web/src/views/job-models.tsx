@@ -13,8 +13,9 @@ import { UploadModel } from "./upload-model";
 
 const PAGE = 50;
 
+/** The model versions of a job as pages. */
 export function JobModels({ job }: { job: Job }) {
-  // The API lists versions from the oldest on; a page that ends at version `to` is asked for by its beginning.
+  // The API lists versions from the oldest on. A page that ends at version `to` is requested by its first version.
   const newest = job.model_version ?? 0;
   const [end, setEnd] = useState<number>();
   const to = end ?? newest;
@@ -87,8 +88,9 @@ function columnsOf(job: Job): Column<ModelVersion>[] {
   ];
 }
 
+/** The button that downloads a version, or when its file was deleted. */
 function Get({ job, model }: { job: Job; model: ModelVersion }) {
-  const { api, tell } = useConnection();
+  const { api, notify } = useConnection();
   const [busy, setBusy] = useState(false);
   if (model.deleted_at_ms !== undefined)
     return (
@@ -101,7 +103,7 @@ function Get({ job, model }: { job: Job; model: ModelVersion }) {
     try {
       await download(api, `jobs/${job.id}/models/${model.version}`, `${job.file.name}-${model.version}.safetensors`);
     } catch (error) {
-      tell((error as Error).message, "bad");
+      notify((error as Error).message, "bad");
     } finally {
       setBusy(false);
     }

@@ -58,9 +58,10 @@ function lost({ rejected, failed, expired }: Round) {
   return <span title={text}>{count(rejected + failed + expired)}</span>;
 }
 
+/** The rounds of a job. `brief` shows the latest ones without filters and pages. */
 export function JobRounds({ job, brief = false }: { job: Job; brief?: boolean }) {
   const { query } = useLocation();
-  const { api, tell } = useConnection();
+  const { api, notify } = useConnection();
   const filter = {
     task: (brief ? undefined : query.get("task")) ?? "train",
     phase: (brief ? undefined : query.get("phase")) ?? "",
@@ -74,7 +75,7 @@ export function JobRounds({ job, brief = false }: { job: Job; brief?: boolean })
   const rounds = useResource<Page<Round>>(`jobs/${job.id}/rounds`, { ...filter, limit, after: paging.after }, { live });
   const save = (format: "csv" | "json") => () =>
     download(api, `jobs/${job.id}/metrics`, `${job.file.name}-rounds.${format}`, { format }).catch((error: Error) =>
-      tell(error.message, "bad"),
+      notify(error.message, "bad"),
     );
   const set = (name: string, usual: string) => (value: string) =>
     setQuery({ [name]: value === usual ? undefined : value });
@@ -155,6 +156,7 @@ export function JobRounds({ job, brief = false }: { job: Job; brief?: boolean })
   );
 }
 
+/** Says why the table is empty: no round passes the filters, or none was opened. */
 function NoRounds({ filtered }: { filtered: boolean }) {
   return filtered ? (
     <Empty title="No round is like that">Take a filter away to see more.</Empty>

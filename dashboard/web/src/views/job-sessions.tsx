@@ -1,4 +1,4 @@
-// How far the sessions of a job's clients came: a funnel, and every shape with its count.
+// How far the sessions of a job's clients came: a funnel, and the count of each shape.
 
 import type { Job, ShapeCount } from "../api/types";
 import { count, percent, plural } from "../lib/format";
@@ -11,6 +11,7 @@ import { endsSomething } from "./job";
 
 const ROUNDS = 100;
 
+/** The sessions of a job's latest rounds. */
 export function JobSessions({ job }: { job: Job }) {
   const shapes = useResource<ShapeCount[] | { items: ShapeCount[] }>(
     `jobs/${job.id}/shapes`,
@@ -47,6 +48,7 @@ export function JobSessions({ job }: { job: Job }) {
   );
 }
 
+/** Sessions that reached each step, and how many were lost before it. */
 export function Funnel({ shapes }: { shapes: readonly ShapeCount[] }) {
   const steps = funnel(shapes);
   const most = Math.max(1, steps[0]?.count ?? 1);
@@ -74,6 +76,7 @@ export function Funnel({ shapes }: { shapes: readonly ShapeCount[] }) {
   );
 }
 
+/** Each shape with its events in words, its count and its share. */
 export function Shapes({ shapes }: { shapes: readonly ShapeCount[] }) {
   const total = Math.max(
     1,
@@ -93,6 +96,7 @@ export function Shapes({ shapes }: { shapes: readonly ShapeCount[] }) {
   return <Table label="Shapes of sessions" columns={columns} rows={shapes} rowKey={({ shape }) => shape} />;
 }
 
+/** One shape as letters, with the events in words on hover. */
 export function Shape({ shape }: { shape: string | undefined }) {
   if (!shape) return <span class="quiet">–</span>;
   return (

@@ -1,4 +1,4 @@
-// One job: what it does now, its curves, rounds, sessions, models and file; and its controls.
+// One job: its open rounds, curves, rounds, sessions, models and file; and its controls.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { FeedEvent, Job, Page, Round } from "../api/types";
@@ -26,16 +26,17 @@ const TABS = [
   ["file", "Job file"],
 ] as const;
 
-/** Whether an event changes what a job's pages show, apart from single assignments. */
+/** Accepts the events of a job, those of single assignments too. */
 export function ofJob(job: string): (event: FeedEvent) => boolean {
   return (event) => event.job === job;
 }
 
-/** Events that begin or end something, which is when curves, tables and models change. */
+/** Accepts the events of a job and its rounds, which change curves, tables and models; not those of assignments. */
 export function endsSomething(job: string): (event: FeedEvent) => boolean {
   return (event) => event.job === job && event.assignment === undefined;
 }
 
+/** A job with its parts as tabs. */
 export function JobView({ id }: { id: string }) {
   const { query } = useLocation();
   const job = useResource<Job>(`jobs/${id}`, {}, { live: endsSomething(id) });
@@ -86,6 +87,7 @@ export function JobView({ id }: { id: string }) {
   );
 }
 
+/** The first tab: open rounds, curves, latest rounds. */
 function Progress({ job }: { job: Job }) {
   return (
     <>
@@ -96,6 +98,7 @@ function Progress({ job }: { job: Job }) {
   );
 }
 
+/** The open rounds of the job, or what it waits for. */
 function OpenRounds({ job }: { job: Job }) {
   const live = ofJob(job.id);
   const training = useResource<Page<Round>>(`jobs/${job.id}/rounds`, { order: "desc", limit: 1 }, { live });
@@ -133,7 +136,7 @@ function OpenRounds({ job }: { job: Job }) {
   );
 }
 
-/** The round with its clients as cells, which the list of rounds does not have. */
+/** An open training round with its clients as cells, which the list of rounds does not contain. */
 function OpenRound({ job, round }: { job: string; round: Round }) {
   const { number, task } = round;
   const assignments = useResource<Page<import("../api/types").Assignment>>(
@@ -163,6 +166,7 @@ function OpenRound({ job, round }: { job: string; round: Round }) {
   return <LiveRound job={job} round={{ ...round, ...counts, cells }} />;
 }
 
+/** Name, state, figures and controls of a job. `changed` is called after each change that the person made. */
 function JobHead({ job, changed }: { job: Job; changed: () => void }) {
   const stop = job.file.stop;
   const goal = [
@@ -199,13 +203,14 @@ function JobHead({ job, changed }: { job: Job; changed: () => void }) {
 
 type Action = "pause" | "resume" | "stop" | "policy";
 
+/** Buttons that pause, resume and stop the job or change its round policy, each with a confirmation. */
 function Controls({ job, changed }: { job: Job; changed: () => void }) {
-  const { api, tell } = useConnection();
+  const { api, notify } = useConnection();
   const [asking, ask] = useState<Action>();
   const final = job.state === "stopped" || job.state === "completed";
   const act = (action: Action, done: string) => async () => {
     await api.json(`jobs/${job.id}/${action}`, { method: "POST" });
-    tell(`${job.file.name} ${done}`, "good");
+    notify(`${job.file.name} ${done}`, "good");
     changed();
   };
   const close = () => ask(undefined);

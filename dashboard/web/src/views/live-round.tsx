@@ -1,4 +1,4 @@
-// An open round as it goes: phase, countdown, cohort.
+// An open round: phase, countdown, cohort.
 
 import type { Phase, Round } from "../api/types";
 import { clock, count, duration, plural, words } from "../lib/format";
@@ -9,14 +9,14 @@ import { Glyph, StateTag } from "../ui/glyph";
 
 const STEPS: readonly Phase[] = ["selecting", "training", "aggregating"];
 
-/** The share of its time that is left when a deadline is near. */
+/** A deadline is near when this share of the round's time is left. */
 const SOON_SHARE = 0.15;
 
 export function roundName(round: Round): string {
   return round.task === "evaluate" ? `Evaluation of round ${round.number}` : `Round ${round.number}`;
 }
 
-/** All open rounds of a job: training in full, a measurement beside it in one line. */
+/** The open rounds of a job: training in full, evaluations in one line each. */
 export function LiveRounds({ job, rounds }: { job: string; rounds: readonly Round[] }) {
   return (
     <>
@@ -34,6 +34,7 @@ export function LiveRounds({ job, rounds }: { job: string; rounds: readonly Roun
   );
 }
 
+/** An open evaluation in one line. */
 function LiveEvaluation({ job, round }: { job: string; round: Round }) {
   return (
     <p class="live-evaluation">
@@ -47,6 +48,7 @@ function LiveEvaluation({ job, round }: { job: string; round: Round }) {
   );
 }
 
+/** An open training round in full. */
 export function LiveRound({ job, round }: { job: string; round: Round }) {
   return (
     <article class="live-round" aria-label={roundName(round)}>
@@ -64,6 +66,7 @@ export function LiveRound({ job, round }: { job: string; round: Round }) {
   );
 }
 
+/** The phases of a round in order, with the present one marked. */
 function PhaseSteps({ phase }: { phase: Phase }) {
   const at = STEPS.indexOf(phase);
   return (
@@ -112,7 +115,7 @@ export function Countdown({ round }: { round: Round }) {
   );
 }
 
-/** Reports on their way to the goal, with the minimum marked. */
+/** The counted updates as a share of the goal, with the minimum marked. */
 function Progress({ round }: { round: Round }) {
   const share = Math.min(1, round.reported / Math.max(1, round.goal)) * 100;
   const label = `${round.reported} of ${plural(round.goal, "update")}, minimum ${round.minimum}`;

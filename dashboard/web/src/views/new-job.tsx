@@ -1,4 +1,4 @@
-// A new job: a text to start from, checked by the coordinator while it is written.
+// A new job: a job file to start from, checked by the coordinator while it is edited.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "../api/http";
@@ -11,7 +11,7 @@ import { Glyph } from "../ui/glyph";
 import { Choice, Command, Empty, Panel, Trouble } from "../ui/parts";
 import { Toml } from "./job-file";
 
-/** Typing is checked when it pauses for so long, in milliseconds. */
+/** The file is checked when typing pauses for so long, in milliseconds. */
 const TYPING_MS = 500;
 
 type Check =
@@ -27,6 +27,7 @@ interface DryRun {
   toml?: string;
 }
 
+/** The editor, once the populations and the file to start from are loaded. */
 export function NewJobView() {
   const { query } = useLocation();
   const from = query.get("from") ?? undefined;
@@ -65,6 +66,7 @@ export function NewJobView() {
   );
 }
 
+/** The job file as text, its check, and the button that creates the job. `source` is the file of another job. */
 function Editor({
   populations,
   jobs,
@@ -74,7 +76,7 @@ function Editor({
   jobs: { name: string; population: string }[];
   source: string | undefined;
 }) {
-  const { api, tell } = useConnection();
+  const { api, notify } = useConnection();
   const [population, setPopulation] = useState(populations[0] ?? "shop");
   const taken = (name: string) => new Set(jobs.filter((job) => job.population === name).map((job) => job.name));
   const [template, setTemplate] = useState(source === undefined ? TEMPLATES[0]!.name : "");
@@ -106,7 +108,7 @@ function Editor({
     setRefused(undefined);
     try {
       const job = await api.json<Job>("jobs", { method: "POST", body: text, contentType: "application/toml" });
-      tell(`${job.file.name} is created`, "good");
+      notify(`${job.file.name} is created`, "good");
       window.location.hash = links.job(job.id);
     } catch (error) {
       setRefused(error as ApiError);
@@ -183,6 +185,7 @@ function Editor({
   );
 }
 
+/** The result of the check. `goTo` selects a line of the file. */
 function CheckResult({ check, goTo }: { check: Check; goTo: (line: number) => void }) {
   switch (check.state) {
     case "checking":
@@ -216,6 +219,7 @@ function CheckResult({ check, goTo }: { check: Check; goTo: (line: number) => vo
   }
 }
 
+/** The coordinator's check of a job file, some time after the last edit. */
 function useCheck(text: string): Check {
   const { api } = useConnection();
   const [check, set] = useState<Check>({ state: "checking" });

@@ -1,4 +1,4 @@
-// All populations and jobs, with what is going on this moment.
+// All populations and jobs, with their open rounds.
 
 import type { JobOverview, JobSummary, Overview } from "../api/types";
 import { Sparkline } from "../charts/sparkline";
@@ -14,6 +14,7 @@ import { type Column, Table } from "../ui/table";
 import { LiveRounds } from "./live-round";
 import { UploadModel } from "./upload-model";
 
+/** The first view: populations, jobs that may still run, ended jobs. */
 export function OverviewView() {
   const overview = useResource<Overview>("overview", {}, { live: () => true, pollMs: 30_000 });
   const { data } = overview;
@@ -40,6 +41,7 @@ export function OverviewView() {
   );
 }
 
+/** The overview once it is loaded. */
 function Content({ data }: { data: Overview }) {
   const open = data.jobs.filter(({ job }) => job.state !== "stopped" && job.state !== "completed");
   const ended = data.jobs.filter(({ job }) => job.state === "stopped" || job.state === "completed");
@@ -62,6 +64,7 @@ function Content({ data }: { data: Overview }) {
   );
 }
 
+/** The populations with their numbers of clients. */
 function Populations({ data }: { data: Overview }) {
   const { populations } = data;
   if (populations.length === 0) {
@@ -87,6 +90,7 @@ function Populations({ data }: { data: Overview }) {
   );
 }
 
+/** A job that may still run: its open rounds and its figures. */
 function JobCard({ entry }: { entry: JobOverview }) {
   const { job, open_rounds: rounds, last_round: last } = entry;
   const steady = useSteadyHeight<HTMLDivElement>();
@@ -140,6 +144,7 @@ function JobCard({ entry }: { entry: JobOverview }) {
   );
 }
 
+/** A large figure above its curve. */
 function Figure(props: { label: string; value: string; detail: string; children: preact.ComponentChildren }) {
   return (
     <div class="figure">
@@ -153,6 +158,7 @@ function Figure(props: { label: string; value: string; detail: string; children:
   );
 }
 
+/** Rounds, parameters and traffic of a job. */
 function JobStats({ entry }: { entry: JobOverview }) {
   const { job } = entry;
   const goal = job.stop?.rounds;
@@ -171,7 +177,7 @@ function JobStats({ entry }: { entry: JobOverview }) {
   );
 }
 
-/** Why no round is open, and what would open one. */
+/** Why a job has no open round, and what would open one. */
 export function Waiting({
   job,
 }: {
@@ -214,6 +220,7 @@ const ENDED: readonly Column<JobOverview>[] = [
   { head: "Ended", number: true, cell: ({ job }) => <Ago at={job.ended_at_ms} /> },
 ];
 
+/** The jobs that are completed or stopped, as a table. */
 function Ended({ jobs }: { jobs: readonly JobOverview[] }) {
   return (
     <Panel title="Ended jobs">

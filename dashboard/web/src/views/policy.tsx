@@ -1,4 +1,4 @@
-// Changes when the next rounds open, close and give up.
+// Changes the round policy of a job.
 
 import { useState } from "preact/hooks";
 import type { ApiError } from "../api/http";
@@ -8,8 +8,9 @@ import { changes, cohortSize, FIELDS, read, typed } from "../lib/policy";
 import { useConnection } from "../ui/connection";
 import { Dialog, Trouble } from "../ui/parts";
 
+/** A form with the fields of the policy. It sends those that differ; they apply from the next round on. */
 export function PolicyDialog({ job, onClose, onSaved }: { job: Job; onClose: () => void; onSaved: () => void }) {
-  const { api, tell } = useConnection();
+  const { api, notify } = useConnection();
   const before = job.file.round;
   const [texts, setTexts] = useState<Record<string, string>>(() =>
     Object.fromEntries(FIELDS.map((field) => [field.key, typed(field, before)])),
@@ -33,7 +34,7 @@ export function PolicyDialog({ job, onClose, onSaved }: { job: Job; onClose: () 
     setError(undefined);
     try {
       await api.json(`jobs/${job.id}/round-policy`, { method: "PATCH", body: changed });
-      tell(`The round policy of ${job.file.name} applies from the next round on`, "good");
+      notify(`The round policy of ${job.file.name} applies from the next round on`, "good");
       onSaved();
       onClose();
     } catch (problem) {

@@ -1,4 +1,4 @@
-// How long the clients took, and what another deadline would have dropped.
+// How long the clients of a round took, and the reports that another deadline would have dropped.
 
 import { useId, useMemo, useState } from "preact/hooks";
 import type { Assignment, Round, WhatIf } from "../api/types";
@@ -16,6 +16,7 @@ const PARTS = [
   { value: "upload", label: "Upload", of: uploadMs },
 ] as const;
 
+/** A histogram of the clients' times, and a slider to try another deadline. `whatIf` has the coordinator's figures. */
 export function Deadlines({
   round,
   assignments,

@@ -1,4 +1,4 @@
-// The updates of a round as vectors: how large, how much in agreement.
+// The updates of a round as vectors: their norms, and how far they agree.
 
 import type { Assignment, Round } from "../api/types";
 import { Histogram } from "../charts/histogram";
@@ -7,6 +7,7 @@ import { plural, real } from "../lib/format";
 import { quantile } from "../lib/scale";
 import { NotAvailable, Panel, Stat, Stats } from "../ui/parts";
 
+/** Norms and cosines of the updates, as a scatter plot or a histogram, and the round's figures. */
 export function Updates({ round, assignments }: { round: Round; assignments: readonly Assignment[] }) {
   const sorted = (of: (item: Assignment) => number | undefined) =>
     assignments

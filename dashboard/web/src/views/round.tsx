@@ -1,4 +1,4 @@
-// One round: why it went as it did, its phases, its clients on a time line, and what another deadline would have done.
+// One round: its explanation, its phases, its clients on a time line, and the effect of other deadlines.
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { ApiError } from "../api/http";
@@ -24,6 +24,7 @@ const PAGE = 1_000;
 /** Most clients that are drawn as cells. */
 const CELLS_MAX = 500;
 
+/** A training round, or with `?task=evaluate` the evaluation of that number. */
 export function RoundView({ job, number }: { job: string; number: number }) {
   const { query } = useLocation();
   const task = query.get("task") === "evaluate" ? "evaluate" : "train";
@@ -127,6 +128,7 @@ function useAssignments(job: string, number: number, task: string, round: Round 
   return state;
 }
 
+/** Explanation, neighbours and figures of a round. `newest` is the number of the job's newest round. */
 function RoundHead({
   job,
   name,
@@ -210,17 +212,18 @@ function RoundHead({
   );
 }
 
-/** What compression saved. */
+/** How many times smaller than plain f32 the sent bytes were, in words; undefined below 1 %. */
 function ratio(raw: number | undefined, sent: number): string | undefined {
   return raw && sent > 0 && raw > sent * 1.01 ? `${(raw / sent).toFixed(1)} × compressed` : undefined;
 }
 
+/** The phases of the round on a time line. */
 function Phases({ data }: { data: RoundDetail }) {
   const now = useNow(1000);
   return <PhaseTimeline spans={data.phases.length > 0 ? data.phases : spansOf(data.round)} nowMs={now} />;
 }
 
-/** Whoever did not count, by reason. */
+/** The clients whose report did not count, grouped by reason. */
 function Lost({ items }: { items: readonly Assignment[] }) {
   const lost = items.filter((item) => item.state === "rejected" || item.state === "failed" || item.state === "expired");
   if (lost.length === 0) return null;
@@ -269,6 +272,7 @@ function lossReason({ reason, state, late_at_ms: lateAtMs }: Assignment): string
 
 type GanttOrder = "time" | "number" | "state";
 
+/** The assignments as a Gantt chart, in an order that the person chooses. */
 function TimeLines({ round, assignments }: { round: Round; assignments: Assignments }) {
   const [order, setOrder] = useState<GanttOrder>("time");
   const open = round.ended_at_ms === undefined;
@@ -323,6 +327,7 @@ function comparison(order: GanttOrder): (a: Assignment, b: Assignment) => number
   return { time: byTime, number: byNumber, state: byState }[order];
 }
 
+/** Says why there are no assignments to draw. */
 function NoAssignments({ round, assignments: { loading, error } }: { round: Round; assignments: Assignments }) {
   if (error?.status === 410) return <Empty title="Deleted">{error.detail}</Empty>;
   if (error?.missing) return <NotAvailable what="The list of assignments" />;
@@ -347,6 +352,7 @@ function NoAssignments({ round, assignments: { loading, error } }: { round: Roun
 
 const PER_PAGE = 50;
 
+/** The assignments as a table with a filter by state. */
 function AssignmentTable({ assignments, task }: { assignments: Assignments; task: string }) {
   const [state, setState] = useState("");
   const [page, setPage] = useState(0);

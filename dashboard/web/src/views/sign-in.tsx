@@ -5,6 +5,7 @@ import { Api, type ApiError } from "../api/http";
 import { looksLikeOperatorToken } from "../api/session";
 import { Mark } from "../ui/mark";
 
+/** The form for the token. `ended` says that an earlier token was refused; `onToken` gets a token that works. */
 export function SignIn({ ended, onToken }: { ended: boolean; onToken: (token: string, remember: boolean) => void }) {
   const [token, setToken] = useState("");
   const [remember, setRemember] = useState(false);

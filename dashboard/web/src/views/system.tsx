@@ -1,4 +1,4 @@
-// The coordinators themselves: who drives what, how fast, how full; and what operators did.
+// The coordinators: leases, load, latency, storage, scheduled work; and the audit log.
 
 import { Fragment } from "preact";
 import type { AuditEntry, Node, Page, ScheduledWork, System } from "../api/types";
@@ -10,9 +10,10 @@ import { jobName } from "../ui/names";
 import { Ago, Empty, NotAvailable, Panel, Pending, Stat, Stats } from "../ui/parts";
 import { type Column, Pager, Table, usePaging } from "../ui/table";
 
-/** A coordinator that was not heard of for so long is shown as lost, in milliseconds. */
+/** A coordinator without a sign of life for so long is shown as lost, in milliseconds. */
 const LOST_MS = 30_000;
 
+/** The system as one coordinator sees it. */
 export function SystemView() {
   const system = useResource<System>("system", {}, { pollMs: 5_000 });
   // Older coordinators have the parts without the whole.
@@ -56,6 +57,7 @@ function engineName(engine: string): string {
   return engine === "postgres" ? "PostgreSQL" : engine === "sqlite" ? "SQLite" : engine;
 }
 
+/** Load, latency and storage. */
 function Figures({ system }: { system: System }) {
   const { db, storage } = system;
   const latency = (ms: number | undefined) => (ms === undefined ? UNKNOWN : `${short(ms)} ms`);
@@ -84,6 +86,7 @@ function Figures({ system }: { system: System }) {
   );
 }
 
+/** The coordinators of the database. */
 function Nodes({ nodes }: { nodes: readonly Node[] }) {
   const now = useNow(5000);
   const columns: Column<Node>[] = [
@@ -117,6 +120,7 @@ function Nodes({ nodes }: { nodes: readonly Node[] }) {
   );
 }
 
+/** The jobs that a coordinator leads. */
 function Leases({ node, now }: { node: Node; now: number }) {
   if (node.leases.length === 0) return <span class="quiet">no job</span>;
   return (
@@ -136,6 +140,7 @@ function Leases({ node, now }: { node: Node; now: number }) {
   );
 }
 
+/** The scheduled work with its last runs. */
 function Schedules({ work }: { work: readonly ScheduledWork[] }) {
   const columns: Column<ScheduledWork>[] = [
     { head: "Work", name: true, cell: (entry) => words(entry.name) },
@@ -194,6 +199,7 @@ function detailText(detail: unknown): string {
   return detail === undefined || detail === null ? "" : typeof detail === "string" ? detail : JSON.stringify(detail);
 }
 
+/** The audit log. */
 function Audit() {
   const paging = usePaging("audit");
   const audit = useResource<Page<AuditEntry>>("audit", { limit: 20, after: paging.after }, { pollMs: 15_000 });

@@ -6,8 +6,9 @@ import { bytes } from "../lib/format";
 import { useConnection } from "../ui/connection";
 import { Command, Trouble } from "../ui/parts";
 
+/** A file input that uploads version 0, and the command that does the same. `name` is the job's. */
 export function UploadModel({ job, name }: { job: string; name: string }) {
-  const { api, tell } = useConnection();
+  const { api, notify } = useConnection();
   const [busy, setBusy] = useState<string>();
   const [error, setError] = useState<ApiError>();
   const id = useId();
@@ -17,7 +18,7 @@ export function UploadModel({ job, name }: { job: string; name: string }) {
     setError(undefined);
     try {
       await api.send(`jobs/${job}/models/0`, { method: "PUT", body: file, contentType: "application/octet-stream" });
-      tell(`${name} has its first model`, "good");
+      notify(`${name} has its first model`, "good");
     } catch (problem) {
       setError(problem as ApiError);
     } finally {
