@@ -1,9 +1,27 @@
 // The operator API over the made-up world, following the same contract as the coordinator.
 
-import type { Assignment, ClassStats, CurvePoint, Page, Round, ShapeCount, Task } from "../src/api/types";
+import type {
+  Assignment,
+  AttributeName,
+  AuditEntry,
+  ClassStats,
+  ClientAssignment,
+  Curve,
+  CurvePoint,
+  JobDraft,
+  ModelVersion,
+  Overview,
+  Page,
+  Population,
+  Round,
+  ShapeCount,
+  System,
+  Target,
+  Task,
+} from "../src/api/types";
 import { detailOf } from "./plan";
 import { digits } from "./random";
-import { JOBS, type MockJob, type World } from "./world";
+import { JOBS, jobFile, type MockJob, type World } from "./world";
 
 export interface Answer {
   status: number;
@@ -55,18 +73,20 @@ export function answer(world: World, call: Call): Answer {
       { name: "app_version", values: 2 },
       { name: "platform", values: 3 },
       { name: "ram_class", values: 3 },
-    ]);
+    ] satisfies AttributeName[]);
   if (first === "populations" && third === "classes") return ok(classes(world, second!, query.get("attribute") ?? ""));
   if (first === "clients") return clients(world, second, third, query, nowMs);
   if (first === "system") return ok(system(world, nowMs));
   if (first === "audit") {
     const entries = world.audit
-      .map((entry, index) => ({
-        id: String(index),
-        token: `token_${digits(32, 9)}`,
-        label: "first operator",
-        ...entry,
-      }))
+      .map(
+        (entry, index): AuditEntry => ({
+          id: String(index),
+          token: `token_${digits(32, 9)}`,
+          label: "first operator",
+          ...entry,
+        }),
+      )
       .toSorted((a, b) => b.at_ms - a.at_ms);
     return ok(paged(entries, query, (entry) => entry.id));
   }
@@ -77,7 +97,7 @@ export function answer(world: World, call: Call): Answer {
   return job ? ofJob(world, job, parts.slice(2), call) : notFound(call.path);
 }
 
-function populations(world: World) {
+function populations(world: World): Population[] {
   return world.populations.map((name) => ({
     name,
     clients: world.clients[name]!.length,
@@ -85,7 +105,7 @@ function populations(world: World) {
   }));
 }
 
-function overview(world: World, nowMs: number) {
+function overview(world: World, nowMs: number): Overview {
   const jobs = [...world.jobs.values()].map((job) => world.overview(job, nowMs));
   const open = (state: string) => (state === "running" ? 0 : state === "stopped" || state === "completed" ? 2 : 1);
   jobs.sort((a, b) => open(a.job.state) - open(b.job.state) || b.job.created_at_ms - a.job.created_at_ms);
@@ -177,10 +197,10 @@ function rounds(world: World, job: MockJob, task: Task, query: URLSearchParams, 
   return { items, ...(items.length === limit ? { next: String(items.at(-1)!.number) } : {}) };
 }
 
-function curve(world: World, job: MockJob, wanted: number, nowMs: number) {
+function curve(world: World, job: MockJob, wanted: number, nowMs: number): Curve {
   const opened = world.roundsOpened(job);
   const points: CurvePoint[] = [];
-  const targets = [];
+  const targets: Target[] = [];
   const aims = [0.5, 0.6, 0.7, 0.8, 0.9, 0.95];
   let [clients, up, down] = [0, 0, 0];
   for (let number = 1; number <= opened; number += 1) {
@@ -193,7 +213,7 @@ function curve(world: World, job: MockJob, wanted: number, nowMs: number) {
     const wall = round.ended_at_ms - job.createdAtMs;
     points.push({
       round: number,
-      at_ms: wall,
+      at_ms: round.ended_at_ms,
       wall_ms: wall,
       clients_ms: clients,
       bytes_up: up,
@@ -205,7 +225,13 @@ function curve(world: World, job: MockJob, wanted: number, nowMs: number) {
       ...(training_loss === undefined ? {} : { training_loss }),
     });
     while (aims[0] !== undefined && (accuracy ?? 0) >= aims[0])
-      targets.push({ accuracy: aims.shift()!, round: number, at_ms: wall, clients_ms: clients, bytes_up: up });
+      targets.push({
+        accuracy: aims.shift()!,
+        round: number,
+        at_ms: round.ended_at_ms,
+        clients_ms: clients,
+        bytes_up: up,
+      });
   }
   const every = Math.max(1, Math.ceil(points.length / wanted));
   const drawn = points.filter((_, index) => index % every === 0 || index === points.length - 1);
@@ -227,7 +253,7 @@ function countShapes(found: readonly Assignment[]): ShapeCount[] {
   return [...counts].map(([shape, count]) => ({ shape, count }));
 }
 
-function models(world: World, job: MockJob, query: URLSearchParams, nowMs: number) {
+function models(world: World, job: MockJob, query: URLSearchParams, nowMs: number): Page<ModelVersion> {
   const { model_version: newest } = world.job(job, nowMs);
   const limit = Number(query.get("limit") ?? LIMIT);
   const from = Number(query.get("after") ?? 0);
@@ -287,7 +313,8 @@ function clients(
       const opened = world.roundsOpened(job);
       return Array.from({ length: Math.min(60, opened) }, (_, index) => opened - index).flatMap((number) => {
         const entry = world.round(job, number, "train", nowMs)?.assignments.find(({ client }) => client === id);
-        return entry ? [{ ...entry, job: job.id, round: number, task: "train" as const }] : [];
+        const about = { job: job.id, round: number, task: "train" } as const;
+        return entry ? [{ ...entry, ...about } satisfies ClientAssignment] : [];
       });
     });
   return ok(
@@ -340,7 +367,7 @@ function classes(world: World, population: string, attribute: string): ClassStat
     });
 }
 
-function system(world: World, nowMs: number) {
+function system(world: World, nowMs: number): System {
   const lease = (job: string) => ({ job, token: 3, expires_at_ms: nowMs + 7_000 });
   const schedule = (name: string, cron: string, agoMs: number, outcome: string) => ({
     name,
@@ -417,7 +444,9 @@ function createJob(world: World, { query, body, nowMs }: Call): Answer {
     return problem(404, "not-found", "There is no such thing", `population ${population}; create it first`);
   if ([...world.jobs.values()].some((job) => job.name === name && job.population === population))
     return problem(409, "name-taken", "The name is taken", `population ${population} has a job called ${name}`);
-  if (query.get("dry_run") === "true")
-    return ok({ parameters: 4810, file: `${body.trimEnd()}\n\n[update]\ncodec = "int8"\nweight_max = 10000\n` });
+  if (query.get("dry_run") === "true") {
+    const toml = `${body.trimEnd()}\n\n[update]\ncodec = "int8"\nweight_max = 10000\n`;
+    return ok({ job: jobFile(name, population), toml, parameters: 4810 } satisfies JobDraft);
+  }
   return ok(world.job(world.create(name, population, body, nowMs), nowMs), 201);
 }

@@ -1,6 +1,17 @@
 // A made-up coordinator: jobs, clients and rounds that go on in real time.
 
-import type { Assignment, Client, FeedEvent, Job, JobOverview, JobState, RoundPolicy, Task } from "../src/api/types";
+import type {
+  Assignment,
+  Client,
+  FeedEvent,
+  Job,
+  JobDraft,
+  JobOverview,
+  JobState,
+  RoundPolicy,
+  SparkPoint,
+  Task,
+} from "../src/api/types";
 import { at, type JobRules, type MockClient, type PlannedRound, plan, sketch } from "./plan";
 import { digits, uniform } from "./random";
 
@@ -323,9 +334,7 @@ export class World {
       ...(job.endedAtMs === undefined ? {} : { ended_at_ms: job.endedAtMs }),
       ...(job.notBeforeMs === undefined ? {} : { rounds_not_before_ms: job.notBeforeMs }),
       file: {
-        name: job.name,
-        population: job.population,
-        update: { codec: "int8" },
+        ...jobFile(job.name, job.population),
         stop: job.stop,
         evaluation: {},
         round: {
@@ -368,9 +377,7 @@ export class World {
     )
       .filter((round) => round?.accuracy !== undefined)
       .map((round) => round!)
-      .map(
-        (round) => [round.number, round.accuracy ?? null, round.loss ?? null] as [number, number | null, number | null],
-      );
+      .map((round): SparkPoint => [round.number, round.accuracy ?? null, round.loss ?? null]);
     const now = spark.at(-1);
     return {
       job: { ...view, name: file.name, population: file.population, codec: "int8", stop: job.stop },
@@ -431,6 +438,17 @@ function fleet(seed: number, size: number): MockClient[] {
       examples: 20 + Math.floor(300 * uniform(seed, index, 5) ** 2),
     };
   });
+}
+
+/** The parts of a job file that no job changes. */
+export function jobFile(name: string, population: string): JobDraft["job"] {
+  return {
+    name,
+    population,
+    model: { input: [64], layers: [{ kind: "linear", out_features: 10 }] },
+    training: { epochs: 5, batch_size: 10, optimizer: { kind: "sgd", learning_rate: 0.2 } },
+    update: { codec: "int8" },
+  };
 }
 
 function jobText(name: string, population: string, rules: JobRules, stop: MockJob["stop"]): string {

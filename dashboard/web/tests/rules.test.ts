@@ -121,6 +121,7 @@ describe("the phases of a round", () => {
 describe("a learning curve", () => {
   const point = (number: number, more: Partial<CurvePoint> = {}): CurvePoint => ({
     round: number,
+    at_ms: number * 1000,
     wall_ms: number * 1000,
     clients_ms: number * 9000,
     bytes_up: number * 10,
@@ -216,6 +217,7 @@ describe("bias against a class of devices", () => {
     failed: 0,
     expired: 0,
     drop_rate,
+    shapes: [],
   });
 
   it("is named with how much worse it is", () => {

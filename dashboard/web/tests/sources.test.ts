@@ -2,6 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
+import { schemaSource } from "../tools/schema";
 
 const DASHBOARD = fileURLToPath(new URL("../..", import.meta.url));
 const SOURCE = /\.(ts|tsx|mjs|css|html|svg|jsonc)$/;
@@ -24,4 +25,10 @@ it("no line of the sources is too long to be read", () => {
       .flatMap((line, index) => (line.length > COLUMNS_MAX ? [`${path}:${index + 1}: ${line.length} columns`] : [])),
   );
   expect(long).toEqual([]);
+});
+
+it("the types of the API are those of openapi.json; `npm run api` writes them", () => {
+  const web = join(DASHBOARD, "web");
+  const document = JSON.parse(readFileSync(join(web, "openapi.json"), "utf8"));
+  expect(readFileSync(join(web, "src/api/schema.ts"), "utf8")).toBe(schemaSource(document));
 });

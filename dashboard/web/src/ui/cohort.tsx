@@ -1,6 +1,6 @@
 // The cohort of a round: as cells, as numbers per state, and as a bar.
 
-import type { AssignmentState, Cell, Round } from "../api/types";
+import type { AssignmentState, Cell, CohortRound, Round } from "../api/types";
 import { plural, words } from "../lib/format";
 import { Glyph } from "./glyph";
 
@@ -36,7 +36,7 @@ export function describeCohort(round: Round): string {
 }
 
 /** The clients of a round as cells in order of client number; empty places while the cohort is selected. */
-export function CohortStrip({ round }: { round: Round }) {
+export function CohortStrip({ round }: { round: CohortRound }) {
   const cells = round.cells ?? synthetic(round);
   if (cells.length === 0) {
     return round.phase === "selecting" ? <Seats amount={round.goal} /> : <p class="strip-empty">No clients.</p>;

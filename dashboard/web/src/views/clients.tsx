@@ -172,15 +172,15 @@ function NoClients({ population, search }: { population: string; search: string 
 /** Participation by the values of one attribute, which the person chooses. */
 function Classes({ population }: { population: string }) {
   const { query } = useLocation();
-  const names = useResource<AttributeName[] | { items: AttributeName[] }>(`populations/${population}/attributes`);
-  const list = names.data && (Array.isArray(names.data) ? names.data : names.data.items);
+  const names = useResource<AttributeName[]>(`populations/${population}/attributes`);
+  const list = names.data;
   const attribute = query.get("attribute") ?? telling(list ?? [])?.name;
-  const classes = useResource<ClassStats[] | { items: ClassStats[] }>(
+  const classes = useResource<ClassStats[]>(
     attribute ? `populations/${population}/classes` : undefined,
     { attribute },
     { pollMs: 30_000 },
   );
-  const stats = classes.data && (Array.isArray(classes.data) ? classes.data : classes.data.items);
+  const stats = classes.data;
   const chooser = list && list.length > 0 && attribute && (
     <Choice
       label="Attribute"
@@ -251,7 +251,7 @@ function ClassTable({ attribute, classes }: { attribute: string; classes: readon
     { head: "Work, median", number: true, cell: (entry) => duration(entry.work_ms_p50) },
     { head: "Work, 90 %", number: true, wide: true, cell: (entry) => duration(entry.work_ms_p90) },
   ];
-  const shapes = merged(classes.flatMap((entry) => entry.shapes ?? []));
+  const shapes = merged(classes.flatMap((entry) => entry.shapes));
   return (
     <>
       {sentence && (
@@ -282,12 +282,12 @@ function Funnels({ classes }: { classes: readonly ClassStats[] }) {
   return (
     <div class="funnels">
       {classes
-        .filter((entry) => (entry.shapes?.length ?? 0) > 0)
+        .filter((entry) => entry.shapes.length > 0)
         .slice(0, 6)
         .map((entry) => (
           <div key={entry.value}>
             <h4>{entry.value || "not given"}</h4>
-            <Funnel shapes={entry.shapes!} />
+            <Funnel shapes={entry.shapes} />
           </div>
         ))}
     </div>

@@ -51,7 +51,7 @@ export function JobCurves({ job }: { job: Job }) {
   return (
     <Panel title="Learning curves" actions={switcher} hint={hint} class="curves-panel">
       {data ? (
-        <Plots points={data.points} axis={axis} job={job} targets={data.targets ?? []} />
+        <Plots points={data.points} axis={axis} job={job} targets={data.targets} />
       ) : (
         <Pending resource={curve} lines={8} missing={<NotAvailable what="The learning curve" />} />
       )}

@@ -13,7 +13,7 @@ const ROUNDS = 100;
 
 /** The sessions of a job's latest rounds. */
 export function JobSessions({ job }: { job: Job }) {
-  const shapes = useResource<ShapeCount[] | { items: ShapeCount[] }>(
+  const shapes = useResource<ShapeCount[]>(
     `jobs/${job.id}/shapes`,
     { rounds: ROUNDS },
     { live: endsSomething(job.id) },
@@ -25,7 +25,7 @@ export function JobSessions({ job }: { job: Job }) {
         <Pending resource={shapes} lines={10} missing={<NotAvailable what="The history of sessions" />} />
       </Panel>
     );
-  const list = merged(Array.isArray(data) ? data : data.items);
+  const list = merged(data);
   const hint = `${plural(
     list.reduce((sum, entry) => sum + entry.count, 0),
     "session",

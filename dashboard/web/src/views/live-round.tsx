@@ -1,6 +1,6 @@
 // An open round: phase, countdown, cohort.
 
-import type { Phase, Round } from "../api/types";
+import type { CohortRound, Phase, Round } from "../api/types";
 import { clock, count, duration, plural, words } from "../lib/format";
 import { links } from "../router";
 import { CohortLegend, CohortStrip } from "../ui/cohort";
@@ -17,7 +17,7 @@ export function roundName(round: Round): string {
 }
 
 /** The open rounds of a job: training in full, evaluations in one line each. */
-export function LiveRounds({ job, rounds }: { job: string; rounds: readonly Round[] }) {
+export function LiveRounds({ job, rounds }: { job: string; rounds: readonly CohortRound[] }) {
   return (
     <>
       {rounds
@@ -49,7 +49,7 @@ function LiveEvaluation({ job, round }: { job: string; round: Round }) {
 }
 
 /** An open training round in full. */
-export function LiveRound({ job, round }: { job: string; round: Round }) {
+export function LiveRound({ job, round }: { job: string; round: CohortRound }) {
   return (
     <article class="live-round" aria-label={roundName(round)}>
       <header class="live-head">

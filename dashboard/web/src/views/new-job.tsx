@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "../api/http";
-import type { Job, Overview } from "../api/types";
+import type { Job, JobDraft, Overview } from "../api/types";
 import { count, plural } from "../lib/format";
 import { errorLine, fill, TEMPLATES, withName } from "../lib/templates";
 import { links, useLocation } from "../router";
@@ -16,16 +16,9 @@ const TYPING_MS = 500;
 
 type Check =
   | { state: "checking" }
-  | { state: "valid"; parameters: number | undefined; normalised: string | undefined }
+  | { state: "valid"; parameters: number; normalised: string }
   | { state: "invalid"; error: ApiError }
   | { state: "unchecked" };
-
-/** What a dry run answers; the file as text or as JSON. */
-interface DryRun {
-  parameters?: number;
-  file?: unknown;
-  toml?: string;
-}
 
 /** The editor, once the populations and the file to start from are loaded. */
 export function NewJobView() {
@@ -175,7 +168,7 @@ function Editor({
         <Panel title="From the command line">
           <Command text="tributary job create job.toml" />
         </Panel>
-        {check.state === "valid" && check.normalised && (
+        {check.state === "valid" && (
           <Panel title="With every default" hint="what is stored">
             <Toml text={check.normalised} label="The job file with every default" />
           </Panel>
@@ -194,7 +187,7 @@ function CheckResult({ check, goTo }: { check: Check; goTo: (line: number) => vo
       return (
         <p class="finding">
           <Glyph state="committed" />
-          {check.parameters === undefined ? "Valid." : `Valid: a model of ${plural(check.parameters, "parameter")}.`}
+          Valid: a model of {plural(check.parameters, "parameter")}.
         </p>
       );
     case "unchecked":
@@ -227,14 +220,14 @@ function useCheck(text: string): Check {
     const abort = new AbortController();
     const timer = setTimeout(async () => {
       try {
-        const answer = await api.json<DryRun>("jobs", {
+        const answer = await api.json<JobDraft>("jobs", {
           method: "POST",
           query: { dry_run: true },
           body: text,
           contentType: "application/toml",
           signal: abort.signal,
         });
-        set({ state: "valid", parameters: answer.parameters, normalised: textOf(answer) });
+        set({ state: "valid", parameters: answer.parameters, normalised: answer.toml });
       } catch (error) {
         if (abort.signal.aborted) return;
         const problem = error instanceof ApiError ? error : new ApiError(0, "The answer does not parse", String(error));
@@ -252,9 +245,4 @@ function useCheck(text: string): Check {
     };
   }, [api, text]);
   return check;
-}
-
-function textOf(answer: DryRun): string | undefined {
-  if (typeof answer.toml === "string") return answer.toml;
-  return typeof answer.file === "string" ? answer.file : undefined;
 }

@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { ApiError } from "../api/http";
-import type { Assignment, Job, Page, Round, RoundDetail } from "../api/types";
+import type { Assignment, CohortRound, Job, Page, Round, RoundDetail } from "../api/types";
 import { Gantt, SEGMENT_WORDS } from "../charts/gantt";
 import { PhaseTimeline, spansOf } from "../charts/timeline";
 import type { SegmentKind } from "../lib/assignments";
@@ -38,7 +38,8 @@ export function RoundView({ job, number }: { job: string; number: number }) {
   );
   const parent = useResource<Job>(`jobs/${job}`);
   const found = bare.data?.items.find((round) => round.number === number);
-  const data: RoundDetail | undefined = detail.data ?? (found && { round: found, phases: spansOf(found) });
+  const data: RoundDetail | undefined =
+    detail.data ?? (found && { round: found, phases: spansOf(found), explanation: "", what_if: [] });
   const assignments = useAssignments(job, number, task, data?.round);
   if (!data) {
     const gone = bare.data && !found;
@@ -68,7 +69,7 @@ export function RoundView({ job, number }: { job: string; number: number }) {
       <Lost items={assignments.items} />
       <TimeLines round={round} assignments={assignments} />
       {task === "train" && assignments.items.length > 0 && (
-        <Deadlines round={round} assignments={assignments.items} whatIf={data.what_if ?? []} />
+        <Deadlines round={round} assignments={assignments.items} whatIf={data.what_if} />
       )}
       {task === "train" && assignments.items.length > 0 && <Updates round={round} assignments={assignments.items} />}
       <AssignmentTable assignments={assignments} task={task} />
@@ -76,7 +77,7 @@ export function RoundView({ job, number }: { job: string; number: number }) {
   );
 }
 
-function cellsOf(items: readonly Assignment[]): Pick<Round, "cells"> {
+function cellsOf(items: readonly Assignment[]): Pick<CohortRound, "cells"> {
   if (items.length === 0) return {};
   return {
     cells: items.slice(0, CELLS_MAX).map((item) => ({

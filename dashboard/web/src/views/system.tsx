@@ -27,7 +27,7 @@ export function SystemView() {
         <h1>System</h1>
         {data && (
           <p class="quiet">
-            Tributary {data.version} on {engineName(data.engine)}, up since <Ago at={data.started_at_ms} />
+            Tributary {data.version} on {ENGINES[data.engine]}, up since <Ago at={data.started_at_ms} />
           </p>
         )}
       </header>
@@ -53,9 +53,7 @@ export function SystemView() {
   );
 }
 
-function engineName(engine: string): string {
-  return engine === "postgres" ? "PostgreSQL" : engine === "sqlite" ? "SQLite" : engine;
-}
+const ENGINES: Record<System["engine"], string> = { sqlite: "SQLite", postgres: "PostgreSQL" };
 
 /** Load, latency and storage. */
 function Figures({ system }: { system: System }) {
@@ -63,25 +61,22 @@ function Figures({ system }: { system: System }) {
   const latency = (ms: number | undefined) => (ms === undefined ? UNKNOWN : `${short(ms)} ms`);
   return (
     <Stats>
-      <Stat
-        label="Check-ins"
-        value={system.checkins_per_s === undefined ? UNKNOWN : `${short(system.checkins_per_s)} /s`}
-      />
+      <Stat label="Check-ins" value={`${short(system.checkins_per_s)} /s`} />
       <Stat label="Clients held" value={count(system.held_clients)} detail="waiting for a round" />
       <Stat label="Updates in flight" value={count(system.updates_in_flight)} />
       <Stat
         label="Database reads"
-        value={latency(db?.read_ms_p50)}
-        detail={db?.read_ms_p99 === undefined ? undefined : `99 % within ${short(db.read_ms_p99)} ms`}
+        value={latency(db.read_ms_p50)}
+        detail={db.read_ms_p99 === undefined ? undefined : `99 % within ${short(db.read_ms_p99)} ms`}
       />
       <Stat
         label="Database writes"
-        value={latency(db?.write_ms_p50)}
-        detail={db?.write_ms_p99 === undefined ? undefined : `99 % within ${short(db.write_ms_p99)} ms`}
+        value={latency(db.write_ms_p50)}
+        detail={db.write_ms_p99 === undefined ? undefined : `99 % within ${short(db.write_ms_p99)} ms`}
       />
-      <Stat label="Database" value={bytes(storage?.database_bytes)} />
-      <Stat label="Models" value={bytes(storage?.models_bytes)} />
-      <Stat label="Updates stored" value={bytes(storage?.updates_bytes)} detail="until their round ends" />
+      <Stat label="Database" value={bytes(storage.database_bytes)} />
+      <Stat label="Models" value={bytes(storage.models_bytes)} />
+      <Stat label="Updates stored" value={bytes(storage.updates_bytes)} detail="until their round ends" />
     </Stats>
   );
 }
@@ -187,16 +182,12 @@ const AUDIT: readonly Column<AuditEntry>[] = [
   { head: "Action", name: true, cell: (entry) => words(entry.action) },
   { head: "Subject", cell: (entry) => <span title={entry.subject}>{subjectName(entry.subject)}</span> },
   { head: "Token", cell: (entry) => <span title={entry.token}>{entry.label || shortId(entry.token)}</span> },
-  { head: "Detail", wide: true, cell: (entry) => <span class="audit-detail">{detailText(entry.detail)}</span> },
+  { head: "Detail", wide: true, cell: (entry) => <span class="audit-detail">{entry.detail}</span> },
 ];
 
 function subjectName(subject: string) {
   if (!subject.startsWith("job_")) return shortId(subject);
   return <a href={links.job(subject)}>{jobName(subject) ?? shortId(subject)}</a>;
-}
-
-function detailText(detail: unknown): string {
-  return detail === undefined || detail === null ? "" : typeof detail === "string" ? detail : JSON.stringify(detail);
 }
 
 /** The audit log. */
