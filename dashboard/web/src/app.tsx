@@ -139,7 +139,7 @@ function View({ route }: { route: Route }) {
     case "unknown":
       return (
         <Panel title="Nothing here">
-          <Empty title="There is no such page">
+          <Empty title="This page does not exist">
             <a href={links.overview()}>Back to the overview</a>
           </Empty>
         </Panel>

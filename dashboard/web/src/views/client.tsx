@@ -74,8 +74,8 @@ export function ClientView({ id }: { id: string }) {
               rowKey={(item) => item.id}
               stale={history.stale}
               empty={
-                <Empty title="Never drawn yet">
-                  A client is drawn when it checks in while a round selects its cohort, and is eligible.
+                <Empty title="Not selected yet">
+                  A client can be selected when it is eligible and checks in while a round selects its cohort.
                 </Empty>
               }
             />
@@ -91,7 +91,7 @@ export function ClientView({ id }: { id: string }) {
 
 /** Who the client is, and its figures over all rounds. */
 function Head({ client }: { client: Client }) {
-  const drawn = client.reported + client.expired + client.failed + (client.rejected ?? 0);
+  const selected = client.reported + client.expired + client.failed + (client.rejected ?? 0);
   return (
     <header class="view-head client-head">
       <div>
@@ -114,7 +114,7 @@ function Head({ client }: { client: Client }) {
             </>
           }
         />
-        <Stat label="Drawn" value={plural(drawn, "time")} detail={`${count(client.reported)} reported`} />
+        <Stat label="Selected" value={plural(selected, "time")} detail={`${count(client.reported)} reported`} />
         <Stat
           label="Dropped"
           value={<DropRate client={client} />}

@@ -90,7 +90,7 @@ const COLUMNS: readonly Column<Client>[] = [
 export function DropRate({ client }: { client: Client }) {
   const rate = dropRate(client);
   return rate === undefined ? (
-    <span class="quiet">never drawn</span>
+    <span class="quiet">never selected</span>
   ) : (
     <Share value={rate} text={percent(rate, 0)} tone="expired" />
   );
@@ -192,8 +192,8 @@ function Classes({ population }: { population: string }) {
   return (
     <Panel title="Device classes" hint="does the deadline treat all devices alike?" actions={chooser}>
       {list?.length === 0 && (
-        <Empty title="Clients say nothing about themselves">
-          An app gives its clients attributes such as <code>platform</code> or <code>ram_class</code>; then they are
+        <Empty title="Clients have no attributes">
+          Apps give their clients attributes such as <code>platform</code> or <code>ram_class</code>. Their values are
           compared here.
         </Empty>
       )}
@@ -233,7 +233,7 @@ function ClassTable({ attribute, classes }: { attribute: string; classes: readon
   const columns: Column<ClassStats>[] = [
     { head: words(attribute), name: true, cell: (entry) => entry.value || <span class="quiet">not given</span> },
     { head: "Clients", number: true, cell: (entry) => count(entry.clients) },
-    { head: "Drawn", number: true, title: "assignments", cell: (entry) => count(entry.assigned) },
+    { head: "Selected", number: true, title: "assignments", cell: (entry) => count(entry.assigned) },
     { head: "Reported", number: true, cell: (entry) => count(entry.reported) },
     { head: "Expired", number: true, wide: true, cell: (entry) => count(entry.expired) },
     {

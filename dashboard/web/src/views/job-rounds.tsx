@@ -159,7 +159,7 @@ export function JobRounds({ job, brief = false }: { job: Job; brief?: boolean })
 /** Says why the table is empty: no round passes the filters, or none was opened. */
 function NoRounds({ filtered }: { filtered: boolean }) {
   return filtered ? (
-    <Empty title="No round is like that">Take a filter away to see more.</Empty>
+    <Empty title="No round matches">Remove a filter to see more.</Empty>
   ) : (
     <Empty
       title="No round yet"

@@ -33,7 +33,7 @@ export function JobSessions({ job }: { job: Job }) {
   if (list.length === 0)
     return (
       <Panel title="Sessions">
-        <Empty title="No session yet">Sessions appear when the first cohort is drawn.</Empty>
+        <Empty title="No session yet">Sessions appear when the first cohort is selected.</Empty>
       </Panel>
     );
   return (

@@ -50,7 +50,7 @@ function Content({ data }: { data: Overview }) {
       <Populations data={data} />
       {data.populations.length > 0 && data.jobs.length === 0 && (
         <Panel title="Jobs">
-          <Empty title="Nothing is being learned yet" command="tributary job create examples/digits.toml">
+          <Empty title="No job yet" command="tributary job create examples/digits.toml">
             A job says which model is trained, how clients train it, and when a round closes.{" "}
             <a href={links.newJob()}>Create one here</a>, or from a file:
           </Empty>
@@ -196,8 +196,8 @@ export function Waiting({
       return job.rounds_not_before_ms === undefined ? (
         <Empty title="Between two rounds">The next one opens in a moment.</Empty>
       ) : (
-        <Empty title="No round before its time">
-          The next round may open <Ago at={job.rounds_not_before_ms} />: its schedule says so, or the pause after
+        <Empty title="The next round is not due yet">
+          It may open <Ago at={job.rounds_not_before_ms} />. The job's schedule sets this time, or the pause after
           abandoned rounds.
         </Empty>
       );

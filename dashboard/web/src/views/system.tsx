@@ -2,7 +2,7 @@
 
 import { Fragment } from "preact";
 import type { AuditEntry, Node, Page, ScheduledWork, System } from "../api/types";
-import { bytes, count, duration, plural, short, shortId, UNKNOWN, words } from "../lib/format";
+import { bytes, count, duration, short, shortId, UNKNOWN, words } from "../lib/format";
 import { links } from "../router";
 import { useNow, useResource } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
@@ -34,7 +34,7 @@ export function SystemView() {
       <Panel title="Now" class="now-panel">
         {data ? <Figures system={data} /> : <Pending resource={system} lines={3} what="The system's state" />}
       </Panel>
-      <Panel title="Coordinators" hint="any takes check-ins and updates; a lease says who drives a job">
+      <Panel title="Coordinators" hint="each accepts check-ins and updates; a lease says which one leads a job">
         {(data ?? nodes.data) ? (
           <Nodes nodes={data?.nodes ?? nodes.data!.items} />
         ) : (
@@ -91,13 +91,13 @@ function Nodes({ nodes }: { nodes: readonly Node[] }) {
       cell: (node) => (
         <StateTag
           state={now - node.seen_at_ms > LOST_MS ? "lost" : "live"}
-          text={now - node.seen_at_ms > LOST_MS ? "not heard of" : "running"}
+          text={now - node.seen_at_ms > LOST_MS ? "lost" : "running"}
         />
       ),
     },
     { head: "Version", wide: true, cell: (node) => node.version },
-    { head: "Drives", cell: (node) => <Leases node={node} now={now} /> },
-    { head: "Last heard of", number: true, cell: (node) => <Ago at={node.seen_at_ms} /> },
+    { head: "Leads", cell: (node) => <Leases node={node} now={now} /> },
+    { head: "Last seen", number: true, cell: (node) => <Ago at={node.seen_at_ms} /> },
     { head: "Started", number: true, wide: true, cell: (node) => <Ago at={node.started_at_ms} /> },
   ];
   return (
@@ -205,10 +205,7 @@ function Audit() {
             rowKey={(entry) => entry.id}
             stale={audit.stale}
             empty={
-              <Empty title="Nothing was done yet">
-                {plural(0, "entry", "entries")}: creating, pausing and stopping jobs, tokens and populations are noted
-                here.
-              </Empty>
+              <Empty title="No entry yet">What operators do to jobs, tokens and populations is recorded here.</Empty>
             }
           />
           <Pager paging={paging} next={audit.data.next} />
