@@ -94,6 +94,7 @@ export function Gantt({
   );
 }
 
+/** The segments of one assignment, as a link to its client. `y` is the top of the row, `x` scales times to pixels. */
 function Row({
   assignment,
   round,
