@@ -1,4 +1,4 @@
-//! Builds the web page with npm when its sources changed, or says how to get it.
+//! Builds the web page with npm when its sources have changed.
 //!
 //! Everything is written under `OUT_DIR`: the sources are copied there first, so that the source tree stays as it is. A
 //! page that cannot be built (no npm, no network) is no error: the program then embeds `fallback/`.
@@ -9,12 +9,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// What the page is made of, relative to `web/`. Tests, mock and configuration of tools are not.
+/// Sources of the page, relative to `web/`: without tests, mock and development tools.
 const SOURCES: &[&str] = &["index.html", "package.json", "package-lock.json", "tsconfig.json", "vite.config.ts", "src"];
-/// Names a folder with a ready build.
+/// Environment variable that names a folder with a finished build.
 const READY_BUILD: &str = "TRIBUTARY_DASHBOARD_DIST";
-/// Lines of npm's complaint that are shown as warnings.
-const COMPLAINT_LINES_MAX: usize = 6;
+/// Last lines of npm's output that a warning shows.
+const OUTPUT_LINES_MAX: usize = 6;
 
 fn main() -> io::Result<()> {
     for source in SOURCES {
@@ -41,7 +41,8 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Copies the sources to `work`, installs what the lock file says unless that is there already, and builds into `dist`.
+/// Copies the sources to `work`, installs the packages of the lock file when it has changed, and builds into `dist`.
+/// Development tools stay out: with them the packages take 157 MB instead of 39 MB.
 fn build(web: &Path, work: &Path, dist: &Path) -> Result<(), String> {
     let read = |error: io::Error| format!("its sources cannot be copied: {error}");
     let lock = fs::read(web.join("package-lock.json")).map_err(read)?;
@@ -65,7 +66,7 @@ fn npm(work: &Path, dist: &Path, arguments: &[&str]) -> Result<(), String> {
         .args(arguments)
         .current_dir(work)
         .env("TRIBUTARY_DASHBOARD_OUT", dist)
-        // One retry: a machine without a network should learn it soon.
+        // One retry: without a network, the build should not wait long.
         .env("npm_config_fetch_retries", "1")
         .env("npm_config_update_notifier", "false")
         .output()
@@ -73,15 +74,15 @@ fn npm(work: &Path, dist: &Path, arguments: &[&str]) -> Result<(), String> {
             io::ErrorKind::NotFound => "npm is not installed".to_owned(),
             _ => format!("npm does not start: {error}"),
         })?;
-    if output.status.success() { Ok(()) } else { Err(format!("npm {} failed: {}", arguments[0], complaint(&output))) }
+    if output.status.success() { Ok(()) } else { Err(format!("npm {} failed: {}", arguments[0], last_lines(&output))) }
 }
 
-/// The last lines of what npm said, in one line.
-fn complaint(output: &Output) -> String {
+/// The last lines of npm's output, in one line.
+fn last_lines(output: &Output) -> String {
     let said = [&output.stdout[..], &output.stderr[..]].concat();
     let text = String::from_utf8_lossy(&said);
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    lines[lines.len().saturating_sub(COMPLAINT_LINES_MAX)..].join(" | ")
+    lines[lines.len().saturating_sub(OUTPUT_LINES_MAX)..].join(" | ")
 }
 
 /// Makes `to` a copy of `from`, a file or a folder, and nothing else.

@@ -11,9 +11,9 @@ struct Files;
 /// One file of the dashboard.
 #[derive(Clone, Debug)]
 pub struct File {
-    /// Its content.
+    /// The content, uncompressed.
     pub bytes: Cow<'static, [u8]>,
-    /// Its media type.
+    /// Media type, such as `text/css`.
     pub content_type: String,
     /// The same content as gzip, where that is smaller.
     pub gzip: Option<Cow<'static, [u8]>>,
@@ -31,7 +31,7 @@ pub fn file(path: &str) -> Option<File> {
     Some(File { content_type: file.metadata.mimetype().to_owned(), bytes: file.data, gzip })
 }
 
-/// Whether the page was built, or only one that says how to get it.
+/// Whether the page was built. Without npm, `fallback/` is embedded instead, which says how to get it.
 #[must_use]
 pub fn is_complete() -> bool {
     Files::iter().any(|path| path.starts_with("assets/"))
@@ -72,7 +72,7 @@ mod tests {
         let mut weight = 0;
         for path in Files::iter().filter(|path| path.ends_with(".js") || path.ends_with(".css")) {
             let file = file(&path).expect("a listed file");
-            weight += file.gzip.expect("a gzip beside it").len();
+            weight += file.gzip.expect("its gzip").len();
         }
         assert!(weight > 0 && weight < WEIGHT_MAX, "{weight} bytes");
         assert!(file("index.html.gz").is_none());

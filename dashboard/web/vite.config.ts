@@ -1,4 +1,4 @@
-// How the dashboard is built: one script, one style sheet, both under hashed names, each with its gzip beside it.
+// The build of the dashboard: one script and one style sheet under hashed names, each with a gzip file.
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -30,7 +30,7 @@ export default defineConfig({
     target: "es2023",
     // Browsers since 2024: light-dark() stays as it is.
     cssTarget: ["chrome123", "firefox121", "safari17.5"],
-    outDir: process.env["TRIBUTARY_DASHBOARD_OUT"] ?? "dist",
+    outDir: process.env.TRIBUTARY_DASHBOARD_OUT ?? "dist",
     emptyOutDir: true,
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },

@@ -1,8 +1,8 @@
 // A coordinator that goes away for a while, as the mock can pretend it; restart.test.ts kills a real one.
 
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { go, launch, open, type Browser } from "./chromium";
-import { target, type Target } from "./target";
+import { type Browser, go, launch, open } from "./chromium";
+import { type Target, target } from "./target";
 
 let looked: Target;
 let browser: Browser | undefined;
@@ -16,7 +16,7 @@ afterAll(async () => {
   await looked?.close();
 });
 
-it.skipIf(process.env["DASHBOARD_URL"])("is waited for, and the page catches up", async () => {
+it.skipIf(process.env.DASHBOARD_URL)("is waited for, and the page catches up", async () => {
   browser = await launch(looked.base);
   const { page } = browser;
   await open(page, looked.base, looked.token);

@@ -1,12 +1,19 @@
-// Launches Debian's Chromium, signs in, and keeps account of what a page must not do.
+// Launches Debian's Chromium, signs in, and records what a page must not do.
 
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { chromium, type BrowserContext, type Page } from "playwright-core";
+import { type BrowserContext, chromium, type Page } from "playwright-core";
 
 /** Flags for a quiet, hermetic browser. */
-const FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+const FLAGS = [
+  "--no-sandbox",
+  "--disable-gpu",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+];
 const PATHS = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 
 export interface Options {
@@ -24,11 +31,21 @@ export interface Browser {
 }
 
 /** A fresh profile and one page of it. `base` is the only host that may be asked. */
-export async function launch(base: string, { width = 1280, height = 900, dark = false }: Options = {}): Promise<Browser> {
-  const executablePath = process.env["CHROMIUM"] ?? PATHS.find((path) => existsSync(path));
+export async function launch(
+  base: string,
+  { width = 1280, height = 900, dark = false }: Options = {},
+): Promise<Browser> {
+  const executablePath = process.env.CHROMIUM ?? PATHS.find((path) => existsSync(path));
   if (!executablePath) throw new Error("Chromium is missing: apt-get install chromium, or set CHROMIUM to its path");
   const profile = mkdtempSync(join(tmpdir(), "tributary-chromium-"));
-  const context = await chromium.launchPersistentContext(profile, { executablePath, headless: true, args: FLAGS, viewport: { width, height }, colorScheme: dark ? "dark" : "light", acceptDownloads: true });
+  const context = await chromium.launchPersistentContext(profile, {
+    executablePath,
+    headless: true,
+    args: FLAGS,
+    viewport: { width, height },
+    colorScheme: dark ? "dark" : "light",
+    acceptDownloads: true,
+  });
   const page = context.pages()[0] ?? (await context.newPage());
   const complaints: string[] = [];
   const host = new URL(base).host;
@@ -65,5 +82,9 @@ export async function go(page: Page, view: string): Promise<void> {
 
 /** Waits until nothing is being loaded. */
 export async function settled(page: Page): Promise<void> {
-  await page.waitForFunction(() => document.querySelector("main h1, main h2") !== null && document.querySelector("[aria-busy=true]") === null, undefined, { timeout: 20_000 });
+  await page.waitForFunction(
+    () => document.querySelector("main h1, main h2") !== null && document.querySelector("[aria-busy=true]") === null,
+    undefined,
+    { timeout: 20_000 },
+  );
 }

@@ -1,13 +1,13 @@
 // Starts the built program and ends it again: nothing but processes that were started here.
 
-import { spawn, type ChildProcess } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 
-/** A dev build with its many checks, on a machine that does other things too, is ready within this time, in milliseconds. */
+/** A dev build, which checks much, is ready within this time on a busy machine, in milliseconds. */
 const READY_MS_MAX = 120_000;
-/** Characters of its log that are kept for whoever asks why it ended. */
+/** Last characters of its log that are kept for the message when it does not start. */
 const LOG_CHARACTERS_MAX = 4_000;
 
 /** A line that the program prints with `--json`. */
@@ -22,7 +22,7 @@ export interface Line {
 export interface Coordinator {
   /** Its address without a slash at the end. */
   url: string;
-  /** The line that told the address. */
+  /** The line with the address. */
   started: Line;
   /** Ends the process at once, as a crash does, and waits until it has ended. */
   kill: () => Promise<void>;
@@ -30,16 +30,25 @@ export interface Coordinator {
 
 /** The program under test: `TRIBUTARY_PROGRAM`, or the dev build of this checkout. */
 function program(): string {
-  const path = process.env["TRIBUTARY_PROGRAM"] ?? fileURLToPath(new URL("../../../target/debug/tributary", import.meta.url));
-  if (!existsSync(path)) throw new Error(`${path} is missing: cargo build -p tributary, or set TRIBUTARY_PROGRAM to the binary's path`);
+  const path =
+    process.env.TRIBUTARY_PROGRAM ?? fileURLToPath(new URL("../../../target/debug/tributary", import.meta.url));
+  if (!existsSync(path))
+    throw new Error(`${path} is missing: cargo build -p tributary, or set TRIBUTARY_PROGRAM to the binary's path`);
   return path;
 }
 
 /** Starts `tributary ..arguments --json` and waits until `isReady` of the lines that it has printed. */
-export async function start(args: string[], isReady: (lines: readonly Line[]) => boolean, tmpdir: string): Promise<Coordinator> {
-  // Settings of whoever runs the tests are not settings of the tests.
+export async function start(
+  args: string[],
+  isReady: (lines: readonly Line[]) => boolean,
+  tmpdir: string,
+): Promise<Coordinator> {
+  // Settings in the environment of the test run must not reach the program.
   const own = Object.entries(process.env).filter(([name]) => !name.startsWith("TRIBUTARY_"));
-  const child = spawn(program(), [...args, "--json"], { env: { ...Object.fromEntries(own), TMPDIR: tmpdir }, stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(program(), [...args, "--json"], {
+    env: { ...Object.fromEntries(own), TMPDIR: tmpdir },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
   const ended = new Promise<void>((resolve) => child.once("close", () => resolve()));
   const killNow = () => child.kill("SIGKILL");
   process.once("exit", killNow);

@@ -1,11 +1,11 @@
-// What a person does in the page: watches a round, pauses and resumes, changes a policy, creates a job, downloads a model.
+// What a person does in the page: watch a round, pause and resume, change a policy, create a job, download a model.
 
 import { readFileSync } from "node:fs";
 import type { Page as BrowserPage } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { Job, JobOverview, Overview, Page, Round } from "../src/api/types";
-import { launch, open, type Browser } from "./chromium";
-import { target, type Target } from "./target";
+import { type Browser, launch, open } from "./chromium";
+import { type Target, target } from "./target";
 
 /** A round of a live job ends within this time, in milliseconds. */
 const ROUND_MS_MAX = 90_000;
@@ -14,14 +14,20 @@ let looked: Target;
 let browser: Browser;
 
 async function get<T>(path: string): Promise<T> {
-  const response = await fetch(`${looked.base}/operator/v1/${path}`, { headers: { authorization: `Bearer ${looked.token}` } });
+  const response = await fetch(`${looked.base}/operator/v1/${path}`, {
+    headers: { authorization: `Bearer ${looked.token}` },
+  });
   expect(response.status, path).toBe(200);
   return (await response.json()) as T;
 }
 
 async function post<T>(path: string, body?: unknown): Promise<T> {
   const headers = { authorization: `Bearer ${looked.token}`, "content-type": "application/json" };
-  const response = await fetch(`${looked.base}/operator/v1/${path}`, { method: "POST", headers, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
+  const response = await fetch(`${looked.base}/operator/v1/${path}`, {
+    method: "POST",
+    headers,
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
   if (!response.ok) throw new Error(`${path}: ${response.status} ${await response.text()}`);
   return (await response.json()) as T;
 }
@@ -30,7 +36,8 @@ async function post<T>(path: string, body?: unknown): Promise<T> {
 async function liveJob(): Promise<JobOverview> {
   const { jobs } = await get<Overview>("overview");
   const running = jobs.filter(({ job }) => job.state === "running");
-  const length = ({ last_round: last }: JobOverview) => (last?.ended_at_ms === undefined ? Number.MAX_VALUE : last.ended_at_ms - last.opened_at_ms);
+  const length = ({ last_round: last }: JobOverview) =>
+    last?.ended_at_ms === undefined ? Number.MAX_VALUE : last.ended_at_ms - last.opened_at_ms;
   const quickest = running.toSorted((a, b) => length(a) - length(b))[0];
   if (!quickest) throw new Error("these tests need a running job");
   return quickest;
@@ -96,7 +103,12 @@ describe("a live job", () => {
     await page.getByText("Live", { exact: true }).waitFor();
     await page.evaluate(() => Object.assign(window, { sameDocument: true }));
     const card = page.locator(".job-card", { has: page.getByRole("heading", { name: job.name, exact: true }) });
-    const number = async () => Number((await card.locator(".live-name").allTextContents()).find((text) => text.startsWith("Round"))?.replace(/\D/g, "") ?? 0);
+    const number = async () =>
+      Number(
+        (await card.locator(".live-name").allTextContents())
+          .find((text) => text.startsWith("Round"))
+          ?.replace(/\D/g, "") ?? 0,
+      );
     const before = Math.max(await number(), job.rounds_opened);
     await expect.poll(number, { timeout: ROUND_MS_MAX }).toBeGreaterThan(before);
     expect(await page.evaluate(() => "sameDocument" in window)).toBe(true);
@@ -146,7 +158,11 @@ describe("a live job", () => {
     const { job, round } = await losingRound();
     await open(page, looked.base, looked.token, `#/jobs/${job}/rounds/${round}`);
     await page.getByRole("heading", { name: "Not counted" }).waitFor();
-    await page.locator(".lost li", { hasText: /straggler|expired/i }).filter({ hasText: /round closed first|came late/i }).first().waitFor();
+    await page
+      .locator(".lost li", { hasText: /straggler|expired/i })
+      .filter({ hasText: /round closed first|came late/i })
+      .first()
+      .waitFor();
     expect(await page.locator(".gantt-row").count()).toBeGreaterThan(0);
     expect(complaints).toEqual([]);
   });
@@ -155,7 +171,13 @@ describe("a live job", () => {
     const { page, complaints } = browser;
     const { job } = await liveJob();
     await open(page, looked.base, looked.token, `#/jobs/${job.id}?tab=models`);
-    const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: /^Download version/ }).first().click()]);
+    const [file] = await Promise.all([
+      page.waitForEvent("download"),
+      page
+        .getByRole("button", { name: /^Download version/ })
+        .first()
+        .click(),
+    ]);
     expect(file.suggestedFilename()).toMatch(new RegExp(`^${job.name}-\\d+\\.safetensors$`));
     expect(parametersOf(readFileSync(await file.path()))).toBe(job.parameters);
     expect(complaints).toEqual([]);
@@ -168,11 +190,17 @@ async function confirmed(page: BrowserPage, action: "Pause" | "Resume" | "Stop")
   await page.getByRole("dialog").getByRole("button", { name: action, exact: true }).click();
 }
 
-/** Numbers in a safetensors file: its first 8 bytes are the length of the JSON header, which names each tensor's shape. */
+/** Numbers in a safetensors file. Its first 8 bytes are the length of the JSON header with each tensor's shape. */
 function parametersOf(file: Buffer): number {
   const headerBytes = Number(file.readBigUInt64LE(0));
-  const { __metadata__: _, ...tensors } = JSON.parse(file.subarray(8, 8 + headerBytes).toString()) as Record<string, { shape: number[] }>;
-  return Object.values(tensors).reduce((sum, { shape }) => sum + shape.reduce((product, length) => product * length, 1), 0);
+  const { __metadata__: _, ...tensors } = JSON.parse(file.subarray(8, 8 + headerBytes).toString()) as Record<
+    string,
+    { shape: number[] }
+  >;
+  return Object.values(tensors).reduce(
+    (sum, { shape }) => sum + shape.reduce((product, length) => product * length, 1),
+    0,
+  );
 }
 
 describe("a new job", () => {
@@ -184,7 +212,9 @@ describe("a new job", () => {
     const good = await text.inputValue();
     await text.fill(`${good}\nbroken`);
     await page.getByRole("button", { name: /^Go to line/ }).click();
-    expect(await text.evaluate((area: HTMLTextAreaElement) => area.value.slice(area.selectionStart, area.selectionEnd))).toBe("broken");
+    expect(
+      await text.evaluate((area: HTMLTextAreaElement) => area.value.slice(area.selectionStart, area.selectionEnd)),
+    ).toBe("broken");
     expect(await page.getByRole("button", { name: "Create job", exact: true }).isDisabled()).toBe(true);
     await text.fill(good);
     await page.getByText(/^Valid/).waitFor();
@@ -211,7 +241,9 @@ describe("a job that waits for its first model", () => {
     const { page, complaints } = browser;
     const { id, model } = looked.mock ? await waitingJob() : await newWaitingJob();
     await open(page, looked.base, looked.token, `#/jobs/${id}`);
-    await page.getByLabel(/^Version 0/).setInputFiles({ name: "model.safetensors", mimeType: "application/octet-stream", buffer: model });
+    await page
+      .getByLabel(/^Version 0/)
+      .setInputFiles({ name: "model.safetensors", mimeType: "application/octet-stream", buffer: model });
     await page.getByRole("button", { name: "Pause", exact: true }).waitFor();
     expect(complaints).toEqual([]);
     if (!looked.mock) await post(`jobs/${id}/stop`);
@@ -228,7 +260,11 @@ async function waitingJob(): Promise<{ id: string; model: Buffer }> {
 async function newWaitingJob(): Promise<{ id: string; model: Buffer }> {
   const { job: live } = await liveJob();
   const { file, model_version: version } = await get<Job>(`jobs/${live.id}`);
-  const created = await post<Job>("jobs", { job: { ...file, name: `${file.name}-uploaded-${Date.now()}`, initial_model: "upload" } });
-  const model = await fetch(`${looked.base}/operator/v1/jobs/${live.id}/models/${version}`, { headers: { authorization: `Bearer ${looked.token}` } });
+  const created = await post<Job>("jobs", {
+    job: { ...file, name: `${file.name}-uploaded-${Date.now()}`, initial_model: "upload" },
+  });
+  const model = await fetch(`${looked.base}/operator/v1/jobs/${live.id}/models/${version}`, {
+    headers: { authorization: `Bearer ${looked.token}` },
+  });
   return { id: created.id, model: Buffer.from(await model.arrayBuffer()) };
 }

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestProject } from "vitest/node";
-import { start, type Line } from "./coordinator";
+import { type Line, start } from "./coordinator";
 
 /** Rounds that are there before the first test, so that every view has something to show. */
 const ROUNDS_MIN = 4;

@@ -2,16 +2,16 @@
 
 import { mkdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { fileURLToPath } from "node:url";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import type { AxeResults } from "axe-core";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { go, launch, open, settled, type Browser } from "./chromium";
-import { target, type Target } from "./target";
-import { views, type View } from "./views";
+import { type Browser, go, launch, open, settled } from "./chromium";
+import { type Target, target } from "./target";
+import { type View, views } from "./views";
 
-const folder = process.env["SCREENSHOTS"] ?? fileURLToPath(new URL("../screenshots", import.meta.url));
+const folder = process.env.SCREENSHOTS ?? fileURLToPath(new URL("../screenshots", import.meta.url));
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
 const LOOKS = [
@@ -53,7 +53,9 @@ describe.each(LOOKS)("every view, $look", ({ look, width, height, dark }) => {
       await drawn(page);
       await shot(page, `${name}-${look}`);
       findings.push(...(await violations(page, name)));
-      const wider = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+      const wider = await page.evaluate(
+        () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
+      );
       expect(wider, `${name} is wider than the screen`).toBeLessThanOrEqual(0);
     }
     expect(findings).toEqual([]);
@@ -75,5 +77,11 @@ async function violations(page: Page, view: string): Promise<string[]> {
   // Evaluated by the test tool, which the page's content-security policy does not bind.
   const results = (await page.evaluate(`${axe}; axe.run(document, { resultTypes: ["violations"] })`)) as AxeResults;
   const serious = results.violations.filter(({ impact }) => impact === "serious" || impact === "critical");
-  return serious.map((found) => `${view}: ${found.id}: ${found.nodes.slice(0, 3).map((node) => `${node.html.slice(0, 160)} (${node.failureSummary?.split("\n")[1]?.trim()})`).join(" | ")}`);
+  return serious.map(
+    (found) =>
+      `${view}: ${found.id}: ${found.nodes
+        .slice(0, 3)
+        .map((node) => `${node.html.slice(0, 160)} (${node.failureSummary?.split("\n")[1]?.trim()})`)
+        .join(" | ")}`,
+  );
 }

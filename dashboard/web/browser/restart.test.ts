@@ -5,9 +5,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Job } from "../src/api/types";
-import { TEMPLATES, fill } from "../src/lib/templates";
-import { launch, open, type Browser } from "./chromium";
-import { start, type Coordinator } from "./coordinator";
+import { fill, TEMPLATES } from "../src/lib/templates";
+import { type Browser, launch, open } from "./chromium";
+import { type Coordinator, start } from "./coordinator";
 
 const POPULATION = "shop";
 
@@ -15,7 +15,8 @@ let folder: string;
 let coordinator: Coordinator;
 let browser: Browser | undefined;
 
-const serve = (listen: string) => start(["serve", "--listen", listen, "--database", join(folder, "tributary.db")], () => true, folder);
+const serve = (listen: string) =>
+  start(["serve", "--listen", listen, "--database", join(folder, "tributary.db")], () => true, folder);
 
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "tributary-restart-"));
@@ -32,7 +33,11 @@ it("a killed coordinator is waited for, and what happened meanwhile is shown wit
   const { url } = coordinator;
   const token = coordinator.started.operator_token!;
   const post = async <T>(path: string, body: string, type: string): Promise<T> => {
-    const response = await fetch(`${url}/operator/v1/${path}`, { method: "POST", headers: { authorization: `Bearer ${token}`, "content-type": type }, body });
+    const response = await fetch(`${url}/operator/v1/${path}`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${token}`, "content-type": type },
+      body,
+    });
     expect(response.ok, `${path}: ${response.status}`).toBe(true);
     return (await response.json()) as T;
   };
@@ -60,5 +65,7 @@ it("a killed coordinator is waited for, and what happened meanwhile is shown wit
   await page.getByText("Live", { exact: true }).waitFor();
   expect(await page.evaluate(() => "sameDocument" in window)).toBe(true);
   // That it was away is what the browser itself complains of, and nothing else.
-  expect(complaints.filter((complaint) => !/ERR_(CONNECTION|INTERNET|INCOMPLETE|EMPTY|NETWORK|SOCKET)/.test(complaint))).toEqual([]);
+  expect(
+    complaints.filter((complaint) => !/ERR_(CONNECTION|INTERNET|INCOMPLETE|EMPTY|NETWORK|SOCKET)/.test(complaint)),
+  ).toEqual([]);
 });

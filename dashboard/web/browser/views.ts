@@ -1,6 +1,6 @@
 // Every view with its address, found through the API so that it works against any coordinator.
 
-import type { Overview, Page, Client } from "../src/api/types";
+import type { Client, Overview, Page } from "../src/api/types";
 
 export interface View {
   name: string;
@@ -14,15 +14,23 @@ export async function views(base: string, token: string): Promise<View[]> {
     return (await response.json()) as T;
   };
   const overview = await get<Overview>("overview");
-  const found: View[] = [{ name: "overview", hash: "#/" }, { name: "new-job", hash: "#/jobs/new" }];
+  const found: View[] = [
+    { name: "overview", hash: "#/" },
+    { name: "new-job", hash: "#/jobs/new" },
+  ];
   const longest = overview.jobs.toSorted((a, b) => b.job.rounds_committed - a.job.rounds_committed)[0];
   if (longest) {
     const { id, rounds_committed: rounds, population } = longest.job;
-    for (const tab of ["progress", "rounds", "sessions", "models", "file"]) found.push({ name: `job-${tab}`, hash: `#/jobs/${id}?tab=${tab}` });
+    for (const tab of ["progress", "rounds", "sessions", "models", "file"])
+      found.push({ name: `job-${tab}`, hash: `#/jobs/${id}?tab=${tab}` });
     const ended = longest.last_round?.number ?? rounds;
     if (ended > 0) found.push({ name: "round", hash: `#/jobs/${id}/rounds/${ended}` });
     const open = overview.jobs.flatMap((entry) => entry.open_rounds.map((round) => ({ job: entry.job.id, round })))[0];
-    if (open) found.push({ name: "round-open", hash: `#/jobs/${open.job}/rounds/${open.round.number}?task=${open.round.task}` });
+    if (open)
+      found.push({
+        name: "round-open",
+        hash: `#/jobs/${open.job}/rounds/${open.round.number}?task=${open.round.task}`,
+      });
     const clients = await get<Page<Client>>(`clients?population=${population}&limit=1`);
     if (clients.items[0]) found.push({ name: "client", hash: `#/clients/${clients.items[0].id}` });
     found.push({ name: "clients", hash: `#/clients?population=${population}` });

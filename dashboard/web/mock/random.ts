@@ -21,6 +21,9 @@ export function normal(...parts: number[]): number {
 /** Hexadecimal digits for ids. */
 export function digits(length: number, ...parts: number[]): string {
   let text = "";
-  for (let at = 0; text.length < length; at += 1) text += Math.floor(uniform(...parts, at) * 2 ** 32).toString(16).padStart(8, "0");
+  for (let at = 0; text.length < length; at += 1)
+    text += Math.floor(uniform(...parts, at) * 2 ** 32)
+      .toString(16)
+      .padStart(8, "0");
   return text.slice(0, length);
 }

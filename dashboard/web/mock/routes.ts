@@ -1,9 +1,27 @@
 // The operator API over the made-up world, following the same contract as the coordinator.
 
-import type { Assignment, ClassStats, CurvePoint, Page, Round, ShapeCount, Task } from "../src/api/types";
+import type {
+  Assignment,
+  AttributeName,
+  AuditEntry,
+  ClassStats,
+  ClientAssignment,
+  Curve,
+  CurvePoint,
+  JobDraft,
+  ModelVersion,
+  Overview,
+  Page,
+  Population,
+  Round,
+  ShapeCount,
+  System,
+  Target,
+  Task,
+} from "../src/api/types";
 import { detailOf } from "./plan";
 import { digits } from "./random";
-import { JOBS, type MockJob, type World } from "./world";
+import { JOBS, jobFile, type MockJob, type World } from "./world";
 
 export interface Answer {
   status: number;
@@ -26,7 +44,11 @@ function ok(body: unknown, status = 200): Answer {
 }
 
 function problem(status: number, slug: string, title: string, detail: string): Answer {
-  return { status, type: "application/problem+json", body: { type: `urn:tributary:problem:${slug}`, title, status, detail, request_id: `req_${digits(12, status)}` } };
+  return {
+    status,
+    type: "application/problem+json",
+    body: { type: `urn:tributary:problem:${slug}`, title, status, detail, request_id: `req_${digits(12, status)}` },
+  };
 }
 
 const notFound = (what: string) => problem(404, "not-found", "There is no such thing", `${what} does not exist`);
@@ -46,25 +68,44 @@ export function answer(world: World, call: Call): Answer {
   const { query, nowMs } = call;
   if (first === "overview") return ok(overview(world, nowMs));
   if (first === "populations" && second === undefined) return ok({ items: populations(world) });
-  if (first === "populations" && third === "attributes") return ok([{ name: "app_version", values: 2 }, { name: "platform", values: 3 }, { name: "ram_class", values: 3 }]);
+  if (first === "populations" && third === "attributes")
+    return ok([
+      { name: "app_version", values: 2 },
+      { name: "platform", values: 3 },
+      { name: "ram_class", values: 3 },
+    ] satisfies AttributeName[]);
   if (first === "populations" && third === "classes") return ok(classes(world, second!, query.get("attribute") ?? ""));
   if (first === "clients") return clients(world, second, third, query, nowMs);
   if (first === "system") return ok(system(world, nowMs));
   if (first === "audit") {
-    const entries = world.audit.map((entry, index) => ({ id: String(index), token: `token_${digits(32, 9)}`, label: "first operator", ...entry })).toSorted((a, b) => b.at_ms - a.at_ms);
+    const entries = world.audit
+      .map(
+        (entry, index): AuditEntry => ({
+          id: String(index),
+          token: `token_${digits(32, 9)}`,
+          label: "first operator",
+          ...entry,
+        }),
+      )
+      .toSorted((a, b) => b.at_ms - a.at_ms);
     return ok(paged(entries, query, (entry) => entry.id));
   }
   if (first === "jobs" && second === undefined && call.method === "POST") return createJob(world, call);
-  if (first === "jobs" && second === undefined) return ok({ items: [...world.jobs.values()].map((job) => world.job(job, nowMs)) });
+  if (first === "jobs" && second === undefined)
+    return ok({ items: [...world.jobs.values()].map((job) => world.job(job, nowMs)) });
   const job = first === "jobs" ? world.jobs.get(second ?? "") : undefined;
   return job ? ofJob(world, job, parts.slice(2), call) : notFound(call.path);
 }
 
-function populations(world: World) {
-  return world.populations.map((name) => ({ name, clients: world.clients[name]!.length, created_at_ms: world.startedAtMs - 41 * 86_400_000 }));
+function populations(world: World): Population[] {
+  return world.populations.map((name) => ({
+    name,
+    clients: world.clients[name]!.length,
+    created_at_ms: world.startedAtMs - 41 * 86_400_000,
+  }));
 }
 
-function overview(world: World, nowMs: number) {
+function overview(world: World, nowMs: number): Overview {
   const jobs = [...world.jobs.values()].map((job) => world.overview(job, nowMs));
   const open = (state: string) => (state === "running" ? 0 : state === "stopped" || state === "completed" ? 2 : 1);
   jobs.sort((a, b) => open(a.job.state) - open(b.job.state) || b.job.created_at_ms - a.job.created_at_ms);
@@ -79,14 +120,26 @@ function ofJob(world: World, job: MockJob, parts: string[], call: Call): Answer 
   if (method === "POST" && (what === "pause" || what === "resume" || what === "stop")) {
     const from = { pause: ["running"], resume: ["paused"], stop: ["running", "paused", "awaiting_model"] }[what];
     const to = ({ pause: "paused", resume: "running", stop: "stopped" } as const)[what];
-    if (job.state !== to && !from.includes(job.state)) return problem(409, "wrong-state", "Not possible in the present state", `a job that is ${job.state} cannot become ${to}`);
+    if (job.state !== to && !from.includes(job.state))
+      return problem(
+        409,
+        "wrong-state",
+        "Not possible in the present state",
+        `a job that is ${job.state} cannot become ${to}`,
+      );
     if (job.state !== to) world.move(job, to, nowMs);
     return ok(world.job(job, nowMs));
   }
   if (method === "PATCH" && what === "round-policy") {
     const policy = JSON.parse(call.body) as { updates_goal?: number; updates_min?: number };
     const [goal, minimum] = [policy.updates_goal ?? job.rules.goal, policy.updates_min ?? job.rules.minimum];
-    if (minimum > goal || minimum < 1) return problem(422, "job-file-invalid", "The job file is not valid", "[round] updates_min must be at least 1 and at most the goal");
+    if (minimum > goal || minimum < 1)
+      return problem(
+        422,
+        "job-file-invalid",
+        "The job file is not valid",
+        "[round] updates_min must be at least 1 and at most the goal",
+      );
     world.setPolicy(job, policy, nowMs);
     return ok(world.job(job, nowMs));
   }
@@ -95,19 +148,30 @@ function ofJob(world: World, job: MockJob, parts: string[], call: Call): Answer 
   if (what === "shapes") return ok(shapes(world, job, Number(query.get("rounds") ?? 100), nowMs));
   if (what === "metrics") return { status: 200, type: "text/csv", body: "round,accuracy\n1,0.1\n" };
   if (what === "models" && method === "PUT") {
-    if (job.state !== "awaiting_model") return problem(409, "wrong-state", "Not possible in the present state", "this job has its first model");
+    if (job.state !== "awaiting_model")
+      return problem(409, "wrong-state", "Not possible in the present state", "this job has its first model");
     world.move(job, "running", nowMs);
     return ok(world.job(job, nowMs));
   }
   if (what === "models" && number === undefined) return ok(models(world, job, query, nowMs));
-  if (what === "models") return { status: 200, type: "application/octet-stream", body: safetensors(job.rules.parameters) };
+  if (what === "models")
+    return { status: 200, type: "application/octet-stream", body: safetensors(job.rules.parameters) };
   if (what === "rounds" && number === undefined) return ok(rounds(world, job, task, query, nowMs));
   if (what === "rounds") {
     const found = world.round(job, Number(number), task, nowMs);
     if (!found) return notFound(`round ${number}`);
-    if (more === undefined) return ok(detailOf(found, task === "train" ? world.round(job, Number(number), "evaluate", nowMs)?.round : undefined));
+    if (more === undefined)
+      return ok(
+        detailOf(found, task === "train" ? world.round(job, Number(number), "evaluate", nowMs)?.round : undefined),
+      );
     const state = query.get("state");
-    return ok(paged(found.assignments.filter((entry) => !state || entry.state === state), query, (entry) => String(entry.client_number)));
+    return ok(
+      paged(
+        found.assignments.filter((entry) => !state || entry.state === state),
+        query,
+        (entry) => String(entry.client_number),
+      ),
+    );
   }
   return notFound(call.path);
 }
@@ -122,16 +186,21 @@ function rounds(world: World, job: MockJob, task: Task, query: URLSearchParams, 
   let number = after === null ? (forward ? 1 : most) : Number(after) + step;
   for (; number >= 1 && number <= most && items.length < limit; number += step) {
     const round = world.round(job, number, task, nowMs)?.round;
-    const fits = round && [["phase", round.phase], ["reason", round.reason]].every(([name, value]) => !query.get(name!) || query.get(name!) === value);
+    const fits =
+      round &&
+      [
+        ["phase", round.phase],
+        ["reason", round.reason],
+      ].every(([name, value]) => !query.get(name!) || query.get(name!) === value);
     if (fits) items.push(round);
   }
   return { items, ...(items.length === limit ? { next: String(items.at(-1)!.number) } : {}) };
 }
 
-function curve(world: World, job: MockJob, wanted: number, nowMs: number) {
+function curve(world: World, job: MockJob, wanted: number, nowMs: number): Curve {
   const opened = world.roundsOpened(job);
   const points: CurvePoint[] = [];
-  const targets = [];
+  const targets: Target[] = [];
   const aims = [0.5, 0.6, 0.7, 0.8, 0.9, 0.95];
   let [clients, up, down] = [0, 0, 0];
   for (let number = 1; number <= opened; number += 1) {
@@ -142,8 +211,27 @@ function curve(world: World, job: MockJob, wanted: number, nowMs: number) {
     down += round.bytes_down;
     const { accuracy, loss, training_loss } = round;
     const wall = round.ended_at_ms - job.createdAtMs;
-    points.push({ round: number, at_ms: wall, wall_ms: wall, clients_ms: clients, bytes_up: up, bytes_down: down, reported: round.reported, cohort: round.cohort, abandoned: round.phase === "abandoned", ...(accuracy === undefined ? {} : { accuracy, loss: loss! }), ...(training_loss === undefined ? {} : { training_loss }) });
-    while (aims[0] !== undefined && (accuracy ?? 0) >= aims[0]) targets.push({ accuracy: aims.shift()!, round: number, at_ms: wall, clients_ms: clients, bytes_up: up });
+    points.push({
+      round: number,
+      at_ms: round.ended_at_ms,
+      wall_ms: wall,
+      clients_ms: clients,
+      bytes_up: up,
+      bytes_down: down,
+      reported: round.reported,
+      cohort: round.cohort,
+      abandoned: round.phase === "abandoned",
+      ...(accuracy === undefined ? {} : { accuracy, loss: loss! }),
+      ...(training_loss === undefined ? {} : { training_loss }),
+    });
+    while (aims[0] !== undefined && (accuracy ?? 0) >= aims[0])
+      targets.push({
+        accuracy: aims.shift()!,
+        round: number,
+        at_ms: round.ended_at_ms,
+        clients_ms: clients,
+        bytes_up: up,
+      });
   }
   const every = Math.max(1, Math.ceil(points.length / wanted));
   const drawn = points.filter((_, index) => index % every === 0 || index === points.length - 1);
@@ -152,7 +240,10 @@ function curve(world: World, job: MockJob, wanted: number, nowMs: number) {
 
 function shapes(world: World, job: MockJob, last: number, nowMs: number): ShapeCount[] {
   const opened = world.roundsOpened(job);
-  const found = Array.from({ length: Math.min(last, opened) }, (_, index) => world.round(job, opened - index, "train", nowMs)?.assignments ?? []).flat();
+  const found = Array.from(
+    { length: Math.min(last, opened) },
+    (_, index) => world.round(job, opened - index, "train", nowMs)?.assignments ?? [],
+  ).flat();
   return countShapes(found);
 }
 
@@ -162,15 +253,25 @@ function countShapes(found: readonly Assignment[]): ShapeCount[] {
   return [...counts].map(([shape, count]) => ({ shape, count }));
 }
 
-function models(world: World, job: MockJob, query: URLSearchParams, nowMs: number) {
+function models(world: World, job: MockJob, query: URLSearchParams, nowMs: number): Page<ModelVersion> {
   const { model_version: newest } = world.job(job, nowMs);
   const limit = Number(query.get("limit") ?? LIMIT);
   const from = Number(query.get("after") ?? 0);
-  const items = Array.from({ length: newest === undefined ? 0 : Math.max(0, Math.min(limit, newest + 1 - from)) }, (_, index) => {
-    const version = from + index;
-    const deleted = newest! - version > 60 && version % 10 !== 0;
-    return { version, ...(version > 0 ? { round: version } : {}), sha256: digits(64, job.rules.seed, version), bytes: job.rules.parameters * 4 + 512, created_at_ms: job.createdAtMs + version * job.everyMs, ...(deleted ? { deleted_at_ms: nowMs - 3_600_000 } : {}) };
-  });
+  const items = Array.from(
+    { length: newest === undefined ? 0 : Math.max(0, Math.min(limit, newest + 1 - from)) },
+    (_, index) => {
+      const version = from + index;
+      const deleted = newest! - version > 60 && version % 10 !== 0;
+      return {
+        version,
+        ...(version > 0 ? { round: version } : {}),
+        sha256: digits(64, job.rules.seed, version),
+        bytes: job.rules.parameters * 4 + 512,
+        created_at_ms: job.createdAtMs + version * job.everyMs,
+        ...(deleted ? { deleted_at_ms: nowMs - 3_600_000 } : {}),
+      };
+    },
+  );
   return { items, ...(items.length === limit ? { next: String(from + limit) } : {}) };
 }
 
@@ -180,12 +281,24 @@ function safetensors(parameters: number): string {
   return `${String.fromCharCode(header.length)}${"\0".repeat(7)}${header}`;
 }
 
-function clients(world: World, id: string | undefined, more: string | undefined, query: URLSearchParams, nowMs: number): Answer {
+function clients(
+  world: World,
+  id: string | undefined,
+  more: string | undefined,
+  query: URLSearchParams,
+  nowMs: number,
+): Answer {
   if (id === undefined) {
     const population = query.get("population") ?? "";
     const search = (query.get("search") ?? "").toLowerCase();
     const all = (world.clients[population] ?? []).map((client) => world.client(population, client));
-    const found = all.filter((client) => !search || String(client.number) === search || client.id.includes(search) || Object.values(client.attributes).some((value) => value.includes(search)));
+    const found = all.filter(
+      (client) =>
+        !search ||
+        String(client.number) === search ||
+        client.id.includes(search) ||
+        Object.values(client.attributes).some((value) => value.includes(search)),
+    );
     const rate = (client: (typeof all)[number]) => client.expired / (client.reported + client.expired + client.failed);
     if (query.get("order") === "last_seen") found.sort((a, b) => b.last_seen_at_ms - a.last_seen_at_ms);
     if (query.get("order") === "drop_rate") found.sort((a, b) => rate(b) - rate(a));
@@ -194,14 +307,23 @@ function clients(world: World, id: string | undefined, more: string | undefined,
   const found = world.findClient(id);
   if (!found) return notFound(id);
   if (more === undefined) return ok(world.client(found.population, found.client));
-  const history = [...world.jobs.values()].filter((job) => job.population === found.population).flatMap((job) => {
-    const opened = world.roundsOpened(job);
-    return Array.from({ length: Math.min(60, opened) }, (_, index) => opened - index).flatMap((number) => {
-      const entry = world.round(job, number, "train", nowMs)?.assignments.find(({ client }) => client === id);
-      return entry ? [{ ...entry, job: job.id, round: number, task: "train" as const }] : [];
+  const history = [...world.jobs.values()]
+    .filter((job) => job.population === found.population)
+    .flatMap((job) => {
+      const opened = world.roundsOpened(job);
+      return Array.from({ length: Math.min(60, opened) }, (_, index) => opened - index).flatMap((number) => {
+        const entry = world.round(job, number, "train", nowMs)?.assignments.find(({ client }) => client === id);
+        const about = { job: job.id, round: number, task: "train" } as const;
+        return entry ? [{ ...entry, ...about } satisfies ClientAssignment] : [];
+      });
     });
-  });
-  return ok(paged(history.sort((a, b) => b.assigned_at_ms - a.assigned_at_ms), query, (entry) => entry.id));
+  return ok(
+    paged(
+      history.sort((a, b) => b.assigned_at_ms - a.assigned_at_ms),
+      query,
+      (entry) => entry.id,
+    ),
+  );
 }
 
 function classes(world: World, population: string, attribute: string): ClassStats[] {
@@ -210,28 +332,86 @@ function classes(world: World, population: string, attribute: string): ClassStat
     const value = client.attributes[attribute] ?? "";
     groups.set(value, [...(groups.get(value) ?? []), world.client(population, client)]);
   }
-  return [...groups].sort(([a], [b]) => (a < b ? -1 : 1)).map(([value, members]) => {
-    const sum = (of: (client: (typeof members)[number]) => number) => members.reduce((total, client) => total + of(client), 0);
-    const [reported, rejected, failed, expired] = [sum((c) => c.reported), sum((c) => c.rejected ?? 0), sum((c) => c.failed), sum((c) => c.expired)];
-    const work = members.map((client) => client.work_ms_mean!).sort((a, b) => a - b);
-    const assigned = reported + rejected + failed + expired;
-    return { value, clients: members.length, assigned, reported, rejected, failed, expired, drop_rate: (assigned - reported) / assigned, work_ms_p50: work[Math.floor(work.length / 2)]!, work_ms_p90: work[Math.floor(work.length * 0.9)]!, shapes: [{ shape: "cadtu+", count: reported }, { shape: "cad.", count: Math.ceil(expired / 2) }, { shape: "cadtu.~", count: Math.floor(expired / 2) }, { shape: "cadi", count: failed }, { shape: "cadtu!", count: rejected }].filter(({ count }) => count > 0) };
-  });
+  return [...groups]
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([value, members]) => {
+      const sum = (of: (client: (typeof members)[number]) => number) =>
+        members.reduce((total, client) => total + of(client), 0);
+      const [reported, rejected, failed, expired] = [
+        sum((c) => c.reported),
+        sum((c) => c.rejected ?? 0),
+        sum((c) => c.failed),
+        sum((c) => c.expired),
+      ];
+      const work = members.map((client) => client.work_ms_mean!).sort((a, b) => a - b);
+      const assigned = reported + rejected + failed + expired;
+      return {
+        value,
+        clients: members.length,
+        assigned,
+        reported,
+        rejected,
+        failed,
+        expired,
+        drop_rate: (assigned - reported) / assigned,
+        work_ms_p50: work[Math.floor(work.length / 2)]!,
+        work_ms_p90: work[Math.floor(work.length * 0.9)]!,
+        shapes: [
+          { shape: "cadtu+", count: reported },
+          { shape: "cad.", count: Math.ceil(expired / 2) },
+          { shape: "cadtu.~", count: Math.floor(expired / 2) },
+          { shape: "cadi", count: failed },
+          { shape: "cadtu!", count: rejected },
+        ].filter(({ count }) => count > 0),
+      };
+    });
 }
 
-function system(world: World, nowMs: number) {
+function system(world: World, nowMs: number): System {
   const lease = (job: string) => ({ job, token: 3, expires_at_ms: nowMs + 7_000 });
-  const schedule = (name: string, cron: string, agoMs: number, outcome: string) => ({ name, cron, time_zone: "UTC", next_at_ms: nowMs + 3_600_000 - agoMs, last: { started_at_ms: nowMs - agoMs, node: "north", ended_at_ms: nowMs - agoMs + 800, failed: false, outcome } });
+  const schedule = (name: string, cron: string, agoMs: number, outcome: string) => ({
+    name,
+    cron,
+    time_zone: "UTC",
+    next_at_ms: nowMs + 3_600_000 - agoMs,
+    last: { started_at_ms: nowMs - agoMs, node: "north", ended_at_ms: nowMs - agoMs + 800, failed: false, outcome },
+  });
   return {
-    version: "0.2.0", started_at_ms: world.startedAtMs - 86_400_000 * 3, engine: "postgres",
+    version: "0.2.0",
+    started_at_ms: world.startedAtMs - 86_400_000 * 3,
+    engine: "postgres",
     nodes: [
-      { id: "north", version: "0.2.0", started_at_ms: world.startedAtMs - 86_400_000 * 3, seen_at_ms: nowMs - 900, leases: [lease(JOBS.live), lease(JOBS.long)] },
-      { id: "south", version: "0.2.0", started_at_ms: world.startedAtMs - 7_200_000, seen_at_ms: nowMs - 2_100, leases: [lease(JOBS.flaky)] },
-      { id: "west", version: "0.1.0", started_at_ms: world.startedAtMs - 86_400_000 * 9, seen_at_ms: nowMs - 300_000, leases: [] },
+      {
+        id: "north",
+        version: "0.2.0",
+        started_at_ms: world.startedAtMs - 86_400_000 * 3,
+        seen_at_ms: nowMs - 900,
+        leases: [lease(JOBS.live), lease(JOBS.long)],
+      },
+      {
+        id: "south",
+        version: "0.2.0",
+        started_at_ms: world.startedAtMs - 7_200_000,
+        seen_at_ms: nowMs - 2_100,
+        leases: [lease(JOBS.flaky)],
+      },
+      {
+        id: "west",
+        version: "0.1.0",
+        started_at_ms: world.startedAtMs - 86_400_000 * 9,
+        seen_at_ms: nowMs - 300_000,
+        leases: [],
+      },
     ],
-    checkins_per_s: 41.3, held_clients: 318, updates_in_flight: 4, db: { read_ms_p50: 0.4, read_ms_p99: 3.1, write_ms_p50: 1.8, write_ms_p99: 12.4 },
+    checkins_per_s: 41.3,
+    held_clients: 318,
+    updates_in_flight: 4,
+    db: { read_ms_p50: 0.4, read_ms_p99: 3.1, write_ms_p50: 1.8, write_ms_p99: 12.4 },
     storage: { database_bytes: 184_000_000, models_bytes: 6_650_000_000, updates_bytes: 92_000_000 },
-    schedules: [schedule("retention", "17 * * * *", 1_200_000, "40 model versions and 12,000 events deleted"), schedule("upkeep", "40 3 * * *", 40_000_000, "3 tokens expired, 1,200 pages freed")],
+    schedules: [
+      schedule("retention", "17 * * * *", 1_200_000, "40 model versions and 12,000 events deleted"),
+      schedule("upkeep", "40 3 * * *", 40_000_000, "3 tokens expired, 1,200 pages freed"),
+    ],
   };
 }
 
@@ -239,11 +419,34 @@ function createJob(world: World, { query, body, nowMs }: Call): Answer {
   const value = (key: string) => new RegExp(`^${key}\\s*=\\s*"([^"]*)"`, "m").exec(body)?.[1];
   const lines = body.split("\n");
   const broken = lines.findIndex((line) => line.trim() !== "" && !/[=#[\]{}]/.test(line));
-  if (broken >= 0) return problem(422, "job-file-invalid", "The job file is not valid", `not a job file: TOML parse error at line ${broken + 1}, column 1\n  |\n${broken + 1} | ${lines[broken]}\n  | ^\nkey with no value, expected \`=\``);
+  if (broken >= 0)
+    return problem(
+      422,
+      "job-file-invalid",
+      "The job file is not valid",
+      [
+        `not a job file: TOML parse error at line ${broken + 1}, column 1`,
+        "  |",
+        `${broken + 1} | ${lines[broken]}`,
+        "  | ^",
+        "key with no value, expected `=`",
+      ].join("\n"),
+    );
   const [name, population] = [value("name"), value("population")];
-  if (!name || !population) return problem(422, "job-file-invalid", "The job file is not valid", `not a job file: missing field \`${name ? "population" : "name"}\``);
-  if (!world.populations.includes(population)) return problem(404, "not-found", "There is no such thing", `population ${population}; create it first`);
-  if ([...world.jobs.values()].some((job) => job.name === name && job.population === population)) return problem(409, "name-taken", "The name is taken", `population ${population} has a job called ${name}`);
-  if (query.get("dry_run") === "true") return ok({ parameters: 4810, file: `${body.trimEnd()}\n\n[update]\ncodec = "int8"\nweight_max = 10000\n` });
+  if (!name || !population)
+    return problem(
+      422,
+      "job-file-invalid",
+      "The job file is not valid",
+      `not a job file: missing field \`${name ? "population" : "name"}\``,
+    );
+  if (!world.populations.includes(population))
+    return problem(404, "not-found", "There is no such thing", `population ${population}; create it first`);
+  if ([...world.jobs.values()].some((job) => job.name === name && job.population === population))
+    return problem(409, "name-taken", "The name is taken", `population ${population} has a job called ${name}`);
+  if (query.get("dry_run") === "true") {
+    const toml = `${body.trimEnd()}\n\n[update]\ncodec = "int8"\nweight_max = 10000\n`;
+    return ok({ job: jobFile(name, population), toml, parameters: 4810 } satisfies JobDraft);
+  }
   return ok(world.job(world.create(name, population, body, nowMs), nowMs), 201);
 }

@@ -1,7 +1,8 @@
-// Starts the mock on port 7071 (or PORT): `npm run build && npm run mock`, or beside `npm run dev`.
+// Starts the mock on port 7071 (or PORT) with the built page: `npm run build && npm run mock`. It is also the API of
+// `npm run dev`.
 
-import { runnerImport } from "vite";
 import { fileURLToPath } from "node:url";
+import { runnerImport } from "vite";
 
 const { module } = await runnerImport(fileURLToPath(new URL("./server.ts", import.meta.url)));
 const dist = fileURLToPath(new URL("../dist", import.meta.url));

@@ -1,19 +1,31 @@
 // Serves the built page and the made-up API, with the coordinator's own headers.
 
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { readFile } from "node:fs/promises";
-import { extname, join, normalize } from "node:path";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { extname, join, normalize } from "node:path";
 import { answer } from "./routes";
 import { World } from "./world";
 
 export const TOKEN = "tributary_operator_mock";
 
-const TYPES: Record<string, string> = { ".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
+const TYPES: Record<string, string> = {
+  ".html": "text/html",
+  ".js": "text/javascript",
+  ".css": "text/css",
+  ".svg": "image/svg+xml",
+};
 const TICK_MS = 200;
 const KEEP_ALIVE_MS = 10_000;
 /** As in server/src/api/pages.rs. */
-const POLICY = "default-src 'self'; img-src 'self' data:; object-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
+const POLICY = [
+  "default-src 'self'",
+  "img-src 'self' data:",
+  "object-src 'none'",
+  "frame-ancestors 'none'",
+  "base-uri 'none'",
+  "form-action 'self'",
+].join("; ");
 
 export interface Mock {
   url: string;
@@ -35,12 +47,27 @@ export async function serve(dist: string, port = 0, sizes: { rounds?: number; cl
   async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const url = new URL(request.url ?? "/", "http://mock");
     if (!url.pathname.startsWith("/operator/v1/")) return page(dist, url.pathname, request, response);
-    if (request.headers.authorization !== `Bearer ${TOKEN}`) return send(response, 401, { type: "urn:tributary:problem:unauthorized", title: "A valid token is needed", status: 401, detail: "this operator token is unknown, expired or revoked" }, "application/problem+json");
+    if (request.headers.authorization !== `Bearer ${TOKEN}`)
+      return send(
+        response,
+        401,
+        {
+          type: "urn:tributary:problem:unauthorized",
+          title: "A valid token is needed",
+          status: 401,
+          detail: "this operator token is unknown, expired or revoked",
+        },
+        "application/problem+json",
+      );
     const path = url.pathname.slice("/operator/v1".length);
     if (path === "/feed") return feed(request, response);
     let body = "";
     for await (const piece of request) body += piece;
-    const { status, body: value, type } = answer(world, { method: request.method ?? "GET", path, query: url.searchParams, body, nowMs: Date.now() });
+    const {
+      status,
+      body: value,
+      type,
+    } = answer(world, { method: request.method ?? "GET", path, query: url.searchParams, body, nowMs: Date.now() });
     send(response, status, value, type);
   }
 
@@ -48,7 +75,8 @@ export async function serve(dist: string, port = 0, sizes: { rounds?: number; cl
     response.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-cache" });
     // An id without data: the page can resume before anything has happened.
     response.write(`id: ${request.headers["last-event-id"] ?? world.events.at(-1)?.id ?? 0}\n\n`);
-    const push = ({ id, event }: { id: number; event: unknown }) => response.write(`id: ${id}\nevent: transition\ndata: ${JSON.stringify(event)}\n\n`);
+    const push = ({ id, event }: { id: number; event: unknown }) =>
+      response.write(`id: ${id}\nevent: transition\ndata: ${JSON.stringify(event)}\n\n`);
     const last = Number(request.headers["last-event-id"] ?? Number.NaN);
     if (!Number.isNaN(last)) world.events.filter((entry) => entry.id > last).forEach(push);
     world.listeners.add(push);
@@ -60,14 +88,17 @@ export async function serve(dist: string, port = 0, sizes: { rounds?: number; cl
   }
 
   const tick = setInterval(() => world.tick(Date.now()), TICK_MS);
-  const alive = setInterval(() => streams.forEach((stream) => stream.write(": alive\n\n")), KEEP_ALIVE_MS);
+  const keepAlive = () => {
+    for (const stream of streams) stream.write(": alive\n\n");
+  };
+  const alive = setInterval(keepAlive, KEEP_ALIVE_MS);
   await new Promise<void>((ready) => server.listen(port, "127.0.0.1", ready));
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     world,
     restart: (awayMs) => {
       awayUntilMs = Date.now() + awayMs;
-      streams.forEach((stream) => stream.destroy());
+      for (const stream of streams) stream.destroy();
       server.closeAllConnections();
     },
     close: () => stop(server, tick, alive),
@@ -75,7 +106,7 @@ export async function serve(dist: string, port = 0, sizes: { rounds?: number; cl
 }
 
 function stop(server: Server, ...timers: NodeJS.Timeout[]): Promise<void> {
-  timers.forEach((timer) => clearInterval(timer));
+  for (const timer of timers) clearInterval(timer);
   server.closeAllConnections();
   return new Promise((done) => server.close(() => done()));
 }

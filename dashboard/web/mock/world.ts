@@ -1,7 +1,18 @@
-// A made-up coordinator: jobs, clients and rounds that go on while one looks.
+// A made-up coordinator: jobs, clients and rounds that go on in real time.
 
-import type { Assignment, Client, FeedEvent, Job, JobOverview, JobState, RoundPolicy, Task } from "../src/api/types";
-import { at, plan, sketch, type JobRules, type MockClient, type PlannedRound } from "./plan";
+import type {
+  Assignment,
+  Client,
+  FeedEvent,
+  Job,
+  JobDraft,
+  JobOverview,
+  JobState,
+  RoundPolicy,
+  SparkPoint,
+  Task,
+} from "../src/api/types";
+import { at, type JobRules, type MockClient, type PlannedRound, plan, sketch } from "./plan";
 import { digits, uniform } from "./random";
 
 export interface MockJob {
@@ -30,7 +41,14 @@ interface LoggedEvent {
 const EVENTS_KEPT = 2_000;
 const MINUTE = 60_000;
 
-export const JOBS = { live: `job_${digits(32, 1)}`, long: `job_${digits(32, 2)}`, paused: `job_${digits(32, 3)}`, done: `job_${digits(32, 4)}`, waiting: `job_${digits(32, 5)}`, flaky: `job_${digits(32, 6)}` };
+export const JOBS = {
+  live: `job_${digits(32, 1)}`,
+  long: `job_${digits(32, 2)}`,
+  paused: `job_${digits(32, 3)}`,
+  done: `job_${digits(32, 4)}`,
+  waiting: `job_${digits(32, 5)}`,
+  flaky: `job_${digits(32, 6)}`,
+};
 
 export class World {
   readonly populations = ["demo", "keyboard"];
@@ -43,32 +61,138 @@ export class World {
   private readonly told = new Map<string, string>();
   private eventId = 0;
 
-  constructor(readonly startedAtMs: number, { rounds = 10_000, clients = 500 } = {}) {
-    this.clients["demo"] = fleet(1, 24);
-    this.clients["keyboard"] = fleet(2, clients);
-    const rules = (seed: number, more: Partial<JobRules>): JobRules => ({ seed, goal: 10, minimum: 5, overSelection: 1.3, deadlineMs: 20_000, selectMs: 2_000, trainMs: 4_000, parameters: 4_810, ceiling: 0.975, pace: 6, failing: 0.05, ...more });
+  constructor(
+    readonly startedAtMs: number,
+    { rounds = 10_000, clients = 500 } = {},
+  ) {
+    this.clients.demo = fleet(1, 24);
+    this.clients.keyboard = fleet(2, clients);
+    const rules = (seed: number, more: Partial<JobRules>): JobRules => ({
+      seed,
+      goal: 10,
+      minimum: 5,
+      overSelection: 1.3,
+      deadlineMs: 20_000,
+      selectMs: 2_000,
+      trainMs: 4_000,
+      parameters: 4_810,
+      ceiling: 0.975,
+      pace: 6,
+      failing: 0.05,
+      ...more,
+    });
     this.add("live", "digits", "demo", "running", rules(1, {}), { rounds: 500, accuracy: 0.98 }, 37, 30_000);
-    this.add("long", "next-word", "keyboard", "running", rules(2, { goal: 60, minimum: 40, deadlineMs: 4 * MINUTE, selectMs: 4_000, trainMs: 55_000, parameters: 1_663_370, ceiling: 0.62, pace: rounds / 6, failing: 0.06 }), {}, rounds, 5 * MINUTE);
-    this.add("flaky", "wake-word", "keyboard", "running", rules(6, { goal: 20, minimum: 17, deadlineMs: MINUTE, trainMs: 24_000, pace: 40, failing: 0.16, parameters: 250_858 }), { accuracy: 0.98 }, 180, 2 * MINUTE);
+    this.add(
+      "long",
+      "next-word",
+      "keyboard",
+      "running",
+      rules(2, {
+        goal: 60,
+        minimum: 40,
+        deadlineMs: 4 * MINUTE,
+        selectMs: 4_000,
+        trainMs: 55_000,
+        parameters: 1_663_370,
+        ceiling: 0.62,
+        pace: rounds / 6,
+        failing: 0.06,
+      }),
+      {},
+      rounds,
+      5 * MINUTE,
+    );
+    this.add(
+      "flaky",
+      "wake-word",
+      "keyboard",
+      "running",
+      rules(6, {
+        goal: 20,
+        minimum: 17,
+        deadlineMs: MINUTE,
+        trainMs: 24_000,
+        pace: 40,
+        failing: 0.16,
+        parameters: 250_858,
+      }),
+      { accuracy: 0.98 },
+      180,
+      2 * MINUTE,
+    );
     this.add("paused", "noise-filter", "keyboard", "paused", rules(3, { pace: 20 }), { rounds: 200 }, 42, 3 * MINUTE);
     this.add("waiting", "own-network", "keyboard", "awaiting_model", rules(5, {}), {}, 0, MINUTE);
     this.add("done", "digits-baseline", "demo", "completed", rules(4, { pace: 5 }), { rounds: 30 }, 30, MINUTE);
-    this.audit.push({ at_ms: startedAtMs - 40 * MINUTE, action: "job_paused", subject: JOBS.paused }, { at_ms: startedAtMs - 90 * MINUTE, action: "token_created", subject: `token_${digits(32, 77)}`, detail: "enrolment token of keyboard" });
+    this.audit.push(
+      { at_ms: startedAtMs - 40 * MINUTE, action: "job_paused", subject: JOBS.paused },
+      {
+        at_ms: startedAtMs - 90 * MINUTE,
+        action: "token_created",
+        subject: `token_${digits(32, 77)}`,
+        detail: "enrolment token of keyboard",
+      },
+    );
     this.tick(startedAtMs);
   }
 
-  private add(key: keyof typeof JOBS, name: string, population: string, state: JobState, rules: JobRules, stop: MockJob["stop"], history: number, everyMs: number): void {
+  private add(
+    key: keyof typeof JOBS,
+    name: string,
+    population: string,
+    state: JobState,
+    rules: JobRules,
+    stop: MockJob["stop"],
+    history: number,
+    everyMs: number,
+  ): void {
     const pastMs = state === "running" ? 0 : 3 * 3600_000;
     const createdAtMs = this.startedAtMs - history * everyMs - pastMs - MINUTE;
     const ended = state === "completed" ? { endedAtMs: this.startedAtMs - pastMs } : {};
     const id = JOBS[key];
-    this.jobs.set(id, { id, name, population, state, createdAtMs, ...ended, rules, stop, history, everyMs, opened: [], text: jobText(name, population, rules, stop) });
+    this.jobs.set(id, {
+      id,
+      name,
+      population,
+      state,
+      createdAtMs,
+      ...ended,
+      rules,
+      stop,
+      history,
+      everyMs,
+      opened: [],
+      text: jobText(name, population, rules, stop),
+    });
   }
 
   create(name: string, population: string, text: string, nowMs: number): MockJob {
     const seed = 100 + this.jobs.size;
-    const rules: JobRules = { seed, goal: 6, minimum: 3, overSelection: 1.3, deadlineMs: 20_000, selectMs: 1_500, trainMs: 3_000, parameters: 4_810, ceiling: 0.97, pace: 5, failing: 0.05 };
-    const job: MockJob = { id: `job_${digits(32, seed)}`, name, population, state: "running", createdAtMs: nowMs, rules, stop: { rounds: 30 }, history: 0, everyMs: MINUTE, opened: [], text };
+    const rules: JobRules = {
+      seed,
+      goal: 6,
+      minimum: 3,
+      overSelection: 1.3,
+      deadlineMs: 20_000,
+      selectMs: 1_500,
+      trainMs: 3_000,
+      parameters: 4_810,
+      ceiling: 0.97,
+      pace: 5,
+      failing: 0.05,
+    };
+    const job: MockJob = {
+      id: `job_${digits(32, seed)}`,
+      name,
+      population,
+      state: "running",
+      createdAtMs: nowMs,
+      rules,
+      stop: { rounds: 30 },
+      history: 0,
+      everyMs: MINUTE,
+      opened: [],
+      text,
+    };
     this.jobs.set(job.id, job);
     this.tell({ at_ms: nowMs, job: job.id, became: "running" });
     this.note("job_created", job.id, nowMs, name);
@@ -85,7 +209,9 @@ export class World {
 
   setPolicy(job: MockJob, policy: Partial<RoundPolicy>, nowMs: number): void {
     const { updates_goal: goal, updates_min: minimum, over_selection: overSelection, deadline_ms: deadlineMs } = policy;
-    const given = Object.entries({ goal, minimum, overSelection, deadlineMs }).filter(([, value]) => value !== undefined);
+    const given = Object.entries({ goal, minimum, overSelection, deadlineMs }).filter(
+      ([, value]) => value !== undefined,
+    );
     job.rules = { ...job.rules, ...Object.fromEntries(given) };
     job.text = jobText(job.name, job.population, job.rules, job.stop);
     this.note("round_policy_changed", job.id, nowMs, JSON.stringify(policy));
@@ -104,7 +230,8 @@ export class World {
     const key = `${job.id}/${task}/${number}`;
     let planned = this.plans.get(key);
     if (!planned) {
-      const training = number <= job.history ? job.createdAtMs + (number - 1) * job.everyMs : job.opened[number - job.history - 1]!;
+      const training =
+        number <= job.history ? job.createdAtMs + (number - 1) * job.everyMs : job.opened[number - job.history - 1]!;
       const openedAtMs = task === "train" ? training : this.planned(job, number, "train").endMs + 200;
       planned = plan(job.rules, this.clients[job.population]!, number, task, openedAtMs);
       this.plans.set(key, planned);
@@ -117,7 +244,8 @@ export class World {
     if (number < 1 || number > this.roundsOpened(job)) return undefined;
     const planned = this.planned(job, number, task);
     if (planned.round.opened_at_ms > nowMs) return undefined;
-    if (task === "evaluate") return this.planned(job, number, "train").round.phase === "committed" ? at(planned, nowMs) : undefined;
+    if (task === "evaluate")
+      return this.planned(job, number, "train").round.phase === "committed" ? at(planned, nowMs) : undefined;
     const now = at(planned, nowMs);
     // What a round reached is known once its evaluation has ended.
     if (now.round.phase !== "committed" || this.planned(job, number, "evaluate").endMs <= nowMs) return now;
@@ -131,7 +259,7 @@ export class World {
     return sketch(job.rules, number, job.createdAtMs + (number - 1) * job.everyMs);
   }
 
-  /** Opens what is due and tells what has changed. */
+  /** Opens the rounds that are due and sends events for the changes. */
   tick(nowMs: number): void {
     for (const job of this.jobs.values()) {
       const last = this.round(job, this.roundsOpened(job), "train", nowMs)?.round;
@@ -148,14 +276,27 @@ export class World {
   }
 
   private tellChanges(job: MockJob, nowMs: number): void {
-    for (let number = Math.max(job.history + 1, this.roundsOpened(job) - 1); number <= this.roundsOpened(job); number += 1) {
+    for (
+      let number = Math.max(job.history + 1, this.roundsOpened(job) - 1);
+      number <= this.roundsOpened(job);
+      number += 1
+    ) {
       for (const task of ["train", "evaluate"] as const) {
         const now = this.round(job, number, task, nowMs);
         if (!now) continue;
         const about = { at_ms: nowMs, job: job.id, round: number, task };
-        this.once(`${job.id}/${task}/${number}`, now.round.phase, () => this.tell({ ...about, became: now.round.phase, ...(now.round.reason ? { cause: now.round.reason } : {}) }));
+        this.once(`${job.id}/${task}/${number}`, now.round.phase, () =>
+          this.tell({ ...about, became: now.round.phase, ...(now.round.reason ? { cause: now.round.reason } : {}) }),
+        );
         for (const entry of now.assignments) {
-          this.once(entry.id, entry.state, () => this.tell({ ...about, assignment: entry.id, became: entry.state, ...(entry.reason ? { cause: entry.reason } : {}) }));
+          this.once(entry.id, entry.state, () =>
+            this.tell({
+              ...about,
+              assignment: entry.id,
+              became: entry.state,
+              ...(entry.reason ? { cause: entry.reason } : {}),
+            }),
+          );
         }
       }
     }
@@ -182,9 +323,31 @@ export class World {
     const abandoned = this.abandoned(job, nowMs);
     const committed = opened - abandoned - (last && last.ended_at_ms === undefined ? 1 : 0);
     return {
-      id: job.id, plan_hash: digits(64, rules.seed, 3), state: job.state, parameters: rules.parameters, rounds_opened: opened, rounds_committed: committed, created_at_ms: job.createdAtMs,
-      ...(job.state === "awaiting_model" ? {} : { model_version: committed }), ...(job.endedAtMs === undefined ? {} : { ended_at_ms: job.endedAtMs }), ...(job.notBeforeMs === undefined ? {} : { rounds_not_before_ms: job.notBeforeMs }),
-      file: { name: job.name, population: job.population, update: { codec: "int8" }, stop: job.stop, evaluation: {}, round: { updates_goal: rules.goal, updates_min: rules.minimum, over_selection: rules.overSelection, available_min: 0, selection_timeout_ms: 300_000, deadline_ms: rules.deadlineMs, backoff_ms: 1000, backoff_max_ms: 600_000 } },
+      id: job.id,
+      plan_hash: digits(64, rules.seed, 3),
+      state: job.state,
+      parameters: rules.parameters,
+      rounds_opened: opened,
+      rounds_committed: committed,
+      created_at_ms: job.createdAtMs,
+      ...(job.state === "awaiting_model" ? {} : { model_version: committed }),
+      ...(job.endedAtMs === undefined ? {} : { ended_at_ms: job.endedAtMs }),
+      ...(job.notBeforeMs === undefined ? {} : { rounds_not_before_ms: job.notBeforeMs }),
+      file: {
+        ...jobFile(job.name, job.population),
+        stop: job.stop,
+        evaluation: {},
+        round: {
+          updates_goal: rules.goal,
+          updates_min: rules.minimum,
+          over_selection: rules.overSelection,
+          available_min: 0,
+          selection_timeout_ms: 300_000,
+          deadline_ms: rules.deadlineMs,
+          backoff_ms: 1000,
+          backoff_max_ms: 600_000,
+        },
+      },
     };
   }
 
@@ -192,27 +355,38 @@ export class World {
     // Only the flaky job abandons rounds often enough to be worth counting.
     if (job.id !== JOBS.flaky) return 0;
     let sum = 0;
-    for (let number = 1; number <= this.roundsOpened(job); number += 1) if (this.round(job, number, "train", nowMs)?.round.phase === "abandoned") sum += 1;
+    for (let number = 1; number <= this.roundsOpened(job); number += 1)
+      if (this.round(job, number, "train", nowMs)?.round.phase === "abandoned") sum += 1;
     return sum;
   }
 
   overview(job: MockJob, nowMs: number): JobOverview {
     const { file, plan_hash: _hash, ...view } = this.job(job, nowMs);
     const opened = this.roundsOpened(job);
-    const recent = (["train", "evaluate"] as const).flatMap((task) => [opened - 1, opened].map((number) => this.round(job, number, task, nowMs)).filter((found) => found !== undefined));
+    const recent = (["train", "evaluate"] as const).flatMap((task) =>
+      [opened - 1, opened].map((number) => this.round(job, number, task, nowMs)).filter((found) => found !== undefined),
+    );
     const isOpen = ({ round }: PlannedRound) => round.ended_at_ms === undefined;
-    const open = recent.filter(isOpen).map(({ round, assignments }) => ({ ...round, cells: assignments.slice(0, 500).map(cell) }));
+    const open = recent
+      .filter(isOpen)
+      .map(({ round, assignments }) => ({ ...round, cells: assignments.slice(0, 500).map(cell) }));
     const last = recent.filter((entry) => !isOpen(entry) && entry.round.task === "train").at(-1)?.round;
     const step = Math.max(1, Math.floor(opened / 60));
-    const spark = Array.from({ length: Math.min(60, opened) }, (_, index) => this.point(job, opened - (Math.min(60, opened) - 1 - index) * step, nowMs))
+    const spark = Array.from({ length: Math.min(60, opened) }, (_, index) =>
+      this.point(job, opened - (Math.min(60, opened) - 1 - index) * step, nowMs),
+    )
       .filter((round) => round?.accuracy !== undefined)
       .map((round) => round!)
-      .map((round) => [round.number, round.accuracy ?? null, round.loss ?? null] as [number, number | null, number | null]);
+      .map((round): SparkPoint => [round.number, round.accuracy ?? null, round.loss ?? null]);
     const now = spark.at(-1);
     return {
-      job: { ...view, name: file.name, population: file.population, codec: "int8", stop: job.stop }, open_rounds: open, ...(last ? { last_round: last } : {}),
+      job: { ...view, name: file.name, population: file.population, codec: "int8", stop: job.stop },
+      open_rounds: open,
+      ...(last ? { last_round: last } : {}),
       ...(now ? { accuracy: now[1]!, loss: now[2]!, best_accuracy: Math.max(...spark.map((point) => point[1]!)) } : {}),
-      bytes_up: (last?.bytes_up ?? 0) * opened, bytes_down: (last?.bytes_down ?? 0) * opened, spark,
+      bytes_up: (last?.bytes_up ?? 0) * opened,
+      bytes_down: (last?.bytes_down ?? 0) * opened,
+      spark,
     };
   }
 
@@ -221,9 +395,20 @@ export class World {
     const expired = Math.round(drawn * Math.min(0.7, 0.04 * client.speed ** 2));
     const failed = Math.round(drawn * 0.05);
     return {
-      id: client.id, number: client.number, population, attributes: client.attributes, examples: client.examples, created_at_ms: this.startedAtMs - 86_400_000 * (40 - (client.number % 40)),
-      last_seen_at_ms: this.startedAtMs - Math.floor(uniform(client.number, 8) ** 3 * 86_400_000), reported: drawn - expired - failed, expired, failed, rejected: client.number % 17 === 0 ? 2 : 0,
-      bytes_up: (drawn - expired) * 1_700_000, bytes_down: drawn * 2_600_000, work_ms_mean: Math.round(55_000 * client.speed),
+      id: client.id,
+      number: client.number,
+      population,
+      attributes: client.attributes,
+      examples: client.examples,
+      created_at_ms: this.startedAtMs - 86_400_000 * (40 - (client.number % 40)),
+      last_seen_at_ms: this.startedAtMs - Math.floor(uniform(client.number, 8) ** 3 * 86_400_000),
+      reported: drawn - expired - failed,
+      expired,
+      failed,
+      rejected: client.number % 17 === 0 ? 2 : 0,
+      bytes_up: (drawn - expired) * 1_700_000,
+      bytes_down: drawn * 2_600_000,
+      work_ms_mean: Math.round(55_000 * client.speed),
     };
   }
 
@@ -246,10 +431,24 @@ function fleet(seed: number, size: number): MockClient[] {
     const ram = draw < 0.3 ? "low" : draw < 0.75 ? "mid" : "high";
     const platform = uniform(seed, index, 2) < 0.7 ? "android" : uniform(seed, index, 3) < 0.8 ? "ios" : "linux";
     return {
-      id: `client_${digits(32, seed, index)}`, number: index + 1, speed: { low: 2.3, mid: 1.2, high: 0.8 }[ram] * (0.8 + 0.4 * uniform(seed, index, 4)),
-      attributes: { platform, ram_class: ram, app_version: uniform(seed, index, 6) < 0.8 ? "4.2.0" : "4.1.3" }, examples: 20 + Math.floor(300 * uniform(seed, index, 5) ** 2),
+      id: `client_${digits(32, seed, index)}`,
+      number: index + 1,
+      speed: { low: 2.3, mid: 1.2, high: 0.8 }[ram] * (0.8 + 0.4 * uniform(seed, index, 4)),
+      attributes: { platform, ram_class: ram, app_version: uniform(seed, index, 6) < 0.8 ? "4.2.0" : "4.1.3" },
+      examples: 20 + Math.floor(300 * uniform(seed, index, 5) ** 2),
     };
   });
+}
+
+/** The parts of a job file that no job changes. */
+export function jobFile(name: string, population: string): JobDraft["job"] {
+  return {
+    name,
+    population,
+    model: { input: [64], layers: [{ kind: "linear", out_features: 10 }] },
+    training: { epochs: 5, batch_size: 10, optimizer: { kind: "sgd", learning_rate: 0.2 } },
+    update: { codec: "int8" },
+  };
 }
 
 function jobText(name: string, population: string, rules: JobRules, stop: MockJob["stop"]): string {
@@ -287,6 +486,8 @@ deadline_ms = ${rules.deadlineMs}
 every_rounds = 1
 
 [stop]
-${Object.entries(stop).map(([key, value]) => `${key} = ${value}`).join("\n")}
+${Object.entries(stop)
+  .map(([key, value]) => `${key} = ${value}`)
+  .join("\n")}
 `;
 }

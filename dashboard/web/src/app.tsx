@@ -1,13 +1,13 @@
-// The whole page: signed in or not, and which view.
+// The whole page: the sign-in, or the view that the address names.
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { ServerClock } from "./api/clock";
 import { Feed } from "./api/feed";
 import { Api } from "./api/http";
-import { forgetToken, savedToken, saveToken, tokenInHash, type Stores } from "./api/session";
-import { links, useLocation, type Route } from "./router";
-import { Shell, type Message } from "./shell";
-import { ConnectionContext, type Connection } from "./ui/connection";
+import { forgetToken, type Stores, savedToken, saveToken, tokenInHash } from "./api/session";
+import { links, type Route, useLocation } from "./router";
+import { type Message, Shell } from "./shell";
+import { type Connection, ConnectionContext } from "./ui/connection";
 import { jobName } from "./ui/names";
 import { Empty, Panel } from "./ui/parts";
 import { ClientView } from "./views/client";
@@ -32,6 +32,7 @@ export function takeToken(): void {
   window.history.replaceState(null, "", window.location.pathname + window.location.search + found.rest);
 }
 
+/** The sign-in until there is a token, then the view of the address. */
 export function App() {
   const [token, setToken] = useState(() => savedToken(stores()));
   const [ended, setEnded] = useState(false);
@@ -57,22 +58,41 @@ export function App() {
     };
     return <SignIn ended={ended} onToken={enter} />;
   }
-  return <SignedIn key={token} token={token} route={route} onRefused={() => leave("refused")} onSignOut={() => leave("asked")} />;
+  return (
+    <SignedIn
+      key={token}
+      token={token}
+      route={route}
+      onRefused={() => leave("refused")}
+      onSignOut={() => leave("asked")}
+    />
+  );
 }
 
-function SignedIn({ token, route, onRefused, onSignOut }: { token: string; route: Route; onRefused: () => void; onSignOut: () => void }) {
+/** The page with one token: it owns the connection and the messages. */
+function SignedIn({
+  token,
+  route,
+  onRefused,
+  onSignOut,
+}: {
+  token: string;
+  route: Route;
+  onRefused: () => void;
+  onSignOut: () => void;
+}) {
   const [messages, setMessages] = useState<readonly Message[]>([]);
   const connection = useMemo<Connection>(() => {
     const clock = new ServerClock();
     const api = new Api(token, onRefused, (server, sent, received) => clock.observe(server, sent, received));
     let last = 0;
-    const tell: Connection["tell"] = (text, tone) => {
+    const notify: Connection["notify"] = (text, tone) => {
       last += 1;
       const id = last;
       setMessages((all) => [...all.slice(-2), { id, text, tone }]);
       setTimeout(() => setMessages((all) => all.filter((message) => message.id !== id)), MESSAGE_MS);
     };
-    return { api, clock, feed: new Feed(api), tell };
+    return { api, clock, feed: new Feed(api), notify };
   }, [token]);
   useEffect(() => {
     const { feed } = connection;
@@ -99,16 +119,31 @@ function SignedIn({ token, route, onRefused, onSignOut }: { token: string; route
   );
 }
 
+/** The view of a route. */
 function View({ route }: { route: Route }) {
   switch (route.view) {
-    case "overview": return <OverviewView />;
-    case "new-job": return <NewJobView />;
-    case "job": return <JobView id={route.job} />;
-    case "round": return <RoundView job={route.job} number={route.round} />;
-    case "clients": return <ClientsView />;
-    case "client": return <ClientView id={route.client} />;
-    case "system": return <SystemView />;
-    case "unknown": return <Panel title="Nothing here"><Empty title="There is no such page"><a href={links.overview()}>Back to the overview</a></Empty></Panel>;
+    case "overview":
+      return <OverviewView />;
+    case "new-job":
+      return <NewJobView />;
+    case "job":
+      return <JobView id={route.job} />;
+    case "round":
+      return <RoundView job={route.job} number={route.round} />;
+    case "clients":
+      return <ClientsView />;
+    case "client":
+      return <ClientView id={route.client} />;
+    case "system":
+      return <SystemView />;
+    case "unknown":
+      return (
+        <Panel title="Nothing here">
+          <Empty title="This page does not exist">
+            <a href={links.overview()}>Back to the overview</a>
+          </Empty>
+        </Panel>
+      );
   }
 }
 

@@ -1,4 +1,4 @@
-// Addresses of the views: the fragment, so that the server needs no rewriting.
+// Addresses of the views. They are fragments, so that the coordinator serves one page only.
 
 import { useEffect, useState } from "preact/hooks";
 
@@ -43,17 +43,20 @@ function routeOf(parts: string[]): Route {
   return { view: "unknown" };
 }
 
+/** The address of each view. */
 export const links = {
   overview: () => "#/",
   newJob: () => "#/jobs/new",
   job: (job: string, tab?: string) => `#/jobs/${encodeURIComponent(job)}${tab ? `?tab=${tab}` : ""}`,
   round: (job: string, round: number, task = "train") =>
     `#/jobs/${encodeURIComponent(job)}/rounds/${round}${task === "train" ? "" : `?task=${task}`}`,
-  clients: (population?: string) => (population ? `#/clients?population=${encodeURIComponent(population)}` : "#/clients"),
+  clients: (population?: string) =>
+    population ? `#/clients?population=${encodeURIComponent(population)}` : "#/clients",
   client: (client: string) => `#/clients/${encodeURIComponent(client)}`,
   system: () => "#/system",
 };
 
+/** The view and the query of the present address. */
 export function useLocation(): Location {
   const [location, set] = useState(() => parseHash(window.location.hash));
   useEffect(() => {

@@ -1,4 +1,4 @@
-// What stays around every view: the bar, the state of the live feed, messages, and announcements for screen readers.
+// The frame of each view: the bar, the state of the live feed, messages, and announcements for screen readers.
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
@@ -10,7 +10,7 @@ import { useConnection, useFeedState } from "./ui/connection";
 import { Mark } from "./ui/mark";
 import { jobName } from "./ui/names";
 
-/** Announcements come at most this often, in milliseconds: a fast job must not talk without end. */
+/** Least time between two announcements, in milliseconds: a fast job would keep a screen reader busy. */
 const ANNOUNCE_MS_MIN = 3_000;
 
 const SECTIONS = [
@@ -19,13 +19,25 @@ const SECTIONS = [
   { label: "System", href: links.system(), views: ["system"] },
 ];
 
+/** A short note to the person, such as "digits is paused". */
 export interface Message {
   id: number;
   text: string;
   tone: "good" | "bad" | undefined;
 }
 
-export function Shell({ route, messages, onSignOut, children }: { route: Route; messages: readonly Message[]; onSignOut: () => void; children: ComponentChildren }) {
+/** Bar and messages around a view. */
+export function Shell({
+  route,
+  messages,
+  onSignOut,
+  children,
+}: {
+  route: Route;
+  messages: readonly Message[];
+  onSignOut: () => void;
+  children: ComponentChildren;
+}) {
   const main = useRef<HTMLElement>(null);
   const skip = (event: Event) => {
     event.preventDefault();
@@ -33,26 +45,46 @@ export function Shell({ route, messages, onSignOut, children }: { route: Route; 
   };
   return (
     <>
-      <a class="skip" href="#main" onClick={skip}>Skip to the content</a>
+      {/* biome-ignore lint/a11y/useValidAnchor: readers expect a link; the router owns its fragment */}
+      <a class="skip" href="#main" onClick={skip}>
+        Skip to the content
+      </a>
       <header class="bar">
         <div class="bar-inner">
-          <a class="brand" href={links.overview()} aria-label="Tributary, overview"><Mark /><span>Tributary</span></a>
+          <a class="brand" href={links.overview()} aria-label="Tributary, overview">
+            <Mark />
+            <span>Tributary</span>
+          </a>
           <nav class="sections" aria-label="Sections">
             {SECTIONS.map((section) => (
-              <a key={section.label} href={section.href} aria-current={section.views.includes(route.view) ? "page" : undefined}>{section.label}</a>
+              <a
+                key={section.label}
+                href={section.href}
+                aria-current={section.views.includes(route.view) ? "page" : undefined}
+              >
+                {section.label}
+              </a>
             ))}
           </nav>
           <div class="bar-end">
             <LiveState />
             <ThemeSwitch />
-            <button type="button" class="plain" onClick={onSignOut}>Sign out</button>
+            <button type="button" class="plain" onClick={onSignOut}>
+              Sign out
+            </button>
           </div>
         </div>
       </header>
-      <main id="main" ref={main} tabIndex={-1}>{children}</main>
+      <main id="main" ref={main} tabIndex={-1}>
+        {children}
+      </main>
       <Announcer />
       <div class="messages" role="status" aria-live="polite">
-        {messages.map((message) => <p key={message.id} class={`message ${message.tone ?? ""}`}>{message.text}</p>)}
+        {messages.map((message) => (
+          <p key={message.id} class={`message ${message.tone ?? ""}`}>
+            {message.text}
+          </p>
+        ))}
       </div>
     </>
   );
@@ -60,6 +92,7 @@ export function Shell({ route, messages, onSignOut, children }: { route: Route; 
 
 const FEED_WORDS = { connecting: "Connecting", live: "Live", reconnecting: "Reconnecting", unavailable: "Every 5 s" };
 
+/** The state of the live feed in one word. */
 function LiveState() {
   const state = useFeedState();
   const title = {
@@ -68,9 +101,15 @@ function LiveState() {
     reconnecting: "The coordinator does not answer; what you see may be old. The page tries again by itself",
     unavailable: "This coordinator has no stream of events; the page looks every 5 seconds",
   }[state];
-  return <span class={`live live-${state}`} role="status" title={title}><i aria-hidden="true" /><span>{FEED_WORDS[state]}</span></span>;
+  return (
+    <span class={`live live-${state}`} role="status" title={title}>
+      <i aria-hidden="true" />
+      <span>{FEED_WORDS[state]}</span>
+    </span>
+  );
 }
 
+/** A button that goes through the themes: system, light, dark. */
 function ThemeSwitch() {
   const [theme, set] = useState<Theme>(savedTheme);
   const change = () => {
@@ -80,16 +119,29 @@ function ThemeSwitch() {
   };
   const next = nextTheme(theme);
   return (
-    <button type="button" class="plain icon" onClick={change} title={`Colours: ${theme}. Change to ${next}`} aria-label={`Colours: ${theme}. Change to ${next}`}>
+    <button
+      type="button"
+      class="plain icon"
+      onClick={change}
+      title={`Colours: ${theme}. Change to ${next}`}
+      aria-label={`Colours: ${theme}. Change to ${next}`}
+    >
       <svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">
-        <circle cx="8" cy="8" r="5.5" fill={theme === "dark" ? "currentColor" : "none"} stroke="currentColor" stroke-width="1.5" />
+        <circle
+          cx="8"
+          cy="8"
+          r="5.5"
+          fill={theme === "dark" ? "currentColor" : "none"}
+          stroke="currentColor"
+          stroke-width="1.5"
+        />
         {theme === "system" && <path d="M8 2.5a5.5 5.5 0 0 1 0 11z" fill="currentColor" />}
       </svg>
     </button>
   );
 }
 
-/** Says when rounds begin and end, for those who do not see them. */
+/** Announces the begin and end of rounds to screen readers. */
 function Announcer() {
   const { feed } = useConnection();
   const [text, set] = useState("");
@@ -103,9 +155,14 @@ function Announcer() {
       set(said);
     });
   }, [feed]);
-  return <p class="unseen" aria-live="polite">{text}</p>;
+  return (
+    <p class="unseen" aria-live="polite">
+      {text}
+    </p>
+  );
 }
 
+/** The announcement of an event; undefined for events that are not announced. */
 export function sentence(event: FeedEvent): string | undefined {
   if (event.assignment !== undefined) return undefined;
   const job = jobName(event.job) ?? "A job";

@@ -1,4 +1,4 @@
-// Light or dark: the system's choice unless the person has made one.
+// The theme: that of the system, unless the person has chosen one.
 
 export type Theme = "system" | "light" | "dark";
 
@@ -12,10 +12,10 @@ export function savedTheme(): Theme {
 
 export function applyTheme(theme: Theme): void {
   if (theme === "system") {
-    delete document.documentElement.dataset["theme"];
+    delete document.documentElement.dataset.theme;
     localStorage.removeItem(KEY);
   } else {
-    document.documentElement.dataset["theme"] = theme;
+    document.documentElement.dataset.theme = theme;
     localStorage.setItem(KEY, theme);
   }
 }

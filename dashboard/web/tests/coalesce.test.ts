@@ -20,7 +20,7 @@ class HandClock implements Timers {
     this.at += ms;
     const due = this.waiting.filter((entry) => entry.due <= this.at);
     this.waiting = this.waiting.filter((entry) => entry.due > this.at);
-    due.forEach((entry) => entry.run());
+    for (const entry of due) entry.run();
     await settle();
   }
 }
@@ -33,7 +33,10 @@ describe("a coalescer", () => {
   it("runs at once, then at most every half second, and once for many requests", async () => {
     const clock = new HandClock();
     let runs = 0;
-    const coalescer = new Coalescer(async () => void (runs += 1), clock, 500);
+    const run = async () => {
+      runs += 1;
+    };
+    const coalescer = new Coalescer(run, clock, 500);
     coalescer.ask();
     await settle();
     expect(runs).toBe(1);
@@ -50,10 +53,14 @@ describe("a coalescer", () => {
     const clock = new HandClock();
     let runs = 0;
     let finish = () => {};
-    const coalescer = new Coalescer(() => {
-      runs += 1;
-      return new Promise<void>((resolve) => (finish = resolve));
-    }, clock, 500);
+    const coalescer = new Coalescer(
+      () => {
+        runs += 1;
+        return new Promise<void>((resolve) => (finish = resolve));
+      },
+      clock,
+      500,
+    );
     coalescer.ask();
     coalescer.ask();
     await clock.forward(10_000);
@@ -71,7 +78,10 @@ describe("a coalescer", () => {
   it("does nothing once it is closed", async () => {
     const clock = new HandClock();
     let runs = 0;
-    const coalescer = new Coalescer(async () => void (runs += 1), clock, 500);
+    const run = async () => {
+      runs += 1;
+    };
+    const coalescer = new Coalescer(run, clock, 500);
     coalescer.ask();
     await settle();
     coalescer.ask();

@@ -1,9 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { Feed, RETRY_MS_MAX, retryMs } from "../src/api/feed";
-import { ApiError, type Api } from "../src/api/http";
+import { type Api, ApiError } from "../src/api/http";
 import type { FeedEvent } from "../src/api/types";
 
-const event = (sequence: number): string => `id: c${sequence}\ndata: ${JSON.stringify({ sequence, at_ms: 0, job: "job_1", became: "running" })}\n\n`;
+const event = (sequence: number): string =>
+  `id: c${sequence}\ndata: ${JSON.stringify({ sequence, at_ms: 0, job: "job_1", became: "running" })}\n\n`;
 
 /** An API whose stream gives one scripted answer per connection and notes the headers. */
 function scripted(answers: (() => Response)[]): { api: Api; headers: Record<string, string>[] } {
@@ -35,10 +36,12 @@ describe("the live feed", () => {
       if (feed.state === "reconnecting") queueMicrotask(() => feed.hurry());
     });
     feed.onResumed(() => (resumed += 1));
-    const done = new Promise<void>((enough) => feed.onEvent(({ sequence }: FeedEvent) => {
-      seen.push(sequence);
-      if (sequence === 3) enough();
-    }));
+    const done = new Promise<void>((enough) =>
+      feed.onEvent(({ sequence }: FeedEvent) => {
+        seen.push(sequence);
+        if (sequence === 3) enough();
+      }),
+    );
     void feed.run();
     await done;
     feed.stop();

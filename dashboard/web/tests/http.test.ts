@@ -1,7 +1,14 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { ServerClock } from "../src/api/clock";
 import { Api, ApiError, apiUrl, problemOf } from "../src/api/http";
-import { forgetToken, looksLikeOperatorToken, savedToken, saveToken, tokenInHash, type Stores } from "../src/api/session";
+import {
+  forgetToken,
+  looksLikeOperatorToken,
+  type Stores,
+  savedToken,
+  saveToken,
+  tokenInHash,
+} from "../src/api/session";
 
 const BASE = "https://fl.example.org/river/#/jobs";
 
@@ -10,7 +17,9 @@ afterEach(() => vi.unstubAllGlobals());
 
 describe("addresses", () => {
   it("stay under the path of the page, and leave empty parts of the query out", () => {
-    expect(apiUrl("/jobs/job_1/rounds", { task: "train", phase: "", after: undefined, limit: 5 }, BASE)).toBe("https://fl.example.org/river/operator/v1/jobs/job_1/rounds?task=train&limit=5");
+    expect(apiUrl("/jobs/job_1/rounds", { task: "train", phase: "", after: undefined, limit: 5 }, BASE)).toBe(
+      "https://fl.example.org/river/operator/v1/jobs/job_1/rounds?task=train&limit=5",
+    );
   });
 });
 
@@ -23,9 +32,20 @@ describe("answers", () => {
   };
 
   it("of a problem become an error with its detail and request id", async () => {
-    answer(409, { title: "The name is taken", detail: "population shop has a job called digits", request_id: "req_1", type: "urn:x" });
+    answer(409, {
+      title: "The name is taken",
+      detail: "population shop has a job called digits",
+      request_id: "req_1",
+      type: "urn:x",
+    });
     const error = await new Api("t").json("jobs").catch((caught: unknown) => caught as ApiError);
-    expect(error).toMatchObject({ status: 409, title: "The name is taken", detail: "population shop has a job called digits", requestId: "req_1", missing: false });
+    expect(error).toMatchObject({
+      status: 409,
+      title: "The name is taken",
+      detail: "population shop has a job called digits",
+      requestId: "req_1",
+      missing: false,
+    });
   });
 
   it("that are no problem document still say their status", async () => {
@@ -44,7 +64,9 @@ describe("answers", () => {
     const asked = answer(200, { now_at_ms: 123 });
     const observed = vi.fn();
     await new Api("tributary_operator_x", () => {}, observed).json("overview");
-    expect((asked.mock.calls[0]![1].headers as Record<string, string>)["authorization"]).toBe("Bearer tributary_operator_x");
+    expect((asked.mock.calls[0]![1].headers as Record<string, string>).authorization).toBe(
+      "Bearer tributary_operator_x",
+    );
     expect(observed.mock.calls[0]![0]).toBe(123);
   });
 
@@ -78,7 +100,11 @@ describe("the coordinator's clock", () => {
 describe("the token", () => {
   const store = () => {
     const kept = new Map<string, string>();
-    return { getItem: (key: string) => kept.get(key) ?? null, setItem: (key: string, value: string) => void kept.set(key, value), removeItem: (key: string) => void kept.delete(key) };
+    return {
+      getItem: (key: string) => kept.get(key) ?? null,
+      setItem: (key: string, value: string) => void kept.set(key, value),
+      removeItem: (key: string) => void kept.delete(key),
+    };
   };
 
   it("is taken out of the fragment, whose rest stays", () => {

@@ -14,7 +14,9 @@ describe("scales", () => {
   });
 
   it("step by round numbers", () => {
-    expect([1, 7, 0.03, 1234].map((span) => niceStep(span, 5))).toEqual([0.2, 1, 0.005, 200].map((value) => expect.closeTo(value, 10)));
+    expect([1, 7, 0.03, 1234].map((span) => niceStep(span, 5))).toEqual(
+      [0.2, 1, 0.005, 200].map((value) => expect.closeTo(value, 10)),
+    );
     expect(niceTimeStep(600_000, 6)).toBe(120_000);
     expect(niceTimeStep(90_000, 5)).toBe(30_000);
     expect(niceStep(0, 5)).toBe(1);
@@ -30,7 +32,14 @@ describe("scales", () => {
 
 describe("bins", () => {
   it("hold every value once, whatever the values", () => {
-    for (const values of [[1], [5, 5, 5], [0, 1, 2, 3, 100], [-3, 0, 3], [0], Array.from({ length: 1000 }, (_, index) => Math.sin(index) * 1e6)]) {
+    for (const values of [
+      [1],
+      [5, 5, 5],
+      [0, 1, 2, 3, 100],
+      [-3, 0, 3],
+      [0],
+      Array.from({ length: 1000 }, (_, index) => Math.sin(index) * 1e6),
+    ]) {
       const counted = bins(values, 20);
       expect(counted.reduce((sum, bin) => sum + bin.count, 0)).toBe(values.length);
       for (const bin of counted) {

@@ -1,7 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { LINE_LENGTH_MAX, SseParser } from "../src/api/sse";
 
-const STREAM = 'retry: 3000\n\n: alive\n\nid: 7\nevent: transition\ndata: {"a":1}\n\nid: 8\ndata: one\ndata: two\n\ndata:no space\n\n';
+const STREAM =
+  'retry: 3000\n\n: alive\n\nid: 7\nevent: transition\ndata: {"a":1}\n\n' +
+  "id: 8\ndata: one\ndata: two\n\ndata:no space\n\n";
 
 const MESSAGES = [
   { id: "7", event: "transition", data: '{"a":1}' },

@@ -47,7 +47,7 @@ pub struct JobOverview {
     /// Bytes that clients fetched in all of its rounds.
     pub bytes_down: u64,
     /// At most 60 points of its learning curve.
-    #[cfg_attr(feature = "openapi", schema(value_type = Vec<Vec<Option<f64>>>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<(u32, Option<f64>, Option<f64>)>))]
     pub spark: Vec<SparkPoint>,
 }
 

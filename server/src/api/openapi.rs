@@ -12,7 +12,7 @@ use utoipa::openapi::path::{
 };
 use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
 use utoipa::openapi::schema::{
-    ArrayBuilder, ComponentsBuilder, KnownFormat, ObjectBuilder, Ref, Schema, SchemaFormat, Type,
+    ArrayBuilder, ComponentsBuilder, KnownFormat, ObjectBuilder, Ref, Schema, SchemaFormat, SchemaType, Type,
 };
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::tag::TagBuilder;
@@ -272,6 +272,9 @@ pub(super) fn document(parts: Vec<Part>) -> OpenApi {
     for (path, item) in items {
         paths = paths.path(path, item);
     }
+    for (_, schema) in &mut schemas {
+        leave_out_nulls(schema);
+    }
     let mut components = ComponentsBuilder::new().schemas_from_iter(schemas);
     for (bearer, description) in Bearer::ALL {
         let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(description)).build();
@@ -286,4 +289,50 @@ pub(super) fn document(parts: Vec<Part>) -> OpenApi {
     let info =
         InfoBuilder::new().title("Tributary").version(env!("CARGO_PKG_VERSION")).description(Some(description)).build();
     OpenApiBuilder::new().info(info).paths(paths).components(Some(components.build())).tags(Some(tags)).build()
+}
+
+/// Removes `null` from optional properties. utoipa lets each `Option` be missing or `null`; the coordinator leaves it out.
+fn leave_out_nulls(schema: &mut RefOr<Schema>) {
+    let RefOr::T(schema) = schema else { return };
+    match schema {
+        Schema::Object(object) => {
+            for (name, property) in &mut object.properties {
+                if !object.required.contains(name) {
+                    never_null(property);
+                }
+                leave_out_nulls(property);
+            }
+        }
+        Schema::OneOf(any) => any.items.iter_mut().for_each(leave_out_nulls),
+        Schema::AllOf(all) => all.items.iter_mut().for_each(leave_out_nulls),
+        _ => {}
+    }
+}
+
+fn never_null(property: &mut RefOr<Schema>) {
+    let RefOr::T(schema) = property else { return };
+    match schema {
+        Schema::Object(object) => without_null(&mut object.schema_type),
+        Schema::Array(array) => without_null(&mut array.schema_type),
+        Schema::OneOf(any) => {
+            any.items.retain(|item| !matches!(item, RefOr::T(Schema::Object(object)) if is_null(&object.schema_type)));
+            if let [only] = any.items.as_slice() {
+                *property = only.clone();
+            }
+        }
+        _ => {}
+    }
+}
+
+fn without_null(schema_type: &mut SchemaType) {
+    if let SchemaType::Array(types) = schema_type {
+        types.retain(|kind| *kind != Type::Null);
+        if let [only] = types.as_slice() {
+            *schema_type = SchemaType::Type(only.clone());
+        }
+    }
+}
+
+fn is_null(schema_type: &SchemaType) -> bool {
+    *schema_type == SchemaType::Type(Type::Null)
 }

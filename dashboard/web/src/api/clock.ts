@@ -1,6 +1,6 @@
-// The coordinator's clock, as far as its answers tell: deadlines are its, not the viewer's.
+// An estimate of the coordinator's clock from its answers: deadlines are times of its clock, not of the viewer's.
 
-/** An estimate older than this is replaced by a new one even if that is less exact, in milliseconds. */
+/** An estimate older than this is replaced even by a less exact one, in milliseconds. */
 const ESTIMATE_MS_MAX = 60_000;
 
 export class ServerClock {
@@ -10,18 +10,13 @@ export class ServerClock {
 
   constructor(private readonly local: () => number = Date.now) {}
 
-  /** The answer was made between sending and receiving; a short exchange leaves little doubt about when. */
+  /** The answer was made between `sentMs` and `receivedMs`: the shorter the exchange, the better the estimate. */
   observe(serverNowMs: number, sentMs: number, receivedMs: number): void {
     const spreadMs = receivedMs - sentMs;
     if (spreadMs > this.spreadMs && receivedMs - this.observedMs < ESTIMATE_MS_MAX) return;
     this.offsetMs = serverNowMs - (sentMs + receivedMs) / 2;
     this.spreadMs = spreadMs;
     this.observedMs = receivedMs;
-  }
-
-  /** Whether any answer has told the time. */
-  get known(): boolean {
-    return this.observedMs > Number.NEGATIVE_INFINITY;
   }
 
   now(): number {

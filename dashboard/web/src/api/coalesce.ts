@@ -1,11 +1,11 @@
-// At most so many look-ups per second, and none forgotten: what happens during one causes another.
+// Limits how often a view asks the API. Requests during a look-up cause one more look-up after it.
 
 /** Fewest milliseconds between the starts of two look-ups of one thing. */
 export const REFRESH_MS_MIN = 500;
 
 /** A look-up that takes long is repeated less often: it rests this many times as long as it took. */
 export const REST_FACTOR = 3;
-/** Longest rest, in milliseconds: one answer that hung must not blind the page. */
+/** Longest rest, in milliseconds: after one answer that hung, the page must not stay old for long. */
 export const REST_MS_MAX = 10_000;
 
 export interface Timers {

@@ -1,6 +1,6 @@
 // The live feed: one stream of events over all jobs that reconnects where it left off.
 
-import { ApiError, type Api } from "./http";
+import { type Api, ApiError } from "./http";
 import { SseParser } from "./sse";
 import type { FeedEvent } from "./types";
 
@@ -10,7 +10,7 @@ export type FeedState = "connecting" | "live" | "reconnecting" | "unavailable";
 export const RETRY_MS_MIN = 500;
 /** Longest wait before a reconnection. */
 export const RETRY_MS_MAX = 15_000;
-/** A stream that says nothing for so long is taken for dead; the coordinator sends a comment every 15 seconds. */
+/** A stream that is silent for so long is given up; the coordinator sends a comment every 15 seconds. */
 export const SILENCE_MS_MAX = 45_000;
 
 /** Wait before the n-th reconnection in a row (from 0): doubles, and is spread over its upper half. */
@@ -21,7 +21,7 @@ export function retryMs(attempt: number, random: number): number {
 
 type OnEvent = (event: FeedEvent) => void;
 
-/** Follows `/feed`. Whoever listens also hears `resumed` after an interruption: look everything up again then. */
+/** Follows `/feed`. Events may be lost in an interruption: listeners of `onResumed` then load everything again. */
 export class Feed {
   state: FeedState = "connecting";
   private readonly events = new Set<OnEvent>();
@@ -76,7 +76,7 @@ export class Feed {
       } catch (error) {
         if (error instanceof ApiError && error.status === 401) return;
         if (error instanceof ApiError && error.missing) return this.enter("unavailable");
-        // An id of another database: begin anew, and look everything up.
+        // The last id is from another database: the next connection starts without one.
         if (error instanceof ApiError && error.status === 400) this.lastId = "";
       }
       if (this.stopped) return;
@@ -108,7 +108,7 @@ export class Feed {
         heard();
         const messages = parser.push(value);
         this.lastId = parser.lastId;
-        for (const message of messages) this.tell(message.data);
+        for (const message of messages) this.emit(message.data);
       }
     } finally {
       clearTimeout(silence);
@@ -116,12 +116,12 @@ export class Feed {
     }
   }
 
-  private tell(data: string): void {
+  private emit(data: string): void {
     let event: FeedEvent;
     try {
       event = JSON.parse(data) as FeedEvent;
     } catch {
-      return; // Written by a newer coordinator; what it means is looked up anyway.
+      return; // Not an event that this page can read.
     }
     for (const listener of this.events) listener(event);
   }

@@ -14,7 +14,7 @@ export class ApiError extends Error {
     super(detail || title);
   }
 
-  /** The path or the thing does not exist here: an older coordinator, or something deleted. */
+  /** The path or its object does not exist: it was deleted, or the coordinator is older than this page. */
   get missing(): boolean {
     return this.status === 404 || this.status === 405 || this.status === 410;
   }
@@ -60,7 +60,10 @@ export interface Request {
   signal?: AbortSignal;
 }
 
-/** A caller of the API with one token. `unauthorized` is told when the token no longer works. */
+/**
+ * Calls the API with one token. `unauthorized` is called when the token no longer works, `observed` for each answer
+ * that has the coordinator's time.
+ */
 export class Api {
   constructor(
     private readonly token: string,
@@ -77,7 +80,8 @@ export class Api {
     };
     if (request.body !== undefined) headers["content-type"] = request.contentType ?? "application/json";
     const asIs = typeof request.body === "string" || request.body instanceof Blob;
-    const body = request.body === undefined ? null : asIs ? (request.body as string | Blob) : JSON.stringify(request.body);
+    const body =
+      request.body === undefined ? null : asIs ? (request.body as string | Blob) : JSON.stringify(request.body);
     let response: Response;
     try {
       response = await fetch(apiUrl(path, request.query), {

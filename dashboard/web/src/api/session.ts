@@ -1,4 +1,4 @@
-// The operator token: where it is kept, and how it comes out of the address bar.
+// The operator token: where it is stored, and how it is read from the address.
 
 const KEY = "tributary.token";
 
@@ -30,7 +30,7 @@ export function forgetToken(stores: Stores): void {
   stores.local.removeItem(KEY);
 }
 
-/** A secret's shape, so that a slip is told before it is sent. */
+/** Whether a text has the form of an operator token: other secrets are refused before they are sent. */
 export function looksLikeOperatorToken(text: string): boolean {
   return /^tributary_operator_\S+$/.test(text.trim());
 }

@@ -1,4 +1,4 @@
-// Colours of the style sheet as a canvas needs them, and when they change.
+// Colours of the style sheet for a canvas, which cannot read CSS variables.
 
 import { useEffect, useState } from "preact/hooks";
 
@@ -13,7 +13,7 @@ export function colour(name: string): string {
   return value;
 }
 
-/** A number that changes with the theme. */
+/** A number that grows with each change of the theme. */
 export function useThemeVersion(): number {
   const [version, set] = useState(0);
   useEffect(() => {

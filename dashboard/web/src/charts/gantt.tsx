@@ -2,11 +2,11 @@
 
 import { useState } from "preact/hooks";
 import type { Assignment, Round } from "../api/types";
-import { closedAtMs, segments, type SegmentKind } from "../lib/assignments";
+import { closedAtMs, type SegmentKind, segments } from "../lib/assignments";
 import { duration, words } from "../lib/format";
 import { linear, niceTimeStep, ticks } from "../lib/scale";
-import { stateWord } from "../ui/cohort";
 import { links } from "../router";
+import { stateWord } from "../ui/cohort";
 import { useWidth } from "./measure";
 
 const ROW = 18;
@@ -25,7 +25,16 @@ export const SEGMENT_WORDS: Record<SegmentKind, string> = {
   lost: "lost",
 };
 
-export function Gantt({ assignments, round, nowMs }: { assignments: readonly Assignment[]; round: Round; nowMs: number }) {
+/** One row per assignment, in the order given, with the deadline and the close of the round as lines. */
+export function Gantt({
+  assignments,
+  round,
+  nowMs,
+}: {
+  assignments: readonly Assignment[];
+  round: Round;
+  nowMs: number;
+}) {
   const [frame, width] = useWidth<HTMLDivElement>();
   const [top, setTop] = useState(0);
   const startMs = round.selected_at_ms ?? round.opened_at_ms;
@@ -46,17 +55,37 @@ export function Gantt({ assignments, round, nowMs }: { assignments: readonly Ass
         <>
           <svg class="gantt-head" width={width} height={HEAD} aria-hidden="true">
             {steps.map((ms) => (
-              <text key={ms} class="tick-text" x={x(startMs + ms)} y={16} text-anchor="middle">{ms === 0 ? "0" : duration(ms)}</text>
+              <text key={ms} class="tick-text" x={x(startMs + ms)} y={16} text-anchor="middle">
+                {ms === 0 ? "0" : duration(ms)}
+              </text>
             ))}
           </svg>
-          <div class={`gantt-rows ${height > seen ? "gantt-long" : ""}`} tabIndex={height > seen ? 0 : undefined} role="group" aria-label="Time line of each client; the same figures are in the table of assignments" onScroll={(event) => setTop(event.currentTarget.scrollTop)}>
+          {/* biome-ignore lint/a11y/useSemanticElements: a fieldset groups the controls of a form, not a drawing */}
+          <div
+            class={`gantt-rows ${height > seen ? "gantt-long" : ""}`}
+            tabIndex={height > seen ? 0 : undefined}
+            role="group"
+            aria-label="Time line of each client; the same figures are in the table of assignments"
+            onScroll={(event) => setTop(event.currentTarget.scrollTop)}
+          >
             <svg width={width} height={Math.max(height, ROW)} aria-hidden="true">
-              {steps.map((ms) => <path key={ms} class="gantt-grid" d={`M${x(startMs + ms)} 0V${height}`} />)}
+              {steps.map((ms) => (
+                <path key={ms} class="gantt-grid" d={`M${x(startMs + ms)} 0V${height}`} />
+              ))}
               {rows.map((assignment, index) => (
-                <Row key={assignment.id} assignment={assignment} round={round} nowMs={nowMs} y={(first + index) * ROW} x={x} />
+                <Row
+                  key={assignment.id}
+                  assignment={assignment}
+                  round={round}
+                  nowMs={nowMs}
+                  y={(first + index) * ROW}
+                  x={x}
+                />
               ))}
               {near && <path class="gantt-deadline" d={`M${x(deadlineMs)} 0V${height}`} />}
-              {round.closed_at_ms !== undefined && <path class="gantt-close" d={`M${x(round.closed_at_ms)} 0V${height}`} />}
+              {round.closed_at_ms !== undefined && (
+                <path class="gantt-close" d={`M${x(round.closed_at_ms)} 0V${height}`} />
+              )}
             </svg>
           </div>
         </>
@@ -65,7 +94,20 @@ export function Gantt({ assignments, round, nowMs }: { assignments: readonly Ass
   );
 }
 
-function Row({ assignment, round, nowMs, y, x }: { assignment: Assignment; round: Round; nowMs: number; y: number; x: (ms: number) => number }) {
+/** The segments of one assignment, as a link to its client. `y` is the top of the row, `x` scales times to pixels. */
+function Row({
+  assignment,
+  round,
+  nowMs,
+  y,
+  x,
+}: {
+  assignment: Assignment;
+  round: Round;
+  nowMs: number;
+  y: number;
+  x: (ms: number) => number;
+}) {
   const parts = segments(assignment, round, nowMs);
   const last = parts.findLast((part) => part.kind !== "wait");
   const end = x(last?.toMs ?? assignment.assigned_at_ms);
@@ -73,16 +115,28 @@ function Row({ assignment, round, nowMs, y, x }: { assignment: Assignment; round
     <a href={links.client(assignment.client)} tabindex={-1} class="gantt-row">
       <title>{describe(assignment, parts)}</title>
       <rect class="gantt-hit" x="0" y={y} width="100%" height={ROW} />
-      <text class="tick-text" x={MARGIN - 22} y={y + 13} text-anchor="end">{assignment.client_number}</text>
-      <g transform={`translate(${MARGIN - 18} ${y + 3})`}><StateMark state={assignment.state} /></g>
+      <text class="tick-text" x={MARGIN - 22} y={y + 13} text-anchor="end">
+        {assignment.client_number}
+      </text>
+      <g transform={`translate(${MARGIN - 18} ${y + 3})`}>
+        <StateMark state={assignment.state} />
+      </g>
       {parts.map((part) => (
-        <rect key={part.kind} class={`seg seg-${part.kind}`} x={x(part.fromMs)} width={Math.max(1, x(part.toMs) - x(part.fromMs))} y={part.kind === "wait" ? y + 8 : y + 4} height={part.kind === "wait" ? 2 : 10} />
+        <rect
+          key={part.kind}
+          class={`seg seg-${part.kind}`}
+          x={x(part.fromMs)}
+          width={Math.max(1, x(part.toMs) - x(part.fromMs))}
+          y={part.kind === "wait" ? y + 8 : y + 4}
+          height={part.kind === "wait" ? 2 : 10}
+        />
       ))}
       {assignment.state === "assigned" && <circle class="gantt-now" cx={end} cy={y + 9} r="3" />}
     </a>
   );
 }
 
+/** The shape of an assignment's state, drawn in the chart's own SVG. */
 function StateMark({ state }: { state: Assignment["state"] }) {
   const mark = {
     assigned: "M6 1.75a4.25 4.25 0 0 1 0 8.5z",

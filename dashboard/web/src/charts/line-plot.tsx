@@ -1,4 +1,4 @@
-// A line chart on uPlot, with a readout line of fixed height and a sentence for those who cannot see it.
+// A line chart on uPlot.
 
 import { useEffect, useId, useRef } from "preact/hooks";
 import uPlot from "uplot";
@@ -8,12 +8,13 @@ import { colour, useThemeVersion } from "./colours";
 
 export interface Line {
   label: string;
-  /** Variable of the style sheet. */
+  /** Name of a CSS variable, such as `--accent`. */
   colour: string;
   dashed?: boolean;
   format: (value: number) => string;
 }
 
+/** A horizontal line at a value that matters, with its name. */
 export interface Guide {
   y: number;
   label: string;
@@ -29,17 +30,20 @@ export interface LinePlotProps {
   xTime?: boolean;
   /** x has whole numbers only. */
   xWhole?: boolean;
-  /** Values of the y axis as texts. */
+  /** The ticks of the y axis as texts. */
   yTicks: (values: readonly number[]) => string[];
-  /** Fixed ends of y. */
+  /** Ends that the y axis does not pass. */
   yRange?: [number | undefined, number | undefined];
   guides?: readonly Guide[];
   /** Charts of one name share their cursor. */
   sync?: string;
+  /** In pixels; a class `plot-<height>` of the style sheet reserves it. */
   height?: number;
+  /** The chart in words, for screen readers. */
   description: string;
 }
 
+/** Lines over one x axis, with a legend and, under the pointer, a line of text with the values. */
 export function LinePlot(props: LinePlotProps) {
   const frame = useRef<HTMLDivElement>(null);
   const readout = useRef<HTMLParagraphElement>(null);
@@ -49,15 +53,21 @@ export function LinePlot(props: LinePlotProps) {
   const theme = useThemeVersion();
   const id = useId();
   const height = props.height ?? 240;
-  // A chart is made anew when what it is changes; its data alone is only set.
-  const kind = `${props.xLabel}|${props.lines.map((line) => line.label).join()}|${height}|${theme}|${JSON.stringify(props.guides ?? [])}`;
+  // uPlot takes new data, but no other lines, guides, height or colours: these need a new chart.
+  const labels = props.lines.map((line) => line.label);
+  const kind = JSON.stringify([props.xLabel, labels, height, theme, props.guides ?? []]);
 
   useEffect(() => {
     const element = frame.current!;
-    const chart = new uPlot(options(latest, element.clientWidth, height, readout), aligned(latest.current.data), element);
+    const chart = new uPlot(
+      options(latest, element.clientWidth, height, readout),
+      aligned(latest.current.data),
+      element,
+    );
     plot.current = chart;
     const resized = new ResizeObserver(() => {
-      if (element.clientWidth > 0 && element.clientWidth !== chart.width) chart.setSize({ width: element.clientWidth, height });
+      if (element.clientWidth > 0 && element.clientWidth !== chart.width)
+        chart.setSize({ width: element.clientWidth, height });
     });
     resized.observe(element);
     return () => {
@@ -78,7 +88,12 @@ export function LinePlot(props: LinePlotProps) {
           {props.lines.map((line) => (
             <li key={line.label}>
               <svg class="line-key" viewBox="0 0 18 4" width="18" height="4" aria-hidden="true">
-                <path d="M1 2h16" stroke={`var(${line.colour})`} stroke-width="2.5" stroke-dasharray={line.dashed ? "4 3" : undefined} />
+                <path
+                  d="M1 2h16"
+                  stroke={`var(${line.colour})`}
+                  stroke-width="2.5"
+                  stroke-dasharray={line.dashed ? "4 3" : undefined}
+                />
               </svg>
               {line.label}
             </li>
@@ -87,7 +102,9 @@ export function LinePlot(props: LinePlotProps) {
         <p class="readout" ref={readout} aria-hidden="true" />
       </div>
       <div ref={frame} class={`plot-frame plot-${height}`} role="img" aria-label={props.description} />
-      <figcaption id={id} class="unseen">{props.description}</figcaption>
+      <figcaption id={id} class="unseen">
+        {props.description}
+      </figcaption>
     </figure>
   );
 }
@@ -96,7 +113,12 @@ function aligned(data: (number | null)[][]): uPlot.AlignedData {
   return data as unknown as uPlot.AlignedData;
 }
 
-function options(latest: { current: LinePlotProps }, width: number, height: number, readout: { current: HTMLParagraphElement | null }): uPlot.Options {
+function options(
+  latest: { current: LinePlotProps },
+  width: number,
+  height: number,
+  readout: { current: HTMLParagraphElement | null },
+): uPlot.Options {
   const { lines, sync, guides = [] } = latest.current;
   const muted = colour("--muted");
   const grid = { stroke: colour("--line"), width: 1 };
@@ -144,8 +166,8 @@ function options(latest: { current: LinePlotProps }, width: number, height: numb
       })),
     ],
     hooks: {
-      setCursor: [(chart) => tell(chart, latest.current, readout.current)],
-      draw: [(chart) => guides.forEach((guide) => drawGuide(chart, guide, muted, font))],
+      setCursor: [(chart) => readOut(chart, latest.current, readout.current)],
+      draw: guides.map((guide) => (chart) => drawGuide(chart, guide, muted, font)),
     },
   };
 }
@@ -169,7 +191,8 @@ function xSplits(low: number, high: number, width: number, { xTime, xWhole }: Li
   return ticks(low, high, xWhole ? Math.max(1, step) : step);
 }
 
-function tell(chart: uPlot, { lines, xFormat, xLabel }: LinePlotProps, readout: HTMLElement | null): void {
+/** Writes the values under the cursor as text. */
+function readOut(chart: uPlot, { lines, xFormat, xLabel }: LinePlotProps, readout: HTMLElement | null): void {
   if (!readout) return;
   const index = chart.cursor.idx;
   const x = index === null || index === undefined ? undefined : chart.data[0][index];
@@ -184,7 +207,6 @@ function tell(chart: uPlot, { lines, xFormat, xLabel }: LinePlotProps, readout: 
   readout.textContent = `${xLabel} ${xFormat(x)}: ${values.join(", ") || "not measured"}`;
 }
 
-/** A horizontal line at a value that matters, with its name. */
 function drawGuide(chart: uPlot, guide: Guide, stroke: string, font: string): void {
   const { ctx, bbox } = chart;
   const y = chart.valToPos(guide.y, "y", true);

@@ -1,13 +1,14 @@
 // Each update's size against its direction: an outlier lies apart from the cloud.
 
 import type { Assignment } from "../api/types";
-import { extent, linear, niceStep, ticks } from "../lib/scale";
 import { axisReals, real } from "../lib/format";
+import { extent, linear, niceStep, ticks } from "../lib/scale";
 import { useWidth } from "./measure";
 
 const HEIGHT = 240;
 const PAD = { left: 46, right: 12, top: 12, bottom: 38 };
 
+/** L2 norm against cosine to the round's mean, one dot per update that has both. */
 export function NormScatter({ assignments, description }: { assignments: readonly Assignment[]; description: string }) {
   const [frame, width] = useWidth<HTMLDivElement>();
   const dots = assignments.filter((entry) => entry.update_norm !== undefined && entry.cosine !== undefined);
@@ -26,14 +27,20 @@ export function NormScatter({ assignments, description }: { assignments: readonl
           {ticks(yDomain[0], yDomain[1], niceStep(yDomain[1] - yDomain[0], 4)).map((tick) => (
             <g key={tick} class="tick">
               <path d={`M${PAD.left} ${y(tick)}H${width - PAD.right}`} />
-              <text x={PAD.left - 8} y={y(tick) + 4} text-anchor="end">{tick.toFixed(2)}</text>
+              <text x={PAD.left - 8} y={y(tick) + 4} text-anchor="end">
+                {tick.toFixed(2)}
+              </text>
             </g>
           ))}
           {xTicks.map((tick, index) => (
-            <text key={tick} class="tick-text" x={x(tick)} y={HEIGHT - PAD.bottom + 16} text-anchor="middle">{xTexts[index]}</text>
+            <text key={tick} class="tick-text" x={x(tick)} y={HEIGHT - PAD.bottom + 16} text-anchor="middle">
+              {xTexts[index]}
+            </text>
           ))}
           <path class="axis" d={`M${PAD.left} ${HEIGHT - PAD.bottom + 0.5}H${width - PAD.right}`} />
-          <text class="tick-text" x={width - PAD.right} y={HEIGHT - 4} text-anchor="end">L2 norm of the update</text>
+          <text class="tick-text" x={width - PAD.right} y={HEIGHT - 4} text-anchor="end">
+            L2 norm of the update
+          </text>
           {dots.map((dot) => (
             <circle key={dot.id} class={`dot fill-${dot.state}`} cx={x(dot.update_norm!)} cy={y(dot.cosine!)} r="4">
               <title>{`Client ${dot.client_number}: norm ${real(dot.update_norm)}, cosine ${real(dot.cosine)}`}</title>

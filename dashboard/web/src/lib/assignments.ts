@@ -1,4 +1,4 @@
-// What an assignment's times say: its segments on a time line, and what another deadline would have dropped.
+// The times of assignments: their segments on a time line, and the reports that another deadline would have dropped.
 
 import type { Assignment, Round, WhatIf } from "../api/types";
 
@@ -10,7 +10,7 @@ export interface Segment {
   toMs: number;
 }
 
-/** When the work of a round ended for its clients; now while it goes on. */
+/** When the round closed, for its clients the end of their work; `nowMs` while it is open. */
 export function closedAtMs(round: Round, nowMs: number): number {
   if (round.closed_at_ms !== undefined) return round.closed_at_ms;
   if (round.phase === "selecting" || round.phase === "training") return nowMs;
@@ -18,8 +18,8 @@ export function closedAtMs(round: Round, nowMs: number): number {
 }
 
 /**
- * The time line of one assignment. What is not known is not drawn as if it were: without the time of the download,
- * the client's own `work_ms` says how long it trained before its upload.
+ * The time line of one assignment. Without the time of the download, the client's own `work_ms` says how long it
+ * trained before its upload; without both, download and training are one segment.
  */
 export function segments(assignment: Assignment, round: Round, nowMs: number): Segment[] {
   const open = assignment.state === "assigned";
@@ -29,9 +29,11 @@ export function segments(assignment: Assignment, round: Round, nowMs: number): S
     if (toMs > fromMs) result.push({ kind, fromMs, toMs });
   };
   const lost = assignment.state === "expired" || assignment.state === "failed";
-  const uploadMs = assignment.upload_at_ms ?? (assignment.upload_ms === undefined ? undefined : endMs - assignment.upload_ms);
+  const uploadMs =
+    assignment.upload_at_ms ?? (assignment.upload_ms === undefined ? undefined : endMs - assignment.upload_ms);
   const trainedMs = uploadMs ?? endMs;
-  const guessMs = assignment.work_ms === undefined ? undefined : Math.max(assignment.assigned_at_ms, trainedMs - assignment.work_ms);
+  const guessMs =
+    assignment.work_ms === undefined ? undefined : Math.max(assignment.assigned_at_ms, trainedMs - assignment.work_ms);
   const fetchedMs = assignment.fetched_at_ms ?? (lost ? undefined : guessMs);
   if (fetchedMs === undefined) {
     add(lost ? "lost" : "download", assignment.assigned_at_ms, endMs);
@@ -63,11 +65,13 @@ export function trainMs(assignment: Assignment): number | undefined {
 export function uploadMs(assignment: Assignment): number | undefined {
   if (assignment.upload_ms !== undefined) return assignment.upload_ms;
   const { upload_at_ms, ended_at_ms } = assignment;
-  return upload_at_ms !== undefined && ended_at_ms !== undefined && assignment.state === "reported" ? ended_at_ms - upload_at_ms : undefined;
+  return upload_at_ms !== undefined && ended_at_ms !== undefined && assignment.state === "reported"
+    ? ended_at_ms - upload_at_ms
+    : undefined;
 }
 
-/** The coordinator's own figures where it gives them, or a count over the reports that are known. */
-export function droppedBy(deadlineMs: number, reportsMs: readonly number[], told: readonly WhatIf[] = []): number {
-  const exact = told.find((entry) => entry.deadline_ms === deadlineMs);
+/** Reports that a deadline would have dropped: the coordinator's figure where there is one, else a count. */
+export function droppedBy(deadlineMs: number, reportsMs: readonly number[], known: readonly WhatIf[] = []): number {
+  const exact = known.find((entry) => entry.deadline_ms === deadlineMs);
   return exact ? exact.dropped : reportsMs.filter((ms) => ms > deadlineMs).length;
 }

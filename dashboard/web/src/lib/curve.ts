@@ -1,4 +1,4 @@
-// Learning curves: what is drawn against what.
+// Learning curves: the axes, the columns to draw, and the curve in words.
 
 import type { CurvePoint, Target } from "../api/types";
 
@@ -15,10 +15,14 @@ export const AXES: { axis: Axis; label: string; hint: string }[] = [
 /** Where a point lies on the axis, in rounds, milliseconds or bytes. */
 export function along(point: CurvePoint, axis: Axis): number {
   switch (axis) {
-    case "round": return point.round;
-    case "wall": return point.wall_ms;
-    case "clients": return point.clients_ms;
-    case "bytes": return point.bytes_up;
+    case "round":
+      return point.round;
+    case "wall":
+      return point.wall_ms;
+    case "clients":
+      return point.clients_ms;
+    case "bytes":
+      return point.bytes_up;
   }
 }
 
@@ -32,28 +36,26 @@ export function columns(points: readonly CurvePoint[], axis: Axis, measures: rea
   ];
 }
 
-/** A target's place on the axis. Its time may be a date or count from the job's creation. */
-export function targetAlong(target: Target, axis: Axis, createdAtMs: number): number {
-  switch (axis) {
-    case "round": return target.round;
-    case "wall": return targetWallMs(target, createdAtMs);
-    case "clients": return target.clients_ms;
-    case "bytes": return target.bytes_up;
-  }
-}
-
+/** Time from the job's creation to a target. A target has the date, or that time itself. */
 export function targetWallMs(target: Target, createdAtMs: number): number {
   return target.at_ms >= createdAtMs ? target.at_ms - createdAtMs : target.at_ms;
 }
 
-/** The curve in one sentence, for those who cannot see it. */
-export function describe(points: readonly CurvePoint[], measure: Measure, name: string, format: (value: number) => string): string {
+/** The curve in one sentence, for screen readers. */
+export function describe(
+  points: readonly CurvePoint[],
+  measure: Measure,
+  name: string,
+  format: (value: number) => string,
+): string {
   const measured = points.filter((point) => point[measure] !== undefined);
   const first = measured[0];
   const last = measured.at(-1);
   if (!first || !last) return `${name}: nothing measured yet.`;
-  const value = (point: CurvePoint) => format(point[measure]!);
-  if (first === last) return `${name}: ${value(first)} at round ${first.round}.`;
-  const best = measured.reduce((a, b) => ((measure === "accuracy" ? b[measure]! > a[measure]! : b[measure]! < a[measure]!) ? b : a));
-  return `${name} from ${value(first)} at round ${first.round} to ${value(last)} at round ${last.round}; best ${value(best)} at round ${best.round}.`;
+  const place = (point: CurvePoint) => `${format(point[measure]!)} at round ${point.round}`;
+  if (first === last) return `${name}: ${place(first)}.`;
+  const best = measured.reduce((a, b) =>
+    (measure === "accuracy" ? b[measure]! > a[measure]! : b[measure]! < a[measure]!) ? b : a,
+  );
+  return `${name} from ${place(first)} to ${place(last)}; best ${place(best)}.`;
 }

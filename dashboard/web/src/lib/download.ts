@@ -1,12 +1,14 @@
-// Files that need the token: fetched, then handed to the browser's own "save as".
+// Downloads. They need the token, which a link cannot send: they are fetched, then saved by the browser.
 
 import type { Api } from "../api/http";
 
+/** Saves an answer of the API under a name. */
 export async function download(api: Api, path: string, name: string, query = {}): Promise<void> {
   const response = await api.send(path, { accept: "*/*", query });
   save(await response.blob(), name);
 }
 
+/** Has the browser save a file. */
 export function save(blob: Blob, name: string): void {
   const url = URL.createObjectURL(blob);
   const link = document.createElement("a");

@@ -19,7 +19,12 @@ export function plural(value: number, one: string, many = `${one}s`): string {
 export function compact(value: number | undefined): string {
   if (value === undefined || !Number.isFinite(value)) return UNKNOWN;
   const size = Math.abs(value);
-  for (const [limit, unit] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e4, "k"]] as const) {
+  for (const [limit, unit] of [
+    [1e12, "T"],
+    [1e9, "G"],
+    [1e6, "M"],
+    [1e4, "k"],
+  ] as const) {
     if (size >= limit) return `${trimmed(value / (limit === 1e4 ? 1e3 : limit))} ${unit}`;
   }
   return count(value);
@@ -51,7 +56,9 @@ export function real(value: number | undefined): string {
   if (size === 0) return "0";
   if (size >= 1e6 || size < 1e-4) return value.toExponential(2);
   if (size >= 1000) return number.format(value);
-  return size >= 0.1 ? value.toFixed(size >= 100 ? 1 : size >= 10 ? 2 : 3) : value.toFixed(2 - Math.floor(Math.log10(size)));
+  return size >= 0.1
+    ? value.toFixed(size >= 100 ? 1 : size >= 10 ? 2 : 3)
+    : value.toFixed(2 - Math.floor(Math.log10(size)));
 }
 
 /** Three significant digits and no more: `0.4`, `12.4`, `1,230`. */
@@ -65,7 +72,9 @@ export function axisReals(values: readonly number[]): string[] {
   const step = values.length > 1 ? Math.abs(values[1]! - values[0]!) : Math.abs(values[0] ?? 1) || 1;
   const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
   if (decimals > 5) return values.map((value) => value.toExponential(1));
-  return values.map((value) => (value === 0 ? "0" : Math.abs(value) >= 10_000 ? compact(value) : value.toFixed(decimals)));
+  return values.map((value) =>
+    value === 0 ? "0" : Math.abs(value) >= 10_000 ? compact(value) : value.toFixed(decimals),
+  );
 }
 
 /** `840 ms`, `8.4 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`. */
@@ -76,7 +85,9 @@ export function duration(ms: number | undefined): string {
   if (ms < 9_950) return `${(ms / 1000).toFixed(1)} s`;
   const seconds = Math.round(ms / 1000);
   if (seconds < 60) return `${seconds} s`;
-  return parts(seconds, 60, 60, "min", "s") ?? parts(seconds, 3600, 24, "h", "min") ?? parts(seconds, 86_400, 1e9, "d", "h")!;
+  return (
+    parts(seconds, 60, 60, "min", "s") ?? parts(seconds, 3600, 24, "h", "min") ?? parts(seconds, 86_400, 1e9, "d", "h")!
+  );
 }
 
 function parts(seconds: number, unit: number, most: number, large: string, small: string): string | undefined {
@@ -103,10 +114,13 @@ export function relative(atMs: number, nowMs: number): string {
   const size = Math.abs(ms);
   if (size < 5_000) return ms >= 0 ? "just now" : "now";
   const [amount, unit] =
-    size < 60_000 ? [size / 1000, "s"]
-    : size < 3_600_000 ? [size / 60_000, "min"]
-    : size < 48 * 3_600_000 ? [size / 3_600_000, "h"]
-    : [size / 86_400_000, "d"];
+    size < 60_000
+      ? [size / 1000, "s"]
+      : size < 3_600_000
+        ? [size / 60_000, "min"]
+        : size < 48 * 3_600_000
+          ? [size / 3_600_000, "h"]
+          : [size / 86_400_000, "d"];
   const text = `${Math.floor(amount)} ${unit}`;
   return ms >= 0 ? `${text} ago` : `in ${text}`;
 }
@@ -129,7 +143,15 @@ export function shortId(id: string): string {
 
 /** Milliseconds in a text such as `90 s`, `10 min`, `1.5h`, `250 ms`, `1 h 30 min`; a plain number is milliseconds. */
 export function parseDuration(text: string): number | undefined {
-  const units: Record<string, number> = { ms: 1, s: 1000, sec: 1000, min: 60_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+  const units: Record<string, number> = {
+    ms: 1,
+    s: 1000,
+    sec: 1000,
+    min: 60_000,
+    m: 60_000,
+    h: 3_600_000,
+    d: 86_400_000,
+  };
   const clean = text.trim().toLowerCase();
   if (/^\d+$/.test(clean)) return Number(clean);
   if (!/^(\d+(\.\d+)?\s*[a-z]+\s*)+$/.test(clean)) return undefined;
@@ -142,7 +164,7 @@ export function parseDuration(text: string): number | undefined {
   return Math.round(total);
 }
 
-/** A word of the API as words: `too_few_reports` becomes `too few reports`, `job.paused` `job paused`; a sentence stays. */
+/** A name of the API as words: `too_few_reports` as `too few reports`, `job.paused` as `job paused`. */
 export function words(name: string): string {
   return /\s/.test(name) ? name : name.replaceAll(/[._]/g, " ");
 }

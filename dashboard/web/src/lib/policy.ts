@@ -16,7 +16,12 @@ export const FIELDS: readonly Field[] = [
   { key: "over_selection", label: "Over-selection", hint: "clients selected per update of the goal", unit: "factor" },
   { key: "available_min", label: "Available clients", hint: "wait for at least so many", unit: "count" },
   { key: "deadline_ms", label: "Deadline", hint: "from the selection to the last counted update", unit: "duration" },
-  { key: "selection_timeout_ms", label: "Selection timeout", hint: "how long a round waits for clients", unit: "duration" },
+  {
+    key: "selection_timeout_ms",
+    label: "Selection timeout",
+    hint: "how long a round waits for clients",
+    unit: "duration",
+  },
   { key: "backoff_ms", label: "Back-off", hint: "pause after an abandoned round; doubles each time", unit: "duration" },
   { key: "backoff_max_ms", label: "Longest back-off", hint: "the doubling stops here", unit: "duration" },
 ];

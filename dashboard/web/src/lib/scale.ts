@@ -8,7 +8,8 @@ export interface Scale {
 /** Maps `from` to `to` linearly; a domain without width maps to the middle. */
 export function linear(from: readonly [number, number], to: readonly [number, number]): Scale {
   const width = from[1] - from[0];
-  const map = (value: number) => (width === 0 ? (to[0] + to[1]) / 2 : to[0] + ((value - from[0]) / width) * (to[1] - to[0]));
+  const map = (value: number) =>
+    width === 0 ? (to[0] + to[1]) / 2 : to[0] + ((value - from[0]) / width) * (to[1] - to[0]);
   return Object.assign(map, { domain: from });
 }
 
@@ -35,8 +36,8 @@ export function niceStep(span: number, wanted: number): number {
 
 /** Steps of time that people read well, in milliseconds. */
 const TIME_STEPS = [
-  1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 3e4, 6e4, 12e4, 3e5, 6e5, 9e5, 18e5, 36e5, 72e5, 108e5, 216e5,
-  432e5, 864e5, 1728e5, 6048e5,
+  1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 3e4, 6e4, 12e4, 3e5, 6e5, 9e5, 18e5, 36e5, 72e5, 108e5,
+  216e5, 432e5, 864e5, 1728e5, 6048e5,
 ];
 
 export function niceTimeStep(spanMs: number, wanted: number): number {
@@ -59,7 +60,11 @@ export interface Bin {
 }
 
 /** Counts values in bins of one round width; a value on an edge belongs to the bin above, the largest to the last. */
-export function bins(values: readonly number[], wanted: number, step: (span: number, wanted: number) => number = niceStep): Bin[] {
+export function bins(
+  values: readonly number[],
+  wanted: number,
+  step: (span: number, wanted: number) => number = niceStep,
+): Bin[] {
   if (values.length === 0) return [];
   const [low, high] = extent(values);
   const width = step(Math.max(high - low, Math.abs(high) * 1e-3, 1e-9), wanted);

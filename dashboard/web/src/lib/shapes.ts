@@ -1,4 +1,4 @@
-// Session shapes: what happened in a client's session, one letter per event.
+// Session shapes: the events of a client's session, one letter each.
 
 import type { ShapeCount } from "../api/types";
 
@@ -21,7 +21,7 @@ export function shapeWords(shape: string): string {
   return [...shape].map((letter) => STEPS[letter] ?? letter).join(", ");
 }
 
-/** How a session ended, for its colour. */
+/** The state in which a session ended; it decides the colour. */
 export function shapeEnd(shape: string): "reported" | "rejected" | "failed" | "expired" | "assigned" {
   if (shape.includes("+")) return "reported";
   if (shape.includes("!")) return "rejected";
@@ -36,7 +36,7 @@ export interface FunnelStep {
   count: number;
 }
 
-/** How many sessions came how far. A later letter proves the earlier ones, whether or not they were noted. */
+/** How many sessions reached each step. A later letter implies the earlier ones, even where these are missing. */
 export function funnel(shapes: readonly ShapeCount[]): FunnelStep[] {
   const order = [..."cadtu+"];
   const reached = order.map(() => 0);
@@ -51,5 +51,7 @@ export function funnel(shapes: readonly ShapeCount[]): FunnelStep[] {
 export function merged(shapes: readonly ShapeCount[]): ShapeCount[] {
   const counts = new Map<string, number>();
   for (const { shape, count } of shapes) counts.set(shape, (counts.get(shape) ?? 0) + count);
-  return [...counts].map(([shape, count]) => ({ shape, count })).sort((a, b) => b.count - a.count || (a.shape < b.shape ? -1 : 1));
+  return [...counts]
+    .map(([shape, count]) => ({ shape, count }))
+    .sort((a, b) => b.count - a.count || (a.shape < b.shape ? -1 : 1));
 }

@@ -104,7 +104,11 @@ export function withName(text: string, taken: ReadonlySet<string>): string {
   const stem = name.replace(/-\d+$/, "");
   let number = 2;
   while (taken.has(`${stem}-${number}`)) number += 1;
-  return text.slice(0, found.index) + found[0].replace(`"${name}"`, `"${stem}-${number}"`) + text.slice(found.index + found[0].length);
+  return (
+    text.slice(0, found.index) +
+    found[0].replace(`"${name}"`, `"${stem}-${number}"`) +
+    text.slice(found.index + found[0].length)
+  );
 }
 
 /** The line, from 1, that an error message of the TOML parser names. */

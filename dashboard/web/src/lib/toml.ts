@@ -7,8 +7,15 @@ export interface Token {
   text: string;
 }
 
-const PATTERN =
-  /(?<comment>#[^\n]*)|(?<string>"""[\s\S]*?(?:"""|$)|'''[\s\S]*?(?:'''|$)|"(?:[^"\\\n]|\\.)*"?|'[^'\n]*'?)|(?<table>^[ \t]*\[\[?[^\]\n=]*\]\]?(?=[ \t]*(?:#|$)))|(?<key>[A-Za-z0-9_.-]+(?=[ \t]*=))|(?<value>\b(?:true|false|inf|nan)\b|[+-]?\d[\d_.eE+:TZ-]*)/gm;
+/** One group per kind, in the order in which they are tried. */
+const KINDS = [
+  /(?<comment>#[^\n]*)/,
+  /(?<string>"""[\s\S]*?(?:"""|$)|'''[\s\S]*?(?:'''|$)|"(?:[^"\\\n]|\\.)*"?|'[^'\n]*'?)/,
+  /(?<table>^[ \t]*\[\[?[^\]\n=]*\]\]?(?=[ \t]*(?:#|$)))/,
+  /(?<key>[A-Za-z0-9_.-]+(?=[ \t]*=))/,
+  /(?<value>\b(?:true|false|inf|nan)\b|[+-]?\d[\d_.eE+:TZ-]*)/,
+];
+const PATTERN = new RegExp(KINDS.map(({ source }) => source).join("|"), "gm");
 
 /** The text in coloured pieces; joined, they are the text again. */
 export function tokens(text: string): Token[] {

@@ -1,15 +1,15 @@
-// A cohort as a strip of cells, one per client, in order of client number; and its count per state.
+// The cohort of a round: as cells, as numbers per state, and as a bar.
 
-import type { AssignmentState, Cell, Round } from "../api/types";
+import type { AssignmentState, Cell, CohortRound, Round } from "../api/types";
 import { plural, words } from "../lib/format";
 import { Glyph } from "./glyph";
 
-/** Most empty places that are drawn. */
-const SEATS_MAX = 500;
+/** Most cells that are drawn. */
+const CELLS_MAX = 500;
 
 export const STATES: readonly AssignmentState[] = ["assigned", "reported", "rejected", "failed", "expired"];
 
-/** The word for a state in a strip: whoever is assigned works. */
+/** The word for a client's state: an assigned client is working. */
 export function stateWord(state: AssignmentState): string {
   return state === "assigned" ? "working" : state;
 }
@@ -19,16 +19,24 @@ export function counts(round: Round): Record<AssignmentState, number> {
   const { reported, rejected, failed, expired } = round;
   const ended = reported + rejected + failed + expired;
   const open = round.phase === "training" || round.phase === "selecting" || round.phase === "aggregating";
-  return { assigned: round.assigned ?? (open ? Math.max(0, round.cohort - ended) : 0), reported, rejected, failed, expired };
+  return {
+    assigned: round.assigned ?? (open ? Math.max(0, round.cohort - ended) : 0),
+    reported,
+    rejected,
+    failed,
+    expired,
+  };
 }
 
+/** The cohort in one sentence: clients selected, and how many are in each state. */
 export function describeCohort(round: Round): string {
   const each = counts(round);
   const parts = STATES.filter((state) => each[state] > 0).map((state) => `${each[state]} ${stateWord(state)}`);
   return `${plural(round.cohort, "client")} selected${parts.length ? `: ${parts.join(", ")}` : ""}`;
 }
 
-export function CohortStrip({ round }: { round: Round }) {
+/** The clients of a round as cells in order of client number; empty places while the cohort is selected. */
+export function CohortStrip({ round }: { round: CohortRound }) {
   const cells = round.cells ?? synthetic(round);
   if (cells.length === 0) {
     return round.phase === "selecting" ? <Seats amount={round.goal} /> : <p class="strip-empty">No clients.</p>;
@@ -45,11 +53,13 @@ export function CohortStrip({ round }: { round: Round }) {
   );
 }
 
-/** Empty places while a cohort is selected. */
+/** One empty place per client that the round waits for. */
 function Seats({ amount }: { amount: number }) {
   return (
     <div class="strip" role="img" aria-label="No cohort yet: waiting for available clients">
-      {Array.from({ length: Math.min(amount, SEATS_MAX) }, (_, index) => <span key={index} class="cell seat" />)}
+      {Array.from({ length: Math.min(amount, CELLS_MAX) }, (_, index) => (
+        <span key={index} class="cell seat" />
+      ))}
     </div>
   );
 }
@@ -59,12 +69,15 @@ function cellTitle(cell: Cell): string {
   return cell.number > 0 ? `Client ${cell.number}: ${stateWord(cell.state)}${reason}` : stateWord(cell.state);
 }
 
-/** Cells from the counters alone, where the coordinator does not name the clients. */
+/** Cells from the counters alone, for a round whose clients are not loaded: client number 0 means unknown. */
 function synthetic(round: Round): Cell[] {
   const each = counts(round);
-  return STATES.flatMap((state) => Array.from({ length: Math.min(each[state], 500) }, () => ({ number: 0, state }))).slice(0, 500);
+  return STATES.flatMap((state) =>
+    Array.from({ length: Math.min(each[state], CELLS_MAX) }, () => ({ number: 0, state })),
+  ).slice(0, CELLS_MAX);
 }
 
+/** How many clients are in each state, with the shapes that the cells have. */
 export function CohortLegend({ round }: { round: Round }) {
   const each = counts(round);
   return (
@@ -79,14 +92,21 @@ export function CohortLegend({ round }: { round: Round }) {
   );
 }
 
-/** A cohort in the width of a table cell. */
+/** A cohort as a bar of states and "reported/selected", as wide as a table cell; the mark is the round's minimum. */
 export function CohortBar({ round }: { round: Round }) {
   const each = counts(round);
   const total = Math.max(1, round.cohort);
   let x = 0;
   return (
     <span class="cohort-bar" title={describeCohort(round)}>
-      <svg viewBox="0 0 100 8" width="72" height="8" preserveAspectRatio="none" role="img" aria-label={describeCohort(round)}>
+      <svg
+        viewBox="0 0 100 8"
+        width="72"
+        height="8"
+        preserveAspectRatio="none"
+        role="img"
+        aria-label={describeCohort(round)}
+      >
         <rect class="share-track" width="100" height="8" />
         {(["reported", "assigned", "rejected", "failed", "expired"] as const).map((state) => {
           const width = (each[state] / total) * 100;
@@ -95,7 +115,9 @@ export function CohortBar({ round }: { round: Round }) {
         })}
         <rect class="share-mark" x={Math.min(98.5, (round.minimum / total) * 100)} width="1.5" height="8" />
       </svg>
-      <span>{round.reported}/{round.cohort}</span>
+      <span>
+        {round.reported}/{round.cohort}
+      </span>
     </span>
   );
 }

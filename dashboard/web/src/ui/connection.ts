@@ -1,36 +1,39 @@
-// What every view needs: the API, the live feed, the coordinator's clock; and hooks over them.
+// What each view needs: the API, the live feed, the coordinator's clock, messages; and hooks over them.
 
 import { createContext } from "preact";
 import { useContext, useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { ServerClock } from "../api/clock";
+import type { ServerClock } from "../api/clock";
 import { Coalescer } from "../api/coalesce";
 import type { Feed, FeedState } from "../api/feed";
-import { ApiError, type Api, type Query } from "../api/http";
+import { type Api, ApiError, type Query } from "../api/http";
 import type { FeedEvent } from "../api/types";
 
 export interface Connection {
   api: Api;
   feed: Feed;
   clock: ServerClock;
-  /** Says something to the person, and to a screen reader. */
-  tell: (text: string, tone?: "good" | "bad") => void;
+  /** Shows a message for a few seconds; screen readers read it. */
+  notify: (text: string, tone?: "good" | "bad") => void;
 }
 
 export const ConnectionContext = createContext<Connection | undefined>(undefined);
 
+/** The connection of the view that calls. */
 export function useConnection(): Connection {
   const connection = useContext(ConnectionContext);
   if (!connection) throw new Error("a view is shown only within a connection");
   return connection;
 }
 
-/** How often a live view looks by itself while the feed does not run, in milliseconds. */
+/** How often a live view asks again while the feed is down, in milliseconds. */
 const POLL_MS = 5_000;
 
 export interface Resource<T> {
+  /** The newest answer; it stays while a later request fails. */
   data: T | undefined;
+  /** Why the newest request failed. */
   error: ApiError | undefined;
-  /** The data shown belongs to an earlier query. */
+  /** The data is the answer to an earlier query. */
   stale: boolean;
   refresh: () => void;
 }
@@ -38,14 +41,21 @@ export interface Resource<T> {
 export interface ResourceOptions {
   /** Which events change the answer. */
   live?: ((event: FeedEvent) => boolean) | undefined;
-  /** Looks again after so many milliseconds. */
+  /** Asks again each time so many milliseconds have passed. */
   pollMs?: number | undefined;
   /** The answer is a text, not JSON. */
   text?: boolean;
 }
 
-/** An answer of the API that is kept up to date: by events, after reconnections, when the page is looked at again. */
-export function useResource<T>(path: string | undefined, query: Query = {}, options: ResourceOptions = {}): Resource<T> {
+/**
+ * An answer of the API, kept up to date: it is requested again after events, after a reconnection of the feed, and when
+ * the page becomes visible. An undefined `path` requests nothing.
+ */
+export function useResource<T>(
+  path: string | undefined,
+  query: Query = {},
+  options: ResourceOptions = {},
+): Resource<T> {
   const { api, feed } = useConnection();
   const key = path === undefined ? "" : `${path}?${JSON.stringify(query)}`;
   const [state, set] = useState<{ key: string; data?: T; error?: ApiError }>({ key: "" });
@@ -73,7 +83,7 @@ export function useResource<T>(path: string | undefined, query: Query = {}, opti
     };
     const coalescer = new Coalescer(look);
     const ask = () => {
-      // Nobody looks: once is enough when somebody does.
+      // A hidden page asks once, when it becomes visible.
       missed = document.hidden;
       if (!document.hidden) coalescer.ask();
     };
@@ -91,8 +101,8 @@ export function useResource<T>(path: string | undefined, query: Query = {}, opti
     return () => {
       abort.abort();
       coalescer.close();
-      timers.forEach((timer) => clearInterval(timer));
-      ends.forEach((end) => end());
+      for (const timer of timers) clearInterval(timer);
+      for (const end of ends) end();
       document.removeEventListener("visibilitychange", seen);
     };
   }, [api, feed, key, follows, pollMs]);
@@ -103,7 +113,7 @@ export function useResource<T>(path: string | undefined, query: Query = {}, opti
   );
 }
 
-/** The coordinator's time, again after each period. */
+/** The coordinator's time in milliseconds since 1970, updated once per period. */
 export function useNow(periodMs = 1000): number {
   const { clock } = useConnection();
   const [now, set] = useState(() => clock.now());
@@ -114,6 +124,7 @@ export function useNow(periodMs = 1000): number {
   return now;
 }
 
+/** The state of the live feed. */
 export function useFeedState(): FeedState {
   const { feed } = useConnection();
   const [state, set] = useState(feed.state);

@@ -1,4 +1,4 @@
-// Names of jobs that were seen, for messages about them.
+// Names of the jobs that views have loaded. Events and leases carry ids only.
 
 const names = new Map<string, string>();
 

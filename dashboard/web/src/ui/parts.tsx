@@ -4,10 +4,18 @@ import type { ComponentChildren } from "preact";
 import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { ApiError } from "../api/http";
 import { absoluteTime, isoTime, relative, UNKNOWN } from "../lib/format";
-import { useConnection, useNow, type Resource } from "./connection";
+import { type Resource, useConnection, useNow } from "./connection";
 
 /** A titled part of a view. */
-export function Panel(props: { title: string; hint?: ComponentChildren; actions?: ComponentChildren; class?: string; children: ComponentChildren }) {
+export function Panel(props: {
+  title: string;
+  /** A short remark beside the title. */
+  hint?: ComponentChildren;
+  /** Buttons or choices at the end of the title's line. */
+  actions?: ComponentChildren;
+  class?: string;
+  children: ComponentChildren;
+}) {
   const id = useId();
   return (
     <section class={`panel ${props.class ?? ""}`} aria-labelledby={id}>
@@ -23,8 +31,15 @@ export function Panel(props: { title: string; hint?: ComponentChildren; actions?
   );
 }
 
-/** A figure with its name. */
-export function Stat(props: { label: string; value: ComponentChildren; detail?: ComponentChildren; title?: string | undefined }) {
+/** A figure with its name, for use in `Stats`. */
+export function Stat(props: {
+  label: string;
+  value: ComponentChildren;
+  /** A second figure or a remark in small print. */
+  detail?: ComponentChildren;
+  /** Shown on hover. */
+  title?: string | undefined;
+}) {
   return (
     <div class="stat" title={props.title}>
       <dt>{props.label}</dt>
@@ -36,11 +51,12 @@ export function Stat(props: { label: string; value: ComponentChildren; detail?: 
   );
 }
 
+/** A list of `Stat`. */
 export function Stats({ children, class: extra = "" }: { children: ComponentChildren; class?: string }) {
   return <dl class={`stats ${extra}`}>{children}</dl>;
 }
 
-/** A time as people say it, with the exact one on hover. */
+/** A time relative to now, such as "3 min ago", with the exact time on hover. `at` is in milliseconds since 1970. */
 export function Ago({ at }: { at: number | undefined }) {
   const now = useNow(at !== undefined && Math.abs(Date.now() - at) < 120_000 ? 1000 : 15_000);
   if (at === undefined) return <>{UNKNOWN}</>;
@@ -51,15 +67,27 @@ export function Ago({ at }: { at: number | undefined }) {
   );
 }
 
-/** A choice among few, as radio buttons in a row. */
-export function Segmented<T extends string>(props: { label: string; value: T; options: readonly { value: T; label: string; title?: string }[]; onChange: (value: T) => void }) {
+/** A choice among few options, as radio buttons in a row. */
+export function Segmented<T extends string>(props: {
+  /** Names the group for screen readers. */
+  label: string;
+  value: T;
+  options: readonly { value: T; label: string; title?: string }[];
+  onChange: (value: T) => void;
+}) {
   const name = useId();
   return (
     <fieldset class="segmented">
       <legend class="unseen">{props.label}</legend>
       {props.options.map((option) => (
         <label key={option.value} title={option.title}>
-          <input type="radio" name={name} value={option.value} checked={option.value === props.value} onChange={() => props.onChange(option.value)} />
+          <input
+            type="radio"
+            name={name}
+            value={option.value}
+            checked={option.value === props.value}
+            onChange={() => props.onChange(option.value)}
+          />
           <span>{option.label}</span>
         </label>
       ))}
@@ -67,38 +95,49 @@ export function Segmented<T extends string>(props: { label: string; value: T; op
   );
 }
 
-/** A select with a visible label. */
-export function Choice(props: { label: string; value: string; options: readonly (string | { value: string; label: string })[]; onChange: (value: string) => void }) {
+/** A select with a visible label. An option that is a text is its own label. */
+export function Choice(props: {
+  label: string;
+  value: string;
+  options: readonly (string | { value: string; label: string })[];
+  onChange: (value: string) => void;
+}) {
   return (
     <label class="choice">
       <span>{props.label}</span>
       <select value={props.value} onChange={(event) => props.onChange(event.currentTarget.value)}>
         {props.options.map((option) => {
           const { value, label } = typeof option === "string" ? { value: option, label: option } : option;
-          return <option key={value} value={value}>{label}</option>;
+          return (
+            <option key={value} value={value}>
+              {label}
+            </option>
+          );
         })}
       </select>
     </label>
   );
 }
 
-/** A command to copy. */
+/** A command line with a button that copies it. */
 export function Command({ text }: { text: string }) {
-  const { tell } = useConnection();
+  const { notify } = useConnection();
   const copy = () =>
     navigator.clipboard.writeText(text).then(
-      () => tell("Copied"),
-      () => tell("The browser does not let this page copy; select the text instead", "bad"),
+      () => notify("Copied"),
+      () => notify("The browser does not let this page copy; select the text instead", "bad"),
     );
   return (
     <div class="command">
       <code tabIndex={0}>{text}</code>
-      <button type="button" class="small" onClick={copy} aria-label={`Copy: ${text}`}>Copy</button>
+      <button type="button" class="small" onClick={copy} aria-label={`Copy: ${text}`}>
+        Copy
+      </button>
     </div>
   );
 }
 
-/** An empty state that says what would fill it. */
+/** Stands where a list or a chart is empty: what is missing, why, and the command that would fill it. */
 export function Empty(props: { title: string; children?: ComponentChildren; command?: string | undefined }) {
   return (
     <div class="empty">
@@ -109,7 +148,7 @@ export function Empty(props: { title: string; children?: ComponentChildren; comm
   );
 }
 
-/** A problem in words, with the id under which the coordinator's log has it. */
+/** A problem of the API: title, detail, and the request's id in the coordinator's log. */
 export function Trouble({ error, onRetry }: { error: ApiError; onRetry?: (() => void) | undefined }) {
   return (
     <div class="trouble" role="alert">
@@ -117,29 +156,48 @@ export function Trouble({ error, onRetry }: { error: ApiError; onRetry?: (() => 
         <strong>{error.title}</strong>
         {error.detail && <span class="trouble-detail">{error.detail}</span>}
       </p>
-      {error.requestId && <p class="hint">Request <code>{error.requestId}</code></p>}
-      {onRetry && <button type="button" class="small" onClick={onRetry}>Try again</button>}
+      {error.requestId && (
+        <p class="hint">
+          Request <code>{error.requestId}</code>
+        </p>
+      )}
+      {onRetry && (
+        <button type="button" class="small" onClick={onRetry}>
+          Try again
+        </button>
+      )}
     </div>
   );
 }
 
-/** What to show until there is data: a quiet place holder of the same height, or why there is none. */
-export function Pending(props: { resource: Resource<unknown>; lines?: number; what?: string; missing?: ComponentChildren }) {
+/** Stands in for a resource without data: a skeleton while it loads, the problem when it failed. */
+export function Pending(props: {
+  resource: Resource<unknown>;
+  /** Lines of the skeleton. */
+  lines?: number;
+  /** Subject of the sentence when the coordinator does not have it, such as "The list of rounds". */
+  what?: string;
+  /** Shown instead of that sentence. */
+  missing?: ComponentChildren;
+}) {
   const { error, refresh } = props.resource;
   if (error?.missing) return <>{props.missing ?? <NotAvailable what={props.what} />}</>;
   if (error) return <Trouble error={error} onRetry={refresh} />;
   return (
-    <div class="skeleton" aria-busy="true" aria-label="Loading">
-      {Array.from({ length: props.lines ?? 3 }, (_, line) => <span key={line} />)}
+    <div class="skeleton" role="status" aria-busy="true" aria-label="Loading">
+      {Array.from({ length: props.lines ?? 3 }, (_, line) => (
+        <span key={line} />
+      ))}
     </div>
   );
 }
 
+/** Says that the coordinator does not have something. `what` is the subject of the sentence. */
 export function NotAvailable({ what = "This" }: { what?: string | undefined }) {
   return <p class="not-available">{what} is not available from this coordinator.</p>;
 }
 
-/** A modal dialog: the browser's own, so that focus and Escape behave. */
+/** A modal dialog. It is the browser's own, which handles focus and Escape. */
 export function Dialog(props: { title: string; onClose: () => void; children: ComponentChildren; wide?: boolean }) {
   const id = useId();
   const dialog = useRef<HTMLDialogElement>(null);
@@ -150,15 +208,31 @@ export function Dialog(props: { title: string; onClose: () => void; children: Co
     return () => (before as HTMLElement | null)?.focus?.();
   }, []);
   return (
-    <dialog ref={dialog} class={props.wide ? "wide" : ""} aria-labelledby={id} onClose={props.onClose} onCancel={props.onClose}>
+    <dialog
+      ref={dialog}
+      class={props.wide ? "wide" : ""}
+      aria-labelledby={id}
+      onClose={props.onClose}
+      onCancel={props.onClose}
+    >
       <h2 id={id}>{props.title}</h2>
       {props.children}
     </dialog>
   );
 }
 
-/** Asks before something that cannot be undone easily; shows the coordinator's refusal in place. */
-export function Confirm(props: { title: string; children: ComponentChildren; action: string; danger?: boolean; run: () => Promise<void>; onClose: () => void }) {
+/** Asks before an action. It stays open and shows the problem when the coordinator refuses. */
+export function Confirm(props: {
+  title: string;
+  children: ComponentChildren;
+  /** Label of the button that runs the action. */
+  action: string;
+  /** Colours the button: the action cannot be undone. */
+  danger?: boolean;
+  /** Throws an `ApiError` when the coordinator refuses. */
+  run: () => Promise<void>;
+  onClose: () => void;
+}) {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<ApiError>();
   const run = async (event: Event) => {
@@ -179,16 +253,33 @@ export function Confirm(props: { title: string; children: ComponentChildren; act
         <div class="dialog-text">{props.children}</div>
         {error && <Trouble error={error} />}
         <div class="dialog-actions">
-          <button type="button" onClick={props.onClose}>Cancel</button>
-          <button type="submit" class={props.danger ? "danger" : "primary"} disabled={busy}>{props.action}</button>
+          <button type="button" onClick={props.onClose}>
+            Cancel
+          </button>
+          <button type="submit" class={props.danger ? "danger" : "primary"} disabled={busy}>
+            {props.action}
+          </button>
         </div>
       </form>
     </Dialog>
   );
 }
 
-/** A share as a thin bar beside its figure. */
-export function Share({ value, text, tone = "good", mark }: { value: number; text: string; tone?: string; mark?: number | undefined }) {
+/** A share as a thin bar and a figure. */
+export function Share({
+  value,
+  text,
+  tone = "good",
+  mark,
+}: {
+  /** From 0 to 1. */
+  value: number;
+  text: string;
+  /** A state, whose colour the bar takes. */
+  tone?: string;
+  /** A second share, drawn as a line across the bar. */
+  mark?: number | undefined;
+}) {
   const at = (share: number) => Math.min(100, Math.max(0, share * 100));
   return (
     <span class="share">
@@ -202,13 +293,17 @@ export function Share({ value, text, tone = "good", mark }: { value: number; tex
   );
 }
 
-/** Name and value pairs of a client. */
+/** The attributes of a client as chips. */
 export function Attributes({ value }: { value: Record<string, string> | undefined }) {
   const entries = Object.entries(value ?? {});
   if (entries.length === 0) return <span class="quiet">none</span>;
   return (
     <span class="chips">
-      {entries.map(([name, text]) => <span key={name} class="chip" title={`${name} = ${text}`}><span class="chip-name">{name}</span> {text}</span>)}
+      {entries.map(([name, text]) => (
+        <span key={name} class="chip" title={`${name} = ${text}`}>
+          <span class="chip-name">{name}</span> {text}
+        </span>
+      ))}
     </span>
   );
 }

@@ -5,40 +5,80 @@ import { bytes, count, duration, plural, real, shortId, words } from "../lib/for
 import { links } from "../router";
 import { useResource } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
-import { Ago, Attributes, Empty, NotAvailable, Panel, Pending, Stat, Stats } from "../ui/parts";
 import { jobName } from "../ui/names";
-import { Pager, Table, usePaging, type Column } from "../ui/table";
+import { Ago, Attributes, Empty, NotAvailable, Panel, Pending, Stat, Stats } from "../ui/parts";
+import { type Column, Pager, Table, usePaging } from "../ui/table";
 import { DropRate } from "./clients";
 import { Shape } from "./job-sessions";
 
 const PAGE = 50;
 
 const COLUMNS: readonly Column<ClientAssignment>[] = [
-  { head: "Round", name: true, cell: (item) => <a href={links.round(item.job, item.round, item.task)}>{count(item.round)}</a> },
-  { head: "Job", cell: (item) => <a href={links.job(item.job)} title={item.job}>{jobName(item.job) ?? shortId(item.job)}</a> },
+  {
+    head: "Round",
+    name: true,
+    cell: (item) => <a href={links.round(item.job, item.round, item.task)}>{count(item.round)}</a>,
+  },
+  {
+    head: "Job",
+    cell: (item) => (
+      <a href={links.job(item.job)} title={item.job}>
+        {jobName(item.job) ?? shortId(item.job)}
+      </a>
+    ),
+  },
   { head: "Task", wide: true, cell: (item) => (item.task === "train" ? "training" : "evaluation") },
-  { head: "State", cell: (item) => <StateTag state={item.state} text={item.state === "assigned" ? "working" : undefined} /> },
+  {
+    head: "State",
+    cell: (item) => <StateTag state={item.state} text={item.state === "assigned" ? "working" : undefined} />,
+  },
   { head: "Session", cell: (item) => <Shape shape={item.shape} /> },
   { head: "Reason", wide: true, cell: (item) => (item.reason ? words(item.reason) : "") },
-  { head: "Took", number: true, cell: (item) => duration(item.ended_at_ms === undefined ? undefined : item.ended_at_ms - item.assigned_at_ms) },
+  {
+    head: "Took",
+    number: true,
+    cell: (item) => duration(item.ended_at_ms === undefined ? undefined : item.ended_at_ms - item.assigned_at_ms),
+  },
   { head: "Loss", number: true, wide: true, cell: (item) => real(item.loss) },
   { head: "Norm", number: true, wide: true, cell: (item) => real(item.update_norm) },
   { head: "Up", number: true, wide: true, cell: (item) => bytes(item.bytes_up) },
   { head: "Assigned", number: true, cell: (item) => <Ago at={item.assigned_at_ms} /> },
 ];
 
+/** A client: its figures and the history of its assignments. */
 export function ClientView({ id }: { id: string }) {
   const client = useResource<Client>(`clients/${id}`, {}, { pollMs: 15_000 });
   const paging = usePaging(id);
-  const history = useResource<Page<ClientAssignment>>(`clients/${id}/assignments`, { limit: PAGE, after: paging.after }, { pollMs: 15_000 });
+  const history = useResource<Page<ClientAssignment>>(
+    `clients/${id}/assignments`,
+    { limit: PAGE, after: paging.after },
+    { pollMs: 15_000 },
+  );
   const { data } = client;
   return (
     <>
-      {data ? <Head client={data} /> : <Panel title="Client"><Pending resource={client} lines={4} missing={<NotAvailable what="This client" />} /></Panel>}
+      {data ? (
+        <Head client={data} />
+      ) : (
+        <Panel title="Client">
+          <Pending resource={client} lines={4} missing={<NotAvailable what="This client" />} />
+        </Panel>
+      )}
       <Panel title="History" hint="newest first">
         {history.data ? (
           <>
-            <Table label="Rounds of this client" columns={COLUMNS} rows={history.data.items} rowKey={(item) => item.id} stale={history.stale} empty={<Empty title="Never drawn yet">A client is drawn when it checks in while a round selects its cohort, and is eligible.</Empty>} />
+            <Table
+              label="Rounds of this client"
+              columns={COLUMNS}
+              rows={history.data.items}
+              rowKey={(item) => item.id}
+              stale={history.stale}
+              empty={
+                <Empty title="Not selected yet">
+                  A client can be selected when it is eligible and checks in while a round selects its cohort.
+                </Empty>
+              }
+            />
             <Pager paging={paging} next={history.data.next} />
           </>
         ) : (
@@ -49,20 +89,37 @@ export function ClientView({ id }: { id: string }) {
   );
 }
 
+/** Who the client is, and its figures over all rounds. */
 function Head({ client }: { client: Client }) {
-  const drawn = client.reported + client.expired + client.failed + (client.rejected ?? 0);
+  const selected = client.reported + client.expired + client.failed + (client.rejected ?? 0);
   return (
     <header class="view-head client-head">
       <div>
-        <p class="crumbs"><a href={links.clients(client.population)}>Clients of {client.population}</a></p>
+        <p class="crumbs">
+          <a href={links.clients(client.population)}>Clients of {client.population}</a>
+        </p>
         <h1>Client {count(client.number)}</h1>
-        <p class="quiet"><code>{client.id}</code></p>
+        <p class="quiet">
+          <code>{client.id}</code>
+        </p>
         <Attributes value={client.attributes} />
       </div>
       <Stats class="head-stats">
-        <Stat label="Last seen" value={<Ago at={client.last_seen_at_ms} />} detail={<>enrolled <Ago at={client.created_at_ms} /></>} />
-        <Stat label="Drawn" value={plural(drawn, "time")} detail={`${count(client.reported)} reported`} />
-        <Stat label="Dropped" value={<DropRate client={client} />} detail={`${count(client.expired)} expired, ${count(client.failed)} failed`} />
+        <Stat
+          label="Last seen"
+          value={<Ago at={client.last_seen_at_ms} />}
+          detail={
+            <>
+              enrolled <Ago at={client.created_at_ms} />
+            </>
+          }
+        />
+        <Stat label="Selected" value={plural(selected, "time")} detail={`${count(client.reported)} reported`} />
+        <Stat
+          label="Dropped"
+          value={<DropRate client={client} />}
+          detail={`${count(client.expired)} expired, ${count(client.failed)} failed`}
+        />
         <Stat label="Examples" value={count(client.examples)} />
         <Stat label="Work, mean" value={duration(client.work_ms_mean)} />
         <Stat label="Traffic" value={bytes(client.bytes_up)} detail={`up, ${bytes(client.bytes_down)} down`} />

@@ -1,19 +1,19 @@
-// The clients of a population: search, participation, and whether the rounds treat classes of devices alike.
+// The clients of a population: search, participation, and a comparison of device classes.
 
 import { useEffect, useState } from "preact/hooks";
 import type { AttributeName, ClassStats, Client, Overview, Page, Population } from "../api/types";
 import { biasSentence, dropRate } from "../lib/bias";
 import { bytes, count, duration, percent, plural, words } from "../lib/format";
+import { merged } from "../lib/shapes";
 import { links, setQuery, useLocation } from "../router";
 import { useResource } from "../ui/connection";
 import { Glyph } from "../ui/glyph";
 import { Ago, Attributes, Choice, Command, Empty, NotAvailable, Panel, Pending, Share } from "../ui/parts";
-import { Pager, Table, usePaging, type Column } from "../ui/table";
+import { type Column, Pager, Table, usePaging } from "../ui/table";
 import { Funnel } from "./job-sessions";
-import { merged } from "../lib/shapes";
 
 const PAGE = 50;
-/** Typing is searched for when it pauses for so long, in milliseconds. */
+/** The search starts when typing pauses for so long, in milliseconds. */
 const TYPING_MS = 300;
 
 const ORDERS = [
@@ -22,6 +22,7 @@ const ORDERS = [
   { value: "drop_rate", label: "drop rate" },
 ];
 
+/** The clients and the device classes of the population in the address, or of the largest one. */
 export function ClientsView() {
   const { query } = useLocation();
   const overview = useResource<Overview>("overview");
@@ -34,18 +35,33 @@ export function ClientsView() {
       <header class="view-head">
         <h1>Clients</h1>
         {populations && populations.length > 0 && population && (
-          <Choice label="Population" value={population} onChange={(value) => setQuery({ population: value, search: undefined, attribute: undefined })} options={populations.map(({ name }) => name)} />
+          <Choice
+            label="Population"
+            value={population}
+            onChange={(value) => setQuery({ population: value, search: undefined, attribute: undefined })}
+            options={populations.map(({ name }) => name)}
+          />
         )}
       </header>
       {population ? (
         <>
-          <ClientTable key={population} population={population} total={populations?.find(({ name }) => name === population)?.clients} />
+          <ClientTable
+            key={population}
+            population={population}
+            total={populations?.find(({ name }) => name === population)?.clients}
+          />
           <Classes key={`classes-${population}`} population={population} />
         </>
       ) : populations ? (
-        <Panel title="Clients"><Empty title="No population yet" command="tributary population create shop">Clients enrol in a population. Make the first one:</Empty></Panel>
+        <Panel title="Clients">
+          <Empty title="No population yet" command="tributary population create shop">
+            Clients enrol in a population. Make the first one:
+          </Empty>
+        </Panel>
       ) : (
-        <Panel title="Clients"><Pending resource={overview.error?.missing ? listed : overview} lines={10} /></Panel>
+        <Panel title="Clients">
+          <Pending resource={overview.error?.missing ? listed : overview} lines={10} />
+        </Panel>
       )}
     </>
   );
@@ -58,17 +74,29 @@ const COLUMNS: readonly Column<Client>[] = [
   { head: "Examples", number: true, wide: true, cell: (client) => count(client.examples) },
   { head: "Reported", number: true, cell: (client) => count(client.reported) },
   { head: "Expired", number: true, wide: true, cell: (client) => count(client.expired) },
-  { head: "Failed", number: true, wide: true, cell: (client) => count(client.failed + (client.rejected ?? 0)), title: "failed or rejected" },
+  {
+    head: "Failed",
+    number: true,
+    wide: true,
+    cell: (client) => count(client.failed + (client.rejected ?? 0)),
+    title: "failed or rejected",
+  },
   { head: "Dropped", cell: (client) => <DropRate client={client} /> },
   { head: "Work", number: true, wide: true, title: "mean per round", cell: (client) => duration(client.work_ms_mean) },
   { head: "Up", number: true, wide: true, cell: (client) => bytes(client.bytes_up) },
 ];
 
+/** The share of a client's selections without a counted report, as a bar. */
 export function DropRate({ client }: { client: Client }) {
   const rate = dropRate(client);
-  return rate === undefined ? <span class="quiet">never drawn</span> : <Share value={rate} text={percent(rate, 0)} tone="expired" />;
+  return rate === undefined ? (
+    <span class="quiet">never selected</span>
+  ) : (
+    <Share value={rate} text={percent(rate, 0)} tone="expired" />
+  );
 }
 
+/** The clients as a table with search and order. `total` counts all clients of the population. */
 function ClientTable({ population, total }: { population: string; total: number | undefined }) {
   const { query } = useLocation();
   const search = query.get("search") ?? "";
@@ -79,19 +107,43 @@ function ClientTable({ population, total }: { population: string; total: number 
     return () => clearTimeout(timer);
   }, [text]);
   const paging = usePaging(`${population}|${search}|${order}`);
-  const clients = useResource<Page<Client>>("clients", { population, search, order: order === "number" ? undefined : order, limit: PAGE, after: paging.after }, { pollMs: 15_000 });
+  const clients = useResource<Page<Client>>(
+    "clients",
+    { population, search, order: order === "number" ? undefined : order, limit: PAGE, after: paging.after },
+    { pollMs: 15_000 },
+  );
   return (
-    <Panel title="Clients" hint={total === undefined ? undefined : `${plural(total, "client")} enrolled in ${population}`}>
+    <Panel
+      title="Clients"
+      hint={total === undefined ? undefined : `${plural(total, "client")} enrolled in ${population}`}
+    >
       <div class="filters">
         <label class="choice grow">
           <span>Search</span>
-          <input type="search" value={text} placeholder="number, id or attribute, such as android" onInput={(event) => setText(event.currentTarget.value)} />
+          <input
+            type="search"
+            value={text}
+            placeholder="number, id or attribute, such as android"
+            onInput={(event) => setText(event.currentTarget.value)}
+          />
         </label>
-        <Choice label="Order" value={order} options={ORDERS} onChange={(value) => setQuery({ order: value === "number" ? undefined : value })} />
+        <Choice
+          label="Order"
+          value={order}
+          options={ORDERS}
+          onChange={(value) => setQuery({ order: value === "number" ? undefined : value })}
+        />
       </div>
       {clients.data ? (
         <>
-          <Table label="Clients" columns={COLUMNS} rows={clients.data.items} rowKey={(client) => client.id} stale={clients.stale} empty={<NoClients population={population} search={search} />} />
+          <Table
+            label="Clients"
+            columns={COLUMNS}
+            rows={clients.data.items}
+            rowKey={(client) => client.id}
+            stale={clients.stale}
+            empty={<NoClients population={population} search={search} />}
+          />
           <Pager paging={paging} next={clients.data.next} />
         </>
       ) : (
@@ -101,8 +153,14 @@ function ClientTable({ population, total }: { population: string; total: number 
   );
 }
 
+/** Says why the table is empty: no match for the search, or no enrolled client. */
 function NoClients({ population, search }: { population: string; search: string }) {
-  if (search) return <Empty title={`No client matches “${search}”`}>A number, the beginning of an id, or an attribute's value is looked for.</Empty>;
+  if (search)
+    return (
+      <Empty title={`No client matches “${search}”`}>
+        A number, the beginning of an id, or an attribute's value is looked for.
+      </Empty>
+    );
   return (
     <Empty title="No client has enrolled yet" command={`tributary token create --population ${population}`}>
       Apps enrol with a token of their population. Make one, then start a client with it:
@@ -111,68 +169,127 @@ function NoClients({ population, search }: { population: string; search: string 
   );
 }
 
+/** Participation by the values of one attribute, which the person chooses. */
 function Classes({ population }: { population: string }) {
   const { query } = useLocation();
-  const names = useResource<AttributeName[] | { items: AttributeName[] }>(`populations/${population}/attributes`);
-  const list = names.data && (Array.isArray(names.data) ? names.data : names.data.items);
+  const names = useResource<AttributeName[]>(`populations/${population}/attributes`);
+  const list = names.data;
   const attribute = query.get("attribute") ?? telling(list ?? [])?.name;
-  const classes = useResource<ClassStats[] | { items: ClassStats[] }>(attribute ? `populations/${population}/classes` : undefined, { attribute }, { pollMs: 30_000 });
-  const stats = classes.data && (Array.isArray(classes.data) ? classes.data : classes.data.items);
+  const classes = useResource<ClassStats[]>(
+    attribute ? `populations/${population}/classes` : undefined,
+    { attribute },
+    { pollMs: 30_000 },
+  );
+  const stats = classes.data;
   const chooser = list && list.length > 0 && attribute && (
-    <Choice label="Attribute" value={attribute} onChange={(value) => setQuery({ attribute: value })} options={list.map(({ name, values }) => ({ value: name, label: `${words(name)} (${values})` }))} />
+    <Choice
+      label="Attribute"
+      value={attribute}
+      onChange={(value) => setQuery({ attribute: value })}
+      options={list.map(({ name, values }) => ({ value: name, label: `${words(name)} (${values})` }))}
+    />
   );
   return (
     <Panel title="Device classes" hint="does the deadline treat all devices alike?" actions={chooser}>
-      {list?.length === 0 && <Empty title="Clients say nothing about themselves">An app gives its clients attributes such as <code>platform</code> or <code>ram_class</code>; then they are compared here.</Empty>}
-      {stats && attribute ? <ClassTable attribute={attribute} classes={stats} /> : list?.length === 0 ? null : <Pending resource={names.error ? names : classes} lines={5} missing={<NotAvailable what="The comparison of device classes" />} />}
+      {list?.length === 0 && (
+        <Empty title="Clients have no attributes">
+          Apps give their clients attributes such as <code>platform</code> or <code>ram_class</code>. Their values are
+          compared here.
+        </Empty>
+      )}
+      {stats && attribute ? (
+        <ClassTable attribute={attribute} classes={stats} />
+      ) : list?.length === 0 ? null : (
+        <Pending
+          resource={names.error ? names : classes}
+          lines={5}
+          missing={<NotAvailable what="The comparison of device classes" />}
+        />
+      )}
     </Panel>
   );
 }
 
-/** An attribute with more values than these tells single clients apart rather than classes of them. */
+/** An attribute with more values than these identifies clients, not classes of clients. */
 const CLASSES_MAX = 12;
 
-/** The attribute that is compared first: a class of devices, else one with a few values, else the one with the fewest. */
+/** The attribute compared first: a class of devices, else one with a few values, else the one with the fewest. */
 function telling(names: readonly AttributeName[]): AttributeName | undefined {
   const fewest = names.toSorted((a, b) => a.values - b.values);
   const several = fewest.filter(({ values }) => values > 1);
-  return several.find(({ name }) => /class|ram|tier/.test(name)) ?? several.find(({ values }) => values <= CLASSES_MAX) ?? fewest[0];
+  return (
+    several.find(({ name }) => /class|ram|tier/.test(name)) ??
+    several.find(({ values }) => values <= CLASSES_MAX) ??
+    fewest[0]
+  );
 }
 
+/** The classes of an attribute as a sentence on bias, a table, and funnels. */
 function ClassTable({ attribute, classes }: { attribute: string; classes: readonly ClassStats[] }) {
   const sentence = biasSentence(attribute, classes);
   const assigned = classes.reduce((sum, entry) => sum + entry.assigned, 0);
-  const overall = assigned > 0 ? classes.reduce((sum, entry) => sum + entry.drop_rate * entry.assigned, 0) / assigned : undefined;
+  const overall =
+    assigned > 0 ? classes.reduce((sum, entry) => sum + entry.drop_rate * entry.assigned, 0) / assigned : undefined;
   const columns: Column<ClassStats>[] = [
-    { head: words(attribute), name: true, cell: (entry) => entry.value || <span class="quiet">not told</span> },
+    { head: words(attribute), name: true, cell: (entry) => entry.value || <span class="quiet">not given</span> },
     { head: "Clients", number: true, cell: (entry) => count(entry.clients) },
-    { head: "Drawn", number: true, title: "assignments", cell: (entry) => count(entry.assigned) },
+    { head: "Selected", number: true, title: "assignments", cell: (entry) => count(entry.assigned) },
     { head: "Reported", number: true, cell: (entry) => count(entry.reported) },
     { head: "Expired", number: true, wide: true, cell: (entry) => count(entry.expired) },
-    { head: "Failed", number: true, wide: true, title: "failed or rejected", cell: (entry) => count(entry.failed + entry.rejected) },
-    { head: "Dropped", title: "the line is the mean over all classes", cell: (entry) => <Share value={entry.drop_rate} mark={overall} text={percent(entry.drop_rate)} tone="expired" /> },
+    {
+      head: "Failed",
+      number: true,
+      wide: true,
+      title: "failed or rejected",
+      cell: (entry) => count(entry.failed + entry.rejected),
+    },
+    {
+      head: "Dropped",
+      title: "the line is the mean over all classes",
+      cell: (entry) => <Share value={entry.drop_rate} mark={overall} text={percent(entry.drop_rate)} tone="expired" />,
+    },
     { head: "Work, median", number: true, cell: (entry) => duration(entry.work_ms_p50) },
     { head: "Work, 90 %", number: true, wide: true, cell: (entry) => duration(entry.work_ms_p90) },
   ];
-  const shapes = merged(classes.flatMap((entry) => entry.shapes ?? []));
+  const shapes = merged(classes.flatMap((entry) => entry.shapes));
   return (
     <>
-      {sentence && <p class={`finding ${sentence.biased ? "finding-bad" : ""}`}><Glyph state={sentence.biased ? "failed" : "committed"} />{sentence.text}</p>}
-      <Table label={`Participation by ${words(attribute)}`} columns={columns} rows={classes} rowKey={(entry) => entry.value} empty={<Empty title="No client has this attribute" />} />
-      {shapes.length > 0 && <><h3>How far sessions came</h3><Funnels classes={classes} /></>}
+      {sentence && (
+        <p class={`finding ${sentence.biased ? "finding-bad" : ""}`}>
+          <Glyph state={sentence.biased ? "failed" : "committed"} />
+          {sentence.text}
+        </p>
+      )}
+      <Table
+        label={`Participation by ${words(attribute)}`}
+        columns={columns}
+        rows={classes}
+        rowKey={(entry) => entry.value}
+        empty={<Empty title="No client has this attribute" />}
+      />
+      {shapes.length > 0 && (
+        <>
+          <h3>How far sessions came</h3>
+          <Funnels classes={classes} />
+        </>
+      )}
     </>
   );
 }
 
+/** The funnel of each of the first classes. */
 function Funnels({ classes }: { classes: readonly ClassStats[] }) {
   return (
     <div class="funnels">
-      {classes.filter((entry) => (entry.shapes?.length ?? 0) > 0).slice(0, 6).map((entry) => (
-        <div key={entry.value}>
-          <h4>{entry.value || "not told"}</h4>
-          <Funnel shapes={entry.shapes!} />
-        </div>
-      ))}
+      {classes
+        .filter((entry) => entry.shapes.length > 0)
+        .slice(0, 6)
+        .map((entry) => (
+          <div key={entry.value}>
+            <h4>{entry.value || "not given"}</h4>
+            <Funnel shapes={entry.shapes} />
+          </div>
+        ))}
     </div>
   );
 }

@@ -1,14 +1,14 @@
-// Learning curves against rounds, time, work or traffic; and what a target accuracy cost.
+// Learning curves against rounds, time, work or traffic; and the cost of reaching target accuracies.
 
 import { useMemo } from "preact/hooks";
 import type { Curve, CurvePoint, Job, Target } from "../api/types";
-import { LinePlot, type Guide } from "../charts/line-plot";
+import { type Guide, LinePlot } from "../charts/line-plot";
+import { AXES, type Axis, columns, describe, targetWallMs } from "../lib/curve";
 import { axisReals, bytes, compact, count, duration, percent, plural, real } from "../lib/format";
-import { AXES, columns, describe, targetWallMs, type Axis } from "../lib/curve";
 import { links, setQuery, useLocation } from "../router";
 import { useResource } from "../ui/connection";
 import { Empty, NotAvailable, Panel, Pending, Segmented } from "../ui/parts";
-import { Table, type Column } from "../ui/table";
+import { type Column, Table } from "../ui/table";
 import { endsSomething } from "./job";
 
 const X_FORMATS: Record<Axis, (value: number) => string> = {
@@ -29,25 +29,52 @@ function hours(ms: number): string {
   return value < 1 ? duration(ms) : `${value < 100 ? Number(value.toFixed(1)) : compact(value)} h`;
 }
 
+/** The curves of a job with a choice of the x axis. */
 export function JobCurves({ job }: { job: Job }) {
   const { query } = useLocation();
   const curve = useResource<Curve>(`jobs/${job.id}/curve`, { points: 400 }, { live: endsSomething(job.id) });
   const axis = (AXES.find((entry) => entry.axis === query.get("axis")) ?? AXES[0]!).axis;
   const { data } = curve;
   const choose = (value: Axis) => setQuery({ axis: value === "round" ? undefined : value });
-  const switcher = <Segmented label="Curves against" value={axis} onChange={choose} options={AXES.map((entry) => ({ value: entry.axis, label: entry.label, title: entry.hint }))} />;
-  const hint = data && data.rounds > data.points.length ? `${count(data.points.length)} of ${plural(data.rounds, "round")} drawn` : undefined;
+  const switcher = (
+    <Segmented
+      label="Curves against"
+      value={axis}
+      onChange={choose}
+      options={AXES.map((entry) => ({ value: entry.axis, label: entry.label, title: entry.hint }))}
+    />
+  );
+  const hint =
+    data && data.rounds > data.points.length
+      ? `${count(data.points.length)} of ${plural(data.rounds, "round")} drawn`
+      : undefined;
   return (
     <Panel title="Learning curves" actions={switcher} hint={hint} class="curves-panel">
-      {data ? <Plots points={data.points} axis={axis} job={job} targets={data.targets ?? []} /> : <Pending resource={curve} lines={8} missing={<NotAvailable what="The learning curve" />} />}
+      {data ? (
+        <Plots points={data.points} axis={axis} job={job} targets={data.targets} />
+      ) : (
+        <Pending resource={curve} lines={8} missing={<NotAvailable what="The learning curve" />} />
+      )}
     </Panel>
   );
 }
 
-function Plots({ points, axis, job, targets }: { points: readonly CurvePoint[]; axis: Axis; job: Job; targets: readonly Target[] }) {
+/** Accuracy and loss against the axis, and the targets. */
+function Plots({
+  points,
+  axis,
+  job,
+  targets,
+}: {
+  points: readonly CurvePoint[];
+  axis: Axis;
+  job: Job;
+  targets: readonly Target[];
+}) {
   const accuracy = useMemo(() => columns(points, axis, ["accuracy"]), [points, axis]);
   const loss = useMemo(() => columns(points, axis, ["loss", "training_loss"]), [points, axis]);
-  if (points.length === 0) return <Empty title="No round has ended yet">The curves begin with the first committed round.</Empty>;
+  if (points.length === 0)
+    return <Empty title="No round has ended yet">The curves begin with the first committed round.</Empty>;
   const shared = {
     xLabel: AXES.find((entry) => entry.axis === axis)!.label,
     xFormat: X_FORMATS[axis],
@@ -62,13 +89,38 @@ function Plots({ points, axis, job, targets }: { points: readonly CurvePoint[]; 
       <div class="plots">
         <div>
           <h3>Accuracy</h3>
-          {accuracy[0]!.length > 0
-            ? <LinePlot {...shared} data={accuracy} guides={guides} yRange={[0, 1]} yTicks={(values) => percentTicks(values)} lines={[{ label: "Accuracy", colour: "--accent", format: (value) => percent(value, 2) }]} description={describe(points, "accuracy", "Accuracy", percent)} />
-            : <Empty title="Nothing is measured">A job measures accuracy when its file has an <code>[evaluation]</code>.</Empty>}
+          {accuracy[0]!.length > 0 ? (
+            <LinePlot
+              {...shared}
+              data={accuracy}
+              guides={guides}
+              yRange={[0, 1]}
+              yTicks={(values) => percentTicks(values)}
+              lines={[{ label: "Accuracy", colour: "--accent", format: (value) => percent(value, 2) }]}
+              description={describe(points, "accuracy", "Accuracy", percent)}
+            />
+          ) : (
+            <Empty title="Nothing is measured">
+              A job measures accuracy when its file has an <code>[evaluation]</code>.
+            </Empty>
+          )}
         </div>
         <div>
           <h3>Loss</h3>
-          <LinePlot {...shared} data={loss} yRange={[0, undefined]} yTicks={axisReals} lines={[{ label: "Evaluation", colour: "--blue", format: real }, { label: "Training", colour: "--muted", dashed: true, format: real }]} description={`${describe(points, "loss", "Loss", real)} ${describe(points, "training_loss", "Training loss", real)}`} />
+          <LinePlot
+            {...shared}
+            data={loss}
+            yRange={[0, undefined]}
+            yTicks={axisReals}
+            lines={[
+              { label: "Evaluation", colour: "--blue", format: real },
+              { label: "Training", colour: "--muted", dashed: true, format: real },
+            ]}
+            description={[
+              describe(points, "loss", "Loss", real),
+              describe(points, "training_loss", "Training loss", real),
+            ].join(" ")}
+          />
         </div>
       </div>
       {targets.length > 0 && <Targets targets={targets} job={job} />}
@@ -76,10 +128,19 @@ function Plots({ points, axis, job, targets }: { points: readonly CurvePoint[]; 
   );
 }
 
+/** Round, time, work and bytes at which each target accuracy was first reached. */
 function Targets({ targets, job }: { targets: readonly Target[]; job: Job }) {
   const rows: readonly Column<Target>[] = [
-    { head: "Accuracy", name: true, cell: (target) => percent(target.accuracy, target.accuracy * 100 % 1 === 0 ? 0 : 1) },
-    { head: "Round", number: true, cell: (target) => <a href={links.round(job.id, target.round)}>{count(target.round)}</a> },
+    {
+      head: "Accuracy",
+      name: true,
+      cell: (target) => percent(target.accuracy, (target.accuracy * 100) % 1 === 0 ? 0 : 1),
+    },
+    {
+      head: "Round",
+      number: true,
+      cell: (target) => <a href={links.round(job.id, target.round)}>{count(target.round)}</a>,
+    },
     { head: "Wall time", number: true, cell: (target) => duration(targetWallMs(target, job.created_at_ms)) },
     { head: "Client work", number: true, cell: (target) => hours(target.clients_ms) },
     { head: "Bytes up", number: true, cell: (target) => bytes(target.bytes_up) },
@@ -87,7 +148,12 @@ function Targets({ targets, job }: { targets: readonly Target[]; job: Job }) {
   return (
     <div class="targets">
       <h3>Time to target</h3>
-      <Table label="What it took to reach each accuracy for the first time" columns={rows} rows={targets} rowKey={(target) => target.accuracy} />
+      <Table
+        label="What it took to reach each accuracy for the first time"
+        columns={rows}
+        rows={targets}
+        rowKey={(target) => target.accuracy}
+      />
     </div>
   );
 }

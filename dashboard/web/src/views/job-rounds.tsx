@@ -1,14 +1,14 @@
 // The rounds of a job as a table that filters and pages on the server.
 
 import type { FeedEvent, Job, Page, Round } from "../api/types";
+import { download } from "../lib/download";
 import { bytes, count, duration, percent, plural, real, UNKNOWN, words } from "../lib/format";
 import { links, setQuery, useLocation } from "../router";
 import { CohortBar } from "../ui/cohort";
 import { useConnection, useResource } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
 import { Ago, Choice, Empty, Panel, Pending } from "../ui/parts";
-import { Pager, Table, usePaging, type Column } from "../ui/table";
-import { download } from "../lib/download";
+import { type Column, Pager, Table, usePaging } from "../ui/table";
 import { endsSomething } from "./job";
 
 const PAGE = 50;
@@ -21,15 +21,32 @@ function roundMs(round: Round): number | undefined {
 
 function columnsOf(job: string, task: string): Column<Round>[] {
   const columns: Column<Round>[] = [
-    { head: "Round", name: true, cell: (round) => <a href={links.round(job, round.number, round.task)}>{count(round.number)}</a> },
-    { head: "Phase", cell: (round) => <StateTag state={round.phase} text={round.reason ? words(round.reason) : undefined} /> },
-    { head: "Cohort", cell: (round) => (round.cohort > 0 ? <CohortBar round={round} /> : UNKNOWN), title: "reported of selected; the line is the minimum" },
+    {
+      head: "Round",
+      name: true,
+      cell: (round) => <a href={links.round(job, round.number, round.task)}>{count(round.number)}</a>,
+    },
+    {
+      head: "Phase",
+      cell: (round) => <StateTag state={round.phase} text={round.reason ? words(round.reason) : undefined} />,
+    },
+    {
+      head: "Cohort",
+      cell: (round) => (round.cohort > 0 ? <CohortBar round={round} /> : UNKNOWN),
+      title: "reported of selected; the line is the minimum",
+    },
     { head: "Lost", number: true, wide: true, title: "rejected, failed and expired", cell: (round) => lost(round) },
     { head: "Took", number: true, cell: (round) => duration(roundMs(round)) },
     { head: "Training loss", number: true, wide: true, cell: (round) => real(round.training_loss) },
     { head: "Loss", number: true, cell: (round) => real(round.loss) },
     { head: "Accuracy", number: true, cell: (round) => percent(round.accuracy) },
-    { head: "Step norm", number: true, wide: true, title: "L2 norm of what the round changed", cell: (round) => real(round.step_norm) },
+    {
+      head: "Step norm",
+      number: true,
+      wide: true,
+      title: "L2 norm of what the round changed",
+      cell: (round) => real(round.step_norm),
+    },
     { head: "Up", number: true, wide: true, cell: (round) => bytes(round.bytes_up) },
     { head: "Opened", number: true, cell: (round) => <Ago at={round.opened_at_ms} /> },
   ];
@@ -41,9 +58,10 @@ function lost({ rejected, failed, expired }: Round) {
   return <span title={text}>{count(rejected + failed + expired)}</span>;
 }
 
+/** The rounds of a job. `brief` shows the latest ones without filters and pages. */
 export function JobRounds({ job, brief = false }: { job: Job; brief?: boolean }) {
   const { query } = useLocation();
-  const { api, tell } = useConnection();
+  const { api, notify } = useConnection();
   const filter = {
     task: (brief ? undefined : query.get("task")) ?? "train",
     phase: (brief ? undefined : query.get("phase")) ?? "",
@@ -56,30 +74,79 @@ export function JobRounds({ job, brief = false }: { job: Job; brief?: boolean })
   const live = (event: FeedEvent) => paging.page === 1 && endsSomething(job.id)(event);
   const rounds = useResource<Page<Round>>(`jobs/${job.id}/rounds`, { ...filter, limit, after: paging.after }, { live });
   const save = (format: "csv" | "json") => () =>
-    download(api, `jobs/${job.id}/metrics`, `${job.file.name}-rounds.${format}`, { format }).catch((error: Error) => tell(error.message, "bad"));
-  const set = (name: string, usual: string) => (value: string) => setQuery({ [name]: value === usual ? undefined : value });
+    download(api, `jobs/${job.id}/metrics`, `${job.file.name}-rounds.${format}`, { format }).catch((error: Error) =>
+      notify(error.message, "bad"),
+    );
+  const set = (name: string, usual: string) => (value: string) =>
+    setQuery({ [name]: value === usual ? undefined : value });
 
   const actions = brief ? (
-    <a class="button small" href={links.job(job.id, "rounds")}>All rounds</a>
+    <a class="button small" href={links.job(job.id, "rounds")}>
+      All rounds
+    </a>
   ) : (
     <>
-      <button type="button" class="small" onClick={save("csv")}>CSV</button>
-      <button type="button" class="small" onClick={save("json")}>JSON</button>
+      <button type="button" class="small" onClick={save("csv")}>
+        CSV
+      </button>
+      <button type="button" class="small" onClick={save("json")}>
+        JSON
+      </button>
     </>
   );
   return (
-    <Panel title={brief ? "Latest rounds" : "Rounds"} actions={actions} hint={brief ? undefined : plural(job.rounds_opened, "round")}>
+    <Panel
+      title={brief ? "Latest rounds" : "Rounds"}
+      actions={actions}
+      hint={brief ? undefined : plural(job.rounds_opened, "round")}
+    >
       {!brief && (
         <div class="filters">
-          <Choice label="Task" value={filter.task} onChange={set("task", "train")} options={[{ value: "train", label: "training" }, { value: "evaluate", label: "evaluation" }]} />
-          <Choice label="Phase" value={filter.phase} onChange={set("phase", "")} options={[{ value: "", label: "any" }, "selecting", "training", "aggregating", "committed", "abandoned"]} />
-          <Choice label="Reason" value={filter.reason} onChange={set("reason", "")} options={[{ value: "", label: "any" }, ...REASONS.map((reason) => ({ value: reason, label: words(reason) }))]} />
-          <Choice label="Order" value={filter.order} onChange={set("order", "desc")} options={[{ value: "desc", label: "newest first" }, { value: "asc", label: "oldest first" }]} />
+          <Choice
+            label="Task"
+            value={filter.task}
+            onChange={set("task", "train")}
+            options={[
+              { value: "train", label: "training" },
+              { value: "evaluate", label: "evaluation" },
+            ]}
+          />
+          <Choice
+            label="Phase"
+            value={filter.phase}
+            onChange={set("phase", "")}
+            options={[{ value: "", label: "any" }, "selecting", "training", "aggregating", "committed", "abandoned"]}
+          />
+          <Choice
+            label="Reason"
+            value={filter.reason}
+            onChange={set("reason", "")}
+            options={[
+              { value: "", label: "any" },
+              ...REASONS.map((reason) => ({ value: reason, label: words(reason) })),
+            ]}
+          />
+          <Choice
+            label="Order"
+            value={filter.order}
+            onChange={set("order", "desc")}
+            options={[
+              { value: "desc", label: "newest first" },
+              { value: "asc", label: "oldest first" },
+            ]}
+          />
         </div>
       )}
       {rounds.data ? (
         <>
-          <Table label="Rounds" columns={columnsOf(job.id, filter.task)} rows={rounds.data.items} rowKey={(round) => `${round.task}-${round.number}`} stale={rounds.stale} empty={<NoRounds filtered={filter.phase !== "" || filter.reason !== ""} />} />
+          <Table
+            label="Rounds"
+            columns={columnsOf(job.id, filter.task)}
+            rows={rounds.data.items}
+            rowKey={(round) => `${round.task}-${round.number}`}
+            stale={rounds.stale}
+            empty={<NoRounds filtered={filter.phase !== "" || filter.reason !== ""} />}
+          />
           {!brief && <Pager paging={paging} next={rounds.data.next} />}
         </>
       ) : (
@@ -89,8 +156,16 @@ export function JobRounds({ job, brief = false }: { job: Job; brief?: boolean })
   );
 }
 
+/** Says why the table is empty: no round passes the filters, or none was opened. */
 function NoRounds({ filtered }: { filtered: boolean }) {
-  return filtered
-    ? <Empty title="No round is like that">Take a filter away to see more.</Empty>
-    : <Empty title="No round yet" command="tributary client run --token ENROLMENT_TOKEN --state-dir client-1 --csv examples.csv">The first one opens as soon as clients check in:</Empty>;
+  return filtered ? (
+    <Empty title="No round matches">Remove a filter to see more.</Empty>
+  ) : (
+    <Empty
+      title="No round yet"
+      command="tributary client run --token ENROLMENT_TOKEN --state-dir client-1 --csv examples.csv"
+    >
+      The first one opens as soon as clients check in:
+    </Empty>
+  );
 }

@@ -1,4 +1,4 @@
-// How far the sessions of a job's clients came: a funnel, and every shape with its count.
+// How far the sessions of a job's clients came: a funnel, and the count of each shape.
 
 import type { Job, ShapeCount } from "../api/types";
 import { count, percent, plural } from "../lib/format";
@@ -6,26 +6,49 @@ import { funnel, merged, shapeEnd, shapeWords } from "../lib/shapes";
 import { useResource } from "../ui/connection";
 import { Glyph } from "../ui/glyph";
 import { Empty, NotAvailable, Panel, Pending, Share } from "../ui/parts";
-import { Table, type Column } from "../ui/table";
+import { type Column, Table } from "../ui/table";
 import { endsSomething } from "./job";
 
 const ROUNDS = 100;
 
+/** The sessions of a job's latest rounds. */
 export function JobSessions({ job }: { job: Job }) {
-  const shapes = useResource<ShapeCount[] | { items: ShapeCount[] }>(`jobs/${job.id}/shapes`, { rounds: ROUNDS }, { live: endsSomething(job.id) });
+  const shapes = useResource<ShapeCount[]>(
+    `jobs/${job.id}/shapes`,
+    { rounds: ROUNDS },
+    { live: endsSomething(job.id) },
+  );
   const { data } = shapes;
-  if (!data) return <Panel title="Sessions"><Pending resource={shapes} lines={10} missing={<NotAvailable what="The history of sessions" />} /></Panel>;
-  const list = merged(Array.isArray(data) ? data : data.items);
-  const hint = `${plural(list.reduce((sum, entry) => sum + entry.count, 0), "session")} of the last ${Math.min(ROUNDS, Math.max(1, job.rounds_opened))} rounds`;
-  if (list.length === 0) return <Panel title="Sessions"><Empty title="No session yet">Sessions appear when the first cohort is drawn.</Empty></Panel>;
+  if (!data)
+    return (
+      <Panel title="Sessions">
+        <Pending resource={shapes} lines={10} missing={<NotAvailable what="The history of sessions" />} />
+      </Panel>
+    );
+  const list = merged(data);
+  const hint = `${plural(
+    list.reduce((sum, entry) => sum + entry.count, 0),
+    "session",
+  )} of the last ${Math.min(ROUNDS, Math.max(1, job.rounds_opened))} rounds`;
+  if (list.length === 0)
+    return (
+      <Panel title="Sessions">
+        <Empty title="No session yet">Sessions appear when the first cohort is selected.</Empty>
+      </Panel>
+    );
   return (
     <>
-      <Panel title="Funnel" hint={hint}><Funnel shapes={list} /></Panel>
-      <Panel title="Shapes of sessions" hint="one letter per event, in order"><Shapes shapes={list} /></Panel>
+      <Panel title="Funnel" hint={hint}>
+        <Funnel shapes={list} />
+      </Panel>
+      <Panel title="Shapes of sessions" hint="one letter per event, in order">
+        <Shapes shapes={list} />
+      </Panel>
     </>
   );
 }
 
+/** Sessions that reached each step, and how many were lost before it. */
 export function Funnel({ shapes }: { shapes: readonly ShapeCount[] }) {
   const steps = funnel(shapes);
   const most = Math.max(1, steps[0]?.count ?? 1);
@@ -43,7 +66,9 @@ export function Funnel({ shapes }: { shapes: readonly ShapeCount[] }) {
               <rect class="fill-reported" width={(step.count / most) * 100} height="10" />
             </svg>
             <span class="funnel-count">{count(step.count)}</span>
-            <span class="funnel-lost quiet">{lost > 0 ? `−${count(lost)} (${percent(lost / Math.max(1, before))})` : ""}</span>
+            <span class="funnel-lost quiet">
+              {lost > 0 ? `−${count(lost)} (${percent(lost / Math.max(1, before))})` : ""}
+            </span>
           </li>
         );
       })}
@@ -51,17 +76,27 @@ export function Funnel({ shapes }: { shapes: readonly ShapeCount[] }) {
   );
 }
 
+/** Each shape with its events in words, its count and its share. */
 export function Shapes({ shapes }: { shapes: readonly ShapeCount[] }) {
-  const total = Math.max(1, shapes.reduce((sum, entry) => sum + entry.count, 0));
+  const total = Math.max(
+    1,
+    shapes.reduce((sum, entry) => sum + entry.count, 0),
+  );
   const columns: Column<ShapeCount>[] = [
     { head: "Shape", name: true, cell: ({ shape }) => <Shape shape={shape} /> },
     { head: "What happened", cell: ({ shape }) => shapeWords(shape) },
     { head: "Sessions", number: true, cell: (entry) => count(entry.count) },
-    { head: "Share", cell: (entry) => <Share value={entry.count / total} text={percent(entry.count / total)} tone={shapeEnd(entry.shape)} /> },
+    {
+      head: "Share",
+      cell: (entry) => (
+        <Share value={entry.count / total} text={percent(entry.count / total)} tone={shapeEnd(entry.shape)} />
+      ),
+    },
   ];
   return <Table label="Shapes of sessions" columns={columns} rows={shapes} rowKey={({ shape }) => shape} />;
 }
 
+/** One shape as letters, with the events in words on hover. */
 export function Shape({ shape }: { shape: string | undefined }) {
   if (!shape) return <span class="quiet">–</span>;
   return (

@@ -1,6 +1,6 @@
-// An open round as it goes: phase, countdown, cohort.
+// An open round: phase, countdown, cohort.
 
-import type { Phase, Round } from "../api/types";
+import type { CohortRound, Phase, Round } from "../api/types";
 import { clock, count, duration, plural, words } from "../lib/format";
 import { links } from "../router";
 import { CohortLegend, CohortStrip } from "../ui/cohort";
@@ -9,39 +9,53 @@ import { Glyph, StateTag } from "../ui/glyph";
 
 const STEPS: readonly Phase[] = ["selecting", "training", "aggregating"];
 
-/** The share of its time that is left when a deadline is near. */
+/** A deadline is near when this share of the round's time is left. */
 const SOON_SHARE = 0.15;
 
 export function roundName(round: Round): string {
   return round.task === "evaluate" ? `Evaluation of round ${round.number}` : `Round ${round.number}`;
 }
 
-/** All open rounds of a job: training in full, a measurement beside it in one line. */
-export function LiveRounds({ job, rounds }: { job: string; rounds: readonly Round[] }) {
+/** The open rounds of a job: training in full, evaluations in one line each. */
+export function LiveRounds({ job, rounds }: { job: string; rounds: readonly CohortRound[] }) {
   return (
     <>
-      {rounds.filter(({ task }) => task === "train").map((round) => <LiveRound key={round.number} job={job} round={round} />)}
-      {rounds.filter(({ task }) => task === "evaluate").map((round) => <LiveEvaluation key={`evaluation-${round.number}`} job={job} round={round} />)}
+      {rounds
+        .filter(({ task }) => task === "train")
+        .map((round) => (
+          <LiveRound key={round.number} job={job} round={round} />
+        ))}
+      {rounds
+        .filter(({ task }) => task === "evaluate")
+        .map((round) => (
+          <LiveEvaluation key={`evaluation-${round.number}`} job={job} round={round} />
+        ))}
     </>
   );
 }
 
+/** An open evaluation in one line. */
 function LiveEvaluation({ job, round }: { job: string; round: Round }) {
   return (
     <p class="live-evaluation">
       <a href={links.round(job, round.number, round.task)}>{roundName(round)}</a>
       <StateTag state={round.phase} />
-      <span>{round.reported} of {plural(round.goal, "report")}</span>
+      <span>
+        {round.reported} of {plural(round.goal, "report")}
+      </span>
       <Countdown round={round} />
     </p>
   );
 }
 
-export function LiveRound({ job, round }: { job: string; round: Round }) {
+/** An open training round in full. */
+export function LiveRound({ job, round }: { job: string; round: CohortRound }) {
   return (
     <article class="live-round" aria-label={roundName(round)}>
       <header class="live-head">
-        <a class="live-name" href={links.round(job, round.number, round.task)}>{roundName(round)}</a>
+        <a class="live-name" href={links.round(job, round.number, round.task)}>
+          {roundName(round)}
+        </a>
         <PhaseSteps phase={round.phase} />
         <Countdown round={round} />
       </header>
@@ -52,12 +66,17 @@ export function LiveRound({ job, round }: { job: string; round: Round }) {
   );
 }
 
+/** The phases of a round in order, with the present one marked. */
 function PhaseSteps({ phase }: { phase: Phase }) {
   const at = STEPS.indexOf(phase);
   return (
     <ol class="steps" aria-label={`Phase: ${phase}`}>
       {STEPS.map((step, index) => (
-        <li key={step} class={index === at ? "now" : index < at || at < 0 ? "past" : ""} aria-current={index === at ? "step" : undefined}>
+        <li
+          key={step}
+          class={index === at ? "now" : index < at || at < 0 ? "past" : ""}
+          aria-current={index === at ? "step" : undefined}
+        >
           <Glyph state={index < at || at < 0 ? "committed" : step} />
           {words(step)}
         </li>
@@ -70,33 +89,60 @@ function PhaseSteps({ phase }: { phase: Phase }) {
 export function Countdown({ round }: { round: Round }) {
   const now = useNow(1000);
   if (round.phase === "selecting") {
-    return <span class="countdown">open for <b>{clock(Math.max(0, now - round.opened_at_ms))}</b></span>;
+    return (
+      <span class="countdown">
+        open for <b>{clock(Math.max(0, now - round.opened_at_ms))}</b>
+      </span>
+    );
   }
   if (round.phase === "aggregating") return <span class="countdown">making the model</span>;
   if (round.deadline_at_ms === undefined) return null;
   const left = round.deadline_at_ms - now;
   const whole = round.deadline_at_ms - (round.selected_at_ms ?? round.opened_at_ms);
   return (
-    <span class={`countdown ${left < whole * SOON_SHARE ? "soon" : ""}`} title={`The cohort has ${duration(whole)} in all`}>
-      {left > 0 ? <>deadline in <b>{clock(left)}</b></> : <b>deadline passed</b>}
+    <span
+      class={`countdown ${left < whole * SOON_SHARE ? "soon" : ""}`}
+      title={`The cohort has ${duration(whole)} in all`}
+    >
+      {left > 0 ? (
+        <>
+          deadline in <b>{clock(left)}</b>
+        </>
+      ) : (
+        <b>deadline passed</b>
+      )}
     </span>
   );
 }
 
-/** Reports on their way to the goal, with the minimum marked. */
+/** The counted updates as a share of the goal, with the minimum marked. */
 function Progress({ round }: { round: Round }) {
   const share = Math.min(1, round.reported / Math.max(1, round.goal)) * 100;
   const label = `${round.reported} of ${plural(round.goal, "update")}, minimum ${round.minimum}`;
   return (
     <div class="progress-line">
-      <svg class="progress" viewBox="0 0 100 6" height="6" width="100%" preserveAspectRatio="none" role="img" aria-label={label}>
+      <svg
+        class="progress"
+        viewBox="0 0 100 6"
+        height="6"
+        width="100%"
+        preserveAspectRatio="none"
+        role="img"
+        aria-label={label}
+      >
         <rect class="share-track" width="100" height="6" />
         <rect class="fill-reported progress-fill" width={share} height="6" />
-        {round.minimum < round.goal && <rect class="share-mark" x={(round.minimum / round.goal) * 100 - 0.2} width="0.4" height="6" />}
+        {round.minimum < round.goal && (
+          <rect class="share-mark" x={(round.minimum / round.goal) * 100 - 0.2} width="0.4" height="6" />
+        )}
       </svg>
       <p class="progress-text">
         <b>{count(round.reported)}</b> of {plural(round.goal, "update")}
-        <span class="quiet"> · minimum {count(round.minimum)}{round.phase === "selecting" ? " · waiting for clients" : ""}</span>
+        <span class="quiet">
+          {" "}
+          · minimum {count(round.minimum)}
+          {round.phase === "selecting" ? " · waiting for clients" : ""}
+        </span>
       </p>
     </div>
   );

@@ -1,8 +1,8 @@
-// A new job: a text to start from, checked by the coordinator while it is written.
+// A new job: a job file to start from, checked by the coordinator while it is edited.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "../api/http";
-import type { Job, Overview } from "../api/types";
+import type { Job, JobDraft, Overview } from "../api/types";
 import { count, plural } from "../lib/format";
 import { errorLine, fill, TEMPLATES, withName } from "../lib/templates";
 import { links, useLocation } from "../router";
@@ -11,22 +11,16 @@ import { Glyph } from "../ui/glyph";
 import { Choice, Command, Empty, Panel, Trouble } from "../ui/parts";
 import { Toml } from "./job-file";
 
-/** Typing is checked when it pauses for so long, in milliseconds. */
+/** The file is checked when typing pauses for so long, in milliseconds. */
 const TYPING_MS = 500;
 
 type Check =
   | { state: "checking" }
-  | { state: "valid"; parameters: number | undefined; normalised: string | undefined }
+  | { state: "valid"; parameters: number; normalised: string }
   | { state: "invalid"; error: ApiError }
   | { state: "unchecked" };
 
-/** What a dry run answers; the file as text or as JSON. */
-interface DryRun {
-  parameters?: number;
-  file?: unknown;
-  toml?: string;
-}
-
+/** The editor, once the populations and the file to start from are loaded. */
 export function NewJobView() {
   const { query } = useLocation();
   const from = query.get("from") ?? undefined;
@@ -38,27 +32,52 @@ export function NewJobView() {
     <>
       <header class="view-head">
         <div>
-          <p class="crumbs"><a href={links.overview()}>Overview</a></p>
+          <p class="crumbs">
+            <a href={links.overview()}>Overview</a>
+          </p>
           <h1>New job</h1>
         </div>
       </header>
       {overview.data && populations.length === 0 ? (
-        <Panel title="Job file"><Empty title="A job needs a population first" command="tributary population create shop">The clients that learn it belong to one:</Empty></Panel>
+        <Panel title="Job file">
+          <Empty title="A job needs a population first" command="tributary population create shop">
+            The clients that learn it belong to one:
+          </Empty>
+        </Panel>
       ) : ready ? (
         <Editor populations={populations} jobs={overview.data?.jobs.map(({ job }) => job) ?? []} source={source.data} />
       ) : (
-        <Panel title="Job file"><div class="skeleton" aria-busy="true">{Array.from({ length: 14 }, (_, line) => <span key={line} />)}</div></Panel>
+        <Panel title="Job file">
+          <div class="skeleton" aria-busy="true">
+            {Array.from({ length: 14 }, (_, line) => (
+              <span key={line} />
+            ))}
+          </div>
+        </Panel>
       )}
     </>
   );
 }
 
-function Editor({ populations, jobs, source }: { populations: string[]; jobs: { name: string; population: string }[]; source: string | undefined }) {
-  const { api, tell } = useConnection();
+/** The job file as text, its check, and the button that creates the job. `source` is the file of another job. */
+function Editor({
+  populations,
+  jobs,
+  source,
+}: {
+  populations: string[];
+  jobs: { name: string; population: string }[];
+  source: string | undefined;
+}) {
+  const { api, notify } = useConnection();
   const [population, setPopulation] = useState(populations[0] ?? "shop");
   const taken = (name: string) => new Set(jobs.filter((job) => job.population === name).map((job) => job.name));
   const [template, setTemplate] = useState(source === undefined ? TEMPLATES[0]!.name : "");
-  const [text, setText] = useState(() => (source === undefined ? fill(TEMPLATES[0]!, population, taken(population)) : withName(source, new Set(jobs.map((job) => job.name)))));
+  const [text, setText] = useState(() =>
+    source === undefined
+      ? fill(TEMPLATES[0]!, population, taken(population))
+      : withName(source, new Set(jobs.map((job) => job.name))),
+  );
   const [busy, setBusy] = useState(false);
   const [refused, setRefused] = useState<ApiError>();
   const check = useCheck(text);
@@ -82,7 +101,7 @@ function Editor({ populations, jobs, source }: { populations: string[]; jobs: { 
     setRefused(undefined);
     try {
       const job = await api.json<Job>("jobs", { method: "POST", body: text, contentType: "application/toml" });
-      tell(`${job.file.name} is created`, "good");
+      notify(`${job.file.name} is created`, "good");
       window.location.hash = links.job(job.id);
     } catch (error) {
       setRefused(error as ApiError);
@@ -100,52 +119,100 @@ function Editor({ populations, jobs, source }: { populations: string[]; jobs: { 
     <form class="editor" onSubmit={create}>
       <Panel title="Job file" hint="TOML, as the command line takes it">
         <div class="filters">
-          <Choice label="Start from" value={template} onChange={(name) => start(name, population)} options={[...TEMPLATES.map(({ name, about }) => ({ value: name, label: `${name}: ${about}` })), { value: "", label: "the text below" }]} />
-          {populations.length > 0 && <Choice label="Population" value={population} onChange={(name) => start(template, name)} options={populations} />}
+          <Choice
+            label="Start from"
+            value={template}
+            onChange={(name) => start(name, population)}
+            options={[
+              ...TEMPLATES.map(({ name, about }) => ({ value: name, label: `${name}: ${about}` })),
+              { value: "", label: "the text below" },
+            ]}
+          />
+          {populations.length > 0 && (
+            <Choice
+              label="Population"
+              value={population}
+              onChange={(name) => start(template, name)}
+              options={populations}
+            />
+          )}
         </div>
         <label class="field">
           <span class="unseen">Job file as TOML</span>
-          <textarea ref={area} class="code" spellcheck={false} autoCapitalize="off" autoComplete="off" rows={28} value={text} aria-describedby="check" aria-invalid={check.state === "invalid" ? "true" : undefined} onInput={(event) => edit(event.currentTarget.value)} />
+          <textarea
+            ref={area}
+            class="code"
+            spellcheck={false}
+            autoCapitalize="off"
+            autoComplete="off"
+            rows={28}
+            value={text}
+            aria-describedby="check"
+            aria-invalid={check.state === "invalid" ? "true" : undefined}
+            onInput={(event) => edit(event.currentTarget.value)}
+          />
         </label>
       </Panel>
       <div class="editor-side">
         <Panel title="Check" hint="by the coordinator, as you type">
-          <div id="check" class="check" aria-live="polite" aria-busy={check.state === "checking"}><CheckResult check={check} goTo={goTo} /></div>
+          <div id="check" class="check" aria-live="polite" aria-busy={check.state === "checking"}>
+            <CheckResult check={check} goTo={goTo} />
+          </div>
           {refused && <Trouble error={refused} />}
           <div class="dialog-actions">
-            <button type="submit" class="primary" disabled={busy || check.state === "invalid"}>{busy ? "Creating…" : "Create job"}</button>
+            <button type="submit" class="primary" disabled={busy || check.state === "invalid"}>
+              {busy ? "Creating…" : "Create job"}
+            </button>
           </div>
         </Panel>
-        <Panel title="From the command line"><Command text="tributary job create job.toml" /></Panel>
-        {check.state === "valid" && check.normalised && (
-          <Panel title="With every default" hint="what is stored"><Toml text={check.normalised} label="The job file with every default" /></Panel>
+        <Panel title="From the command line">
+          <Command text="tributary job create job.toml" />
+        </Panel>
+        {check.state === "valid" && (
+          <Panel title="With every default" hint="what is stored">
+            <Toml text={check.normalised} label="The job file with every default" />
+          </Panel>
         )}
       </div>
     </form>
   );
 }
 
+/** The result of the check. `goTo` selects a line of the file. */
 function CheckResult({ check, goTo }: { check: Check; goTo: (line: number) => void }) {
   switch (check.state) {
     case "checking":
       return <p class="quiet">Checking…</p>;
     case "valid":
-      return <p class="finding"><Glyph state="committed" />{check.parameters === undefined ? "Valid." : `Valid: a model of ${plural(check.parameters, "parameter")}.`}</p>;
+      return (
+        <p class="finding">
+          <Glyph state="committed" />
+          Valid: a model of {plural(check.parameters, "parameter")}.
+        </p>
+      );
     case "unchecked":
       return <p class="quiet">This coordinator checks a job file only when it is created.</p>;
     case "invalid": {
       const line = errorLine(check.error.detail);
       return (
         <>
-          <p class="finding finding-bad"><Glyph state="abandoned" />{check.error.title}</p>
+          <p class="finding finding-bad">
+            <Glyph state="abandoned" />
+            {check.error.title}
+          </p>
           <pre class="error-text">{check.error.detail}</pre>
-          {line !== undefined && <button type="button" class="small" onClick={() => goTo(line)}>Go to line {count(line)}</button>}
+          {line !== undefined && (
+            <button type="button" class="small" onClick={() => goTo(line)}>
+              Go to line {count(line)}
+            </button>
+          )}
         </>
       );
     }
   }
 }
 
+/** The coordinator's check of a job file, some time after the last edit. */
 function useCheck(text: string): Check {
   const { api } = useConnection();
   const [check, set] = useState<Check>({ state: "checking" });
@@ -153,13 +220,23 @@ function useCheck(text: string): Check {
     const abort = new AbortController();
     const timer = setTimeout(async () => {
       try {
-        const answer = await api.json<DryRun>("jobs", { method: "POST", query: { dry_run: true }, body: text, contentType: "application/toml", signal: abort.signal });
-        set({ state: "valid", parameters: answer.parameters, normalised: textOf(answer) });
+        const answer = await api.json<JobDraft>("jobs", {
+          method: "POST",
+          query: { dry_run: true },
+          body: text,
+          contentType: "application/toml",
+          signal: abort.signal,
+        });
+        set({ state: "valid", parameters: answer.parameters, normalised: answer.toml });
       } catch (error) {
         if (abort.signal.aborted) return;
         const problem = error instanceof ApiError ? error : new ApiError(0, "The answer does not parse", String(error));
         // A network failure says nothing about the text.
-        set(problem.status === 0 || problem.status === 415 || problem.missing ? { state: "unchecked" } : { state: "invalid", error: problem });
+        set(
+          problem.status === 0 || problem.status === 415 || problem.missing
+            ? { state: "unchecked" }
+            : { state: "invalid", error: problem },
+        );
       }
     }, TYPING_MS);
     return () => {
@@ -168,9 +245,4 @@ function useCheck(text: string): Check {
     };
   }, [api, text]);
   return check;
-}
-
-function textOf(answer: DryRun): string | undefined {
-  if (typeof answer.toml === "string") return answer.toml;
-  return typeof answer.file === "string" ? answer.file : undefined;
 }

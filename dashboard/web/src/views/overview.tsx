@@ -1,35 +1,47 @@
-// All populations and jobs, with what is going on this moment.
+// All populations and jobs, with their open rounds.
 
 import type { JobOverview, JobSummary, Overview } from "../api/types";
 import { Sparkline } from "../charts/sparkline";
 import { bytes, compact, count, percent, plural, real, UNKNOWN } from "../lib/format";
 import { links } from "../router";
+import { CohortBar } from "../ui/cohort";
 import { useResource } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
-import { Ago, Empty, NotAvailable, Panel, Pending, Stat, Stats, Trouble } from "../ui/parts";
-import { Table, type Column } from "../ui/table";
 import { rememberJob } from "../ui/names";
-import { CohortBar } from "../ui/cohort";
+import { Ago, Empty, NotAvailable, Panel, Pending, Stat, Stats, Trouble } from "../ui/parts";
 import { useSteadyHeight } from "../ui/steady";
+import { type Column, Table } from "../ui/table";
 import { LiveRounds } from "./live-round";
 import { UploadModel } from "./upload-model";
 
+/** The first view: populations, jobs that may still run, ended jobs. */
 export function OverviewView() {
   const overview = useResource<Overview>("overview", {}, { live: () => true, pollMs: 30_000 });
   const { data } = overview;
-  data?.jobs.forEach(({ job }) => rememberJob(job.id, job.name));
+  for (const { job } of data?.jobs ?? []) rememberJob(job.id, job.name);
   return (
     <>
       <header class="view-head">
         <h1>Overview</h1>
-        <a class="button primary" href={links.newJob()}>New job</a>
+        <a class="button primary" href={links.newJob()}>
+          New job
+        </a>
       </header>
-      {data ? <Content data={data} /> : <Panel title="Jobs"><Pending resource={overview} lines={8} missing={<NotAvailable what="The overview" />} /></Panel>}
-      {data && overview.error && overview.error.status !== 0 && <Trouble error={overview.error} onRetry={overview.refresh} />}
+      {data ? (
+        <Content data={data} />
+      ) : (
+        <Panel title="Jobs">
+          <Pending resource={overview} lines={8} missing={<NotAvailable what="The overview" />} />
+        </Panel>
+      )}
+      {data && overview.error && overview.error.status !== 0 && (
+        <Trouble error={overview.error} onRetry={overview.refresh} />
+      )}
     </>
   );
 }
 
+/** The overview once it is loaded. */
 function Content({ data }: { data: Overview }) {
   const open = data.jobs.filter(({ job }) => job.state !== "stopped" && job.state !== "completed");
   const ended = data.jobs.filter(({ job }) => job.state === "stopped" || job.state === "completed");
@@ -38,18 +50,21 @@ function Content({ data }: { data: Overview }) {
       <Populations data={data} />
       {data.populations.length > 0 && data.jobs.length === 0 && (
         <Panel title="Jobs">
-          <Empty title="Nothing is being learned yet" command="tributary job create examples/digits.toml">
-            A job says which model is trained, how clients train it, and when a round closes. Create one <a href={links.newJob()}>here</a>, or
-            from a file:
+          <Empty title="No job yet" command="tributary job create examples/digits.toml">
+            A job says which model is trained, how clients train it, and when a round closes.{" "}
+            <a href={links.newJob()}>Create one here</a>, or from a file:
           </Empty>
         </Panel>
       )}
-      {open.map((entry) => <JobCard key={entry.job.id} entry={entry} />)}
+      {open.map((entry) => (
+        <JobCard key={entry.job.id} entry={entry} />
+      ))}
       {ended.length > 0 && <Ended jobs={ended} />}
     </>
   );
 }
 
+/** The populations with their numbers of clients. */
 function Populations({ data }: { data: Overview }) {
   const { populations } = data;
   if (populations.length === 0) {
@@ -75,6 +90,7 @@ function Populations({ data }: { data: Overview }) {
   );
 }
 
+/** A job that may still run: its open rounds and its figures. */
 function JobCard({ entry }: { entry: JobOverview }) {
   const { job, open_rounds: rounds, last_round: last } = entry;
   const steady = useSteadyHeight<HTMLDivElement>();
@@ -82,12 +98,22 @@ function JobCard({ entry }: { entry: JobOverview }) {
     <section class="panel job-card" aria-labelledby={`name-${job.id}`}>
       <header class="panel-head">
         <div class="job-title">
-          <h2 id={`name-${job.id}`}><a href={links.job(job.id)}>{job.name}</a></h2>
+          <h2 id={`name-${job.id}`}>
+            <a href={links.job(job.id)}>{job.name}</a>
+          </h2>
           <StateTag state={job.state} />
           <span class="quiet">{job.population}</span>
         </div>
         <span class="quiet">
-          {last ? <>last round {last.phase} <Ago at={last.ended_at_ms} /></> : <>created <Ago at={job.created_at_ms} /></>}
+          {last ? (
+            <>
+              last round {last.phase} <Ago at={last.ended_at_ms} />
+            </>
+          ) : (
+            <>
+              created <Ago at={job.created_at_ms} />
+            </>
+          )}
         </span>
       </header>
       <div class="job-body">
@@ -96,8 +122,17 @@ function JobCard({ entry }: { entry: JobOverview }) {
           {rounds.length === 0 && <Waiting job={job} />}
         </div>
         <div class="job-figures">
-          <Figure label="Accuracy" value={percent(entry.accuracy)} detail={entry.best_accuracy === undefined ? "" : `best ${percent(entry.best_accuracy)}`}>
-            <Sparkline points={entry.spark} which={1} tone="accent" label={`Accuracy over rounds, now ${percent(entry.accuracy)}`} />
+          <Figure
+            label="Accuracy"
+            value={percent(entry.accuracy)}
+            detail={entry.best_accuracy === undefined ? "" : `best ${percent(entry.best_accuracy)}`}
+          >
+            <Sparkline
+              points={entry.spark}
+              which={1}
+              tone="accent"
+              label={`Accuracy over rounds, now ${percent(entry.accuracy)}`}
+            />
           </Figure>
           <Figure label="Loss" value={real(entry.loss)} detail="">
             <Sparkline points={entry.spark} which={2} tone="loss" label={`Loss over rounds, now ${real(entry.loss)}`} />
@@ -109,22 +144,32 @@ function JobCard({ entry }: { entry: JobOverview }) {
   );
 }
 
+/** A large figure above its curve. */
 function Figure(props: { label: string; value: string; detail: string; children: preact.ComponentChildren }) {
   return (
     <div class="figure">
       <p class="figure-label">{props.label}</p>
-      <p class="figure-value">{props.value}<small>{props.detail}</small></p>
+      <p class="figure-value">
+        {props.value}
+        <small>{props.detail}</small>
+      </p>
       {props.children}
     </div>
   );
 }
 
+/** Rounds, parameters and traffic of a job. */
 function JobStats({ entry }: { entry: JobOverview }) {
   const { job } = entry;
   const goal = job.stop?.rounds;
   return (
     <Stats class="tight">
-      <Stat label="Rounds" value={count(job.rounds_committed)} detail={goal === undefined ? undefined : `of ${count(goal)}`} title={`${job.rounds_opened} opened, ${job.rounds_committed} committed`} />
+      <Stat
+        label="Rounds"
+        value={count(job.rounds_committed)}
+        detail={goal === undefined ? undefined : `of ${count(goal)}`}
+        title={`${job.rounds_opened} opened, ${job.rounds_committed} committed`}
+      />
       <Stat label="Parameters" value={compact(job.parameters)} title={count(job.parameters)} />
       <Stat label="Up" value={bytes(entry.bytes_up)} />
       <Stat label="Down" value={bytes(entry.bytes_down)} />
@@ -132,19 +177,34 @@ function JobStats({ entry }: { entry: JobOverview }) {
   );
 }
 
-/** Why no round is open, and what would open one. */
-export function Waiting({ job }: { job: Pick<JobSummary, "id" | "name" | "population" | "state" | "rounds_not_before_ms"> }) {
+/** Why a job has no open round, and what would open one. */
+export function Waiting({
+  job,
+}: {
+  job: Pick<JobSummary, "id" | "name" | "population" | "state" | "rounds_not_before_ms">;
+}) {
   switch (job.state) {
     case "awaiting_model":
       return <UploadModel job={job.id} name={job.name} />;
     case "paused":
-      return <Empty title="Paused" command={`tributary job resume ${job.name}`}>No round opens until it is resumed.</Empty>;
+      return (
+        <Empty title="Paused" command={`tributary job resume ${job.name}`}>
+          No round opens until it is resumed.
+        </Empty>
+      );
     case "running":
-      return job.rounds_not_before_ms === undefined
-        ? <Empty title="Between two rounds">The next one opens in a moment.</Empty>
-        : <Empty title="No round before its time">The next round may open <Ago at={job.rounds_not_before_ms} />: its schedule says so, or the pause after abandoned rounds.</Empty>;
+      return job.rounds_not_before_ms === undefined ? (
+        <Empty title="Between two rounds">The next one opens in a moment.</Empty>
+      ) : (
+        <Empty title="The next round is not due yet">
+          It may open <Ago at={job.rounds_not_before_ms} />. The job's schedule sets this time, or the pause after
+          abandoned rounds.
+        </Empty>
+      );
     default:
-      return <Empty title={job.state === "completed" ? "Completed" : "Stopped"}>No further rounds. The models stay.</Empty>;
+      return (
+        <Empty title={job.state === "completed" ? "Completed" : "Stopped"}>No further rounds. The models stay.</Empty>
+      );
   }
 }
 
@@ -160,6 +220,7 @@ const ENDED: readonly Column<JobOverview>[] = [
   { head: "Ended", number: true, cell: ({ job }) => <Ago at={job.ended_at_ms} /> },
 ];
 
+/** The jobs that are completed or stopped, as a table. */
 function Ended({ jobs }: { jobs: readonly JobOverview[] }) {
   return (
     <Panel title="Ended jobs">

@@ -1,4 +1,4 @@
-// Changes when the next rounds open, close and give up.
+// Changes the round policy of a job.
 
 import { useState } from "preact/hooks";
 import type { ApiError } from "../api/http";
@@ -8,16 +8,21 @@ import { changes, cohortSize, FIELDS, read, typed } from "../lib/policy";
 import { useConnection } from "../ui/connection";
 import { Dialog, Trouble } from "../ui/parts";
 
+/** A form with the fields of the policy. It sends those that differ; they apply from the next round on. */
 export function PolicyDialog({ job, onClose, onSaved }: { job: Job; onClose: () => void; onSaved: () => void }) {
-  const { api, tell } = useConnection();
+  const { api, notify } = useConnection();
   const before = job.file.round;
-  const [texts, setTexts] = useState<Record<string, string>>(() => Object.fromEntries(FIELDS.map((field) => [field.key, typed(field, before)])));
+  const [texts, setTexts] = useState<Record<string, string>>(() =>
+    Object.fromEntries(FIELDS.map((field) => [field.key, typed(field, before)])),
+  );
   const [error, setError] = useState<ApiError>();
   const [busy, setBusy] = useState(false);
 
   const results = FIELDS.map((field) => ({ field, result: read(field, texts[field.key] ?? "") }));
   const valid = results.every(({ result }) => "value" in result);
-  const after = Object.fromEntries(results.flatMap(({ field, result }) => ("value" in result ? [[field.key, result.value]] : []))) as Partial<RoundPolicy>;
+  const after = Object.fromEntries(
+    results.flatMap(({ field, result }) => ("value" in result ? [[field.key, result.value]] : [])),
+  ) as Partial<RoundPolicy>;
   const changed = changes(before, after);
   const amount = Object.keys(changed).length;
   const cohort = cohortSize(after.updates_goal ?? before.updates_goal, after.over_selection ?? before.over_selection);
@@ -29,7 +34,7 @@ export function PolicyDialog({ job, onClose, onSaved }: { job: Job; onClose: () 
     setError(undefined);
     try {
       await api.json(`jobs/${job.id}/round-policy`, { method: "PATCH", body: changed });
-      tell(`The round policy of ${job.file.name} applies from the next round on`, "good");
+      notify(`The round policy of ${job.file.name} applies from the next round on`, "good");
       onSaved();
       onClose();
     } catch (problem) {
@@ -41,24 +46,44 @@ export function PolicyDialog({ job, onClose, onSaved }: { job: Job; onClose: () 
   return (
     <Dialog title="Round policy" onClose={onClose} wide>
       <form onSubmit={save} noValidate>
-        <p class="hint">Applies from the next round on; the open one keeps its rules. Full cohort: {plural(cohort, "client")}.</p>
+        <p class="hint">
+          Applies from the next round on; the open one keeps its rules. Full cohort: {plural(cohort, "client")}.
+        </p>
         <div class="form-grid">
           {results.map(({ field, result }) => {
             const wrong = "error" in result ? result.error : undefined;
             const different = field.key in changed;
             return (
               <label key={field.key} class={`field ${different ? "changed" : ""} ${wrong ? "wrong" : ""}`}>
-                <span class="field-label">{field.label}{different && <em> was {typed(field, before)}</em>}</span>
-                <input type="text" inputMode={field.unit === "duration" ? "text" : "decimal"} name={field.key} value={texts[field.key]} aria-invalid={wrong ? "true" : undefined} aria-describedby={`hint-${field.key}`} onInput={(event) => setTexts({ ...texts, [field.key]: event.currentTarget.value })} autoComplete="off" />
-                <span class="field-hint" id={`hint-${field.key}`}>{wrong ?? field.hint}</span>
+                <span class="field-label">
+                  {field.label}
+                  {different && <em> was {typed(field, before)}</em>}
+                </span>
+                <input
+                  type="text"
+                  inputMode={field.unit === "duration" ? "text" : "decimal"}
+                  name={field.key}
+                  value={texts[field.key]}
+                  aria-invalid={wrong ? "true" : undefined}
+                  aria-describedby={`hint-${field.key}`}
+                  onInput={(event) => setTexts({ ...texts, [field.key]: event.currentTarget.value })}
+                  autoComplete="off"
+                />
+                <span class="field-hint" id={`hint-${field.key}`}>
+                  {wrong ?? field.hint}
+                </span>
               </label>
             );
           })}
         </div>
         {error && <Trouble error={error} />}
         <div class="dialog-actions">
-          <button type="button" onClick={onClose}>Cancel</button>
-          <button type="submit" class="primary" disabled={busy || !valid || amount === 0}>{amount === 0 ? "Nothing changed" : `Change ${plural(amount, "setting")}`}</button>
+          <button type="button" onClick={onClose}>
+            Cancel
+          </button>
+          <button type="submit" class="primary" disabled={busy || !valid || amount === 0}>
+            {amount === 0 ? "Nothing changed" : `Change ${plural(amount, "setting")}`}
+          </button>
         </div>
       </form>
     </Dialog>

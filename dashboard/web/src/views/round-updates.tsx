@@ -1,4 +1,4 @@
-// The updates of a round as vectors: how large, how much in agreement.
+// The updates of a round as vectors: their norms, and how far they agree.
 
 import type { Assignment, Round } from "../api/types";
 import { Histogram } from "../charts/histogram";
@@ -7,26 +7,60 @@ import { plural, real } from "../lib/format";
 import { quantile } from "../lib/scale";
 import { NotAvailable, Panel, Stat, Stats } from "../ui/parts";
 
+/** Norms and cosines of the updates, as a scatter plot or a histogram, and the round's figures. */
 export function Updates({ round, assignments }: { round: Round; assignments: readonly Assignment[] }) {
   const sorted = (of: (item: Assignment) => number | undefined) =>
-    assignments.map(of).filter((value) => value !== undefined).sort((a, b) => a - b);
+    assignments
+      .map(of)
+      .filter((value) => value !== undefined)
+      .sort((a, b) => a - b);
   const norms = sorted((item) => item.update_norm);
   const cosines = sorted((item) => item.cosine);
   if (norms.length === 0 && round.diversity === undefined) {
-    return round.ended_at_ms === undefined ? null : <Panel title="Updates"><NotAvailable what="The size of the updates" /></Panel>;
+    return round.ended_at_ms === undefined ? null : (
+      <Panel title="Updates">
+        <NotAvailable what="The size of the updates" />
+      </Panel>
+    );
   }
   const against = cosines.filter((value) => value < 0).length;
-  const text = `${plural(norms.length, "update")}: median norm ${real(quantile(norms, 0.5))}, largest ${real(norms.at(-1))}${cosines.length > 0 ? `; median cosine to the mean ${real(quantile(cosines, 0.5))}` : ""}.`;
+  const sizes = `median norm ${real(quantile(norms, 0.5))}, largest ${real(norms.at(-1))}`;
+  const agreement = cosines.length > 0 ? `; median cosine to the mean ${real(quantile(cosines, 0.5))}` : "";
+  const text = `${plural(norms.length, "update")}: ${sizes}${agreement}.`;
   return (
-    <Panel title="Updates" hint={cosines.length > 0 ? "each client's update: its size, and its cosine to the mean of the round" : "the L2 norm of each client's update"}>
+    <Panel
+      title="Updates"
+      hint={
+        cosines.length > 0
+          ? "each client's update: its size, and its cosine to the mean of the round"
+          : "the L2 norm of each client's update"
+      }
+    >
       <div class="updates">
-        {cosines.length > 0
-          ? <NormScatter assignments={assignments} description={text} />
-          : <Histogram values={norms} unit="number" noun="update" description={text} />}
+        {cosines.length > 0 ? (
+          <NormScatter assignments={assignments} description={text} />
+        ) : (
+          <Histogram values={norms} unit="number" noun="update" description={text} />
+        )}
         <Stats class="column">
           <Stat label="Norm, median" value={real(quantile(norms, 0.5))} detail={`largest ${real(norms.at(-1))}`} />
-          <Stat label="Cosine, median" value={real(quantile(cosines, 0.5))} detail={cosines.length === 0 ? undefined : against > 0 ? `${plural(against, "update")} against the mean` : "none against the mean"} />
-          <Stat label="Diversity" value={real(round.diversity)} detail={diversityWords(round.diversity, norms.length)} title="sum of squared norms over the squared norm of the sum" />
+          <Stat
+            label="Cosine, median"
+            value={real(quantile(cosines, 0.5))}
+            detail={
+              cosines.length === 0
+                ? undefined
+                : against > 0
+                  ? `${plural(against, "update")} against the mean`
+                  : "none against the mean"
+            }
+          />
+          <Stat
+            label="Diversity"
+            value={real(round.diversity)}
+            detail={diversityWords(round.diversity, norms.length)}
+            title="sum of squared norms over the squared norm of the sum"
+          />
           <Stat label="Step norm" value={real(round.step_norm)} detail="what the round changed" />
         </Stats>
       </div>

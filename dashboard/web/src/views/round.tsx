@@ -1,18 +1,18 @@
-// One round: why it went as it did, its phases, its clients on a time line, and what another deadline would have done.
+// One round: its explanation, its phases, its clients on a time line, and the effect of other deadlines.
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { ApiError } from "../api/http";
-import type { Assignment, Job, Page, Round, RoundDetail } from "../api/types";
+import type { Assignment, CohortRound, Job, Page, Round, RoundDetail } from "../api/types";
 import { Gantt, SEGMENT_WORDS } from "../charts/gantt";
 import { PhaseTimeline, spansOf } from "../charts/timeline";
 import type { SegmentKind } from "../lib/assignments";
 import { bytes, count, duration, percent, plural, real, words } from "../lib/format";
 import { links, useLocation } from "../router";
-import { CohortLegend, CohortStrip, describeCohort, stateWord, STATES } from "../ui/cohort";
+import { CohortLegend, CohortStrip, describeCohort, STATES, stateWord } from "../ui/cohort";
 import { useConnection, useNow, useResource } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
 import { Ago, Choice, Empty, NotAvailable, Panel, Pending, Segmented, Stat, Stats, Trouble } from "../ui/parts";
-import { Table, type Column } from "../ui/table";
+import { type Column, Table } from "../ui/table";
 import { Shape } from "./job-sessions";
 import { Countdown, roundName } from "./live-round";
 import { Deadlines } from "./round-deadlines";
@@ -24,22 +24,34 @@ const PAGE = 1_000;
 /** Most clients that are drawn as cells. */
 const CELLS_MAX = 500;
 
+/** A training round, or with `?task=evaluate` the evaluation of that number. */
 export function RoundView({ job, number }: { job: string; number: number }) {
   const { query } = useLocation();
   const task = query.get("task") === "evaluate" ? "evaluate" : "train";
   const live = (event: { job: string; round?: number }) => event.job === job && event.round === number;
   const detail = useResource<RoundDetail>(`jobs/${job}/rounds/${number}`, { task }, { live });
   // A coordinator without the detail still lists its rounds: the one after `number - 1`.
-  const bare = useResource<Page<Round>>(detail.error?.missing ? `jobs/${job}/rounds` : undefined, { task, order: "asc", after: number - 1, limit: 1 }, { live });
+  const bare = useResource<Page<Round>>(
+    detail.error?.missing ? `jobs/${job}/rounds` : undefined,
+    { task, order: "asc", after: number - 1, limit: 1 },
+    { live },
+  );
   const parent = useResource<Job>(`jobs/${job}`);
   const found = bare.data?.items.find((round) => round.number === number);
-  const data: RoundDetail | undefined = detail.data ?? (found && { round: found, phases: spansOf(found) });
+  const data: RoundDetail | undefined =
+    detail.data ?? (found && { round: found, phases: spansOf(found), explanation: "", what_if: [] });
   const assignments = useAssignments(job, number, task, data?.round);
   if (!data) {
     const gone = bare.data && !found;
     return (
       <Panel title={`Round ${number}`}>
-        {gone ? <Empty title={`There is no round ${number}`}><a href={links.job(job, "rounds")}>All rounds of this job</a></Empty> : <Pending resource={detail.error?.missing ? bare : detail} lines={12} />}
+        {gone ? (
+          <Empty title={`There is no round ${number}`}>
+            <a href={links.job(job, "rounds")}>All rounds of this job</a>
+          </Empty>
+        ) : (
+          <Pending resource={detail.error?.missing ? bare : detail} lines={12} />
+        )}
       </Panel>
     );
   }
@@ -56,16 +68,24 @@ export function RoundView({ job, number }: { job: string; number: number }) {
       </Panel>
       <Lost items={assignments.items} />
       <TimeLines round={round} assignments={assignments} />
-      {task === "train" && assignments.items.length > 0 && <Deadlines round={round} assignments={assignments.items} whatIf={data.what_if ?? []} />}
+      {task === "train" && assignments.items.length > 0 && (
+        <Deadlines round={round} assignments={assignments.items} whatIf={data.what_if} />
+      )}
       {task === "train" && assignments.items.length > 0 && <Updates round={round} assignments={assignments.items} />}
       <AssignmentTable assignments={assignments} task={task} />
     </>
   );
 }
 
-function cellsOf(items: readonly Assignment[]): Pick<Round, "cells"> {
+function cellsOf(items: readonly Assignment[]): Pick<CohortRound, "cells"> {
   if (items.length === 0) return {};
-  return { cells: items.slice(0, CELLS_MAX).map((item) => ({ number: item.client_number, state: item.state, ...(item.reason === undefined ? {} : { reason: item.reason }) })) };
+  return {
+    cells: items.slice(0, CELLS_MAX).map((item) => ({
+      number: item.client_number,
+      state: item.state,
+      ...(item.reason === undefined ? {} : { reason: item.reason }),
+    })),
+  };
 }
 
 interface Assignments {
@@ -78,7 +98,8 @@ interface Assignments {
 function useAssignments(job: string, number: number, task: string, round: Round | undefined): Assignments {
   const { api } = useConnection();
   const [state, set] = useState<Assignments>({ items: [], loading: true, error: undefined });
-  const version = round && [round.phase, round.cohort, round.reported, round.rejected, round.failed, round.expired].join();
+  const version =
+    round && [round.phase, round.cohort, round.reported, round.rejected, round.failed, round.expired].join();
   useEffect(() => {
     if (version === undefined) return;
     const abort = new AbortController();
@@ -86,21 +107,40 @@ function useAssignments(job: string, number: number, task: string, round: Round 
       const items: Assignment[] = [];
       let after: string | undefined;
       do {
-        const page: Page<Assignment> = await api.json(`jobs/${job}/rounds/${number}/assignments`, { query: { task, limit: PAGE, after }, signal: abort.signal });
+        const page: Page<Assignment> = await api.json(`jobs/${job}/rounds/${number}/assignments`, {
+          query: { task, limit: PAGE, after },
+          signal: abort.signal,
+        });
         items.push(...page.items);
         after = page.next;
       } while (after !== undefined && items.length < ASSIGNMENTS_MAX);
       if (!abort.signal.aborted) set({ items, loading: false, error: undefined });
     };
     load().catch((error: unknown) => {
-      if (!abort.signal.aborted) set((before) => ({ ...before, loading: false, error: error instanceof ApiError ? error : new ApiError(0, "The answer does not parse", String(error)) }));
+      if (!abort.signal.aborted)
+        set((before) => ({
+          ...before,
+          loading: false,
+          error: error instanceof ApiError ? error : new ApiError(0, "The answer does not parse", String(error)),
+        }));
     });
     return () => abort.abort();
   }, [api, job, number, task, version]);
   return state;
 }
 
-function RoundHead({ job, name, newest, data }: { job: string; name: string | undefined; newest: number | undefined; data: RoundDetail }) {
+/** Explanation, neighbours and figures of a round. `newest` is the number of the job's newest round. */
+function RoundHead({
+  job,
+  name,
+  newest,
+  data,
+}: {
+  job: string;
+  name: string | undefined;
+  newest: number | undefined;
+  data: RoundDetail;
+}) {
   const { round, evaluation } = data;
   const now = useNow(1000);
   const ms = (round.ended_at_ms ?? now) - round.opened_at_ms;
@@ -108,7 +148,10 @@ function RoundHead({ job, name, newest, data }: { job: string; name: string | un
   return (
     <header class="view-head round-head">
       <div>
-        <p class="crumbs"><a href={links.overview()}>Overview</a> / <a href={links.job(job)}>{name ?? "job"}</a> / <a href={links.job(job, "rounds")}>rounds</a></p>
+        <p class="crumbs">
+          <a href={links.overview()}>Overview</a> / <a href={links.job(job)}>{name ?? "job"}</a> /{" "}
+          <a href={links.job(job, "rounds")}>rounds</a>
+        </p>
         <div class="job-title">
           <h1>{roundName(round)}</h1>
           <StateTag state={round.phase} text={round.reason ? `abandoned: ${words(round.reason)}` : undefined} />
@@ -117,16 +160,50 @@ function RoundHead({ job, name, newest, data }: { job: string; name: string | un
         {data.explanation && <p class="explanation">{data.explanation}</p>}
       </div>
       <nav class="actions" aria-label="Neighbouring rounds">
-        <a class="button small" aria-disabled={round.number <= 1} href={round.number > 1 ? links.round(job, round.number - 1, round.task) : undefined}>← Previous</a>
-        <a class="button small" aria-disabled={newest !== undefined && round.number >= newest} href={newest === undefined || round.number < newest ? links.round(job, round.number + 1, round.task) : undefined}>Next →</a>
-        {evaluation && round.task === "train" && <a class="button small" href={links.round(job, evaluation.number, "evaluate")}>Evaluation</a>}
-        {round.task === "evaluate" && <a class="button small" href={links.round(job, round.number)}>Training round</a>}
+        <a
+          class="button small"
+          aria-disabled={round.number <= 1}
+          href={round.number > 1 ? links.round(job, round.number - 1, round.task) : undefined}
+        >
+          ← Previous
+        </a>
+        <a
+          class="button small"
+          aria-disabled={newest !== undefined && round.number >= newest}
+          href={
+            newest === undefined || round.number < newest ? links.round(job, round.number + 1, round.task) : undefined
+          }
+        >
+          Next →
+        </a>
+        {evaluation && round.task === "train" && (
+          <a class="button small" href={links.round(job, evaluation.number, "evaluate")}>
+            Evaluation
+          </a>
+        )}
+        {round.task === "evaluate" && (
+          <a class="button small" href={links.round(job, round.number)}>
+            Training round
+          </a>
+        )}
       </nav>
       <Stats class="head-stats">
-        <Stat label={round.task === "train" ? "Updates" : "Reports"} value={count(round.reported)} detail={`goal ${round.goal}, min ${round.minimum}`} />
+        <Stat
+          label={round.task === "train" ? "Updates" : "Reports"}
+          value={count(round.reported)}
+          detail={`goal ${round.goal}, min ${round.minimum}`}
+        />
         <Stat label="Took" value={duration(ms)} detail={<Ago at={round.opened_at_ms} />} />
-        <Stat label="Accuracy" value={percent(measured.accuracy)} detail={evaluation ? "after this round" : undefined} />
-        <Stat label="Loss" value={real(measured.loss)} detail={round.training_loss === undefined ? undefined : `training ${real(round.training_loss)}`} />
+        <Stat
+          label="Accuracy"
+          value={percent(measured.accuracy)}
+          detail={evaluation ? "after this round" : undefined}
+        />
+        <Stat
+          label="Loss"
+          value={real(measured.loss)}
+          detail={round.training_loss === undefined ? undefined : `training ${real(round.training_loss)}`}
+        />
         <Stat label="Client work" value={duration(round.clients_ms)} />
         <Stat label="Up" value={bytes(round.bytes_up)} detail={ratio(round.raw_bytes_up, round.bytes_up)} />
         <Stat label="Down" value={bytes(round.bytes_down)} detail={ratio(round.raw_bytes_down, round.bytes_down)} />
@@ -136,56 +213,83 @@ function RoundHead({ job, name, newest, data }: { job: string; name: string | un
   );
 }
 
-/** What compression saved. */
+/** How many times smaller than plain f32 the sent bytes were, in words; undefined below 1 %. */
 function ratio(raw: number | undefined, sent: number): string | undefined {
   return raw && sent > 0 && raw > sent * 1.01 ? `${(raw / sent).toFixed(1)} × compressed` : undefined;
 }
 
+/** The phases of the round on a time line. */
 function Phases({ data }: { data: RoundDetail }) {
   const now = useNow(1000);
   return <PhaseTimeline spans={data.phases.length > 0 ? data.phases : spansOf(data.round)} nowMs={now} />;
 }
 
-/** Whoever did not count, by reason. */
+/** The clients whose report did not count, grouped by reason. */
 function Lost({ items }: { items: readonly Assignment[] }) {
   const lost = items.filter((item) => item.state === "rejected" || item.state === "failed" || item.state === "expired");
   if (lost.length === 0) return null;
   const groups = new Map<string, Assignment[]>();
   for (const item of lost) {
-    const key = `${item.state}|${item.reason ?? (item.state === "expired" ? (item.late_at_ms === undefined ? "round closed first" : "came late") : "no reason told")}`;
+    const key = `${item.state}|${lossReason(item)}`;
     groups.set(key, [...(groups.get(key) ?? []), item]);
   }
   return (
     <Panel title="Not counted" hint="updates that were refused, clients that gave up, and stragglers">
       <ul class="lost">
-        {[...groups].sort(([, a], [, b]) => b.length - a.length).map(([key, group]) => {
-          const [state = "", reason = ""] = key.split("|");
-          return (
-            <li key={key}>
-              <StateTag state={state} />
-              <span class="lost-reason">{words(reason)}</span>
-              <span class="lost-clients">
-                {plural(group.length, "client")}:{" "}
-                {group.slice(0, 12).map((item, index) => <>{index > 0 && ", "}<a key={item.id} href={links.client(item.client)}>{item.client_number}</a></>)}
-                {group.length > 12 && " …"}
-              </span>
-            </li>
-          );
-        })}
+        {[...groups]
+          .sort(([, a], [, b]) => b.length - a.length)
+          .map(([key, group]) => {
+            const [state = "", reason = ""] = key.split("|");
+            return (
+              <li key={key}>
+                <StateTag state={state} />
+                <span class="lost-reason">{words(reason)}</span>
+                <span class="lost-clients">
+                  {plural(group.length, "client")}:{" "}
+                  {group.slice(0, 12).map((item, index) => (
+                    <>
+                      {index > 0 && ", "}
+                      <a key={item.id} href={links.client(item.client)}>
+                        {item.client_number}
+                      </a>
+                    </>
+                  ))}
+                  {group.length > 12 && " …"}
+                </span>
+              </li>
+            );
+          })}
       </ul>
     </Panel>
   );
 }
 
+/** Why the report of a client did not count. */
+function lossReason({ reason, state, late_at_ms: lateAtMs }: Assignment): string {
+  if (reason !== undefined) return reason;
+  if (state !== "expired") return "no reason given";
+  return lateAtMs === undefined ? "round closed first" : "came late";
+}
+
 type GanttOrder = "time" | "number" | "state";
 
+/** The assignments as a Gantt chart, in an order that the person chooses. */
 function TimeLines({ round, assignments }: { round: Round; assignments: Assignments }) {
   const [order, setOrder] = useState<GanttOrder>("time");
   const open = round.ended_at_ms === undefined;
   const now = useNow(open ? 1000 : 60_000);
   const sorted = useMemo(() => [...assignments.items].sort(comparison(order)), [assignments.items, order]);
   const actions = (
-    <Segmented label="Order of the clients" value={order} onChange={setOrder} options={[{ value: "time", label: "By time" }, { value: "state", label: "By state" }, { value: "number", label: "By number" }]} />
+    <Segmented
+      label="Order of the clients"
+      value={order}
+      onChange={setOrder}
+      options={[
+        { value: "time", label: "By time" },
+        { value: "state", label: "By state" },
+        { value: "number", label: "By number" },
+      ]}
+    />
   );
   return (
     <Panel title="Clients on a time line" actions={actions} hint={describeCohort(round)}>
@@ -193,9 +297,20 @@ function TimeLines({ round, assignments }: { round: Round; assignments: Assignme
         <>
           <Gantt assignments={sorted} round={round} nowMs={now} />
           <ul class="legend gantt-legend">
-            {(Object.keys(SEGMENT_WORDS) as SegmentKind[]).map((kind) => <li key={kind}><i class={`swatch seg-${kind}`} aria-hidden="true" />{SEGMENT_WORDS[kind]}</li>)}
-            <li><i class="swatch-line line-deadline" aria-hidden="true" />deadline</li>
-            <li><i class="swatch-line line-close" aria-hidden="true" />round closed</li>
+            {(Object.keys(SEGMENT_WORDS) as SegmentKind[]).map((kind) => (
+              <li key={kind}>
+                <i class={`swatch seg-${kind}`} aria-hidden="true" />
+                {SEGMENT_WORDS[kind]}
+              </li>
+            ))}
+            <li>
+              <i class="swatch-line line-deadline" aria-hidden="true" />
+              deadline
+            </li>
+            <li>
+              <i class="swatch-line line-close" aria-hidden="true" />
+              round closed
+            </li>
           </ul>
         </>
       ) : (
@@ -213,18 +328,32 @@ function comparison(order: GanttOrder): (a: Assignment, b: Assignment) => number
   return { time: byTime, number: byNumber, state: byState }[order];
 }
 
+/** Says why there are no assignments to draw. */
 function NoAssignments({ round, assignments: { loading, error } }: { round: Round; assignments: Assignments }) {
   if (error?.status === 410) return <Empty title="Deleted">{error.detail}</Empty>;
   if (error?.missing) return <NotAvailable what="The list of assignments" />;
   if (error) return <Trouble error={error} />;
-  if (loading) return <div class="skeleton" aria-busy="true"><span /><span /><span /><span /></div>;
-  return round.phase === "selecting"
-    ? <Empty title="No cohort yet" command="tributary client list --population NAME">The round waits until enough eligible clients have checked in. Who is there:</Empty>
-    : <Empty title="No client was selected" />;
+  if (loading)
+    return (
+      <div class="skeleton" aria-busy="true">
+        <span />
+        <span />
+        <span />
+        <span />
+      </div>
+    );
+  return round.phase === "selecting" ? (
+    <Empty title="No cohort yet" command="tributary client list --population NAME">
+      The round waits until enough eligible clients have checked in. Who is there:
+    </Empty>
+  ) : (
+    <Empty title="No client was selected" />
+  );
 }
 
 const PER_PAGE = 50;
 
+/** The assignments as a table with a filter by state. */
 function AssignmentTable({ assignments, task }: { assignments: Assignments; task: string }) {
   const [state, setState] = useState("");
   const [page, setPage] = useState(0);
@@ -234,10 +363,17 @@ function AssignmentTable({ assignments, task }: { assignments: Assignments; task
   if (assignments.items.length === 0) return null;
   const columns: Column<Assignment>[] = [
     { head: "Client", name: true, cell: (item) => <a href={links.client(item.client)}>{item.client_number}</a> },
-    { head: "State", cell: (item) => <StateTag state={item.state} text={item.state === "assigned" ? "working" : undefined} /> },
+    {
+      head: "State",
+      cell: (item) => <StateTag state={item.state} text={item.state === "assigned" ? "working" : undefined} />,
+    },
     { head: "Session", cell: (item) => <Shape shape={item.shape} /> },
     { head: "Reason", cell: (item) => (item.reason ? words(item.reason) : "") },
-    { head: "Took", number: true, cell: (item) => duration(item.ended_at_ms === undefined ? undefined : item.ended_at_ms - item.assigned_at_ms) },
+    {
+      head: "Took",
+      number: true,
+      cell: (item) => duration(item.ended_at_ms === undefined ? undefined : item.ended_at_ms - item.assigned_at_ms),
+    },
     { head: "Worked", number: true, cell: (item) => duration(item.work_ms) },
     { head: "Examples", number: true, cell: (item) => count(item.weight) },
     { head: "Loss", number: true, cell: (item) => real(item.loss) },
@@ -251,14 +387,44 @@ function AssignmentTable({ assignments, task }: { assignments: Assignments; task
     { head: "Down", number: true, wide: true, cell: (item) => bytes(item.bytes_down) },
   ];
   return (
-    <Panel title="Assignments" hint={assignments.items.length >= ASSIGNMENTS_MAX ? `the first ${count(ASSIGNMENTS_MAX)}` : plural(rows.length, "client")} actions={<Choice label="State" value={state} onChange={(value) => { setState(value); setPage(0); }} options={[{ value: "", label: "any" }, ...STATES.map((name) => ({ value: name, label: stateWord(name) }))]} />}>
-      <Table label="Assignments" columns={columns} rows={rows.slice(at * PER_PAGE, (at + 1) * PER_PAGE)} rowKey={(item) => item.id} empty={<Empty title="No client is in this state" />} />
+    <Panel
+      title="Assignments"
+      hint={
+        assignments.items.length >= ASSIGNMENTS_MAX
+          ? `the first ${count(ASSIGNMENTS_MAX)}`
+          : plural(rows.length, "client")
+      }
+      actions={
+        <Choice
+          label="State"
+          value={state}
+          onChange={(value) => {
+            setState(value);
+            setPage(0);
+          }}
+          options={[{ value: "", label: "any" }, ...STATES.map((name) => ({ value: name, label: stateWord(name) }))]}
+        />
+      }
+    >
+      <Table
+        label="Assignments"
+        columns={columns}
+        rows={rows.slice(at * PER_PAGE, (at + 1) * PER_PAGE)}
+        rowKey={(item) => item.id}
+        empty={<Empty title="No client is in this state" />}
+      />
       {last > 0 && (
         <nav class="pager" aria-label="Pages of assignments">
-          <span>{count(at * PER_PAGE + 1)} to {count(Math.min(rows.length, (at + 1) * PER_PAGE))} of {count(rows.length)}</span>
+          <span>
+            {count(at * PER_PAGE + 1)} to {count(Math.min(rows.length, (at + 1) * PER_PAGE))} of {count(rows.length)}
+          </span>
           <span class="pager-buttons">
-            <button type="button" class="small" disabled={at === 0} onClick={() => setPage(at - 1)}>Back</button>
-            <button type="button" class="small" disabled={at === last} onClick={() => setPage(at + 1)}>Next</button>
+            <button type="button" class="small" disabled={at === 0} onClick={() => setPage(at - 1)}>
+              Back
+            </button>
+            <button type="button" class="small" disabled={at === last} onClick={() => setPage(at + 1)}>
+              Next
+            </button>
           </span>
         </nav>
       )}

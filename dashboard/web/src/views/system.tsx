@@ -1,18 +1,19 @@
-// The coordinators themselves: who drives what, how fast, how full; and what operators did.
+// The coordinators: leases, load, latency, storage, scheduled work; and the audit log.
 
 import { Fragment } from "preact";
 import type { AuditEntry, Node, Page, ScheduledWork, System } from "../api/types";
-import { bytes, count, duration, plural, short, shortId, UNKNOWN, words } from "../lib/format";
+import { bytes, count, duration, short, shortId, UNKNOWN, words } from "../lib/format";
 import { links } from "../router";
 import { useNow, useResource } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
 import { jobName } from "../ui/names";
 import { Ago, Empty, NotAvailable, Panel, Pending, Stat, Stats } from "../ui/parts";
-import { Pager, Table, usePaging, type Column } from "../ui/table";
+import { type Column, Pager, Table, usePaging } from "../ui/table";
 
-/** A coordinator that was not heard of for so long is shown as lost, in milliseconds. */
+/** A coordinator without a sign of life for so long is shown as lost, in milliseconds. */
 const LOST_MS = 30_000;
 
+/** The system as one coordinator sees it. */
 export function SystemView() {
   const system = useResource<System>("system", {}, { pollMs: 5_000 });
   // Older coordinators have the parts without the whole.
@@ -24,54 +25,97 @@ export function SystemView() {
     <>
       <header class="view-head">
         <h1>System</h1>
-        {data && <p class="quiet">Tributary {data.version} on {engineName(data.engine)}, up since <Ago at={data.started_at_ms} /></p>}
+        {data && (
+          <p class="quiet">
+            Tributary {data.version} on {ENGINES[data.engine]}, up since <Ago at={data.started_at_ms} />
+          </p>
+        )}
       </header>
-      <Panel title="Now" class="now-panel">{data ? <Figures system={data} /> : <Pending resource={system} lines={3} what="The system's state" />}</Panel>
-      <Panel title="Coordinators" hint="any takes check-ins and updates; a lease says who drives a job">
-        {data ?? nodes.data ? <Nodes nodes={data?.nodes ?? nodes.data!.items} /> : <Pending resource={missing ? nodes : system} lines={3} what="The list of coordinators" />}
+      <Panel title="Now" class="now-panel">
+        {data ? <Figures system={data} /> : <Pending resource={system} lines={3} what="The system's state" />}
+      </Panel>
+      <Panel title="Coordinators" hint="each accepts check-ins and updates; a lease says which one leads a job">
+        {(data ?? nodes.data) ? (
+          <Nodes nodes={data?.nodes ?? nodes.data!.items} />
+        ) : (
+          <Pending resource={missing ? nodes : system} lines={3} what="The list of coordinators" />
+        )}
       </Panel>
       <Panel title="Scheduled work" hint="once for all coordinators">
-        {data?.schedules ?? schedules.data ? <Schedules work={data?.schedules ?? schedules.data!.items} /> : <Pending resource={missing ? schedules : system} lines={3} what="Scheduled work" />}
+        {(data?.schedules ?? schedules.data) ? (
+          <Schedules work={data?.schedules ?? schedules.data!.items} />
+        ) : (
+          <Pending resource={missing ? schedules : system} lines={3} what="Scheduled work" />
+        )}
       </Panel>
       <Audit />
     </>
   );
 }
 
-function engineName(engine: string): string {
-  return engine === "postgres" ? "PostgreSQL" : engine === "sqlite" ? "SQLite" : engine;
-}
+const ENGINES: Record<System["engine"], string> = { sqlite: "SQLite", postgres: "PostgreSQL" };
 
+/** Load, latency and storage. */
 function Figures({ system }: { system: System }) {
   const { db, storage } = system;
   const latency = (ms: number | undefined) => (ms === undefined ? UNKNOWN : `${short(ms)} ms`);
   return (
     <Stats>
-      <Stat label="Check-ins" value={system.checkins_per_s === undefined ? UNKNOWN : `${short(system.checkins_per_s)} /s`} />
+      <Stat label="Check-ins" value={`${short(system.checkins_per_s)} /s`} />
       <Stat label="Clients held" value={count(system.held_clients)} detail="waiting for a round" />
       <Stat label="Updates in flight" value={count(system.updates_in_flight)} />
-      <Stat label="Database reads" value={latency(db?.read_ms_p50)} detail={db?.read_ms_p99 === undefined ? undefined : `99 % within ${short(db.read_ms_p99)} ms`} />
-      <Stat label="Database writes" value={latency(db?.write_ms_p50)} detail={db?.write_ms_p99 === undefined ? undefined : `99 % within ${short(db.write_ms_p99)} ms`} />
-      <Stat label="Database" value={bytes(storage?.database_bytes)} />
-      <Stat label="Models" value={bytes(storage?.models_bytes)} />
-      <Stat label="Updates stored" value={bytes(storage?.updates_bytes)} detail="until their round ends" />
+      <Stat
+        label="Database reads"
+        value={latency(db.read_ms_p50)}
+        detail={db.read_ms_p99 === undefined ? undefined : `99 % within ${short(db.read_ms_p99)} ms`}
+      />
+      <Stat
+        label="Database writes"
+        value={latency(db.write_ms_p50)}
+        detail={db.write_ms_p99 === undefined ? undefined : `99 % within ${short(db.write_ms_p99)} ms`}
+      />
+      <Stat label="Database" value={bytes(storage.database_bytes)} />
+      <Stat label="Models" value={bytes(storage.models_bytes)} />
+      <Stat label="Updates stored" value={bytes(storage.updates_bytes)} detail="until their round ends" />
     </Stats>
   );
 }
 
+/** The coordinators of the database. */
 function Nodes({ nodes }: { nodes: readonly Node[] }) {
   const now = useNow(5000);
   const columns: Column<Node>[] = [
     { head: "Coordinator", name: true, cell: (node) => node.id },
-    { head: "State", cell: (node) => <StateTag state={now - node.seen_at_ms > LOST_MS ? "lost" : "live"} text={now - node.seen_at_ms > LOST_MS ? "not heard of" : "running"} /> },
+    {
+      head: "State",
+      cell: (node) => (
+        <StateTag
+          state={now - node.seen_at_ms > LOST_MS ? "lost" : "live"}
+          text={now - node.seen_at_ms > LOST_MS ? "lost" : "running"}
+        />
+      ),
+    },
     { head: "Version", wide: true, cell: (node) => node.version },
-    { head: "Drives", cell: (node) => <Leases node={node} now={now} /> },
-    { head: "Last heard of", number: true, cell: (node) => <Ago at={node.seen_at_ms} /> },
+    { head: "Leads", cell: (node) => <Leases node={node} now={now} /> },
+    { head: "Last seen", number: true, cell: (node) => <Ago at={node.seen_at_ms} /> },
     { head: "Started", number: true, wide: true, cell: (node) => <Ago at={node.started_at_ms} /> },
   ];
-  return <Table label="Coordinators" columns={columns} rows={nodes} rowKey={(node) => node.id} empty={<Empty title="One coordinator, on SQLite" command="tributary serve --database postgres://.. --node north">Several coordinators can share the work on one PostgreSQL:</Empty>} />;
+  return (
+    <Table
+      label="Coordinators"
+      columns={columns}
+      rows={nodes}
+      rowKey={(node) => node.id}
+      empty={
+        <Empty title="One coordinator, on SQLite" command="tributary serve --database postgres://.. --node north">
+          Several coordinators can share the work on one PostgreSQL:
+        </Empty>
+      }
+    />
+  );
 }
 
+/** The jobs that a coordinator leads. */
 function Leases({ node, now }: { node: Node; now: number }) {
   if (node.leases.length === 0) return <span class="quiet">no job</span>;
   return (
@@ -79,23 +123,58 @@ function Leases({ node, now }: { node: Node; now: number }) {
       {node.leases.map((lease, index) => (
         <Fragment key={lease.job}>
           {index > 0 && ", "}
-          <a href={links.job(lease.job)} title={`lease ${lease.token}, ends in ${duration(Math.max(0, lease.expires_at_ms - now))} unless renewed`}>{jobName(lease.job) ?? shortId(lease.job)}</a>
+          <a
+            href={links.job(lease.job)}
+            title={`lease ${lease.token}, ends in ${duration(Math.max(0, lease.expires_at_ms - now))} unless renewed`}
+          >
+            {jobName(lease.job) ?? shortId(lease.job)}
+          </a>
         </Fragment>
       ))}
     </>
   );
 }
 
+/** The scheduled work with its last runs. */
 function Schedules({ work }: { work: readonly ScheduledWork[] }) {
   const columns: Column<ScheduledWork>[] = [
     { head: "Work", name: true, cell: (entry) => words(entry.name) },
-    { head: "When", cell: (entry) => <span title={entry.time_zone}><code>{entry.cron}</code></span> },
+    {
+      head: "When",
+      cell: (entry) => (
+        <span title={entry.time_zone}>
+          <code>{entry.cron}</code>
+        </span>
+      ),
+    },
     { head: "Next", number: true, cell: (entry) => <Ago at={entry.next_at_ms} /> },
     { head: "Last run", number: true, cell: (entry) => (entry.last ? <Ago at={entry.last.started_at_ms} /> : "never") },
-    { head: "Outcome", cell: (entry) => (entry.last ? <span class="outcome"><StateTag state={entry.last.failed ? "abandoned" : entry.last.ended_at_ms === undefined ? "running" : "committed"} text={entry.last.failed ? "failed" : entry.last.ended_at_ms === undefined ? "running" : "done"} /> {entry.last.outcome}</span> : "") },
+    {
+      head: "Outcome",
+      cell: (entry) =>
+        entry.last ? (
+          <span class="outcome">
+            <StateTag
+              state={entry.last.failed ? "abandoned" : entry.last.ended_at_ms === undefined ? "running" : "committed"}
+              text={entry.last.failed ? "failed" : entry.last.ended_at_ms === undefined ? "running" : "done"}
+            />{" "}
+            {entry.last.outcome}
+          </span>
+        ) : (
+          ""
+        ),
+    },
     { head: "By", wide: true, cell: (entry) => entry.last?.node ?? "" },
   ];
-  return <Table label="Scheduled work" columns={columns} rows={work} rowKey={(entry) => entry.name} empty={<Empty title="Nothing is scheduled" command="tributary schedule list" />} />;
+  return (
+    <Table
+      label="Scheduled work"
+      columns={columns}
+      rows={work}
+      rowKey={(entry) => entry.name}
+      empty={<Empty title="Nothing is scheduled" command="tributary schedule list" />}
+    />
+  );
 }
 
 const AUDIT: readonly Column<AuditEntry>[] = [
@@ -103,7 +182,7 @@ const AUDIT: readonly Column<AuditEntry>[] = [
   { head: "Action", name: true, cell: (entry) => words(entry.action) },
   { head: "Subject", cell: (entry) => <span title={entry.subject}>{subjectName(entry.subject)}</span> },
   { head: "Token", cell: (entry) => <span title={entry.token}>{entry.label || shortId(entry.token)}</span> },
-  { head: "Detail", wide: true, cell: (entry) => <span class="audit-detail">{detailText(entry.detail)}</span> },
+  { head: "Detail", wide: true, cell: (entry) => <span class="audit-detail">{entry.detail}</span> },
 ];
 
 function subjectName(subject: string) {
@@ -111,10 +190,7 @@ function subjectName(subject: string) {
   return <a href={links.job(subject)}>{jobName(subject) ?? shortId(subject)}</a>;
 }
 
-function detailText(detail: unknown): string {
-  return detail === undefined || detail === null ? "" : typeof detail === "string" ? detail : JSON.stringify(detail);
-}
-
+/** The audit log. */
 function Audit() {
   const paging = usePaging("audit");
   const audit = useResource<Page<AuditEntry>>("audit", { limit: 20, after: paging.after }, { pollMs: 15_000 });
@@ -122,7 +198,16 @@ function Audit() {
     <Panel title="Audit" hint="what operators did, newest first">
       {audit.data ? (
         <>
-          <Table label="What operators did" columns={AUDIT} rows={audit.data.items} rowKey={(entry) => entry.id} stale={audit.stale} empty={<Empty title="Nothing was done yet">{plural(0, "entry", "entries")}: creating, pausing and stopping jobs, tokens and populations are noted here.</Empty>} />
+          <Table
+            label="What operators did"
+            columns={AUDIT}
+            rows={audit.data.items}
+            rowKey={(entry) => entry.id}
+            stale={audit.stale}
+            empty={
+              <Empty title="No entry yet">What operators do to jobs, tokens and populations is recorded here.</Empty>
+            }
+          />
           <Pager paging={paging} next={audit.data.next} />
         </>
       ) : (

@@ -6,8 +6,9 @@ import { bytes } from "../lib/format";
 import { useConnection } from "../ui/connection";
 import { Command, Trouble } from "../ui/parts";
 
+/** A file input that uploads version 0, and the command that does the same. `name` is the job's. */
 export function UploadModel({ job, name }: { job: string; name: string }) {
-  const { api, tell } = useConnection();
+  const { api, notify } = useConnection();
   const [busy, setBusy] = useState<string>();
   const [error, setError] = useState<ApiError>();
   const id = useId();
@@ -17,7 +18,7 @@ export function UploadModel({ job, name }: { job: string; name: string }) {
     setError(undefined);
     try {
       await api.send(`jobs/${job}/models/0`, { method: "PUT", body: file, contentType: "application/octet-stream" });
-      tell(`${name} has its first model`, "good");
+      notify(`${name} has its first model`, "good");
     } catch (problem) {
       setError(problem as ApiError);
     } finally {
@@ -29,9 +30,19 @@ export function UploadModel({ job, name }: { job: string; name: string }) {
     <div class="upload">
       <p class="empty-title">Waits for its first model</p>
       <label for={id}>Version 0 as a safetensors file with the job's parameters:</label>
-      <input id={id} type="file" accept=".safetensors" disabled={busy !== undefined} onChange={(event) => upload(event.currentTarget.files?.[0])} />
-      <p class="hint" aria-live="polite">{busy ?? "Or from the command line:"}</p>
-      <Command text={`curl --fail-with-body -T model.safetensors -H "authorization: Bearer $TRIBUTARY_TOKEN" ${address}`} />
+      <input
+        id={id}
+        type="file"
+        accept=".safetensors"
+        disabled={busy !== undefined}
+        onChange={(event) => upload(event.currentTarget.files?.[0])}
+      />
+      <p class="hint" aria-live="polite">
+        {busy ?? "Or from the command line:"}
+      </p>
+      <Command
+        text={`curl --fail-with-body -T model.safetensors -H "authorization: Bearer $TRIBUTARY_TOKEN" ${address}`}
+      />
       {error && <Trouble error={error} />}
     </div>
   );

@@ -7,6 +7,11 @@ use serde_json::Value;
 
 use crate::support::{Answer, World};
 
+/// The document that the dashboard's types are generated from.
+const DASHBOARD_DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../dashboard/web/openapi.json");
+/// When set, the test writes that file instead of comparing it. `npm run api` in `dashboard/web` sets it.
+const WRITE: &str = "TRIBUTARY_TEST_WRITE_OPENAPI";
+
 async fn document(world: &World) -> Value {
     Answer::to(world.request(Method::GET, "/openapi.json")).await.value()
 }
@@ -36,6 +41,22 @@ async fn every_type_that_is_named_is_there_and_every_one_there_is_named() {
     // A stream's events are told in words.
     let unnamed: Vec<_> = there.difference(&named).map(String::as_str).collect();
     assert_eq!(unnamed, Vec::<&str>::new());
+}
+
+#[tokio::test]
+async fn the_dashboard_is_typed_by_this_document() {
+    let world = World::start().await;
+    let served = document(&world).await;
+    if std::env::var_os(WRITE).is_some() {
+        std::fs::write(DASHBOARD_DOCUMENT, format!("{served:#}\n")).unwrap();
+        return;
+    }
+    let checked_in = std::fs::read(DASHBOARD_DOCUMENT).unwrap_or_default();
+    assert!(
+        serde_json::from_slice::<Value>(&checked_in).is_ok_and(|document| document == served),
+        "dashboard/web/openapi.json differs from what the coordinator serves at /openapi.json: \
+         run `npm run api` in dashboard/web and commit the files that it writes"
+    );
 }
 
 /// Goal: the document and the coordinator agree on what there is.
