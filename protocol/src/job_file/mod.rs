@@ -439,7 +439,7 @@ mod tests {
 
     #[test]
     fn a_job_reads_back_from_its_text() {
-        let mut job = JobFile::parse(include_str!("../../examples/digits.toml")).unwrap();
+        let mut job = JobFile::parse(include_str!("../../../examples/digits.toml")).unwrap();
         job.schedule = Some(Schedule { rounds: "* 3 * * *".into(), time_zone: "UTC".into() });
         job.eligibility.attributes.insert("a b".into(), "\"quoted\"\nlines".into());
         job.stop.accuracy = Some(0.97);
@@ -451,7 +451,7 @@ mod tests {
 
     #[test]
     fn the_example_file_is_a_job_and_its_defaults_are_the_defaults() {
-        let job = JobFile::parse(include_str!("../../examples/digits.toml")).unwrap();
+        let job = JobFile::parse(include_str!("../../../examples/digits.toml")).unwrap();
         assert_eq!(job.update, UpdatePolicy::default());
         assert_eq!(job.download, Download::default());
         assert_eq!(job.round, RoundPolicy::default());
