@@ -7,7 +7,7 @@ use tributary_protocol::body::shrink;
 use tributary_protocol::model::{ParameterList, ParameterSpec};
 use tributary_protocol::seed::{Seed, Stream};
 use tributary_protocol::update::{
-    Codec, CodecName, DeltaSink, EncodeError, UpdateDecoder, UpdateError, UpdateHeader, UpdateLimits, UpdateSummary,
+    Codec, CodecName, DeltaSink, EncodeError, UpdateDecoder, UpdateError, UpdateHeader, UpdateLimits, UpdateStatistics,
     bytes_max, encode,
 };
 
@@ -76,7 +76,7 @@ fn decode_pieces(
     codec: Codec,
     pieces: &[usize],
     magnitude_max: f32,
-) -> Result<(Vec<f32>, UpdateSummary), UpdateError> {
+) -> Result<(Vec<f32>, UpdateStatistics), UpdateError> {
     let mut decoder = UpdateDecoder::new(Arc::clone(parameters), header(codec), UpdateLimits { magnitude_max });
     let total = parameters.total();
     let mut sink = Once { delta: vec![0.0; total], came: vec![false; total] };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tributary_protocol::update::{DeltaSink, UpdateDecoder, UpdateError, UpdateSummary};
+use tributary_protocol::update::{DeltaSink, UpdateDecoder, UpdateError, UpdateStatistics};
 
 use crate::blob::{BlobError, Replay};
 use crate::clock::Stopwatch;
@@ -69,7 +69,7 @@ impl Folding {
     ///
     /// # Errors
     /// [`UpdateError`] if it is not whole; it is to be taken out then.
-    pub(crate) fn finish(&mut self) -> Result<UpdateSummary, UpdateError> {
+    pub(crate) fn finish(&mut self) -> Result<UpdateStatistics, UpdateError> {
         std::mem::replace(&mut self.decoder, decoder(&self.spec, self.base_version)).finish()
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::codecs::blocks::BlocksReader;
 use super::codecs::plain;
 use super::frame::{self, FrameReader, Section, SectionError};
-use super::measure::{LANES, magnitude_bits, measured, square};
+use super::statistics::{LANES, magnitude_bits, square, statistics};
 use super::{Codec, DeltaSink, FORMAT, UpdateHeader, bytes_max, header_bytes_max, plain_dtype, section_codec};
 use crate::body::{UnpackError, Unpacker};
 use crate::cpu::{Cpu, prefetch};
@@ -27,7 +27,7 @@ pub struct UpdateLimits {
 
 /// What was seen of a delta that was accepted.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct UpdateSummary {
+pub struct UpdateStatistics {
     /// Euclidean length (L2 norm) of the whole delta.
     pub norm: f64,
     /// Largest absolute value.
@@ -210,14 +210,14 @@ impl UpdateDecoder {
     ///
     /// # Errors
     /// [`UpdateError`] if bytes are missing or the update was refused before.
-    pub fn finish(self) -> Result<UpdateSummary, UpdateError> {
+    pub fn finish(self) -> Result<UpdateStatistics, UpdateError> {
         self.file.finish()?;
         self.unpacker.finish()?;
         if let Reader::Frame(frame) = &self.reader {
             frame.finish()?;
         }
         let norm = self.check.norm_squared.iter().sum::<f64>().sqrt();
-        Ok(UpdateSummary { norm, magnitude_max: f32::from_bits(self.check.magnitude_bits as u32) })
+        Ok(UpdateStatistics { norm, magnitude_max: f32::from_bits(self.check.magnitude_bits as u32) })
     }
 }
 
@@ -280,7 +280,7 @@ impl Check {
 
     /// Hands out values from `first` on in the flat vector.
     fn dense(&mut self, first: usize, values: &[f32], sink: &mut impl DeltaSink) -> Result<(), UpdateError> {
-        let (largest, lanes) = measured(Cpu::best(), self.norm_squared, first, values);
+        let (largest, lanes) = statistics(Cpu::best(), self.norm_squared, first, values);
         if largest > self.magnitude_bits_max {
             let at = values.iter().position(|value| magnitude_bits(*value) > self.magnitude_bits_max);
             let at = at.unwrap_or_default();
@@ -399,7 +399,7 @@ mod tests {
         UpdateHeader { codec: Codec::F32, job: "job_1".into(), base_version: 3 }
     }
 
-    fn decode(file: &[u8], piece_bytes: usize) -> Result<(Vec<f32>, UpdateSummary), UpdateError> {
+    fn decode(file: &[u8], piece_bytes: usize) -> Result<(Vec<f32>, UpdateStatistics), UpdateError> {
         let mut decoder = UpdateDecoder::new(parameters(), header(), UpdateLimits { magnitude_max: 3.0 });
         let mut delta = vec![f32::NAN; 7];
         for piece in file.chunks(piece_bytes) {
@@ -473,7 +473,7 @@ mod tests {
     fn norm_and_magnitude_are_those_of_the_delta() {
         let (delta, summary) = decode(&encode(&DELTA), 1).unwrap();
         assert_eq!(delta, DELTA);
-        assert_eq!(summary, UpdateSummary { norm: (14.328125f64).sqrt(), magnitude_max: 3.0 });
+        assert_eq!(summary, UpdateStatistics { norm: (14.328125f64).sqrt(), magnitude_max: 3.0 });
     }
 
     #[test]
@@ -607,7 +607,7 @@ mod tests {
         for piece_bytes in [1, 50, body.len()] {
             let (mut decoder, mut delta) = (new(), vec![0.0; 5000]);
             body.chunks(piece_bytes).for_each(|piece| decoder.push(piece, &mut delta).unwrap());
-            assert_eq!(decoder.finish().unwrap(), UpdateSummary { norm: 312.5f64.sqrt(), magnitude_max: 0.25 });
+            assert_eq!(decoder.finish().unwrap(), UpdateStatistics { norm: 312.5f64.sqrt(), magnitude_max: 0.25 });
             assert_eq!(delta, [0.25; 5000]);
         }
         let mut decoder = new();

@@ -10,8 +10,8 @@ mod coding;
 mod decoder;
 mod form;
 mod frame;
-mod measure;
 mod memory;
+mod statistics;
 mod step;
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 pub(crate) use codec::WrittenCodec;
 pub use codec::{Codec, CodecError, CodecName, Properties};
 pub use codecs::{Blocks, Dgc, Eden, Qsgd, RandomK, SparseValues, Ternary, TopK};
-pub use decoder::{UpdateDecoder, UpdateError, UpdateLimits, UpdateSummary};
+pub use decoder::{UpdateDecoder, UpdateError, UpdateLimits, UpdateStatistics};
 pub use form::{FormBodyError, FormDecoder, FormError, FormSurvey, FormWriter, form_bytes, model_in_form};
 pub use frame::SectionError;
 pub use memory::{Memory, MemoryError, RESIDUAL_AGE_ROUNDS_MAX, encode_with_memory};
@@ -146,7 +146,7 @@ pub fn encode(
 
 /// Whether a delta has only values that can be sent.
 fn check_finite(delta: &[f32]) -> Result<(), EncodeError> {
-    if measure::largest_bits(Cpu::best(), delta) < measure::magnitude_bits(f32::INFINITY) {
+    if statistics::largest_bits(Cpu::best(), delta) < statistics::magnitude_bits(f32::INFINITY) {
         return Ok(());
     }
     let index = delta.iter().position(|value| !value.is_finite()).expect("something is not finite");

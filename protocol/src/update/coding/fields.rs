@@ -2,7 +2,7 @@
 
 use crate::cpu::Cpu;
 use crate::update::frame::SectionError;
-use crate::update::measure::largest_bits;
+use crate::update::statistics::largest_bits;
 
 /// Takes the next `N` bytes.
 ///

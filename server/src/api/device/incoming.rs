@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 use tokio_util::sync::CancellationToken;
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
 use tributary_protocol::problem::ProblemType;
-use tributary_protocol::update::UpdateSummary;
+use tributary_protocol::update::UpdateStatistics;
 
 use super::report::Came;
 use crate::api::problem::{Answer, ApiError};
@@ -229,7 +229,10 @@ impl Incoming {
     }
 
     /// Its figures and its stored form, or why it is bad.
-    pub(super) async fn finish(&mut self, now_ms: i64) -> Result<Result<(UpdateSummary, Staged), String>, BlobError> {
+    pub(super) async fn finish(
+        &mut self,
+        now_ms: i64,
+    ) -> Result<Result<(UpdateStatistics, Staged), String>, BlobError> {
         if let Some(reason) = self.bad.take() {
             return Ok(Err(reason));
         }

@@ -20,7 +20,7 @@ use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AssignmentState, Task};
-use tributary_protocol::update::{UpdateError, UpdateSummary};
+use tributary_protocol::update::{UpdateError, UpdateStatistics};
 
 use super::incoming::{End, Incoming, PIECE_BYTES, Stop, piece, stopped, too_large};
 use super::report::{Came, accept, own_assignment, refuse, require_open};
@@ -249,7 +249,7 @@ impl Upload {
         Ok(accepted?.into_response())
     }
 
-    fn report(&self, summary: &UpdateSummary, sha256: Sha256Hash, came: Came, spec: &JobSpec) -> Report {
+    fn report(&self, summary: &UpdateStatistics, sha256: Sha256Hash, came: Came, spec: &JobSpec) -> Report {
         let (app, client) = (&self.app, self.client.id);
         let traffic = Traffic { bytes_up: came.bytes, raw_bytes_up: spec.plain_bytes, ..app.fetched(client) };
         Report {
@@ -332,7 +332,7 @@ impl Upload {
         // Of one that goes on, only the digest tells what the whole is.
         let whole = self.announced.offset.is_none();
         let sha256 = if whole { hasher.finish() } else { self.announced.digest.unwrap_or_else(|| hasher.finish()) };
-        let report = self.report(&UpdateSummary { norm: 0.0, magnitude_max: 0.0 }, sha256, Came::default(), spec);
+        let report = self.report(&UpdateStatistics { norm: 0.0, magnitude_max: 0.0 }, sha256, Came::default(), spec);
         Ok(accept(&app, &self.client, self.id, Task::Train, report, None).await?.into_response())
     }
 }

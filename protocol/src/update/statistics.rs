@@ -36,7 +36,7 @@ for_each_cpu! {
     ///
     /// Reads 4 bytes a value, from the first-level cache where decoded values are; the lanes stay in registers. The
     /// conversion to f64 is the limit.
-    pub(super) fn measured(lanes: [f64; LANES], first: usize, values: &[f32]) -> (i32, [f64; LANES]) {
+    pub(super) fn statistics(lanes: [f64; LANES], first: usize, values: &[f32]) -> (i32, [f64; LANES]) {
         let (before, aligned) = values.split_at(values.len().min(first.next_multiple_of(LANES) - first));
         let (rows, after) = aligned.as_chunks::<LANES>();
         let (mut lanes, mut largest) = (lanes, [0; LANES]);
@@ -64,24 +64,24 @@ mod tests {
     use crate::seed::Seed;
 
     #[test]
-    fn every_cpu_measures_the_same_whatever_the_blocks() {
+    fn every_cpu_gives_the_same_statistics_whatever_the_blocks() {
         let mut stream = Seed(11).stream();
         let mut values: Vec<f32> = (0..3000).map(|_| stream.uniform(-1.0, 1.0)).collect();
         values[1234] = -7.5;
-        let whole = measured(Cpu::portable(), [0.0; LANES], 5, &values);
+        let whole = statistics(Cpu::portable(), [0.0; LANES], 5, &values);
         assert_eq!(whole.0, magnitude_bits(7.5));
         for cpu in Cpu::all() {
             assert_eq!(largest_bits(cpu, &values), whole.0, "{cpu:?}");
             for cut in [0, 1, 10, 11, 12, 27, 1000, 2999, 3000] {
-                let (first, lanes) = measured(cpu, [0.0; LANES], 5, &values[..cut]);
-                let (second, lanes) = measured(cpu, lanes, 5 + cut, &values[cut..]);
+                let (first, lanes) = statistics(cpu, [0.0; LANES], 5, &values[..cut]);
+                let (second, lanes) = statistics(cpu, lanes, 5 + cut, &values[cut..]);
                 assert_eq!((first.max(second), lanes), whole, "{cpu:?} cut at {cut}");
             }
             for (place, value) in [(0, f32::NAN), (500, f32::INFINITY), (2999, -f32::NAN)] {
                 let mut values = values.clone();
                 values[place] = value;
                 let infinite = magnitude_bits(f32::INFINITY);
-                assert!(measured(cpu, [0.0; LANES], 3, &values).0 >= infinite, "{cpu:?}");
+                assert!(statistics(cpu, [0.0; LANES], 3, &values).0 >= infinite, "{cpu:?}");
                 assert!(largest_bits(cpu, &values) >= infinite, "{cpu:?}");
             }
         }
