@@ -31,7 +31,7 @@ use serde::de::value::{Error as ValueError, StrDeserializer};
 use serde::de::{Deserializer, IntoDeserializer};
 use serde::{Deserialize, Serialize};
 
-use crate::download::{Download, FormFile, StepFile};
+use crate::download::{Download, FormFile, ModelDeltaFile};
 use crate::hash::Sha256Hash;
 use crate::id::{AssignmentId, ClientId, JobId, Name, Secret};
 use crate::layers::ModelSpec;
@@ -210,8 +210,8 @@ pub struct Assignment {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<FormFile>,
     /// The last steps that lead to that version, at most [`crate::download::DELTA_CHAIN_MAX`], in their order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub steps: Vec<StepFile>,
+    #[serde(rename = "steps", default, skip_serializing_if = "Vec::is_empty")]
+    pub model_deltas: Vec<ModelDeltaFile>,
     /// What to do.
     pub plan: Plan,
     /// Every random choice of the client in this round derives from it.

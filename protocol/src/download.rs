@@ -90,7 +90,7 @@ pub struct FormFile {
 /// The file of a step: what a version has that the one before has not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct StepFile {
+pub struct ModelDeltaFile {
     /// The version that it leads to, from the one before.
     pub version: u32,
     /// Hash of the plain file of the version before.

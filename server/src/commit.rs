@@ -8,7 +8,7 @@ use tributary_protocol::job_file::Aggregation;
 use tributary_protocol::operator::ModelVersion;
 use tributary_protocol::safetensors::{ModelDecoder, ModelFileError, model_file_beginning, model_metadata};
 use tributary_protocol::state::{AbandonReason, Phase};
-use tributary_protocol::update::{FormError, StepSurvey, StepWriter, UpdateError, step_header};
+use tributary_protocol::update::{FormError, ModelDeltaSurvey, ModelDeltaWriter, UpdateError, model_delta_header};
 
 use crate::aggregate::{AggregateError, FoldError, add_step, fedavg, fedavg_step};
 use crate::app::App;
@@ -209,7 +209,7 @@ struct Maker {
     spec: Arc<JobSpec>,
     sum: SharedSum,
     /// Rounds the step, where that is wanted.
-    step: Option<StepWriter>,
+    step: Option<ModelDeltaWriter>,
     decoder: ModelDecoder,
     hasher: Sha256Hasher,
     /// What the file begins with, until it is written.
@@ -242,14 +242,14 @@ impl Maker {
     /// scales stand before its numbers.
     fn with_step(self, base_version: u32) -> Result<(Self, Vec<u8>), CommitError> {
         let Aggregation::FedAvg { server_learning_rate } = self.spec.file.aggregation;
-        let mut survey = StepSurvey::new(Arc::clone(&self.spec.parameters));
+        let mut survey = ModelDeltaSurvey::new(Arc::clone(&self.spec.parameters));
         let total = self.spec.parameters.total();
         for first in (0..total).step_by(STEP_VALUES) {
             let part = first..total.min(first + STEP_VALUES);
             let step = fedavg_step(part, self.sum.accumulator(), server_learning_rate);
             survey.look(&step.map_err(CommitError::Aggregate)?);
         }
-        let (writer, beginning) = survey.finish(&step_header(&self.spec.id.to_string(), base_version));
+        let (writer, beginning) = survey.finish(&model_delta_header(&self.spec.id.to_string(), base_version));
         Ok((Self { step: Some(writer), ..self }, beginning))
     }
 
@@ -292,7 +292,7 @@ impl Maker {
 fn next_values(
     spec: &JobSpec,
     sum: &SharedSum,
-    step: Option<&mut StepWriter>,
+    step: Option<&mut ModelDeltaWriter>,
     first: usize,
     values: &[f32],
     file: &mut Vec<u8>,

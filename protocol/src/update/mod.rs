@@ -11,8 +11,8 @@ mod decoder;
 mod form;
 mod frame;
 mod memory;
+mod model_delta;
 mod statistics;
-mod step;
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub use decoder::{UpdateDecoder, UpdateError, UpdateLimits, UpdateStatistics};
 pub use form::{FormBodyError, FormDecoder, FormError, FormSurvey, FormWriter, form_bytes, model_in_form};
 pub use frame::SectionError;
 pub use memory::{Memory, MemoryError, RESIDUAL_AGE_ROUNDS_MAX, encode_with_memory};
-pub use step::{StepSurvey, StepWriter, add_step, step_bytes_max, step_header};
+pub use model_delta::{ModelDeltaSurvey, ModelDeltaWriter, add_model_delta, model_delta_bytes_max, model_delta_header};
 
 use crate::cpu::Cpu;
 use crate::model::ParameterList;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tributary_protocol::download::{ModelForm, StepFile};
+use tributary_protocol::download::{ModelDeltaFile, ModelForm};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 
@@ -126,12 +126,13 @@ impl Tx {
     ///
     /// # Errors
     /// [`DbError`].
-    pub async fn steps(&mut self, job: JobId, after: u32, to: u32) -> Result<Vec<StepFile>, DbError> {
+    pub async fn steps(&mut self, job: JobId, after: u32, to: u32) -> Result<Vec<ModelDeltaFile>, DbError> {
         let sql = "select f.version, m.sha256 as base_sha256, f.sha256, f.bytes from model_files f \
                    join models m on m.job = f.job and m.version = f.version - 1 \
                    where f.job = $1 and f.form = 'delta' and f.version > $2 and f.version <= $3 order by f.version";
         let rows = fetch!(self, StepRow, fetch_all, sql, job.to_string(), i64::from(after), i64::from(to));
-        let step = |StepRow { version, base_sha256, sha256, bytes }| StepFile { version, base_sha256, sha256, bytes };
+        let step =
+            |StepRow { version, base_sha256, sha256, bytes }| ModelDeltaFile { version, base_sha256, sha256, bytes };
         Ok(rows.into_iter().map(step).collect())
     }
 

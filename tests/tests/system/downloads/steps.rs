@@ -5,7 +5,7 @@ use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::operator::Job;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::Phase;
-use tributary_protocol::update::{add_step, step_header};
+use tributary_protocol::update::{add_model_delta, model_delta_header};
 use tributary_server::blob::{Blobs, model_file_key};
 use tributary_server::db::{Db, MadeFor};
 use tributary_server::{backup, scheduled};
@@ -35,8 +35,8 @@ async fn a_version_is_the_one_before_and_its_step_bit_for_bit() {
             let step = get(&device, &step_path(job.id, version)).await;
             assert_eq!(step.status, 200);
             assert!(step.body.len() < 4 * chain.len() * 27 / 100, "{} bytes", step.body.len());
-            let header = step_header(&job.id.to_string(), version - 1);
-            add_step(&mut chain, &step.body, &parameters(&job), header).unwrap();
+            let header = model_delta_header(&job.id.to_string(), version - 1);
+            add_model_delta(&mut chain, &step.body, &parameters(&job), header).unwrap();
             let whole = world.weights(job.id, version).await;
             assert!(bits_of(&chain) == bits_of(&whole), "version {version}");
 
@@ -52,8 +52,8 @@ async fn a_version_is_the_one_before_and_its_step_bit_for_bit() {
             assert!((moved - sent).abs() < 3.0 * 0.008 + 1e-5, "{index}: {moved} instead of {sent}");
         }
         let [assignment] = world.assign([&device]).await;
-        assert_eq!(assignment.steps.iter().map(|step| step.version).collect::<Vec<_>>(), [1, 2, 3]);
-        for step in &assignment.steps {
+        assert_eq!(assignment.model_deltas.iter().map(|step| step.version).collect::<Vec<_>>(), [1, 2, 3]);
+        for step in &assignment.model_deltas {
             let base = world.model_file(job.id, step.version - 1).await;
             assert_eq!(Sha256Hash::of(&base), step.base_sha256);
             let body = get(&device, &step_path(job.id, step.version)).await.body;
@@ -86,7 +86,7 @@ async fn a_version_without_a_step_has_none_and_a_deleted_one_had_it() {
     assert!(tx.blob_part(&model_file_key(job.id, 1, MadeFor::Step), 0).await.unwrap().is_none());
     drop(tx);
     let [assignment] = world.assign([&device]).await;
-    assert_eq!(assignment.steps.iter().map(|step| step.version).collect::<Vec<_>>(), [2, 3]);
+    assert_eq!(assignment.model_deltas.iter().map(|step| step.version).collect::<Vec<_>>(), [2, 3]);
 }
 
 /// Goal: retention deletes the bodies of several parts that are made of a version, in each place for bodies.
