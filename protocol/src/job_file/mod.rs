@@ -1,6 +1,7 @@
-//! What an operator writes: one job as TOML or JSON, the same types for both.
+//! Job files: the description of one job as TOML or JSON, written by an operator.
 
 mod change;
+mod error;
 mod schedule;
 
 use std::collections::BTreeMap;
@@ -9,70 +10,70 @@ use serde::{Deserialize, Serialize};
 
 use crate::download::Download;
 use crate::id::Name;
-use crate::layers::{ModelSpec, ModelSpecError};
-use crate::plan::{Training, TrainingError};
+use crate::layers::ModelSpec;
+use crate::plan::Training;
 use crate::seed::Seed;
-use crate::update::{Codec, CodecError};
+use crate::update::Codec;
 
 pub use change::RoundPolicyChange;
+use error::require;
+pub use error::{JOB_FILE_BYTES_MAX, JobFileError};
 pub use schedule::{CRON_BYTES_MAX, HISTORY_DAYS_MAX, ModelsKept, Retention, Schedule, VERSIONS_MAX};
 
-/// Largest job file in bytes.
-pub const JOB_FILE_BYTES_MAX: usize = 256 * 1024;
 /// Most clients of one cohort.
 pub const COHORT_MAX: u32 = 10_000;
-/// Longest time that a setting may name: 30 days in milliseconds.
+/// Largest duration in a setting: 30 days in milliseconds.
 pub const DURATION_MS_MAX: u64 = 30 * 24 * 3600 * 1000;
 
-/// A job: what is learned, by whom, how.
+/// A job file: model, clients, training and rounds of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct JobFile {
-    /// The job's name, unique in its population.
+    /// Name of the job, unique in its population.
     pub name: Name,
-    /// Whose clients learn it.
+    /// Population whose clients train the model.
     pub population: Name,
-    /// Every random choice of the job derives from it; drawn by the coordinator when left out.
+    /// Seed of all random choices of the job. Default: drawn by the coordinator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<Seed>,
-    /// The network, or the names and shapes of an app's own.
+    /// The network as layers, or the names and shapes of the parameters of an app's own network.
     pub model: ModelSpec,
-    /// Where model version 0 comes from.
+    /// Source of model version 0. Default: `random`.
     #[serde(default)]
     pub initial_model: InitialModel,
-    /// Local training.
+    /// Local training on a client.
     pub training: Training,
-    /// How updates travel and what they may be.
+    /// Encoding and limits of updates.
     #[serde(default)]
     pub update: UpdatePolicy,
-    /// How models travel to the clients.
+    /// Encoding of downloads.
     #[serde(default)]
     pub download: Download,
-    /// When a round opens, closes and gives up.
+    /// When a training round opens, closes and is abandoned.
     #[serde(default)]
     pub round: RoundPolicy,
-    /// Who may take part.
+    /// Which clients may train.
     #[serde(default)]
     pub eligibility: Eligibility,
-    /// How updates become the next version.
+    /// How updates become the next model version.
     #[serde(default)]
     pub aggregation: Aggregation,
-    /// Measuring the global model on clients; none when left out.
+    /// Evaluation of the global model on clients. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluation: Option<EvaluationPolicy>,
-    /// When the job is complete; it goes on for ever when left out.
+    /// When the job is complete. Default: never.
     #[serde(default)]
     pub stop: StopPolicy,
-    /// When rounds may start; at any time when left out.
+    /// When training rounds may start. Default: at any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<Schedule>,
-    /// What is kept of the job's models and rounds.
+    /// Which model versions and how much history are kept. Default: everything.
     #[serde(default)]
     pub retention: Retention,
 }
 
-/// Where model version 0 comes from.
+/// Source of model version 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -80,21 +81,22 @@ pub enum InitialModel {
     /// Drawn by the coordinator from the job's seed.
     #[default]
     Random,
-    /// Uploaded by the operator before the first round.
+    /// Uploaded by the operator. The first round opens after that.
     Upload,
 }
 
-/// How updates travel and what they may be (`[update]`).
+/// Encoding and limits of updates (`[update]`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct UpdatePolicy {
-    /// How weight deltas are encoded: a name, or a table with a name and settings.
+    /// Codec of the weight deltas: a name, or a table of a name and settings. Default: `int8`.
     #[cfg_attr(feature = "openapi", schema(value_type = crate::update::WrittenCodec))]
     pub codec: Codec,
-    /// Largest weight (number of examples) of one update: clients cap theirs, the coordinator refuses more.
+    /// Largest weight (number of examples) of one update. Clients cap their weight; the coordinator refuses a larger one.
+    /// Default: 10,000.
     pub weight_max: u32,
-    /// Largest absolute value of one element of a delta: beyond it an update is refused.
+    /// Largest magnitude of a value of a delta. The coordinator refuses an update with a larger one. Default: 32.
     pub magnitude_max: f32,
 }
 
@@ -104,26 +106,27 @@ impl Default for UpdatePolicy {
     }
 }
 
-/// When a round opens, closes and gives up (`[round]`).
+/// When a training round opens, closes and is abandoned (`[round]`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct RoundPolicy {
-    /// Updates that close a round early.
+    /// Updates after which a round closes before its deadline. Default: 10.
     pub updates_goal: u32,
-    /// Updates without which the deadline abandons the round.
+    /// Fewest updates for a result. A round with fewer at its deadline is abandoned. Default: 5.
     pub updates_min: u32,
-    /// Clients selected per update of the goal: the spare ones make up for stragglers.
+    /// Clients drawn per update of the goal, 1 to 10. The surplus makes up for stragglers. Default: 1.3.
     pub over_selection: f64,
-    /// Clients that must be available before a cohort is drawn; at least the cohort's size.
+    /// Clients that must be available before a cohort is drawn. At least the size of the cohort is always required.
+    /// Default: 0.
     pub available_min: u32,
-    /// How long a round waits for available clients.
+    /// Longest wait for available clients, in milliseconds. Default: 300,000.
     pub selection_timeout_ms: u64,
-    /// How long a cohort has from its selection to its last counted update.
+    /// Time from the draw of the cohort to its deadline, in milliseconds. Later updates do not count. Default: 600,000.
     pub deadline_ms: u64,
-    /// Pause after an abandoned round; it doubles with each further one.
+    /// Pause after an abandoned round, in milliseconds. It doubles with each further one in a row. Default: 1,000.
     pub backoff_ms: u64,
-    /// Longest pause after abandoned rounds.
+    /// Longest pause after abandoned rounds, in milliseconds. Default: 600,000.
     pub backoff_max_ms: u64,
 }
 
@@ -143,7 +146,7 @@ impl Default for RoundPolicy {
 }
 
 impl RoundPolicy {
-    /// Clients that a full cohort has: `ceil(goal x over_selection)`.
+    /// Size of a full cohort: `ceil(goal * over_selection)`.
     #[must_use]
     pub fn cohort_size(&self) -> u32 {
         cohort_size(self.updates_goal, self.over_selection)
@@ -151,20 +154,20 @@ impl RoundPolicy {
 }
 
 fn cohort_size(goal: u32, over_selection: f64) -> u32 {
-    // 10 x 1.1 is 11.000000000000002 in binary; a part in a billion is no client.
+    // 10 x 1.1 is 11.000000000000002 in binary, which must not round up to 12.
     (f64::from(goal) * over_selection - 1e-9).ceil() as u32
 }
 
-/// Who may take part (`[eligibility]`).
+/// Eligibility rules: which clients may train (`[eligibility]`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Eligibility {
-    /// Attributes that a client must have with these values.
+    /// Attributes that a client must have, with these values. Default: none.
     pub attributes: BTreeMap<String, String>,
-    /// Fewest examples that a client must hold.
+    /// Fewest training examples that a client must have. Default: 1.
     pub examples_min: u64,
-    /// Rounds that must pass before the same client is drawn again (0: it may be drawn every round).
+    /// Rounds that must pass before a client is drawn again. Default: 0, it may be drawn in every round.
     pub separation_rounds: u32,
 }
 
@@ -174,14 +177,15 @@ impl Default for Eligibility {
     }
 }
 
-/// How updates become the next version (`[aggregation]`).
+/// How updates become the next model version (`[aggregation]`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "rule", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Aggregation {
-    /// Weighted mean of the deltas (McMahan et al. 2017), times a server learning rate.
+    /// Federated averaging: the mean of the deltas, weighted by examples (McMahan et al. 2017), times a server learning
+    /// rate.
     FedAvg {
-        /// 1 is plain federated averaging.
+        /// Factor of the mean delta, above 0 and at most 1000. Default: 1, plain federated averaging.
         #[serde(default = "one")]
         server_learning_rate: f64,
     },
@@ -197,37 +201,36 @@ fn one() -> f64 {
     1.0
 }
 
-/// Measuring the global model on clients (`[evaluation]`).
+/// Evaluation of the global model on clients (`[evaluation]`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct EvaluationPolicy {
-    /// A version is evaluated each time that this many rounds were committed, and at the end of the job.
+    /// Committed rounds between evaluated versions. The last version of a job is always evaluated. Default: 1.
     #[serde(default = "one_round")]
     pub every_rounds: u32,
-    /// Attributes that make a client an evaluator. Evaluators do not train. When empty, any client that may train may
-    /// evaluate, on the examples it has.
+    /// Attributes of evaluators, which then do not train. Default: none, and every client that may train may also evaluate.
     #[serde(default)]
     pub attributes: BTreeMap<String, String>,
-    /// Reports that close an evaluation early.
+    /// Reports after which an evaluation closes before its deadline. Default: 1.
     #[serde(default = "one_round")]
     pub reports_goal: u32,
-    /// Reports without which the deadline abandons it.
+    /// Fewest reports for a result. An evaluation with fewer at its deadline is abandoned. Default: 1.
     #[serde(default = "one_round")]
     pub reports_min: u32,
-    /// Clients selected per report of the goal.
+    /// Clients drawn per report of the goal, 1 to 10. Default: 1.
     #[serde(default = "one")]
     pub over_selection: f64,
-    /// How long an evaluation waits for available clients.
+    /// Longest wait for available clients, in milliseconds. Default: 300,000.
     #[serde(default = "evaluation_timeout_ms")]
     pub selection_timeout_ms: u64,
-    /// How long its clients have.
+    /// Time from the draw of the evaluators to the deadline, in milliseconds. Default: 300,000.
     #[serde(default = "evaluation_timeout_ms")]
     pub deadline_ms: u64,
 }
 
 impl EvaluationPolicy {
-    /// Clients that a full cohort has: `ceil(goal x over_selection)`.
+    /// Size of a full cohort: `ceil(goal * over_selection)`.
     #[must_use]
     pub fn cohort_size(&self) -> u32 {
         cohort_size(self.reports_goal, self.over_selection)
@@ -241,55 +244,24 @@ fn evaluation_timeout_ms() -> u64 {
     300_000
 }
 
-/// When a job is complete (`[stop]`); whichever comes first.
+/// When a job is complete (`[stop]`): as soon as one of these is reached.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct StopPolicy {
-    /// Committed rounds.
+    /// Number of committed training rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u32>,
-    /// Accuracy of an evaluated version, between 0 and 1.
+    /// Accuracy of an evaluated version, above 0 and at most 1. Requires an `[evaluation]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
 }
 
-/// Why a text is no job.
-#[derive(Debug, thiserror::Error)]
-pub enum JobFileError {
-    /// More than [`JOB_FILE_BYTES_MAX`] bytes.
-    #[error("a job file has at most {JOB_FILE_BYTES_MAX} bytes; this one has {0}")]
-    TooLarge(usize),
-    /// Not TOML, an unknown key, a value of the wrong type.
-    #[error("not a job file: {0}")]
-    Toml(#[from] toml::de::Error),
-    /// Not JSON, an unknown key, a value of the wrong type.
-    #[error("not a job file: {0}")]
-    Json(#[from] serde_json::Error),
-    /// The network does not fit together.
-    #[error("[model] {0}")]
-    Model(#[from] ModelSpecError),
-    /// Local training that no client could follow.
-    #[error(transparent)]
-    Training(#[from] TrainingError),
-    /// A codec's setting outside its range.
-    #[error("[update] {0}")]
-    Codec(#[from] CodecError),
-    /// A setting outside its range.
-    #[error("{setting} must be {range}")]
-    OutOfRange {
-        /// Section and key.
-        setting: &'static str,
-        /// What it may be, in words.
-        range: String,
-    },
-}
-
 impl JobFile {
-    /// Reads a job from TOML, or from JSON when the first character is a brace, and checks it.
+    /// Reads and checks a job file: JSON if the first character is a brace, else TOML.
     ///
     /// # Errors
-    /// [`JobFileError`] says which key or layer does not fit.
+    /// [`JobFileError`] names the key or layer that is wrong.
     pub fn parse(text: &str) -> Result<Self, JobFileError> {
         if text.len() > JOB_FILE_BYTES_MAX {
             return Err(JobFileError::TooLarge(text.len()));
@@ -300,24 +272,23 @@ impl JobFile {
         Ok(job)
     }
 
-    /// The job as the text of a file that [`Self::parse`] reads: TOML, or JSON where a number is too large for TOML's
-    /// 64-bit integers.
+    /// The job as a file that [`Self::parse`] reads: TOML, or JSON if a number exceeds TOML's signed 64-bit integers.
     #[must_use]
     pub fn text(&self) -> String {
         let json = || serde_json::to_string_pretty(self).expect("a job file has no map with keys that JSON lacks");
         toml::to_string(self).unwrap_or_else(|_| json())
     }
 
-    /// Checks what the types cannot: shapes that fit, numbers inside their ranges.
+    /// Checks what the types do not: the shapes of the model, numbers in range, settings that depend on each other.
     ///
     /// # Errors
-    /// [`JobFileError`] names the first setting that does not fit.
+    /// [`JobFileError`] names the first setting that fails.
     pub fn check(&self) -> Result<(), JobFileError> {
         self.model.parameters()?;
         self.training.check()?;
         self.update.check()?;
-        let download = "false with this codec: steps lead from one f32 model to the next";
-        require(self.download.makes_sense(), "[download] delta", download)?;
+        let download = "false with this codec: model deltas lead from one f32 model to the next";
+        require(self.download.is_consistent(), "[download] delta", download)?;
         self.round.check()?;
         self.aggregation.check()?;
         if let Some(evaluation) = &self.evaluation {
@@ -394,134 +365,5 @@ fn check_duration(duration_ms: u64, name: &'static str) -> Result<(), JobFileErr
     require((1..=DURATION_MS_MAX).contains(&duration_ms), name, "1 ms to 30 days")
 }
 
-fn require(holds: bool, setting: &'static str, range: &str) -> Result<(), JobFileError> {
-    if holds { Ok(()) } else { Err(JobFileError::OutOfRange { setting, range: range.to_owned() }) }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const DIGITS: &str = r#"
-        name = "digits"
-        population = "demo"
-        seed = 7
-
-        [model]
-        input = [64]
-        layers = [
-          { kind = "linear", out_features = 32 },
-          { kind = "relu" },
-          { kind = "linear", out_features = 10 },
-        ]
-
-        [training]
-        epochs = 1
-        batch_size = 10
-        optimizer = { kind = "sgd", learning_rate = 0.1 }
-
-        [round]
-        updates_goal = 10
-        over_selection = 1.3
-
-        [aggregation]
-        rule = "fed_avg"
-    "#;
-
-    #[test]
-    fn toml_and_json_are_the_same_job() {
-        let job = JobFile::parse(DIGITS).unwrap();
-        let json = serde_json::to_string(&job).unwrap();
-        assert_eq!(JobFile::parse(&json).unwrap(), job);
-        assert_eq!(JobFile::parse(&toml::to_string(&job).unwrap()).unwrap(), job);
-        assert_eq!(job.round.cohort_size(), 13);
-    }
-
-    #[test]
-    fn a_job_reads_back_from_its_text() {
-        let mut job = JobFile::parse(include_str!("../../../examples/digits.toml")).unwrap();
-        job.schedule = Some(Schedule { rounds: "* 3 * * *".into(), time_zone: "UTC".into() });
-        job.eligibility.attributes.insert("a b".into(), "\"quoted\"\nlines".into());
-        job.stop.accuracy = Some(0.97);
-        assert!(!job.text().starts_with('{'));
-        assert_eq!(JobFile::parse(&job.text()).unwrap(), job);
-        job.seed = Some(Seed(u64::MAX));
-        assert_eq!(JobFile::parse(&job.text()).unwrap(), job, "too large for TOML");
-    }
-
-    #[test]
-    fn the_example_file_is_a_job_and_its_defaults_are_the_defaults() {
-        let job = JobFile::parse(include_str!("../../../examples/digits.toml")).unwrap();
-        assert_eq!(job.update, UpdatePolicy::default());
-        assert_eq!(job.download, Download::default());
-        assert_eq!(job.round, RoundPolicy::default());
-        assert_eq!(job.eligibility, Eligibility::default());
-        assert_eq!(job.aggregation, Aggregation::default());
-        assert_eq!(job.retention, Retention::default());
-        let evaluation = job.evaluation.unwrap();
-        let default: EvaluationPolicy = toml::from_str("").unwrap();
-        assert_eq!(EvaluationPolicy { attributes: BTreeMap::new(), ..evaluation }, default);
-    }
-
-    #[test]
-    fn ten_percent_of_ten_is_one_client() {
-        let policy = RoundPolicy { updates_goal: 10, over_selection: 1.1, ..RoundPolicy::default() };
-        assert_eq!(policy.cohort_size(), 11);
-    }
-
-    #[test]
-    fn a_wrong_key_or_number_is_named() {
-        let cases = [
-            ("epochs = 1", "epoch = 1", "epoch"),
-            ("updates_goal = 10", "updates_goal = 0", "[round] updates_goal"),
-            ("updates_goal = 10", "updates_goal = 4", "[round] updates_min"),
-            ("over_selection = 1.3", "over_selection = 0.5", "[round] over_selection"),
-            ("over_selection = 1.3", "deadline_ms = 0", "[round] deadline_ms"),
-            ("out_features = 10", "out_features = 0", "layers[2]"),
-            ("kind = \"relu\"", "kind = \"rellu\"", "rellu"),
-            ("learning_rate = 0.1", "learning_rate = -0.1", "learning_rate"),
-            ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[stop]\naccuracy = 0.9", "[stop] accuracy"),
-            ("name = \"digits\"", "name = \"di gits\"", "di gits"),
-            ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[update]\ncodec = 'int7'", "unknown variant `int7`"),
-            (
-                "rule = \"fed_avg\"",
-                "rule = \"fed_avg\"\n[update]\ncodec = { name = 'int8', blok = 64 }",
-                "unknown field `blok`, expected `block`",
-            ),
-            (
-                "rule = \"fed_avg\"",
-                "rule = \"fed_avg\"\n[update]\ncodec = { name = 'int4', block = 0 }",
-                "codec int4: block must be a multiple of 8",
-            ),
-            ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[download]\ncodec = 'int4'", "unknown variant `int4`"),
-            (
-                "rule = \"fed_avg\"",
-                "rule = \"fed_avg\"\n[download]\ncodec = 'f16'\ndelta = true",
-                "[download] delta must be false",
-            ),
-            ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[schedule]\nrounds = ''", "[schedule] rounds"),
-            ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[schedule]\ntime_zone = 'UTC'", "rounds"),
-            ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[retention]\nmodels = { last = 0 }", "[retention] models"),
-        ];
-        for (from, to, named) in cases {
-            let error = JobFile::parse(&DIGITS.replacen(from, to, 1)).expect_err(to).to_string();
-            assert!(error.contains(named), "{to}: {error}");
-        }
-    }
-
-    #[test]
-    fn a_codec_is_a_name_or_a_table_with_settings() {
-        let codec = |codec: &str| {
-            let job = JobFile::parse(&format!("{DIGITS}\n[update]\ncodec = {codec}")).unwrap();
-            assert_eq!(JobFile::parse(&toml::to_string(&job).unwrap()).unwrap(), job);
-            job.update.codec
-        };
-        assert_eq!(codec("'int8'"), codec("{ name = 'int8' }"));
-        assert_eq!(codec("{ name = 'int8', block = 128 }").to_string(), r#"{"name":"int8","block":128}"#);
-    }
-
-    #[test]
-    fn a_huge_job_file_is_refused_unread() {
-        assert!(matches!(JobFile::parse(&" ".repeat(JOB_FILE_BYTES_MAX + 1)), Err(JobFileError::TooLarge(_))));
-    }
-}
+mod tests;

@@ -11,14 +11,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::codec::Codec;
 use super::codecs::Blocks;
 use super::codecs::blocks::all_specs;
 use super::codecs::nearest::{BlockWriter, Scales};
 use super::codecs::plain;
-use super::{Codec, DeltaSink, UpdateDecoder, UpdateError, UpdateLimits, plain_specs};
+use super::decoder::{UpdateDecoder, UpdateLimits};
+use super::error::UpdateError;
+use super::sink::DeltaSink;
+use super::size::data_bytes;
 use crate::download::ModelForm;
 use crate::model::{Model, ModelError, ParameterList};
-use crate::safetensors::{Dtype, ModelDecoder, ModelFileError, beginning_of, model_metadata};
+use crate::safetensors::{Dtype, ModelDecoder, ModelFileError, beginning_of, model_metadata, tensor_per_parameter};
 
 /// The largest number of half precision.
 const F16_MAX: f32 = 65_504.0;
@@ -57,13 +61,13 @@ pub enum FormError {
 /// Length of a model's file in some form, before it is packed, in bytes.
 #[must_use]
 pub fn form_bytes(parameters: &ParameterList, form: ModelForm) -> u64 {
-    form_beginning(parameters, form).len() as u64 + super::data_bytes(parameters, form.codec())
+    form_beginning(parameters, form).len() as u64 + data_bytes(parameters, form.codec())
 }
 
 fn form_beginning(parameters: &ParameterList, form: ModelForm) -> Vec<u8> {
     let specs = match form {
-        ModelForm::F32 => plain_specs(parameters, Dtype::F32),
-        ModelForm::F16 => plain_specs(parameters, Dtype::F16),
+        ModelForm::F32 => tensor_per_parameter(parameters, Dtype::F32),
+        ModelForm::F16 => tensor_per_parameter(parameters, Dtype::F16),
         ModelForm::Int8 => all_specs(parameters, 8, Blocks::default()),
     };
     beginning_of(&specs, &form.metadata())

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::UpdateError;
+use super::error::{SectionError, UpdateError};
 use crate::model::ParameterList;
 
 /// Name of the frame's tensor.
@@ -59,32 +59,6 @@ impl Section {
         self.values.clear();
         (&mut self.indices, &mut self.values)
     }
-}
-
-/// Why bytes are not a section.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SectionError {
-    /// Longer than any section of its values, or a length that is no number.
-    #[error("its length is impossible")]
-    BadLength,
-    /// It ends before its last value.
-    #[error("it ends too early")]
-    Truncated,
-    /// It goes on after its last value.
-    #[error("it has bytes left over")]
-    TrailingBytes,
-    /// A scale, norm or value that is NaN, infinite or negative where it must not be.
-    #[error("its {0} is not a finite number that makes sense")]
-    BadNumber(&'static str),
-    /// An index at or beyond the section's end, or not above the one before.
-    #[error("an index is out of range")]
-    BadIndex,
-    /// More values than the codec sends.
-    #[error("it has more values than the codec sends")]
-    TooMany,
-    /// A code that stands for nothing.
-    #[error("a code stands for nothing")]
-    BadCode,
 }
 
 /// The sections of a model, as ranges of the flat vector, in order.

@@ -10,9 +10,14 @@
 
 use std::sync::Arc;
 
+use super::codec::Codec;
 use super::codecs::Blocks;
 use super::codecs::nearest::{BlockWriter, Scales};
-use super::{Codec, DeltaSink, UpdateDecoder, UpdateError, UpdateHeader, UpdateLimits, bytes_max};
+use super::decoder::{UpdateDecoder, UpdateLimits};
+use super::error::UpdateError;
+use super::header::UpdateHeader;
+use super::sink::DeltaSink;
+use super::size::bytes_max;
 use crate::model::ParameterList;
 
 /// The metadata of the model delta from `base_version` to the version after it.

@@ -9,14 +9,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::Properties;
-use super::super::frame::{Section, SectionCodec, SectionError};
-use super::super::memory::RESIDUAL_AGE_ROUNDS_MAX;
-use super::BadSetting;
+use super::properties::Properties;
+use super::settings::{BadSetting, RESIDUAL_AGE_ROUNDS_MAX, check_density};
 use super::sparse::{self, SparseValues};
-use super::top_k::{self, check_density};
+use super::top_k;
 use crate::model::ParameterList;
 use crate::seed::Stream;
+use crate::update::error::SectionError;
+use crate::update::frame::{Section, SectionCodec};
 
 /// Share of the values that is sent in the first round of a warm-up.
 const WARM_UP_DENSITY: f64 = 0.25;
@@ -60,11 +60,11 @@ impl Default for Dgc {
 }
 
 impl Dgc {
-    pub(in super::super) fn properties(&self) -> Properties {
+    pub(in crate::update) fn properties(&self) -> Properties {
         top_k::properties(self.density, self.density_in_round(1), self.values)
     }
 
-    pub(in super::super) fn check(&self) -> Result<(), BadSetting> {
+    pub(in crate::update) fn check(&self) -> Result<(), BadSetting> {
         if !(0.0..1.0).contains(&self.momentum) {
             return Err(("momentum", "at least 0 and below 1"));
         }
@@ -78,7 +78,7 @@ impl Dgc {
     }
 
     /// What is sent of `accumulated`, the v of the paper, in this round of the job (from 1 on).
-    pub(in super::super) fn encode(
+    pub(in crate::update) fn encode(
         &self,
         accumulated: &[f32],
         parameters: &ParameterList,
@@ -143,9 +143,9 @@ fn power(mut base: f64, mut exponent: u32) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sparse::testing::{decoded_frame, normal, parameters};
     use super::*;
     use crate::seed::Seed;
+    use crate::update::codecs::sparse::testing::{decoded_frame, normal, parameters};
 
     #[test]
     fn the_density_falls_as_in_the_paper() {

@@ -19,14 +19,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::Properties;
-use super::super::coding::fields::{magnitude_max, sum, take, take_magnitude};
-use super::super::frame::{self, Section, SectionCodec, SectionError};
-use super::BadSetting;
+use super::properties::Properties;
+use super::settings::BadSetting;
 use crate::cpu::Cpu;
 use crate::for_each_cpu;
 use crate::model::ParameterList;
 use crate::seed::{Seed, Stream};
+use crate::update::coding::fields::{magnitude_max, sum, take, take_magnitude};
+use crate::update::error::SectionError;
+use crate::update::frame::{self, Section, SectionCodec};
 
 /// Largest chunk: it stays in the first-level cache (16 KiB).
 const CHUNK_MAX: usize = 4096;
@@ -59,7 +60,7 @@ impl Default for Eden {
 }
 
 impl Eden {
-    pub(in super::super) fn properties(&self) -> Properties {
+    pub(in crate::update) fn properties(&self) -> Properties {
         let relative_error_max = match self.bits {
             1 => 0.60,
             2 => 0.14,
@@ -68,18 +69,18 @@ impl Eden {
         };
         Properties {
             unbiased: true,
-            feedback: false,
+            error_feedback: false,
             // For parameters of 1,000 values or more; 0.01 above the bits for large ones.
             bits_per_value_max: f64::from(self.bits) + 0.3,
             relative_error_max: Some(relative_error_max),
         }
     }
 
-    pub(in super::super) fn check(&self) -> Result<(), BadSetting> {
+    pub(in crate::update) fn check(&self) -> Result<(), BadSetting> {
         if (1..=4).contains(&self.bits) { Ok(()) } else { Err(("bits", "1 to 4")) }
     }
 
-    pub(in super::super) fn encode(&self, delta: &[f32], parameters: &ParameterList, stream: &mut Stream) -> Vec<u8> {
+    pub(in crate::update) fn encode(&self, delta: &[f32], parameters: &ParameterList, stream: &mut Stream) -> Vec<u8> {
         frame::write(parameters, |range, section| self.encode_section(&delta[range], stream, section))
     }
 

@@ -12,9 +12,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Blocks;
-use super::blocks::{all_specs, from_bf16, largest_magnitude, scale_for};
+use super::blocks::{all_specs, from_bf16, scale_for};
 use crate::model::ParameterList;
 use crate::safetensors::beginning_of;
+use crate::update::coding::fields::magnitude_max;
 
 /// The largest number.
 const LEVELS: u16 = 127;
@@ -85,7 +86,7 @@ impl Scales {
     pub(crate) fn look(&mut self, mut values: &[f32]) {
         while !values.is_empty() {
             let (now, later) = values.split_at(values.len().min(self.cursor.left()));
-            self.largest = self.largest.max(largest_magnitude(now));
+            self.largest = self.largest.max(magnitude_max(now));
             if self.cursor.advance(now.len()) {
                 self.scales.push(scale_for(self.largest, LEVELS).unwrap_or_else(scale_bits_max));
                 self.largest = 0.0;

@@ -7,21 +7,22 @@
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use half::{bf16, f16};
 
-use super::super::{EncodeError, Properties};
+use super::properties::Properties;
 use crate::cpu::Cpu;
 use crate::for_each_cpu;
 use crate::safetensors::Dtype;
+use crate::update::error::EncodeError;
 
-pub(in super::super) fn properties(bits: f64, relative_error_max: Option<f64>) -> Properties {
+pub(in crate::update) fn properties(bits: f64, relative_error_max: Option<f64>) -> Properties {
     // Rounding to nearest has no direction of its own.
-    Properties { unbiased: true, feedback: false, bits_per_value_max: bits, relative_error_max }
+    Properties { unbiased: true, error_feedback: false, bits_per_value_max: bits, relative_error_max }
 }
 
 /// The values as little-endian bytes of `Dtype::F16` or `Dtype::Bf16`.
 ///
 /// # Errors
 /// [`EncodeError::TooLarge`] for a value that would become infinite.
-pub(in super::super) fn encode_16(values: &[f32], dtype: Dtype) -> Result<Vec<u8>, EncodeError> {
+pub(in crate::update) fn encode_16(values: &[f32], dtype: Dtype) -> Result<Vec<u8>, EncodeError> {
     let mut bits = vec![0u16; values.len()];
     let infinite = match dtype {
         Dtype::Bf16 => {
@@ -47,7 +48,7 @@ pub(in super::super) fn encode_16(values: &[f32], dtype: Dtype) -> Result<Vec<u8
 /// Decodes little-endian elements into as many values.
 ///
 /// Reads 2 or 4 bytes a value and writes 4 that stay in the first-level cache.
-pub(in super::super) fn decode(bytes: &[u8], dtype: Dtype, values: &mut [f32]) {
+pub(in crate::update) fn decode(bytes: &[u8], dtype: Dtype, values: &mut [f32]) {
     match dtype {
         Dtype::F32 => {
             // A copy, as wide as the CPU has it.

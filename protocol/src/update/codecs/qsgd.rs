@@ -21,14 +21,15 @@
 use half::bf16;
 use serde::{Deserialize, Serialize};
 
-use super::super::Properties;
-use super::super::coding::fields::{sum, take, take_row_values};
-use super::super::coding::levels::{Dither, LevelModel, rating_of, round};
-use super::super::coding::range_coder::{RangeDecoder, RangeEncoder};
-use super::super::frame::{self, SECTION_VALUES_MAX, Section, SectionCodec, SectionError};
-use super::BadSetting;
+use super::properties::Properties;
+use super::settings::BadSetting;
 use crate::model::ParameterList;
 use crate::seed::Stream;
+use crate::update::coding::fields::{sum, take, take_row_values};
+use crate::update::coding::levels::{Dither, LevelModel, rating_of, round};
+use crate::update::coding::range_coder::{RangeDecoder, RangeEncoder};
+use crate::update::error::SectionError;
+use crate::update::frame::{self, SECTION_VALUES_MAX, Section, SectionCodec};
 
 const ZERO: u8 = 0;
 const CODED: u8 = 1;
@@ -56,13 +57,13 @@ impl Default for Qsgd {
 }
 
 impl Qsgd {
-    pub(in super::super) fn properties(&self) -> Properties {
+    pub(in crate::update) fn properties(&self) -> Properties {
         let (levels, bucket) = (f64::from(self.levels), f64::from(self.bucket));
         // A norm that was rounded up to 8 bits is larger by 2^-7 at most.
         let norm_error = 1.0 + 1.0 / 128.0;
         Properties {
             unbiased: true,
-            feedback: false,
+            error_feedback: false,
             // For parameters of 1,000 values or more: a byte, and norms of buckets that are not full.
             bits_per_value_max: f64::from(self.packed_bits()) + 16.0 / bucket + 0.05,
             relative_error_max: Some(
@@ -71,7 +72,7 @@ impl Qsgd {
         }
     }
 
-    pub(in super::super) fn check(&self) -> Result<(), BadSetting> {
+    pub(in crate::update) fn check(&self) -> Result<(), BadSetting> {
         if !(1..=LEVELS_MAX).contains(&self.levels) {
             return Err(("levels", "1 to 16384"));
         }
@@ -81,7 +82,7 @@ impl Qsgd {
         Ok(())
     }
 
-    pub(in super::super) fn encode(&self, delta: &[f32], parameters: &ParameterList, stream: &mut Stream) -> Vec<u8> {
+    pub(in crate::update) fn encode(&self, delta: &[f32], parameters: &ParameterList, stream: &mut Stream) -> Vec<u8> {
         frame::write(parameters, |range, section| {
             let row_values = frame::row_values(parameters, &range);
             self.encode_section(&delta[range], row_values, stream, section);

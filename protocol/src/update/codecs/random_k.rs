@@ -14,13 +14,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::Properties;
-use super::super::frame::{self, Section, SectionCodec, SectionError};
-use super::BadSetting;
+use super::properties::Properties;
+use super::settings::{BadSetting, check_density};
 use super::sparse::{self, Chosen, Rounding, SparseValues};
-use super::top_k::check_density;
 use crate::model::ParameterList;
 use crate::seed::Stream;
+use crate::update::error::SectionError;
+use crate::update::frame::{self, Section, SectionCodec};
 
 /// Settings of `random_k`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,14 +40,14 @@ impl Default for RandomK {
 }
 
 impl RandomK {
-    pub(in super::super) fn properties(&self) -> Properties {
+    pub(in crate::update) fn properties(&self) -> Properties {
         /// How many more values may be sent than on average: five standard deviations of 50,000 draws at density 10 %.
         const MORE: f64 = 1.0 + 1.0 / 16.0;
         /// What rounding m up to 11 bits adds, and rounding larger values.
         const ROUNDING: f64 = 1.0 + 1.0 / 512.0;
         Properties {
             unbiased: true,
-            feedback: false,
+            error_feedback: false,
             bits_per_value_max: sparse::bits_per_value_max(self.values, (self.density * MORE).min(1.0)),
             // m is at most sum |g| / (density n), so the error, a sum of |g| m - g^2, is at most (sum |g|)^2 /
             // (density n), and that is at most sum g^2 / density. What 8 bits add depends on a section's largest value.
@@ -55,14 +55,14 @@ impl RandomK {
         }
     }
 
-    pub(in super::super) fn check(&self) -> Result<(), BadSetting> {
+    pub(in crate::update) fn check(&self) -> Result<(), BadSetting> {
         if self.values == SparseValues::Sign {
             return Err(("values", "\"f16\", \"int8\" or \"f32\": signs alone would be biased"));
         }
         check_density(self.density)
     }
 
-    pub(in super::super) fn encode(&self, delta: &[f32], parameters: &ParameterList, stream: &mut Stream) -> Vec<u8> {
+    pub(in crate::update) fn encode(&self, delta: &[f32], parameters: &ParameterList, stream: &mut Stream) -> Vec<u8> {
         let sent_as = rounded_up(magnitude_for_density(delta, self.density));
         let mut chosen = Chosen::default();
         frame::write(parameters, |range, out| {
@@ -70,17 +70,6 @@ impl RandomK {
             choose(&delta[range.clone()], sent_as, stream, &mut chosen);
             sparse::write(self.values, range.len(), &chosen, &mut Rounding::Stochastic(stream), out);
         })
-    }
-
-    /// The density that keeps the mean square of what is decoded within 1 + `variance` times that of the delta: what to
-    /// set `density` to for deltas like this one.
-    ///
-    /// It is the least that any independent choice of values can do (Wangni et al. 2018, algorithm 2).
-    #[must_use]
-    pub fn density_for(delta: &[f32], variance: f64) -> f64 {
-        let sent_as = magnitude_for_variance(delta, variance);
-        let probability = |value: &f32| probability(*value, sent_as);
-        delta.iter().map(probability).sum::<f64>() / delta.len().max(1) as f64
     }
 }
 
@@ -93,12 +82,6 @@ impl SectionCodec for RandomK {
     fn decode(&self, bytes: &[u8], values: usize, out: &mut Section) -> Result<(), SectionError> {
         sparse::read(self.values, bytes, values, out)
     }
-}
-
-/// With what probability a value is sent, when those below `sent_as` are sent as that; 0 for all in a delta of zeros.
-fn probability(value: f32, sent_as: f64) -> f64 {
-    let magnitude = f64::from(value.abs());
-    if magnitude == 0.0 || magnitude < sent_as { magnitude / sent_as.max(f64::MIN_POSITIVE) } else { 1.0 }
 }
 
 /// The m for which the probabilities sum to about this share of the values (algorithm 3); 0 for a delta of zeros.
@@ -120,26 +103,6 @@ fn magnitude_for_density(delta: &[f32], density: f64) -> f64 {
             break;
         }
         sent_as /= factor;
-    }
-    sent_as
-}
-
-/// The m for which sum g^2/p is 1 + `variance` times sum g^2 (algorithm 2); 0 for a delta of zeros.
-fn magnitude_for_variance(delta: &[f32], variance: f64) -> f64 {
-    let mut ordered: Vec<f64> = delta.iter().map(|value| f64::from(value.abs())).collect();
-    ordered.sort_unstable_by(f64::total_cmp);
-    let allowed = variance * ordered.iter().map(|magnitude| magnitude * magnitude).sum::<f64>();
-    // From the smallest up: the more values are below m, the larger it is. As many as may be.
-    let (mut sum, mut squares, mut sent_as) = (0.0, 0.0, 0.0);
-    for magnitude in ordered {
-        sum += magnitude;
-        squares += magnitude * magnitude;
-        if magnitude * sum > allowed + squares {
-            break;
-        }
-        if sum > 0.0 {
-            sent_as = (allowed + squares) / sum;
-        }
     }
     sent_as
 }
@@ -195,36 +158,21 @@ fn choose(section: &[f32], sent_as: f32, stream: &mut Stream, chosen: &mut Chose
 
 #[cfg(test)]
 mod tests {
-    use super::super::sparse::testing::{decoded_frame, error, normal, parameters};
     use super::*;
     use crate::seed::Seed;
+    use crate::update::codecs::sparse::testing::{decoded_frame, error, normal, parameters};
 
     const DELTA: [f32; 8] = [3.0, -1.0, 0.5, 0.25, -0.125, 0.0625, 2.0, -0.75];
+
+    /// p of the paper: `|value| / sent_as`, at most 1.
+    fn probability(value: f32, sent_as: f64) -> f64 {
+        (f64::from(value.abs()) / sent_as).min(1.0)
+    }
 
     fn assert_near(probabilities: impl Iterator<Item = f64>, expected: &[f64]) {
         for (probability, expected) in probabilities.zip(expected) {
             assert!((probability - expected).abs() < 1e-9, "{probability} instead of {expected}");
         }
-    }
-
-    #[test]
-    fn the_closed_form_gives_the_probabilities_of_the_published_solution() {
-        let cases = [(0.1, 4.134_364_538_8), (0.5, 2.646_903_820_8), (1.0, 1.983_870_967_7)];
-        for (variance, expected) in cases {
-            let sent_as = magnitude_for_variance(&DELTA, variance);
-            let sum: f64 = DELTA.iter().map(|value| probability(*value, sent_as)).sum();
-            assert!((sum - expected).abs() < 1e-9, "{sum} instead of {expected}");
-            assert!((RandomK::density_for(&DELTA, variance) - expected / 8.0).abs() < 1e-10);
-            let square = |value: &f32| f64::from(value * value);
-            let squares: f64 = DELTA.iter().map(square).sum();
-            let decoded: f64 = DELTA.iter().map(|value| square(value) / probability(*value, sent_as)).sum();
-            assert!((decoded / squares - 1.0 - variance).abs() < 1e-12);
-        }
-        let sent_as = magnitude_for_variance(&DELTA, 0.1);
-        let probabilities = DELTA.iter().map(|value| probability(*value, sent_as));
-        let expected = [1.0, 0.794182154, 0.397091077, 0.1985455385, 0.0992727692, 0.0496363846, 1.0, 0.5956366155];
-        assert_near(probabilities, &expected);
-        assert_near([probability(DELTA[0], magnitude_for_variance(&DELTA, 1.0))].into_iter(), &[0.7741935484]);
     }
 
     #[test]
@@ -239,9 +187,6 @@ mod tests {
     #[test]
     fn zeros_need_no_division_and_are_never_sent() {
         assert_eq!(magnitude_for_density(&[0.0, -0.0], 0.1), 0.0);
-        assert_eq!(magnitude_for_variance(&[0.0, -0.0], 0.1), 0.0);
-        assert_eq!(RandomK::density_for(&[0.0, 0.0], 0.1), 0.0);
-        assert_eq!(RandomK::density_for(&[], 0.1), 0.0);
         let parameters = parameters(&[3, 5000]);
         let frame = RandomK::default().encode(&[0.0; 5003], &parameters, &mut Seed(1).stream());
         assert_eq!(frame, [1, 0, 1, 0]);

@@ -7,19 +7,20 @@
 //! A section is the mean magnitude (f32) and one bit for each value, the lowest first: 1 for minus. Of a section of zeros
 //! it is the zero alone.
 
-use super::super::Properties;
-use super::super::coding::fields::{sum, take_magnitude};
-use super::super::frame::{self, Section, SectionCodec, SectionError};
+use super::properties::Properties;
 use crate::model::ParameterList;
+use crate::update::coding::fields::{sum, take_magnitude};
+use crate::update::error::SectionError;
+use crate::update::frame::{self, Section, SectionCodec};
 
 /// The server's half.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Sign;
+pub(in crate::update) struct Sign;
 
-pub(in super::super) fn properties() -> Properties {
+pub(in crate::update) fn properties() -> Properties {
     Properties {
         unbiased: false,
-        feedback: true,
+        error_feedback: true,
         // For parameters of 1,000 values or more.
         bits_per_value_max: 1.04,
         // 1 - |v|_1^2 / (n * |v|_2^2).
@@ -27,7 +28,7 @@ pub(in super::super) fn properties() -> Properties {
     }
 }
 
-pub(in super::super) fn encode(delta: &[f32], parameters: &ParameterList) -> Vec<u8> {
+pub(in crate::update) fn encode(delta: &[f32], parameters: &ParameterList) -> Vec<u8> {
     frame::write(parameters, |range, section| encode_section(&delta[range], section))
 }
 

@@ -17,14 +17,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::Properties;
-use super::super::coding::fields::{magnitude_max, sum, take, take_magnitude, take_row_values};
-use super::super::coding::levels::{Dither, LevelModel, rating_of, round};
-use super::super::coding::range_coder::{RangeDecoder, RangeEncoder};
-use super::super::frame::{self, Section, SectionCodec, SectionError};
-use super::BadSetting;
+use super::properties::Properties;
+use super::settings::BadSetting;
 use crate::model::ParameterList;
 use crate::seed::Stream;
+use crate::update::coding::fields::{magnitude_max, sum, take, take_magnitude, take_row_values};
+use crate::update::coding::levels::{Dither, LevelModel, rating_of, round};
+use crate::update::coding::range_coder::{RangeDecoder, RangeEncoder};
+use crate::update::error::SectionError;
+use crate::update::frame::{self, Section, SectionCodec};
 
 const ZERO: u8 = 0;
 const CODED: u8 = 1;
@@ -52,12 +53,17 @@ impl Default for Ternary {
 }
 
 impl Ternary {
-    pub(in super::super) fn properties(&self) -> Properties {
+    pub(in crate::update) fn properties(&self) -> Properties {
         // A third of a parameter of 100 values is its scale: these are for parameters of 1,000 values or more.
-        Properties { unbiased: self.clip == 0.0, feedback: false, bits_per_value_max: 1.65, relative_error_max: None }
+        Properties {
+            unbiased: self.clip == 0.0,
+            error_feedback: false,
+            bits_per_value_max: 1.65,
+            relative_error_max: None,
+        }
     }
 
-    pub(in super::super) fn check(&self) -> Result<(), BadSetting> {
+    pub(in crate::update) fn check(&self) -> Result<(), BadSetting> {
         // NaN is in no range.
         match (self.clip == 0.0 || (0.5..=100.0).contains(&self.clip), (1.0..=1024.0).contains(&self.scale)) {
             (false, _) => Err(("clip", "0 or 0.5 to 100")),
@@ -66,7 +72,7 @@ impl Ternary {
         }
     }
 
-    pub(in super::super) fn encode(&self, delta: &[f32], parameters: &ParameterList, stream: &mut Stream) -> Vec<u8> {
+    pub(in crate::update) fn encode(&self, delta: &[f32], parameters: &ParameterList, stream: &mut Stream) -> Vec<u8> {
         frame::write(parameters, |range, section| {
             let row_values = frame::row_values(parameters, &range);
             self.encode_section(&delta[range], row_values, stream, section);
@@ -194,13 +200,13 @@ fn decode_packed(mut bytes: &[u8], count: usize, out: &mut Vec<f32>) -> Result<(
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::super::frame::FrameReader;
     use super::*;
     use crate::model::ParameterSpec;
     use crate::seed::Seed;
     use crate::update::coding::testing::{
         assert_unbiased, cases, damage, decode, hex, normal, relative_error, survives,
     };
+    use crate::update::frame::FrameReader;
 
     fn encode(ternary: Ternary, values: &[f32], row_values: usize, stream: &mut Stream) -> Vec<u8> {
         let mut bytes = Vec::new();

@@ -13,13 +13,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::Properties;
-use super::super::frame::{self, Section, SectionCodec, SectionError};
-use super::super::memory::RESIDUAL_AGE_ROUNDS_MAX;
-use super::BadSetting;
+use super::properties::Properties;
+use super::settings::{BadSetting, RESIDUAL_AGE_ROUNDS_MAX, check_density};
 use super::sparse::{self, Chosen, Rounding, SparseValues};
 use crate::model::ParameterList;
 use crate::seed::Stream;
+use crate::update::error::SectionError;
+use crate::update::frame::{self, Section, SectionCodec};
 
 /// Settings of `top_k`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,15 +41,15 @@ impl Default for TopK {
 }
 
 impl TopK {
-    pub(in super::super) fn properties(&self) -> Properties {
+    pub(in crate::update) fn properties(&self) -> Properties {
         properties(self.density, self.density, self.values)
     }
 
-    pub(in super::super) fn check(&self) -> Result<(), BadSetting> {
+    pub(in crate::update) fn check(&self) -> Result<(), BadSetting> {
         check_density(self.density)
     }
 
-    pub(in super::super) fn encode(&self, delta: &[f32], parameters: &ParameterList, _stream: &mut Stream) -> Vec<u8> {
+    pub(in crate::update) fn encode(&self, delta: &[f32], parameters: &ParameterList, _stream: &mut Stream) -> Vec<u8> {
         encode_largest(delta, parameters, self.density, self.values)
     }
 }
@@ -65,18 +65,13 @@ impl SectionCodec for TopK {
     }
 }
 
-/// A density that is one: above 0, and 1 at most.
-pub(super) fn check_density(density: f64) -> Result<(), BadSetting> {
-    if density > 0.0 && density <= 1.0 { Ok(()) } else { Err(("density", "above 0 and at most 1")) }
-}
-
 /// What sending the largest values promises, with the least and the greatest share of them that is sent.
 pub(super) fn properties(density_min: f64, density_max: f64, values: SparseValues) -> Properties {
     /// Half a unit in the last of 11 bits, squared, with room for values far below the largest.
     const F16_ERROR: f64 = 1.0 / (1 << 20) as f64;
     Properties {
         unbiased: false,
-        feedback: true,
+        error_feedback: true,
         bits_per_value_max: sparse::bits_per_value_max(values, density_max),
         relative_error_max: Some(match values {
             // The largest of n values have k/n of their squares at least.
@@ -163,9 +158,9 @@ fn nth_largest(numbers: impl Iterator<Item = u16>, count: usize) -> (u16, usize)
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::sparse::testing::{decoded_frame, error, normal, parameters};
     use super::*;
     use crate::seed::Seed;
+    use crate::update::codecs::sparse::testing::{decoded_frame, error, normal, parameters};
 
     fn largest(values: &[f32], count: usize) -> Vec<usize> {
         let mut largest = Largest::of(values, count);

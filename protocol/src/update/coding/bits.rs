@@ -1,13 +1,13 @@
 //! Single bits in a row of bytes, the lowest of each byte first; the last byte is filled up with zeros.
 
-use super::super::frame::SectionError;
+use crate::update::error::SectionError;
 
 /// Most bits that [`BitWriter::push`] and [`BitReader::take`] move at once.
-pub(in super::super) const BITS_AT_ONCE_MAX: u32 = 32;
+pub(in crate::update) const BITS_AT_ONCE_MAX: u32 = 32;
 
 /// Appends bits to bytes.
 #[derive(Debug)]
-pub(in super::super) struct BitWriter<'a> {
+pub(in crate::update) struct BitWriter<'a> {
     out: &'a mut Vec<u8>,
     /// Bits that make no four bytes yet: fewer than 32.
     word: u64,
@@ -15,12 +15,12 @@ pub(in super::super) struct BitWriter<'a> {
 }
 
 impl<'a> BitWriter<'a> {
-    pub(in super::super) fn new(out: &'a mut Vec<u8>) -> Self {
+    pub(in crate::update) fn new(out: &'a mut Vec<u8>) -> Self {
         Self { out, word: 0, bits: 0 }
     }
 
     /// Appends the lowest `bits` (at most 32) of a value that has no others.
-    pub(in super::super) fn push(&mut self, value: u32, bits: u32) {
+    pub(in crate::update) fn push(&mut self, value: u32, bits: u32) {
         debug_assert!(bits <= BITS_AT_ONCE_MAX && u64::from(value) >> bits == 0);
         self.word |= u64::from(value) << self.bits;
         self.bits += bits;
@@ -32,7 +32,7 @@ impl<'a> BitWriter<'a> {
     }
 
     /// Fills up the last byte.
-    pub(in super::super) fn finish(self) {
+    pub(in crate::update) fn finish(self) {
         let bytes = self.bits.div_ceil(8) as usize;
         self.out.extend_from_slice(&self.word.to_le_bytes()[..bytes]);
     }
@@ -40,7 +40,7 @@ impl<'a> BitWriter<'a> {
 
 /// Reads bits, a word of up to eight bytes at a time.
 #[derive(Debug)]
-pub(in super::super) struct BitReader<'a> {
+pub(in crate::update) struct BitReader<'a> {
     /// What is not counted in `bits`.
     rest: &'a [u8],
     /// The next bits. Above the lowest `bits` there may be some of those that `rest` begins with.
@@ -49,7 +49,7 @@ pub(in super::super) struct BitReader<'a> {
 }
 
 impl<'a> BitReader<'a> {
-    pub(in super::super) fn new(bytes: &'a [u8]) -> Self {
+    pub(in crate::update) fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes, word: 0, bits: 0 }
     }
 
@@ -84,7 +84,7 @@ impl<'a> BitReader<'a> {
     /// # Errors
     /// [`SectionError::Truncated`] when there are fewer.
     #[inline]
-    pub(in super::super) fn take(&mut self, bits: u32) -> Result<u32, SectionError> {
+    pub(in crate::update) fn take(&mut self, bits: u32) -> Result<u32, SectionError> {
         if self.bits < bits {
             self.refill();
             if self.bits < bits {
@@ -127,7 +127,7 @@ impl<'a> BitReader<'a> {
     /// [`SectionError::BadIndex`] for more than `zeros_max` zeros that do not fit a word, [`SectionError::Truncated`] when
     /// the code does not end.
     #[inline]
-    pub(in super::super) fn code(&mut self, zeros_max: u32, low_bits: u32) -> Result<(u32, u32), SectionError> {
+    pub(in crate::update) fn code(&mut self, zeros_max: u32, low_bits: u32) -> Result<(u32, u32), SectionError> {
         // Not each time: what is fetched depends on how much was dropped, and waiting for it takes longer than the code.
         if self.bits < BITS_AT_ONCE_MAX {
             self.refill();
@@ -146,7 +146,7 @@ impl<'a> BitReader<'a> {
     ///
     /// # Errors
     /// [`SectionError::TrailingBytes`] or, for padding that is not zero, [`SectionError::BadCode`].
-    pub(in super::super) fn finish(self) -> Result<(), SectionError> {
+    pub(in crate::update) fn finish(self) -> Result<(), SectionError> {
         if self.bits >= 8 || !self.rest.is_empty() {
             return Err(SectionError::TrailingBytes);
         }

@@ -1,7 +1,7 @@
 //! Numbers of fixed length at the front of a section.
 
 use crate::cpu::Cpu;
-use crate::update::frame::SectionError;
+use crate::update::error::SectionError;
 use crate::update::statistics::largest_bits;
 
 /// Takes the next `N` bytes.

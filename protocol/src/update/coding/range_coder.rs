@@ -4,7 +4,7 @@
 //! bytes on which both ends agree are written (arithmetic coding as in Witten, Neal and Cleary, CACM 30(6), 1987; without
 //! carries, as in M. Mahoney's lpaq). Whole numbers only: the same bytes on every platform.
 
-use crate::update::frame::SectionError;
+use crate::update::error::SectionError;
 
 /// Probabilities that the coder takes are whole parts of 2^16, from 1 to 2^16 - 1.
 pub(in crate::update) const ONE: u32 = 1 << 16;

@@ -5,14 +5,15 @@
 //! independent places at every density below 0.38, and b = 0 is a bitmap: so gaps never take more than a bit for each
 //! value of the section.
 
-use super::super::frame::{SECTION_VALUES_MAX, SectionError};
 use super::bits::{BITS_AT_ONCE_MAX, BitReader, BitWriter};
+use crate::update::error::SectionError;
+use crate::update::frame::SECTION_VALUES_MAX;
 
 /// Largest b: gaps are below 2^18.
-pub(in super::super) const PARAMETER_MAX: u8 = SECTION_VALUES_MAX.ilog2() as u8;
+pub(in crate::update) const PARAMETER_MAX: u8 = SECTION_VALUES_MAX.ilog2() as u8;
 
 /// How many values are skipped before each of these ascending indices.
-pub(in super::super) fn gaps(indices: &[u32]) -> Vec<u32> {
+pub(in crate::update) fn gaps(indices: &[u32]) -> Vec<u32> {
     let mut first = 0;
     let gap = |index: &u32| {
         let gap = index - first;
@@ -25,7 +26,7 @@ pub(in super::super) fn gaps(indices: &[u32]) -> Vec<u32> {
 /// The parameter that makes gaps of one section shortest, and their length in bits.
 ///
 /// Reads the gaps once for each parameter that could be the one: few, since b + 1 bits each are certain.
-pub(in super::super) fn best_parameter(gaps: &[u32]) -> (u8, usize) {
+pub(in crate::update) fn best_parameter(gaps: &[u32]) -> (u8, usize) {
     let bits = |parameter: u8| {
         // The gaps of a section sum to less than 2^18.
         let quotients: u32 = gaps.iter().map(|gap| gap >> parameter).sum();
@@ -45,7 +46,7 @@ pub(in super::super) fn best_parameter(gaps: &[u32]) -> (u8, usize) {
 }
 
 /// Appends the gaps of a section.
-pub(in super::super) fn write(gaps: &[u32], parameter: u8, out: &mut Vec<u8>) {
+pub(in crate::update) fn write(gaps: &[u32], parameter: u8, out: &mut Vec<u8>) {
     let parameter = u32::from(parameter);
     let mut writer = BitWriter::new(out);
     for gap in gaps {
@@ -64,7 +65,7 @@ pub(in super::super) fn write(gaps: &[u32], parameter: u8, out: &mut Vec<u8>) {
 ///
 /// # Errors
 /// [`SectionError`] for an unknown parameter, an index that is out of range, missing and left-over bits.
-pub(in super::super) fn read(
+pub(in crate::update) fn read(
     bytes: &[u8],
     parameter: u8,
     values: usize,

@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 
 use crate::seed::{Seed, Stream};
-use crate::update::frame::{Section, SectionCodec, SectionError};
+use crate::update::error::SectionError;
+use crate::update::frame::{Section, SectionCodec};
 
 /// Standard normal values (Box and Muller 1958).
 pub(in crate::update) fn normal(count: usize, seed: u64) -> Vec<f32> {
