@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::hash::Sha256Hash;
 
-/// Most consecutive model deltas that a client adds to the version it has. A client that missed more rounds downloads the
-/// whole model.
+/// Most consecutive model deltas that a client adds to the version it has. A client that missed more rounds downloads
+/// the whole model.
 pub const DELTA_CHAIN_MAX: u32 = 3;
 
 /// Encoding of downloads (`[download]` of a job file).
@@ -18,8 +18,8 @@ pub const DELTA_CHAIN_MAX: u32 = 3;
 pub struct Download {
     /// Form in which training clients and evaluators download the model. Default: `f32`.
     pub codec: ModelForm,
-    /// Whether a client that has an earlier version downloads only the 8-bit model deltas since then. The coordinator adds
-    /// the same rounded delta to its model, so both stay identical. Default: false.
+    /// Whether a client that has an earlier version downloads only the 8-bit model deltas since then. The coordinator
+    /// adds the same rounded delta to its model, so both stay identical. Default: false.
     pub delta: bool,
 }
 

@@ -177,8 +177,8 @@ impl SecretKind {
 
 /// A bearer credential: a prefix for its kind and 32 random bytes in hexadecimal.
 ///
-/// The prefix lets scanners find leaked credentials. `Debug` does not show the random bytes, and a server stores only their
-/// hash.
+/// The prefix lets scanners find leaked credentials. `Debug` does not show the random bytes, and a server stores only
+/// their hash.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Secret {

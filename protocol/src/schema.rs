@@ -43,7 +43,7 @@ written_as! {
     TokenId: id("token", "Id of an operator token or enrolment token; it is not a credential.");
     AuditId: id("audit", "Id of an entry of the audit log.");
     Name: text("^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", "The name of a population, a job or a coordinator.");
-    Secret: text("^tributary_(operator|enrolment|client)_[0-9a-f]{64}$", "A bearer credential; its prefix names the kind of caller.");
+    Secret: text("^tributary_(operator|enrolment|client)_[0-9a-f]{64}$", "A bearer credential. Its prefix names its kind.");
     Sha256Hash: text("^[0-9a-f]{64}$", "A SHA-256 in lower-case hexadecimal digits.");
     Attributes: ObjectBuilder::new()
         .description(Some(format!("Attributes of a client, as names and values: at most {ATTRIBUTES_MAX} pairs.")))

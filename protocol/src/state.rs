@@ -1,4 +1,5 @@
-//! The states of jobs, rounds and assignments. Each is written as one word, the same in API, database and documentation.
+//! The states of jobs, rounds and assignments. Each is written as one word, the same in API, database and
+//! documentation.
 
 use std::fmt;
 use std::str::FromStr;

@@ -93,8 +93,8 @@ pub struct UpdatePolicy {
     /// Codec of the weight deltas: a name, or a table of a name and settings. Default: `int8`.
     #[cfg_attr(feature = "openapi", schema(value_type = crate::update::WrittenCodec))]
     pub codec: Codec,
-    /// Largest weight (number of examples) of one update. Clients cap their weight; the coordinator refuses a larger one.
-    /// Default: 10,000.
+    /// Largest weight (number of examples) of one update. Clients cap their weight; the coordinator refuses a larger
+    /// one. Default: 10,000.
     pub weight_max: u32,
     /// Largest magnitude of a value of a delta. The coordinator refuses an update with a larger one. Default: 32.
     pub magnitude_max: f32,
@@ -209,7 +209,8 @@ pub struct EvaluationPolicy {
     /// Committed rounds between evaluated versions. The last version of a job is always evaluated. Default: 1.
     #[serde(default = "one_round")]
     pub every_rounds: u32,
-    /// Attributes of evaluators, which then do not train. Default: none, and every client that may train may also evaluate.
+    /// Attributes of evaluators, which then do not train. Default: none, and every client that may train may also
+    /// evaluate.
     #[serde(default)]
     pub attributes: BTreeMap<String, String>,
     /// Reports after which an evaluation closes before its deadline. Default: 1.

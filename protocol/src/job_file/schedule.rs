@@ -16,8 +16,8 @@ pub const HISTORY_DAYS_MAX: u32 = 36_500;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Schedule {
-    /// Cron expression of the minutes in which a training round may open: minute, hour, day of month, month, day of week.
-    /// `* 22-23,0-5 * * *` allows every minute from 22:00 to 5:59.
+    /// Cron expression of the minutes in which a training round may open: minute, hour, day of month, month, day of
+    /// week. `* 22-23,0-5 * * *` allows every minute from 22:00 to 5:59.
     pub rounds: String,
     /// IANA name of the time zone of the expression, such as `Europe/Berlin`. Default: `UTC`.
     #[serde(default = "utc")]
@@ -35,7 +35,8 @@ fn utc() -> String {
 pub struct Retention {
     /// Model versions to keep. The newest version and those of open rounds are always kept. Default: `all`.
     pub models: ModelsKept,
-    /// Days after the end of a round when its assignments and events are deleted. The round's summary stays. Default: never.
+    /// Days after the end of a round when its assignments and events are deleted. The round's summary stays. Default:
+    /// never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history_days: Option<u32>,
 }
@@ -55,7 +56,8 @@ pub enum ModelsKept {
 }
 
 impl Schedule {
-    /// Checks lengths only. The coordinator checks expression and zone: devices need no calendar, so this crate has none.
+    /// Checks lengths only. The coordinator checks expression and zone: devices need no calendar, so this crate has
+    /// none.
     pub(super) fn check(&self) -> Result<(), JobFileError> {
         let short = |text: &str| (1..=CRON_BYTES_MAX).contains(&text.len());
         require(short(&self.rounds), "[schedule] rounds", "a cron expression of at most 200 bytes")?;

@@ -15,8 +15,8 @@ pub trait Sink {
     /// An error ends the decoding.
     fn header(&mut self, header: &Header) -> Result<(), Self::Error>;
 
-    /// Receives the bytes of one or more whole elements of a tensor, from element `element` on. `tensor` is its index in the
-    /// header. The elements of a tensor come in order and without gaps.
+    /// Receives the bytes of one or more whole elements of a tensor, from element `element` on. `tensor` is its index
+    /// in the header. The elements of a tensor come in order and without gaps.
     ///
     /// # Errors
     /// An error ends the decoding.

@@ -53,8 +53,8 @@ pub(crate) fn tensor_per_parameter(parameters: &ParameterList, dtype: Dtype) -> 
     parameters.specs().iter().map(spec).collect()
 }
 
-/// Checks that the file has exactly the expected tensors, in any order. Returns, for each tensor in the order of the data,
-/// its index in `expected`.
+/// Checks that the file has exactly the expected tensors, in any order. Returns, for each tensor in the order of the
+/// data, its index in `expected`.
 ///
 /// # Errors
 /// [`LayoutError`] for the first tensor that is unexpected, wrong or missing.

@@ -2,8 +2,8 @@
 //!
 //! The format (<https://huggingface.co/docs/safetensors>): eight bytes with the header's length (little-endian), the
 //! header as a JSON object `name -> {dtype, shape, data_offsets}` with an optional `__metadata__` of strings, then the
-//! tensors' values, little-endian and row by row, without holes. The crate `safetensors` needs a whole file in memory and
-//! accepts duplicate names; this reader checks a file as it arrives, in pieces of any size.
+//! tensors' values, little-endian and row by row, without holes. The crate `safetensors` needs a whole file in memory
+//! and accepts duplicate names; this reader checks a file as it arrives, in pieces of any size.
 //!
 //! | item | purpose |
 //! |---|---|
@@ -87,7 +87,8 @@ impl fmt::Display for Dtype {
     }
 }
 
-/// A file that is not a valid safetensors file. Names in messages are shortened, since the sender of the file chose them.
+/// A file that is not a valid safetensors file. Names in messages are shortened, since the sender of the file chose
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SafetensorsError {
     /// The header exceeds its limit.
@@ -142,7 +143,7 @@ pub enum SafetensorsError {
         missing_bytes: u64,
     },
     /// Bytes follow the last tensor.
-    #[error("the file goes on after its last tensor")]
+    #[error("bytes follow the last tensor of the file")]
     TrailingBytes,
     /// The decoder was used again after an error.
     #[error("the file was already refused")]

@@ -11,7 +11,8 @@ use super::{
 };
 use crate::model::{Model, ModelError, ParameterList, ParameterListError, ParameterSpec};
 
-/// Most values that are passed on at once: 32 KiB, which stay in the processor's cache until the receiver has used them.
+/// Most values that are passed on at once: 32 KiB, which stay in the processor's cache until the receiver has used
+/// them.
 const VALUES_AT_ONCE: usize = 1 << 13;
 
 /// A file that is not the expected model.
@@ -31,8 +32,8 @@ pub enum ModelFileError {
     Values(#[from] ModelError),
 }
 
-/// The metadata of a coordinator's model files: the entry that PyTorch's exporters write and loaders of other tools expect.
-/// There are no ids, so equal models have equal files.
+/// The metadata of a coordinator's model files: the entry that PyTorch's exporters write and loaders of other tools
+/// expect. There are no ids, so equal models have equal files.
 #[must_use]
 pub fn model_metadata() -> BTreeMap<String, String> {
     BTreeMap::from([("format".to_owned(), "pt".to_owned())])
@@ -76,8 +77,8 @@ impl ModelDecoder {
         Self { file: Decoder::new(HEADER_BYTES_MAX), reading: Reading { parameters, places: Vec::new() } }
     }
 
-    /// Takes the next bytes of the file and passes the values that they complete to `accept`, with the index of the first
-    /// one in the flat vector. Parameters come in the order of the file, the values of each in order.
+    /// Takes the next bytes of the file and passes the values that they complete to `accept`, with the index of the
+    /// first one in the flat vector. Parameters come in the order of the file, the values of each in order.
     ///
     /// # Errors
     /// [`ModelFileError`] if the file is not this model. Every later call fails too.
@@ -85,8 +86,8 @@ impl ModelDecoder {
         self.file.push(piece, &mut Ordered { reading: &mut self.reading, accept })
     }
 
-    /// Ends the file: `accept` has received every value exactly once. Returns the parameter index of each tensor, in the
-    /// order of the file.
+    /// Ends the file: `accept` has received every value exactly once. Returns the parameter index of each tensor, in
+    /// the order of the file.
     ///
     /// # Errors
     /// [`ModelFileError`] if bytes are missing or an earlier call failed.

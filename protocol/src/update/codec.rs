@@ -15,9 +15,9 @@
 //! | `top_k` | the largest values | no | residual |
 //! | `dgc` | the largest values of a momentum (deep gradient compression) | no | residual, momentum |
 //!
-//! Biased codecs need error feedback: the device keeps the residual, the part of the delta that was not sent, and adds it
-//! to its next delta. They suit clients that take part in most rounds. A residual that is twenty rounds old belongs to a
-//! model that has moved on. `docs/codecs.md` has measurements.
+//! Biased codecs need error feedback: the device keeps the residual, the part of the delta that was not sent, and adds
+//! it to its next delta. They suit clients that take part in most rounds. A residual that is twenty rounds old belongs
+//! to a model that has moved on. `docs/codecs.md` has measurements.
 
 use std::fmt;
 

@@ -13,8 +13,8 @@ use crate::seed::Seed;
 
 /// Encodes a delta as a file. The same delta, round and seed give the same bytes.
 ///
-/// `round` is the round's number in its job, which codecs with a warm-up need. `seed` drives stochastic rounding and the
-/// choice of values.
+/// `round` is the round's number in its job, which codecs with a warm-up need. `seed` drives stochastic rounding and
+/// the choice of values.
 ///
 /// # Errors
 /// [`EncodeError`] for a value that is not finite or beyond the codec's range.
@@ -42,8 +42,8 @@ pub fn encode(
         Codec::Qsgd(qsgd) => qsgd.encode(delta, parameters, stream),
         Codec::Sign => codecs::sign::encode(delta, parameters),
         Codec::RandomK(random_k) => random_k.encode(delta, parameters, stream),
-        Codec::TopK(top_k) => top_k.encode(delta, parameters, stream),
-        Codec::Dgc(dgc) => dgc.encode(delta, parameters, round, stream),
+        Codec::TopK(top_k) => top_k.encode(delta, parameters),
+        Codec::Dgc(dgc) => dgc.encode(delta, parameters, round),
         Codec::Eden(eden) => eden.encode(delta, parameters, stream),
     };
     let tensor = Tensor { name: frame::TENSOR, shape: &[frame.len()], data: Data::Bytes(Dtype::U8, &frame) };

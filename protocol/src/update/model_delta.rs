@@ -4,9 +4,9 @@
 //! d' = Q8(d),   w_(v+1) = w_v + d',   in f32
 //! ```
 //!
-//! The coordinator adds the rounded delta d', the one in the file, to its own model. A client that has version v and adds
-//! the file therefore has version v+1, bit for bit, and a chain of files accumulates no error. The rounding error d - d',
-//! at most half a quantisation step per value, is dropped and not carried into the next version.
+//! The coordinator adds the rounded delta d', the one in the file, to its own model. A client that has version v and
+//! adds the file therefore has version v+1, bit for bit, and a chain of files accumulates no error. The rounding error
+//! d - d', at most half a quantisation step per value, is dropped and not carried into the next version.
 
 use std::sync::Arc;
 
@@ -79,8 +79,8 @@ impl ModelDeltaWriter {
 /// Adds a model delta to the values of its base version. `body` is the file, plain or as one zstd frame.
 ///
 /// # Errors
-/// [`UpdateError`] if the body is not the model delta that `header` describes. `values` may then have changed in part and
-/// must be discarded.
+/// [`UpdateError`] if the body is not the model delta that `header` describes. `values` may then have changed in part
+/// and must be discarded.
 pub fn add_model_delta(
     values: &mut [f32],
     body: &[u8],

@@ -1,8 +1,8 @@
 //! One module for each codec, with its client half and its server half.
 //!
 //! Dense codecs ([`plain`], [`blocks`]) write tensors per parameter, which any reader of safetensors understands. The
-//! others write one frame of [sections](super::frame) for the whole delta: at a fraction of a bit per value, the names and
-//! shapes of a small model's tensors would take more bytes than its values.
+//! others write one frame of [sections](super::frame) for the whole delta: at a fraction of a bit per value, the names
+//! and shapes of a small model's tensors would take more bytes than its values.
 
 pub(super) mod blocks;
 pub(super) mod dgc;

@@ -1,16 +1,15 @@
-//! Unbiased sparsification: a value is kept with a probability and divided by it.
+//! Unbiased sparsification: a value is sent with some probability, divided by that probability.
 //!
-//! Wangni, Wang, Liu and Zhang 2018 (arXiv:1710.09854): value g is sent as g/p with probability p, else not. For a share
-//! of values that is sent, the variance is least with p = min(|g|/m, 1) (their equation 5 with m = 1/lambda), so all
-//! values below m are sent as m or -m, and the others as they are. m is found by their algorithm 3 (greedy) for a share
-//! of the values, or by algorithm 2 (closed form) for a variance.
+//! Wangni, Wang, Liu and Zhang 2018 (arXiv:1710.09854). A value g is sent as g/p with probability p, else not at all.
+//! For a given density the variance is least with p = min(|g|/m, 1) (equation 5 with m = 1/lambda): values below m are
+//! sent as m or -m, the others unchanged. Their algorithm 3 (greedy) finds m for a density.
 //!
-//! The whole delta has one m. It is rounded up to 11 bits, so that half precision holds it, and larger values are
-//! rounded by chance: what is decoded is on average the delta. Of the draws, 32 bits decide over each value; that p is a
-//! multiple of 2^-32 moves the mean by less than 2^-32 m.
+//! The whole delta has one m. It is rounded up to 11 bits, which half precision represents, and larger values are
+//! rounded stochastically, so the expectation of the decoded delta is the delta. Each value's draw has 32 bits; the
+//! rounding of p to a multiple of 2^-32 moves the mean by less than 2^-32 m.
 //!
-//! Encoding reads the delta four times (4 bytes for each value) and takes four random bytes for each value, which is what
-//! limits it: 3 to 5 ns for each value.
+//! Encoding reads the delta four times (4 bytes per value) and draws four random bytes per value. The draws are the
+//! limit: 3 to 5 ns per value.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,9 +26,9 @@ use crate::update::frame::{self, Section, SectionCodec};
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct RandomK {
-    /// Share of the values that is sent on average.
+    /// Expected share of the values that is sent, above 0 and at most 1. Default: 0.1.
     pub density: f64,
-    /// How the values are written that are sent; not as signs, which would not be unbiased.
+    /// Encoding of the values that are sent: `f16`, `int8` or `f32`. Signs alone would be biased. Default: `f16`.
     pub values: SparseValues,
 }
 
@@ -41,16 +40,17 @@ impl Default for RandomK {
 
 impl RandomK {
     pub(in crate::update) fn properties(&self) -> Properties {
-        /// How many more values may be sent than on average: five standard deviations of 50,000 draws at density 10 %.
+        /// Margin for more values than expected: five standard deviations of 50,000 draws at density 10 %.
         const MORE: f64 = 1.0 + 1.0 / 16.0;
-        /// What rounding m up to 11 bits adds, and rounding larger values.
+        /// Margin for rounding m up to 11 bits, and for rounding larger values.
         const ROUNDING: f64 = 1.0 + 1.0 / 512.0;
         Properties {
             unbiased: true,
             error_feedback: false,
             bits_per_value_max: sparse::bits_per_value_max(self.values, (self.density * MORE).min(1.0)),
-            // m is at most sum |g| / (density n), so the error, a sum of |g| m - g^2, is at most (sum |g|)^2 /
-            // (density n), and that is at most sum g^2 / density. What 8 bits add depends on a section's largest value.
+            // m is at most sum |g| / (density n), so the expected error, the sum of |g| m - g^2, is at most
+            // (sum |g|)^2 / (density n), which is at most sum g^2 / density. The error of 8-bit numbers depends on the
+            // section's largest value, so `int8` has no bound.
             relative_error_max: (self.values != SparseValues::Int8).then_some(ROUNDING / self.density),
         }
     }
@@ -75,7 +75,7 @@ impl RandomK {
 
 impl SectionCodec for RandomK {
     fn section_bytes_max(&self, values: usize) -> usize {
-        // By chance all of a section's values may be sent.
+        // All values of a section may be drawn.
         sparse::section_bytes_max(self.values, values)
     }
 
@@ -84,9 +84,11 @@ impl SectionCodec for RandomK {
     }
 }
 
-/// The m for which the probabilities sum to about this share of the values (algorithm 3); 0 for a delta of zeros.
+/// The m for which the sum of all p is about `density` times the number of values (algorithm 3); 0 for a delta of
+/// zeros.
 ///
-/// It starts from p = density n |g| / sum |g| and twice divides what those p lack, that were cut at 1, among the others.
+/// It starts from p = density n |g| / sum |g|. Where that exceeds 1 it is capped, and the excess is redistributed among
+/// the other values, twice.
 fn magnitude_for_density(delta: &[f32], density: f64) -> f64 {
     const CORRECTIONS: usize = 2;
     let (_, sum) = below(delta, f64::INFINITY);
@@ -98,7 +100,7 @@ fn magnitude_for_density(delta: &[f32], density: f64) -> f64 {
     for _ in 0..CORRECTIONS {
         let (count, sum) = below(delta, sent_as);
         let factor = (density * total - total + count as f64) * sent_as / sum;
-        // Also when nothing is below: then 0/0 or a number over 0.
+        // False for NaN and infinity too: if no value is below m, the factor is 0/0 or a number over 0.
         if !(factor > 1.0 && factor < f64::INFINITY) {
             break;
         }
@@ -107,9 +109,9 @@ fn magnitude_for_density(delta: &[f32], density: f64) -> f64 {
     sent_as
 }
 
-/// How many values are below a magnitude, and the sum of their magnitudes.
+/// The number of values below a magnitude, and the sum of their magnitudes.
 fn below(delta: &[f32], magnitude: f64) -> (usize, f64) {
-    // Each lane in the order of the vector: it vectorises, and gives the same sum everywhere.
+    // Eight sums, each in the order of the vector: this vectorises, and the result is the same on every CPU.
     const LANES: usize = 8;
     let (mut counts, mut sums) = ([0usize; LANES], [0.0f64; LANES]);
     for values in delta.chunks(LANES) {
@@ -123,13 +125,13 @@ fn below(delta: &[f32], magnitude: f64) -> (usize, f64) {
     (counts.iter().sum(), sums.iter().sum())
 }
 
-/// The next f32 above whose last 13 bits are zero: half precision holds it. At most the largest of them.
+/// Rounds up to an f32 whose last 13 bits are zero, which half precision represents. At most the largest such number.
 fn rounded_up(magnitude: f64) -> f32 {
     const DROPPED: u32 = (1 << 13) - 1;
     let nearest = magnitude.min(f64::from(f32::MAX)) as f32;
     let above = if f64::from(nearest) < magnitude { nearest.next_up() } else { nearest };
     let above = above.min(f32::MAX);
-    // What is not normal is spaced evenly; there is nothing to round to.
+    // Denormal numbers are evenly spaced and need no rounding.
     if above < f32::MIN_POSITIVE {
         return above;
     }
@@ -148,7 +150,7 @@ fn choose(section: &[f32], sent_as: f32, stream: &mut Stream, chosen: &mut Chose
         for (index, value) in values.iter().enumerate() {
             let kept = f64::from(random as u32);
             random >>= 32;
-            // Of the 2^32 draws, as many keep the value as its probability says: none for a zero, all of them from m on.
+            // Of the 2^32 possible draws, a share of p sends the value: none for a zero, all from m on.
             if kept + 0.5 < f64::from(value.abs()) * draws {
                 chosen.push(2 * pair + index, value.abs().max(sent_as).copysign(*value));
             }

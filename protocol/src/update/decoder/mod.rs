@@ -1,4 +1,4 @@
-//! The server's half of an update: a stream of bytes to checked blocks of the delta.
+//! The server's half of all codecs: decodes the bytes of an update to checked blocks of the delta.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,40 +18,40 @@ use crate::cpu::{Cpu, prefetch};
 use crate::model::ParameterList;
 use crate::safetensors::{Decoder, Dtype, Header, LayoutError, Sink, match_tensors, shortened, tensor_per_parameter};
 
-/// What a value of a delta may be.
+/// Limits on the values of a delta.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UpdateLimits {
-    /// Largest absolute value.
+    /// Largest allowed magnitude.
     pub magnitude_max: f32,
 }
 
-/// What was seen of a delta that was accepted.
+/// Statistics of a delta that was accepted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UpdateStatistics {
-    /// Euclidean length (L2 norm) of the whole delta.
+    /// L2 norm of the whole delta. Its squares are summed in f64 in a fixed order, so it does not depend on the pieces.
     pub norm: f64,
-    /// Largest absolute value.
+    /// Largest magnitude of the delta.
     pub magnitude_max: f32,
 }
 
-/// Reads one update that arrives in pieces, as a file or as one zstd frame.
+/// Decodes one update that arrives in pieces, as a plain file or as one zstd frame.
 #[derive(Debug)]
 pub struct UpdateDecoder {
     unpacker: Unpacker,
     file: Decoder,
-    /// What the file must say of itself; a whole model says nothing.
+    /// The required metadata; `None` for a whole model, which has none of these entries.
     expected: Option<UpdateHeader>,
     reader: Reader,
     check: Check,
 }
 
-/// What turns tensors into values, by codec.
+/// Decodes tensors to values.
 #[derive(Debug)]
 enum Reader {
-    /// A tensor for each parameter.
+    /// One tensor for each parameter.
     Plain {
         dtype: Dtype,
-        /// For each tensor of the file its parameter.
+        /// The parameter index of each tensor of the file.
         parameter_of_tensor: Vec<usize>,
     },
     /// Two tensors for each parameter.
@@ -60,20 +60,20 @@ enum Reader {
     Frame(FrameReader),
 }
 
-/// What is asked of every value before it is handed out.
+/// Checks every value before it is passed on, and computes the statistics.
 #[derive(Debug)]
 struct Check {
     parameters: Arc<ParameterList>,
     limits: UpdateLimits,
-    /// Bits of the largest magnitude allowed, which is finite whatever the limit says.
+    /// Bits of the largest allowed magnitude, which is finite even if the limit is not.
     magnitude_bits_max: i32,
-    /// Bits of the largest magnitude seen.
+    /// Bits of the largest magnitude so far.
     magnitude_bits: i32,
     norm_squared: [f64; LANES],
 }
 
 impl UpdateDecoder {
-    /// A decoder of an update to a model of these parameters.
+    /// Makes a decoder for an update of a model with these parameters.
     #[must_use]
     pub fn new(parameters: Arc<ParameterList>, expected: UpdateHeader, limits: UpdateLimits) -> Self {
         Self::reading(parameters, expected.codec, Some(expected), limits)
@@ -99,23 +99,23 @@ impl UpdateDecoder {
         Self { unpacker, file, expected, reader, check: Check::new(parameters, limits) }
     }
 
-    /// Takes the next bytes of the file and hands out the values that they complete.
+    /// Takes the next bytes of the body and passes the values that they complete to the sink.
     ///
-    /// Values were checked before they are handed out, but only [`Self::finish`] says that the update is whole: be ready
-    /// to take them back until then.
+    /// Each value is checked before it is passed on, but only [`Self::finish`] establishes that the update is complete
+    /// and valid. Until then the receiver must be able to undo what it did with the values.
     ///
     /// # Errors
-    /// [`UpdateError`]. Afterwards the update is lost: every further call fails.
+    /// [`UpdateError`] for the first check that fails. Every later call fails too.
     pub fn push(&mut self, piece: &[u8], sink: &mut impl DeltaSink) -> Result<(), UpdateError> {
         let Self { unpacker, file, expected, reader, check } = self;
         let checked = &mut Checked { expected: expected.as_ref(), reader, check, sink };
         unpacker.push(piece, &mut |piece| file.push(piece, checked))
     }
 
-    /// Says that the file ends here. Every parameter was then handed out at most once; those that were not are zero.
+    /// Ends the body. The sink has received every value at most once; the others are zero.
     ///
     /// # Errors
-    /// [`UpdateError`] if bytes are missing or the update was refused before.
+    /// [`UpdateError`] if bytes are missing or an earlier call failed.
     pub fn finish(self) -> Result<UpdateStatistics, UpdateError> {
         self.file.finish()?;
         self.unpacker.finish()?;
@@ -157,7 +157,7 @@ impl<S: DeltaSink> Sink for Checked<'_, S> {
             Reader::Plain { dtype, parameter_of_tensor } => {
                 let first = check.parameters.range(parameter_of_tensor[tensor]).start + element;
                 let mut values = [0.0; BLOCK_VALUES_MAX];
-                // A tenth faster when the bytes are in no cache.
+                // Prefetching the next block saves a tenth of the time when the bytes are in no cache.
                 let mut later = bytes;
                 for (number, block) in bytes.chunks(BLOCK_VALUES_MAX * dtype.bytes()).enumerate() {
                     later = &later[block.len()..];
@@ -178,13 +178,13 @@ impl<S: DeltaSink> Sink for Checked<'_, S> {
 
 impl Check {
     fn new(parameters: Arc<ParameterList>, limits: UpdateLimits) -> Self {
-        // A limit that is NaN or negative lets nothing but zeros through.
+        // A limit that is NaN or negative allows only zeros.
         let magnitude_max = if limits.magnitude_max > 0.0 { limits.magnitude_max.min(f32::MAX) } else { 0.0 };
         let magnitude_bits_max = magnitude_bits(magnitude_max);
         Self { parameters, limits, magnitude_bits_max, magnitude_bits: 0, norm_squared: [0.0; LANES] }
     }
 
-    /// Hands out values from `first` on in the flat vector.
+    /// Checks and passes on the values from index `first` of the flat vector on.
     fn dense(&mut self, first: usize, values: &[f32], sink: &mut impl DeltaSink) -> Result<(), UpdateError> {
         let (largest, lanes) = statistics(Cpu::best(), self.norm_squared, first, values);
         if largest > self.magnitude_bits_max {
@@ -198,7 +198,7 @@ impl Check {
         Ok(())
     }
 
-    /// Hands out a section that begins at `first`.
+    /// Checks and passes on a section that begins at index `first` of the flat vector.
     fn section(&mut self, first: usize, section: &Section, sink: &mut impl DeltaSink) -> Result<(), UpdateError> {
         if !section.sparse {
             for (number, block) in section.values.chunks(BLOCK_VALUES_MAX).enumerate() {
@@ -230,7 +230,7 @@ impl Check {
     }
 }
 
-/// A frame is one tensor of bytes; its length is checked section by section.
+/// Checks that the file has one tensor of bytes. Its length is checked section by section.
 fn check_frame(header: &Header) -> Result<(), LayoutError> {
     let mut tensors = header.tensors().iter();
     let Some(frame) = tensors.find(|info| info.name == frame::TENSOR) else {
@@ -249,7 +249,7 @@ fn check_frame(header: &Header) -> Result<(), LayoutError> {
     Ok(())
 }
 
-/// Format, codec, job and base version must be there and as expected. Further entries are of no concern.
+/// Checks format, codec, job and base version. Other entries are ignored.
 fn check_metadata(metadata: &BTreeMap<String, String>, expected: &UpdateHeader) -> Result<(), UpdateError> {
     let entry = |key| metadata.get(key).ok_or(UpdateError::MissingMetadata(key));
     let format = entry("format")?;

@@ -1,14 +1,14 @@
 //! Error feedback: what a device keeps of one update and adds to the next.
 //!
-//! Seide et al. 2014; Karimireddy, Rebjock, Stich and Jaggi 2019 (arXiv:1901.09847, algorithm 2). With the delta g and the
-//! residual e of the round before, the device encodes p = g + e. The new residual is p minus what the server decodes. All
-//! deltas so far are therefore the sum of what was sent and the residual.
+//! Seide et al. 2014; Karimireddy, Rebjock, Stich and Jaggi 2019 (arXiv:1901.09847, algorithm 2). With the delta g and
+//! the residual e of the round before, the device encodes p = g + e. The new residual is p minus what the server
+//! decodes. All deltas so far are therefore the sum of what was sent and the residual.
 //!
-//! `dgc` (Lin et al. 2018, arXiv:1712.01887) also keeps a momentum u: u <- m u + g and v <- v + u, where v takes the place
-//! of p. Where a value was sent, u becomes zero.
+//! `dgc` (Lin et al. 2018, arXiv:1712.01887) also keeps a momentum u: u <- m u + g and v <- v + u, where v takes the
+//! place of p. Where a value was sent, u becomes zero.
 //!
-//! Everything here is a function of its arguments. The caller stores the new [`Residual`] only when the server has accepted
-//! the update, so a device that drops out or whose upload is refused goes on from the old one.
+//! Everything here is a function of its arguments. The caller stores the new [`Residual`] only when the server has
+//! accepted the update, so a device that drops out or whose upload is refused continues with the old one.
 
 mod file;
 
@@ -59,7 +59,7 @@ pub fn encode_with_residual(
 }
 
 impl Residual {
-    /// Whether the residual can be added to an update of this round with so many values.
+    /// Whether the residual can be added to an update of this round with `values` values.
     ///
     /// It cannot if its length differs, if it is older than the codec's settings allow, or if it is from a later round,
     /// as after the restore of an older database.
@@ -127,8 +127,8 @@ fn clip(delta: &mut [f32], norm_max: f32) {
     }
 }
 
-/// The residual and momentum that remain once the server has decoded the file. The file is decoded here too, so that the
-/// residual accounts for the codec's rounding.
+/// The residual and momentum that remain once the server has decoded the file. The file is decoded here too, so that
+/// the residual accounts for the codec's rounding.
 fn remaining(
     accumulated: Vec<f32>,
     momentum: Option<Vec<f32>>,
@@ -145,8 +145,8 @@ fn remaining(
     (remaining.values, remaining.momentum)
 }
 
-/// Subtracts what is sent. A value that is sent unchanged leaves zero; one that is sent rounded leaves an exact difference,
-/// since two f32 within a factor of two of each other subtract without rounding (Sterbenz 1974).
+/// Subtracts what is sent. A value that is sent unchanged leaves zero; one that is sent rounded leaves an exact
+/// difference, since two f32 within a factor of two of each other subtract without rounding (Sterbenz 1974).
 struct Remaining {
     values: Vec<f32>,
     momentum: Option<Vec<f32>>,
@@ -307,7 +307,7 @@ mod tests {
     fn a_device_that_drops_out_keeps_what_it_had() {
         let codec = Codec::Dgc(dgc());
         let (_, kept) = sent(codec, &[3.0, 2.0, -1.0, 0.5], 1, None);
-        // Round 2 is lost on the way; round 3 goes on from round 1.
+        // The update of round 2 is lost; round 3 continues with the residual of round 1.
         let before = kept.clone();
         let _ = sent(codec, &[9.0, 9.0, 9.0, 9.0], 2, kept.as_ref());
         assert_eq!(kept, before);

@@ -47,7 +47,8 @@ pub(in crate::update) fn encode(
     Ok(write(&tensors.collect::<Vec<_>>(), metadata))
 }
 
-/// Values that are encoded at a time: few enough that their numbers and draws stay in registers and the first-level cache.
+/// Values that are encoded at a time: few enough that their numbers and draws stay in registers and the first-level
+/// cache.
 pub(super) const RUN: usize = 64;
 /// Bits of the fraction that decide about rounding up: all that an f32 above 1 has. The bias of smaller values is below
 /// 2^-24 of the scale.
@@ -61,8 +62,8 @@ const DRAWN: i32 = (1 << DRAWN_BITS) - 1;
 
 /// Appends one block's numbers.
 ///
-/// Reads 4 bytes per value and writes 1 or 1/2. The limits are the draws (2 random bytes per value) and one division per
-/// value, not memory.
+/// Reads 4 bytes per value and writes 1 or 1/2. The limits are the draws (2 random bytes per value) and one division
+/// per value, not memory.
 fn encode_block(values: &[f32], scale: f32, bits: u32, stream: &mut Stream, out: &mut Vec<u8>) {
     if scale == 0.0 {
         out.resize(out.len() + values_bytes(values.len(), bits), 0);
@@ -103,9 +104,9 @@ pub(super) fn round(values: &[f32], scale: f32, stream: &mut Stream, numbers: &m
 for_each_cpu! {
     /// Returns the quotients `|value| / scale` three ways.
     ///
-    /// First in units of 2^-24: at most 127 * 2^24, so an i32 holds them. Then in units of 2^-16 with a uniform fraction
-    /// added: truncating this sum rounds up with the probability of the quotient's fraction. Last, whether the undrawn bits
-    /// could carry into any of the sums.
+    /// First in units of 2^-24: at most 127 * 2^24, so an i32 holds them. Then in units of 2^-16 with a uniform
+    /// fraction added: truncating this sum rounds up with the probability of the quotient's fraction. Last, whether the
+    /// undrawn bits could carry into any of the sums.
     pub(super) fn in_steps(values: &[f32], scale: f32, draws: &[u16; RUN]) -> ([i32; RUN], [i32; RUN], bool) {
         let (mut fixed, mut sums, mut undecided) = ([0i32; RUN], [0i32; RUN], false);
         for (((fixed, sum), value), draw) in fixed.iter_mut().zip(&mut sums).zip(values).zip(draws) {

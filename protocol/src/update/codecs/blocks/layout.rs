@@ -17,8 +17,8 @@ const BLOCK_STEP: u16 = 8;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Blocks {
-    /// Values per scale: a multiple of 8 from 8 to 4096. A longer block takes fewer bytes and has a larger error. Blocks do
-    /// not cross parameters.
+    /// Values per scale: a multiple of 8 from 8 to 4096. A longer block takes fewer bytes and has a larger error.
+    /// Blocks do not cross parameters.
     pub block: u16,
 }
 
@@ -32,9 +32,9 @@ impl Blocks {
     pub(in crate::update) fn properties(&self, bits: u32) -> Properties {
         let block = f64::from(self.block);
         // In units of the scale, stochastic rounding of k + f has the expected squared error f (1 - f). Relative to the
-        // block's squared norm it is largest when one value is Q (or less by 2^-7: the scale is rounded up) and all others
-        // are f. The maximum over f of (n - 1) f (1 - f) / (Q^2 + (n - 1) f^2) is where its derivative is zero: the f
-        // below. The error of the value Q is at most 1/4.
+        // block's squared norm it is largest when one value is Q (or less by 2^-7: the scale is rounded up) and all
+        // others are f. The maximum over f of (n - 1) f (1 - f) / (Q^2 + (n - 1) f^2) is where its derivative is zero:
+        // the f below. The error of the value Q is at most 1/4.
         let (others, largest) = (block - 1.0, f64::from(levels(bits)) / (1.0 + 1.0 / 128.0));
         let largest = largest * largest;
         let fraction = ((largest * largest + others * largest).sqrt() - largest) / others;
@@ -59,12 +59,12 @@ impl Blocks {
     }
 }
 
-/// Q: the largest integer of so many bits.
+/// Q: the largest signed integer of `bits` bits.
 pub(super) fn levels(bits: u32) -> u16 {
     (1 << (bits - 1)) - 1
 }
 
-/// Bytes of so many packed numbers.
+/// Bytes of packed numbers of `bits` bits.
 pub(super) fn values_bytes(values: usize, bits: u32) -> usize {
     (values * bits as usize).div_ceil(8)
 }

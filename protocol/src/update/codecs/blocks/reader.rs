@@ -119,8 +119,8 @@ impl BlocksReader {
 }
 
 for_each_cpu! {
-    /// Multiplies 8-bit numbers by the scales of their blocks. The first number is the parameter's `at`th. Returns false if
-    /// a number is the unused -128.
+    /// Multiplies 8-bit numbers by the scales of their blocks. The first number is the parameter's `at`th. Returns
+    /// false if a number is the unused -128.
     pub(super) fn decode_8(bytes: &[u8], values: &mut [f32], at: usize, block: usize, scales: &[u16]) -> bool {
         let (mut left, mut from) = (values, 0);
         while !left.is_empty() {
@@ -137,8 +137,8 @@ for_each_cpu! {
 }
 
 for_each_cpu! {
-    /// The same for 4-bit numbers, two in a byte; `at` and `block` are even. Returns false if a number is the unused -8, or
-    /// if the padding of the last byte is not zero.
+    /// The same for 4-bit numbers, two in a byte; `at` and `block` are even. Returns false if a number is the unused
+    /// -8, or if the padding of the last byte is not zero.
     pub(super) fn decode_4(bytes: &[u8], values: &mut [f32], at: usize, block: usize, scales: &[u16]) -> bool {
         // A shift up and an arithmetic shift down extend the sign.
         let low = |byte: u8| (i32::from(byte) << 28 >> 28) as f32;

@@ -8,13 +8,13 @@
 //! | gaps | [Rice codes](crate::update::coding::rice), padded with zeros to a whole byte | like the parameter |
 //! | values | 4, 2 or 1 each, or one bit each, padded to a whole byte | the count is not 0 |
 //!
-//! Zeros are not sent, unless all values take fewer bytes than the gaps would: then the count is the section's length and
-//! all values follow. Scales are per section, so at density 1 % half precision takes 16 + 8.1 bits for each value sent:
-//! 0.24 bits for each value of the delta.
+//! Zeros are not sent, unless all values take fewer bytes than the gaps would: then the count is the section's length
+//! and all values follow. Scales are per section, so at density 1 % half precision takes 16 + 8.1 bits for each value
+//! sent: 0.24 bits for each value of the delta.
 //!
-//! Decoding reads these bytes once and writes 8 bytes (an index and a value) for each value sent. A third of the time is
-//! the chain through the bit reader, where a code begins only where the one before it ends. Next is the receiver of the
-//! values, since each lies in another cache line.
+//! Decoding reads these bytes once and writes 8 bytes (an index and a value) for each value sent. A third of the time
+//! is the chain through the bit reader, where a code begins only where the one before it ends. Next is the receiver of
+//! the values, since each lies in another cache line.
 
 mod section;
 #[cfg(test)]

@@ -35,8 +35,8 @@ const SECTION_VALUES: f64 = 4096.0;
 
 /// Most bits per value of a delta at this density, for sections of 4,096 values or more on average.
 ///
-/// The gaps of k among n values take at most k (b + 1) + (n - k) / 2^b bits with the Rice parameter b. The minimum over b is
-/// concave in (k, n), so no distribution of the k values over sections takes more.
+/// The gaps of k among n values take at most k (b + 1) + (n - k) / 2^b bits with the Rice parameter b. The minimum over
+/// b is concave in (k, n), so no distribution of the k values over sections takes more.
 pub(in crate::update::codecs) fn bits_per_value_max(values: SparseValues, density: f64) -> f64 {
     let gaps = |parameter: u8| {
         let divisor = f64::from(1u32 << parameter);
@@ -49,7 +49,7 @@ pub(in crate::update::codecs) fn bits_per_value_max(values: SparseValues, densit
     all + SECTION_BITS / SECTION_VALUES
 }
 
-/// Longest section of so many values in bytes, whichever of them are sent.
+/// Longest section of `section_values` values in bytes, whichever of them are sent.
 pub(in crate::update::codecs) fn section_bytes_max(values: SparseValues, section_values: usize) -> usize {
     let whole = length_bytes(section_values) + values.scale_bytes() + values.payload_bytes(section_values);
     if values.has_zero() {
@@ -136,7 +136,8 @@ pub(in crate::update::codecs) fn read(
     let whole = count == section_values;
     let parameter = if whole { 0 } else { take::<1>(&mut bytes)?[0] };
     let scale = read_scale(values, &mut bytes)?;
-    // The count is trusted from here on: that many values are present, so the buffers below are no longer than the input.
+    // The count is trusted from here on: that many values are present, so the buffers below are no longer than the
+    // input.
     let gap_bytes = bytes.len().checked_sub(values.payload_bytes(count)).ok_or(SectionError::Truncated)?;
     let (gaps, payload) = bytes.split_at(gap_bytes);
     let decoded = if whole {

@@ -16,8 +16,8 @@ use crate::update::error::SectionError;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SparseValues {
-    /// Half precision times a power of two per section: 11 bits of precision for every value within a factor of 2^-28 of
-    /// the section's largest one.
+    /// Half precision times a power of two per section: 11 bits of precision for every value within a factor of 2^-28
+    /// of the section's largest one.
     #[default]
     F16,
     /// 8-bit integers times one scale per section, its largest magnitude / 127.
@@ -160,7 +160,8 @@ fn f16_either(magnitudes: &[f32], stream: &mut Stream, halves: &mut [f16]) {
     }
 }
 
-/// 1/127 of the largest magnitude, rounded up so that no quotient exceeds 127, or down where 127 times it would overflow.
+/// 1/127 of the largest magnitude, rounded up so that no quotient exceeds 127, or down where 127 times it would
+/// overflow.
 fn int8_scale(magnitude_max: f32) -> f32 {
     let exact = f64::from(magnitude_max) / INT8_MAX;
     let scale = exact as f32;
