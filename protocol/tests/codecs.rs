@@ -280,8 +280,8 @@ fn what_is_unbiased_is_the_delta_on_average() {
             Codec::Bf16 => f64::from(value.abs()) / 256.0,
             // A Hadamard matrix turns a few values in a few directions only, where the proof wants all of them.
             Codec::Eden(_) => 0.03 * norm,
-            // The smallest values are sent about twice in all draws, too rarely to estimate a standard error: five times
-            // the exact one.
+            // The smallest values are sent about twice in all draws, too rarely to estimate a standard error: five
+            // times the exact one.
             Codec::RandomK(_) if value.abs() < 0.005 => 0.008,
             _ => 1e-6,
         };

@@ -4,8 +4,8 @@
 //! level is the number of thresholds `u`, `u + 1`, `u + 2`, .. below `x`. The outcomes of these comparisons are coded.
 //! Without knowledge of `u` their entropy is that of a biased coin per value. If the reader generates the same `u`,
 //! most outcomes are predictable: a value of about 0.03 is not above a threshold of 0.5. The levels have the same
-//! distribution either way, so the guarantees of TernGrad and QSGD hold, at about half the bits. (Subtractive dither:
-//! Ziv, IEEE Trans. Inf. Theory 31(3), 1985; Zamir and Feder, 38(5), 1992.) The section contains the seed of the
+//! distribution either way, so the guarantees of TernGrad and QSGD hold, at about half the bits. (Dither known to both
+//! sides: Ziv, IEEE Trans. Inf. Theory 31(3), 1985; Zamir and Feder, 38(5), 1992.) The section contains the seed of the
 //! dither, so the rounding hides nothing from the server: it is no privacy mechanism.
 //!
 //! Neighbours predict the size of a value, since the weights of one input (a column) and of one unit (a row) move
@@ -29,7 +29,7 @@ const SETS: usize = 6;
 
 /// Ratings are logarithms to base 2 in units of 2^-16.
 const RATING_ONE: i32 = 1 << 16;
-/// Largest rating. It bounds the arithmetic; no real magnitudes are 2^32 apart.
+/// Largest rating, a factor of 2^32. The limit keeps the arithmetic within an i32.
 const RATING_MAX: i32 = 32 * RATING_ONE;
 
 /// From this level on the rest is coded as a number.
