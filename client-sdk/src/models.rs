@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use tributary_protocol::body::packed_bytes_max;
 use tributary_protocol::device::Assignment;
-use tributary_protocol::download::{DELTA_CHAIN_MAX, ModelForm, StepFile};
+use tributary_protocol::download::{DELTA_CHAIN_MAX, ModelDeltaFile, ModelForm};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::model::{Model, ParameterList};
 use tributary_protocol::safetensors::{model_metadata, model_to_bytes};
-use tributary_protocol::update::{add_step, bytes_max, form_bytes, model_in_form, step_bytes_max, step_header};
+use tributary_protocol::update::{
+    add_model_delta, bytes_max, form_bytes, model_delta_bytes_max, model_delta_header, model_in_form,
+};
 
 use crate::ClientError;
 use crate::client::Client;
@@ -88,7 +90,7 @@ impl<'a> Wanted<'a> {
     /// Adds the steps since the model on disk, if they are known, and shorter than the whole. None where they do not lead
     /// to the model: it is to be fetched as a whole.
     async fn catch_up(&self, known: Sha256Hash, body: &[u8]) -> Result<Option<Vec<u8>>, ClientError> {
-        let steps = &self.assignment.steps;
+        let steps = &self.assignment.model_deltas;
         let Some(place) = steps.iter().position(|step| step.base_sha256 == known) else { return Ok(None) };
         let steps = &steps[place..];
         let bytes = steps.iter().fold(0, |bytes: u64, step| bytes.saturating_add(step.bytes));
@@ -114,11 +116,11 @@ impl<'a> Wanted<'a> {
     }
 
     /// The model and one step; none when the step cannot be had or is none.
-    async fn step(&self, model: Model, step: &StepFile) -> Result<Option<Model>, ClientError> {
+    async fn step(&self, model: Model, step: &ModelDeltaFile) -> Result<Option<Model>, ClientError> {
         let file = WantedFile {
             path: format!("{}/delta", self.path(step.version)),
             sha256: step.sha256,
-            bytes_max: packed_bytes_max(step_bytes_max(&self.parameters)),
+            bytes_max: packed_bytes_max(model_delta_bytes_max(&self.parameters)),
             again_if_damaged: false,
         };
         let body = match self.download(&file).await {
@@ -129,9 +131,9 @@ impl<'a> Wanted<'a> {
                 return Ok(None);
             }
         };
-        let header = step_header(&self.assignment.job.to_string(), step.version.saturating_sub(1));
+        let header = model_delta_header(&self.assignment.job.to_string(), step.version.saturating_sub(1));
         let mut values = model.into_values();
-        if let Err(error) = add_step(&mut values, &body, &self.parameters, header) {
+        if let Err(error) = add_model_delta(&mut values, &body, &self.parameters, header) {
             tracing::warn!(%error, version = step.version, "a step cannot be read; the whole model is fetched");
             return Ok(None);
         }

@@ -13,7 +13,7 @@ use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::model::Model;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{FailureReason, Task};
-use tributary_protocol::update::{CodecName, EncodeError, Memory, UpdateHeader, encode_with_memory};
+use tributary_protocol::update::{CodecName, EncodeError, Residual, UpdateHeader, encode_with_residual};
 
 use crate::client::{Client, Outcome};
 use crate::host::Host;
@@ -144,7 +144,7 @@ fn train<T: Trainer + ?Sized>(
     assignment: &Assignment,
     model: &Model,
     should_stop: &dyn Fn() -> bool,
-) -> Result<(Trained, Vec<u8>, Option<Memory>), TrainError> {
+) -> Result<(Trained, Vec<u8>, Option<Residual>), TrainError> {
     let plan = &assignment.plan;
     let task = TrainTask { model, spec: &plan.model, training: &plan.training, seed: assignment.seed };
     let mut trained = computing(|| trainer.train(&task, should_stop))?;
@@ -166,11 +166,11 @@ fn train<T: Trainer + ?Sized>(
         job: assignment.job.to_string(),
         base_version: assignment.model_version.into(),
     };
-    let memory = match plan.codec.properties().feedback {
+    let memory = match plan.codec.properties().error_feedback {
         true => client.state.memory(assignment.job),
         false => None,
     };
-    let encoded = encode_with_memory(
+    let encoded = encode_with_residual(
         &trained.values,
         model.parameters(),
         &header,

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use tributary_protocol::device::{Assignment, EvaluationReport, UpdateQuery};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{ClientId, JobId, Name, Secret};
-use tributary_protocol::update::Memory;
+use tributary_protocol::update::Residual;
 
 use crate::ClientError;
 
@@ -168,14 +168,14 @@ impl State {
     }
 
     /// What earlier updates of a job left out; none when it cannot be read, which costs a little learning.
-    pub(crate) fn memory(&self, job: JobId) -> Option<Memory> {
+    pub(crate) fn memory(&self, job: JobId) -> Option<Residual> {
         let file = read(&self.path(&memory_name(job))).ok().flatten()?;
-        let memory = Memory::from_bytes(&file);
+        let memory = Residual::from_bytes(&file);
         memory.inspect_err(|error| tracing::warn!(%error, "what earlier updates left out cannot be read")).ok()
     }
 
     /// Stores what an update leaves out, to be remembered once the update is accepted.
-    pub(crate) fn save_next_memory(&self, memory: Option<&Memory>) -> Result<(), ClientError> {
+    pub(crate) fn save_next_memory(&self, memory: Option<&Residual>) -> Result<(), ClientError> {
         match memory {
             Some(memory) => self.write(NEXT_MEMORY, &memory.to_bytes()).map(drop),
             None => remove(&self.path(NEXT_MEMORY)),

@@ -1,4 +1,4 @@
 #![no_main]
-//! Bodies as zstd frames: whatever comes, no more is unpacked than was allowed.
+//! Compressed bodies: no input decompresses to more than the limit.
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| tributary_fuzz::body(data));

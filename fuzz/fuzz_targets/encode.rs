@@ -1,4 +1,4 @@
 #![no_main]
-//! Deltas of any values: whatever a codec writes, the server reads.
+//! Deltas of arbitrary values: the server reads every file that a codec writes.
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| tributary_fuzz::delta(data));

@@ -1,4 +1,4 @@
-//! What the fuzz targets have in common: an update of unknown bytes either is refused or keeps to every rule.
+//! Shared code of the fuzz targets: an update of arbitrary bytes is refused, or its delta satisfies all guarantees.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -11,10 +11,10 @@ use tributary_protocol::update::{
     bytes_max, encode,
 };
 
-/// Largest absolute value that is let through.
+/// Largest allowed magnitude of a value.
 const MAGNITUDE_MAX: f32 = 8.0;
 
-/// The model that updates are for.
+/// The parameters of the model.
 pub fn parameters() -> Arc<ParameterList> {
     static LIST: LazyLock<Arc<ParameterList>> = LazyLock::new(|| {
         let specs = vec![ParameterSpec::new("w", [37, 9]), ParameterSpec::new("b", [9]), ParameterSpec::new("s", [])];
@@ -23,13 +23,13 @@ pub fn parameters() -> Arc<ParameterList> {
     Arc::clone(&LIST)
 }
 
-/// What every update says of itself.
+/// The expected metadata of updates.
 pub fn header(codec: Codec) -> UpdateHeader {
     UpdateHeader { codec, job: "job".into(), base_version: 3 }
 }
 
-/// Reads `data` as an update in this codec: as a whole file, and as the data behind a right header, since a header that
-/// fits is hard to come upon by chance.
+/// Decodes `data` as an update in this codec: as a whole file, and as the data after a valid header, since a fuzzer
+/// rarely finds a valid header.
 pub fn update(name: CodecName, data: &[u8]) {
     let codec = name.with_defaults();
     read(codec, data, data.len().max(1));
@@ -39,7 +39,7 @@ pub fn update(name: CodecName, data: &[u8]) {
     assert_eq!(whole, in_pieces, "the size of the pieces does not matter");
 }
 
-/// Takes `data` as a delta of any finite values: what a codec writes, the server reads.
+/// Encodes `data` as a delta in all codecs and decodes the files.
 pub fn delta(data: &[u8]) {
     let parameters = parameters();
     let mut values: Vec<f32> = data.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
@@ -55,7 +55,7 @@ pub fn delta(data: &[u8]) {
                 let mut decoded = vec![0.0; parameters.total()];
                 match decoder.push(&file, &mut decoded).and_then(|()| decoder.finish()) {
                     Ok(_) => {}
-                    // Half as much again as the largest value may be beyond f32: a server says so.
+                    // A decoded magnitude may exceed the largest value by half and overflow; the server refuses it.
                     Err(UpdateError::NotFinite { .. }) => {
                         assert!(values.iter().any(|value| value.abs() > f32::MAX / 1e3), "{name} made an infinity");
                     }
@@ -68,7 +68,7 @@ pub fn delta(data: &[u8]) {
     }
 }
 
-/// Reads `data` as an update that was shrunk.
+/// Decodes `data` as a compressed body.
 pub fn body(data: &[u8]) {
     read(Codec::F32, data, 64);
     let mut frame = vec![0x28, 0xB5, 0x2F, 0xFD];
@@ -76,7 +76,7 @@ pub fn body(data: &[u8]) {
     read(Codec::F32, &frame, 64);
 }
 
-/// The bits of the values, and of the norm, of an update that is accepted.
+/// Decodes an update. Returns the bits of its values and of its norm if it is accepted.
 fn read(codec: Codec, file: &[u8], piece_bytes: usize) -> Option<(Vec<u32>, u64)> {
     let parameters = parameters();
     let mut seen = Seen(vec![None; parameters.total()]);
@@ -96,7 +96,7 @@ fn read(codec: Codec, file: &[u8], piece_bytes: usize) -> Option<(Vec<u32>, u64)
     Some((values.into_iter().map(f32::to_bits).collect(), summary.norm.to_bits()))
 }
 
-/// The values that were handed out.
+/// The decoded values, each at most once.
 struct Seen(Vec<Option<f32>>);
 
 impl DeltaSink for Seen {
@@ -121,14 +121,14 @@ impl Seen {
     }
 }
 
-/// A file whose header is right for its codec.
+/// A file with a valid header for its codec.
 fn behind_a_header(codec: Codec, data: &[u8]) -> Vec<u8> {
-    // Made once: a fuzz target has one codec.
+    // Encoded once: a fuzz target has one codec.
     static EMPTY: OnceLock<(Codec, Vec<u8>)> = OnceLock::new();
     let (of, empty) = EMPTY.get_or_init(|| (codec, empty_update(codec)));
     assert_eq!(*of, codec);
     if !matches!(codec, Codec::F32 | Codec::F16 | Codec::Bf16 | Codec::Int8(_) | Codec::Int4(_)) {
-        // One tensor of so many bytes.
+        // One tensor of `data.len()` bytes.
         let entry = |(key, value): (&str, String)| (key.to_owned(), value);
         let metadata = [
             ("format", FORMAT.to_owned()),

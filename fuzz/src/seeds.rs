@@ -1,4 +1,4 @@
-//! Writes the corpora's first entries: real files of every kind. Run it when a format changes:
+//! Writes the initial corpora: valid files of every kind. Run it when a format changes:
 //! `cargo run --manifest-path fuzz/Cargo.toml --bin seeds` in the repository's root.
 
 use std::fs;
@@ -33,7 +33,7 @@ fn main() -> std::io::Result<()> {
         for codec in CodecName::ALL {
             let file = encode(delta, &parameters, &header(codec.with_defaults()), 1, Seed(9)).expect("finite");
             keep(&codec.to_string(), name, &file)?;
-            // The data alone, behind a byte that says in which pieces it comes.
+            // The data alone, after a byte for the size of the pieces.
             let header_bytes = 8 + u64::from_le_bytes(file[..8].try_into().expect("eight bytes")) as usize;
             let mut data = vec![40];
             data.extend_from_slice(&file[header_bytes..]);

@@ -1,8 +1,8 @@
-//! Encoding and decoding of every codec, in GB/s of f32, beside the bandwidth of memory:
+//! Speed of encoding and decoding for every codec, in GB/s of f32, compared with the bandwidth of memory:
 //! `cargo bench -p tributary-protocol`.
 //!
-//! Encoding moves the delta (4 bytes a value) and the file; decoding the file, since its values stay in the first-level
-//! cache. What most codecs are bound by is not memory: each says so in its file.
+//! Encoding moves the delta (4 bytes per value) and the file. Decoding moves the file; its values stay in the
+//! first-level cache. Memory does not limit most codecs; the module of each names its limit.
 
 mod yardstick;
 
@@ -14,12 +14,12 @@ use tributary_protocol::seed::Seed;
 use tributary_protocol::update::{CodecName, DeltaSink, UpdateDecoder, UpdateHeader, UpdateLimits, encode};
 use yardstick::{MEASUREMENT, SAMPLES, Table, WARM_UP};
 
-/// Values of the delta: beyond the caches as f32, and quick enough for the slowest codec.
+/// Values of the delta: more than the caches hold, and few enough for the slowest codec.
 const VALUES: usize = 4_000_000;
-/// As the coordinator reads a body.
+/// Size of the pieces in which a coordinator reads a body.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Looks at what is decoded, and no more.
+/// A receiver that does nothing with the values, and keeps the compiler from removing the decoding.
 struct Look;
 
 impl DeltaSink for Look {
@@ -39,7 +39,7 @@ fn main() {
     let specs = vec![ParameterSpec::new("w", [VALUES / 1000, 1000])];
     let parameters = Arc::new(ParameterList::new(specs).expect("the list is right"));
     let mut stream = Seed(1).stream();
-    // About normal: the sum of four uniform numbers.
+    // Approximately normal values: sums of four uniform numbers.
     let delta: Vec<f32> = (0..VALUES).map(|_| (0..4).map(|_| stream.uniform(-0.01, 0.01)).sum()).collect();
     for name in CodecName::ALL {
         let header = UpdateHeader { codec: name.with_defaults(), job: "job".into(), base_version: 1 };

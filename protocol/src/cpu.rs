@@ -1,22 +1,23 @@
-//! The same loop, compiled for the CPUs that may run it.
+//! Loops compiled for several generations of CPUs.
 //!
-//! A build for x86-64 is for the oldest such CPU, whose registers have 16 bytes. [`for_each_cpu!`](crate::for_each_cpu)
-//! compiles a loop again for registers of 32 and 64 bytes, and which one runs is decided when the program does. It is one
-//! Rust text, and Rust neither reorders floating-point operations nor fuses a product and a sum: **the bits of the result
-//! do not depend on the CPU**, as tests beside each loop show.
+//! A build for x86-64 targets the oldest such CPU, whose registers have 16 bytes.
+//! [`for_each_cpu!`](crate::for_each_cpu) compiles a loop again for registers of 32 and 64 bytes (AVX2, AVX-512), and
+//! selects a version at run time. All versions come from one source, and Rust neither reorders floating-point
+//! operations nor fuses a product and a sum. **The result therefore has the same bits on every CPU**; a test beside
+//! each loop checks it.
 //!
-//! Measured on an AMD EPYC of 2024 (Zen 5): decoding, checking and adding an f32 update is 1.7 times as fast with AVX2 and
-//! twice as fast with AVX-512 as without. On other architectures there is one version: NEON is part of every AArch64.
+//! On an AMD EPYC of 2024 (Zen 5), decoding, checking and adding an f32 update is 1.7 times as fast with AVX2 and twice
+//! as fast with AVX-512 as without. Other architectures have one version; NEON is part of every AArch64.
 
-/// What the CPU at hand can do. Whoever has a value of it has asked that CPU.
+/// A set of instructions that the running CPU has. Values come only from asking the CPU, so they are proof of support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cpu(Level);
 
-/// A set of instructions.
+/// The sets of instructions with a version of their own.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// What every CPU of its architecture has.
+    /// The baseline of the architecture.
     Portable,
     /// x86-64 with registers of 32 bytes.
     #[cfg(target_arch = "x86_64")]
@@ -27,7 +28,7 @@ pub enum Level {
 }
 
 impl Cpu {
-    /// The most that this CPU can. Asks it once; afterwards this takes a few instructions.
+    /// The largest set that this CPU has. The answer is cached: after the first call this takes a few instructions.
     #[must_use]
     #[inline]
     pub fn best() -> Self {
@@ -43,13 +44,13 @@ impl Cpu {
         Self(Level::Portable)
     }
 
-    /// What every CPU can.
+    /// The baseline of the architecture.
     #[must_use]
     pub fn portable() -> Self {
         Self(Level::Portable)
     }
 
-    /// All that this CPU can, for tests and benchmarks that compare.
+    /// All sets that this CPU has, for tests and benchmarks that compare them.
     #[must_use]
     pub fn all() -> Vec<Self> {
         #[cfg(target_arch = "x86_64")]
@@ -60,7 +61,7 @@ impl Cpu {
         std::iter::once(Self::portable()).chain(further).collect()
     }
 
-    /// For the macro.
+    /// Selects the version in [`for_each_cpu!`](crate::for_each_cpu).
     #[doc(hidden)]
     #[must_use]
     #[inline]
@@ -69,7 +70,8 @@ impl Cpu {
     }
 }
 
-/// Asks for memory that will soon be read. A CPU fetches ahead by itself only within a page, and only while it reads.
+/// Fetches memory into the cache before it is read. The CPU's own prefetching ends at the page and pauses with the
+/// reads.
 #[inline]
 pub fn prefetch<T>(items: &[T]) {
     #[cfg(target_arch = "x86_64")]
@@ -84,7 +86,7 @@ pub fn prefetch<T>(items: &[T]) {
     let _ = items;
 }
 
-/// The parts of AVX-512 that [`for_each_cpu!`](crate::for_each_cpu) names.
+/// Whether the CPU has all extensions of AVX-512 that [`for_each_cpu!`](crate::for_each_cpu) enables.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn has_avx512() -> bool {
@@ -94,9 +96,11 @@ fn has_avx512() -> bool {
         && is_x86_feature_detected!("avx512dq")
 }
 
-/// Makes of a function one that takes a [`Cpu`] first and runs the version for it.
+/// Defines a function in several versions. It takes a [`Cpu`](crate::cpu::Cpu) as first argument and runs the version
+/// for it.
 ///
-/// The arguments are names, not patterns, and what the body calls must be inlined to be compiled anew too.
+/// Arguments must be plain names, not patterns. Functions that the body calls are compiled per version only if they are
+/// inlined.
 #[macro_export]
 macro_rules! for_each_cpu {
     ($(#[$meta:meta])* $visibility:vis fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block) => {

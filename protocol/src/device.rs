@@ -1,29 +1,38 @@
-//! Requests and responses of the device API: what SDK and coordinator say to each other.
+//! Requests and responses of the device API, between SDK and coordinator.
 //!
 //! | call | request | response |
 //! |---|---|---|
 //! | `POST /device/v1/clients` | [`EnrolRequest`] with an enrolment token | [`EnrolResponse`] |
 //! | `POST /device/v1/checkins` | [`CheckInRequest`] | [`CheckInResponse`] |
 //! | `GET /device/v1/jobs/{job}/models/{version}?form=..` | [`crate::download::FormQuery`] | a safetensors file |
-//! | `GET /device/v1/jobs/{job}/models/{version}/delta` | | the step from the version before |
+//! | `GET /device/v1/jobs/{job}/models/{version}/delta` | | the model delta from the version before |
 //! | `GET /device/v1/assignments/{id}` | | [`AssignmentStatus`], or 410 |
 //! | `PUT /device/v1/assignments/{id}/update?..` | [`UpdateQuery`] and a safetensors file | [`ReportAccepted`] |
 //! | `HEAD /device/v1/assignments/{id}/update` | | `Upload-Offset`, `Upload-Complete` |
 //! | `PATCH /device/v1/assignments/{id}/update?..` | [`UpdateQuery`] and the rest of the file | [`ReportAccepted`] |
 //! | `PUT /device/v1/assignments/{id}/evaluation` | [`EvaluationReport`] | [`ReportAccepted`] |
 //! | `POST /device/v1/assignments/{id}/failure` | [`FailureReport`] | [`ReportAccepted`] |
-
-//! # An upload that breaks off
 //!
-//! goes on where it ended, in the shape of the IETF's resumable uploads (draft-ietf-httpbis-resumable-upload). A client
-//! that wants that says in `PUT` what the body will be: `Repr-Digest: sha-256=:<base64>:` (RFC 9530, [`crate::digest`]).
-//! What arrived is kept until the round closes, also over a restart of the coordinator; bodies of up to 1 MiB need not be.
-//! `HEAD` answers with `Upload-Offset: <bytes that are here>`, `Upload-Complete: ?0` (`?1` once the update is accepted, then
-//! without an offset) and the `Repr-Digest` of what is here, and stops whoever is still sending. `PATCH` with
-//! `Content-Type: application/partial-upload`, the same `Repr-Digest`, that `Upload-Offset` and `Upload-Complete: ?1` brings
-//! the rest, and is answered like `PUT`. With `Upload-Complete: ?0` it brings a part, and is answered with 204 and the
-//! offset. Refusals: `upload-offset` (409, with the right `Upload-Offset`), `upload-superseded` (409, a newer request
-//! sends this update: the newest wins) and `digest-mismatch` (422, nothing is kept: send all of it).
+//! # Resumable uploads
+//!
+//! An upload that was interrupted can continue where it ended, as in the IETF's resumable uploads
+//! (draft-ietf-httpbis-resumable-upload).
+//!
+//! The `PUT` must announce the hash of the whole body: `Repr-Digest: sha-256=:<base64>:` (RFC 9530, [`crate::digest`]).
+//! The coordinator keeps the bytes that arrived until the round closes, also across a restart. It may drop bodies of up
+//! to 1 MiB.
+//!
+//! `HEAD` returns `Upload-Offset: <bytes received>`, `Upload-Complete: ?0` and the `Repr-Digest` of the upload, and
+//! stops any request that still sends it. Once the update is accepted, `Upload-Complete` is `?1` and there is no
+//! offset.
+//!
+//! `PATCH` sends the rest. It needs `Content-Type: application/partial-upload`, the same `Repr-Digest`, that
+//! `Upload-Offset` and `Upload-Complete: ?1`, and is answered like `PUT`. With `Upload-Complete: ?0` it sends a chunk;
+//! the answer is 204 with the new offset.
+//!
+//! Refusals: `upload-offset` (409, with the right `Upload-Offset`); `upload-superseded` (409, a newer request sends
+//! this update, and the newest wins); `digest-mismatch` (422, all bytes were dropped, so the client sends the whole
+//! body).
 
 use std::collections::BTreeMap;
 
@@ -31,7 +40,7 @@ use serde::de::value::{Error as ValueError, StrDeserializer};
 use serde::de::{Deserializer, IntoDeserializer};
 use serde::{Deserialize, Serialize};
 
-use crate::download::{Download, FormFile, StepFile};
+use crate::download::{Download, FormFile, ModelDeltaFile};
 use crate::hash::Sha256Hash;
 use crate::id::{AssignmentId, ClientId, JobId, Name, Secret};
 use crate::layers::ModelSpec;
@@ -40,41 +49,42 @@ use crate::seed::Seed;
 use crate::state::{FailureReason, Task};
 use crate::update::{Codec, CodecName};
 
-/// Header: how much of an upload is here, or where a body goes on with it, in bytes.
+/// Header: number of bytes of an upload that the coordinator has, or the offset at which a body continues it.
 pub const UPLOAD_OFFSET: &str = "upload-offset";
-/// Header: whether an upload ends with this body, `?1` or `?0`.
+/// Header: whether this body completes the upload, `?1` or `?0`.
 pub const UPLOAD_COMPLETE: &str = "upload-complete";
-/// Media type of a body that goes on with an upload.
+/// Media type of a body that continues an upload.
 pub const PARTIAL_UPLOAD: &str = "application/partial-upload";
-/// Longest time that a check-in may ask to be held, in milliseconds.
+/// Longest time for which a client may ask to be held at a check-in, in milliseconds.
 pub const WAIT_MS_MAX: u32 = 60_000;
 /// Most attributes of a client.
 pub const ATTRIBUTES_MAX: usize = 32;
-/// Longest attribute name or value in bytes.
+/// Longest name or value of an attribute in bytes.
 pub const ATTRIBUTE_BYTES_MAX: usize = 128;
-/// Largest absolute loss of a report: beyond it a weighted mean of losses could overflow.
+/// Largest magnitude of a reported loss. The weighted mean of larger ones could overflow.
 pub const LOSS_MAX: f64 = 1e12;
-/// Longest detail of a failure report in bytes; longer ones are cut by the client.
+/// Longest detail of a failure report in bytes. The SDK truncates longer ones.
 pub const DETAIL_BYTES_MAX: usize = 1024;
 
-/// What a client is, as far as jobs may ask: `platform`, `ram_class`, ... At most 32 pairs of at most 128 bytes.
+/// Attributes of a client, such as `platform` and `ram_class`, which a job's eligibility rules can require. At most 32
+/// pairs with names and values of 1 to 128 bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "BTreeMap<String, String>", try_from = "BTreeMap<String, String>")]
 pub struct Attributes(BTreeMap<String, String>);
 
-/// More or longer attributes than allowed.
+/// Too many attributes, or one that is empty or too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a client has at most {ATTRIBUTES_MAX} attributes, names and values of 1 to {ATTRIBUTE_BYTES_MAX} bytes")]
 pub struct AttributesError;
 
 impl Attributes {
-    /// The pairs in the order of their names.
+    /// Names and values, ordered by name.
     #[must_use]
     pub fn as_map(&self) -> &BTreeMap<String, String> {
         &self.0
     }
 
-    /// Whether every wanted pair is there.
+    /// Whether all of these pairs are among the attributes.
     #[must_use]
     pub fn include(&self, wanted: &BTreeMap<String, String>) -> bool {
         wanted.iter().all(|(name, value)| self.0.get(name) == Some(value))
@@ -100,51 +110,52 @@ impl From<Attributes> for BTreeMap<String, String> {
     }
 }
 
-/// A device asks to become a client.
+/// Enrolment of a device or silo as a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct EnrolRequest {
-    /// What it is.
+    /// Attributes of the client.
     #[serde(default)]
     pub attributes: Attributes,
 }
 
-/// The device is a client now.
+/// Response to an enrolment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EnrolResponse {
-    /// Its id.
+    /// Id of the new client.
     pub client: ClientId,
-    /// Its credential; the coordinator keeps only a hash.
+    /// Bearer credential of the client. The coordinator stores only its hash and cannot show it again.
     pub secret: Secret,
-    /// The population it belongs to.
+    /// Population of the client, given by the enrolment token.
     pub population: Name,
 }
 
-/// A client says that it is available and what it can do.
+/// Check-in: a client is available for work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CheckInRequest {
-    /// What it is now; replaces what it said before.
+    /// Current attributes. They replace those of earlier check-ins.
     #[serde(default)]
     pub attributes: Attributes,
-    /// How it is.
+    /// Current state of the device.
     pub state: DeviceState,
-    /// Version of the SDK, for the operator's eyes.
+    /// Version of the SDK, for information.
     pub sdk_version: String,
-    /// Update codecs that it can write, each once. Names that this release does not know, those of a newer client, are
-    /// left out when it is read.
+    /// Codecs in which the client can write updates. The coordinator ignores names that it does not know, such as those
+    /// of a newer SDK.
     #[serde(deserialize_with = "known_codecs")]
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
     pub codecs: Vec<CodecName>,
-    /// How long it would like to be held until there is work, in milliseconds (at most [`WAIT_MS_MAX`]).
+    /// Longest time to hold the request until there is work, in milliseconds, at most 60,000. Default: 0, an immediate
+    /// answer.
     #[serde(default)]
     pub wait_ms: u32,
 }
 
-/// The names in a list that are codecs, each once.
+/// Reads a list of codecs without duplicates and without unknown names.
 fn known_codecs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<CodecName>, D::Error> {
     let mut codecs = Vec::new();
     for name in Vec::<String>::deserialize(deserializer)? {
@@ -158,152 +169,154 @@ fn known_codecs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<CodecN
     Ok(codecs)
 }
 
-/// How a device is at a check-in.
+/// State of a device at a check-in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DeviceState {
-    /// Examples that it holds.
+    /// Number of training examples on the device.
     pub examples: u64,
-    /// Charge of the battery, 0 to 100; none on machines without one.
+    /// Charge of the battery in percent, 0 to 100. Absent without a battery.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub battery_percent: Option<u8>,
-    /// Whether it is being charged.
+    /// Whether the battery is being charged. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charging: Option<bool>,
-    /// Whether its connection costs by the byte.
+    /// Whether the network connection is metered. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metered: Option<bool>,
 }
 
-/// The answer to a check-in.
+/// Response to a check-in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum CheckInResponse {
-    /// Work.
+    /// The client was drawn for a round.
     Assigned(Box<Assignment>),
-    /// No work now.
+    /// There is no work now.
     Retry {
-        /// How long to wait before the next check-in, in milliseconds; spread so that a fleet does not come at once.
+        /// Time to wait before the next check-in, in milliseconds. It is randomised, so that a fleet does not check in
+        /// at once.
         retry_after_ms: u64,
     },
 }
 
-/// One client's work in one round.
+/// The work of one client in one round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = DeviceAssignment))]
 pub struct Assignment {
-    /// Its id: names the update.
+    /// Id of the assignment. Status, update, evaluation and failure are sent under it.
     pub id: AssignmentId,
-    /// Train or evaluate.
+    /// Training or evaluation.
     pub task: Task,
-    /// The job.
+    /// Id of the job.
     pub job: JobId,
-    /// The round's number in its job, from 1.
+    /// Number of the round in its job, from 1.
     pub round: u32,
-    /// The model version to start from.
+    /// Model version to train from or to evaluate.
     pub model_version: u32,
-    /// Content hash of that version's safetensors file.
+    /// SHA-256 of that version's plain f32 file.
     pub model_sha256: Sha256Hash,
-    /// The file to start from instead, in the form that the plan names.
+    /// The file to download instead, if the plan chooses another form than plain f32. Train from what it decodes to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<FormFile>,
-    /// The last steps that lead to that version, at most [`crate::download::DELTA_CHAIN_MAX`], in their order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub steps: Vec<StepFile>,
-    /// What to do.
+    /// The last model deltas up to that version, at most 3, in ascending order. A client whose model has the
+    /// `base_sha256` of one of them downloads only that delta and those after it.
+    #[serde(rename = "steps", default, skip_serializing_if = "Vec::is_empty")]
+    pub model_deltas: Vec<ModelDeltaFile>,
+    /// Model, training settings and codec.
     pub plan: Plan,
-    /// Every random choice of the client in this round derives from it.
+    /// Seed of all random choices of the client in this round.
     pub seed: Seed,
-    /// Time left until the round closes, in milliseconds (a duration, because device clocks are wrong).
+    /// Time until the round closes, in milliseconds. A duration, since device clocks are often wrong.
     pub deadline_in_ms: u64,
 }
 
-/// What a client does in a round; the same for every client of a job.
+/// The plan of a job: what its clients do in a round. It is the same for all clients.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Plan {
-    /// The network, or the names and shapes of the app's own.
+    /// The network as layers, or the names and shapes of the parameters of an app's own network.
     pub model: ModelSpec,
-    /// Local training.
+    /// Local training settings.
     pub training: Training,
-    /// How updates are encoded.
+    /// Codec of the updates.
     #[cfg_attr(feature = "openapi", schema(value_type = crate::update::WrittenCodec))]
     pub codec: Codec,
-    /// Largest weight to claim: a client with more examples says this.
+    /// Largest weight of an update. A client with more examples reports this number.
     pub weight_max: u32,
-    /// How models travel. Left out where they travel as they are, so that plans keep their hashes.
+    /// Encoding of downloads. Absent for plain f32 models.
     #[serde(default, skip_serializing_if = "Download::is_plain")]
     pub download: Download,
 }
 
 impl Plan {
-    /// The plan's version: a hash of its JSON.
+    /// SHA-256 of the plan's JSON. It identifies the plan in the operator API.
     #[must_use]
     pub fn hash(&self) -> Sha256Hash {
         Sha256Hash::of(&serde_json::to_vec(self).expect("a plan has no map with keys that JSON lacks"))
     }
 }
 
-/// An assignment that is still open.
+/// Status of an assignment whose round is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AssignmentStatus {
-    /// Whether this client's report was already accepted: nothing more to send.
+    /// Whether the client's report was accepted. If so there is nothing more to send.
     pub reported: bool,
-    /// Time left until the round closes, in milliseconds.
+    /// Time until the round closes, in milliseconds.
     pub deadline_in_ms: u64,
 }
 
-/// What goes with an update, in the URL's query.
+/// Statistics of local training, in the query of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct UpdateQuery {
-    /// Number of examples trained on, 1 to the plan's `weight_max`.
+    /// Weight of the update in the mean: the number of examples trained on, from 1 to the plan's `weight_max`.
     pub weight: u32,
-    /// Mean training loss.
+    /// Mean loss of the local training, at most 1e12 in magnitude.
     pub loss: f64,
-    /// Optimiser steps made.
+    /// Number of optimiser steps.
     pub steps: u64,
     /// Time spent in training, in milliseconds.
     pub train_ms: u64,
 }
 
-/// What a client measured.
+/// Result of an evaluation on one client.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct EvaluationReport {
-    /// Number of examples measured on: the report's weight.
+    /// Number of examples evaluated: the weight of the report.
     pub examples: u64,
-    /// Mean loss per example.
+    /// Mean loss per example, at most 1e12 in magnitude.
     pub loss: f64,
-    /// Share of examples classified rightly, 0 to 1; none for regression.
+    /// Share of correctly classified examples, 0 to 1. Absent for regression.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
-    /// Time spent, in milliseconds.
+    /// Time spent in evaluation, in milliseconds.
     pub evaluate_ms: u64,
 }
 
-/// A client gives up.
+/// Report of a client that gives up its assignment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FailureReport {
-    /// Why.
+    /// Kind of failure.
     pub reason: FailureReason,
-    /// For the operator; at most [`DETAIL_BYTES_MAX`] bytes.
+    /// Explanation for the operator, at most 1024 bytes.
     #[serde(default)]
     pub detail: String,
 }
 
-/// A report was accepted (and stored: it will not be asked for again).
+/// Response to a report. It is stored durably, so the client can discard its copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReportAccepted {
-    /// How long to wait before the next check-in, in milliseconds.
+    /// Time to wait before the next check-in, in milliseconds.
     pub retry_after_ms: u64,
 }
 

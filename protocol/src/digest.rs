@@ -1,20 +1,20 @@
-//! What a body will be, told before it comes: the header `Repr-Digest` (RFC 9530) with a SHA-256.
+//! The header `Repr-Digest` (RFC 9530) with a SHA-256: the hash of a body, sent before the body.
 
 use crate::hash::Sha256Hash;
 
-/// The header's name.
+/// Name of the header.
 pub const REPR_DIGEST: &str = "repr-digest";
 
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// The header's value: `sha-256=:<base64>:` (a dictionary of byte sequences, RFC 9651).
+/// Value of the header: `sha-256=:<base64>:`, a dictionary of byte sequences (RFC 9651).
 #[must_use]
 pub fn repr_digest(hash: Sha256Hash) -> String {
     let mut text = String::from("sha-256=:");
     for group in hash.0.chunks(3) {
         let bits = (0..3).fold(0u32, |bits, at| bits << 8 | u32::from(group.get(at).copied().unwrap_or(0)));
         for at in 0..4 {
-            // A group of n bytes makes n + 1 letters.
+            // A group of n bytes gives n + 1 letters; the rest is padding.
             let letter = LETTERS[(bits >> (18 - 6 * at)) as usize & 63];
             text.push(if at <= group.len() { char::from(letter) } else { '=' });
         }
@@ -23,10 +23,11 @@ pub fn repr_digest(hash: Sha256Hash) -> String {
     text
 }
 
-/// The SHA-256 that a header's value names; none when it names none, as the RFC lets others be passed over.
+/// Reads the SHA-256 from the value of the header. `None` if there are only digests of other algorithms, which RFC 9530
+/// tells a recipient to ignore.
 ///
 /// # Errors
-/// [`DigestError`] when it names a SHA-256 that is none.
+/// [`DigestError`] if the SHA-256 is malformed.
 pub fn parse_repr_digest(value: &str) -> Result<Option<Sha256Hash>, DigestError> {
     for member in value.split(',') {
         if let Some(bytes) = member.trim().strip_prefix("sha-256=") {
@@ -37,7 +38,7 @@ pub fn parse_repr_digest(value: &str) -> Result<Option<Sha256Hash>, DigestError>
     Ok(None)
 }
 
-/// The value is no SHA-256 in base64 between colons.
+/// A SHA-256 that is not 32 bytes in base64 between colons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Repr-Digest must be sha-256=:<base64 of 32 bytes>:")]
 pub struct DigestError;
@@ -55,7 +56,7 @@ fn decoded(base64: &str) -> Result<Sha256Hash, DigestError> {
             at += 1;
         }
     }
-    // Two bits are left over; others than zeros would give one hash two spellings.
+    // Two bits are left over. They must be zero, or one hash would have several spellings.
     if bits & 3 == 0 { Ok(Sha256Hash(hash)) } else { Err(DigestError) }
 }
 
@@ -86,11 +87,11 @@ mod tests {
     fn what_is_no_digest_is_refused_and_other_algorithms_are_passed_over() {
         assert_eq!(parse_repr_digest("sha-512=:AAAA:"), Ok(None));
         assert_eq!(parse_repr_digest(""), Ok(None));
-        let spoilt = |from: &str, to: &str| parse_repr_digest(&EXAMPLE.replace(from, to));
+        let changed = |from: &str, to: &str| parse_repr_digest(&EXAMPLE.replace(from, to));
         for (from, to) in
             [(":RK", "RK"), ("=:R", "=:"), ("bDg=", "bDgA"), ("bDg=", "bDh="), ("/0q", "é0q"), ("/0q", "-0q")]
         {
-            assert_eq!(spoilt(from, to), Err(DigestError), "{from} to {to}");
+            assert_eq!(changed(from, to), Err(DigestError), "{from} to {to}");
         }
     }
 }

@@ -1,60 +1,61 @@
-//! How models travel to the clients: in which form, and whether as steps from the version before.
+//! Downloads of models: whole models in several forms, and model deltas between consecutive versions.
 //!
-//! All clients of a round begin with the same bits: in the form of a job's choice the coordinator writes each version
-//! once, and what every client decodes from that one file is what it trains from.
+//! All clients of a round start from the same bits: the coordinator encodes each version once, in the form that the job
+//! chooses, and every client decodes that one file.
 
 use serde::{Deserialize, Serialize};
 
 use crate::hash::Sha256Hash;
 
-/// Most steps that a client adds to a model that it has; whoever missed more rounds fetches the whole model.
+/// Most consecutive model deltas that a client adds to the version it has. A client that missed more rounds downloads
+/// the whole model.
 pub const DELTA_CHAIN_MAX: u32 = 3;
 
-/// How models travel to the clients (`[download]` of a job file).
+/// Encoding of downloads (`[download]` of a job file).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Download {
-    /// The form in which training clients and evaluators fetch the model.
+    /// Form in which training clients and evaluators download the model. Default: `f32`.
     pub codec: ModelForm,
-    /// Whether each round's step is rounded to 8-bit numbers, so that a client that has the version before fetches only
-    /// those. The step that is added to the model is the rounded one: model and file never drift apart.
+    /// Whether a client that has an earlier version downloads only the 8-bit model deltas since then. The coordinator
+    /// adds the same rounded delta to its model, so both stay identical. Default: false.
     pub delta: bool,
 }
 
-/// How the values of a whole model are written.
+/// Encoding of a whole model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ModelForm {
-    /// As they are.
+    /// 32-bit values, unchanged.
     #[default]
     F32,
-    /// In half precision, 11 bits each; values beyond 65,504 become that.
+    /// Half precision: 11 bits of precision; magnitudes above 65,504 become 65,504.
     F16,
-    /// As 8-bit numbers, one scale for each 64 of them.
+    /// 8-bit integers, one scale per 64 values.
     Int8,
 }
 
 impl Download {
-    /// Whether models travel as they are.
+    /// Whether clients download plain f32 models.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether its settings go together: steps lead from one f32 model to the next.
+    /// Whether the settings fit each other: model deltas lead from one f32 model to the next.
     #[must_use]
-    pub fn makes_sense(&self) -> bool {
+    pub fn is_consistent(&self) -> bool {
         !self.delta || self.codec == ModelForm::F32
     }
 }
 
 impl ModelForm {
-    /// All of them.
+    /// All forms.
     pub const ALL: [Self; 3] = [Self::F32, Self::F16, Self::Int8];
 
-    /// The word that stands for it.
+    /// The word in job files and queries.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -65,39 +66,39 @@ impl ModelForm {
     }
 }
 
-/// Which form of a model is asked for, in the URL's query.
+/// Query of a model download.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct FormQuery {
-    /// The form; the plain file when left out.
+    /// Form of the file. Default: the plain f32 file.
     #[serde(default)]
     pub form: ModelForm,
 }
 
-/// The file of a model in its job's form.
+/// The file of a model in the form of its job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FormFile {
-    /// The form.
+    /// Encoding of the model.
     pub form: ModelForm,
-    /// Hash of the body as it is sent, which may be one zstd frame.
+    /// SHA-256 of the body as it is sent, compressed or not.
     pub sha256: Sha256Hash,
-    /// Its length.
+    /// Length of that body.
     pub bytes: u64,
 }
 
-/// The file of a step: what a version has that the one before has not.
+/// The file of a model delta: the difference between a version and the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct StepFile {
-    /// The version that it leads to, from the one before.
+pub struct ModelDeltaFile {
+    /// The version that results when the delta is added to the version before it.
     pub version: u32,
-    /// Hash of the plain file of the version before.
+    /// SHA-256 of the plain f32 file of the version before.
     pub base_sha256: Sha256Hash,
-    /// Hash of the step's body as it is sent, which may be one zstd frame.
+    /// SHA-256 of the delta's body as it is sent, compressed or not.
     pub sha256: Sha256Hash,
-    /// Its length.
+    /// Length of that body.
     pub bytes: u64,
 }
 

@@ -6,18 +6,20 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// The SHA-256 of some bytes (FIPS 180-4).
+use crate::hex::{parse_hex, write_hex};
+
+/// A SHA-256 digest (FIPS 180-4), raw. As text and in JSON: 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Sha256Hash(pub [u8; 32]);
 
-/// The text is not 64 lower-case hexadecimal digits.
+/// A text that is not 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a SHA-256 is written as 64 lower-case hexadecimal digits")]
 pub struct ParseHashError;
 
 impl Sha256Hash {
-    /// The hash of bytes that are all at hand.
+    /// Hashes bytes that are all in memory.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
@@ -29,18 +31,18 @@ impl Sha256Hash {
 pub struct Sha256Hasher(Sha256);
 
 impl Sha256Hasher {
-    /// A hasher that has seen nothing.
+    /// A hasher of zero bytes.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes the next bytes.
+    /// Hashes the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The hash of everything taken.
+    /// The hash of all bytes so far.
     #[must_use]
     pub fn finish(self) -> Sha256Hash {
         Sha256Hash(self.0.finalize().into())
@@ -49,7 +51,7 @@ impl Sha256Hasher {
 
 impl fmt::Display for Sha256Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write_hex(f, &self.0)
     }
 }
 
@@ -63,14 +65,7 @@ impl FromStr for Sha256Hash {
     type Err = ParseHashError;
 
     fn from_str(text: &str) -> Result<Self, ParseHashError> {
-        if text.len() != 64 {
-            return Err(ParseHashError);
-        }
-        let mut hash = [0; 32];
-        for (byte, digits) in hash.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-            *byte = hex_digit(digits[0])? << 4 | hex_digit(digits[1])?;
-        }
-        Ok(Self(hash))
+        parse_hex(text).map(Self).ok_or(ParseHashError)
     }
 }
 
@@ -85,15 +80,6 @@ impl TryFrom<String> for Sha256Hash {
 
     fn try_from(text: String) -> Result<Self, ParseHashError> {
         text.parse()
-    }
-}
-
-/// Upper case is refused so that one hash has one spelling: hashes are compared as text in databases and ETags.
-fn hex_digit(letter: u8) -> Result<u8, ParseHashError> {
-    match letter {
-        b'0'..=b'9' => Ok(letter - b'0'),
-        b'a'..=b'f' => Ok(letter - b'a' + 10),
-        _ => Err(ParseHashError),
     }
 }
 

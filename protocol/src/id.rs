@@ -1,11 +1,13 @@
-//! Identifiers, names and secrets: types that cannot hold a wrong value.
+//! Identifiers, names and secrets: types whose values are valid by construction.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A text that is not what its type promises.
+use crate::hex::{parse_hex, write_hex};
+
+/// A text that is not an id, name or secret of the expected form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{given:?} is not {expected}")]
 pub struct IdError {
@@ -27,7 +29,7 @@ macro_rules! random_id {
         pub struct $name([u8; 16]);
 
         impl $name {
-            /// An id of 16 random bytes.
+            /// Makes an id of 16 random bytes, which the caller draws.
             #[must_use]
             pub fn from_random(bytes: [u8; 16]) -> Self {
                 Self(bytes)
@@ -76,34 +78,34 @@ macro_rules! random_id {
 }
 
 random_id!(
-    /// One enrolled device or silo.
+    /// Id of a client: an enrolled device or silo. Text: `client_` and 32 hexadecimal digits.
     ClientId, "client"
 );
 random_id!(
-    /// One job.
+    /// Id of a job. Text: `job_` and 32 hexadecimal digits.
     JobId, "job"
 );
 random_id!(
-    /// One client in one round.
+    /// Id of an assignment, the work of one client in one round. Text: `assignment_` and 32 hexadecimal digits.
     AssignmentId, "assignment"
 );
 random_id!(
-    /// One operator or enrolment token (not its secret).
+    /// Id of an operator token or enrolment token; it is not a credential. Text: `token_` and 32 hexadecimal digits.
     TokenId, "token"
 );
 random_id!(
-    /// One entry of the audit log.
+    /// Id of an entry of the audit log. Text: `audit_` and 32 hexadecimal digits.
     AuditId, "audit"
 );
 
-/// A name that people choose for a population or a job: 1 to 64 letters, digits, `-`, `_` and `.`, not starting with a
-/// sign, so that it is safe in URLs and file names.
+/// A name that people choose for a population, a job or a coordinator: 1 to 64 ASCII letters, digits, `-`, `_` and `.`,
+/// starting with a letter or digit. Such names are safe in URLs and file names.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Name(String);
 
 impl Name {
-    /// The name as text.
+    /// The name as a string slice.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -150,14 +152,14 @@ impl TryFrom<String> for Name {
     }
 }
 
-/// Whom a bearer secret stands for.
+/// The kind of caller that a bearer secret authenticates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecretKind {
-    /// An operator of the whole coordinator.
+    /// An operator: all calls of the operator API.
     Operator,
-    /// An app that may enrol clients in one population.
+    /// An app: enrolment of clients in one population.
     Enrolment,
-    /// One enrolled client.
+    /// An enrolled client: the calls of the device API.
     Client,
 }
 
@@ -173,8 +175,10 @@ impl SecretKind {
     }
 }
 
-/// A bearer credential: a prefix that says whom it stands for (and lets leak scanners find it) and 32 random bytes.
-/// `Debug` never shows it; a server stores only its hash.
+/// A bearer credential: a prefix for its kind and 32 random bytes in hexadecimal.
+///
+/// The prefix lets scanners find leaked credentials. `Debug` does not show the random bytes, and a server stores only
+/// their hash.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Secret {
@@ -183,19 +187,19 @@ pub struct Secret {
 }
 
 impl Secret {
-    /// A credential of 32 random bytes.
+    /// Makes a credential of 32 random bytes, which the caller draws.
     #[must_use]
     pub fn from_random(kind: SecretKind, random: [u8; 32]) -> Self {
         Self { kind, random }
     }
 
-    /// Whom it stands for.
+    /// The kind of caller that it authenticates.
     #[must_use]
     pub fn kind(&self) -> SecretKind {
         self.kind
     }
 
-    /// The text to send as a bearer token. Never log it.
+    /// The text of the bearer token. It must not be logged.
     #[must_use]
     pub fn expose(&self) -> String {
         let mut text = String::from(self.kind.prefix());
@@ -220,7 +224,7 @@ impl FromStr for Secret {
                 let random = text.strip_prefix(kind.prefix()).and_then(parse_hex)?;
                 Some(Self { kind, random })
             })
-            // The text may be a mistyped secret: it does not go into the error.
+            // The text may be a mistyped secret, so the error does not repeat it.
             .ok_or(IdError { given: "the given text".into(), expected: "a Tributary token" })
     }
 }
@@ -237,29 +241,6 @@ impl TryFrom<String> for Secret {
     fn try_from(text: String) -> Result<Self, IdError> {
         text.parse()
     }
-}
-
-/// Writes bytes as lower-case hexadecimal digits.
-pub(crate) fn write_hex(target: &mut impl fmt::Write, bytes: &[u8]) -> fmt::Result {
-    bytes.iter().try_for_each(|byte| write!(target, "{byte:02x}"))
-}
-
-/// Reads exactly `2 * N` lower-case hexadecimal digits: one text per value, so that ids compare as text too.
-pub(crate) fn parse_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let digits = text.as_bytes();
-    if digits.len() != 2 * N {
-        return None;
-    }
-    let value = |digit: u8| match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        _ => None,
-    };
-    let mut bytes = [0; N];
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = value(pair[0])? << 4 | value(pair[1])?;
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

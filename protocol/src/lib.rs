@@ -1,22 +1,26 @@
-//! What crosses Tributary's wire, and nothing else: no I/O, no async, so that it also builds for `wasm32`.
+//! The types and formats that Tributary's clients and coordinators exchange.
 //!
-//! | module | what it holds |
+//! The crate has no I/O and no async, so it also builds for `wasm32`.
+//!
+//! | module | contents |
 //! |---|---|
-//! | [`id`] | identifiers that cannot hold a wrong value |
-//! | [`job_file`] | what an operator writes: model, plan, round policy, aggregation |
-//! | [`plan`] | what a client does in a round |
+//! | [`id`] | identifiers, names and credentials |
+//! | [`job_file`] | job files: model, training plan, round policy, aggregation |
+//! | [`plan`] | local training settings |
 //! | [`layers`] | networks as data: layers, shape inference, parameter names, initial values |
 //! | [`model`] | named parameters and one flat vector of values |
-//! | [`safetensors`] | models and updates as safetensors files: writer, and a streaming reader that trusts nothing |
-//! | [`update`] | one client's weight delta as a file, and what a server checks in it |
-//! | [`body`] | files as zstd frames where that makes them shorter |
-//! | [`download`] | how models travel to the clients |
-//! | [`device`], [`operator`] | requests and responses of the two APIs |
-//! | [`problem`] | errors as RFC 9457 problem documents |
+//! | [`safetensors`] | safetensors files of models and updates: a writer, and a streaming reader for untrusted input |
+//! | [`update`] | updates: a client's weight delta in one of twelve codecs, with the checks of the server |
+//! | [`body`] | bodies as zstd frames, where that saves bytes |
+//! | [`download`] | the forms in which clients download models |
+//! | [`device`], [`operator`] | requests and responses of the two HTTP APIs |
+//! | [`problem`] | errors as problem documents (RFC 9457) |
 //! | [`state`] | states of jobs, rounds and assignments |
-//! | [`seed`] | randomness as an argument |
-//! | [`hash`], [`digest`] | content hashes, and their form in a header |
-//! | [`cpu`] | loops that run at the width of the CPU at hand, with the same bits everywhere |
+//! | [`seed`] | seeds and portable random streams |
+//! | [`hash`], [`digest`] | SHA-256 content hashes, and the header `Repr-Digest` |
+//! | [`cpu`] | loops compiled for several CPUs, with the same result on all |
+
+#![warn(missing_docs)]
 
 pub mod body;
 pub mod cpu;
@@ -24,6 +28,7 @@ pub mod device;
 pub mod digest;
 pub mod download;
 pub mod hash;
+mod hex;
 pub mod id;
 pub mod job_file;
 pub mod layers;

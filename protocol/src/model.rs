@@ -1,69 +1,69 @@
-//! Named parameters, and a model as one flat vector of values in their order.
+//! Named parameters, and models as one flat vector of all values in the order of the parameters.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// Most parameters (numbers, not tensors) that a model may have: 2^31, which is 8 GiB of f32.
+/// Most values of a model, over all tensors: 2^31, which is 8 GiB of f32.
 pub const PARAMETERS_MAX: usize = 1 << 31;
-/// Most tensors that a model may have.
+/// Most tensors of a model.
 pub const TENSORS_MAX: usize = 16_384;
 /// Longest tensor name in bytes.
 pub const NAME_BYTES_MAX: usize = 256;
 /// Most dimensions of a tensor.
 pub const RANK_MAX: usize = 8;
 
-/// One tensor of a model: its name, as a PyTorch user would write it, and its shape in PyTorch's layout.
+/// A parameter: one named tensor of a model. Name and layout follow PyTorch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ParameterSpec {
-    /// For example `layers.0.weight`.
+    /// Name, such as `layers.0.weight`: 1 to 256 printable bytes, unique in the model.
     pub name: String,
-    /// Length of each dimension; empty for a scalar.
+    /// Length of each dimension, at most 8 dimensions of at least 1. Empty for a scalar.
     pub shape: Vec<usize>,
 }
 
 impl ParameterSpec {
-    /// A parameter of this name and shape.
+    /// Makes a parameter from a name and a shape, unchecked.
     pub fn new(name: impl Into<String>, shape: impl Into<Vec<usize>>) -> Self {
         Self { name: name.into(), shape: shape.into() }
     }
 }
 
-/// The ordered parameters of a model, each a range of one flat vector.
+/// The parameters of a model in order. Each is a range of one flat vector of values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParameterList {
     parameters: Vec<ParameterSpec>,
-    /// `starts[i]` is where parameter `i` begins in the flat vector; the last entry is the total.
+    /// Parameter `i` is the range `starts[i]..starts[i + 1]` of the flat vector.
     starts: Vec<usize>,
 }
 
-/// Why a list of parameters describes no model.
+/// A list of parameters that is not a valid model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParameterListError {
-    /// Nothing to learn.
+    /// There is no parameter.
     #[error("a model needs at least one parameter")]
     Empty,
-    /// Too many tensors.
+    /// The list exceeds [`TENSORS_MAX`].
     #[error("{0} tensors are more than the {TENSORS_MAX} allowed")]
     TooManyTensors(usize),
-    /// The name is empty, too long or has control characters.
+    /// A name is empty, too long, has control characters, or is reserved by the file format.
     #[error("{0:?} cannot be a parameter's name: 1 to {NAME_BYTES_MAX} printable bytes")]
     BadName(String),
-    /// Two parameters of one name.
+    /// Two parameters have the same name.
     #[error("two parameters are called {0:?}")]
     DuplicateName(String),
-    /// A dimension of length 0 or more than 8 dimensions.
+    /// A parameter has a dimension of length 0, or more than [`RANK_MAX`] dimensions.
     #[error("parameter {name:?} has the shape {shape:?}: 0 to {RANK_MAX} dimensions of at least 1 are possible")]
     BadShape {
-        /// The parameter's name.
+        /// Name of the parameter.
         name: String,
-        /// Its shape as given.
+        /// The invalid shape.
         shape: Vec<usize>,
     },
-    /// More numbers than a model may have.
+    /// The model exceeds [`PARAMETERS_MAX`].
     #[error("the model has more than {PARAMETERS_MAX} parameters")]
     TooLarge,
 }
@@ -72,7 +72,7 @@ impl ParameterList {
     /// Checks names, shapes and total size.
     ///
     /// # Errors
-    /// [`ParameterListError`] names the first parameter that does not fit.
+    /// [`ParameterListError`] for the first parameter that fails.
     pub fn new(parameters: Vec<ParameterSpec>) -> Result<Self, ParameterListError> {
         if parameters.is_empty() {
             return Err(ParameterListError::Empty);
@@ -111,69 +111,69 @@ impl ParameterList {
         &self.parameters
     }
 
-    /// How many numbers there are in all.
+    /// Number of values of all parameters together.
     #[must_use]
     pub fn total(&self) -> usize {
         self.starts[self.parameters.len()]
     }
 
-    /// Which part of the flat vector parameter `index` is.
+    /// The range of parameter `index` in the flat vector.
     ///
     /// # Panics
-    /// If there is no such parameter.
+    /// If the index is out of range.
     #[must_use]
     pub fn range(&self, index: usize) -> std::ops::Range<usize> {
         self.starts[index]..self.starts[index + 1]
     }
 
-    /// The parameter that a place of the flat vector belongs to.
+    /// The parameter that contains an index of the flat vector.
     ///
     /// # Panics
-    /// If there is no such place.
+    /// If the index is out of range.
     #[must_use]
     pub fn parameter_at(&self, place: usize) -> usize {
         assert!(place < self.total(), "place {place} of {}", self.total());
         self.starts.partition_point(|start| *start <= place) - 1
     }
 
-    /// Where the parameter of this name stands in the order.
+    /// The index of the parameter with this name.
     #[must_use]
     pub fn index_of(&self, name: &str) -> Option<usize> {
         self.parameters.iter().position(|parameter| parameter.name == name)
     }
 }
 
-/// A model: f32 values of all parameters in one flat vector.
+/// A model: the finite f32 values of all parameters in one flat vector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     parameters: Arc<ParameterList>,
     values: Vec<f32>,
 }
 
-/// Why values are not a model.
+/// Values that are not a model of the given parameters.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
-    /// The vector has another length than the parameters need.
+    /// The number of values is not that of the parameters.
     #[error("{got} values for a model of {expected} parameters")]
     WrongLength {
-        /// What the parameter list needs.
+        /// Number of values of the parameters.
         expected: usize,
-        /// What was given.
+        /// Number of values given.
         got: usize,
     },
-    /// A NaN or an infinity.
+    /// A value is NaN or infinite.
     #[error("{parameter:?} holds a value that is not finite")]
     NotFinite {
-        /// The parameter's name.
+        /// Name of the parameter with that value.
         parameter: String,
     },
 }
 
 impl Model {
-    /// A model of finite values.
+    /// Makes a model after checking the values.
     ///
     /// # Errors
-    /// [`ModelError`] for a wrong count or a value that is not finite.
+    /// [`ModelError`] for a wrong number of values or one that is not finite.
     pub fn new(parameters: Arc<ParameterList>, values: Vec<f32>) -> Result<Self, ModelError> {
         if values.len() != parameters.total() {
             return Err(ModelError::WrongLength { expected: parameters.total(), got: values.len() });
@@ -186,28 +186,28 @@ impl Model {
         Ok(Self { parameters, values })
     }
 
-    /// Names and shapes.
+    /// The names and shapes of the parameters.
     #[must_use]
     pub fn parameters(&self) -> &Arc<ParameterList> {
         &self.parameters
     }
 
-    /// All values in the order of the parameters.
+    /// The flat vector of all values.
     #[must_use]
     pub fn values(&self) -> &[f32] {
         &self.values
     }
 
-    /// The values of parameter `index`, row by row.
+    /// The values of parameter `index` in row-major order.
     ///
     /// # Panics
-    /// If there is no such parameter.
+    /// If the index is out of range.
     #[must_use]
     pub fn tensor(&self, index: usize) -> &[f32] {
         &self.values[self.parameters.range(index)]
     }
 
-    /// Gives the values up.
+    /// Takes the flat vector out of the model.
     #[must_use]
     pub fn into_values(self) -> Vec<f32> {
         self.values

@@ -1,4 +1,4 @@
-//! What a client does in a round: local training settings, as the operator writes them and the SDK follows them.
+//! Local training settings: written by the operator, followed by the SDK.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,116 +7,116 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Training {
-    /// Passes over the client's examples. Either this or `steps` is given.
+    /// Passes over the client's examples. Exactly one of `epochs` and `steps` is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epochs: Option<u32>,
-    /// Optimiser steps, however many examples the client has. Either this or `epochs` is given.
+    /// Optimiser steps, independent of the number of examples. Exactly one of `epochs` and `steps` is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<u32>,
-    /// Examples in a step; left out, a step takes all examples of the client (full batch).
+    /// Examples per optimiser step. Default: all examples of the client (full batch).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_size: Option<u32>,
-    /// What is minimised.
+    /// Loss function.
     #[serde(default)]
     pub loss: Loss,
-    /// How a step changes the weights.
+    /// Optimiser and its settings.
     pub optimizer: Optimizer,
-    /// Draws a new order of the examples for each epoch (on unless the job says otherwise).
+    /// Whether each epoch draws a new order of the examples. Default: true.
     #[serde(default = "yes")]
     pub shuffle: bool,
 }
 
-/// What is minimised, averaged over the batch.
+/// Loss function, averaged over the batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Loss {
-    /// Softmax cross-entropy of class scores `[batch, classes]` against class numbers.
+    /// Softmax cross-entropy between class scores `[batch, classes]` and class indices.
     #[default]
     CrossEntropy,
-    /// Mean squared error over all outputs, against targets of the output's shape.
+    /// Mean squared error over all outputs; targets have the shape of the output.
     Mse,
 }
 
-/// How a step changes the weights. Formulas as in PyTorch, so that settings carry over.
+/// Optimiser. The formulas are those of `torch.optim` (PyTorch 2), so settings carry over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Optimizer {
     /// Stochastic gradient descent.
     Sgd {
-        /// Step size.
+        /// Learning rate, above 0.
         learning_rate: f64,
-        /// Velocity kept from step to step, in `[0, 1)`.
+        /// Momentum, in `[0, 1)`. Default: 0.
         #[serde(default)]
         momentum: f64,
-        /// L2 penalty added to the gradient.
+        /// Weight of the L2 penalty, which is added to the gradient. Default: 0.
         #[serde(default)]
         weight_decay: f64,
-        /// Looks ahead along the velocity; needs a momentum.
+        /// Nesterov momentum; requires a momentum above 0. Default: false.
         #[serde(default)]
         nesterov: bool,
     },
-    /// Adam (Kingma and Ba 2015), with an L2 penalty added to the gradient.
+    /// Adam (Kingma and Ba 2015), with the L2 penalty added to the gradient.
     Adam {
-        /// Step size.
+        /// Learning rate, above 0.
         learning_rate: f64,
-        /// Decay of the first moment.
+        /// Decay rate of the first moment, in `[0, 1)`. Default: 0.9.
         #[serde(default = "adam_beta1")]
         beta1: f64,
-        /// Decay of the second moment.
+        /// Decay rate of the second moment, in `[0, 1)`. Default: 0.999.
         #[serde(default = "adam_beta2")]
         beta2: f64,
-        /// Added to the denominator.
+        /// Added to the denominator for numerical stability. Default: 1e-8.
         #[serde(default = "adam_epsilon")]
         epsilon: f64,
-        /// L2 penalty added to the gradient.
+        /// Weight of the L2 penalty, which is added to the gradient. Default: 0.
         #[serde(default)]
         weight_decay: f64,
     },
-    /// Adam with weight decay apart from the gradient (Loshchilov and Hutter 2019).
+    /// Adam with decoupled weight decay (Loshchilov and Hutter 2019).
     AdamW {
-        /// Step size.
+        /// Learning rate, above 0.
         learning_rate: f64,
-        /// Decay of the first moment.
+        /// Decay rate of the first moment, in `[0, 1)`. Default: 0.9.
         #[serde(default = "adam_beta1")]
         beta1: f64,
-        /// Decay of the second moment.
+        /// Decay rate of the second moment, in `[0, 1)`. Default: 0.999.
         #[serde(default = "adam_beta2")]
         beta2: f64,
-        /// Added to the denominator.
+        /// Added to the denominator for numerical stability. Default: 1e-8.
         #[serde(default = "adam_epsilon")]
         epsilon: f64,
-        /// Share of a weight that a step takes away, times the learning rate.
+        /// Weight decay: each step multiplies the weights by 1 - learning_rate * weight_decay. Default: 0.01.
         #[serde(default = "adamw_weight_decay")]
         weight_decay: f64,
     },
 }
 
-/// A training setting that no client could follow.
+/// A training setting that is missing, contradictory or out of range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TrainingError {
-    /// Neither or both of `epochs` and `steps`.
+    /// Neither or both of `epochs` and `steps` are given.
     #[error("[training] needs exactly one of `epochs` and `steps`")]
     Amount,
-    /// A count of 0.
+    /// A count is 0.
     #[error("[training] `{0}` must be at least 1")]
     Zero(&'static str),
-    /// A number outside its range.
+    /// A number is out of range.
     #[error("[training.optimizer] `{setting}` must be {range}")]
     OutOfRange {
-        /// The setting's name.
+        /// Key of the setting.
         setting: &'static str,
-        /// What it may be, in words.
+        /// The allowed values, in words.
         range: &'static str,
     },
 }
 
 impl Training {
-    /// Checks what the types cannot: one amount, positive counts, numbers inside their ranges.
+    /// Checks what the types do not: one amount of work, positive counts, numbers in range.
     ///
     /// # Errors
-    /// [`TrainingError`] names the first setting that does not fit.
+    /// [`TrainingError`] names the first setting that fails.
     pub fn check(&self) -> Result<(), TrainingError> {
         if self.epochs.is_some() == self.steps.is_some() {
             return Err(TrainingError::Amount);

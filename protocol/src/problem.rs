@@ -1,20 +1,20 @@
-//! Errors on the wire: problem documents of RFC 9457, one enum for what can go wrong.
+//! Errors on the wire: problem documents (RFC 9457), and the list of their types.
 
 use serde::{Deserialize, Serialize};
 
-/// The media type of a problem document.
+/// Media type of a problem document.
 pub const CONTENT_TYPE: &str = "application/problem+json";
 
 macro_rules! problem_types {
     ($($(#[$doc:meta])* $name:ident = $slug:literal, $status:literal, $title:literal;)*) => {
-        /// What went wrong, as a program tells it apart.
+        /// The kind of error, for programs.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum ProblemType {
             $($(#[$doc])* #[serde(rename = $slug)] $name,)*
         }
 
         impl ProblemType {
-            /// Every type, for documentation and tests.
+            /// All types, for documentation and tests.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
             /// The URI reference that names the type in a problem document.
@@ -25,7 +25,7 @@ macro_rules! problem_types {
                 }
             }
 
-            /// The HTTP status that goes with it.
+            /// The HTTP status of the response.
             #[must_use]
             pub fn status(self) -> u16 {
                 match self {
@@ -33,7 +33,7 @@ macro_rules! problem_types {
                 }
             }
 
-            /// A short sentence, the same for every occurrence.
+            /// A short summary for people, the same for every occurrence.
             #[must_use]
             pub fn title(self) -> &'static str {
                 match self {
@@ -45,75 +45,75 @@ macro_rules! problem_types {
 }
 
 problem_types! {
-    /// Path, query or body does not parse.
-    Malformed = "urn:tributary:problem:malformed", 400, "The request does not parse";
-    /// No token, or one that is wrong, revoked or expired.
+    /// The path, query or body cannot be parsed.
+    Malformed = "urn:tributary:problem:malformed", 400, "The request is malformed";
+    /// The token is missing, unknown, revoked or expired.
     Unauthorized = "urn:tributary:problem:unauthorized", 401, "A valid token is needed";
-    /// A valid token that may not do this: another kind, or somebody else's assignment.
-    Forbidden = "urn:tributary:problem:forbidden", 403, "This token may not do that";
-    /// No such thing.
-    NotFound = "urn:tributary:problem:not-found", 404, "There is no such thing";
-    /// The path exists, the method does not.
-    MethodNotAllowed = "urn:tributary:problem:method-not-allowed", 405, "This path does not take that method";
-    /// The name is in use.
+    /// The token is valid but does not allow this: it is of another kind, or the assignment belongs to another client.
+    Forbidden = "urn:tributary:problem:forbidden", 403, "This token does not allow that";
+    /// The path, or the object that it names, does not exist.
+    NotFound = "urn:tributary:problem:not-found", 404, "Not found";
+    /// The path exists, but not with this method.
+    MethodNotAllowed = "urn:tributary:problem:method-not-allowed", 405, "This path does not support that method";
+    /// Another object has this name.
     NameTaken = "urn:tributary:problem:name-taken", 409, "The name is taken";
-    /// The thing is in a state in which this is not possible.
-    WrongState = "urn:tributary:problem:wrong-state", 409, "Not possible in the present state";
-    /// Another update was already accepted for this assignment.
+    /// The object is in a state in which this is not possible.
+    WrongState = "urn:tributary:problem:wrong-state", 409, "Not possible in the current state";
+    /// The coordinator has accepted another update for this assignment.
     UpdateConflict = "urn:tributary:problem:update-conflict", 409, "Another update was already accepted";
-    /// The upload does not go on where the coordinator's part of it ends (the header `Upload-Offset` says where that is).
-    UploadOffset = "urn:tributary:problem:upload-offset", 409, "The upload goes on at another byte";
-    /// Another upload of the same update began meanwhile: the newer one counts.
-    UploadSuperseded = "urn:tributary:problem:upload-superseded", 409, "Another upload of this update began";
-    /// The body is not the one that its digest announces.
-    DigestMismatch = "urn:tributary:problem:digest-mismatch", 422, "The body is not what its digest says";
-    /// The round closed before the answer came: the work is dropped.
-    AssignmentClosed = "urn:tributary:problem:assignment-closed", 410, "The round closed without this client";
-    /// It was there once: the job's retention let it be deleted.
-    Deleted = "urn:tributary:problem:deleted", 410, "Deleted, as the job's retention says";
-    /// More bytes than allowed.
+    /// The body does not continue where the bytes that the coordinator has end. The header `Upload-Offset` names that
+    /// offset.
+    UploadOffset = "urn:tributary:problem:upload-offset", 409, "The upload continues at another offset";
+    /// A newer request uploads the same update. The newest request wins.
+    UploadSuperseded = "urn:tributary:problem:upload-superseded", 409, "A newer upload of this update has begun";
+    /// The SHA-256 of the body is not the one in `Repr-Digest`.
+    DigestMismatch = "urn:tributary:problem:digest-mismatch", 422, "The body does not match its digest";
+    /// The round closed before the client reported. The work is discarded.
+    AssignmentClosed = "urn:tributary:problem:assignment-closed", 410, "The round has closed";
+    /// The object existed and was deleted under the job's retention policy.
+    Deleted = "urn:tributary:problem:deleted", 410, "Deleted under the job's retention policy";
+    /// The body exceeds its limit.
     TooLarge = "urn:tributary:problem:too-large", 413, "The body is too large";
-    /// The file is shorter than the range asked for.
-    RangeNotSatisfiable = "urn:tributary:problem:range-not-satisfiable", 416, "There are no such bytes";
-    /// The update is not one that this job accepts.
+    /// The requested range is beyond the end of the file.
+    RangeNotSatisfiable = "urn:tributary:problem:range-not-satisfiable", 416, "The requested range is beyond the file";
+    /// The update fails one of the job's checks.
     UpdateRejected = "urn:tributary:problem:update-rejected", 422, "The update was rejected";
-    /// The job file does not describe a job.
+    /// The job file has an unknown key, a wrong value or a model that does not fit together.
     JobFileInvalid = "urn:tributary:problem:job-file-invalid", 422, "The job file is not valid";
     /// The uploaded model does not fit the job.
     ModelInvalid = "urn:tributary:problem:model-invalid", 422, "The model is not valid";
-    /// More requests than the coordinator takes now.
+    /// The coordinator is at its limit of requests.
     TooManyRequests = "urn:tributary:problem:too-many-requests", 429, "Too many requests";
-    /// A fault in the coordinator.
-    Internal = "urn:tributary:problem:internal", 500, "The coordinator failed";
+    /// An error inside the coordinator; its log has the details.
+    Internal = "urn:tributary:problem:internal", 500, "Internal error";
     /// The database is unreachable or busy, or the coordinator is stopping.
     Unavailable = "urn:tributary:problem:unavailable", 503, "The coordinator cannot answer now";
 }
 
-/// A problem document.
+/// An error response (RFC 9457).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[error("{title}: {detail}")]
 pub struct Problem {
-    /// What went wrong.
+    /// The kind of error, for programs.
     #[serde(rename = "type")]
     pub kind: ProblemType,
-    /// The type's sentence.
+    /// Summary of the type, the same for every occurrence.
     pub title: String,
-    /// The HTTP status.
+    /// The HTTP status of the response.
     pub status: u16,
-    /// What went wrong this time, and what the caller can do.
+    /// This occurrence of the error, and what the caller can do about it.
     pub detail: String,
-    /// When a retry makes sense: how long to wait, in milliseconds.
+    /// Time to wait before a retry, in milliseconds. Absent where a retry cannot succeed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
-    /// The request that it answers, by the name that the coordinator's log has for it; also in the header
-    /// `x-request-id`.
+    /// Id of the request in the coordinator's log; also in the header `x-request-id`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
 }
 
 impl Problem {
-    /// A problem of this type.
+    /// A problem of this type, with the type's title and status.
     pub fn new(kind: ProblemType, detail: impl Into<String>) -> Self {
         Self {
             kind,
@@ -125,7 +125,7 @@ impl Problem {
         }
     }
 
-    /// The same with a time after which a retry makes sense.
+    /// Adds the time to wait before a retry.
     #[must_use]
     pub fn retry_after_ms(self, retry_after_ms: u64) -> Self {
         Self { retry_after_ms: Some(retry_after_ms), ..self }

@@ -1,4 +1,4 @@
-//! OpenAPI schemas of the types that are written in another form than they have in memory.
+//! OpenAPI schemas of the types whose serialised form differs from their fields.
 
 use std::borrow::Cow;
 
@@ -16,8 +16,8 @@ use crate::model::ParameterSpec;
 use crate::problem::ProblemType;
 use crate::update::Codec;
 
-/// Names of a type's parts, with their schemas.
-type Parts = Vec<(String, RefOr<Schema>)>;
+/// Names and schemas of the types that a schema refers to.
+type References = Vec<(String, RefOr<Schema>)>;
 
 macro_rules! written_as {
     ($($type:ident: $schema:expr;)*) => {
@@ -37,16 +37,16 @@ macro_rules! written_as {
 }
 
 written_as! {
-    ClientId: id("client", "One enrolled device or silo.");
-    JobId: id("job", "One job.");
-    AssignmentId: id("assignment", "One client in one round.");
-    TokenId: id("token", "One operator or enrolment token (not its secret).");
-    AuditId: id("audit", "One entry of the audit log.");
+    ClientId: id("client", "Id of a client: an enrolled device or silo.");
+    JobId: id("job", "Id of a job.");
+    AssignmentId: id("assignment", "Id of an assignment: the work of one client in one round.");
+    TokenId: id("token", "Id of an operator token or enrolment token; it is not a credential.");
+    AuditId: id("audit", "Id of an entry of the audit log.");
     Name: text("^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", "The name of a population, a job or a coordinator.");
-    Secret: text("^tributary_(operator|enrolment|client)_[0-9a-f]{64}$", "A bearer credential.");
-    Sha256Hash: text("^[0-9a-f]{64}$", "The SHA-256 of some bytes.");
+    Secret: text("^tributary_(operator|enrolment|client)_[0-9a-f]{64}$", "A bearer credential. Its prefix names its kind.");
+    Sha256Hash: text("^[0-9a-f]{64}$", "A SHA-256 in lower-case hexadecimal digits.");
     Attributes: ObjectBuilder::new()
-        .description(Some(format!("What a client is: at most {ATTRIBUTES_MAX} names and values.")))
+        .description(Some(format!("Attributes of a client, as names and values: at most {ATTRIBUTES_MAX} pairs.")))
         .additional_properties(Some(AdditionalProperties::RefOr(RefOr::T(
             ObjectBuilder::new()
                 .schema_type(Type::String)
@@ -63,11 +63,11 @@ written_as! {
         .build();
     ProblemType: ObjectBuilder::new()
         .schema_type(Type::String)
-        .description(Some("What went wrong, as a program tells it apart."))
+        .description(Some("The kind of error, for programs."))
         .enum_values(Some(ProblemType::ALL.iter().map(|kind| kind.uri())))
         .build();
     Codec: OneOfBuilder::new()
-        .description(Some("How weight deltas are encoded: a name, or a name with settings."))
+        .description(Some("The codec of updates: a name, or a table of a name and settings."))
         .item(ObjectBuilder::new().schema_type(Type::String))
         .item(
             ObjectBuilder::new()
@@ -92,7 +92,7 @@ impl PartialSchema for ModelSpec {
             .property("parameters", list("ParameterSpec"))
             .required("parameters")
             .additional_properties(Some(AdditionalProperties::FreeForm(false)));
-        let description = "The network as layers, or the names and shapes of an app's own.";
+        let description = "The network as layers, or the names and shapes of the parameters of an app's own network.";
         let schema: Schema =
             OneOfBuilder::new().description(Some(description)).item(layers).item(parameters).build().into();
         schema.into()
@@ -104,7 +104,7 @@ impl ToSchema for ModelSpec {
         Cow::Borrowed("ModelSpec")
     }
 
-    fn schemas(schemas: &mut Parts) {
+    fn schemas(schemas: &mut References) {
         schemas.push((Layer::name().into_owned(), Layer::schema()));
         Layer::schemas(schemas);
         schemas.push((ParameterSpec::name().into_owned(), ParameterSpec::schema()));
@@ -119,13 +119,6 @@ fn id(prefix: &str, description: &str) -> Schema {
 fn text(pattern: &str, description: &str) -> Schema {
     let text = ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern)).description(Some(description));
     text.build().into()
-}
-
-/// One of these words.
-pub(crate) fn words(words: &[&str], description: &str) -> RefOr<Schema> {
-    let text = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words.iter().copied()));
-    let schema: Schema = text.description(Some(description.trim())).build().into();
-    schema.into()
 }
 
 fn number_or_pair(description: &str) -> OneOfBuilder {
@@ -148,7 +141,7 @@ mod tests {
         }
         let phases = serde_json::to_value(crate::state::Phase::schema()).unwrap();
         assert_eq!(phases["enum"][0], "selecting");
-        assert_eq!(phases["description"], "Where a round stands; it only ever moves down this list.");
+        assert_eq!(phases["description"], "The phase of a round. A round moves down this list, never up.");
         let json = serde_json::to_value(JobId::schema()).unwrap();
         assert_eq!(json["pattern"], "^job_[0-9a-f]{32}$");
     }

@@ -1,21 +1,21 @@
-//! Randomness as an argument: every random choice in a job derives from one seed, so that it can be repeated and explained.
+//! Seeds and random streams. Every random choice in a job derives from the job's seed, so that it can be repeated.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// A 64-bit seed. Serialised as a number that JSON readers with 53-bit integers keep exact (see [`Seed::derive`]).
+/// A 64-bit seed. In JSON it is a number; derived seeds are below 2^53, which JavaScript represents exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(transparent)]
 pub struct Seed(pub u64);
 
 impl Seed {
-    /// The seed of a part: `label` says of what, `index` which one.
+    /// Derives the seed of one use: `label` names the purpose, `index` numbers its instances.
     ///
-    /// It is the first 53 bits of SHA-256 over seed, label and index, so that a derived seed survives JavaScript and
-    /// fits a signed database column.
+    /// The result is 53 bits of SHA-256 over seed, index and label. They fit a number in JavaScript and a signed column
+    /// of a database.
     #[must_use]
     pub fn derive(self, label: &str, index: u64) -> Self {
         let mut hasher = Sha256::new();
@@ -28,24 +28,25 @@ impl Seed {
         Self(u64::from_le_bytes(first) >> 11)
     }
 
-    /// A generator that gives the same stream on every platform.
+    /// A generator with the same output on every platform.
     #[must_use]
     pub fn stream(self) -> Stream {
         Stream(ChaCha8Rng::seed_from_u64(self.0))
     }
 }
 
-/// A stream of random numbers (ChaCha with 8 rounds), portable and stable: models and cohorts depend on it.
+/// A stream of random numbers (ChaCha with 8 rounds). Its output never changes between releases: the repetition of a
+/// job depends on it.
 #[derive(Clone, Debug)]
 pub struct Stream(ChaCha8Rng);
 
 impl Stream {
-    /// Uniform over all 64-bit values.
+    /// A uniform 64-bit number.
     pub fn next_u64(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// Uniform in `0..bound`, without bias (rejection).
+    /// A uniform number in `0..bound`. Values that would bias the remainder are rejected.
     ///
     /// # Panics
     /// If `bound` is 0.
@@ -60,18 +61,18 @@ impl Stream {
         }
     }
 
-    /// Uniform in `[0, 1)`, with 53 random bits.
+    /// A uniform number in `[0, 1)` with 53 random bits.
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// Uniform in `[low, high)`.
+    /// A uniform number in `[low, high)`.
     pub fn uniform(&mut self, low: f32, high: f32) -> f32 {
         let value = f64::from(low) + (f64::from(high) - f64::from(low)) * self.unit();
         (value as f32).min(high.next_down())
     }
 
-    /// Puts a slice into random order (Fisher and Yates, as in Knuth, The Art of Computer Programming 3.4.2, P).
+    /// Shuffles a slice uniformly (Fisher and Yates; Knuth, The Art of Computer Programming 3.4.2, algorithm P).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             let other = self.below(last as u64 + 1) as usize;

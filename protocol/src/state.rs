@@ -1,13 +1,14 @@
-//! The states of jobs, rounds and assignments: one word each, the same in API, database and documentation.
+//! The states of jobs, rounds and assignments. Each is written as one word, the same in API, database and
+//! documentation.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A text that names no state.
+/// A text that is not a state of the expected kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no such state")]
+#[error("{0:?} is not a known state")]
 pub struct UnknownState(String);
 
 macro_rules! states {
@@ -19,10 +20,10 @@ macro_rules! states {
         }
 
         impl $name {
-            /// Every value.
+            /// All values, in order.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// The word that stands for it.
+            /// The word in API, database and documentation.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self {
@@ -51,7 +52,7 @@ macro_rules! states {
         #[cfg(feature = "openapi")]
         impl utoipa::PartialSchema for $name {
             fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
-                crate::schema::words(&[$($text),*], concat!($($doc),*))
+                word_schema(&[$($text),*], concat!($($doc),*))
             }
         }
 
@@ -72,94 +73,102 @@ macro_rules! states {
     };
 }
 
+/// The OpenAPI schema of an enum that is written as one of these words.
+#[cfg(feature = "openapi")]
+fn word_schema(words: &[&str], description: &str) -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+    let schema = utoipa::openapi::ObjectBuilder::new().schema_type(utoipa::openapi::Type::String);
+    let schema = schema.enum_values(Some(words.iter().copied())).description(Some(description.trim()));
+    utoipa::openapi::Schema::from(schema.build()).into()
+}
+
 states! {
-    /// Where a job stands.
+    /// The state of a job.
     JobState {
-        /// Waits for the operator to upload model version 0.
+        /// The operator has yet to upload model version 0.
         AwaitingModel = "awaiting_model",
-        /// Opens one round after the other.
+        /// Rounds are opened one after the other.
         Running = "running",
-        /// Finishes its open round and opens no other until it is resumed.
+        /// The open round is finished; no other is opened until an operator resumes the job.
         Paused = "paused",
         /// Ended by an operator.
         Stopped = "stopped",
-        /// Ended by its own stop policy.
+        /// Ended by the job's stop policy.
         Completed = "completed",
     }
 }
 
 states! {
-    /// What the clients of a round do.
+    /// The work of a round's clients.
     Task {
-        /// Train and send an update: makes the next model version.
+        /// Training: each client sends an update, and the round makes the next model version.
         Train = "train",
-        /// Measure the model on their examples: changes nothing.
+        /// Evaluation: each client measures the model on its examples. The model does not change.
         Evaluate = "evaluate",
     }
 }
 
 states! {
-    /// Where a round stands; it only ever moves down this list.
+    /// The phase of a round. A round moves down this list, never up.
     Phase {
-        /// Waits for enough available clients.
+        /// The round waits until enough clients are available to draw a cohort.
         Selecting = "selecting",
-        /// The cohort works.
+        /// The cohort trains or evaluates, and reports.
         Training = "training",
-        /// No more reports are taken; the result is being made.
+        /// Reports are no longer accepted; the coordinator computes the result.
         Aggregating = "aggregating",
-        /// The result is stored.
+        /// The result is stored: a model version or an evaluation.
         Committed = "committed",
-        /// Ended without a result; the reason says why.
+        /// The round ended without a result.
         Abandoned = "abandoned",
     }
 }
 
 states! {
-    /// Why a round ended without a result.
+    /// The reason why a round was abandoned.
     AbandonReason {
-        /// Too few clients were available until the selection timeout.
+        /// Too few clients were available before the selection timeout.
         SelectionTimeout = "selection_timeout",
-        /// Too few clients reported until the deadline, or too few were left to reach the minimum.
+        /// Too few clients reported before the deadline, or too few still worked to reach the minimum.
         TooFewReports = "too_few_reports",
         /// An operator stopped the job.
         JobStopped = "job_stopped",
-        /// The new model was not finite.
+        /// The new model has a NaN or an infinity.
         NotFinite = "not_finite",
-        /// What the coordinator had stored could not be read; its log says more.
+        /// The coordinator could not read its stored data; its log has the details.
         Fault = "fault",
     }
 }
 
 states! {
-    /// One client in one round.
+    /// The state of an assignment, the work of one client in one round.
     AssignmentState {
-        /// The client works on it.
+        /// The client works.
         Assigned = "assigned",
-        /// Its update or report was accepted.
+        /// The client's update or evaluation was accepted.
         Reported = "reported",
-        /// Its update was refused; the reason says why.
+        /// The client's update was refused; the reason says why.
         Rejected = "rejected",
         /// The client gave up; the reason says why.
         Failed = "failed",
-        /// The round closed first: the client is a straggler.
+        /// The round closed before the client reported: it is a straggler.
         Expired = "expired",
     }
 }
 
 states! {
-    /// Why a client gave up.
+    /// The reason why a client gave up.
     FailureReason {
-        /// The host asked it to stop: not charging, metered, in use.
+        /// The host app stopped the work, for example because the device is in use or no longer charging.
         Interrupted = "interrupted",
-        /// Not enough memory.
+        /// The device has too little memory.
         OutOfMemory = "out_of_memory",
-        /// No examples to learn from.
+        /// The client has no examples.
         NoData = "no_data",
-        /// Loss or weights became NaN or infinite.
+        /// The loss or a weight became NaN or infinite.
         Diverged = "diverged",
         /// The client's data or SDK does not fit the plan.
         DoesNotFit = "does_not_fit",
-        /// Anything else; the detail says more.
+        /// Another reason, given in the report's detail.
         Other = "other",
     }
 }
@@ -167,20 +176,29 @@ states! {
 states! {
     /// What an operator did, as the audit log records it.
     AuditAction {
+        /// A population was created.
         PopulationCreate = "population.create",
+        /// An enrolment or operator token was created.
         TokenCreate = "token.create",
+        /// A token was revoked.
         TokenRevoke = "token.revoke",
+        /// A job was created.
         JobCreate = "job.create",
+        /// A job was paused: its open round goes on, no new one opens.
         JobPause = "job.pause",
+        /// A paused job was resumed.
         JobResume = "job.resume",
+        /// A job was stopped for good.
         JobStop = "job.stop",
+        /// The round policy of a job was changed, for the rounds after the open one.
         JobRoundPolicy = "job.round_policy",
+        /// The first model of a job was uploaded.
         ModelUpload = "model.upload",
     }
 }
 
 impl Phase {
-    /// Whether the round still does something.
+    /// Whether the round has not ended.
     #[must_use]
     pub fn is_open(self) -> bool {
         matches!(self, Self::Selecting | Self::Training | Self::Aggregating)
@@ -188,7 +206,7 @@ impl Phase {
 }
 
 impl JobState {
-    /// Whether the job will never run again.
+    /// Whether the job has ended for good.
     #[must_use]
     pub fn is_final(self) -> bool {
         matches!(self, Self::Stopped | Self::Completed)

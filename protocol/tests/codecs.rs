@@ -1,4 +1,4 @@
-//! What every codec keeps to, whatever it does inside: asked of all of them in the same words.
+//! The guarantees that all codecs share.
 
 use std::sync::Arc;
 
@@ -7,23 +7,12 @@ use tributary_protocol::body::shrink;
 use tributary_protocol::model::{ParameterList, ParameterSpec};
 use tributary_protocol::seed::{Seed, Stream};
 use tributary_protocol::update::{
-    Codec, CodecName, DeltaSink, EncodeError, UpdateDecoder, UpdateError, UpdateHeader, UpdateLimits, UpdateSummary,
+    Codec, CodecName, DeltaSink, EncodeError, UpdateDecoder, UpdateError, UpdateHeader, UpdateLimits, UpdateStatistics,
     bytes_max, encode,
 };
 
-/// Codecs that are not built yet.
-const MISSING: [CodecName; 7] = [
-    CodecName::Ternary,
-    CodecName::Qsgd,
-    CodecName::Sign,
-    CodecName::RandomK,
-    CodecName::TopK,
-    CodecName::Dgc,
-    CodecName::Eden,
-];
-
 fn codecs() -> impl Iterator<Item = Codec> {
-    CodecName::ALL.into_iter().filter(|name| !MISSING.contains(name)).map(CodecName::with_defaults)
+    CodecName::ALL.into_iter().map(CodecName::with_defaults)
 }
 
 fn any_codec() -> impl Strategy<Value = Codec> {
@@ -44,7 +33,7 @@ fn encoded(delta: &[f32], parameters: &ParameterList, codec: Codec, seed: Seed) 
     encode(delta, parameters, &header(codec), 1, seed).expect("the values are finite")
 }
 
-/// The delta, and who asks that every value comes at most once and in its place.
+/// Collects a delta, and asserts that every value comes at most once and in its place.
 struct Once {
     delta: Vec<f32>,
     came: Vec<bool>,
@@ -69,14 +58,14 @@ impl DeltaSink for Once {
     }
 }
 
-/// Decodes pieces of these sizes, again and again.
+/// Decodes a body in pieces of these sizes, repeated.
 fn decode_pieces(
     body: &[u8],
     parameters: &Arc<ParameterList>,
     codec: Codec,
     pieces: &[usize],
     magnitude_max: f32,
-) -> Result<(Vec<f32>, UpdateSummary), UpdateError> {
+) -> Result<(Vec<f32>, UpdateStatistics), UpdateError> {
     let mut decoder = UpdateDecoder::new(Arc::clone(parameters), header(codec), UpdateLimits { magnitude_max });
     let total = parameters.total();
     let mut sink = Once { delta: vec![0.0; total], came: vec![false; total] };
@@ -95,7 +84,7 @@ fn decode(body: &[u8], parameters: &Arc<ParameterList>, codec: Codec) -> Result<
     decode_pieces(body, parameters, codec, &[1 << 16], f32::INFINITY).map(|(delta, _)| delta)
 }
 
-/// About normal: the sum of twelve uniform numbers.
+/// Approximately normal values: sums of twelve uniform numbers.
 fn normal(count: usize, stream: &mut Stream) -> Vec<f32> {
     (0..count).map(|_| ((0..12).map(|_| stream.unit()).sum::<f64>() - 6.0) as f32).collect()
 }
@@ -108,7 +97,7 @@ fn relative_error(delta: &[f32], decoded: &[f32]) -> f64 {
     squares(delta.iter().zip(decoded).map(|(value, decoded)| decoded - value)) / squares(delta.iter().copied())
 }
 
-/// Deltas of the kinds that codecs stumble over.
+/// Kinds of deltas that are difficult for codecs.
 fn kinds(count: usize) -> Vec<(&'static str, Vec<f32>)> {
     let mut stream = Seed(count as u64).stream();
     let random = normal(count, &mut stream);
@@ -195,7 +184,7 @@ proptest! {
         }
     }
 
-    /// The header is right, so that what the codec itself reads is asked, with values that it does not expect.
+    /// Method: the header is intact, so that the damage reaches the codec.
     #[test]
     fn damaged_values_are_refused_or_give_a_delta_within_the_cap(
         codec in any_codec(),
@@ -216,7 +205,7 @@ proptest! {
     }
 }
 
-/// Where the header ends.
+/// Offset of the data in a file.
 fn data_begins(file: &[u8]) -> usize {
     let (length, _) = file.split_first_chunk::<8>().expect("a file has a prefix");
     8 + u64::from_le_bytes(*length) as usize
@@ -291,6 +280,9 @@ fn what_is_unbiased_is_the_delta_on_average() {
             Codec::Bf16 => f64::from(value.abs()) / 256.0,
             // A Hadamard matrix turns a few values in a few directions only, where the proof wants all of them.
             Codec::Eden(_) => 0.03 * norm,
+            // The smallest values are sent about twice in all draws, too rarely to estimate a standard error: five
+            // times the exact one.
+            Codec::RandomK(_) if value.abs() < 0.005 => 0.008,
             _ => 1e-6,
         };
         let (mut sums, mut square_sums) = ([0.0; 9], [0.0; 9]);

@@ -1,4 +1,4 @@
-//! The files in `vectors/`: what this version writes and reads never changes.
+//! The golden vectors in `vectors/`: written and read files never change.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn parameters() -> Arc<ParameterList> {
     Arc::new(ParameterList::new(specs).expect("the list is right"))
 }
 
-/// Values that 127 steps of a power of two reach, so that nothing is left to chance.
+/// Multiples of a power of two up to 127 times: 8 bits hold them exactly, so rounding never is random.
 const DELTA_EIGHTH: [f32; 11] = [
     0.25,
     -0.5,
@@ -42,7 +42,7 @@ const DELTA_EIGHTH: [f32; 11] = [
 /// The same for 7 steps.
 const DELTA_FOURTH: [f32; 11] = [0.25, -0.5, 0.0, 0.875, -0.875, 0.125, 7.0 / 64.0, -1.0 / 64.0, 3.5, -2.5, 1.75];
 
-/// Updates whose tensors any reader understands: codec, file, delta.
+/// Updates of the codecs that write one or two tensors per parameter: codec, file, delta.
 const UPDATE_FILES: [(CodecName, &[u8], [f32; 11]); 5] = [
     (CodecName::F32, UPDATE_FILE, DELTA),
     (CodecName::F16, include_bytes!("../vectors/update-f16.safetensors"), DELTA_EIGHTH),

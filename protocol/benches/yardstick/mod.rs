@@ -1,8 +1,8 @@
-//! What memory allows, measured in the same run: a triad as in STREAM (McCalpin 1995), `a[i] = b[i] + s * c[i]` over f64,
-//! 24 bytes an element.
+//! The bandwidth of memory, measured in the same run: a triad as in STREAM (McCalpin 1995), `a[i] = b[i] + s * c[i]`
+//! over f64, 24 bytes per element.
 //!
-//! A [`Table`] keeps the fastest time of each benchmark that criterion runs and says at the end how much that is of what
-//! the triad's bandwidth allows for the bytes that the benchmark moves.
+//! A [`Table`] keeps the fastest time of each benchmark, and prints at the end which share of the triad's bandwidth the
+//! benchmark's own traffic reaches.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -11,9 +11,9 @@ use criterion::{Criterion, SamplingMode, Throughput};
 use tributary_protocol::cpu::Cpu;
 use tributary_protocol::for_each_cpu;
 
-/// Elements of each of the triad's vectors: together 120 MB, more than most caches.
+/// Elements of each vector of the triad: together 120 MB, more than most caches.
 const TRIAD_ELEMENTS: usize = 5_000_000;
-/// Of each benchmark: a quarter of an hour of criterion's own settings would say no more.
+/// Samples and times of each benchmark. Criterion's defaults would take a quarter of an hour for the same result.
 pub(crate) const SAMPLES: usize = 10;
 pub(crate) const WARM_UP: Duration = Duration::from_millis(300);
 pub(crate) const MEASUREMENT: Duration = Duration::from_secs(1);
@@ -42,7 +42,7 @@ impl Triad {
     }
 }
 
-/// What was measured, for the lines at the end.
+/// The results, for the lines at the end.
 #[derive(Default)]
 pub(crate) struct Table {
     triads: Vec<Triad>,
@@ -50,10 +50,10 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Measures something that handles `values` f32 and moves `bytes` bytes of memory, on so many threads, with a triad
-    /// after each time: other users of the machine then slow down both.
+    /// Measures work on `values` f32 that moves `bytes` bytes of memory, on some threads. A triad runs after each
+    /// repetition, so that other load on the machine slows down both.
     ///
-    /// `make` makes for each thread what it repeats. Of each the fastest time counts.
+    /// `make` makes the work of each thread. The fastest repetition counts.
     pub(crate) fn measure<Work: FnMut() + Send>(
         &mut self,
         criterion: &mut Criterion,
@@ -65,7 +65,7 @@ impl Table {
         let (mut fastest, mut fastest_triad) = (Duration::MAX, Duration::MAX);
         let values_bytes = (threads * values * size_of::<f32>()) as f64;
         let mut group = criterion.benchmark_group(name);
-        // Once is milliseconds: no need to repeat it more and more often.
+        // One repetition takes milliseconds, so samples need no growing number of them.
         group.sampling_mode(SamplingMode::Flat);
         group.throughput(Throughput::Bytes(values_bytes as u64));
         group.bench_function(format!("{threads} thread(s)"), |bencher| {
@@ -85,7 +85,7 @@ impl Table {
         });
         group.finish();
         if fastest == Duration::MAX {
-            // Criterion's filter leaves it out.
+            // Criterion's filter has excluded it.
             return;
         }
         let of_f32 = values_bytes / fastest.as_secs_f64();
@@ -100,14 +100,14 @@ impl Table {
         ));
     }
 
-    /// Prints it.
+    /// Prints the table.
     pub(crate) fn print(&self) {
         println!("\n{:<18} threads  GB/s f32    moved    triad  of triad", "");
         self.lines.iter().for_each(|line| println!("{line}"));
     }
 }
 
-/// All at once; the time from the first one's beginning to the last one's end.
+/// Runs all works at once. Returns the time from the first beginning to the last end.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 fn once<Work: FnMut() + Send>(works: &mut [Work]) -> Duration {
     if let [only] = works {

@@ -1,24 +1,24 @@
-//! Packing a file that comes in pieces, where that makes it shorter.
+//! Compression of a file that comes in pieces.
 
 use super::shrink;
 
-/// Bytes from a file's beginning that are packed to see whether it helps: all of a small file.
+/// Bytes at the beginning of a file that are compressed to decide whether compression pays.
 const TRIED_BYTES: usize = 1 << 20;
 
-/// Longest body that a file of so many bytes can become: zstd adds three bytes to each block of at least 1 KiB that does
-/// not shrink, and a frame's head and end.
+/// Longest body of a file of `file_bytes` bytes. zstd adds three bytes to each block that does not compress, where a
+/// block has at least 1 KiB, and a header and an end to the frame.
 #[must_use]
 pub fn packed_bytes_max(file_bytes: u64) -> u64 {
     file_bytes + file_bytes / 256 + 1024
 }
 
-/// [`super::shrink`] for a file that is never whole in memory: whether to pack it is decided by its first MiB.
+/// [`super::shrink`] for a file that comes in pieces. Its first MiB decides whether it is compressed.
 #[derive(Debug)]
 pub struct Shrinker(State);
 
 #[derive(Debug)]
 enum State {
-    /// What is to be tried.
+    /// The beginning of the file, undecided.
     Trying(Vec<u8>),
     Plain,
     #[cfg(feature = "zstd")]
@@ -32,7 +32,7 @@ impl Default for Shrinker {
 }
 
 impl Shrinker {
-    /// Takes the next bytes of the file and appends those of the body that they give.
+    /// Takes the next bytes of the file and appends the bytes of the body that they yield.
     pub fn push(&mut self, mut piece: &[u8], body: &mut Vec<u8>) {
         if let State::Trying(beginning) = &mut self.0 {
             let (tried, rest) = piece.split_at(piece.len().min(TRIED_BYTES - beginning.len()));
@@ -50,10 +50,10 @@ impl Shrinker {
         }
     }
 
-    /// The file ends here; appends the end of the body.
+    /// Ends the file and appends the end of the body.
     pub fn finish(mut self, body: &mut Vec<u8>) {
         match &mut self.0 {
-            // The beginning is all of it.
+            // The whole file is shorter than the beginning that would decide.
             State::Trying(file) => body.extend(shrink(std::mem::take(file))),
             State::Plain => {}
             #[cfg(feature = "zstd")]
@@ -61,7 +61,7 @@ impl Shrinker {
         }
     }
 
-    /// Tries what has come, and goes on as that turns out.
+    /// Compresses the beginning on trial, and continues compressed or plain.
     fn decide(&mut self, body: &mut Vec<u8>) {
         let State::Trying(beginning) = std::mem::replace(&mut self.0, State::Plain) else { return };
         #[cfg(feature = "zstd")]
@@ -85,7 +85,7 @@ mod packer {
 
     use super::super::{LEVEL, WINDOW_LOG_MAX};
 
-    /// Bytes of the frame that are taken from zstd at a time: its longest block.
+    /// Bytes of the frame that are taken from zstd at once: its longest block.
     const STEP_BYTES: usize = 128 << 10;
 
     pub(super) struct Packer {
@@ -100,7 +100,7 @@ mod packer {
     }
 
     impl Packer {
-        /// None where there is no memory for it.
+        /// `None` if there is too little memory.
         pub(super) fn begin() -> Option<Self> {
             let mut context = CCtx::try_create()?;
             for parameter in [CParameter::CompressionLevel(LEVEL), CParameter::WindowLog(WINDOW_LOG_MAX)] {
@@ -115,7 +115,7 @@ mod packer {
                 let mut output = OutBuffer::around(self.packed.as_mut_slice());
                 let step = self.context.compress_stream(&mut output, &mut input);
                 let given = output.pos();
-                step.expect("packing fails only without memory, which the context has");
+                step.expect("compression fails only without memory, which the context has");
                 body.extend_from_slice(&self.packed[..given]);
             }
         }
@@ -126,7 +126,7 @@ mod packer {
                 let left = self.context.end_stream(&mut output);
                 let given = output.pos();
                 body.extend_from_slice(&self.packed[..given]);
-                if left.expect("packing fails only without memory, which the context has") == 0 {
+                if left.expect("compression fails only without memory, which the context has") == 0 {
                     return;
                 }
             }

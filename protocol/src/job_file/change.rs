@@ -1,42 +1,43 @@
-//! Changing the round policy of a job that runs.
+//! Changes to the round policy of a running job.
 
 use serde::{Deserialize, Serialize};
 
 use super::RoundPolicy;
 
-/// New values for settings of `[round]`; those that are left out stay.
+/// New values for settings of `[round]`. Absent settings stay unchanged. Open rounds keep the policy that they started
+/// with.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RoundPolicyChange {
-    /// Updates that close a round early.
+    /// Updates after which a round closes before its deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updates_goal: Option<u32>,
-    /// Updates without which the deadline abandons the round.
+    /// Fewest updates for a result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updates_min: Option<u32>,
-    /// Clients selected per update of the goal.
+    /// Clients drawn per update of the goal, 1 to 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over_selection: Option<f64>,
     /// Clients that must be available before a cohort is drawn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available_min: Option<u32>,
-    /// How long a round waits for available clients.
+    /// Longest wait for available clients, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selection_timeout_ms: Option<u64>,
-    /// How long a cohort has.
+    /// Time from the draw of the cohort to its deadline, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
-    /// Pause after an abandoned round.
+    /// Pause after an abandoned round, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff_ms: Option<u64>,
-    /// Longest pause after abandoned rounds.
+    /// Longest pause after abandoned rounds, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff_max_ms: Option<u64>,
 }
 
 impl RoundPolicyChange {
-    /// The policy with the new values. Whether they go together is for [`super::JobFile::check`] to say.
+    /// The policy with the new values. The result needs [`super::JobFile::check`].
     #[must_use]
     pub fn applied_to(&self, policy: &RoundPolicy) -> RoundPolicy {
         RoundPolicy {

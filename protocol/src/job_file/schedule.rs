@@ -1,25 +1,25 @@
-//! When rounds may start (`[schedule]`), and what is kept of them (`[retention]`).
+//! The sections `[schedule]` (when rounds may start) and `[retention]` (what is kept of them).
 
 use serde::{Deserialize, Serialize};
 
-use super::{JobFileError, require};
+use super::error::{JobFileError, require};
 
 /// Longest cron expression in bytes.
 pub const CRON_BYTES_MAX: usize = 200;
-/// Most versions that a retention counts.
+/// Largest number in a rule about model versions.
 pub const VERSIONS_MAX: u32 = 1_000_000;
-/// Longest history in days.
+/// Longest retention of history in days.
 pub const HISTORY_DAYS_MAX: u32 = 36_500;
 
-/// When rounds may start (`[schedule]`).
+/// Times at which training rounds may start (`[schedule]`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Schedule {
-    /// The minutes in which a training round may open, as a cron expression: minute, hour, day of month, month, day of
-    /// week. `* 22-23,0-5 * * *` is every minute of the nights from 22:00 to 5:59.
+    /// Cron expression of the minutes in which a training round may open: minute, hour, day of month, month, day of
+    /// week. `* 22-23,0-5 * * *` allows every minute from 22:00 to 5:59.
     pub rounds: String,
-    /// The zone whose wall clocks the expression is about, by its IANA name: `Europe/Berlin`.
+    /// IANA name of the time zone of the expression, such as `Europe/Berlin`. Default: `UTC`.
     #[serde(default = "utc")]
     pub time_zone: String,
 }
@@ -28,35 +28,36 @@ fn utc() -> String {
     "UTC".to_owned()
 }
 
-/// What is kept (`[retention]`).
+/// Retention of models and history (`[retention]`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Retention {
-    /// Which model versions. The newest, and those that open rounds use, are kept whatever this says.
+    /// Model versions to keep. The newest version and those of open rounds are always kept. Default: `all`.
     pub models: ModelsKept,
-    /// Days after which the assignments and events of an ended round are deleted; its summary stays. Left out: never.
+    /// Days after the end of a round when its assignments and events are deleted. The round's summary stays. Default:
+    /// never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history_days: Option<u32>,
 }
 
-/// Which model versions are kept.
+/// The model versions to keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ModelsKept {
-    /// All of them.
+    /// All versions.
     #[default]
     All,
-    /// The newest n.
+    /// The newest n versions.
     Last(u32),
-    /// Those whose number n divides: 0, n, 2n, ..
+    /// Every nth version: 0, n, 2n, and so on.
     Every(u32),
 }
 
 impl Schedule {
-    /// What can be said without a calendar; whether the expression and the zone exist is for the coordinator to say,
-    /// since devices need neither.
+    /// Checks lengths only. The coordinator checks expression and zone: devices need no calendar, so this crate has
+    /// none.
     pub(super) fn check(&self) -> Result<(), JobFileError> {
         let short = |text: &str| (1..=CRON_BYTES_MAX).contains(&text.len());
         require(short(&self.rounds), "[schedule] rounds", "a cron expression of at most 200 bytes")?;

@@ -1,4 +1,4 @@
-//! Version 0 of a model: values drawn from the job's seed, as PyTorch's layers draw theirs.
+//! Initial values of a model, drawn from the job's seed with the distributions of PyTorch's layers.
 
 use std::f64::consts::TAU;
 use std::iter::Enumerate;
@@ -9,10 +9,10 @@ use super::{Layer, ModelSpec, ModelSpecError};
 use crate::model::{Model, ParameterSpec};
 use crate::seed::{Seed, Stream};
 
-/// How the values of one parameter are drawn.
+/// The distribution of a parameter's initial values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Initial {
-    /// All the same.
+    /// All values are equal.
     Constant(f32),
     /// Uniform in `[-1 / sqrt(fan_in), 1 / sqrt(fan_in))`.
     FanIn(usize),
@@ -20,7 +20,7 @@ enum Initial {
     Normal,
 }
 
-/// The values of version 0 in order, drawn part by part.
+/// The initial values in the order of the flat vector, drawn in chunks: a large model is never in memory as a whole.
 #[derive(Debug)]
 pub struct InitialValues {
     seed: Seed,
@@ -28,7 +28,7 @@ pub struct InitialValues {
     drawing: Option<Drawing>,
 }
 
-/// A parameter that is being drawn.
+/// The parameter that is being drawn.
 #[derive(Debug)]
 struct Drawing {
     initial: Initial,
@@ -37,7 +37,7 @@ struct Drawing {
 }
 
 impl InitialValues {
-    /// Draws the next values, at most so many; none are left once it returns none.
+    /// Draws the next values, at most `most`. An empty vector means that all values were drawn.
     pub fn draw(&mut self, most: usize) -> Vec<f32> {
         let mut values = Vec::new();
         while values.len() < most {
@@ -60,7 +60,7 @@ impl InitialValues {
 }
 
 impl ModelSpec {
-    /// The model that a job starts with; the same seed gives the same model.
+    /// The initial model. The same seed gives the same model.
     ///
     /// # Errors
     /// As [`Self::initial_values`].
@@ -70,15 +70,15 @@ impl ModelSpec {
         Ok(Model::new(parameters, values).expect("as many values as parameters were drawn, all of them finite"))
     }
 
-    /// The values of [`Self::initial_model`], for those who have no memory for all of them at once.
+    /// The values of [`Self::initial_model`] in chunks.
     ///
     /// Weights and biases of linear and convolution layers are uniform in `±1/sqrt(fan_in)`, those of LSTM and GRU in
-    /// `±1/sqrt(hidden_size)`, embeddings are normal, norms start as the identity. Parameters of an app's own network
-    /// are uniform in `±1/sqrt(fan_in)`, where the fan-in is the product of all dimensions but the first, or the
-    /// length of a vector. Parameter `i` depends only on `seed.derive("parameter", i)` and its shape.
+    /// `±1/sqrt(hidden_size)`. Embeddings are standard normal. Norm layers start as the identity. Parameters of an
+    /// app's own network are uniform in `±1/sqrt(fan_in)`, where the fan-in is the product of all dimensions but the
+    /// first, or the length of a vector. Parameter `i` depends only on `seed.derive("parameter", i)` and its shape.
     ///
     /// # Errors
-    /// [`ModelSpecError`] names the first layer or parameter that does not fit.
+    /// [`ModelSpecError`] for the first layer or parameter that is invalid.
     pub fn initial_values(&self, seed: Seed) -> Result<InitialValues, ModelSpecError> {
         let parameters = self.parameters()?;
         let mut waiting = Vec::with_capacity(parameters.specs().len());
@@ -93,7 +93,7 @@ impl ModelSpec {
         Ok(InitialValues { seed, waiting: waiting.into_iter().enumerate(), drawing: None })
     }
 
-    /// The layer that a parameter belongs to, and what it is called there.
+    /// The layer of a parameter, and the parameter's name within it.
     fn layer_of<'a>(&self, parameter: &'a ParameterSpec) -> Option<(&Layer, &'a str)> {
         let Self::Layers(model) = self else { return None };
         let (index, name) = parameter.name.strip_prefix("layers.")?.split_once('.')?;
@@ -102,7 +102,7 @@ impl ModelSpec {
 }
 
 impl Layer {
-    /// How the parameter called `name` starts. A bias follows its weight and takes that one's `fan_in`.
+    /// The distribution of the parameter `name`. A bias follows its weight and uses the same `fan_in`.
     fn initial(&self, name: &str, parameter: &ParameterSpec, fan_in: &mut usize) -> Initial {
         match (self, name) {
             (Self::LayerNorm { .. } | Self::BatchNorm { .. }, "weight" | "running_var") => Initial::Constant(1.0),
@@ -131,13 +131,14 @@ impl Initial {
     }
 }
 
-/// Box and Muller (1958): two uniform numbers give a normal one. `1 - unit` is never 0, so that the logarithm is finite.
+/// A standard normal number from two uniform ones (Box and Muller 1958). `1 - unit` is never 0, so the logarithm is
+/// finite.
 fn normal(stream: &mut Stream) -> f32 {
     let radius = (-2.0 * (1.0 - stream.unit()).ln()).sqrt();
     (radius * (TAU * stream.unit()).cos()) as f32
 }
 
-/// Numbers that go into one output of a tensor in PyTorch's layout, whose first dimension counts the outputs.
+/// Number of inputs of one output, for a tensor in PyTorch's layout: its first dimension counts the outputs.
 fn own_fan_in(shape: &[usize]) -> usize {
     match shape {
         [] => 1,

@@ -1,4 +1,4 @@
-//! Networks as data: what stands under `[model]` in a job file, so that a new architecture needs no release of the app.
+//! Networks as data: the section `[model]` of a job file. A new architecture needs no new release of the app.
 //!
 //! ```toml
 //! [model]
@@ -10,8 +10,8 @@
 //! ]
 //! ```
 //!
-//! Shapes are those of one example: the batch dimension is never written. Layers, their settings, parameter names and
-//! layouts are PyTorch's (`torch.nn`, version 2), so that an exported model loads there as `nn.Sequential` called `layers`.
+//! Shapes are those of one example, without the batch dimension. Layers, settings, parameter names and layouts are
+//! those of PyTorch 2 (`torch.nn`): an exported model loads there as an `nn.Sequential` with the name `layers`.
 
 mod initial;
 mod parameters;
@@ -25,22 +25,22 @@ pub use shapes::{LayerError, ModelSpecError};
 
 /// Most layers of a network.
 pub const LAYERS_MAX: usize = 1024;
-/// Most numbers that one layer may put out for one example: 2^26, which is 256 MiB of f32.
+/// Most output values of one layer for one example: 2^26, which is 256 MiB of f32.
 pub const OUTPUTS_MAX: usize = 1 << 26;
-/// Most tokens of an embedding: token ids travel as f32, which is exact up to 2^24.
+/// Largest vocabulary of an embedding. Token ids are passed as f32, which is exact up to 2^24.
 pub const TOKENS_MAX: usize = 1 << 24;
 
-/// The model of a job: a network as data, or the parameters of a network that the app brings.
+/// The model of a job: a network as data, or the parameters of an app's own network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "ModelTable", into = "ModelTable")]
 pub enum ModelSpec {
-    /// `input` and `layers`: the SDK builds the network.
+    /// Keys `input` and `layers`: the SDK builds the network.
     Layers(LayeredModel),
-    /// `parameters`: names and shapes only; the app knows what they mean.
+    /// Key `parameters`: names and shapes only; the app implements the network.
     Parameters(Vec<ParameterSpec>),
 }
 
-/// A network as a list of layers, each reading what the one before puts out.
+/// A network as a list of layers. The output of each layer is the input of the next.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayeredModel {
     /// Shape of one example: `[features]`, `[channels, height, width]`, `[time, features]`, or `[time]` of token ids.
@@ -49,7 +49,7 @@ pub struct LayeredModel {
     pub layers: Vec<Layer>,
 }
 
-/// One layer. Settings that are left out have PyTorch's defaults.
+/// A layer of a network. Settings that are left out have the defaults of PyTorch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
@@ -58,31 +58,31 @@ pub enum Layer {
     Linear {
         /// Length of the last dimension of the output.
         out_features: usize,
-        /// Adds `b`.
+        /// Whether `b` is added. Default: true.
         #[serde(default = "yes")]
         bias: bool,
     },
-    /// Cross-correlation over `[channels, height, width]`.
+    /// 2D convolution (cross-correlation, as in PyTorch) over `[channels, height, width]`.
     Conv2d {
-        /// Channels of the output.
+        /// Number of output channels.
         out_channels: usize,
         /// Size of the window.
         kernel_size: HeightWidth,
-        /// Steps of the window.
+        /// Distance between windows. Default: 1.
         #[serde(default = "HeightWidth::one")]
         stride: HeightWidth,
-        /// Zeros around the input.
+        /// Zeros around the input. Default: `valid`, none.
         #[serde(default)]
         padding: Padding,
-        /// Adds a number to each channel.
+        /// Whether a learned bias is added to each channel. Default: true.
         #[serde(default = "yes")]
         bias: bool,
     },
-    /// Largest value of each window, per channel.
+    /// Maximum of each window, per channel.
     MaxPool2d {
         /// Size of the window.
         kernel_size: HeightWidth,
-        /// Steps of the window; the window's size unless given.
+        /// Distance between windows. Default: the size of the window.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stride: Option<HeightWidth>,
     },
@@ -90,92 +90,97 @@ pub enum Layer {
     AvgPool2d {
         /// Size of the window.
         kernel_size: HeightWidth,
-        /// Steps of the window; the window's size unless given.
+        /// Distance between windows. Default: the size of the window.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stride: Option<HeightWidth>,
     },
-    // The braces make serde refuse unknown keys here too, which it does not for unit variants.
+    // The braces make serde refuse unknown keys here too; for unit variants it ignores them.
     /// `max(x, 0)`.
     Relu {},
-    /// `x Phi(x)` with the normal distribution's exact `Phi` (Hendrycks and Gimpel 2016).
+    /// `x Phi(x)`, where `Phi` is the exact normal distribution function (Hendrycks and Gimpel 2016).
     Gelu {},
     /// Hyperbolic tangent.
     Tanh {},
     /// `1 / (1 + exp(-x))`.
     Sigmoid {},
-    /// All dimensions become one.
+    /// Joins all dimensions into one.
     Flatten {},
-    /// In training, each number becomes 0 with this probability and the others are scaled up (Srivastava et al. 2014).
+    /// In training, sets each value to 0 with a probability p and scales the others by 1 / (1 - p) (Srivastava et al.
+    /// 2014).
     Dropout {
-        /// In `[0, 1)`.
+        /// p, in `[0, 1)`.
         probability: f64,
     },
-    /// Mean 0 and variance 1 over the last dimension of each example (Ba, Kiros and Hinton 2016).
+    /// Normalises the last dimension of each example to mean 0 and variance 1 (Ba, Kiros and Hinton 2016), then applies
+    /// a learned scale and bias.
     LayerNorm {
-        /// Added to the variance.
+        /// Added to the variance for numerical stability. Default: 1e-5.
         #[serde(default = "norm_epsilon")]
         epsilon: f64,
     },
-    /// Mean 0 and variance 1 of each feature (`[features]`) or channel (`[channels, height, width]`) over the batch
-    /// (Ioffe and Szegedy 2015). Its running statistics are parameters, averaged like the others.
+    /// Normalises each feature (`[features]`) or channel (`[channels, height, width]`) to mean 0 and variance 1 over
+    /// the batch (Ioffe and Szegedy 2015), then applies a learned scale and bias. The running statistics are parameters
+    /// too and are averaged like the others.
     BatchNorm {
-        /// Added to the variance.
+        /// Added to the variance for numerical stability. Default: 1e-5.
         #[serde(default = "norm_epsilon")]
         epsilon: f64,
-        /// Share of the running statistics that a batch replaces.
+        /// Weight of a batch in the running statistics, 0 to 1. Default: 0.1.
         #[serde(default = "batch_norm_momentum")]
         momentum: f64,
     },
-    /// A learned vector for each token; only as the first layer, because it reads token ids.
+    /// A learned vector for each token. It reads token ids, so it can only be the first layer.
     Embedding {
-        /// Size of the vocabulary: ids are `0..tokens`.
+        /// Size of the vocabulary, at most 2^24. Ids are `0..tokens`.
         tokens: usize,
-        /// Length of the vectors.
+        /// Length of each vector.
         size: usize,
     },
     /// Long short-term memory over `[time, features]` (Hochreiter and Schmidhuber 1997, with forget gates).
     Lstm {
-        /// Length of the state.
+        /// Length of the hidden state.
         hidden_size: usize,
-        /// Puts out the state after every time step, not only after the last.
+        /// Whether the output is the hidden state after every time step, `[time, hidden_size]`, instead of the last
+        /// one. Default: false.
         #[serde(default)]
         return_sequences: bool,
     },
     /// Gated recurrent unit over `[time, features]` (Cho et al. 2014, in cuDNN's form, as in PyTorch).
     Gru {
-        /// Length of the state.
+        /// Length of the hidden state.
         hidden_size: usize,
-        /// Puts out the state after every time step, not only after the last.
+        /// Whether the output is the hidden state after every time step, `[time, hidden_size]`, instead of the last
+        /// one. Default: false.
         #[serde(default)]
         return_sequences: bool,
     },
 }
 
-/// A height and a width, written as `[height, width]` or as one number for both.
+/// A height and a width. Written as `[height, width]`, or as one number for both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "OneOrTwo", into = "[usize; 2]")]
 pub struct HeightWidth {
-    /// Rows.
+    /// Number of rows.
     pub height: usize,
-    /// Columns.
+    /// Number of columns.
     pub width: usize,
 }
 
-/// Zeros around the input of a convolution: `"valid"`, `"same"`, one number or `[height, width]`.
+/// Zeros around the input of a convolution. Written as `"valid"`, `"same"`, one number or `[height, width]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "PaddingText", into = "PaddingText")]
 pub enum Padding {
-    /// None.
+    /// No zeros.
     #[default]
     Valid,
-    /// As many as keep height and width (stride 1 only); an odd one goes to the bottom or right.
+    /// As many zeros as keep height and width; requires stride 1. An odd one is at the bottom or right.
     Same,
-    /// So many on each side.
+    /// This number of rows at top and bottom, and of columns at left and right.
     Zeros(HeightWidth),
 }
 
 impl Layer {
-    /// The layer's name in a job file.
+    /// The value of `kind` in a job file.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -199,7 +204,7 @@ impl Layer {
 }
 
 impl HeightWidth {
-    /// The same in both directions.
+    /// The same length in both directions.
     #[must_use]
     pub const fn square(length: usize) -> Self {
         Self { height: length, width: length }
@@ -216,7 +221,7 @@ impl From<HeightWidth> for [usize; 2] {
     }
 }
 
-/// `[model]` as it is written: one of two sets of keys.
+/// The section `[model]` as it is written, with one of two sets of keys.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ModelTable {

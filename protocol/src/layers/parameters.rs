@@ -1,13 +1,14 @@
-//! Which parameters a network as data has: names, shapes and order as `torch.nn` would list them.
+//! The parameters of a network as data: names, shapes and order as in `torch.nn`.
 
 use super::{Layer, LayeredModel, ModelSpec, ModelSpecError};
 use crate::model::{ParameterList, ParameterSpec};
 
 impl ModelSpec {
-    /// The parameters in order, named `layers.<index>.<parameter>`; batch norm's running statistics are among them.
+    /// The parameters in order. Those of layers have the names `layers.<index>.<parameter>` and include the running
+    /// statistics of batch norm.
     ///
     /// # Errors
-    /// [`ModelSpecError`] names the first layer or parameter that does not fit.
+    /// [`ModelSpecError`] for the first layer or parameter that is invalid.
     pub fn parameters(&self) -> Result<ParameterList, ModelSpecError> {
         let specs = match self {
             Self::Layers(model) => model.parameter_specs()?,
@@ -30,7 +31,7 @@ impl LayeredModel {
 }
 
 impl Layer {
-    /// Names and shapes of the layer's own parameters, for an input that shape inference has accepted.
+    /// Names and shapes of the layer's parameters for an input that shape inference has accepted.
     fn parameters(&self, input: &[usize]) -> Vec<(&'static str, Vec<usize>)> {
         let first = input.first().copied().unwrap_or_default();
         let last = input.last().copied().unwrap_or_default();
@@ -58,7 +59,7 @@ impl Layer {
     }
 }
 
-/// A weight, and a bias as long as the weight's first dimension.
+/// A weight, and a bias of the length of its first dimension.
 fn with_bias(weight: Vec<usize>, bias: bool) -> Vec<(&'static str, Vec<usize>)> {
     let mut parameters = vec![("weight", weight)];
     if bias {
@@ -68,9 +69,9 @@ fn with_bias(weight: Vec<usize>, bias: bool) -> Vec<(&'static str, Vec<usize>)> 
     parameters
 }
 
-/// The gates' matrices one below the other: input, forget, cell, output (LSTM) or reset, update, new (GRU).
+/// The matrices of the gates, stacked by rows: input, forget, cell, output (LSTM) or reset, update, new (GRU).
 fn recurrent(gates: usize, hidden: usize, features: usize) -> Vec<(&'static str, Vec<usize>)> {
-    // The shape inference has bounded `hidden`, so that this product cannot overflow, on 32 bits either.
+    // Shape inference has bounded `hidden` by 2^26, so the product cannot overflow, not even with 32 bits.
     let rows = gates * hidden;
     vec![
         ("weight_ih_l0", vec![rows, features]),

@@ -1,44 +1,47 @@
-//! Shape inference: what each layer puts out for one example, with every product checked, because job files are untrusted.
+//! Shape inference: the output shape of each layer for one example. Job files are untrusted, so every product is
+//! checked.
 
 use super::{HeightWidth, LAYERS_MAX, Layer, LayeredModel, ModelSpec, OUTPUTS_MAX, Padding, TOKENS_MAX};
 use crate::model::ParameterListError;
 
-/// Why a model as data cannot be built.
+/// A model as data that cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelSpecError {
-    /// The input has no dimension, too many, one of length 0, or too many numbers.
-    #[error("input {0:?} is no shape of an example: 1 to 3 dimensions of at least 1, at most {OUTPUTS_MAX} numbers")]
+    /// The input has no dimension, too many, one of length 0, or too many values.
+    #[error(
+        "input {0:?} is not the shape of an example: 1 to 3 dimensions of at least 1, at most {OUTPUTS_MAX} values"
+    )]
     Input(Vec<usize>),
-    /// Nothing between input and output.
+    /// The list of layers is empty.
     #[error("a network needs at least one layer")]
     NoLayers,
-    /// More layers than allowed.
+    /// The list exceeds [`LAYERS_MAX`].
     #[error("{0} layers are more than the {LAYERS_MAX} allowed")]
     TooManyLayers(usize),
-    /// A layer that cannot follow what comes before it.
+    /// A layer does not fit its input, or a setting is out of range.
     #[error("layers[{index}] {kind}: {error}")]
     Layer {
-        /// Place in the list, from 0.
+        /// Index of the layer, from 0.
         index: usize,
-        /// The layer's kind.
+        /// Kind of the layer in the job file.
         kind: &'static str,
-        /// What is wrong.
+        /// The problem with the layer.
         error: LayerError,
     },
-    /// The network has no parameters, or too many, or they are badly named.
+    /// The network has no parameters, too many, or invalid names.
     #[error(transparent)]
     Parameters(#[from] ParameterListError),
 }
 
-/// What is wrong with one layer.
+/// The problem with one layer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayerError {
-    /// The input has another number of dimensions than the layer reads.
+    /// The input does not have the dimensions that the layer reads.
     #[error("needs an input {needs}, got {got:?}")]
     NeedsInput {
-        /// Names of the dimensions.
+        /// The required dimensions.
         needs: &'static str,
-        /// The shape that the layer before puts out.
+        /// Output shape of the layer before, or the network's input.
         got: Vec<usize>,
     },
     /// The window is larger than the padded input.
@@ -46,33 +49,33 @@ pub enum LayerError {
     WindowTooLarge {
         /// Height and width of the window.
         window: [usize; 2],
-        /// The shape that the layer before puts out.
+        /// Output shape of the layer before, or the network's input.
         got: Vec<usize>,
     },
-    /// A setting outside its range.
+    /// A setting is out of range.
     #[error("`{setting}` must be {range}")]
     OutOfRange {
-        /// The setting's name.
+        /// Key of the setting.
         setting: &'static str,
-        /// What it may be, in words.
+        /// The allowed values, in words.
         range: &'static str,
     },
-    /// An embedding that is not the first layer.
+    /// An embedding is not the first layer.
     #[error("reads token ids, so it can only be the first layer")]
     NotFirst,
-    /// The output has too many numbers.
-    #[error("puts out more than {OUTPUTS_MAX} numbers for an input of {got:?}")]
+    /// The output exceeds [`OUTPUTS_MAX`].
+    #[error("has more than {OUTPUTS_MAX} output values for an input of {got:?}")]
     TooLarge {
-        /// The shape that the layer before puts out.
+        /// Output shape of the layer before, or the network's input.
         got: Vec<usize>,
     },
 }
 
 impl LayeredModel {
-    /// The shape of one example after each layer; the last one is the network's output.
+    /// The shape of one example after each layer. The last one is the output of the network.
     ///
     /// # Errors
-    /// [`ModelSpecError`] names the first layer that does not fit.
+    /// [`ModelSpecError`] for the first layer that is invalid.
     pub fn shapes(&self) -> Result<Vec<Vec<usize>>, ModelSpecError> {
         if !(1..=3).contains(&self.input.len()) || self.input.contains(&0) || elements(&self.input).is_none() {
             return Err(ModelSpecError::Input(self.input.clone()));
@@ -101,10 +104,10 @@ impl LayeredModel {
 }
 
 impl ModelSpec {
-    /// The shape of one example's output, or nothing for an app's own network.
+    /// The output shape for one example. `None` for an app's own network.
     ///
     /// # Errors
-    /// [`ModelSpecError`] names the first layer that does not fit.
+    /// [`ModelSpecError`] for the first layer that is invalid.
     pub fn output_shape(&self) -> Result<Option<Vec<usize>>, ModelSpecError> {
         match self {
             Self::Layers(model) => Ok(model.shapes()?.pop()),
@@ -114,7 +117,7 @@ impl ModelSpec {
 }
 
 impl Layer {
-    /// What the layer puts out for an input of this shape.
+    /// The output shape for an input of this shape.
     fn output_shape(&self, input: &[usize]) -> Result<Vec<usize>, LayerError> {
         match *self {
             Self::Linear { out_features, .. } => {
@@ -187,7 +190,7 @@ impl Layer {
     }
 }
 
-/// How many windows there are in each direction.
+/// The number of windows in each direction.
 fn windows(
     input: &[usize],
     kernel: HeightWidth,
@@ -211,7 +214,7 @@ fn image(input: &[usize]) -> Result<[usize; 3], LayerError> {
     input.try_into().map_err(|_| needs("[channels, height, width]", input))
 }
 
-/// The number of elements, unless there are more than a layer may put out.
+/// The number of elements, or `None` above [`OUTPUTS_MAX`].
 fn elements(shape: &[usize]) -> Option<usize> {
     let count = shape.iter().try_fold(1usize, |count, length| count.checked_mul(*length))?;
     (count <= OUTPUTS_MAX).then_some(count)
@@ -305,11 +308,11 @@ mod tests {
             (&[1, 4, 4], conv(0, 1, Padding::Same), "`kernel_size` must be at least 1"),
             (&[1, 4, 4], conv(3, 0, Padding::Valid), "`stride` must be at least 1"),
             (&[1, 4, 4], conv(3, 2, Padding::Same), "`stride` must be 1 where the padding is \"same\""),
-            (&[1, 4, 4], conv(3, 1, Padding::Zeros(square(usize::MAX))), "puts out more than"),
-            (&[1, 4, 4], conv(3, 1, Padding::Zeros(square(usize::MAX / 4))), "puts out more than"),
+            (&[1, 4, 4], conv(3, 1, Padding::Zeros(square(usize::MAX))), "has more than"),
+            (&[1, 4, 4], conv(3, 1, Padding::Zeros(square(usize::MAX / 4))), "has more than"),
             (&[1, 4, 4], pool(2, Some(0)), "`stride` must be at least 1"),
             (&[4], Layer::Linear { out_features: 0, bias: true }, "`out_features` must be at least 1"),
-            (&[4], Layer::Linear { out_features: usize::MAX, bias: true }, "puts out more than"),
+            (&[4], Layer::Linear { out_features: usize::MAX, bias: true }, "has more than"),
             (&[4], Layer::Dropout { probability: 1.0 }, "`probability` must be at least 0 and below 1"),
             (&[4], Layer::Dropout { probability: f64::NAN }, "`probability` must be"),
             (&[4], Layer::LayerNorm { epsilon: 0.0 }, "`epsilon` must be a finite number above 0"),

@@ -1,4 +1,4 @@
-//! All jobs at a glance.
+//! The overview of all jobs.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,95 +8,95 @@ use crate::job_file::StopPolicy;
 use crate::state::{AssignmentState, JobState};
 use crate::update::Codec;
 
-/// What a coordinator does right now.
+/// Overview of a deployment: populations and jobs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Overview {
-    /// Release of the coordinator.
+    /// Release of the coordinator that answers.
     pub version: String,
-    /// What its clock shows.
+    /// Current time of that coordinator. Clients compute ages from it, not from their own clocks.
     pub now_at_ms: i64,
-    /// The populations, by name.
+    /// Populations, ordered by name.
     pub populations: Vec<Population>,
-    /// The jobs: those that may still run first, then the others; of each the newest first. At most 100.
+    /// At most 100 jobs: first those that have not ended, then the others, each group newest first.
     pub jobs: Vec<JobOverview>,
 }
 
-/// A job at a glance.
+/// A job with its open rounds and its progress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobOverview {
-    /// The job.
+    /// Summary of the job.
     pub job: JobSummary,
-    /// Its open rounds, training and evaluation.
+    /// Open rounds, of training and evaluation.
     pub open_rounds: Vec<OpenRound>,
-    /// The last training round that ended.
+    /// The training round that ended last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_round: Option<Round>,
-    /// Best accuracy of any of its versions.
+    /// Best accuracy of all evaluated versions, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best_accuracy: Option<f64>,
-    /// Accuracy of the newest measured version.
+    /// Accuracy of the newest evaluated version, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
-    /// Loss of the newest measured version.
+    /// Loss of the newest evaluated version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<f64>,
-    /// Bytes that clients sent in all of its rounds.
+    /// Bytes that clients uploaded in all rounds.
     pub bytes_up: u64,
-    /// Bytes that clients fetched in all of its rounds.
+    /// Bytes that clients downloaded in all rounds.
     pub bytes_down: u64,
-    /// At most 60 points of its learning curve.
+    /// At most 60 points of the learning curve: round, accuracy, loss.
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<(u32, Option<f64>, Option<f64>)>))]
     pub spark: Vec<SparkPoint>,
 }
 
-/// Round, accuracy, and loss (measured, or else the training loss) of a point of a small learning curve.
+/// A point of a small learning curve: round, accuracy, and the loss of the evaluation or else of training.
 pub type SparkPoint = (u32, Option<f64>, Option<f64>);
 
-/// What a list of jobs shows of one.
+/// Summary of a job in a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobSummary {
-    /// Its id.
+    /// Id of the job.
     pub id: JobId,
-    /// Its name.
+    /// Name of the job.
     pub name: Name,
-    /// Whose clients learn it.
+    /// Population whose clients train the model.
     pub population: Name,
-    /// Where it stands.
+    /// State of the job.
     pub state: JobState,
-    /// Newest model version; none while the job waits for version 0.
+    /// Newest model version. Absent while the job waits for the upload of version 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_version: Option<u32>,
-    /// Parameters of the model.
+    /// Number of parameters of the model.
     pub parameters: u64,
-    /// Rounds opened so far.
+    /// Number of training rounds opened so far.
     pub rounds_opened: u32,
-    /// Rounds committed so far.
+    /// Number of training rounds committed so far.
     pub rounds_committed: u32,
-    /// When it was made.
+    /// Time of creation.
     pub created_at_ms: i64,
-    /// When it stopped or was completed.
+    /// Time at which the job stopped or completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at_ms: Option<i64>,
-    /// How its updates are encoded.
+    /// Codec of the updates.
     pub codec: Codec,
-    /// When it is complete.
+    /// When the job is complete.
     pub stop: StopPolicy,
-    /// No training round opens before this time.
+    /// Time before which no training round opens. Absent if a round may open now, or only after an operator acts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds_not_before_ms: Option<i64>,
 }
 
-/// An open round and its cohort.
+/// An open round with its cohort.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OpenRound {
     /// The round.
     #[serde(flatten)]
     pub round: Round,
-    /// Its cohort by client number; at most 500 of it.
+    /// At most 500 members of the cohort, ordered by client number.
     pub cells: Vec<Cell>,
 }
 
@@ -104,11 +104,11 @@ pub struct OpenRound {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Cell {
-    /// The client's number in the order of enrolment.
+    /// Number of the client in the order of enrolment.
     pub number: u64,
-    /// Where its assignment stands.
+    /// State of its assignment.
     pub state: AssignmentState,
-    /// Why it was rejected or failed.
+    /// Why the update was rejected or the client gave up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Clients: their history, and how classes of devices fare.
+//! Clients: history, and statistics by class of device.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ use crate::state::Task;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ClientOrder {
-    /// By number, first enrolled first.
+    /// By number, in the order of enrolment.
     #[default]
     Number,
-    /// Last heard of first.
+    /// By last request, newest first.
     LastSeen,
-    /// Those that most often ended without a report first.
+    /// By the share of ended assignments without a report, highest first.
     DropRate,
 }
 
@@ -26,66 +26,66 @@ pub enum ClientOrder {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ClientAssignment {
-    /// Of which job.
+    /// Id of the job.
     pub job: JobId,
-    /// In which round.
+    /// Number of the round.
     pub round: u32,
-    /// Training or evaluation.
+    /// Task of the round.
     pub task: Task,
     /// The assignment.
     #[serde(flatten)]
     pub assignment: Assignment,
 }
 
-/// A name that clients of a population have an attribute under.
+/// The name of an attribute that clients of a population have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AttributeName {
-    /// The name.
+    /// Name of the attribute.
     pub name: String,
-    /// How many different values there are.
+    /// Number of distinct values.
     pub values: u64,
 }
 
-/// How the clients with one value of an attribute fare, over the newest assignments of their population.
+/// Statistics of the clients with one value of an attribute, over the newest assignments of their population.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ClassStats {
-    /// The value; empty for clients without the attribute.
+    /// Value of the attribute. Empty for clients without the attribute.
     pub value: String,
-    /// Clients that have it.
+    /// Number of clients with this value.
     pub clients: u64,
-    /// Their assignments.
+    /// Number of their assignments.
     pub assigned: u64,
-    /// Those that reported.
+    /// Number of assignments that ended with a report.
     pub reported: u64,
-    /// Those whose report was rejected.
+    /// Number of assignments whose update was rejected.
     pub rejected: u64,
-    /// Those that gave up.
+    /// Number of assignments that the client gave up.
     pub failed: u64,
-    /// Those that were too late.
+    /// Number of assignments whose round closed first.
     pub expired: u64,
-    /// Share of the ended assignments that did not report, 0 to 1.
+    /// Share of ended assignments without a report, 0 to 1.
     pub drop_rate: f64,
-    /// Median of the time worked for a report, in milliseconds.
+    /// Median work time per report, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work_ms_p50: Option<u64>,
-    /// The time that nine of ten reports took less than, in milliseconds.
+    /// 90th percentile of the work time per report, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work_ms_p90: Option<u64>,
-    /// Their sessions by shape, most frequent first.
+    /// Courses of their sessions, most frequent first.
     pub shapes: Vec<ShapeCount>,
 }
 
-/// How often a session took a course.
+/// How often sessions took one course.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ShapeCount {
-    /// The shape, as in `Assignment::shape`.
+    /// The course, as in the field `shape` of an assignment.
     pub shape: String,
-    /// How many sessions had it.
+    /// Number of sessions with this course.
     pub count: u64,
-    /// The same by the value of the attribute that was asked for.
+    /// The same number by value of the attribute in the query.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub by_class: BTreeMap<String, u64>,
 }

@@ -1,11 +1,11 @@
-//! One round in detail, and all rounds of a job as a curve.
+//! The details of one round, and the learning curve of a job.
 
 use serde::{Deserialize, Serialize};
 
 use super::Round;
 use crate::state::Phase;
 
-/// The order of a list.
+/// Order of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -13,107 +13,108 @@ pub enum Order {
     /// Smallest first.
     #[default]
     Asc,
-    /// Largest first; `after` then means "below".
+    /// Largest first. `after` then selects items below.
     Desc,
 }
 
-/// A round, and what to make of it.
+/// A round with its phases, an explanation and alternatives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RoundDetail {
     /// The round.
     pub round: Round,
-    /// The phases that it went through, in order.
+    /// The phases so far, in order.
     pub phases: Vec<PhaseSpan>,
-    /// One sentence: what it waits for, why it took so long, or why it was abandoned.
+    /// One sentence for people: what the round waits for, what took its time, or why it was abandoned.
     pub explanation: String,
-    /// The evaluation of the model that it made.
+    /// The evaluation of the resulting model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluation: Option<Round>,
-    /// What other deadlines would have dropped; empty before it closed and after its assignments were deleted.
+    /// The effect of other deadlines. Empty until the round has closed, and after its assignments were deleted.
     pub what_if: Vec<WhatIf>,
 }
 
-/// A phase of a round.
+/// The time that a round spent in one phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PhaseSpan {
-    /// Which phase: selecting, training or aggregating.
+    /// `selecting`, `training` or `aggregating`.
     pub phase: Phase,
-    /// When it began.
+    /// Beginning of the phase.
     pub began_at_ms: i64,
-    /// When it ended; none while it lasts.
+    /// End of the phase. Absent while it lasts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at_ms: Option<i64>,
 }
 
-/// What another deadline would have done to a round that has closed.
+/// The effect that another deadline would have had on a closed round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WhatIf {
-    /// The deadline, from the selection of the cohort, in milliseconds.
+    /// The deadline as a time since the draw of the cohort, in milliseconds.
     pub deadline_ms: u64,
-    /// Members of the cohort whose report would not have come in time (those that gave up or were refused count too).
+    /// Number of clients without a report in time, including those that gave up or were rejected.
     pub dropped: u32,
 }
 
-/// The learning curve of a job, thinned out by the coordinator.
+/// The learning curve of a job, reduced to the requested number of points.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Curve {
-    /// Ended training rounds in order; the first, the last, and the best and worst of each stretch in between.
+    /// Ended training rounds in order: the first, the last, and the best and worst of each interval in between.
     pub points: Vec<CurvePoint>,
-    /// How many rounds they stand for.
+    /// Number of ended training rounds before the reduction.
     pub rounds: u64,
-    /// What it took to reach accuracies, as far as they were reached.
+    /// The cost of reaching given accuracies, for those that were reached.
     pub targets: Vec<Target>,
 }
 
-/// An ended training round as a point of a curve. What is cumulative counts all training rounds up to this one.
+/// An ended training round as a point of a learning curve. Cumulative fields sum over all training rounds up to this
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CurvePoint {
-    /// Its number.
+    /// Number of the round.
     pub round: u32,
-    /// When it ended.
+    /// Time at which the round ended.
     pub at_ms: i64,
-    /// Time from the job's creation to that, in milliseconds.
+    /// Time from the job's creation to the end of the round, in milliseconds.
     pub wall_ms: i64,
-    /// Time that clients worked, cumulative, in milliseconds.
+    /// Work time of clients, cumulative, in milliseconds.
     pub clients_ms: u64,
-    /// Bytes that clients sent, cumulative.
+    /// Bytes that clients uploaded, cumulative.
     pub bytes_up: u64,
-    /// Bytes that clients fetched, cumulative.
+    /// Bytes that clients downloaded, cumulative.
     pub bytes_down: u64,
-    /// Mean training loss of its updates.
+    /// Mean training loss of the round's updates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub training_loss: Option<f64>,
-    /// Loss of its model.
+    /// Loss of the resulting model in its evaluation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<f64>,
-    /// Accuracy of its model.
+    /// Accuracy of the resulting model in its evaluation, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
-    /// Reports counted.
+    /// Number of accepted reports.
     pub reported: u32,
-    /// Clients selected.
+    /// Number of clients drawn.
     pub cohort: u32,
-    /// Whether it ended without a result.
+    /// Whether the round was abandoned.
     pub abandoned: bool,
 }
 
-/// What it took to reach an accuracy for the first time.
+/// The cost of reaching an accuracy for the first time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Target {
-    /// The accuracy.
+    /// The accuracy, 0 to 1.
     pub accuracy: f64,
-    /// The round whose model reached it.
+    /// Number of the round whose model reached it.
     pub round: u32,
-    /// When that round ended.
+    /// Time at which that round ended.
     pub at_ms: i64,
-    /// Time that clients had worked by then, in milliseconds.
+    /// Work time of clients until then, in milliseconds.
     pub clients_ms: u64,
-    /// Bytes that clients had sent by then.
+    /// Bytes that clients uploaded until then.
     pub bytes_up: u64,
 }

@@ -1,4 +1,4 @@
-//! The coordinator itself, and what operators did to it.
+//! The coordinator, its database and its audit log.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,29 +7,29 @@ use crate::id::{AuditId, TokenId};
 use crate::job_file::JobFile;
 use crate::state::AuditAction;
 
-/// How a coordinator and its database are.
+/// State of a coordinator and its database.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct System {
     /// Release of the coordinator that answers.
     pub version: String,
-    /// When it started.
+    /// Time at which it started.
     pub started_at_ms: i64,
-    /// The database.
+    /// Kind of database.
     pub engine: Engine,
     /// All coordinators of the database, with their leases.
     pub nodes: Vec<Node>,
-    /// Check-ins per second at the coordinator that answers, over the last minute.
+    /// Check-ins per second at the coordinator that answers, averaged over the last minute.
     pub checkins_per_s: f64,
-    /// Clients that it holds.
+    /// Number of check-ins that it holds until there is work.
     pub held_clients: u64,
-    /// Updates that it receives.
+    /// Number of updates that it is receiving.
     pub updates_in_flight: u64,
-    /// How fast its database answers.
+    /// Latency of its database.
     pub db: DbLatency,
-    /// What is stored.
+    /// Size of the stored data.
     pub storage: Storage,
-    /// Work that is done by the clock.
+    /// Scheduled work.
     pub schedules: Vec<ScheduledWork>,
 }
 
@@ -44,66 +44,66 @@ pub enum Engine {
     Postgres,
 }
 
-/// How fast a database answers, over the last transactions of the coordinator that tells it; none before the first ones.
+/// Latency of the database, over the last transactions of one coordinator. Fields are absent before the first ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DbLatency {
-    /// Median of the time to get a snapshot to read from, in milliseconds.
+    /// Median time to begin a reading transaction, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_ms_p50: Option<f64>,
-    /// The time that 99 of 100 stay below.
+    /// 99th percentile of that time, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_ms_p99: Option<f64>,
-    /// Median of the time to get a transaction that writes, in milliseconds: on SQLite, writers queue for it.
+    /// Median time to begin a writing transaction, in milliseconds. On SQLite, writers queue for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_ms_p50: Option<f64>,
-    /// The time that 99 of 100 stay below.
+    /// 99th percentile of that time, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_ms_p99: Option<f64>,
 }
 
-/// What is stored, in bytes.
+/// Size of the stored data in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Storage {
-    /// Size of the database; none where it does not tell.
+    /// Size of the database. Absent where the database does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub database_bytes: Option<u64>,
-    /// Bodies of models, wherever they are.
+    /// Bodies of models, in the database and in the object store.
     pub models_bytes: u64,
-    /// Bodies of updates in open rounds, wherever they are.
+    /// Bodies of updates in open rounds, in the database and in the object store.
     pub updates_bytes: u64,
 }
 
-/// Something that an operator did.
+/// An entry of the audit log: one audit action of an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AuditEntry {
-    /// Its id.
+    /// Id of the entry.
     pub id: AuditId,
-    /// When.
+    /// Time of the action.
     pub at_ms: i64,
-    /// The operator token that was used.
+    /// Id of the operator token that authorised it.
     pub token: TokenId,
-    /// The token's label.
+    /// Label of that token.
     pub label: String,
-    /// What was done, as `job.pause`.
+    /// The audit action, such as `job.pause`.
     pub action: AuditAction,
-    /// To what: an id or a name.
+    /// Id or name of the object that was changed.
     pub subject: String,
-    /// More about it.
+    /// Further details of the action.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
 
-/// A job file that was only tried.
+/// A job file that was checked without creating the job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobDraft {
-    /// The file as the coordinator understands it: with every default that it has.
+    /// The job with all defaults filled in.
     pub job: JobFile,
-    /// The same as TOML.
+    /// The same job as a TOML file.
     pub toml: String,
-    /// Parameters of its model.
+    /// Number of parameters of its model.
     pub parameters: u64,
 }

@@ -1,30 +1,29 @@
-//! A safetensors file in pieces of any size, to blocks of whole elements, with memory for the header only.
+//! Decodes a safetensors file in pieces of any size to blocks of whole elements. Only the header is held in memory.
 
 use std::mem;
 
 use super::{Header, PREFIX_BYTES, SafetensorsError};
 
-/// Takes what a [`Decoder`] finds.
+/// Receives the content of a file from a [`Decoder`].
 pub trait Sink {
-    /// What the decoder's caller gets: its own reasons to stop beside those of the format.
+    /// Error of the decoding: the sink's own, or one of the format.
     type Error: From<SafetensorsError>;
 
-    /// The header, once, before any data.
+    /// Receives the header, once, before any data.
     ///
     /// # Errors
-    /// Whatever makes the sink refuse the file.
+    /// An error ends the decoding.
     fn header(&mut self, header: &Header) -> Result<(), Self::Error>;
 
-    /// The bytes of one or more whole elements of tensor `tensor` (in the header's order), from element `element` on.
-    ///
-    /// The elements of a tensor come in order and without gaps.
+    /// Receives the bytes of one or more whole elements of a tensor, from element `element` on. `tensor` is its index
+    /// in the header. The elements of a tensor come in order and without gaps.
     ///
     /// # Errors
-    /// Whatever makes the sink refuse the file.
+    /// An error ends the decoding.
     fn block(&mut self, tensor: usize, element: usize, bytes: &[u8]) -> Result<(), Self::Error>;
 }
 
-/// Reads one file that arrives in pieces.
+/// Decodes one file that arrives in pieces.
 #[derive(Debug)]
 pub struct Decoder {
     header_bytes_max: u64,
@@ -33,7 +32,7 @@ pub struct Decoder {
 
 #[derive(Debug)]
 enum State {
-    /// Length and header, as far as they came.
+    /// The bytes of length and header so far.
     Header(Vec<u8>),
     Data(DataState),
     Failed,
@@ -42,32 +41,32 @@ enum State {
 #[derive(Debug)]
 struct DataState {
     header: Header,
-    /// The tensor that comes next, and how many of its elements were handed out.
+    /// Index of the current tensor, and the number of its elements that the sink has received.
     tensor: usize,
     element: usize,
-    /// The beginning of an element that a piece's end cut in two.
+    /// The first bytes of an element that is split between two pieces.
     partial: [u8; 8],
     partial_bytes: usize,
     missing_bytes: u64,
 }
 
 impl Decoder {
-    /// A decoder of a file whose header has at most `header_bytes_max` bytes (and never more than
-    /// [`super::HEADER_BYTES_MAX`]).
+    /// Makes a decoder for a file whose header has at most `header_bytes_max` bytes, capped at
+    /// [`super::HEADER_BYTES_MAX`].
     #[must_use]
     pub fn new(header_bytes_max: u64) -> Self {
         Self { header_bytes_max: header_bytes_max.min(super::HEADER_BYTES_MAX), state: State::Header(Vec::new()) }
     }
 
-    /// Takes the next bytes of the file and hands what they complete to the sink.
+    /// Takes the next bytes of the file and passes what they complete to the sink.
     ///
-    /// No memory is reserved for what a file only announces: the header grows as it arrives, data is passed through.
+    /// Memory grows with the bytes that arrive, not with the lengths that the file claims.
     ///
     /// # Errors
-    /// [`SafetensorsError`] or the sink's own. Afterwards the file is lost: every further call fails.
+    /// [`SafetensorsError`] or the sink's own error. Every later call fails too.
     pub fn push<S: Sink>(&mut self, piece: &[u8], sink: &mut S) -> Result<(), S::Error> {
         let mut rest = piece;
-        // Taken out, so that an error on the way leaves the failed state behind.
+        // An early return by an error leaves the failed state behind.
         let mut state = mem::replace(&mut self.state, State::Failed);
         while !rest.is_empty() {
             state = match state {
@@ -83,10 +82,10 @@ impl Decoder {
         Ok(())
     }
 
-    /// Says that the file ends here.
+    /// Ends the file.
     ///
     /// # Errors
-    /// [`SafetensorsError`] if bytes are missing or the file was refused before.
+    /// [`SafetensorsError`] if bytes are missing or an earlier call failed.
     pub fn finish(self) -> Result<Header, SafetensorsError> {
         match self.state {
             State::Header(_) => Err(SafetensorsError::TruncatedHeader),
@@ -119,7 +118,7 @@ impl Decoder {
 }
 
 impl DataState {
-    /// Hands out what one piece holds of one tensor.
+    /// Passes on what the piece holds of the current tensor.
     fn read<S: Sink>(&mut self, rest: &mut &[u8], sink: &mut S) -> Result<(), S::Error> {
         let Some(info) = self.header.tensors().get(self.tensor) else {
             return Err(SafetensorsError::TrailingBytes.into());
@@ -139,10 +138,10 @@ impl DataState {
             self.element += whole;
             return Ok(());
         }
-        let part = take(rest, element_bytes - self.partial_bytes);
-        self.missing_bytes -= part.len() as u64;
-        self.partial[self.partial_bytes..][..part.len()].copy_from_slice(part);
-        self.partial_bytes += part.len();
+        let bytes = take(rest, element_bytes - self.partial_bytes);
+        self.missing_bytes -= bytes.len() as u64;
+        self.partial[self.partial_bytes..][..bytes.len()].copy_from_slice(bytes);
+        self.partial_bytes += bytes.len();
         if self.partial_bytes == element_bytes {
             self.partial_bytes = 0;
             sink.block(self.tensor, self.element, &self.partial[..element_bytes])?;

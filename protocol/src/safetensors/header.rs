@@ -1,4 +1,4 @@
-//! The table of contents of a safetensors file, checked.
+//! The checked header of a safetensors file.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -9,10 +9,10 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use super::{Dtype, METADATA_KEY, SafetensorsError, shortened};
 use crate::model::{NAME_BYTES_MAX, RANK_MAX};
 
-/// Longest tensor name in a file: a parameter's name and the suffix of a codec's part, in bytes.
+/// Longest name of a tensor in bytes: a parameter's name with the suffix of a codec, such as `.scales`.
 const TENSOR_NAME_BYTES_MAX: usize = NAME_BYTES_MAX + 32;
 
-/// What a file says it holds. Offsets, shapes and names were checked against each other.
+/// The header of a file. Names, shapes and offsets are checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     tensors: Vec<TensorInfo>,
@@ -20,28 +20,26 @@ pub struct Header {
     data_bytes: u64,
 }
 
-/// One tensor of a file.
+/// A tensor of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorInfo {
-    /// Its name.
+    /// Name, unique in the file.
     pub name: String,
-    /// What its elements are.
+    /// Type of the elements.
     pub dtype: Dtype,
     /// Length of each dimension; empty for a scalar.
     pub shape: Vec<usize>,
-    /// How many elements that makes.
+    /// Number of elements: the product of the shape.
     pub elements: usize,
-    /// How many bytes they take.
+    /// Bytes of all elements.
     pub bytes: u64,
 }
 
 impl Header {
-    /// Reads the JSON text between the length and the data.
-    ///
-    /// Memory is a few times the text's length, whatever the text says.
+    /// Parses the JSON text between the length and the data. It needs memory of a few times the text's length.
     ///
     /// # Errors
-    /// [`SafetensorsError`] names the first tensor that does not fit.
+    /// [`SafetensorsError`] for the first tensor that is invalid.
     pub fn parse(text: &[u8]) -> Result<Self, SafetensorsError> {
         if text.first() != Some(&b'{') {
             return Err(SafetensorsError::BadHeader("it must begin with {".into()));
@@ -59,7 +57,7 @@ impl Header {
             }
             placed.push((tensor.data_offsets, check_tensor(name, tensor)?));
         }
-        // An empty tensor sorts in front of the one that begins where it does.
+        // An empty tensor sorts before the tensor that begins at the same offset.
         placed.sort_by_key(|(offsets, _)| *offsets);
         let data_bytes = check_contiguous(&placed)?;
         let tensors = placed.into_iter().map(|(_, info)| info).collect();
@@ -72,20 +70,20 @@ impl Header {
         &self.tensors
     }
 
-    /// The file's `__metadata__`; empty if there is none.
+    /// The `__metadata__` of the file; empty if it has none.
     #[must_use]
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.metadata
     }
 
-    /// How many bytes follow the header.
+    /// Number of bytes after the header.
     #[must_use]
     pub fn data_bytes(&self) -> u64 {
         self.data_bytes
     }
 }
 
-/// Shape, dtype and offsets of one tensor must agree.
+/// Checks shape, dtype and offsets of one tensor against each other.
 fn check_tensor(name: &str, tensor: &RawTensor) -> Result<TensorInfo, SafetensorsError> {
     let bad_shape = || SafetensorsError::BadShape(shortened(name));
     if tensor.shape.len() > RANK_MAX {
@@ -101,7 +99,7 @@ fn check_tensor(name: &str, tensor: &RawTensor) -> Result<TensorInfo, Safetensor
     Ok(TensorInfo { name: name.to_owned(), dtype: tensor.dtype, shape: tensor.shape.clone(), elements, bytes })
 }
 
-/// The length of the data, if the tensors fill it without holes and overlaps.
+/// Checks that the tensors have no holes and overlaps. Returns the length of the data.
 fn check_contiguous(placed: &[((u64, u64), TensorInfo)]) -> Result<u64, SafetensorsError> {
     placed.iter().try_fold(0, |expected, ((begin, end), info)| {
         if *begin == expected {
@@ -112,7 +110,7 @@ fn check_contiguous(placed: &[((u64, u64), TensorInfo)]) -> Result<u64, Safetens
     })
 }
 
-/// The JSON object as it stands: in order, and with names that come twice, which a map would hide.
+/// The JSON object in its order and with duplicate names, which a map would hide.
 struct RawHeader {
     tensors: Vec<(String, RawTensor)>,
     metadata: Vec<Entries<String>>,

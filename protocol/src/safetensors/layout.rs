@@ -1,55 +1,63 @@
-//! Is a file made of the tensors that were expected?
+//! The comparison of a file's tensors with the expected ones.
 
 use std::collections::HashMap;
 
 use super::{Dtype, Header, shortened};
+use crate::model::{ParameterList, ParameterSpec};
 
-/// A tensor that a file must have.
+/// An expected tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorSpec {
-    /// Its name.
+    /// Name, unique among the expected tensors.
     pub name: String,
-    /// What its elements are.
+    /// Type of the elements.
     pub dtype: Dtype,
-    /// Length of each dimension.
+    /// Length of each dimension; empty for a scalar.
     pub shape: Vec<usize>,
 }
 
-/// Why a file is not made of the tensors that were expected.
+/// A file whose tensors are not the expected ones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
-    /// A tensor is not in the file.
+    /// An expected tensor is missing.
     #[error("tensor {0:?} is missing")]
     Missing(String),
-    /// The file has a tensor that nobody asked for.
+    /// The file has a tensor that is not expected.
     #[error("tensor {0:?} is not part of the model")]
     Extra(String),
-    /// A tensor of another shape.
+    /// A tensor has another shape.
     #[error("tensor {tensor:?} has the shape {got:?} instead of {expected:?}")]
     Misshapen {
-        /// The tensor's name.
+        /// Name of the tensor.
         tensor: String,
-        /// Its shape in the model.
+        /// The expected shape.
         expected: Vec<usize>,
-        /// Its shape in the file.
+        /// The shape in the file.
         got: Vec<usize>,
     },
-    /// A tensor of other elements.
+    /// A tensor has elements of another type.
     #[error("tensor {tensor:?} holds {got} instead of {expected}")]
     WrongDtype {
-        /// The tensor's name.
+        /// Name of the tensor.
         tensor: String,
-        /// What it should hold.
+        /// The expected type.
         expected: Dtype,
-        /// What the file says it holds.
+        /// The type in the file.
         got: Dtype,
     },
 }
 
-/// For each tensor of the file, in the order of its data, its index in `expected`. Any order will do.
+/// One tensor for each parameter, of its name and shape.
+pub(crate) fn tensor_per_parameter(parameters: &ParameterList, dtype: Dtype) -> Vec<TensorSpec> {
+    let spec = |spec: &ParameterSpec| TensorSpec { name: spec.name.clone(), dtype, shape: spec.shape.clone() };
+    parameters.specs().iter().map(spec).collect()
+}
+
+/// Checks that the file has exactly the expected tensors, in any order. Returns, for each tensor in the order of the
+/// data, its index in `expected`.
 ///
 /// # Errors
-/// [`LayoutError`] names the first tensor that is extra, wrong or missing.
+/// [`LayoutError`] for the first tensor that is unexpected, wrong or missing.
 pub fn match_tensors(header: &Header, expected: &[TensorSpec]) -> Result<Vec<usize>, LayoutError> {
     let by_name: HashMap<&str, usize> =
         expected.iter().enumerate().map(|(index, spec)| (spec.name.as_str(), index)).collect();
@@ -69,7 +77,7 @@ pub fn match_tensors(header: &Header, expected: &[TensorSpec]) -> Result<Vec<usi
         }
         places.push(index);
     }
-    // Names are unique on both sides, so a missing tensor shows in the count.
+    // Names are unique on both sides, so the counts differ if a tensor is missing.
     if places.len() < expected.len() {
         let mut found = vec![false; expected.len()];
         places.iter().for_each(|index| found[*index] = true);

@@ -1,18 +1,18 @@
-//! Safetensors files: a writer, and a streaming reader that trusts nothing in the file.
+//! Safetensors files: a writer, and a streaming reader for untrusted files.
 //!
 //! The format (<https://huggingface.co/docs/safetensors>): eight bytes with the header's length (little-endian), the
 //! header as a JSON object `name -> {dtype, shape, data_offsets}` with an optional `__metadata__` of strings, then the
-//! tensors' values, little-endian and row by row, without holes. The crate of that name wants a whole file in memory and
-//! accepts a name twice; here a file is checked as it arrives, in pieces of any size.
+//! tensors' values, little-endian and row by row, without holes. The crate `safetensors` needs a whole file in memory
+//! and accepts duplicate names; this reader checks a file as it arrives, in pieces of any size.
 //!
-//! | part | what it does |
+//! | item | purpose |
 //! |---|---|
-//! | [`write()`] | tensors to a file, byte for byte the same each time |
-//! | [`Header`] | the checked table of contents |
-//! | [`Decoder`], [`Sink`] | a file in pieces to blocks of values |
-//! | [`match_tensors`] | is this file made of the tensors that were expected? |
+//! | [`write()`] | writes tensors to a file; the same tensors give the same bytes |
+//! | [`Header`] | the checked header of a file |
+//! | [`Decoder`], [`Sink`] | decode a file that comes in pieces to blocks of elements |
+//! | [`match_tensors`] | checks that a file has the expected tensors |
 //! | [`model_to_bytes`], [`model_from_bytes`] | whole models |
-//! | [`model_file_beginning`], [`ModelDecoder`] | models that are never whole in memory |
+//! | [`model_file_beginning`], [`ModelDecoder`] | write and read models without holding them in memory |
 
 mod decoder;
 mod header;
@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 
 pub use decoder::{Decoder, Sink};
 pub use header::{Header, TensorInfo};
+pub(crate) use layout::tensor_per_parameter;
 pub use layout::{LayoutError, TensorSpec, match_tensors};
 pub(crate) use model_file::f32_file;
 pub use model_file::{
@@ -34,16 +35,16 @@ pub use model_file::{
 pub(crate) use writer::beginning_of;
 pub use writer::{Data, Tensor, write};
 
-/// Longest header that any file may have, in bytes: the largest [`crate::model::ParameterList`] needs 12 MiB.
+/// Longest header of a file, in bytes. The largest [`crate::model::ParameterList`] needs 12 MiB.
 pub const HEADER_BYTES_MAX: u64 = 16 << 20;
 
-/// Length in bytes of the number that a file begins with.
+/// Bytes of the header's length at the beginning of a file.
 const PREFIX_BYTES: usize = 8;
 
-/// The key of the header that names no tensor.
+/// The key of the header that is not the name of a tensor.
 const METADATA_KEY: &str = "__metadata__";
 
-/// What one element of a tensor is, under the names that the format uses.
+/// Type of a tensor's elements, with the names of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 #[expect(missing_docs, reason = "the names are the format's own and say it all")]
@@ -68,7 +69,7 @@ pub enum Dtype {
 }
 
 impl Dtype {
-    /// Bytes of one element: 1, 2, 4 or 8.
+    /// Size of an element in bytes: 1, 2, 4 or 8.
     #[must_use]
     pub fn bytes(self) -> usize {
         match self {
@@ -86,49 +87,50 @@ impl fmt::Display for Dtype {
     }
 }
 
-/// Why bytes are not a safetensors file. Names are shortened, since whoever sent the file chose them.
+/// A file that is not a valid safetensors file. Names in messages are shortened, since the sender of the file chose
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SafetensorsError {
-    /// The header is longer than this file may have.
+    /// The header exceeds its limit.
     #[error("the file's header of {got} bytes is longer than the {limit} allowed")]
     HeaderTooLong {
-        /// What the file announces.
+        /// Length of the header according to the file.
         got: u64,
-        /// What is allowed, in bytes.
+        /// The limit in bytes.
         limit: u64,
     },
     /// The header is not JSON of the expected form.
     #[error("the file's header cannot be read: {0}")]
     BadHeader(String),
-    /// A name that is empty or too long.
+    /// A name is empty or too long.
     #[error("{0:?} cannot be a tensor's name")]
     BadName(String),
-    /// Two tensors, or two entries of the metadata, of one name.
+    /// Two tensors or two entries of the metadata have the same name.
     #[error("{0:?} is in the header twice")]
     DuplicateName(String),
-    /// More dimensions or elements than can be.
+    /// A shape has too many dimensions or elements.
     #[error("tensor {0:?} has an impossible shape")]
     BadShape(String),
-    /// The offsets span another length than shape and dtype need.
+    /// The offsets of a tensor do not span the bytes that shape and dtype need.
     #[error("tensor {tensor:?} needs {expected} bytes but its offsets are {begin} to {end}")]
     WrongSpan {
         /// The tensor's name.
         tensor: String,
-        /// What shape and dtype need, in bytes.
+        /// Bytes that shape and dtype need.
         expected: u64,
         /// Its first offset.
         begin: u64,
         /// Its second offset.
         end: u64,
     },
-    /// A hole in front of the tensor, or an overlap with the one before it.
+    /// There is a hole before the tensor, or it overlaps the one before it.
     #[error("tensor {tensor:?} begins at byte {begin} of the data, but the one before it ends at {expected}")]
     NotContiguous {
         /// The tensor's name.
         tensor: String,
-        /// Where it begins.
+        /// Where it begins, according to the header.
         begin: u64,
-        /// Where it should begin.
+        /// Where the tensor before it ends.
         expected: u64,
     },
     /// The file ends within its header.
@@ -137,18 +139,18 @@ pub enum SafetensorsError {
     /// The file ends within its data.
     #[error("the file is truncated: {missing_bytes} bytes are missing")]
     Truncated {
-        /// How many bytes of data did not come.
+        /// Number of missing bytes of data.
         missing_bytes: u64,
     },
-    /// Bytes after the last tensor.
-    #[error("the file goes on after its last tensor")]
+    /// Bytes follow the last tensor.
+    #[error("bytes follow the last tensor of the file")]
     TrailingBytes,
-    /// The decoder was asked to go on after it had failed.
-    #[error("the file was refused already")]
+    /// The decoder was used again after an error.
+    #[error("the file was already refused")]
     AlreadyFailed,
 }
 
-/// What of an untrusted text goes into an error.
+/// The beginning of an untrusted text, for an error.
 pub(crate) fn shortened(text: &str) -> String {
     const LETTERS_MAX: usize = 100;
     match text.char_indices().nth(LETTERS_MAX) {

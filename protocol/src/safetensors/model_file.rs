@@ -1,49 +1,51 @@
-//! Whole models as safetensors files: f32 tensors under the parameters' names.
+//! Models as safetensors files: one f32 tensor for each parameter.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{
-    Data, Decoder, Dtype, HEADER_BYTES_MAX, Header, LayoutError, SafetensorsError, Sink, Tensor, TensorSpec,
+    Data, Decoder, Dtype, HEADER_BYTES_MAX, Header, LayoutError, SafetensorsError, Sink, Tensor,
+    layout::tensor_per_parameter,
     match_tensors, shortened, write,
     writer::{Entry, beginning},
 };
 use crate::model::{Model, ModelError, ParameterList, ParameterListError, ParameterSpec};
 
-/// Most values that are handed out at once: 32 KiB, so that what is made of them is still in the processor's cache.
+/// Most values that are passed on at once: 32 KiB, which stay in the processor's cache until the receiver has used
+/// them.
 const VALUES_AT_ONCE: usize = 1 << 13;
 
-/// Why a file is not the model that was wanted.
+/// A file that is not the expected model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelFileError {
-    /// Not a safetensors file.
+    /// The file is not a safetensors file.
     #[error(transparent)]
     File(#[from] SafetensorsError),
-    /// Not the tensors of this model.
+    /// The tensors are not those of the model.
     #[error(transparent)]
     Tensors(#[from] LayoutError),
-    /// Names or shapes that no model can have.
+    /// The names or shapes are not those of a model.
     #[error(transparent)]
     Parameters(#[from] ParameterListError),
-    /// Values that no model can have.
+    /// The values are not those of a model.
     #[error(transparent)]
     Values(#[from] ModelError),
 }
 
-/// What a coordinator's model files say of themselves: what PyTorch's own exporters write, and loaders of other tools look
-/// for. No ids, so that equal models have equal files.
+/// The metadata of a coordinator's model files: the entry that PyTorch's exporters write and loaders of other tools
+/// expect. There are no ids, so equal models have equal files.
 #[must_use]
 pub fn model_metadata() -> BTreeMap<String, String> {
     BTreeMap::from([("format".to_owned(), "pt".to_owned())])
 }
 
-/// The model's file: its parameters in order, the same bytes each time.
+/// Writes a model with its parameters in order. The same model gives the same bytes.
 #[must_use]
 pub fn model_to_bytes(model: &Model, metadata: &BTreeMap<String, String>) -> Vec<u8> {
     f32_file(model.parameters(), model.values(), metadata)
 }
 
-/// What [`model_to_bytes`] writes before the values: those follow, in order, as little-endian f32.
+/// The bytes that [`model_to_bytes`] writes before the values. The values follow in order as little-endian f32.
 #[must_use]
 pub fn model_file_beginning(parameters: &ParameterList, metadata: &BTreeMap<String, String>) -> Vec<u8> {
     let mut entries = Vec::with_capacity(parameters.specs().len());
@@ -54,7 +56,7 @@ pub fn model_file_beginning(parameters: &ParameterList, metadata: &BTreeMap<Stri
     beginning(&entries, metadata)
 }
 
-/// Reads one model that arrives in pieces, with memory for its header only.
+/// Decodes a model that arrives in pieces. Only the header is held in memory.
 #[derive(Debug)]
 pub struct ModelDecoder {
     file: Decoder,
@@ -64,31 +66,31 @@ pub struct ModelDecoder {
 #[derive(Debug)]
 struct Reading {
     parameters: Arc<ParameterList>,
-    /// For each tensor of the file the parameter that it is.
+    /// The parameter index of each tensor of the file.
     places: Vec<usize>,
 }
 
 impl ModelDecoder {
-    /// A decoder of a model of these parameters.
+    /// Makes a decoder for a model of these parameters.
     #[must_use]
     pub fn new(parameters: Arc<ParameterList>) -> Self {
         Self { file: Decoder::new(HEADER_BYTES_MAX), reading: Reading { parameters, places: Vec::new() } }
     }
 
-    /// Takes the next bytes of the file and hands out, as (offset in the flat vector, values), what they complete. The
-    /// values of a parameter come in order; the parameters come in the file's.
+    /// Takes the next bytes of the file and passes the values that they complete to `accept`, with the index of the
+    /// first one in the flat vector. Parameters come in the order of the file, the values of each in order.
     ///
     /// # Errors
-    /// [`ModelFileError`]; afterwards every further call fails.
+    /// [`ModelFileError`] if the file is not this model. Every later call fails too.
     pub fn push(&mut self, piece: &[u8], accept: &mut impl FnMut(usize, &[f32])) -> Result<(), ModelFileError> {
         self.file.push(piece, &mut Ordered { reading: &mut self.reading, accept })
     }
 
-    /// Says that the file ends here. Every value was then handed out exactly once. Returns for each tensor of the file,
-    /// in the order of its data, the parameter that it is.
+    /// Ends the file: `accept` has received every value exactly once. Returns the parameter index of each tensor, in
+    /// the order of the file.
     ///
     /// # Errors
-    /// [`ModelFileError`] if bytes are missing or the file was refused before.
+    /// [`ModelFileError`] if bytes are missing or an earlier call failed.
     pub fn finish(self) -> Result<Vec<usize>, ModelFileError> {
         self.file.finish()?;
         Ok(self.reading.places)
@@ -104,7 +106,7 @@ impl<F: FnMut(usize, &[f32])> Sink for Ordered<'_, F> {
     type Error = ModelFileError;
 
     fn header(&mut self, header: &Header) -> Result<(), ModelFileError> {
-        self.reading.places = match_tensors(header, &f32_specs(&self.reading.parameters))?;
+        self.reading.places = match_tensors(header, &tensor_per_parameter(&self.reading.parameters, Dtype::F32))?;
         Ok(())
     }
 
@@ -124,10 +126,10 @@ impl<F: FnMut(usize, &[f32])> Sink for Ordered<'_, F> {
     }
 }
 
-/// A model whose parameters are the file's tensors, in the order of its data.
+/// Reads a model whose parameters are the tensors of the file, in the order of their data.
 ///
 /// # Errors
-/// [`ModelFileError`] for a damaged file, elements other than F32 and values that are not finite.
+/// [`ModelFileError`] for a damaged file, for elements other than F32, and for values that are not finite.
 pub fn model_from_bytes(file: &[u8]) -> Result<Model, ModelFileError> {
     let (header, values) = read_f32(file)?;
     let specs = header.tensors().iter().map(|info| ParameterSpec::new(info.name.as_str(), info.shape.as_slice()));
@@ -135,14 +137,7 @@ pub fn model_from_bytes(file: &[u8]) -> Result<Model, ModelFileError> {
     Ok(Model::new(Arc::new(parameters), values)?)
 }
 
-/// One F32 tensor for each parameter.
-fn f32_specs(parameters: &ParameterList) -> Vec<TensorSpec> {
-    let spec =
-        |spec: &ParameterSpec| TensorSpec { name: spec.name.clone(), dtype: Dtype::F32, shape: spec.shape.clone() };
-    parameters.specs().iter().map(spec).collect()
-}
-
-/// A file of these parameters with these values, which are as many as the parameters need.
+/// Writes a file of parameters and their values, one value for each.
 pub(crate) fn f32_file<'a>(
     parameters: &'a ParameterList,
     values: &'a [f32],
@@ -157,9 +152,9 @@ pub(crate) fn f32_file<'a>(
     write(&tensors, metadata)
 }
 
-/// All values of a file of F32 tensors, in the file's order.
+/// Reads all values of a file of F32 tensors, in the order of the file.
 fn read_f32(file: &[u8]) -> Result<(Header, Vec<f32>), ModelFileError> {
-    // The file is at hand, so its own length bounds what its header can make us reserve.
+    // The length of the file bounds the reservation, whatever the header claims.
     let mut values = Values(Vec::with_capacity(file.len() / Dtype::F32.bytes()));
     let mut decoder = Decoder::new(HEADER_BYTES_MAX);
     decoder.push(file, &mut values)?;

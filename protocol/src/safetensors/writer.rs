@@ -1,4 +1,4 @@
-//! Tensors to a safetensors file, byte for byte the same each time.
+//! Writes safetensors files. The same tensors give the same bytes.
 
 use std::collections::BTreeMap;
 
@@ -6,23 +6,23 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::{Dtype, METADATA_KEY, PREFIX_BYTES, TensorSpec};
 
-/// One tensor to write.
+/// A tensor to write.
 #[derive(Clone, Copy, Debug)]
 pub struct Tensor<'a> {
-    /// Its name; each only once in a file.
+    /// Name, unique in the file.
     pub name: &'a str,
-    /// Length of each dimension.
+    /// Length of each dimension; empty for a scalar.
     pub shape: &'a [usize],
-    /// Its values, row by row.
+    /// Elements in row-major order.
     pub data: Data<'a>,
 }
 
-/// Values of a tensor.
+/// The elements of a tensor.
 #[derive(Clone, Copy, Debug)]
 pub enum Data<'a> {
-    /// Numbers in memory.
+    /// f32 values.
     F32(&'a [f32]),
-    /// Anything else, as the little-endian bytes that the file will hold.
+    /// Elements of any type, as little-endian bytes.
     Bytes(Dtype, &'a [u8]),
 }
 
@@ -49,12 +49,12 @@ impl Data<'_> {
     }
 }
 
-/// A file of these tensors in this order, with the metadata first in its header.
+/// Writes a file of tensors in this order.
 ///
-/// The header is padded with spaces so that the data begins at a multiple of 8 bytes.
+/// The metadata come first in the header. Spaces pad the header, so that the data begin at a multiple of 8 bytes.
 ///
 /// # Panics
-/// If a tensor's data is not as long as its shape says, a mistake of the caller.
+/// If the length of a tensor's data does not match its shape, a mistake of the caller.
 #[must_use]
 pub fn write(tensors: &[Tensor<'_>], metadata: &BTreeMap<String, String>) -> Vec<u8> {
     for tensor in tensors {
@@ -79,7 +79,7 @@ pub fn write(tensors: &[Tensor<'_>], metadata: &BTreeMap<String, String>) -> Vec
     file
 }
 
-/// A tensor as the header tells of it.
+/// The entry of a tensor in the header.
 pub(super) struct Entry<'a> {
     pub(super) name: &'a str,
     pub(super) dtype: Dtype,
@@ -87,7 +87,7 @@ pub(super) struct Entry<'a> {
     pub(super) bytes: usize,
 }
 
-/// All of a file that stands before its first value.
+/// The bytes of a file before its first element.
 pub(super) fn beginning(tensors: &[Entry<'_>], metadata: &BTreeMap<String, String>) -> Vec<u8> {
     let header = serde_json::to_vec(&Contents { tensors, metadata }).expect("strings and numbers are always JSON");
     let header_bytes = header.len().next_multiple_of(PREFIX_BYTES);
@@ -98,7 +98,7 @@ pub(super) fn beginning(tensors: &[Entry<'_>], metadata: &BTreeMap<String, Strin
     file
 }
 
-/// The same for tensors of these specs.
+/// The bytes of a file before its first element, from specs.
 pub(crate) fn beginning_of(specs: &[TensorSpec], metadata: &BTreeMap<String, String>) -> Vec<u8> {
     let bytes = |spec: &TensorSpec| spec.shape.iter().product::<usize>() * spec.dtype.bytes();
     let entries: Vec<_> = specs

@@ -1,22 +1,23 @@
-//! Which codecs there are, what they are called, and what each promises.
+//! The list of codecs: names, settings and properties.
 //!
-//! A job chooses one: `codec = "int8"`, or with settings `codec = { name = "qsgd", levels = 4 }`.
+//! A job file chooses one: `codec = "int8"`, or with settings `codec = { name = "qsgd", levels = 4 }`.
 //!
-//! | name | what is sent | unbiased | memory |
+//! | name | what is sent | unbiased | state on the device |
 //! |---|---|---|---|
 //! | `f32` | the values | exact | |
 //! | `f16`, `bf16` | the values in 16 bits | nearly | |
-//! | `int8`, `int4` | one scale per block and whole numbers | yes | |
+//! | `int8`, `int4` | one scale per block and integers | yes | |
 //! | `ternary` | one scale per section and -1, 0 or 1 (TernGrad) | yes | |
 //! | `qsgd` | one norm per bucket and levels (QSGD) | yes | |
-//! | `eden` | rotated, one to four bits a value (EDEN, DRIVE) | yes | |
-//! | `random_k` | few values, chosen by chance and amplified | yes | |
+//! | `eden` | rotated values, one to four bits each (EDEN, DRIVE) | yes | |
+//! | `random_k` | a few values, chosen at random and amplified | yes | |
 //! | `sign` | signs and one mean magnitude per section | no | residual |
 //! | `top_k` | the largest values | no | residual |
 //! | `dgc` | the largest values of a momentum (deep gradient compression) | no | residual, momentum |
 //!
-//! Codecs with memory keep on the device what they did not send and add it the next time. They suit clients that take
-//! part in most rounds: what a client remembers from twenty rounds ago points to a place where the model no longer is.
+//! Biased codecs need error feedback: the device keeps the residual, the part of the delta that was not sent, and adds
+//! it to its next delta. They suit clients that take part in most rounds. A residual that is twenty rounds old belongs
+//! to a model that has moved on. `docs/codecs.md` has measurements.
 
 use std::fmt;
 
@@ -24,50 +25,53 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-use super::codecs::{Blocks, Dgc, Eden, Qsgd, RandomK, Ternary, TopK};
+use super::codecs::{Blocks, Dgc, Eden, Properties, Qsgd, RandomK, Ternary, TopK, plain, sign};
+use super::frame::SectionCodec;
+use crate::safetensors::Dtype;
 
-/// How a delta is written, with its settings.
+/// A codec with its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(into = "WrittenCodec")]
 pub enum Codec {
-    /// As it is.
+    /// 32-bit values, unchanged.
     F32,
-    /// IEEE 754 half precision.
+    /// IEEE 754 half precision: 11 bits of precision, magnitudes up to 65,504.
     F16,
-    /// The upper half of an f32.
+    /// The upper half of an f32: 8 bits of precision, the range of f32.
     Bf16,
-    /// 8-bit numbers, one scale per block.
+    /// 8-bit integers, one scale per block, stochastic rounding.
     Int8(Blocks),
-    /// 4-bit numbers, one scale per block.
+    /// 4-bit integers, one scale per block, stochastic rounding.
     Int4(Blocks),
-    /// -1, 0 or 1 times one scale.
+    /// -1, 0 or 1 times one scale per section.
     Ternary(Ternary),
-    /// Levels of a norm.
+    /// Levels of a norm per bucket.
     Qsgd(Qsgd),
-    /// One bit a value.
+    /// One bit per value, and error feedback.
     Sign,
-    /// Few values, chosen by chance.
+    /// A few values, chosen at random.
     RandomK(RandomK),
-    /// The largest values.
+    /// The largest values, and error feedback.
     TopK(TopK),
-    /// The largest values of a momentum.
+    /// The largest values of a momentum, and error feedback.
     Dgc(Dgc),
-    /// Rotated and quantised.
+    /// Rotated and quantised values.
     Eden(Eden),
 }
 
-/// `int8`: a quarter of the bytes of `f32` or less, and nothing lost that can be measured, whoever takes part how often.
+/// `int8`: at most a quarter of the bytes of `f32`. No measured training lost accuracy or rounds to it, however often
+/// clients take part (`docs/codecs.md`).
 impl Default for Codec {
     fn default() -> Self {
         Self::Int8(Blocks::default())
     }
 }
 
-/// What a codec is called.
+/// The name of a codec, as job files, metadata and check-ins write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the names are those of the codecs")]
+#[expect(missing_docs, reason = "each variant of `Codec` is documented")]
 pub enum CodecName {
     F32,
     F16,
@@ -83,34 +87,20 @@ pub enum CodecName {
     Eden,
 }
 
-/// What a codec promises.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Properties {
-    /// Whether what is decoded is on average what was encoded.
-    pub unbiased: bool,
-    /// Whether clients keep what was not sent and add it the next time.
-    pub feedback: bool,
-    /// Most bits that a value of a large parameter takes, without the file's header and before zstd.
-    pub bits_per_value_max: f64,
-    /// Largest mean of `|decoded - delta|^2 / |delta|^2`, where there is one that does not depend on the delta (as long as
-    /// its numbers are normal: at least 1e-35).
-    pub relative_error_max: Option<f64>,
-}
-
-/// A setting that no codec could follow.
+/// A setting that is out of range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("codec {codec}: {setting} must be {allowed}")]
 pub struct CodecError {
-    /// The codec.
+    /// The codec whose settings were checked.
     pub codec: CodecName,
-    /// Its setting.
+    /// Name of the setting in the job file.
     pub setting: &'static str,
-    /// What it may be.
+    /// The allowed values, in words.
     pub allowed: &'static str,
 }
 
 impl CodecName {
-    /// All of them.
+    /// All codecs.
     pub const ALL: [Self; 12] = [
         Self::F32,
         Self::F16,
@@ -126,7 +116,7 @@ impl CodecName {
         Self::Eden,
     ];
 
-    /// The codec with its usual settings.
+    /// The codec with its default settings.
     #[must_use]
     pub fn with_defaults(self) -> Codec {
         match self {
@@ -153,7 +143,7 @@ impl fmt::Display for CodecName {
 }
 
 impl Codec {
-    /// Its name.
+    /// The name, without the settings.
     #[must_use]
     pub fn name(&self) -> CodecName {
         match self {
@@ -172,19 +162,19 @@ impl Codec {
         }
     }
 
-    /// What it promises.
+    /// Bias, size and error with these settings.
     #[must_use]
     pub fn properties(&self) -> Properties {
         match self {
-            Self::F32 => super::codecs::plain::properties(32.0, Some(0.0)),
-            Self::F16 => super::codecs::plain::properties(16.0, None),
-            // Half a unit in the last place, squared: 2^-8 of the value at most.
-            Self::Bf16 => super::codecs::plain::properties(16.0, Some(1.0 / 65_536.0)),
+            Self::F32 => plain::properties(32.0, Some(0.0)),
+            Self::F16 => plain::properties(16.0, None),
+            // Half a unit in the last place is at most 2^-8 of the value; the error is a square.
+            Self::Bf16 => plain::properties(16.0, Some(1.0 / 65_536.0)),
             Self::Int8(blocks) => blocks.properties(8),
             Self::Int4(blocks) => blocks.properties(4),
             Self::Ternary(ternary) => ternary.properties(),
             Self::Qsgd(qsgd) => qsgd.properties(),
-            Self::Sign => super::codecs::sign::properties(),
+            Self::Sign => sign::properties(),
             Self::RandomK(random_k) => random_k.properties(),
             Self::TopK(top_k) => top_k.properties(),
             Self::Dgc(dgc) => dgc.properties(),
@@ -192,10 +182,10 @@ impl Codec {
         }
     }
 
-    /// Whether its settings make sense.
+    /// Checks that the settings are in range.
     ///
     /// # Errors
-    /// [`CodecError`] names the first that does not.
+    /// [`CodecError`] names the first setting that is not.
     pub fn check(&self) -> Result<(), CodecError> {
         let checked = match self {
             Self::F32 | Self::F16 | Self::Bf16 | Self::Sign => Ok(()),
@@ -209,9 +199,33 @@ impl Codec {
         };
         checked.map_err(|(setting, allowed)| CodecError { codec: self.name(), setting, allowed })
     }
+
+    /// The type of the values, for codecs that write one tensor per parameter.
+    pub(super) fn plain_dtype(self) -> Option<Dtype> {
+        match self {
+            Self::F32 => Some(Dtype::F32),
+            Self::F16 => Some(Dtype::F16),
+            Self::Bf16 => Some(Dtype::Bf16),
+            _ => None,
+        }
+    }
+
+    /// The server's half, for codecs that write a frame of sections.
+    pub(super) fn sections(self) -> Option<Box<dyn SectionCodec>> {
+        Some(match self {
+            Self::F32 | Self::F16 | Self::Bf16 | Self::Int8(_) | Self::Int4(_) => return None,
+            Self::Ternary(ternary) => Box::new(ternary),
+            Self::Qsgd(qsgd) => Box::new(qsgd),
+            Self::Sign => Box::new(sign::Sign),
+            Self::RandomK(random_k) => Box::new(random_k),
+            Self::TopK(top_k) => Box::new(top_k),
+            Self::Dgc(dgc) => Box::new(dgc),
+            Self::Eden(eden) => Box::new(eden),
+        })
+    }
 }
 
-/// The name, and in braces the settings that are not the usual ones: what an update's metadata says.
+/// The text in an update's metadata: the name alone with default settings, else a JSON table of name and settings.
 impl fmt::Display for Codec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == self.name().with_defaults() {
@@ -222,7 +236,7 @@ impl fmt::Display for Codec {
     }
 }
 
-/// As it stands in files: a name alone, or a table with a name and settings.
+/// How updates are encoded: the name of a codec, or a table of its name and settings.
 #[derive(Clone, Copy, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Codec))]
 #[serde(untagged)]
@@ -301,7 +315,8 @@ impl From<Codec> for WrittenCodec {
     }
 }
 
-/// Reads a name or a table. By hand, since serde's own either-or would say only that it is neither.
+/// Reads a name or a table. An untagged enum of serde would only report that neither variant matched; this
+/// implementation names the wrong key or value.
 impl<'de> Deserialize<'de> for Codec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct NameOrTable;

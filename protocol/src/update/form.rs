@@ -1,30 +1,34 @@
-//! Whole models in the codecs of updates, written and read in pieces of any size.
+//! Downloads of whole models in several forms, encoded and decoded in pieces of any size.
 //!
 //! | form | file |
 //! |---|---|
-//! | `f32` | F32 tensors under the parameters' names, in their order: what a model's file is |
-//! | `f16` | the same in F16; values beyond 65,504 become that |
-//! | `int8` | scales and numbers as the codec of that name writes them, in blocks of 64, rounded to nearest |
+//! | `f32` | one F32 tensor for each parameter, in their order: the plain file of a model |
+//! | `f16` | the same in F16; magnitudes above 65,504 become 65,504 |
+//! | `int8` | scales and numbers in the format of the codec `int8`, in blocks of 64, rounded to nearest |
 //!
-//! Like a model's file they carry no ids: equal models have equal files. Where it helps they travel as one zstd frame.
+//! The files contain no ids, so equal models have equal files.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::codec::Codec;
 use super::codecs::Blocks;
 use super::codecs::blocks::all_specs;
 use super::codecs::nearest::{BlockWriter, Scales};
 use super::codecs::plain;
-use super::{Codec, DeltaSink, UpdateDecoder, UpdateError, UpdateLimits, plain_specs};
+use super::decoder::{UpdateDecoder, UpdateLimits};
+use super::error::UpdateError;
+use super::sink::DeltaSink;
+use super::size::data_bytes;
 use crate::download::ModelForm;
 use crate::model::{Model, ModelError, ParameterList};
-use crate::safetensors::{Dtype, ModelDecoder, ModelFileError, beginning_of, model_metadata};
+use crate::safetensors::{Dtype, ModelDecoder, ModelFileError, beginning_of, model_metadata, tensor_per_parameter};
 
-/// The largest number of half precision.
+/// The largest finite number of half precision.
 const F16_MAX: f32 = 65_504.0;
 
 impl ModelForm {
-    /// The codec that writes an update in the same way.
+    /// The codec whose format the form uses.
     #[must_use]
     pub fn codec(self) -> Codec {
         match self {
@@ -37,49 +41,49 @@ impl ModelForm {
     fn metadata(self) -> BTreeMap<String, String> {
         match self {
             Self::F32 | Self::F16 => model_metadata(),
-            // No loader of models knows these tensors.
+            // Other tools cannot load these tensors, so the file does not claim to be a PyTorch model.
             Self::Int8 => BTreeMap::from([("codec".to_owned(), self.codec().to_string())]),
         }
     }
 }
 
-/// Why a model's plain file cannot be written in another form.
+/// A plain file that cannot be converted to another form.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum FormError {
-    /// It is not the file of such a model.
+    /// The file is not the plain file of this model.
     #[error(transparent)]
     File(#[from] ModelFileError),
-    /// Its parameters are not in their order.
-    #[error("parameter {0} comes too early or too late in the model's file")]
+    /// The values do not come in the order of the parameters. The number is an index of the flat vector.
+    #[error("value {0} comes too early or too late in the model's file")]
     Order(usize),
 }
 
-/// Length of a model's file in some form, before it is packed, in bytes.
+/// Length of a model's file in a form, in bytes, before compression.
 #[must_use]
 pub fn form_bytes(parameters: &ParameterList, form: ModelForm) -> u64 {
-    form_beginning(parameters, form).len() as u64 + super::data_bytes(parameters, form.codec())
+    form_beginning(parameters, form).len() as u64 + data_bytes(parameters, form.codec())
 }
 
 fn form_beginning(parameters: &ParameterList, form: ModelForm) -> Vec<u8> {
     let specs = match form {
-        ModelForm::F32 => plain_specs(parameters, Dtype::F32),
-        ModelForm::F16 => plain_specs(parameters, Dtype::F16),
+        ModelForm::F32 => tensor_per_parameter(parameters, Dtype::F32),
+        ModelForm::F16 => tensor_per_parameter(parameters, Dtype::F16),
         ModelForm::Int8 => all_specs(parameters, 8, Blocks::default()),
     };
     beginning_of(&specs, &form.metadata())
 }
 
-/// The first pass over a model's plain file: what its form must know before it can be written.
+/// The first pass over a model's plain file. For `int8` it collects the scales, which precede the numbers in the file.
 #[derive(Debug)]
 pub struct FormSurvey {
     parameters: Arc<ParameterList>,
     form: ModelForm,
-    /// The file and its scales, where the form has some.
+    /// Decoder and scales; `None` for a form without scales.
     reading: Option<(ModelDecoder, Scales)>,
 }
 
 impl FormSurvey {
-    /// A survey of a model of these parameters.
+    /// Begins the first pass over a model with these parameters.
     #[must_use]
     pub fn new(parameters: Arc<ParameterList>, form: ModelForm) -> Self {
         let reading = (form == ModelForm::Int8).then(|| {
@@ -89,7 +93,7 @@ impl FormSurvey {
         Self { parameters, form, reading }
     }
 
-    /// Whether the file has to be shown at all.
+    /// Whether this pass needs the file. If not, [`Self::push`] can be skipped.
     #[must_use]
     pub fn wants_file(&self) -> bool {
         self.reading.is_some()
@@ -98,7 +102,7 @@ impl FormSurvey {
     /// Takes the next bytes of the plain file.
     ///
     /// # Errors
-    /// [`FormError`] when they are not a model's.
+    /// [`FormError`] if they are not the plain file of this model.
     pub fn push(&mut self, piece: &[u8]) -> Result<(), FormError> {
         let Some((decoder, scales)) = &mut self.reading else { return Ok(()) };
         let mut failed = None;
@@ -109,10 +113,10 @@ impl FormSurvey {
         failed.map_or(Ok(()), |first| Err(FormError::Order(first)))
     }
 
-    /// The file was shown, if it was wanted: its form can be written.
+    /// Ends the first pass. Returns the writer for the second pass.
     ///
     /// # Errors
-    /// [`FormError`] when the file is not whole.
+    /// [`FormError`] if the file is incomplete.
     pub fn finish(self) -> Result<FormWriter, FormError> {
         let Self { parameters, form, reading } = self;
         let values = match reading {
@@ -128,12 +132,12 @@ impl FormSurvey {
     }
 }
 
-/// The second pass: turns a model's plain file into another form's, piece by piece.
+/// The second pass: converts a model's plain file to another form, piece by piece.
 #[derive(Debug)]
 pub struct FormWriter {
     decoder: ModelDecoder,
     values: Writer,
-    /// What the file begins with, until it is handed out.
+    /// The beginning of the file, until it is returned.
     beginning: Vec<u8>,
 }
 
@@ -145,10 +149,10 @@ enum Writer {
 }
 
 impl FormWriter {
-    /// Takes the next bytes of the plain file and returns the next ones of the form's.
+    /// Takes the next bytes of the plain file and returns the next bytes of the converted file.
     ///
     /// # Errors
-    /// [`FormError`] when they are not a model's.
+    /// [`FormError`] if they are not the plain file of this model.
     pub fn push(&mut self, piece: &[u8]) -> Result<Vec<u8>, FormError> {
         let (mut made, mut failed) = (std::mem::take(&mut self.beginning), None);
         let writer = &mut self.values;
@@ -159,10 +163,10 @@ impl FormWriter {
         failed.map_or(Ok(made), |first| Err(FormError::Order(first)))
     }
 
-    /// Says that the plain file ends here: the form's file is whole.
+    /// Ends the plain file. The converted file is complete.
     ///
     /// # Errors
-    /// [`FormError`] when the plain file is not.
+    /// [`FormError`] if the plain file is incomplete.
     pub fn finish(self) -> Result<(), FormError> {
         self.decoder.finish()?;
         Ok(())
@@ -170,7 +174,7 @@ impl FormWriter {
 }
 
 impl Writer {
-    /// How many values were written.
+    /// Number of values written so far.
     fn values(&self) -> usize {
         match self {
             Self::F32 { values } | Self::F16 { values } => *values,
@@ -195,50 +199,50 @@ impl Writer {
     }
 }
 
-/// Reads one model that arrives in pieces, in any form, as a file or as one zstd frame.
+/// Decodes a model that arrives in pieces, in any form, as a plain file or as one zstd frame.
 #[derive(Debug)]
 pub struct FormDecoder(UpdateDecoder);
 
 impl FormDecoder {
-    /// A decoder of a model of these parameters.
+    /// Makes a decoder for a model with these parameters.
     #[must_use]
     pub fn new(parameters: Arc<ParameterList>, form: ModelForm) -> Self {
         let limits = UpdateLimits { magnitude_max: f32::MAX };
         Self(UpdateDecoder::reading(parameters, form.codec(), None, limits))
     }
 
-    /// Takes the next bytes of the body and hands out the values that they complete.
+    /// Takes the next bytes of the body and passes the values that they complete to the sink.
     ///
     /// # Errors
-    /// [`UpdateError`]; afterwards every further call fails.
+    /// [`UpdateError`] if the body is not such a model. Every later call fails too.
     pub fn push(&mut self, piece: &[u8], sink: &mut impl DeltaSink) -> Result<(), UpdateError> {
         self.0.push(piece, sink)
     }
 
-    /// Says that the body ends here. Every value was then handed out exactly once.
+    /// Ends the body. The sink has received every value exactly once.
     ///
     /// # Errors
-    /// [`UpdateError`] if bytes are missing or the file was refused before.
+    /// [`UpdateError`] if bytes are missing or an earlier call failed.
     pub fn finish(self) -> Result<(), UpdateError> {
         self.0.finish().map(drop)
     }
 }
 
-/// Why a body is not the model that was wanted.
+/// A body that is not the expected model.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum FormBodyError {
-    /// Not a file of this form.
+    /// The file does not have the expected form or tensors.
     #[error(transparent)]
     File(#[from] UpdateError),
-    /// Values that no model can have.
+    /// The values are not those of a model.
     #[error(transparent)]
     Values(#[from] ModelError),
 }
 
-/// A model of these parameters from a body in some form.
+/// Decodes a whole body to a model with these parameters.
 ///
 /// # Errors
-/// [`FormBodyError`] when the body is something else.
+/// [`FormBodyError`] if the body is not such a model.
 pub fn model_in_form(body: &[u8], parameters: &Arc<ParameterList>, form: ModelForm) -> Result<Model, FormBodyError> {
     let mut values = vec![0.0; parameters.total()];
     let mut decoder = FormDecoder::new(Arc::clone(parameters), form);

@@ -1,38 +1,38 @@
-//! A delta as one stream of sections: what the codecs write that need less than a few bits per value.
+//! Frames: one tensor of bytes for a whole delta, cut into sections.
 //!
-//! The file has one tensor, `delta`, of bytes. Each parameter is cut into sections of at most [`SECTION_VALUES_MAX`]
-//! values, in the order of the flat vector; a section is its length (LEB128, at most 5 bytes) and its bytes. So a reader
-//! holds one section at most, and no length in the file is believed beyond what the codec can need.
+//! A section holds at most [`SECTION_VALUES_MAX`] consecutive values of one parameter. In the frame it is its length
+//! (LEB128, at most 5 bytes) and its bytes. A reader therefore holds one section at a time, and refuses a length beyond
+//! what the codec can need.
 
 use std::ops::Range;
 
-use super::UpdateError;
+use super::error::{SectionError, UpdateError};
 use crate::model::ParameterList;
 
-/// Name of the frame's tensor.
+/// Name of the tensor.
 pub(super) const TENSOR: &str = "delta";
 
-/// Most values in a section: large enough that scales and statistics of each cost nothing, small enough that a reader's
-/// buffers do (1 MiB of f32).
+/// Most values of a section. At this length the scales and statistics of a section take negligible space, and the
+/// buffers of a reader stay small (1 MiB of f32).
 pub(super) const SECTION_VALUES_MAX: usize = 1 << 18;
 
-/// Longest LEB128 number that is a length of a section.
+/// Longest encoding of a section's length in LEB128.
 const LENGTH_BYTES_MAX: usize = 5;
 
 /// The server's half of a codec that writes sections.
 pub(super) trait SectionCodec: std::fmt::Debug + Send + Sync {
-    /// Longest section of so many values (1 to [`SECTION_VALUES_MAX`]), in bytes.
+    /// Longest section of `values` values (1 to [`SECTION_VALUES_MAX`]), in bytes.
     fn section_bytes_max(&self, values: usize) -> usize;
 
-    /// Reads a whole section of `values` values into `out`. Nothing in `bytes` is to be believed.
+    /// Decodes a whole section of `values` values into `out`. The bytes are untrusted.
     ///
     /// # Errors
-    /// [`SectionError`] when the bytes are not a section that the codec writes. That values are finite and within their
-    /// cap is checked by the caller.
+    /// [`SectionError`] if the codec never writes these bytes. The caller checks that the values are finite and within
+    /// their cap.
     fn decode(&self, bytes: &[u8], values: usize, out: &mut Section) -> Result<(), SectionError>;
 }
 
-/// A section's values; buffers that are used again.
+/// The values of a section. Its buffers are reused.
 #[derive(Debug, Default)]
 pub(super) struct Section {
     /// All values, or those at `indices`.
@@ -44,7 +44,7 @@ pub(super) struct Section {
 }
 
 impl Section {
-    /// Empties it for values that are all given.
+    /// Clears the section and makes it dense.
     pub(super) fn dense(&mut self) -> &mut Vec<f32> {
         self.sparse = false;
         self.indices.clear();
@@ -52,7 +52,7 @@ impl Section {
         &mut self.values
     }
 
-    /// Empties it for values at some indices.
+    /// Clears the section and makes it sparse.
     pub(super) fn sparse(&mut self) -> (&mut Vec<u32>, &mut Vec<f32>) {
         self.sparse = true;
         self.indices.clear();
@@ -61,33 +61,7 @@ impl Section {
     }
 }
 
-/// Why bytes are not a section.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SectionError {
-    /// Longer than any section of its values, or a length that is no number.
-    #[error("its length is impossible")]
-    BadLength,
-    /// It ends before its last value.
-    #[error("it ends too early")]
-    Truncated,
-    /// It goes on after its last value.
-    #[error("it has bytes left over")]
-    TrailingBytes,
-    /// A scale, norm or value that is NaN, infinite or negative where it must not be.
-    #[error("its {0} is not a finite number that makes sense")]
-    BadNumber(&'static str),
-    /// An index at or beyond the section's end, or not above the one before.
-    #[error("an index is out of range")]
-    BadIndex,
-    /// More values than the codec sends.
-    #[error("it has more values than the codec sends")]
-    TooMany,
-    /// A code that stands for nothing.
-    #[error("a code stands for nothing")]
-    BadCode,
-}
-
-/// The sections of a model, as ranges of the flat vector, in order.
+/// The sections of a model in order, as ranges of the flat vector.
 pub(super) fn sections(parameters: &ParameterList) -> impl Iterator<Item = Range<usize>> + '_ {
     (0..parameters.specs().len()).flat_map(|parameter| {
         let range = parameters.range(parameter);
@@ -96,8 +70,8 @@ pub(super) fn sections(parameters: &ParameterList) -> impl Iterator<Item = Range
     })
 }
 
-/// Values in a row of the parameter that this section is of (what one output takes), for codecs that look at neighbours:
-/// all dimensions but the first. At most the section's length.
+/// Length of a row of the section's parameter: the product of all dimensions but the first, which is the number of
+/// inputs of one output. At most the length of the section. Codecs that use neighbouring values need it.
 pub(super) fn row_values(parameters: &ParameterList, section: &Range<usize>) -> usize {
     let shape = &parameters.specs()[parameters.parameter_at(section.start)].shape;
     let row = match shape.as_slice() {
@@ -107,7 +81,7 @@ pub(super) fn row_values(parameters: &ParameterList, section: &Range<usize>) -> 
     row.min(section.len())
 }
 
-/// A frame whose sections `encode` appends.
+/// Writes a frame. `encode` appends the bytes of each section.
 pub(super) fn write(parameters: &ParameterList, mut encode: impl FnMut(Range<usize>, &mut Vec<u8>)) -> Vec<u8> {
     let mut frame = Vec::new();
     let mut section = Vec::new();
@@ -125,7 +99,8 @@ pub(super) fn bytes_max(parameters: &ParameterList, codec: &dyn SectionCodec) ->
     sections(parameters).map(|range| (LENGTH_BYTES_MAX + codec.section_bytes_max(range.len())) as u64).sum()
 }
 
-/// A number of at most 32 bits, 7 in a byte, the lowest first; the top bit says that more follow (LEB128).
+/// Appends a number of at most 32 bits in LEB128: 7 bits in a byte, the lowest first; the top bit marks that more
+/// follow.
 pub(super) fn write_length(mut number: usize, out: &mut Vec<u8>) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
@@ -134,16 +109,16 @@ pub(super) fn write_length(mut number: usize, out: &mut Vec<u8>) {
     out.push(number as u8);
 }
 
-/// Reads a frame that arrives in pieces.
+/// Decodes a frame that arrives in pieces.
 #[derive(Debug)]
 pub(super) struct FrameReader {
     codec: Box<dyn SectionCodec>,
     sections: Vec<Range<usize>>,
-    /// Sections that came.
+    /// Number of complete sections.
     done: usize,
-    /// The length of the section that is coming, as far as it came: value, bits.
+    /// The bits of the next section's length so far, and their number.
     length: (u64, u32),
-    /// Bytes that the section has; none while its length is coming.
+    /// Length of the next section in bytes; `None` until it is complete.
     wanted: Option<usize>,
     partial: Vec<u8>,
     section: Section,
@@ -162,7 +137,8 @@ impl FrameReader {
         }
     }
 
-    /// Takes the next bytes of the frame and hands out each section that they complete, with where it begins.
+    /// Takes the next bytes of the frame and passes each section that they complete to `accept`, with the index of its
+    /// first value in the flat vector.
     pub(super) fn push(
         &mut self,
         mut bytes: &[u8],
@@ -206,7 +182,7 @@ impl FrameReader {
         Ok(())
     }
 
-    /// Says that the frame ends here.
+    /// Ends the frame.
     pub(super) fn finish(&self) -> Result<(), UpdateError> {
         if self.done == self.sections.len() {
             return Ok(());
@@ -215,7 +191,7 @@ impl FrameReader {
     }
 }
 
-/// Goes on to read a LEB128 length; none while it is not complete.
+/// Continues to read a length in LEB128. `None` until it is complete.
 pub(super) fn read_length(length: &mut (u64, u32), bytes: &mut &[u8]) -> Result<Option<u64>, SectionError> {
     while let Some((byte, rest)) = bytes.split_first() {
         *bytes = rest;
@@ -238,7 +214,7 @@ mod tests {
     use super::*;
     use crate::model::ParameterSpec;
 
-    /// A byte for each value; 255 stands for nothing.
+    /// A byte for each value; 255 is not used.
     #[derive(Debug)]
     struct Bytes;
 

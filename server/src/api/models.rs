@@ -89,7 +89,7 @@ impl ModelFile {
     /// [`ProblemType::Deleted`]; [`ProblemType::NotFound`] where there is no step.
     pub(super) async fn step(tx: &mut Tx, job: JobId, model: &ModelVersion, raw_bytes: u64) -> Answer<Self> {
         check_there(job, model)?;
-        let stored = tx.model_file(job, model.version, MadeFor::Step).await?;
+        let stored = tx.model_file(job, model.version, MadeFor::Delta).await?;
         let nothing = || ApiError::not_found(format!("step to version {} of {job}", model.version));
         Ok(Self::stored(job, &stored.ok_or_else(nothing)?, raw_bytes))
     }

@@ -50,7 +50,7 @@ pub fn model_key(job: JobId, version: u32) -> String {
 pub fn model_file_key(job: JobId, version: u32, form: MadeFor) -> String {
     match form {
         MadeFor::Form(form) => format!("model/{job}/{version}/{}", form.as_str()),
-        MadeFor::Step => format!("delta/{job}/{version}"),
+        MadeFor::Delta => format!("delta/{job}/{version}"),
     }
 }
 

@@ -36,7 +36,7 @@ pub use events::JobPosition;
 pub use jobs::{JobRow, NewJob};
 pub use model_files::{MadeFor, ModelFileRow, UnknownForm};
 pub use overview::{JobTotals, Measured};
-pub use rounds::{EvaluationSummary, NewRound, RoundFilter, RoundKey, RoundRow, UpdateStatistics};
+pub use rounds::{EvaluationSummary, NewRound, RoundFilter, RoundKey, RoundRow, RoundStatistics};
 pub use schedules::RunEnd;
 pub use staged::{NewStaged, StagedRow, part_name};
 pub use tokens::TokenRow;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tributary_protocol::download::{ModelForm, StepFile};
+use tributary_protocol::download::{ModelDeltaFile, ModelForm};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 
@@ -16,7 +16,7 @@ pub enum MadeFor {
     /// Clients that fetch the whole model in this form.
     Form(ModelForm),
     /// Clients that have the version before.
-    Step,
+    Delta,
 }
 
 /// A form that no version has.
@@ -30,7 +30,7 @@ impl MadeFor {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Form(form) => form.as_str(),
-            Self::Step => "delta",
+            Self::Delta => "delta",
         }
     }
 }
@@ -45,7 +45,7 @@ impl TryFrom<String> for MadeFor {
     type Error = UnknownForm;
 
     fn try_from(text: String) -> Result<Self, UnknownForm> {
-        let all = ModelForm::ALL.into_iter().map(Self::Form).chain([Self::Step]);
+        let all = ModelForm::ALL.into_iter().map(Self::Form).chain([Self::Delta]);
         all.into_iter().find(|made| made.as_str() == text).ok_or(UnknownForm(text))
     }
 }
@@ -126,12 +126,13 @@ impl Tx {
     ///
     /// # Errors
     /// [`DbError`].
-    pub async fn steps(&mut self, job: JobId, after: u32, to: u32) -> Result<Vec<StepFile>, DbError> {
+    pub async fn steps(&mut self, job: JobId, after: u32, to: u32) -> Result<Vec<ModelDeltaFile>, DbError> {
         let sql = "select f.version, m.sha256 as base_sha256, f.sha256, f.bytes from model_files f \
                    join models m on m.job = f.job and m.version = f.version - 1 \
                    where f.job = $1 and f.form = 'delta' and f.version > $2 and f.version <= $3 order by f.version";
         let rows = fetch!(self, StepRow, fetch_all, sql, job.to_string(), i64::from(after), i64::from(to));
-        let step = |StepRow { version, base_sha256, sha256, bytes }| StepFile { version, base_sha256, sha256, bytes };
+        let step =
+            |StepRow { version, base_sha256, sha256, bytes }| ModelDeltaFile { version, base_sha256, sha256, bytes };
         Ok(rows.into_iter().map(step).collect())
     }
 

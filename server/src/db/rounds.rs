@@ -212,7 +212,7 @@ impl RoundFilter {
 
 /// Statistics of the updates of a round.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct UpdateStatistics {
+pub struct RoundStatistics {
     /// L2 norm of the step.
     pub step_norm: Option<f64>,
     /// Diversity of the updates; none where they cancel out.
@@ -384,7 +384,7 @@ impl Tx {
     }
 
     /// Stores the statistics of the updates of a round.
-    pub async fn store_statistics(&mut self, key: RoundKey, statistics: &UpdateStatistics) -> Result<(), DbError> {
+    pub async fn store_statistics(&mut self, key: RoundKey, statistics: &RoundStatistics) -> Result<(), DbError> {
         let sql = "update rounds set step_norm = $4, diversity = $5 where job = $1 and task = $2 and number = $3";
         let (job, number) = (key.job.to_string(), i64::from(key.number));
         execute!(self, sql, job.as_str(), key.task.as_str(), number, statistics.step_norm, statistics.diversity);

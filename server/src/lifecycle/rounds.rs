@@ -7,7 +7,7 @@ use tributary_protocol::state::{AbandonReason, AssignmentState, JobState, Phase,
 
 use super::assignments::assigned;
 use crate::blob::BlobError;
-use crate::db::{DbError, NewAssignment, NewRound, RoundKey, RoundRow, Times, Transition, Tx, UpdateStatistics};
+use crate::db::{DbError, NewAssignment, NewRound, RoundKey, RoundRow, RoundStatistics, Times, Transition, Tx};
 use crate::fleet::Fleet;
 use crate::fleet::downloads::Downloads;
 use crate::models::version::NewVersion;
@@ -111,7 +111,7 @@ pub(crate) async fn commit(
     services: &Services,
     key: RoundKey,
     version: &mut NewVersion,
-    statistics: &UpdateStatistics,
+    statistics: &RoundStatistics,
 ) -> Result<bool, BlobError> {
     let now_ms = version.row.created_at_ms;
     let mut tx = services.db.begin().await?;

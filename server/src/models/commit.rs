@@ -10,7 +10,7 @@ use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
 use tributary_protocol::operator::ModelVersion;
 use tributary_protocol::safetensors::{ModelDecoder, ModelFileError, model_file_beginning, model_metadata};
 use tributary_protocol::state::AbandonReason;
-use tributary_protocol::update::{FormError, StepSurvey, StepWriter, step_header};
+use tributary_protocol::update::{FormError, ModelDeltaSurvey, ModelDeltaWriter, model_delta_header};
 
 use super::file::{MadeFile, make_form};
 use super::statistics::update_statistics;
@@ -156,7 +156,7 @@ async fn make_version(
 ) -> Result<NewVersion, CommitError> {
     let (job, version, clock) = (round.job, round.base_version + 1, &services.clock);
     let mut model = spool(bench, clock, model_key(job, version));
-    let mut delta = spec.plan.download.delta.then(|| MadeFile::begin(bench, clock, job, version, MadeFor::Step));
+    let mut delta = spec.plan.download.delta.then(|| MadeFile::begin(bench, clock, job, version, MadeFor::Delta));
     let sha256 = write_model(services, spec, round, sum, &mut model, delta.as_mut()).await?;
     let row = ModelVersion {
         version,
@@ -209,7 +209,7 @@ struct Maker {
     sum: SharedSum,
     rule: Box<dyn Rule>,
     /// Rounds the step, where clients download a delta.
-    delta: Option<StepWriter>,
+    delta: Option<ModelDeltaWriter>,
     decoder: ModelDecoder,
     hasher: Sha256Hasher,
     /// The file's header, until it is written.
@@ -242,13 +242,13 @@ impl Maker {
     /// Rounds the step from now on. Returns the beginning of the delta's file. Reads the whole sum, because a delta's
     /// scales precede its values.
     fn begin_delta(&mut self, base_version: u32) -> Result<Vec<u8>, CommitError> {
-        let mut survey = StepSurvey::new(Arc::clone(&self.spec.model));
+        let mut survey = ModelDeltaSurvey::new(Arc::clone(&self.spec.model));
         let total = self.spec.model.total();
         for first in (0..total).step_by(STEP_VALUES) {
             let block = first..total.min(first + STEP_VALUES);
             survey.look(&rounded(step(&*self.rule, &self.sum, block)?, first)?);
         }
-        let (writer, beginning) = survey.finish(&step_header(&self.spec.id.to_string(), base_version));
+        let (writer, beginning) = survey.finish(&model_delta_header(&self.spec.id.to_string(), base_version));
         self.delta = Some(writer);
         Ok(beginning)
     }
@@ -292,7 +292,7 @@ impl Maker {
 fn next_values(
     rule: &dyn Rule,
     sum: &SharedSum,
-    delta: Option<&mut StepWriter>,
+    delta: Option<&mut ModelDeltaWriter>,
     first: usize,
     values: &[f32],
     file: &mut Vec<u8>,

@@ -7,7 +7,7 @@ use tributary_engine::job::JobSpec;
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::job_file::Aggregation;
 
-use crate::db::{RoundRow, UpdateStatistics};
+use crate::db::{RoundRow, RoundStatistics};
 use crate::runtime::offload::blocking;
 use crate::services::Services;
 use crate::updates::stored::{StoredError, StoredUpdate, accepted, each};
@@ -30,11 +30,11 @@ pub(crate) async fn update_statistics(
     spec: &Arc<JobSpec>,
     round: &RoundRow,
     sum: &SharedSum,
-) -> Result<UpdateStatistics, StoredError> {
+) -> Result<RoundStatistics, StoredError> {
     let updates = accepted(&services.db, round.key()).await?;
     let combined = Arc::clone(sum);
     let Some(norm) = blocking(move || mean_norm(&*combined)).await else {
-        return Ok(UpdateStatistics::default());
+        return Ok(RoundStatistics::default());
     };
     let Aggregation::FedAvg { server_learning_rate } = spec.file.aggregation;
     let step_norm = Some(server_learning_rate.abs() * norm).filter(|norm| norm.is_finite());
@@ -48,7 +48,7 @@ pub(crate) async fn update_statistics(
         tracing::warn!(%error, job = %round.job, round = round.number, "the round has no cosines");
         Vec::new()
     });
-    Ok(UpdateStatistics { step_norm, diversity, cosines })
+    Ok(RoundStatistics { step_norm, diversity, cosines })
 }
 
 /// Whether this many updates of this many values each are compared with their mean.

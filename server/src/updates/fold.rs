@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tributary_protocol::update::{DeltaSink, UpdateDecoder, UpdateError, UpdateSummary};
+use tributary_protocol::update::{DeltaSink, UpdateDecoder, UpdateError, UpdateStatistics};
 
 use crate::blob::{BlobError, Replay};
 use crate::metrics::Metrics;
@@ -70,7 +70,7 @@ impl Folding {
     ///
     /// # Errors
     /// When it is not. Call [`Self::undo`] then.
-    pub(crate) fn finish(&mut self) -> Result<UpdateSummary, UpdateError> {
+    pub(crate) fn finish(&mut self) -> Result<UpdateStatistics, UpdateError> {
         std::mem::replace(&mut self.decoder, decoder(&self.spec, self.base_version)).finish()
     }
 

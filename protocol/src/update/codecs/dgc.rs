@@ -1,26 +1,26 @@
 //! Deep gradient compression: the largest values of a momentum.
 //!
-//! Lin, Han, Mao, Wang and Dally 2018 (arXiv:1712.01887, algorithm 4). The device keeps two vectors: u <- m u + g and
-//! v <- v + u; it sends the largest of v, takes from v what was sent, and sets u to zero there (momentum factor masking,
-//! their equation 7). Momentum and remainder are kept in [`super::super::memory`]; here is what is sent of v.
+//! Lin, Han, Mao, Wang and Dally 2018 (arXiv:1712.01887, algorithm 4). The device keeps a momentum u <- m u + g and a
+//! residual v <- v + u. It sends the largest values of v, subtracts them from v, and sets u to zero there (momentum
+//! factor masking, equation 7). [`super::super::residual`] updates u and v; this module encodes v.
 //!
-//! In the first rounds more is sent: a quarter of the values in round 1, then less by the same factor each round (with the
-//! defaults 25 %, 6.3 %, 1.6 %, 0.4 % and then 0.1 %, as in their section 3.3 by epochs).
+//! A warm-up sends more in the first rounds: a quarter of the values in round 1, then less by a constant factor per
+//! round (with the defaults 25 %, 6.3 %, 1.6 %, 0.4 % and then 0.1 %; section 3.3 of the paper does the same by
+//! epochs).
 
 use serde::{Deserialize, Serialize};
 
-use super::super::Properties;
-use super::super::frame::{Section, SectionCodec, SectionError};
-use super::super::memory::RESIDUAL_AGE_ROUNDS_MAX;
-use super::BadSetting;
+use super::properties::Properties;
+use super::settings::{BadSetting, RESIDUAL_AGE_ROUNDS_MAX, check_density};
 use super::sparse::{self, SparseValues};
-use super::top_k::{self, check_density};
+use super::top_k;
 use crate::model::ParameterList;
-use crate::seed::Stream;
+use crate::update::error::SectionError;
+use crate::update::frame::{Section, SectionCodec};
 
-/// Share of the values that is sent in the first round of a warm-up.
+/// Density in the first round of a warm-up.
 const WARM_UP_DENSITY: f64 = 0.25;
-/// Most rounds that a warm-up may take.
+/// Longest warm-up in rounds.
 const WARM_UP_ROUNDS_MAX: u32 = 10_000;
 
 /// Settings of `dgc`.
@@ -28,20 +28,20 @@ const WARM_UP_ROUNDS_MAX: u32 = 10_000;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Dgc {
-    /// Share of the values that is sent once warmed up.
+    /// Share of the values that is sent after the warm-up, above 0 and at most 1. Default: 0.001.
     pub density: f64,
-    /// How the values are written that are sent.
+    /// Encoding of the values that are sent. Default: `f16`.
     pub values: SparseValues,
-    /// Momentum, 0 to 1.
+    /// Momentum m, at least 0 and below 1. Default: 0.9.
     pub momentum: f32,
-    /// Whether the momentum of values that are sent starts anew (momentum factor masking).
+    /// Whether the momentum of a value becomes zero when the value is sent (momentum factor masking). Default: true.
     pub momentum_masking: bool,
-    /// Longest L2 norm of a delta before it is accumulated; 0 for none. With N clients in a round the paper takes the
-    /// length that their sum may have, over the square root of N.
+    /// Largest L2 norm of a delta; a longer one is scaled down before it is accumulated. 0 disables clipping. For N
+    /// clients per round the paper uses the largest norm of their sum, divided by the square root of N. Default: 0.
     pub clip: f32,
-    /// Rounds over which the density falls to `density`.
+    /// Rounds of the warm-up, in which the density falls from 0.25 to `density`. At most 10,000. Default: 4.
     pub warm_up_rounds: u32,
-    /// Rounds after which a device forgets what it did not send, and its momentum.
+    /// Age in rounds after which a device drops its residual and its momentum. Default: 100.
     pub residual_age_rounds_max: u32,
 }
 
@@ -60,11 +60,11 @@ impl Default for Dgc {
 }
 
 impl Dgc {
-    pub(in super::super) fn properties(&self) -> Properties {
+    pub(in crate::update) fn properties(&self) -> Properties {
         top_k::properties(self.density, self.density_in_round(1), self.values)
     }
 
-    pub(in super::super) fn check(&self) -> Result<(), BadSetting> {
+    pub(in crate::update) fn check(&self) -> Result<(), BadSetting> {
         if !(0.0..1.0).contains(&self.momentum) {
             return Err(("momentum", "at least 0 and below 1"));
         }
@@ -77,20 +77,13 @@ impl Dgc {
         check_density(self.density)
     }
 
-    /// What is sent of `accumulated`, the v of the paper, in this round of the job (from 1 on).
-    pub(in super::super) fn encode(
-        &self,
-        accumulated: &[f32],
-        parameters: &ParameterList,
-        round: u32,
-        _stream: &mut Stream,
-    ) -> Vec<u8> {
+    /// Encodes `accumulated`, the v of the paper, in a round of the job, from 1.
+    pub(in crate::update) fn encode(&self, accumulated: &[f32], parameters: &ParameterList, round: u32) -> Vec<u8> {
         top_k::encode_largest(accumulated, parameters, self.density_in_round(round), self.values)
     }
 
-    /// Share of the values that is sent in a round of the job (from 1 on).
-    ///
-    /// 0.25 (density / 0.25)^((round - 1) / warm_up_rounds), until it is `density`.
+    /// Density in a round of the job, from 1: `0.25 (density / 0.25)^((round - 1) / warm_up_rounds)`, but at least
+    /// `density`.
     #[must_use]
     pub fn density_in_round(&self, round: u32) -> f64 {
         let passed = round.saturating_sub(1);
@@ -104,7 +97,7 @@ impl Dgc {
 
 impl SectionCodec for Dgc {
     fn section_bytes_max(&self, values: usize) -> usize {
-        // Whatever the density, any section may be the one that has all of the largest.
+        // Whatever the density, all of the largest values may be in one section.
         sparse::section_bytes_max(self.values, values)
     }
 
@@ -113,7 +106,8 @@ impl SectionCodec for Dgc {
     }
 }
 
-/// The `degree`th root of a number from 0 to 1, by halving: by multiplication alone, so that it is the same everywhere.
+/// The `degree`th root of a number from 0 to 1, by bisection. It only multiplies, so the result is the same on every
+/// platform, unlike that of `powf`.
 fn root(number: f64, degree: u32) -> f64 {
     const HALVINGS: usize = 60;
     let (mut low, mut high) = (0.0, 1.0);
@@ -143,9 +137,8 @@ fn power(mut base: f64, mut exponent: u32) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sparse::testing::{decoded_frame, normal, parameters};
     use super::*;
-    use crate::seed::Seed;
+    use crate::update::codecs::sparse::testing::{decoded_frame, normal, parameters};
 
     #[test]
     fn the_density_falls_as_in_the_paper() {
@@ -171,7 +164,7 @@ mod tests {
         let parameters = parameters(&[4000]);
         let dgc = Dgc { values: SparseValues::F32, ..Dgc::default() };
         for (round, sent) in [(1, 1000), (2, 252), (5, 4), (100, 4)] {
-            let frame = dgc.encode(&delta, &parameters, round, &mut Seed(1).stream());
+            let frame = dgc.encode(&delta, &parameters, round);
             let decoded = decoded_frame(&frame, &parameters, dgc).unwrap();
             assert_eq!(decoded.iter().filter(|value| **value != 0.0).count(), sent, "round {round}");
             assert!(8.0 * frame.len() as f64 / 4000.0 <= dgc.properties().bits_per_value_max);

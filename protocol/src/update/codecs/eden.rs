@@ -1,41 +1,44 @@
-//! EDEN and DRIVE: a random rotation, then one to four bits for each value.
+//! EDEN and DRIVE: a random rotation, then one to four bits per value.
 //!
-//! Rotated at random, the values of a chunk are nearly normal, whatever they were. Each is replaced by the nearest of 2^b
-//! centroids that are best for the normal distribution (Lloyd 1982, Max 1960), and the scale `S = |y|^2 / <y, q>` makes the
-//! mean come out right (Vargaftik et al. 2021, arXiv 2105.08339, section 3 for one bit: DRIVE; 2022, arXiv 2108.08842,
-//! section 3 for more: EDEN). The relative error does not depend on the delta: pi/2 - 1 = 0.571 with one bit, 0.133, 0.036
-//! and 0.0096 with two to four.
+//! After a random rotation the values y of a chunk are nearly normal, whatever they were before. Each is replaced by
+//! the nearest of the 2^b centroids that are optimal for the normal distribution (Lloyd 1982, Max 1960), and the scale
+//! `S = |y|^2 / <y, q>` makes the result unbiased (Vargaftik et al. 2021, arXiv:2105.08339, section 3 for one bit:
+//! DRIVE; 2022, arXiv:2108.08842, section 3 for more: EDEN). The relative error does not depend on the delta: pi/2 - 1
+//! = 0.571 with one bit; 0.133, 0.036 and 0.0096 with two to four.
 //!
-//! The rotation is a Walsh-Hadamard transform after random signs, done twice. Once is not enough for values that stand
-//! nearly alone: of two values a and b it makes only a + b and a - b, and then the smaller one never arrives.
+//! The rotation is a Walsh-Hadamard transform after random signs, done twice. Once is not enough for a chunk with few
+//! values other than zero: of two values a and b it makes only a + b and a - b, and the quantisation then loses the
+//! smaller one.
 //!
-//! Chunks are powers of 2, so that little is padded: as many of [`CHUNK_MAX`] values as there are, then smaller ones,
-//! the smallest of [`CHUNK_MIN`].
+//! The lengths of chunks are powers of 2: first as many chunks of [`CHUNK_MAX`] values as possible, then shorter ones
+//! down to [`CHUNK_MIN`], so that there is little padding.
 //!
-//! A section is the seed of the signs (4 bytes), then for each chunk its scale (f32) and its codes, b bits for each value
-//! from the lowest bit on: the number of the centroid's magnitude and above it the sign. A section of zeros is one byte, 0.
+//! A section is the seed of the signs (4 bytes), then for each chunk its scale (f32) and its codes, b bits per value
+//! from the lowest bit on: the index of the centroid's magnitude, and above it the sign. A section of zeros is one
+//! byte, 0.
 //!
-//! Encoding and decoding take 2 * log2(chunk) additions for each value in the first-level cache, which is what limits them.
+//! Encoding and decoding take 2 * log2(chunk) additions per value in the first-level cache, which is the limit.
 
 use serde::{Deserialize, Serialize};
 
-use super::super::Properties;
-use super::super::coding::fields::{magnitude_max, sum, take, take_magnitude};
-use super::super::frame::{self, Section, SectionCodec, SectionError};
-use super::BadSetting;
+use super::properties::Properties;
+use super::settings::BadSetting;
 use crate::cpu::Cpu;
 use crate::for_each_cpu;
 use crate::model::ParameterList;
 use crate::seed::{Seed, Stream};
+use crate::update::coding::fields::{magnitude_max, sum, take, take_magnitude};
+use crate::update::error::SectionError;
+use crate::update::frame::{self, Section, SectionCodec};
 
-/// Largest chunk: it stays in the first-level cache (16 KiB).
+/// Longest chunk: 16 KiB, which stay in the first-level cache.
 const CHUNK_MAX: usize = 4096;
-/// Smallest chunk: what is left of a section is padded with zeros to as many values.
+/// Shortest chunk. The end of a section is padded with zeros to this length.
 const CHUNK_MIN: usize = 64;
-/// So many bits of padding are cheaper than the scales of smaller chunks.
+/// Up to this number of bits, padding takes less than the scales of several shorter chunks.
 const PADDING_BITS_MAX: usize = 96;
 
-/// Magnitudes of the centroids for b bits, from `2^(b - 1) - 1` on.
+/// Magnitudes of the centroids. Those for b bits begin at index `2^(b - 1) - 1`.
 const CENTROIDS: [f32; 15] = [
     0.797_885, //
     0.452_780, 1.510_418, //
@@ -48,7 +51,7 @@ const CENTROIDS: [f32; 15] = [
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Eden {
-    /// Bits for each value, 1 to 4.
+    /// Bits per value, 1 to 4. Default: 1.
     pub bits: u8,
 }
 
@@ -59,7 +62,7 @@ impl Default for Eden {
 }
 
 impl Eden {
-    pub(in super::super) fn properties(&self) -> Properties {
+    pub(in crate::update) fn properties(&self) -> Properties {
         let relative_error_max = match self.bits {
             1 => 0.60,
             2 => 0.14,
@@ -68,18 +71,18 @@ impl Eden {
         };
         Properties {
             unbiased: true,
-            feedback: false,
-            // For parameters of 1,000 values or more; 0.01 above the bits for large ones.
+            error_feedback: false,
+            // For parameters of 1,000 values or more. Large ones take 0.01 bits more than `bits`.
             bits_per_value_max: f64::from(self.bits) + 0.3,
             relative_error_max: Some(relative_error_max),
         }
     }
 
-    pub(in super::super) fn check(&self) -> Result<(), BadSetting> {
+    pub(in crate::update) fn check(&self) -> Result<(), BadSetting> {
         if (1..=4).contains(&self.bits) { Ok(()) } else { Err(("bits", "1 to 4")) }
     }
 
-    pub(in super::super) fn encode(&self, delta: &[f32], parameters: &ParameterList, stream: &mut Stream) -> Vec<u8> {
+    pub(in crate::update) fn encode(&self, delta: &[f32], parameters: &ParameterList, stream: &mut Stream) -> Vec<u8> {
         frame::write(parameters, |range, section| self.encode_section(&delta[range], stream, section))
     }
 
@@ -117,7 +120,7 @@ impl Eden {
         flip(values, signs);
         hadamard(Cpu::best(), values);
 
-        // Both transforms together make lengths n times longer.
+        // The two unnormalised transforms multiply the norm by the number of values n.
         let length_squared = sum(values, |value| value * value);
         let deviation = (length_squared / values.len() as f64).sqrt() as f32;
         let centroids = self.centroids();
@@ -151,7 +154,7 @@ impl Eden {
         }
     }
 
-    /// Values in the next chunk when so many are left.
+    /// Length of the next chunk when `left` values are left.
     fn chunk(&self, left: usize) -> usize {
         if left >= CHUNK_MAX {
             return CHUNK_MAX;
@@ -170,7 +173,7 @@ impl Eden {
         &CENTROIDS[count - 1..2 * count - 1]
     }
 
-    /// Appends codes, eight in as many bytes as a code has bits.
+    /// Appends codes: eight codes of b bits take b bytes.
     fn pack(&self, codes: &[u8], out: &mut Vec<u8>) {
         let width = u32::from(self.bits);
         for eight in codes.as_chunks::<8>().0 {
@@ -179,7 +182,7 @@ impl Eden {
         }
     }
 
-    /// The centroids of codes.
+    /// Replaces codes by their centroids.
     fn unpack(&self, bytes: &[u8], values: &mut [f32]) {
         let width = u32::from(self.bits);
         let mut signed = [0.0; 16];
@@ -239,20 +242,20 @@ fn sign_stream(seed: [u8; 4]) -> Stream {
     Seed(u64::from(u32::from_le_bytes(seed))).stream()
 }
 
-/// What a chunk of zeros draws too, so that chunks do not depend on each other.
+/// Skips the draws of a chunk of zeros, so that the signs of a chunk do not depend on other chunks.
 fn skip_signs(values: usize, signs: &mut Stream) {
     for _ in 0..values / 64 * 2 {
         signs.next_u64();
     }
 }
 
-/// The largest power of two that is not above a magnitude; 0 for 0. As f64, where it is exact for denormals too.
+/// The largest power of two that is at most a magnitude; 0 for 0. As f64, where f32 denormals are exact too.
 fn power_of_two_below(magnitude: f32) -> f64 {
     const EXPONENT: u64 = 0x7FF << 52;
     f64::from_bits(f64::from(magnitude).to_bits() & EXPONENT)
 }
 
-/// Gives 64 values at a time the signs of the next number.
+/// Flips the signs of values at random. Each number of the stream decides for 64 values.
 fn flip(values: &mut [f32], signs: &mut Stream) {
     for block in values.chunks_mut(64) {
         flip_block(block, signs.next_u64());
@@ -275,7 +278,8 @@ fn flip_block(block: &mut [f32], signs: u64) {
 }
 
 for_each_cpu! {
-    /// The Walsh-Hadamard transform without its factor, in place: sums and differences of values that are 1, 2, 4, .. apart.
+    /// The unnormalised Walsh-Hadamard transform, in place: sums and differences of values at distances 1, 2, 4, and so
+    /// on.
     fn hadamard(values: &mut [f32]) {
         for eight in values.as_chunks_mut::<8>().0 {
             let [a, b, c, d, e, f, g, h] = *eight;
@@ -297,7 +301,7 @@ for_each_cpu! {
 }
 
 for_each_cpu! {
-    /// For each value the number of the nearest centroid's magnitude and, above it, the sign.
+    /// The code of each value: the index of the nearest centroid's magnitude and, above it, the sign.
     fn quantise(values: &[f32], deviation: f32, centroids: &[f32], codes: &mut [u8]) {
         let sign = centroids.len() as u8;
         codes.fill(0);

@@ -1,37 +1,38 @@
-//! `int8` of a vector that is never whole in memory, every number rounded to the nearest: what the coordinator sends.
+//! The coordinator's encoder for the format of `int8`: rounds to nearest, and never holds the whole vector.
 //!
-//! Clients round by chance, so that the mean of many is right. The coordinator sends one file to all: there is nothing to
-//! average, rounding to nearest halves the squared error, and the file is the same whoever makes it. A number in the middle
-//! becomes the even one, as everywhere in IEEE 754.
+//! Clients round stochastically, since the errors of many updates then average out. The coordinator sends one file to
+//! all clients, so nothing averages: rounding to nearest halves the squared error, and the file does not depend on a
+//! seed. Ties go to even, as in IEEE 754.
 //!
-//! A parameter's scales stand before its numbers, so it takes two passes: [`Scales`], of which one in 64 values stays in
-//! memory in 2 bytes, then [`BlockWriter`].
+//! The scales of a parameter precede its numbers in the file, so encoding makes two passes. [`Scales`] is the first and
+//! keeps 2 bytes per block of 64 values; [`BlockWriter`] is the second.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::Blocks;
-use super::blocks::{all_specs, from_bf16, largest_magnitude, scale_for};
+use super::blocks::{all_specs, from_bf16, scale_for};
 use crate::model::ParameterList;
 use crate::safetensors::beginning_of;
+use crate::update::coding::fields::magnitude_max;
 
-/// The largest number.
+/// The largest 8-bit number in use.
 const LEVELS: u16 = 127;
 
-/// The bits of the largest scale that no number takes beyond f32.
+/// The bits of the largest scale whose product with [`LEVELS`] is finite.
 fn scale_bits_max() -> u16 {
     ((f32::MAX / f32::from(LEVELS)).to_bits() >> 16) as u16
 }
 
-/// A place in the flat vector, and its block.
+/// A position in the flat vector, with its parameter and block.
 #[derive(Clone, Debug)]
 struct Cursor {
     parameters: Arc<ParameterList>,
     block_values: usize,
     at: usize,
     parameter: usize,
-    /// Blocks before this one.
+    /// Number of the block, over all parameters.
     block: usize,
 }
 
@@ -44,14 +45,14 @@ impl Cursor {
         self.parameters.range(self.parameter)
     }
 
-    /// Values from here to the end of the block.
+    /// Number of values up to the end of the block.
     fn left(&self) -> usize {
         let Range { start, end } = self.range();
         let block_end = start + ((self.at - start) / self.block_values + 1) * self.block_values;
         block_end.min(end) - self.at
     }
 
-    /// Goes on by at most what is left of the block, and says whether that was all of it.
+    /// Advances within the block. Returns whether the block has ended.
     fn advance(&mut self, values: usize) -> bool {
         let ended = values == self.left();
         self.at += values;
@@ -61,12 +62,12 @@ impl Cursor {
     }
 }
 
-/// The scales of a vector whose values come in order.
+/// First pass: the scales of a vector whose values come in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Scales {
     cursor: Cursor,
     blocks: Blocks,
-    /// Of the block so far.
+    /// Largest magnitude of the block so far.
     largest: f32,
     scales: Vec<u16>,
 }
@@ -76,16 +77,16 @@ impl Scales {
         Self { cursor: Cursor::new(parameters, blocks), blocks, largest: 0.0, scales: Vec::new() }
     }
 
-    /// How many values came.
+    /// Number of values so far.
     pub(crate) fn values(&self) -> usize {
         self.cursor.at
     }
 
-    /// Takes the next values, which are finite.
+    /// Takes the next values, which must be finite.
     pub(crate) fn look(&mut self, mut values: &[f32]) {
         while !values.is_empty() {
             let (now, later) = values.split_at(values.len().min(self.cursor.left()));
-            self.largest = self.largest.max(largest_magnitude(now));
+            self.largest = self.largest.max(magnitude_max(now));
             if self.cursor.advance(now.len()) {
                 self.scales.push(scale_for(self.largest, LEVELS).unwrap_or_else(scale_bits_max));
                 self.largest = 0.0;
@@ -95,7 +96,7 @@ impl Scales {
     }
 }
 
-/// Writes the numbers of a vector whose scales are known, and whose values come in order once more.
+/// Second pass: writes the scales and numbers of the same values.
 #[derive(Debug)]
 pub(crate) struct BlockWriter {
     cursor: Cursor,
@@ -105,24 +106,24 @@ pub(crate) struct BlockWriter {
 
 impl BlockWriter {
     /// # Panics
-    /// If the scales have not seen all values, a mistake of the caller.
+    /// If the first pass has not seen all values, a mistake of the caller.
     pub(crate) fn new(scales: Scales) -> Self {
         let Scales { cursor, blocks, scales, .. } = scales;
         assert_eq!(cursor.at, cursor.parameters.total(), "every value was looked at");
         Self { cursor: Cursor::new(cursor.parameters, blocks), blocks, scales }
     }
 
-    /// What stands in the file before all that is written.
+    /// The bytes of the file before the first tensor.
     pub(crate) fn beginning(&self, metadata: &BTreeMap<String, String>) -> Vec<u8> {
         beginning_of(&all_specs(&self.cursor.parameters, 8, self.blocks), metadata)
     }
 
-    /// How many values were written.
+    /// Number of values written so far.
     pub(crate) fn values(&self) -> usize {
         self.cursor.at
     }
 
-    /// Appends the file's bytes of the next values, which become what a reader will decode.
+    /// Appends the next values to the file in `out`, and replaces them by the rounded ones that a reader decodes.
     pub(crate) fn write(&mut self, mut values: &mut [f32], out: &mut Vec<u8>) {
         while !values.is_empty() {
             if self.cursor.at == self.cursor.range().start {
@@ -140,8 +141,8 @@ impl BlockWriter {
 
 fn round_to_nearest(values: &mut [f32], scale: f32, out: &mut Vec<u8>) {
     for value in values {
-        // A scale of zero has only zeros, which are no quotient. Only with the largest scale of all can one be beyond
-        // the largest number.
+        // A block with the scale zero has only zeros; 0 / 0 is avoided. The clamp matters only for the largest scale,
+        // which is rounded down.
         let limit = f32::from(LEVELS);
         let number = if scale == 0.0 { 0.0 } else { (*value / scale).round_ties_even().clamp(-limit, limit) };
         let number = number as i8;

@@ -1,27 +1,29 @@
-//! Values as they are, in 32 or 16 bits: one tensor for each parameter, of its name and shape.
+//! `f32`, `f16` and `bf16`: the values in 32 or 16 bits, one tensor for each parameter, of its name and shape.
 //!
-//! `f16` is IEEE 754 half precision, 11 bits; below 6e-5 it has fewer and fewer, values below 3e-8 vanish, and those above
-//! 65,504 would become infinite and are refused. `bf16` is the upper half of an f32: the same range with 8 bits. Both round
-//! to nearest, and to even in between, like the CPUs that have instructions for it: the bytes are the same everywhere.
+//! `f16` is IEEE 754 half precision. It has 11 bits of precision, fewer below 6e-5; magnitudes below 3e-8 become zero,
+//! and those above 65,504 would become infinite and are refused. `bf16` is the upper half of an f32: 8 bits of
+//! precision with the range of f32. Both round to nearest, ties to even, like the instructions of CPUs, so the bytes
+//! are the same on every CPU.
 
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use half::{bf16, f16};
 
-use super::super::{EncodeError, Properties};
+use super::properties::Properties;
 use crate::cpu::Cpu;
 use crate::for_each_cpu;
 use crate::safetensors::Dtype;
+use crate::update::error::EncodeError;
 
-pub(in super::super) fn properties(bits: f64, relative_error_max: Option<f64>) -> Properties {
-    // Rounding to nearest has no direction of its own.
-    Properties { unbiased: true, feedback: false, bits_per_value_max: bits, relative_error_max }
+pub(in crate::update) fn properties(bits: f64, relative_error_max: Option<f64>) -> Properties {
+    // Rounding to nearest does not favour a direction.
+    Properties { unbiased: true, error_feedback: false, bits_per_value_max: bits, relative_error_max }
 }
 
-/// The values as little-endian bytes of `Dtype::F16` or `Dtype::Bf16`.
+/// Encodes values as little-endian `Dtype::F16` or `Dtype::Bf16`.
 ///
 /// # Errors
 /// [`EncodeError::TooLarge`] for a value that would become infinite.
-pub(in super::super) fn encode_16(values: &[f32], dtype: Dtype) -> Result<Vec<u8>, EncodeError> {
+pub(in crate::update) fn encode_16(values: &[f32], dtype: Dtype) -> Result<Vec<u8>, EncodeError> {
     let mut bits = vec![0u16; values.len()];
     let infinite = match dtype {
         Dtype::Bf16 => {
@@ -46,11 +48,11 @@ pub(in super::super) fn encode_16(values: &[f32], dtype: Dtype) -> Result<Vec<u8
 
 /// Decodes little-endian elements into as many values.
 ///
-/// Reads 2 or 4 bytes a value and writes 4 that stay in the first-level cache.
-pub(in super::super) fn decode(bytes: &[u8], dtype: Dtype, values: &mut [f32]) {
+/// Reads 2 or 4 bytes per value and writes 4 that stay in the first-level cache.
+pub(in crate::update) fn decode(bytes: &[u8], dtype: Dtype, values: &mut [f32]) {
     match dtype {
         Dtype::F32 => {
-            // A copy, as wide as the CPU has it.
+            // Compiles to a copy.
             for (value, bytes) in values.iter_mut().zip(bytes.as_chunks().0) {
                 *value = f32::from_le_bytes(*bytes);
             }
@@ -68,14 +70,14 @@ for_each_cpu! {
     }
 }
 
-/// Half precision to single, without a branch, so that it vectorises: three times as fast as a call of the CPU's own
-/// instruction for eight values at a time.
+/// Converts half precision to f32 without a branch, so that the compiler vectorises it. Three times as fast as calls of
+/// the CPU's instruction for eight values at a time.
 #[inline(always)]
 fn from_f16(half: u16) -> f32 {
     const EXPONENT: u16 = 0x7C00;
-    /// The difference of the exponents' biases, 127 - 15, where an f32 has its exponent.
+    /// The difference of the exponents' biases, 127 - 15, at the position of f32's exponent.
     const REBIAS: u32 = 112 << 23;
-    /// 2^-24: below 2^-14 a half is a whole number of these.
+    /// 2^-24. Denormal halves, those below 2^-14, are multiples of it.
     const SMALLEST: f32 = 1.0 / (1 << 24) as f32;
     let magnitude = half & 0x7FFF;
     let normal = (u32::from(magnitude) << 13) + REBIAS;

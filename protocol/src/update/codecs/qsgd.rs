@@ -1,40 +1,41 @@
-//! QSGD: the norm of a bucket and whole levels of it.
+//! QSGD: a norm per bucket of values, and integer levels of that norm.
 //!
-//! In a bucket with the L2 norm `|v|` a value becomes `|v| * sign(v_i) * l / s`, where `l` is `s * |v_i| / |v|` rounded up
-//! or down by chance so that the mean is kept (Alistarh et al. 2017, arXiv 1610.02132, section 3.1). For `n` values in a
-//! bucket `E|sent - v|^2 <= min(n / s^2, sqrt(n) / s) * |v|^2`, and at most `s * (s + sqrt(n))` levels are not 0 on average
-//! (lemma 3.1).
+//! In a bucket with the L2 norm `|v|` a value is sent as `|v| * sign(v_i) * l / s`, where the level `l` is
+//! `s * |v_i| / |v|`, rounded stochastically so that the expectation is the value (Alistarh et al. 2017,
+//! arXiv:1610.02132, section 3.1). For `n` values in a bucket `E|sent - v|^2 <= min(n / s^2, sqrt(n) / s) * |v|^2`, and
+//! the expected number of levels other than 0 is at most `s * (s + sqrt(n))` (lemma 3.1).
 //!
-//! Norms are sent as bf16, rounded up: the writer divides by the norm that the reader multiplies with, so the mean is
-//! still kept, and the error grows by less than 2 %.
+//! Norms are sent as bf16, rounded up. The encoder divides by the same rounded norm that the decoder multiplies with,
+//! so the codec stays unbiased and the error grows by less than 2 %.
 //!
-//! A section is one byte that says which of these follow:
+//! A section is one byte for its kind, and:
 //!
-//! | byte | then |
+//! | kind | content |
 //! |---|---|
-//! | 0 | nothing: all zeros |
+//! | 0 | nothing: all values are zero |
 //! | 1 | norms (bf16), seed of the dither (4 bytes), row length (24 bits), rating of the mean level (1 byte), [levels](super::super::coding::levels) |
-//! | 2 | norms (bf16), for each value the level and above it the sign, bits from the lowest on |
+//! | 2 | norms (bf16), for each value the level and above it the sign, packed from the lowest bit on |
 //!
-//! The writer takes what is shortest.
+//! The encoder chooses the shortest kind.
 
 use half::bf16;
 use serde::{Deserialize, Serialize};
 
-use super::super::Properties;
-use super::super::coding::fields::{sum, take, take_row_values};
-use super::super::coding::levels::{Dither, LevelModel, rating_of, round};
-use super::super::coding::range_coder::{RangeDecoder, RangeEncoder};
-use super::super::frame::{self, SECTION_VALUES_MAX, Section, SectionCodec, SectionError};
-use super::BadSetting;
+use super::properties::Properties;
+use super::settings::BadSetting;
 use crate::model::ParameterList;
 use crate::seed::Stream;
+use crate::update::coding::fields::{sum, take, take_row_values};
+use crate::update::coding::levels::{Dither, LevelModel, rating_of, round};
+use crate::update::coding::range_coder::{RangeDecoder, RangeEncoder};
+use crate::update::error::SectionError;
+use crate::update::frame::{self, SECTION_VALUES_MAX, Section, SectionCodec};
 
 const ZERO: u8 = 0;
 const CODED: u8 = 1;
 const PACKED: u8 = 2;
 
-/// Most levels above zero; more would be finer than the norm is wide.
+/// Most levels above zero. A packed value then takes 16 bits, as many as in the codec `f16`.
 const LEVELS_MAX: u16 = 1 << 14;
 
 /// Settings of `qsgd`.
@@ -42,10 +43,10 @@ const LEVELS_MAX: u16 = 1 << 14;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Qsgd {
-    /// Levels above zero, s in the paper: 1 to 16,384. Twice the levels halve the noise at least and cost less than one
-    /// bit more for each value.
+    /// Number of levels above zero (s in the paper), 1 to 16,384. Doubling it at least halves the noise and costs less
+    /// than one bit per value. Default: 4.
     pub levels: u16,
-    /// Values that share a norm: 16 to 262,144; buckets begin anew with each parameter.
+    /// Values per norm, 16 to 262,144. Buckets do not cross parameters. Default: 512.
     pub bucket: u32,
 }
 
@@ -56,14 +57,14 @@ impl Default for Qsgd {
 }
 
 impl Qsgd {
-    pub(in super::super) fn properties(&self) -> Properties {
+    pub(in crate::update) fn properties(&self) -> Properties {
         let (levels, bucket) = (f64::from(self.levels), f64::from(self.bucket));
-        // A norm that was rounded up to 8 bits is larger by 2^-7 at most.
+        // Rounding a norm up to 8 bits makes it larger by at most 2^-7.
         let norm_error = 1.0 + 1.0 / 128.0;
         Properties {
             unbiased: true,
-            feedback: false,
-            // For parameters of 1,000 values or more: a byte, and norms of buckets that are not full.
+            error_feedback: false,
+            // For parameters of 1,000 values or more. The margin covers the kind and the norm of the last bucket.
             bits_per_value_max: f64::from(self.packed_bits()) + 16.0 / bucket + 0.05,
             relative_error_max: Some(
                 (bucket / (levels * levels)).min(bucket.sqrt() / levels) * norm_error * norm_error,
@@ -71,7 +72,7 @@ impl Qsgd {
         }
     }
 
-    pub(in super::super) fn check(&self) -> Result<(), BadSetting> {
+    pub(in crate::update) fn check(&self) -> Result<(), BadSetting> {
         if !(1..=LEVELS_MAX).contains(&self.levels) {
             return Err(("levels", "1 to 16384"));
         }
@@ -81,14 +82,14 @@ impl Qsgd {
         Ok(())
     }
 
-    pub(in super::super) fn encode(&self, delta: &[f32], parameters: &ParameterList, stream: &mut Stream) -> Vec<u8> {
+    pub(in crate::update) fn encode(&self, delta: &[f32], parameters: &ParameterList, stream: &mut Stream) -> Vec<u8> {
         frame::write(parameters, |range, section| {
             let row_values = frame::row_values(parameters, &range);
             self.encode_section(&delta[range], row_values, stream, section);
         })
     }
 
-    /// Appends a section to nothing.
+    /// Encodes a section into `out`, which is empty.
     fn encode_section(&self, values: &[f32], row_values: usize, stream: &mut Stream, out: &mut Vec<u8>) {
         let norms: Vec<_> = values.chunks(self.bucket as usize).map(norm_above).collect();
         if norms.iter().all(|norm| *norm == bf16::ZERO) {
@@ -144,7 +145,7 @@ impl Qsgd {
         scaled
     }
 
-    /// What one level is worth.
+    /// The value of one level.
     fn step(&self, norm: bf16) -> f32 {
         norm.to_f32() / f32::from(self.levels)
     }
@@ -191,7 +192,7 @@ impl Qsgd {
             *level = if bits & sign == 0 { magnitude } else { -magnitude };
             (bits, count) = (bits >> width, count - width);
         }
-        // What is left of the last byte.
+        // The padding of the last byte.
         if bits == 0 { Ok(()) } else { Err(SectionError::BadCode) }
     }
 
@@ -215,7 +216,7 @@ impl Qsgd {
 /// The L2 norm, rounded up to a finite bf16.
 fn norm_above(values: &[f32]) -> bf16 {
     let norm = sum(values, |value| value * value).sqrt() as f32;
-    // Magnitudes are ordered as their bits are.
+    // Magnitudes have the order of their bits, so adding to the bits rounds up.
     let up = ((norm.to_bits() + 0xFFFF) >> 16) as u16;
     bf16::from_bits(up.min(bf16::MAX.to_bits()))
 }

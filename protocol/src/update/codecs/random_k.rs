@@ -1,35 +1,34 @@
-//! Unbiased sparsification: a value is kept with a probability and divided by it.
+//! Unbiased sparsification: a value is sent with some probability, divided by that probability.
 //!
-//! Wangni, Wang, Liu and Zhang 2018 (arXiv:1710.09854): value g is sent as g/p with probability p, else not. For a share
-//! of values that is sent, the variance is least with p = min(|g|/m, 1) (their equation 5 with m = 1/lambda), so all
-//! values below m are sent as m or -m, and the others as they are. m is found by their algorithm 3 (greedy) for a share
-//! of the values, or by algorithm 2 (closed form) for a variance.
+//! Wangni, Wang, Liu and Zhang 2018 (arXiv:1710.09854). A value g is sent as g/p with probability p, else not at all.
+//! For a given density the variance is least with p = min(|g|/m, 1) (equation 5 with m = 1/lambda): values below m are
+//! sent as m or -m, the others unchanged. Their algorithm 3 (greedy) finds m for a density.
 //!
-//! The whole delta has one m. It is rounded up to 11 bits, so that half precision holds it, and larger values are
-//! rounded by chance: what is decoded is on average the delta. Of the draws, 32 bits decide over each value; that p is a
-//! multiple of 2^-32 moves the mean by less than 2^-32 m.
+//! The whole delta has one m. It is rounded up to 11 bits, which half precision represents, and larger values are
+//! rounded stochastically, so the expectation of the decoded delta is the delta. Each value's draw has 32 bits; the
+//! rounding of p to a multiple of 2^-32 moves the mean by less than 2^-32 m.
 //!
-//! Encoding reads the delta four times (4 bytes for each value) and takes four random bytes for each value, which is what
-//! limits it: 3 to 5 ns for each value.
+//! Encoding reads the delta four times (4 bytes per value) and draws four random bytes per value. The draws are the
+//! limit: 3 to 5 ns per value.
 
 use serde::{Deserialize, Serialize};
 
-use super::super::Properties;
-use super::super::frame::{self, Section, SectionCodec, SectionError};
-use super::BadSetting;
+use super::properties::Properties;
+use super::settings::{BadSetting, check_density};
 use super::sparse::{self, Chosen, Rounding, SparseValues};
-use super::top_k::check_density;
 use crate::model::ParameterList;
 use crate::seed::Stream;
+use crate::update::error::SectionError;
+use crate::update::frame::{self, Section, SectionCodec};
 
 /// Settings of `random_k`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct RandomK {
-    /// Share of the values that is sent on average.
+    /// Expected share of the values that is sent, above 0 and at most 1. Default: 0.1.
     pub density: f64,
-    /// How the values are written that are sent; not as signs, which would not be unbiased.
+    /// Encoding of the values that are sent: `f16`, `int8` or `f32`. Signs alone would be biased. Default: `f16`.
     pub values: SparseValues,
 }
 
@@ -40,29 +39,30 @@ impl Default for RandomK {
 }
 
 impl RandomK {
-    pub(in super::super) fn properties(&self) -> Properties {
-        /// How many more values may be sent than on average: five standard deviations of 50,000 draws at density 10 %.
+    pub(in crate::update) fn properties(&self) -> Properties {
+        /// Margin for more values than expected: five standard deviations of 50,000 draws at density 10 %.
         const MORE: f64 = 1.0 + 1.0 / 16.0;
-        /// What rounding m up to 11 bits adds, and rounding larger values.
+        /// Margin for rounding m up to 11 bits, and for rounding larger values.
         const ROUNDING: f64 = 1.0 + 1.0 / 512.0;
         Properties {
             unbiased: true,
-            feedback: false,
+            error_feedback: false,
             bits_per_value_max: sparse::bits_per_value_max(self.values, (self.density * MORE).min(1.0)),
-            // m is at most sum |g| / (density n), so the error, a sum of |g| m - g^2, is at most (sum |g|)^2 /
-            // (density n), and that is at most sum g^2 / density. What 8 bits add depends on a section's largest value.
+            // m is at most sum |g| / (density n), so the expected error, the sum of |g| m - g^2, is at most
+            // (sum |g|)^2 / (density n), which is at most sum g^2 / density. The error of 8-bit numbers depends on the
+            // section's largest value, so `int8` has no bound.
             relative_error_max: (self.values != SparseValues::Int8).then_some(ROUNDING / self.density),
         }
     }
 
-    pub(in super::super) fn check(&self) -> Result<(), BadSetting> {
+    pub(in crate::update) fn check(&self) -> Result<(), BadSetting> {
         if self.values == SparseValues::Sign {
             return Err(("values", "\"f16\", \"int8\" or \"f32\": signs alone would be biased"));
         }
         check_density(self.density)
     }
 
-    pub(in super::super) fn encode(&self, delta: &[f32], parameters: &ParameterList, stream: &mut Stream) -> Vec<u8> {
+    pub(in crate::update) fn encode(&self, delta: &[f32], parameters: &ParameterList, stream: &mut Stream) -> Vec<u8> {
         let sent_as = rounded_up(magnitude_for_density(delta, self.density));
         let mut chosen = Chosen::default();
         frame::write(parameters, |range, out| {
@@ -71,22 +71,11 @@ impl RandomK {
             sparse::write(self.values, range.len(), &chosen, &mut Rounding::Stochastic(stream), out);
         })
     }
-
-    /// The density that keeps the mean square of what is decoded within 1 + `variance` times that of the delta: what to
-    /// set `density` to for deltas like this one.
-    ///
-    /// It is the least that any independent choice of values can do (Wangni et al. 2018, algorithm 2).
-    #[must_use]
-    pub fn density_for(delta: &[f32], variance: f64) -> f64 {
-        let sent_as = magnitude_for_variance(delta, variance);
-        let probability = |value: &f32| probability(*value, sent_as);
-        delta.iter().map(probability).sum::<f64>() / delta.len().max(1) as f64
-    }
 }
 
 impl SectionCodec for RandomK {
     fn section_bytes_max(&self, values: usize) -> usize {
-        // By chance all of a section's values may be sent.
+        // All values of a section may be drawn.
         sparse::section_bytes_max(self.values, values)
     }
 
@@ -95,15 +84,11 @@ impl SectionCodec for RandomK {
     }
 }
 
-/// With what probability a value is sent, when those below `sent_as` are sent as that; 0 for all in a delta of zeros.
-fn probability(value: f32, sent_as: f64) -> f64 {
-    let magnitude = f64::from(value.abs());
-    if magnitude == 0.0 || magnitude < sent_as { magnitude / sent_as.max(f64::MIN_POSITIVE) } else { 1.0 }
-}
-
-/// The m for which the probabilities sum to about this share of the values (algorithm 3); 0 for a delta of zeros.
+/// The m for which the sum of all p is about `density` times the number of values (algorithm 3); 0 for a delta of
+/// zeros.
 ///
-/// It starts from p = density n |g| / sum |g| and twice divides what those p lack, that were cut at 1, among the others.
+/// It starts from p = density n |g| / sum |g|. Where that exceeds 1 it is capped, and the excess is redistributed among
+/// the other values, twice.
 fn magnitude_for_density(delta: &[f32], density: f64) -> f64 {
     const CORRECTIONS: usize = 2;
     let (_, sum) = below(delta, f64::INFINITY);
@@ -115,7 +100,7 @@ fn magnitude_for_density(delta: &[f32], density: f64) -> f64 {
     for _ in 0..CORRECTIONS {
         let (count, sum) = below(delta, sent_as);
         let factor = (density * total - total + count as f64) * sent_as / sum;
-        // Also when nothing is below: then 0/0 or a number over 0.
+        // False for NaN and infinity too: if no value is below m, the factor is 0/0 or a number over 0.
         if !(factor > 1.0 && factor < f64::INFINITY) {
             break;
         }
@@ -124,29 +109,9 @@ fn magnitude_for_density(delta: &[f32], density: f64) -> f64 {
     sent_as
 }
 
-/// The m for which sum g^2/p is 1 + `variance` times sum g^2 (algorithm 2); 0 for a delta of zeros.
-fn magnitude_for_variance(delta: &[f32], variance: f64) -> f64 {
-    let mut ordered: Vec<f64> = delta.iter().map(|value| f64::from(value.abs())).collect();
-    ordered.sort_unstable_by(f64::total_cmp);
-    let allowed = variance * ordered.iter().map(|magnitude| magnitude * magnitude).sum::<f64>();
-    // From the smallest up: the more values are below m, the larger it is. As many as may be.
-    let (mut sum, mut squares, mut sent_as) = (0.0, 0.0, 0.0);
-    for magnitude in ordered {
-        sum += magnitude;
-        squares += magnitude * magnitude;
-        if magnitude * sum > allowed + squares {
-            break;
-        }
-        if sum > 0.0 {
-            sent_as = (allowed + squares) / sum;
-        }
-    }
-    sent_as
-}
-
-/// How many values are below a magnitude, and the sum of their magnitudes.
+/// The number of values below a magnitude, and the sum of their magnitudes.
 fn below(delta: &[f32], magnitude: f64) -> (usize, f64) {
-    // Each lane in the order of the vector: it vectorises, and gives the same sum everywhere.
+    // Eight sums, each in the order of the vector: this vectorises, and the result is the same on every CPU.
     const LANES: usize = 8;
     let (mut counts, mut sums) = ([0usize; LANES], [0.0f64; LANES]);
     for values in delta.chunks(LANES) {
@@ -160,13 +125,13 @@ fn below(delta: &[f32], magnitude: f64) -> (usize, f64) {
     (counts.iter().sum(), sums.iter().sum())
 }
 
-/// The next f32 above whose last 13 bits are zero: half precision holds it. At most the largest of them.
+/// Rounds up to an f32 whose last 13 bits are zero, which half precision represents. At most the largest such number.
 fn rounded_up(magnitude: f64) -> f32 {
     const DROPPED: u32 = (1 << 13) - 1;
     let nearest = magnitude.min(f64::from(f32::MAX)) as f32;
     let above = if f64::from(nearest) < magnitude { nearest.next_up() } else { nearest };
     let above = above.min(f32::MAX);
-    // What is not normal is spaced evenly; there is nothing to round to.
+    // Denormal numbers are evenly spaced and need no rounding.
     if above < f32::MIN_POSITIVE {
         return above;
     }
@@ -185,7 +150,7 @@ fn choose(section: &[f32], sent_as: f32, stream: &mut Stream, chosen: &mut Chose
         for (index, value) in values.iter().enumerate() {
             let kept = f64::from(random as u32);
             random >>= 32;
-            // Of the 2^32 draws, as many keep the value as its probability says: none for a zero, all of them from m on.
+            // Of the 2^32 possible draws, a share of p sends the value: none for a zero, all from m on.
             if kept + 0.5 < f64::from(value.abs()) * draws {
                 chosen.push(2 * pair + index, value.abs().max(sent_as).copysign(*value));
             }
@@ -195,36 +160,21 @@ fn choose(section: &[f32], sent_as: f32, stream: &mut Stream, chosen: &mut Chose
 
 #[cfg(test)]
 mod tests {
-    use super::super::sparse::testing::{decoded_frame, error, normal, parameters};
     use super::*;
     use crate::seed::Seed;
+    use crate::update::codecs::sparse::testing::{decoded_frame, error, normal, parameters};
 
     const DELTA: [f32; 8] = [3.0, -1.0, 0.5, 0.25, -0.125, 0.0625, 2.0, -0.75];
+
+    /// p of the paper: `|value| / sent_as`, at most 1.
+    fn probability(value: f32, sent_as: f64) -> f64 {
+        (f64::from(value.abs()) / sent_as).min(1.0)
+    }
 
     fn assert_near(probabilities: impl Iterator<Item = f64>, expected: &[f64]) {
         for (probability, expected) in probabilities.zip(expected) {
             assert!((probability - expected).abs() < 1e-9, "{probability} instead of {expected}");
         }
-    }
-
-    #[test]
-    fn the_closed_form_gives_the_probabilities_of_the_published_solution() {
-        let cases = [(0.1, 4.134_364_538_8), (0.5, 2.646_903_820_8), (1.0, 1.983_870_967_7)];
-        for (variance, expected) in cases {
-            let sent_as = magnitude_for_variance(&DELTA, variance);
-            let sum: f64 = DELTA.iter().map(|value| probability(*value, sent_as)).sum();
-            assert!((sum - expected).abs() < 1e-9, "{sum} instead of {expected}");
-            assert!((RandomK::density_for(&DELTA, variance) - expected / 8.0).abs() < 1e-10);
-            let square = |value: &f32| f64::from(value * value);
-            let squares: f64 = DELTA.iter().map(square).sum();
-            let decoded: f64 = DELTA.iter().map(|value| square(value) / probability(*value, sent_as)).sum();
-            assert!((decoded / squares - 1.0 - variance).abs() < 1e-12);
-        }
-        let sent_as = magnitude_for_variance(&DELTA, 0.1);
-        let probabilities = DELTA.iter().map(|value| probability(*value, sent_as));
-        let expected = [1.0, 0.794182154, 0.397091077, 0.1985455385, 0.0992727692, 0.0496363846, 1.0, 0.5956366155];
-        assert_near(probabilities, &expected);
-        assert_near([probability(DELTA[0], magnitude_for_variance(&DELTA, 1.0))].into_iter(), &[0.7741935484]);
     }
 
     #[test]
@@ -239,9 +189,6 @@ mod tests {
     #[test]
     fn zeros_need_no_division_and_are_never_sent() {
         assert_eq!(magnitude_for_density(&[0.0, -0.0], 0.1), 0.0);
-        assert_eq!(magnitude_for_variance(&[0.0, -0.0], 0.1), 0.0);
-        assert_eq!(RandomK::density_for(&[0.0, 0.0], 0.1), 0.0);
-        assert_eq!(RandomK::density_for(&[], 0.1), 0.0);
         let parameters = parameters(&[3, 5000]);
         let frame = RandomK::default().encode(&[0.0; 5003], &parameters, &mut Seed(1).stream());
         assert_eq!(frame, [1, 0, 1, 0]);

@@ -1,25 +1,26 @@
-//! Signs and one mean magnitude for each section; what that loses is added the next time.
+//! Signs and one mean magnitude per section, with error feedback.
 //!
-//! `sent = (|p|_1 / n) * sign(p)`, where `p` is the delta and what earlier ones lost (EF-signSGD: Karimireddy et al. 2019,
-//! arXiv 1901.09847, algorithm 1). A zero counts as positive. It is biased: without the memory it does not converge to
-//! where the values would.
+//! `sent = (|p|_1 / n) * sign(p)`, where `p` is the delta plus the residual (EF-signSGD: Karimireddy et al. 2019,
+//! arXiv:1901.09847, algorithm 1). A zero counts as positive. The codec is biased: without error feedback training need
+//! not converge.
 //!
-//! A section is the mean magnitude (f32) and one bit for each value, the lowest first: 1 for minus. Of a section of zeros
-//! it is the zero alone.
+//! A section is the mean magnitude (f32) and one bit per value, the lowest bit first; 1 is negative. For a section of
+//! zeros the mean magnitude is zero and no bits follow.
 
-use super::super::Properties;
-use super::super::coding::fields::{sum, take_magnitude};
-use super::super::frame::{self, Section, SectionCodec, SectionError};
+use super::properties::Properties;
 use crate::model::ParameterList;
+use crate::update::coding::fields::{sum, take_magnitude};
+use crate::update::error::SectionError;
+use crate::update::frame::{self, Section, SectionCodec};
 
-/// The server's half.
+/// Decoder of sections.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Sign;
+pub(in crate::update) struct Sign;
 
-pub(in super::super) fn properties() -> Properties {
+pub(in crate::update) fn properties() -> Properties {
     Properties {
         unbiased: false,
-        feedback: true,
+        error_feedback: true,
         // For parameters of 1,000 values or more.
         bits_per_value_max: 1.04,
         // 1 - |v|_1^2 / (n * |v|_2^2).
@@ -27,7 +28,7 @@ pub(in super::super) fn properties() -> Properties {
     }
 }
 
-pub(in super::super) fn encode(delta: &[f32], parameters: &ParameterList) -> Vec<u8> {
+pub(in crate::update) fn encode(delta: &[f32], parameters: &ParameterList) -> Vec<u8> {
     frame::write(parameters, |range, section| encode_section(&delta[range], section))
 }
 
@@ -64,7 +65,7 @@ impl SectionCodec for Sign {
             return Err(SectionError::BadCode);
         }
         for byte in bytes {
-            // The bit becomes the sign bit: no branch, it vectorises.
+            // The bit becomes the sign bit of the value, without a branch, so that this vectorises.
             let signs: [u32; 8] = std::array::from_fn(|place| u32::from(*byte) >> place << 31);
             out.extend_from_slice(&signs.map(|sign| f32::from_bits(mean.to_bits() | sign)));
         }

@@ -1,35 +1,36 @@
-//! TernGrad: a scale and -1, 0 or 1 for each value.
+//! TernGrad: a scale per section, and -1, 0 or 1 for each value.
 //!
-//! With the scale `s = max |v|` of a section a value becomes `s * sign(v)` with probability `|v| / s` and 0 otherwise
-//! (Wen et al. 2017, arXiv 1705.07878, equations 1 and 2), so that the mean is kept:
-//! `E|sent - v|^2 = s * sum |v| - sum v^2`. Of a 2NN's delta 3 to 5 % of the values are sent, and averaging over the
-//! cohort takes the noise away.
+//! With the scale `s = max |v|` of a section a value is sent as `s * sign(v)` with probability `|v| / s`, and as 0
+//! otherwise (Wen et al. 2017, arXiv:1705.07878, equations 1 and 2). The expectation is the value, and the noise is
+//! `E|sent - v|^2 = s * sum |v| - sum v^2`. In deltas of McMahan's 2NN 3 to 5 % of the values are not 0, and the mean
+//! over the cohort averages the noise out.
 //!
-//! A section is one byte that says which of these follow:
+//! A section is one byte for its kind, and:
 //!
-//! | byte | then | bytes |
+//! | kind | content | bytes |
 //! |---|---|---|
-//! | 0 | nothing: all zeros | 0 |
+//! | 0 | nothing: all values are zero | 0 |
 //! | 1 | scale (f32), seed of the dither, row length (24 bits), rating of the mean level, [levels](super::super::coding::levels) | 12 + levels |
-//! | 2 | scale (f32), five values in a byte, each a digit 0, 1 or 2 less 1 to base 3, the first the lowest | 4 + n / 5 |
+//! | 2 | scale (f32), five values in a byte to base 3: the digits 0, 1, 2 are -1, 0, 1, the first value is the lowest digit | 4 + n / 5 |
 //!
-//! The writer takes what is shortest, so that no delta needs more than 1.6 bits per value and 5 bytes.
+//! The encoder chooses the shortest kind, so a section takes at most 1.6 bits per value and 5 bytes.
 
 use serde::{Deserialize, Serialize};
 
-use super::super::Properties;
-use super::super::coding::fields::{magnitude_max, sum, take, take_magnitude, take_row_values};
-use super::super::coding::levels::{Dither, LevelModel, rating_of, round};
-use super::super::coding::range_coder::{RangeDecoder, RangeEncoder};
-use super::super::frame::{self, Section, SectionCodec, SectionError};
-use super::BadSetting;
+use super::properties::Properties;
+use super::settings::BadSetting;
 use crate::model::ParameterList;
 use crate::seed::Stream;
+use crate::update::coding::fields::{magnitude_max, sum, take, take_magnitude, take_row_values};
+use crate::update::coding::levels::{Dither, LevelModel, rating_of, round};
+use crate::update::coding::range_coder::{RangeDecoder, RangeEncoder};
+use crate::update::error::SectionError;
+use crate::update::frame::{self, Section, SectionCodec};
 
 const ZERO: u8 = 0;
 const CODED: u8 = 1;
 const PACKED: u8 = 2;
-/// Values in a byte when packed: 3^5 = 243.
+/// Values in a byte of kind 2: 3^5 = 243 fits.
 const PACK: usize = 5;
 
 /// Settings of `ternary`.
@@ -37,11 +38,11 @@ const PACK: usize = 5;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Ternary {
-    /// Values are clipped at so many standard deviations of their section (the paper: 2.5); 0 for none, which alone is
-    /// unbiased.
+    /// Values are clipped at this number of standard deviations of their section, 0.5 to 100 (the paper uses 2.5). 0
+    /// disables clipping. Only without clipping the codec is unbiased. Default: 0.
     pub clip: f32,
-    /// The scale in largest magnitudes, 1 to 1024. Twice the scale sends half as many values with about twice the noise,
-    /// still unbiased: for cohorts so large that the noise does not matter.
+    /// Scale as a multiple of the largest magnitude, 1 to 1024. Twice the scale sends half as many values with about
+    /// twice the noise, still unbiased. Large cohorts average that noise out. Default: 1.
     pub scale: f32,
 }
 
@@ -52,12 +53,17 @@ impl Default for Ternary {
 }
 
 impl Ternary {
-    pub(in super::super) fn properties(&self) -> Properties {
-        // A third of a parameter of 100 values is its scale: these are for parameters of 1,000 values or more.
-        Properties { unbiased: self.clip == 0.0, feedback: false, bits_per_value_max: 1.65, relative_error_max: None }
+    pub(in crate::update) fn properties(&self) -> Properties {
+        // For parameters of 1,000 values or more: the scale of a shorter one adds noticeably to it.
+        Properties {
+            unbiased: self.clip == 0.0,
+            error_feedback: false,
+            bits_per_value_max: 1.65,
+            relative_error_max: None,
+        }
     }
 
-    pub(in super::super) fn check(&self) -> Result<(), BadSetting> {
+    pub(in crate::update) fn check(&self) -> Result<(), BadSetting> {
         // NaN is in no range.
         match (self.clip == 0.0 || (0.5..=100.0).contains(&self.clip), (1.0..=1024.0).contains(&self.scale)) {
             (false, _) => Err(("clip", "0 or 0.5 to 100")),
@@ -66,7 +72,7 @@ impl Ternary {
         }
     }
 
-    pub(in super::super) fn encode(&self, delta: &[f32], parameters: &ParameterList, stream: &mut Stream) -> Vec<u8> {
+    pub(in crate::update) fn encode(&self, delta: &[f32], parameters: &ParameterList, stream: &mut Stream) -> Vec<u8> {
         frame::write(parameters, |range, section| {
             let row_values = frame::row_values(parameters, &range);
             self.encode_section(&delta[range], row_values, stream, section);
@@ -75,7 +81,7 @@ impl Ternary {
 
     fn encode_section(&self, values: &[f32], row_values: usize, stream: &mut Stream, out: &mut Vec<u8>) {
         let cut = self.cut(values);
-        // A product that becomes infinite is no scale.
+        // The product may overflow; a scale is finite.
         let scale = (cut * self.scale).min(f32::MAX);
         if scale == 0.0 {
             return out.push(ZERO);
@@ -98,7 +104,7 @@ impl Ternary {
             let dithers = &mut dithers[..values.len()];
             dither.fill(dithers);
             for ((value, level), dither) in values.iter().zip(levels.iter_mut()).zip(&*dithers) {
-                // A quotient may round to 1 at most, since no magnitude is above the scale.
+                // The quotient is at most 1, since no magnitude exceeds the scale.
                 let sent = round(value.abs().min(cut) / scale, *dither, stream) as i32;
                 *level = if *value < 0.0 { -sent } else { sent };
             }
@@ -115,7 +121,7 @@ impl Ternary {
         }
     }
 
-    /// The largest magnitude that is not cut off.
+    /// The magnitude at which values are clipped: the largest one if clipping is off.
     fn cut(&self, values: &[f32]) -> f32 {
         let largest = magnitude_max(values);
         if self.clip == 0.0 {
@@ -194,13 +200,13 @@ fn decode_packed(mut bytes: &[u8], count: usize, out: &mut Vec<f32>) -> Result<(
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::super::frame::FrameReader;
     use super::*;
     use crate::model::ParameterSpec;
     use crate::seed::Seed;
     use crate::update::coding::testing::{
         assert_unbiased, cases, damage, decode, hex, normal, relative_error, survives,
     };
+    use crate::update::frame::FrameReader;
 
     fn encode(ternary: Ternary, values: &[f32], row_values: usize, stream: &mut Stream) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -279,8 +285,8 @@ mod tests {
 
     #[test]
     fn a_sparse_delta_takes_less_than_a_fifth_of_a_bit_per_value() {
-        // As the first layer of a network for pictures: a third of the inputs are always 0, inputs and units differ in how
-        // much they move, and a unit's weights mostly move the same way.
+        // As the first layer of a network for pictures: a third of the inputs are always 0, inputs and units differ in
+        // how much they move, and a unit's weights mostly move the same way.
         let (rows, columns) = (200, 784);
         let (noise, row, column) = (normal(rows * columns, 8), normal(rows, 9), normal(columns, 10));
         let values: Vec<f32> = (0..rows * columns)

@@ -1,36 +1,35 @@
-//! The largest values of the whole delta; what was not sent is added the next time.
+//! The largest values of the whole delta, with error feedback for the others.
 //!
-//! Top-k with error feedback (Aji and Heafield 2017, arXiv:1704.05021; Stich, Cordonnier and Jaggi 2018,
-//! arXiv:1809.07599, algorithm 1): p = g + e, send the k values of p that are largest in magnitude, keep
-//! e = p - what was sent. [`super::super::memory`] keeps e.
+//! Aji and Heafield 2017 (arXiv:1704.05021); Stich, Cordonnier and Jaggi 2018 (arXiv:1809.07599, algorithm 1). With the
+//! delta g and the residual e, the device sends the k values of p = g + e that are largest in magnitude. The new
+//! residual is p minus what was sent ([`super::super::residual`]).
 //!
-//! It is for clients that take part in most rounds. On MNIST with 10 of 100 clients in each round, 1 % of the values with
-//! error feedback did not reach in 150 rounds the accuracy that unbiased codecs reach in 61: a remainder from ten rounds
-//! ago points to a place where the model no longer is.
+//! The codec is for clients that take part in most rounds. On MNIST with 10 of 100 clients per round, 1 % of the values
+//! with error feedback did not reach in 150 rounds the accuracy that unbiased codecs reach in 61: a residual that is
+//! ten rounds old belongs to a model that has moved on.
 //!
-//! Encoding reads the delta three times (4 bytes for each value) and writes only what it sends. What limits it is the
-//! histogram: one increment of a counter for each value.
+//! Encoding reads the delta three times (4 bytes per value) and writes only what it sends. The histogram is the limit:
+//! one increment of a counter per value.
 
 use serde::{Deserialize, Serialize};
 
-use super::super::Properties;
-use super::super::frame::{self, Section, SectionCodec, SectionError};
-use super::super::memory::RESIDUAL_AGE_ROUNDS_MAX;
-use super::BadSetting;
+use super::properties::Properties;
+use super::settings::{BadSetting, RESIDUAL_AGE_ROUNDS_MAX, check_density};
 use super::sparse::{self, Chosen, Rounding, SparseValues};
 use crate::model::ParameterList;
-use crate::seed::Stream;
+use crate::update::error::SectionError;
+use crate::update::frame::{self, Section, SectionCodec};
 
 /// Settings of `top_k`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct TopK {
-    /// Share of the values that is sent: the whole number next above this share of them.
+    /// Share of the values that is sent, above 0 and at most 1; the number of values is rounded up. Default: 0.01.
     pub density: f64,
-    /// How the values are written that are sent.
+    /// Encoding of the values that are sent. Default: `f16`.
     pub values: SparseValues,
-    /// Rounds after which a device forgets what it did not send.
+    /// Age in rounds after which a device drops its residual. Default: 100.
     pub residual_age_rounds_max: u32,
 }
 
@@ -41,22 +40,22 @@ impl Default for TopK {
 }
 
 impl TopK {
-    pub(in super::super) fn properties(&self) -> Properties {
+    pub(in crate::update) fn properties(&self) -> Properties {
         properties(self.density, self.density, self.values)
     }
 
-    pub(in super::super) fn check(&self) -> Result<(), BadSetting> {
+    pub(in crate::update) fn check(&self) -> Result<(), BadSetting> {
         check_density(self.density)
     }
 
-    pub(in super::super) fn encode(&self, delta: &[f32], parameters: &ParameterList, _stream: &mut Stream) -> Vec<u8> {
+    pub(in crate::update) fn encode(&self, delta: &[f32], parameters: &ParameterList) -> Vec<u8> {
         encode_largest(delta, parameters, self.density, self.values)
     }
 }
 
 impl SectionCodec for TopK {
     fn section_bytes_max(&self, values: usize) -> usize {
-        // Any section may be the one that has all of the largest.
+        // All of the largest values may be in one section.
         sparse::section_bytes_max(self.values, values)
     }
 
@@ -65,30 +64,25 @@ impl SectionCodec for TopK {
     }
 }
 
-/// A density that is one: above 0, and 1 at most.
-pub(super) fn check_density(density: f64) -> Result<(), BadSetting> {
-    if density > 0.0 && density <= 1.0 { Ok(()) } else { Err(("density", "above 0 and at most 1")) }
-}
-
-/// What sending the largest values promises, with the least and the greatest share of them that is sent.
+/// The properties of sending the largest values, for the least and the greatest density.
 pub(super) fn properties(density_min: f64, density_max: f64, values: SparseValues) -> Properties {
-    /// Half a unit in the last of 11 bits, squared, with room for values far below the largest.
+    /// The square of half a unit in the last of 11 bits, with a margin for values far below the largest.
     const F16_ERROR: f64 = 1.0 / (1 << 20) as f64;
     Properties {
         unbiased: false,
-        feedback: true,
+        error_feedback: true,
         bits_per_value_max: sparse::bits_per_value_max(values, density_max),
         relative_error_max: Some(match values {
-            // The largest of n values have k/n of their squares at least.
+            // The k largest of n values have at least k/n of the sum of squares.
             SparseValues::F32 => 1.0 - density_min,
             SparseValues::F16 => 1.0 - density_min + F16_ERROR,
-            // Neither nearest steps nor a mean magnitude are further off than zeros would be.
+            // Rounding to nearest or to a mean magnitude errs no more than sending zeros would.
             SparseValues::Int8 | SparseValues::Sign => 1.0,
         }),
     }
 }
 
-/// A frame of the largest values.
+/// Encodes the largest values as a frame.
 pub(super) fn encode_largest(delta: &[f32], parameters: &ParameterList, density: f64, values: SparseValues) -> Vec<u8> {
     let count = (density * delta.len() as f64).ceil() as usize;
     let mut largest = Largest::of(delta, count);
@@ -104,18 +98,19 @@ pub(super) fn encode_largest(delta: &[f32], parameters: &ParameterList, density:
     })
 }
 
-/// Which of some values are the `count` largest in magnitude, those of equal magnitude in their order; never zeros.
+/// Selects the `count` values that are largest in magnitude. Among equal magnitudes the first are selected; zeros never
+/// are.
 #[derive(Debug)]
 struct Largest {
-    /// The bits of the smallest magnitude among them.
+    /// The bits of the smallest selected magnitude.
     threshold: u32,
-    /// How many of exactly this magnitude are yet to come.
+    /// Number of values of exactly this magnitude that are still to be selected.
     ties: usize,
 }
 
 impl Largest {
-    /// Finds them in two counting passes: magnitudes are in the order of their bits, so the upper half of those of the
-    /// threshold is found first and then, among the values that share it, the lower half.
+    /// Finds the threshold in two passes of counting. Magnitudes have the order of their bits, so the first pass finds
+    /// the upper 16 bits of the threshold, and the second, among the values that share them, the lower 16 bits.
     fn of(values: &[f32], count: usize) -> Self {
         let upper = |value: &f32| (magnitude_bits(*value) >> 16) as u16;
         let (upper_half, left) = nth_largest(values.iter().map(upper), count);
@@ -124,7 +119,7 @@ impl Largest {
         Self { threshold: u32::from(upper_half) << 16 | u32::from(lower_half), ties }
     }
 
-    /// Asked for each value in order: whether it is one of them.
+    /// Whether a value is selected. It must be called once for each value, in order.
     fn has(&mut self, value: f32) -> bool {
         let magnitude = magnitude_bits(value);
         if magnitude < self.threshold || magnitude == 0 {
@@ -139,12 +134,12 @@ impl Largest {
     }
 }
 
-/// The bits of a value without its sign: they order as the magnitudes do.
+/// The bits of a magnitude: they have the order of the magnitudes.
 fn magnitude_bits(value: f32) -> u32 {
     value.abs().to_bits()
 }
 
-/// The `count`th largest of some numbers, and how many equal to it are among the `count` largest.
+/// The `count`th largest of the numbers, and how many numbers equal to it are among the `count` largest.
 fn nth_largest(numbers: impl Iterator<Item = u16>, count: usize) -> (u16, usize) {
     let mut histogram = vec![0usize; 1 << 16];
     numbers.for_each(|number| histogram[usize::from(number)] += 1);
@@ -163,9 +158,8 @@ fn nth_largest(numbers: impl Iterator<Item = u16>, count: usize) -> (u16, usize)
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::sparse::testing::{decoded_frame, error, normal, parameters};
     use super::*;
-    use crate::seed::Seed;
+    use crate::update::codecs::sparse::testing::{decoded_frame, error, normal, parameters};
 
     fn largest(values: &[f32], count: usize) -> Vec<usize> {
         let mut largest = Largest::of(values, count);
@@ -203,7 +197,7 @@ mod tests {
         let delta: Vec<f32> = (0u8..250).map(|index| if index < 200 { 0.5 } else { f32::from(index) }).collect();
         let parameters = parameters(&[200, 50]);
         let top_k = TopK { density: 0.1001, values: SparseValues::F32, ..TopK::default() };
-        let frame = top_k.encode(&delta, &parameters, &mut Seed(1).stream());
+        let frame = top_k.encode(&delta, &parameters);
         // The first section sends nothing: its length and one byte.
         assert_eq!(frame[..2], [1, 0]);
         let decoded = decoded_frame(&frame, &parameters, top_k).unwrap();
@@ -224,7 +218,7 @@ mod tests {
                 (SparseValues::F32, 32.0),
             ] {
                 let top_k = TopK { density, values, ..TopK::default() };
-                let frame = top_k.encode(&delta, &parameters, &mut Seed(1).stream());
+                let frame = top_k.encode(&delta, &parameters);
                 let bits = 8.0 * frame.len() as f64 / delta.len() as f64;
                 let properties = top_k.properties();
                 assert!(bits <= properties.bits_per_value_max, "{top_k:?}: {bits} bits");
@@ -244,7 +238,7 @@ mod tests {
         let delta = [0.0, 0.25, -3.0, 1.0, 0.0, -0.125, 2.0, 0.5, 0.0, 0.75];
         let parameters = parameters(&[6, 4]);
         let top_k = TopK { density: 0.3, ..TopK::default() };
-        let frame = top_k.encode(&delta, &parameters, &mut Seed(1).stream());
+        let frame = top_k.encode(&delta, &parameters);
         // Half precision times 2^-13: -3 and 1 are -0x1.8p14 and 0x1p13.
         assert_eq!(frame, [8, 2, 0, 243, 0b1100, 0x00, 0xF6, 0x00, 0x70, 6, 1, 0, 243, 1, 0x00, 0x74]);
     }
@@ -254,7 +248,7 @@ mod tests {
         let delta = normal(1000, 3);
         let parameters = parameters(&[999, 1]);
         let top_k = TopK { density: 1.0, values: SparseValues::F32, ..TopK::default() };
-        let frame = top_k.encode(&delta, &parameters, &mut Seed(1).stream());
+        let frame = top_k.encode(&delta, &parameters);
         assert_eq!(decoded_frame(&frame, &parameters, top_k).unwrap(), delta);
         assert_eq!(frame.len(), 2 + 2 + 4 * 999 + 1 + 1 + 4);
         assert_eq!(top_k.properties().relative_error_max, Some(0.0));

@@ -1,26 +1,26 @@
-//! Single bits in a row of bytes, the lowest of each byte first; the last byte is filled up with zeros.
+//! Writes and reads single bits in bytes: the lowest bit of each byte first, the last byte padded with zeros.
 
-use super::super::frame::SectionError;
+use crate::update::error::SectionError;
 
-/// Most bits that [`BitWriter::push`] and [`BitReader::take`] move at once.
-pub(in super::super) const BITS_AT_ONCE_MAX: u32 = 32;
+/// Most bits of one [`BitWriter::push`] or [`BitReader::take`].
+pub(in crate::update) const BITS_AT_ONCE_MAX: u32 = 32;
 
 /// Appends bits to bytes.
 #[derive(Debug)]
-pub(in super::super) struct BitWriter<'a> {
+pub(in crate::update) struct BitWriter<'a> {
     out: &'a mut Vec<u8>,
-    /// Bits that make no four bytes yet: fewer than 32.
+    /// Bits that are not in `out` yet: fewer than 32.
     word: u64,
     bits: u32,
 }
 
 impl<'a> BitWriter<'a> {
-    pub(in super::super) fn new(out: &'a mut Vec<u8>) -> Self {
+    pub(in crate::update) fn new(out: &'a mut Vec<u8>) -> Self {
         Self { out, word: 0, bits: 0 }
     }
 
-    /// Appends the lowest `bits` (at most 32) of a value that has no others.
-    pub(in super::super) fn push(&mut self, value: u32, bits: u32) {
+    /// Appends the lowest `bits` bits of a value, at most 32. Its other bits must be zero.
+    pub(in crate::update) fn push(&mut self, value: u32, bits: u32) {
         debug_assert!(bits <= BITS_AT_ONCE_MAX && u64::from(value) >> bits == 0);
         self.word |= u64::from(value) << self.bits;
         self.bits += bits;
@@ -31,33 +31,33 @@ impl<'a> BitWriter<'a> {
         }
     }
 
-    /// Fills up the last byte.
-    pub(in super::super) fn finish(self) {
+    /// Pads the last byte.
+    pub(in crate::update) fn finish(self) {
         let bytes = self.bits.div_ceil(8) as usize;
         self.out.extend_from_slice(&self.word.to_le_bytes()[..bytes]);
     }
 }
 
-/// Reads bits, a word of up to eight bytes at a time.
+/// Reads bits from bytes, in words of up to eight bytes.
 #[derive(Debug)]
-pub(in super::super) struct BitReader<'a> {
-    /// What is not counted in `bits`.
+pub(in crate::update) struct BitReader<'a> {
+    /// The bytes whose bits are not counted in `bits`.
     rest: &'a [u8],
-    /// The next bits. Above the lowest `bits` there may be some of those that `rest` begins with.
+    /// The next bits. Above the lowest `bits` there may be some of the first bits of `rest`.
     word: u64,
     bits: u32,
 }
 
 impl<'a> BitReader<'a> {
-    pub(in super::super) fn new(bytes: &'a [u8]) -> Self {
+    pub(in crate::update) fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes, word: 0, bits: 0 }
     }
 
-    /// Fetches bits until there are 56 at least, or no more.
+    /// Fetches bits until there are at least 56, or all that are left.
     #[inline]
     fn refill(&mut self) {
         if let Some((bytes, _)) = self.rest.split_first_chunk::<8>() {
-            // Bits that were in the word already meet themselves.
+            // Bits of `rest` that were already in the word are combined with themselves.
             self.word |= u64::from_le_bytes(*bytes) << self.bits;
             let whole = (63 - self.bits) / 8;
             self.rest = &self.rest[whole as usize..];
@@ -72,19 +72,19 @@ impl<'a> BitReader<'a> {
         }
     }
 
-    /// Drops bits that are there: 63 at most.
+    /// Drops fetched bits, at most 63.
     #[inline]
     fn drop(&mut self, bits: u32) {
         self.word >>= bits;
         self.bits -= bits;
     }
 
-    /// The next `bits`, at most 32.
+    /// Takes the next `bits` bits, at most 32.
     ///
     /// # Errors
-    /// [`SectionError::Truncated`] when there are fewer.
+    /// [`SectionError::Truncated`] if fewer are left.
     #[inline]
-    pub(in super::super) fn take(&mut self, bits: u32) -> Result<u32, SectionError> {
+    pub(in crate::update) fn take(&mut self, bits: u32) -> Result<u32, SectionError> {
         if self.bits < bits {
             self.refill();
             if self.bits < bits {
@@ -96,10 +96,10 @@ impl<'a> BitReader<'a> {
         Ok(value as u32)
     }
 
-    /// How many zeros come before the next one, which is dropped too.
+    /// Takes the zeros up to the next one, and that one. Returns the number of zeros.
     ///
     /// # Errors
-    /// [`SectionError::BadIndex`] for more than `zeros_max`, [`SectionError::Truncated`] when no one comes.
+    /// [`SectionError::BadIndex`] for more than `zeros_max` zeros, [`SectionError::Truncated`] if no one follows.
     fn zeros(&mut self, zeros_max: u32) -> Result<u32, SectionError> {
         let mut seen = 0;
         loop {
@@ -121,14 +121,15 @@ impl<'a> BitReader<'a> {
         }
     }
 
-    /// A code of zeros, a one and `low_bits` (at most 32) further bits: how many zeros, and the bits.
+    /// Takes a code of zeros, a one and `low_bits` further bits, at most 32. Returns the number of zeros, and the bits.
     ///
     /// # Errors
-    /// [`SectionError::BadIndex`] for more than `zeros_max` zeros that do not fit a word, [`SectionError::Truncated`] when
-    /// the code does not end.
+    /// [`SectionError::BadIndex`] for more than `zeros_max` zeros that do not fit a word, [`SectionError::Truncated`]
+    /// if the code is incomplete.
     #[inline]
-    pub(in super::super) fn code(&mut self, zeros_max: u32, low_bits: u32) -> Result<(u32, u32), SectionError> {
-        // Not each time: what is fetched depends on how much was dropped, and waiting for it takes longer than the code.
+    pub(in crate::update) fn code(&mut self, zeros_max: u32, low_bits: u32) -> Result<(u32, u32), SectionError> {
+        // Not for every code: a refill depends on the length of the code before, and waiting for it takes longer than
+        // the code itself.
         if self.bits < BITS_AT_ONCE_MAX {
             self.refill();
         }
@@ -142,11 +143,11 @@ impl<'a> BitReader<'a> {
         Ok((zeros, low as u32))
     }
 
-    /// Says that nothing more is expected than zeros up to the end of a byte.
+    /// Ends the bits. Only zeros up to the end of the byte may be left.
     ///
     /// # Errors
     /// [`SectionError::TrailingBytes`] or, for padding that is not zero, [`SectionError::BadCode`].
-    pub(in super::super) fn finish(self) -> Result<(), SectionError> {
+    pub(in crate::update) fn finish(self) -> Result<(), SectionError> {
         if self.bits >= 8 || !self.rest.is_empty() {
             return Err(SectionError::TrailingBytes);
         }

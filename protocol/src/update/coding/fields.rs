@@ -1,20 +1,20 @@
-//! Numbers of fixed length at the front of a section.
+//! Fields of fixed length at the beginning of a section, and sums over its values.
 
 use crate::cpu::Cpu;
-use crate::update::frame::SectionError;
-use crate::update::measure::largest_bits;
+use crate::update::error::SectionError;
+use crate::update::statistics::largest_bits;
 
 /// Takes the next `N` bytes.
 ///
 /// # Errors
-/// [`SectionError::Truncated`].
+/// [`SectionError::Truncated`] if fewer are left.
 pub(in crate::update) fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], SectionError> {
     let (taken, rest) = bytes.split_first_chunk().ok_or(SectionError::Truncated)?;
     *bytes = rest;
     Ok(*taken)
 }
 
-/// Takes a little-endian f32 that is a magnitude.
+/// Takes a little-endian f32 that must be finite and not negative. `what` names it in the error.
 ///
 /// # Errors
 /// [`SectionError::BadNumber`] if it is not finite or has a minus sign.
@@ -26,7 +26,7 @@ pub(in crate::update) fn take_magnitude(bytes: &mut &[u8], what: &'static str) -
     }
 }
 
-/// Takes how many values are in a row (24 bits): what a reader keeps for each column has then an end.
+/// Takes the length of a row (24 bits). The limit bounds the memory that a reader keeps per column.
 ///
 /// # Errors
 /// [`SectionError::BadLength`] unless it is from 1 to `values`.
@@ -36,7 +36,8 @@ pub(in crate::update) fn take_row_values(bytes: &mut &[u8], values: usize) -> Re
     if (1..=values).contains(&row_values) { Ok(row_values) } else { Err(SectionError::BadLength) }
 }
 
-/// Sums of `f` over the values: eight lanes by place, so that it vectorises and is the same everywhere.
+/// The sum of `f` over the values. Eight partial sums, each in the order of the values, vectorise and give the same
+/// result on every CPU.
 pub(in crate::update) fn sum(values: &[f32], f: impl Fn(f64) -> f64) -> f64 {
     const LANES: usize = 8;
     let mut lanes = [0.0; LANES];

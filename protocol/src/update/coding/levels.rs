@@ -1,55 +1,55 @@
-//! Whole levels that were rounded by a chance both sides know, in as few bits as they surprise.
+//! Entropy coding of stochastically rounded levels, with a dither that both sides know.
 //!
-//! A codec scales its values so that `x` is at most a few, and rounds it up or down by chance so that the mean is kept:
-//! with `u` uniform in 0 to 1 the level is the number of thresholds `u`, `u + 1`, `u + 2`, .. below `x`. What is sent are
-//! the outcomes of these comparisons. Coded blindly they cost the entropy of a coin for each value; but when the reader
-//! has the same `u`, most outcomes are no surprise: a value of about 0.03 is above no threshold of 0.5. The levels have
-//! the same distribution, so everything that is known of TernGrad and QSGD stays true, at about half the bits. (Dither
-//! that both sides know: Ziv, IEEE Trans. Inf. Theory 31(3), 1985; Zamir and Feder, 38(5), 1992.) A seed for the `u`
-//! stands in the section; the rounding therefore hides nothing from the server, and is no privacy.
+//! A codec scales its magnitudes to small numbers `x` and rounds each stochastically: with `u` uniform in 0 to 1, the
+//! level is the number of thresholds `u`, `u + 1`, `u + 2`, .. below `x`. The outcomes of these comparisons are coded.
+//! Without knowledge of `u` their entropy is that of a biased coin per value. If the reader generates the same `u`,
+//! most outcomes are predictable: a value of about 0.03 is not above a threshold of 0.5. The levels have the same
+//! distribution either way, so the guarantees of TernGrad and QSGD hold, at about half the bits. (Dither known to both
+//! sides: Ziv, IEEE Trans. Inf. Theory 31(3), 1985; Zamir and Feder, 38(5), 1992.) The section contains the seed of the
+//! dither, so the rounding hides nothing from the server: it is no privacy mechanism.
 //!
-//! How large a value probably is follows from its neighbours: weights of one input (a column) and of one unit (a row) move
-//! together. Each column and row has a rating, the logarithm of a magnitude, which is corrected by what came against what
-//! was expected, as players are rated in chess (an online logistic regression; Elo 1978). The distance of a threshold from
-//! the rating chooses one of 64 adaptive probabilities.
+//! Neighbours predict the size of a value, since the weights of one input (a column) and of one unit (a row) move
+//! together. Each column and each row has a rating, the logarithm of a magnitude. After each outcome the ratings are
+//! corrected by the prediction error, as chess players are rated (an online logistic regression; Elo 1978). The
+//! distance of a threshold from the rating selects one of 64 adaptive probabilities.
 //!
-//! On a 2NN's delta for MNIST this takes 0.15 to 0.17 bits per value for TernGrad, signs included (0.32 without contexts).
-//! One core codes some 90 million values per second: the limit is the chain from one value's outcome to the next one's
-//! probability, not memory.
+//! On deltas of McMahan's 2NN for MNIST this takes 0.15 to 0.17 bits per value for TernGrad, signs included (0.32
+//! without contexts). One core codes about 90 million values per second. The limit is the chain from one outcome to the
+//! next probability, not memory.
 
 use super::range_coder::{Adaptive, Coder, ONE};
 use crate::seed::{Seed, Stream};
 
-/// Contexts for the distance of a threshold from the rating: four per octave, where context 40 is no distance.
+/// Number of contexts for the distance of a threshold from the rating: four per octave; context 40 is the distance 0.
 const DISTANCES: usize = 64;
 const DISTANCE_ZERO: i32 = 40;
-/// Sets of them: a value's first threshold by whether its column and its row had levels other than 0 so far; its second
-/// threshold; further ones.
+/// Number of sets of contexts: four for the first threshold, by whether the column and the row have had a level other
+/// than 0; one for the second threshold; one for further ones.
 const SETS: usize = 6;
 
 /// Ratings are logarithms to base 2 in units of 2^-16.
 const RATING_ONE: i32 = 1 << 16;
-/// Largest rating: no magnitude is further from another.
+/// Largest rating, a factor of 2^32. The limit keeps the arithmetic within an i32.
 const RATING_MAX: i32 = 32 * RATING_ONE;
 
-/// From this level on the rest is written as a number.
+/// From this level on the rest is coded as a number.
 const UNARY_MAX: u32 = 16;
 
-/// Contexts for signs: how often the row's last levels were negative, in ninths.
+/// Number of contexts for signs, by the share of negative levels among the row's last ones.
 const SIGNS: usize = 9;
 const SIGN_ONE: i32 = 1 << 12;
 
-/// Probabilities that a value is above a threshold at some distance, before anything is known: for magnitudes with an
-/// exponential distribution and the rating as their mean, `exp(-2^distance)`.
+/// Initial probabilities that a value is above a threshold, by distance: `exp(-2^distance)`, which is exact for
+/// exponentially distributed magnitudes whose mean is the rating.
 const INITIAL: [Adaptive; DISTANCES] = {
     /// 2^(1/4)
     const STEP: f64 = 1.189_207_115_002_721;
     let mut initial = [Adaptive::new(ONE / 2); DISTANCES];
     let mut context = 0;
-    // 2^-10 is the lowest distance; its middle is half a step further.
+    // The lowest context begins at 2^-10; its middle is half a context higher, at a factor of 2^(1/8).
     let mut x = 1.0 / 1024.0 * 1.090_507_732_665_257_7;
     while context < DISTANCES {
-        // exp(x) by the first terms of its series: enough for a guess, and exact arithmetic.
+        // The first terms of the series of exp(x): accurate enough for a start, and the same on every platform.
         let exp = 1.0 + x + x * x / 2.0 + x * x * x / 6.0 + x * x * x * x / 24.0;
         let one = (ONE as f64 / exp) as u32;
         initial[context] = Adaptive::new(if one < 8 { 8 } else { one });
@@ -59,7 +59,7 @@ const INITIAL: [Adaptive; DISTANCES] = {
     initial
 };
 
-/// The `u` of a section's values, in units of 2^-16 and without their remainder.
+/// The dither of a section's values: the `u`, truncated to multiples of 2^-16.
 #[derive(Debug)]
 pub(in crate::update) struct Dither(Stream);
 
@@ -68,7 +68,7 @@ impl Dither {
         Self(Seed(u64::from(u32::from_le_bytes(seed))).stream())
     }
 
-    /// The next row's.
+    /// Draws the dither of the next row, in units of 2^-16.
     pub(in crate::update) fn fill(&mut self, row: &mut [u16]) {
         for four in row.chunks_mut(4) {
             let bits = self.0.next_u64();
@@ -79,10 +79,10 @@ impl Dither {
     }
 }
 
-/// The number of thresholds below `x`, which is not negative: `x` rounded up or down.
+/// Rounds `x`, which is not negative, up or down: the number of thresholds below `x`.
 ///
-/// The dither decides up to 2^-16; the remainder, which matters once in 65,536 times, is drawn from `rest`. So the chance
-/// of rounding up is the fraction of `x`, exactly.
+/// The dither decides except once in 65,536 times, when the remainder of `u` is drawn from `rest`. The probability of
+/// rounding up is therefore exactly the fraction of `x`.
 pub(in crate::update) fn round(x: f32, dither: u16, rest: &mut Stream) -> u32 {
     let level = x as u32;
     let fraction = (x - level as f32) * 65_536.0;
@@ -95,53 +95,53 @@ pub(in crate::update) fn round(x: f32, dither: u16, rest: &mut Stream) -> u32 {
     level + u32::from(above)
 }
 
-/// The rating with which rows begin that have this mean level: its logarithm in quarters of an octave.
+/// The initial rating of rows with this mean level: its logarithm to base 2, in units of 1/4.
 pub(in crate::update) fn rating_of(mean: f64) -> i8 {
     let quarters = log2_256ths(mean as f32) >> 6;
     quarters.clamp(i32::from(i8::MIN), i32::from(i8::MAX)) as i8
 }
 
-/// Logarithm to base 2 in units of 2^-8, linear between powers of 2.
+/// The logarithm to base 2 in units of 2^-8, interpolated linearly between powers of 2.
 fn log2_256ths(number: f32) -> i32 {
     const BIAS: i32 = 127 << 8;
     (number.to_bits() >> 15) as i32 - BIAS
 }
 
-/// What both sides expect of the levels that come.
+/// The adaptive model of a section's levels, which writer and reader update alike.
 #[derive(Debug)]
 pub(in crate::update) struct LevelModel {
     chances: Chances,
-    /// Rows that came.
+    /// Number of rows so far.
     rows: i32,
-    /// Where a row's rating begins: a slow mean of those before.
+    /// Initial rating of a row: a moving average of the rows before.
     row_rating: i32,
     columns: Vec<i32>,
-    /// Whether a column had a level other than 0.
+    /// Whether a column has had a level other than 0.
     seen: Vec<bool>,
-    /// What came against what was expected in this row, in units of 2^-16; one more at each end.
+    /// Prediction errors of the current row, in units of 2^-16, with one element of padding at each end.
     surprises: Vec<i32>,
 }
 
-/// Probabilities that are learnt.
+/// The adaptive probabilities.
 #[derive(Debug)]
 struct Chances {
     level_max: u32,
     above: [[Adaptive; DISTANCES]; SETS],
     negative: [Adaptive; SIGNS],
-    /// That a level from [`UNARY_MAX`] on has a further bit.
+    /// Probabilities that a level from [`UNARY_MAX`] on has a further bit.
     longer: [Adaptive; 32],
 }
 
-/// What is known within a row.
+/// The state within a row.
 struct Row {
     rating: i32,
-    /// A mean of the last signs: [`SIGN_ONE`] where all were negative.
+    /// Moving average of the last signs: [`SIGN_ONE`] if all were negative, -[`SIGN_ONE`] if none was.
     sign: i32,
     seen: bool,
 }
 
 impl LevelModel {
-    /// A model of rows of at most `row_values` values whose levels are at most `level_max`.
+    /// Makes a model of rows of at most `row_values` values with levels up to `level_max`.
     pub(in crate::update) fn new(row_values: usize, level_max: u32, rating: i8) -> Self {
         Self {
             chances: Chances {
@@ -158,7 +158,7 @@ impl LevelModel {
         }
     }
 
-    /// Codes the levels of one row: a writer is given them, a reader finds them there afterwards.
+    /// Codes the levels of one row. With an encoder `levels` is the input, with a decoder the output.
     ///
     /// # Panics
     /// If the row is longer than `row_values` or has not one dither for each level.
@@ -173,7 +173,7 @@ impl LevelModel {
             let (above, error) = chances.above(coder, *level != 0, threshold(*dither, 0), set, *column, &mut row);
             *surprise = error;
             if above {
-                // Rarely, in a codec that is worth this effort.
+                // Rare where this coding pays: most levels are 0.
                 *level = chances.rest(coder, *level, *dither, *column, &mut row, surprise);
                 (*seen, row.seen) = (true, true);
             } else {
@@ -184,7 +184,8 @@ impl LevelModel {
         self.rate_columns(count);
     }
 
-    /// Corrects the ratings of the columns after a row: quickly at first, by the surprises of the neighbours too.
+    /// Corrects the ratings of the columns after a row, with larger corrections in the first rows. The prediction
+    /// errors of adjacent columns count in part.
     fn rate_columns(&mut self, count: usize) {
         self.rows = self.rows.saturating_add(1);
         let sixteenths = 5 + 15 / self.rows;
@@ -196,13 +197,13 @@ impl LevelModel {
     }
 }
 
-/// The threshold `u + number` in units of 2^-17, in the middle of what the dither leaves open.
+/// The threshold `u + number` in units of 2^-17: the middle of the interval that the truncated dither leaves open.
 fn threshold(dither: u16, number: u32) -> u32 {
     (u32::from(dither) << 1 | 1) + (number << 17)
 }
 
 impl Chances {
-    /// Whether a value is above a threshold; and by how much that was not expected, in units of 2^-16.
+    /// Codes whether a value is above a threshold. Returns the outcome and the prediction error in units of 2^-16.
     #[inline]
     fn above(
         &mut self,
@@ -224,7 +225,7 @@ impl Chances {
         (above, error)
     }
 
-    /// The whole level of a value that is above its first threshold.
+    /// Codes the rest of a level that is above the first threshold. Returns the level with its sign.
     fn rest(
         &mut self,
         coder: &mut impl Coder,
@@ -254,8 +255,8 @@ impl Chances {
         if negative { -(magnitude as i32) } else { magnitude as i32 }
     }
 
-    /// What a level has beyond [`UNARY_MAX`]: how many bits it has, and the bits (Elias's gamma code, 1975). What is read
-    /// may be above `level_max`.
+    /// Codes the excess of a level over [`UNARY_MAX`]: the number of its bits, then the bits (Elias's gamma code,
+    /// 1975). A decoder may return more than `level_max` allows; the caller checks it.
     fn number(&mut self, coder: &mut impl Coder, known: u32) -> u32 {
         let bits_max = (self.level_max - UNARY_MAX + 1).ilog2();
         let known_bits = known.wrapping_add(1).checked_ilog2().unwrap_or(0);

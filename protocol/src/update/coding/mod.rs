@@ -1,4 +1,4 @@
-//! Codes that sections are made of.
+//! Entropy coding and fields of sections.
 
 pub(super) mod bits;
 pub(super) mod fields;

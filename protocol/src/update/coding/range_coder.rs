@@ -1,27 +1,30 @@
-//! An adaptive binary range coder: each bit costs about as much as it surprises.
+//! An adaptive binary range coder: a bit takes about -log2 of its predicted probability.
 //!
-//! An interval of 32-bit numbers is cut at the probability of a one and the part of the bit that came is kept; leading
-//! bytes on which both ends agree are written (arithmetic coding as in Witten, Neal and Cleary, CACM 30(6), 1987; without
-//! carries, as in M. Mahoney's lpaq). Whole numbers only: the same bytes on every platform.
+//! The coder keeps an interval of 32-bit numbers. For each bit it divides the interval in proportion to the probability
+//! of a one and keeps the side of the bit; leading bytes that both ends share are written (arithmetic coding as in
+//! Witten, Neal and Cleary, CACM 30(6), 1987; without carries, as in M. Mahoney's lpaq). The arithmetic is integer, so
+//! the bytes are the same on every platform.
 
-use crate::update::frame::SectionError;
+use crate::update::error::SectionError;
 
-/// Probabilities that the coder takes are whole parts of 2^16, from 1 to 2^16 - 1.
+/// The unit of probabilities: they are integers from 1 to 2^16 - 1, in units of 2^-16.
 pub(in crate::update) const ONE: u32 = 1 << 16;
 
-/// What a model of data does with its bits: write those that it is given, or read them.
+/// An encoder or decoder of bits, so that a model of data is written once for both.
 pub(in crate::update) trait Coder {
-    /// The bit, which is `bit` for a writer; a reader pays no attention to it. `one` is the probability of a one.
+    /// Codes one bit. An encoder writes and returns `bit`; a decoder ignores it and returns the bit that it reads.
+    /// `one` is the probability of a one.
     fn code(&mut self, bit: bool, one: u32) -> bool;
 }
 
-/// The probability of a one in some context, learnt from what came: 22 bits of probability and 10 bits that count.
+/// The adaptive probability of a one in some context: 22 bits of probability and 10 bits that count the bits so far.
 ///
-/// The n-th bit moves it by 1/(n + 1.5) of the difference, so that few bits suffice at first, and later by 1/[`MEMORY`].
+/// The nth bit moves the estimate by 1/(n + 1.5) of the difference, so it adapts quickly at first; later by about
+/// 1/[`MEMORY`].
 #[derive(Clone, Copy, Debug)]
 pub(in crate::update) struct Adaptive(u32);
 
-/// Bits that an estimate remembers.
+/// Largest count: the number of bits over which an estimate averages.
 const MEMORY: u32 = 255;
 const COUNT_BITS: u32 = 10;
 const COUNT_MASK: u32 = (1 << COUNT_BITS) - 1;
@@ -38,18 +41,18 @@ const SHARES: [u32; MEMORY as usize + 1] = {
 };
 
 impl Adaptive {
-    /// Begins at `one` parts of 2^16.
+    /// Starts with the probability `one`.
     pub(in crate::update) const fn new(one: u32) -> Self {
         Self(one << (32 - 16))
     }
 
-    /// The probability of a one, in parts of 2^16.
+    /// The probability of a one.
     #[inline]
     pub(in crate::update) fn one(self) -> u32 {
         (self.0 >> 16).clamp(1, ONE - 1)
     }
 
-    /// Learns from a bit.
+    /// Updates the estimate with a bit.
     #[inline]
     pub(in crate::update) fn learn(&mut self, bit: bool) {
         let (estimate, count) = (self.0 >> COUNT_BITS, self.0 & COUNT_MASK);
@@ -59,7 +62,7 @@ impl Adaptive {
         self.0 = estimate << COUNT_BITS | (count + 1).min(MEMORY);
     }
 
-    /// Codes a bit and learns from it.
+    /// Codes a bit and updates the estimate.
     #[inline]
     pub(in crate::update) fn code(&mut self, coder: &mut impl Coder, bit: bool) -> bool {
         let bit = coder.code(bit, self.one());
@@ -68,7 +71,7 @@ impl Adaptive {
     }
 }
 
-/// The interval that both sides keep; its ends never agree in their first byte.
+/// The interval of the coder. Between bits its ends differ in their first byte.
 #[derive(Clone, Copy, Debug)]
 struct Interval {
     low: u32,
@@ -78,7 +81,7 @@ struct Interval {
 impl Interval {
     const ALL: Self = Self { low: 0, high: u32::MAX };
 
-    /// The last number of the part that stands for a one. Both parts have at least one number.
+    /// The last number of the side for a one. Both sides have at least one number.
     #[inline]
     fn cut(self, one: u32) -> u32 {
         debug_assert!((1..ONE).contains(&one), "a probability of 0 or 1 leaves no number for the other bit");
@@ -94,7 +97,7 @@ impl Interval {
         }
     }
 
-    /// Takes away the first byte if both ends agree on it.
+    /// Removes the first byte if both ends share it.
     #[inline]
     fn shift(&mut self) -> Option<u8> {
         if (self.low ^ self.high) >> 24 != 0 {
@@ -106,7 +109,7 @@ impl Interval {
         Some(byte)
     }
 
-    /// The fewest bytes that, with zeros after them, are a number of the interval; and how many they are.
+    /// The shortest bytes that, followed by zeros, are a number in the interval; and their count.
     fn end(self) -> ([u8; 4], usize) {
         for bytes in 0..4 {
             let unit = 1u64 << (32 - 8 * bytes);
@@ -119,7 +122,7 @@ impl Interval {
     }
 }
 
-/// Appends coded bits to bytes.
+/// Encodes bits and appends the bytes.
 #[derive(Debug)]
 pub(in crate::update) struct RangeEncoder<'a> {
     interval: Interval,
@@ -131,7 +134,7 @@ impl<'a> RangeEncoder<'a> {
         Self { interval: Interval::ALL, out }
     }
 
-    /// Writes what is still needed to tell the bits; at most 4 bytes.
+    /// Writes the bytes that identify the final interval, at most 4.
     pub(in crate::update) fn finish(self) {
         let (bytes, count) = self.interval.end();
         self.out.extend_from_slice(&bytes[..count]);
@@ -149,13 +152,13 @@ impl Coder for RangeEncoder<'_> {
     }
 }
 
-/// Reads coded bits. Past the end of its bytes it reads zeros; [`Self::finish`] says whether that was right.
+/// Decodes bits. Past the end of the bytes it reads zeros; [`Self::finish`] checks whether the bytes were complete.
 #[derive(Debug)]
 pub(in crate::update) struct RangeDecoder<'a> {
     interval: Interval,
-    /// The four bytes at `taken`.
+    /// The four bytes from `taken` on.
     window: u32,
-    /// Bytes on which both ends agreed.
+    /// Number of bytes that were removed from the interval.
     taken: usize,
     bytes: &'a [u8],
 }
@@ -167,19 +170,20 @@ impl<'a> RangeDecoder<'a> {
         Self { interval: Interval::ALL, window, taken: 0, bytes }
     }
 
-    /// Refuses to go on when bits were read that the bytes cannot have: whoever announces much and sends little is to
-    /// cost little.
+    /// Checks that the bytes are not exhausted. Called per row, it bounds the work on a section that claims many values
+    /// and has few bytes.
     ///
     /// # Errors
-    /// [`SectionError::Truncated`].
+    /// [`SectionError::Truncated`] if they are.
     pub(in crate::update) fn check(&self) -> Result<(), SectionError> {
         if self.taken > self.bytes.len() { Err(SectionError::Truncated) } else { Ok(()) }
     }
 
-    /// Says that the last bit was read: the bytes must be exactly those that a writer of these bits leaves.
+    /// Ends the bits. The bytes must be exactly those that an encoder of these bits writes.
     ///
     /// # Errors
-    /// [`SectionError::Truncated`], [`SectionError::TrailingBytes`] or, for another ending, [`SectionError::BadCode`].
+    /// [`SectionError::Truncated`] or [`SectionError::TrailingBytes`] for another length, [`SectionError::BadCode`] for
+    /// other final bytes.
     pub(in crate::update) fn finish(self) -> Result<(), SectionError> {
         let (end, count) = self.interval.end();
         match self.bytes.len().checked_sub(self.taken + count) {

@@ -1,18 +1,19 @@
 //! Rice codes of the gaps between ascending indices.
 //!
 //! A gap g is written as g >> b zeros, a one, and the b lowest bits of g: Golomb's code (Golomb, Run-length encodings,
-//! 1966) for divisors 2^b (Rice and Plaunt 1971). With one b for each section it stays within 1.5 % of the entropy of
-//! independent places at every density below 0.38, and b = 0 is a bitmap: so gaps never take more than a bit for each
-//! value of the section.
+//! 1966) for divisors 2^b (Rice and Plaunt 1971). With one parameter b per section the code is within 1.5 % of the
+//! entropy of independent indices at every density below 0.38. b = 0 is a bitmap, so gaps never take more than one bit
+//! per value of the section.
 
-use super::super::frame::{SECTION_VALUES_MAX, SectionError};
 use super::bits::{BITS_AT_ONCE_MAX, BitReader, BitWriter};
+use crate::update::error::SectionError;
+use crate::update::frame::SECTION_VALUES_MAX;
 
 /// Largest b: gaps are below 2^18.
-pub(in super::super) const PARAMETER_MAX: u8 = SECTION_VALUES_MAX.ilog2() as u8;
+pub(in crate::update) const PARAMETER_MAX: u8 = SECTION_VALUES_MAX.ilog2() as u8;
 
-/// How many values are skipped before each of these ascending indices.
-pub(in super::super) fn gaps(indices: &[u32]) -> Vec<u32> {
+/// The gaps of ascending indices: the number of values between each index and the one before it.
+pub(in crate::update) fn gaps(indices: &[u32]) -> Vec<u32> {
     let mut first = 0;
     let gap = |index: &u32| {
         let gap = index - first;
@@ -22,10 +23,10 @@ pub(in super::super) fn gaps(indices: &[u32]) -> Vec<u32> {
     indices.iter().map(gap).collect()
 }
 
-/// The parameter that makes gaps of one section shortest, and their length in bits.
+/// The parameter with the shortest code for the gaps of a section, and its length in bits.
 ///
-/// Reads the gaps once for each parameter that could be the one: few, since b + 1 bits each are certain.
-pub(in super::super) fn best_parameter(gaps: &[u32]) -> (u8, usize) {
+/// Reads the gaps once per candidate. There are few: each gap takes at least b + 1 bits, which rules out the others.
+pub(in crate::update) fn best_parameter(gaps: &[u32]) -> (u8, usize) {
     let bits = |parameter: u8| {
         // The gaps of a section sum to less than 2^18.
         let quotients: u32 = gaps.iter().map(|gap| gap >> parameter).sum();
@@ -45,7 +46,7 @@ pub(in super::super) fn best_parameter(gaps: &[u32]) -> (u8, usize) {
 }
 
 /// Appends the gaps of a section.
-pub(in super::super) fn write(gaps: &[u32], parameter: u8, out: &mut Vec<u8>) {
+pub(in crate::update) fn write(gaps: &[u32], parameter: u8, out: &mut Vec<u8>) {
     let parameter = u32::from(parameter);
     let mut writer = BitWriter::new(out);
     for gap in gaps {
@@ -60,11 +61,11 @@ pub(in super::super) fn write(gaps: &[u32], parameter: u8, out: &mut Vec<u8>) {
     writer.finish();
 }
 
-/// Reads as many indices as `indices` has room for, all below `values`, from bytes that hold nothing else.
+/// Reads `indices.len()` indices, all below `values`, from bytes that contain nothing else.
 ///
 /// # Errors
-/// [`SectionError`] for an unknown parameter, an index that is out of range, missing and left-over bits.
-pub(in super::super) fn read(
+/// [`SectionError`] for an unknown parameter, an index out of range, and missing or surplus bits.
+pub(in crate::update) fn read(
     bytes: &[u8],
     parameter: u8,
     values: usize,
@@ -74,14 +75,14 @@ pub(in super::super) fn read(
         return Err(SectionError::BadCode);
     }
     let parameter = u32::from(parameter);
-    // Fits: a section has at most 2^18 values.
+    // A section has at most 2^18 values, so they fit.
     let values = values as u32;
     let mut reader = BitReader::new(bytes);
     let mut first = 0;
     for index in indices {
         let left = values - first;
         let (zeros, low) = reader.code(left >> parameter, parameter)?;
-        // At most as many zeros as a word holds, or as the gap may have: far below 2^32.
+        // The zeros are limited by a word or by the largest gap, so this is far below 2^32.
         let gap = zeros << parameter | low;
         if gap >= left {
             return Err(SectionError::BadIndex);

@@ -1,9 +1,10 @@
-//! What every codec of sections is asked in tests.
+//! Helpers for the tests of codecs that write sections.
 
 use proptest::prelude::*;
 
 use crate::seed::{Seed, Stream};
-use crate::update::frame::{Section, SectionCodec, SectionError};
+use crate::update::error::SectionError;
+use crate::update::frame::{Section, SectionCodec};
 
 /// Standard normal values (Box and Muller 1958).
 pub(in crate::update) fn normal(count: usize, seed: u64) -> Vec<f32> {
@@ -15,7 +16,7 @@ pub(in crate::update) fn normal(count: usize, seed: u64) -> Vec<f32> {
     (0..count).map(|_| one()).collect()
 }
 
-/// Sections that codecs have trouble with; `block` is a length at which the codec begins anew.
+/// Difficult sections. `block` is the length of the codec's blocks or buckets.
 pub(in crate::update) fn cases(block: usize) -> Vec<Vec<f32>> {
     let with = |place: usize, value: f32| {
         let mut values = normal(300, 1);
@@ -40,7 +41,7 @@ pub(in crate::update) fn cases(block: usize) -> Vec<Vec<f32>> {
     cases
 }
 
-/// Decodes into buffers in which something else was before.
+/// Decodes into buffers that were used before.
 pub(in crate::update) fn decode(
     codec: &dyn SectionCodec,
     bytes: &[u8],
@@ -60,7 +61,7 @@ pub(in crate::update) fn relative_error(values: &[f32], decoded: &[f32]) -> f64 
     error / values.iter().map(|value| square(f64::from(*value))).sum::<f64>()
 }
 
-/// Asks that the mean of 10,000 draws be within 5 standard errors of every value.
+/// Asserts that the mean of 10,000 draws is within 5 standard errors of every value.
 pub(in crate::update) fn assert_unbiased(values: &[f32], mut draw: impl FnMut(&mut Stream) -> Vec<f32>) {
     const DRAWS: u32 = 10_000;
     let mut stream = Seed(99).stream();
@@ -75,13 +76,13 @@ pub(in crate::update) fn assert_unbiased(values: &[f32], mut draw: impl FnMut(&m
     for (index, (sum, squares)) in sums.iter().zip(squares).enumerate() {
         let mean = sum / f64::from(DRAWS);
         let standard_error = ((squares / f64::from(DRAWS) - mean * mean).max(0.0) / f64::from(DRAWS)).sqrt();
-        // A value that always arrives has no deviation, only what f32 cannot hold.
+        // A value that is always sent has no deviation, only the rounding of f32.
         let rounding = f64::from(values[index].abs()) * 1e-6;
         assert!(mean.abs() <= 5.0 * standard_error + rounding, "value {index}: {mean} from {}", values[index]);
     }
 }
 
-/// How bytes are damaged.
+/// A way to damage bytes.
 #[derive(Clone, Debug)]
 pub(in crate::update) enum Damage {
     Flip(prop::sample::Index, u8),
@@ -100,8 +101,8 @@ pub(in crate::update) fn damage() -> impl Strategy<Value = Damage> {
     ]
 }
 
-/// Asks that damaged bytes be refused or decoded to the right number of values. (Cut short or drawn out they may by chance
-/// be what other values are coded as; how long a section is stands outside.)
+/// Asserts that damaged bytes are refused, or decode to the right number of values. (By chance they may encode other
+/// values, even when cut or extended: the length of a section is not in the section.)
 pub(in crate::update) fn survives(codec: &dyn SectionCodec, bytes: &[u8], values: usize, damage: &Damage) {
     let mut damaged = bytes.to_vec();
     match damage {
@@ -110,11 +111,11 @@ pub(in crate::update) fn survives(codec: &dyn SectionCodec, bytes: &[u8], values
         Damage::Extend(more) => damaged.extend_from_slice(more),
         Damage::Replace(other) => damaged.clone_from(other),
     }
-    // The number of values is asserted there.
+    // `decode` asserts the number of values.
     let _ = decode(codec, &damaged, values);
 }
 
-/// Bytes as letters, for vectors in tests.
+/// Bytes in hexadecimal, for vectors in tests.
 pub(in crate::update) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

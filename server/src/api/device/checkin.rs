@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use tributary_protocol::device::{Assignment, CheckInRequest, CheckInResponse, WAIT_MS_MAX};
-use tributary_protocol::download::{DELTA_CHAIN_MAX, FormFile, ModelForm, StepFile};
+use tributary_protocol::download::{DELTA_CHAIN_MAX, FormFile, ModelDeltaFile, ModelForm};
 
 use crate::api::auth::Device;
 use crate::api::extract::Json;
@@ -134,7 +134,7 @@ async fn assignment(app: &App, tx: &mut Tx, client: &ClientRow, row: &Assignment
         model_version: row.base_version,
         model_sha256: model.sha256,
         form,
-        steps: unbroken(steps),
+        model_deltas: unbroken(steps),
         plan: spec.plan.clone(),
         seed: round.seed().derive("client", client.number),
         deadline_in_ms: u64::try_from(left_ms).unwrap_or(0),
@@ -142,7 +142,7 @@ async fn assignment(app: &App, tx: &mut Tx, client: &ClientRow, row: &Assignment
 }
 
 /// The last of these steps that follow each other without a gap.
-fn unbroken(mut steps: Vec<StepFile>) -> Vec<StepFile> {
+fn unbroken(mut steps: Vec<ModelDeltaFile>) -> Vec<ModelDeltaFile> {
     let gap = steps.windows(2).rposition(|pair| pair[0].version + 1 != pair[1].version);
     steps.split_off(gap.map_or(0, |gap| gap + 1))
 }
@@ -157,7 +157,7 @@ mod tests {
     fn steps_after_the_last_gap_are_left() {
         let hash = Sha256Hash::of(b"");
         let left = |versions: &[u32]| {
-            let step = |version: &u32| StepFile { version: *version, base_sha256: hash, sha256: hash, bytes: 1 };
+            let step = |version: &u32| ModelDeltaFile { version: *version, base_sha256: hash, sha256: hash, bytes: 1 };
             let left = unbroken(versions.iter().map(step).collect());
             left.iter().map(|step| step.version).collect::<Vec<_>>()
         };

@@ -11,7 +11,7 @@ use tributary_engine::job::JobSpec;
 use tributary_protocol::body::is_packed;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::state::Task;
-use tributary_protocol::update::{DeltaSink, UpdateError, UpdateSummary};
+use tributary_protocol::update::{DeltaSink, UpdateError, UpdateStatistics};
 
 use super::{PIECE_BYTES, Target, Upload, UploadRefusal, Uploaded, piece, stopped, too_large};
 use crate::blob::{Workbench, update_key};
@@ -153,7 +153,7 @@ impl Upload {
 }
 
 /// Decodes a complete update to check it. A short one is decoded at once, since a thread costs more.
-async fn check(spec: &Arc<JobSpec>, base_version: u32, body: Bytes) -> Result<UpdateSummary, UpdateError> {
+async fn check(spec: &Arc<JobSpec>, base_version: u32, body: Bytes) -> Result<UpdateStatistics, UpdateError> {
     if body.len() <= PIECE_BYTES {
         return decode(spec, base_version, &body, &mut Ignore);
     }
@@ -166,7 +166,7 @@ fn decode(
     base_version: u32,
     body: &[u8],
     sink: &mut impl DeltaSink,
-) -> Result<UpdateSummary, UpdateError> {
+) -> Result<UpdateStatistics, UpdateError> {
     let mut decoder = decoder(spec, base_version);
     for piece in body.chunks(PIECE_BYTES) {
         decoder.push(piece, sink)?;

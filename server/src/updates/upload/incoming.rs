@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt};
 use tributary_engine::job::JobSpec;
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
-use tributary_protocol::update::UpdateSummary;
+use tributary_protocol::update::UpdateStatistics;
 
 use super::{Body, PIECE_BYTES, Stop, UploadRefusal, piece, too_large};
 use crate::blob::{BlobError, Spool, Staged};
@@ -171,7 +171,10 @@ impl Incoming {
     }
 
     /// The update's summary and its stored form, or why it is bad.
-    pub(super) async fn finish(&mut self, now_ms: i64) -> Result<Result<(UpdateSummary, Staged), String>, BlobError> {
+    pub(super) async fn finish(
+        &mut self,
+        now_ms: i64,
+    ) -> Result<Result<(UpdateStatistics, Staged), String>, BlobError> {
         if let Some(reason) = self.bad.take() {
             return Ok(Err(reason));
         }

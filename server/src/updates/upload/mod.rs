@@ -17,7 +17,7 @@ use tributary_protocol::device::{LOSS_MAX, UpdateQuery};
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
 use tributary_protocol::id::{AssignmentId, ClientId};
 use tributary_protocol::state::{AssignmentState, Task};
-use tributary_protocol::update::UpdateSummary;
+use tributary_protocol::update::UpdateStatistics;
 
 use super::Updates;
 use super::budget::Need;
@@ -187,7 +187,7 @@ impl Upload {
         Ok(())
     }
 
-    fn report(&self, summary: &UpdateSummary, sha256: Sha256Hash, received: Received, spec: &JobSpec) -> Report {
+    fn report(&self, summary: &UpdateStatistics, sha256: Sha256Hash, received: Received, spec: &JobSpec) -> Report {
         let downloads = &self.downloads;
         let traffic =
             Traffic { bytes_up: received.bytes, raw_bytes_up: spec.plain_bytes, ..downloads.traffic(self.client) };
@@ -264,7 +264,7 @@ impl Upload {
         // Of an update that resumes, this body is only the end: its announced hash stands for the whole.
         let announced = self.announced.digest.filter(|_| self.announced.offset.is_some());
         let sha256 = announced.unwrap_or_else(|| hasher.finish());
-        let summary = UpdateSummary { norm: 0.0, magnitude_max: 0.0 };
+        let summary = UpdateStatistics { norm: 0.0, magnitude_max: 0.0 };
         let report = self.report(&summary, sha256, Received::default(), &target.spec);
         let assignment = (self.id, Task::Train);
         assignments::accept(&self.services, &self.downloads, self.client, assignment, report, None).await?;

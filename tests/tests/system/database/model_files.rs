@@ -38,7 +38,7 @@ async fn store_versions(tx: &mut Tx, versions: u32) {
 pub(super) async fn a_version_has_one_file_of_each_form(db: &Db) {
     population(db).await;
     let mut tx = db.begin().await.unwrap();
-    for row in [file(1, INT8), file(1, F16), file(2, MadeFor::Step)] {
+    for row in [file(1, INT8), file(1, F16), file(2, MadeFor::Delta)] {
         tx.insert_model_file(job_id(1), &row).await.unwrap();
         assert_eq!(tx.model_file(job_id(1), row.version, row.form).await.unwrap(), Some(row));
     }
@@ -53,7 +53,7 @@ pub(super) async fn steps_come_in_order_with_what_they_start_from(db: &Db) {
     let mut tx = db.begin().await.unwrap();
     store_versions(&mut tx, 6).await;
     for version in [3, 1, 2, 5] {
-        tx.insert_model_file(job_id(1), &file(version, MadeFor::Step)).await.unwrap();
+        tx.insert_model_file(job_id(1), &file(version, MadeFor::Delta)).await.unwrap();
         tx.insert_model_file(job_id(1), &file(version, INT8)).await.unwrap();
     }
     let steps = tx.steps(job_id(1), 1, 5).await.unwrap();
@@ -70,16 +70,16 @@ pub(super) async fn files_are_deleted_with_their_version(db: &Db) {
     population(db).await;
     let mut tx = db.begin().await.unwrap();
     store_versions(&mut tx, 3).await;
-    for (version, form) in [(1, INT8), (1, F16), (1, MadeFor::Step), (2, MadeFor::Step)] {
+    for (version, form) in [(1, INT8), (1, F16), (1, MadeFor::Delta), (2, MadeFor::Delta)] {
         tx.insert_model_file(job_id(1), &file(version, form)).await.unwrap();
         tx.insert_blob(&model_file_key(job_id(1), version, form), b"made").await.unwrap();
     }
     assert!(tx.delete_model_file(job_id(1), 1, 60).await.unwrap());
-    for form in [INT8, F16, MadeFor::Step] {
+    for form in [INT8, F16, MadeFor::Delta] {
         assert_eq!(tx.model_file(job_id(1), 1, form).await.unwrap(), None);
         assert!(tx.blob_part(&model_file_key(job_id(1), 1, form), 0).await.unwrap().is_none());
     }
-    assert!(tx.model_file(job_id(1), 2, MadeFor::Step).await.unwrap().is_some());
-    assert!(tx.blob_part(&model_file_key(job_id(1), 2, MadeFor::Step), 0).await.unwrap().is_some());
+    assert!(tx.model_file(job_id(1), 2, MadeFor::Delta).await.unwrap().is_some());
+    assert!(tx.blob_part(&model_file_key(job_id(1), 2, MadeFor::Delta), 0).await.unwrap().is_some());
     assert!(tx.blob_part(&model_key(job_id(1), 2), 0).await.unwrap().is_some());
 }

@@ -3,7 +3,7 @@
 use tributary_protocol::operator::Round;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase};
-use tributary_server::db::{Db, DbError, NewRound, RoundFilter, RoundKey, UpdateStatistics};
+use tributary_server::db::{Db, DbError, NewRound, RoundFilter, RoundKey, RoundStatistics};
 
 use super::stored::{POLICY, assigned, evaluation, job_id, population, report, start_round, traffic, training};
 
@@ -184,12 +184,12 @@ pub(super) async fn measures_are_stored_with_the_round_and_its_assignments(db: &
     let mut tx = db.begin().await.unwrap();
     start_round(&mut tx, training(1), 2).await;
     let cosines = vec![(assigned(training(1), 2), -0.25)];
-    let measures = UpdateStatistics { step_norm: Some(1.5), diversity: Some(0.5), cosines };
+    let measures = RoundStatistics { step_norm: Some(1.5), diversity: Some(0.5), cosines };
     tx.store_statistics(training(1), &measures).await.unwrap();
     let round = Round::from(tx.round(training(1)).await.unwrap().unwrap());
     assert_eq!((round.step_norm, round.diversity), (Some(1.5), Some(0.5)));
     let held = tx.assignments(training(1), None, 0, 10).await.unwrap();
     assert_eq!(held.iter().map(|held| held.cosine).collect::<Vec<_>>(), [None, Some(-0.25)]);
-    tx.store_statistics(training(1), &UpdateStatistics::default()).await.unwrap();
+    tx.store_statistics(training(1), &RoundStatistics::default()).await.unwrap();
     assert_eq!(Round::from(tx.round(training(1)).await.unwrap().unwrap()).diversity, None);
 }

@@ -217,11 +217,11 @@ async fn a_step_that_is_gone_or_wrong_is_as_good_as_none() {
         fleet.set_cache(client, Some(&world.model_file(job.id, 1).await));
     }
     // The body of the newest step disappears behind its row.
-    let name = tributary_server::blob::model_file_key(job.id, 2, tributary_server::db::MadeFor::Step);
+    let name = tributary_server::blob::model_file_key(job.id, 2, tributary_server::db::MadeFor::Delta);
     let mut tx = world.app().db.begin().await.unwrap();
     tx.delete_blob(&name).await.unwrap();
     // In its place comes another step of the same length, whose hash is not the announced one.
-    let other = tributary_server::blob::model_file_key(job.id, 1, tributary_server::db::MadeFor::Step);
+    let other = tributary_server::blob::model_file_key(job.id, 1, tributary_server::db::MadeFor::Delta);
     let mut body = Vec::new();
     while let Some(part) = tx.blob_part(&other, body.len() as u64 >> 20).await.unwrap() {
         body.extend(part);

@@ -5,7 +5,7 @@ use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::operator::Job;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::Phase;
-use tributary_protocol::update::{add_step, step_header};
+use tributary_protocol::update::{add_model_delta, model_delta_header};
 use tributary_server::blob::{Blobs, model_file_key};
 use tributary_server::db::{Db, MadeFor};
 use tributary_server::{backup, scheduled};
@@ -35,8 +35,8 @@ async fn a_version_is_the_one_before_and_its_step_bit_for_bit() {
             let step = get(&device, &step_path(job.id, version)).await;
             assert_eq!(step.status, 200);
             assert!(step.body.len() < 4 * chain.len() * 27 / 100, "{} bytes", step.body.len());
-            let header = step_header(&job.id.to_string(), version - 1);
-            add_step(&mut chain, &step.body, &parameters(&job), header).unwrap();
+            let header = model_delta_header(&job.id.to_string(), version - 1);
+            add_model_delta(&mut chain, &step.body, &parameters(&job), header).unwrap();
             let whole = world.weights(job.id, version).await;
             assert!(bits_of(&chain) == bits_of(&whole), "version {version}");
 
@@ -52,8 +52,8 @@ async fn a_version_is_the_one_before_and_its_step_bit_for_bit() {
             assert!((moved - sent).abs() < 3.0 * 0.008 + 1e-5, "{index}: {moved} instead of {sent}");
         }
         let [assignment] = world.assign([&device]).await;
-        assert_eq!(assignment.steps.iter().map(|step| step.version).collect::<Vec<_>>(), [1, 2, 3]);
-        for step in &assignment.steps {
+        assert_eq!(assignment.model_deltas.iter().map(|step| step.version).collect::<Vec<_>>(), [1, 2, 3]);
+        for step in &assignment.model_deltas {
             let base = world.model_file(job.id, step.version - 1).await;
             assert_eq!(Sha256Hash::of(&base), step.base_sha256);
             let body = get(&device, &step_path(job.id, step.version)).await.body;
@@ -82,11 +82,11 @@ async fn a_version_without_a_step_has_none_and_a_deleted_one_had_it() {
     get(&device, &model_path(job.id, 1, "int8")).await.refused(ProblemType::Deleted);
     assert_eq!(get(&device, &step_path(job.id, 2)).await.status, 200);
     let mut tx = world.app().db.read().await.unwrap();
-    assert!(tx.model_file(job.id, 1, MadeFor::Step).await.unwrap().is_none());
-    assert!(tx.blob_part(&model_file_key(job.id, 1, MadeFor::Step), 0).await.unwrap().is_none());
+    assert!(tx.model_file(job.id, 1, MadeFor::Delta).await.unwrap().is_none());
+    assert!(tx.blob_part(&model_file_key(job.id, 1, MadeFor::Delta), 0).await.unwrap().is_none());
     drop(tx);
     let [assignment] = world.assign([&device]).await;
-    assert_eq!(assignment.steps.iter().map(|step| step.version).collect::<Vec<_>>(), [2, 3]);
+    assert_eq!(assignment.model_deltas.iter().map(|step| step.version).collect::<Vec<_>>(), [2, 3]);
 }
 
 /// Goal: retention deletes the bodies of several parts that are made of a version, in each place for bodies.
@@ -107,7 +107,7 @@ async fn the_files_of_a_deleted_version_are_deleted_with_it() {
             assert_eq!(left(&world).await, (0, 0));
             let mut tx = world.app().db.read().await.unwrap();
             let form = match download.get("delta") {
-                Some(_) => MadeFor::Step,
+                Some(_) => MadeFor::Delta,
                 None => MadeFor::Form(tributary_protocol::download::ModelForm::F16),
             };
             assert!(tx.model_file(job.id, 1, form).await.unwrap().is_none());
@@ -132,8 +132,8 @@ async fn a_backup_has_the_files_that_are_made_of_versions() {
     backup::copy(world.database().as_ref(), &copy).await.unwrap();
     backup::check(&copy).await.unwrap();
     let db = Db::open(copy.to_str().unwrap()).await.unwrap();
-    let file = db.read().await.unwrap().model_file(stepping.id, 1, MadeFor::Step).await.unwrap().unwrap();
-    let name = model_file_key(stepping.id, 1, MadeFor::Step);
+    let file = db.read().await.unwrap().model_file(stepping.id, 1, MadeFor::Delta).await.unwrap().unwrap();
+    let name = model_file_key(stepping.id, 1, MadeFor::Delta);
     let mut reader = Blobs::Database.reader(&db, name, file.sha256).await.unwrap();
     let mut body = Vec::new();
     while let Some(data) = reader.next().await.unwrap() {

@@ -1,10 +1,11 @@
-//! A whole file, model or update, as one zstd frame where that makes it shorter.
+//! Bodies: files of models and updates, compressed to one zstd frame (RFC 8878) where that saves bytes.
 //!
-//! Deltas of models with dead inputs, quantised values and sparse models shrink by a third to three quarters; random bits
-//! do not at all, and then [`shrink`] leaves the file as it is. Whoever reads takes both: [`Unpacker`] recognises a frame
-//! (RFC 8878) by its magic number, with which no safetensors file begins, since as a header's length it would be 4 GB.
+//! Deltas of models with dead inputs, quantised values and sparse models compress by a third to three quarters. Random
+//! bits do not compress, and [`shrink`] then leaves the file unchanged. Readers accept both: [`Unpacker`] recognises a
+//! frame by its magic number. No safetensors file begins with it, since as the length of a header it would be 4 GB.
 //!
-//! Without the crate's feature `zstd` files stay as they are, and a frame is refused as [`UnpackError::NotSupported`].
+//! Without the crate's feature `zstd` files are not compressed, and a frame is refused as
+//! [`UnpackError::NotSupported`].
 
 mod shrinker;
 
@@ -12,35 +13,35 @@ use std::mem;
 
 pub use shrinker::{Shrinker, packed_bytes_max};
 
-/// What a zstd frame begins with (RFC 8878, section 3.1.1).
+/// The magic number of a zstd frame (RFC 8878, section 3.1.1).
 const MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 
-/// Longest window of a frame, as a power of two: 128 KiB, as long as a block. A reader needs about 700 KB in all. What shrinks in
-/// weights are bytes that are more frequent than others, which a longer window does not see better.
+/// Longest window of a frame, as a power of two: 128 KiB, the length of a block. A reader then needs about 700 KB in
+/// all. Weights compress because some bytes are more frequent than others; a longer window would not help.
 pub const WINDOW_LOG_MAX: u32 = 17;
 
-/// A frame is used if it saves at least one byte in so many (3 %): less is not worth the work of unpacking.
+/// A frame is used if it saves at least one byte in 33 (3 %). A smaller saving is not worth the work of decompression.
 const SAVED_ONE_BYTE_IN: usize = 33;
 
-/// How hard zstd tries: its own usual level, several hundred MB a second. Higher ones save a percent or two.
+/// Compression level: the default of zstd, several hundred MB per second. Higher levels save one or two percent more.
 #[cfg(feature = "zstd")]
 const LEVEL: i32 = 3;
 
-/// The file as one zstd frame if that is at least 3 % shorter, or the file itself.
+/// Compresses a file to one zstd frame, or returns the file itself if that would save less than 3 %.
 ///
-/// The same bytes for the same file and version of zstd; another version may find another frame.
+/// The result is the same for the same file and version of zstd. Another version may produce another frame.
 #[must_use]
 pub fn shrink(file: Vec<u8>) -> Vec<u8> {
     packed(&file, packed_bytes_wanted(&file)).unwrap_or(file)
 }
 
-/// Whether [`shrink`] would make it shorter.
+/// Whether [`shrink`] would compress the file.
 #[cfg(feature = "zstd")]
 fn shrinks(file: &[u8]) -> bool {
     packed(file, packed_bytes_wanted(file)).is_some()
 }
 
-/// Longest frame that is worth it.
+/// Length in bytes of the longest frame that is used.
 fn packed_bytes_wanted(file: &[u8]) -> usize {
     file.len() - file.len().div_ceil(SAVED_ONE_BYTE_IN)
 }
@@ -51,13 +52,13 @@ pub fn is_packed(beginning: &[u8]) -> bool {
     beginning.starts_with(&MAGIC)
 }
 
-/// A frame of at most `bytes_max` bytes: one that would be longer is given up where it reaches them.
+/// Compresses a file to at most `bytes_max` bytes. Stops where the frame would exceed them.
 #[cfg(feature = "zstd")]
 fn packed(file: &[u8], bytes_max: usize) -> Option<Vec<u8>> {
     use zstd::zstd_safe::{CCtx, CParameter};
 
     let mut context = CCtx::try_create()?;
-    // The rest is as zstd has it: one thread, no checksum, the file's length in the frame's header.
+    // The other parameters are zstd's defaults: one thread, no checksum, the length of the file in the frame's header.
     for parameter in [CParameter::CompressionLevel(LEVEL), CParameter::WindowLog(WINDOW_LOG_MAX)] {
         context.set_parameter(parameter).ok()?;
     }
@@ -72,44 +73,44 @@ fn packed(_file: &[u8], _bytes_max: usize) -> Option<Vec<u8>> {
     None
 }
 
-/// Why a body cannot be unpacked.
+/// A body that cannot be decompressed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnpackError {
-    /// A zstd frame, and this build has no zstd.
+    /// The body is a zstd frame, and this build has no zstd.
     #[error("the body is a zstd frame, which this build cannot read")]
     NotSupported,
-    /// Not a frame that zstd can read, or one whose window is too long.
+    /// zstd cannot read the frame, or its window is too long.
     #[error("the body's zstd frame cannot be read: {0}")]
     Damaged(&'static str),
-    /// More than the file may have.
+    /// The decompressed file exceeds its limit.
     #[error("the body unpacks to more than the {limit} bytes allowed")]
     TooLong {
-        /// What is allowed, in bytes.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// The frame lacks its end.
+    /// The frame is incomplete.
     #[error("the body's zstd frame ends too early")]
     Truncated,
-    /// Bytes after the frame.
-    #[error("the body goes on after its zstd frame")]
+    /// Bytes follow the frame.
+    #[error("bytes follow the zstd frame of the body")]
     TrailingBytes,
-    /// The unpacker was asked to go on after it had failed.
-    #[error("the body was refused already")]
+    /// The unpacker was used again after an error.
+    #[error("the body was already refused")]
     AlreadyFailed,
 }
 
-/// Unpacks a body that arrives in pieces, and passes on one that is not packed.
+/// Decompresses a body that arrives in pieces. An uncompressed body passes unchanged.
 #[derive(Debug)]
 pub struct Unpacker {
     limit: u64,
-    /// Bytes that may still be handed out.
+    /// Bytes of the file that are still within the limit.
     left: u64,
     state: State,
 }
 
 #[derive(Debug)]
 enum State {
-    /// So many bytes of the magic number came, and nothing else.
+    /// Only this number of bytes of the magic number has arrived.
     Start(usize),
     Plain,
     #[cfg(feature = "zstd")]
@@ -120,22 +121,22 @@ enum State {
 }
 
 impl Unpacker {
-    /// An unpacker of a file of at most `limit` bytes.
+    /// Makes an unpacker for a file of at most `limit` bytes.
     #[must_use]
     pub fn new(limit: u64) -> Self {
         Self { limit, left: limit, state: State::Start(0) }
     }
 
-    /// Takes the next bytes of the body and hands the file's bytes that they give to the sink.
+    /// Takes the next bytes of the body and passes the bytes of the file that they yield to the sink.
     ///
     /// # Errors
-    /// [`UnpackError`] or the sink's own. Afterwards the body is lost: every further call fails.
+    /// [`UnpackError`] or the sink's own error. Every later call fails too.
     pub fn push<E: From<UnpackError>>(
         &mut self,
         mut piece: &[u8],
         sink: &mut impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        // Taken out, so that an error on the way leaves the failed state behind.
+        // An early return by an error leaves the failed state behind.
         let mut state = mem::replace(&mut self.state, State::Failed);
         while let Some(first) = piece.first() {
             state = match state {
@@ -165,10 +166,10 @@ impl Unpacker {
         Ok(())
     }
 
-    /// Says that the body ends here.
+    /// Ends the body.
     ///
     /// # Errors
-    /// [`UnpackError`] if a frame is not complete or the body was refused before.
+    /// [`UnpackError`] if a frame is incomplete or an earlier call failed.
     pub fn finish(self) -> Result<(), UnpackError> {
         match self.state {
             State::Start(0) | State::Plain => Ok(()),
@@ -202,7 +203,7 @@ fn begin_frame() -> Result<State, UnpackError> {
     Err(UnpackError::NotSupported)
 }
 
-/// A frame that is being unpacked.
+/// A frame that is being decompressed.
 #[cfg(feature = "zstd")]
 mod frame {
     use std::fmt;
@@ -211,7 +212,7 @@ mod frame {
 
     use super::{MAGIC, UnpackError, WINDOW_LOG_MAX};
 
-    /// Bytes that are unpacked at a time: zstd's longest block.
+    /// Bytes that are decompressed at once: the longest block of zstd.
     const STEP_BYTES: usize = 128 << 10;
 
     pub(super) struct Frame {
@@ -226,17 +227,17 @@ mod frame {
     }
 
     impl Frame {
-        /// A frame of which the magic number came.
+        /// Begins a frame whose magic number has arrived.
         pub(super) fn begin() -> Result<Self, UnpackError> {
             let mut context = DCtx::try_create().ok_or(UnpackError::Damaged("no memory"))?;
-            // A frame that asks for a longer window is refused before anything is reserved for it.
+            // zstd refuses a frame with a longer window before it allocates anything for it.
             context.set_parameter(DParameter::WindowLogMax(WINDOW_LOG_MAX)).map_err(damaged)?;
             let mut frame = Self { context, unpacked: vec![0; STEP_BYTES] };
             frame.step::<UnpackError>(&mut &MAGIC[..], &mut |_| Ok(()))?;
             Ok(frame)
         }
 
-        /// Unpacks until the piece is used up or the frame ends, and says whether it ended.
+        /// Decompresses until the piece is used up or the frame ends. Returns whether it ended.
         pub(super) fn step<E: From<UnpackError>>(
             &mut self,
             piece: &mut &[u8],
@@ -252,7 +253,7 @@ mod frame {
                 if wanted == 0 {
                     return Ok(true);
                 }
-                // A full buffer may mean that more can come of what was already read.
+                // After a full buffer, bytes that zstd has already read may yield more.
                 if piece.is_empty() && given < STEP_BYTES {
                     return Ok(false);
                 }
@@ -299,7 +300,7 @@ mod tests {
         Ok(file)
     }
 
-    /// So many bytes: each word of eight that the stream gives, with what `mask` leaves of it.
+    /// Random words of eight bytes, masked.
     fn words(bytes: usize, seed: Seed, mask: u64) -> Vec<u8> {
         let mut stream = seed.stream();
         let mut words: Vec<u8> =

@@ -1,7 +1,7 @@
-//! Requests and responses of the operator API: what command line and dashboard see.
+//! Requests and responses of the operator API, which command line and dashboard use.
 //!
-//! Lists are paged: `?limit=` (1 to [`PAGE_ITEMS_MAX`]) and `?after=` (the `next` of the page before).
-//! Times are milliseconds since 1970 (UTC).
+//! Lists are paged with `?limit=` (1 to [`PAGE_ITEMS_MAX`]) and `?after=` (the `next` of the page before).
+//! Fields that end in `_at_ms` are milliseconds since 1970 (UTC); other fields in `_ms` are durations.
 
 mod overview;
 mod people;
@@ -22,79 +22,79 @@ pub use people::{AttributeName, ClassStats, ClientAssignment, ClientOrder, Shape
 pub use round::{Curve, CurvePoint, Order, PhaseSpan, RoundDetail, Target, WhatIf};
 pub use system::{AuditEntry, DbLatency, Engine, JobDraft, Storage, System};
 
-/// Most items of one page.
+/// Largest `limit` of a page.
 pub const PAGE_ITEMS_MAX: u32 = 1000;
-/// Items of a page when the caller does not say.
+/// Default `limit` of a page.
 pub const PAGE_ITEMS_DEFAULT: u32 = 100;
 
-/// A part of a list.
+/// One page of a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Page<T> {
     /// The items, in the order that the call documents.
     pub items: Vec<T>,
-    /// What to send as `after` for the next page; none at the end.
+    /// Value of `after` for the next page. Absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-/// Which part of a list.
+/// Query of a page.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct PageQuery {
-    /// Most items wanted.
+    /// Most items of the page, 1 to 1000. Default: 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// Start after this item (a page's `next`).
+    /// The `next` of the page before. Default: the first page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
 }
 
-/// A population is wanted.
+/// Request for a new population.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CreatePopulation {
-    /// Its name.
+    /// Name of the population, unique in the deployment.
     pub name: Name,
 }
 
-/// A population.
+/// A population: the clients of one app or study.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Population {
-    /// Its name.
+    /// Name of the population.
     pub name: Name,
-    /// Enrolled clients.
+    /// Number of enrolled clients.
     pub clients: u64,
-    /// When it was made.
+    /// Time of creation.
     pub created_at_ms: i64,
 }
 
-/// A token is wanted: for enrolment in a population, or for an operator when no population is named.
+/// Request for a new token: an enrolment token with a population, an operator token without.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CreateToken {
-    /// The population whose clients it may enrol; none makes an operator token.
+    /// Population in which the token can enrol clients. Absent for an operator token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub population: Option<Name>,
-    /// What it is for, for people.
+    /// Purpose of the token, for people.
     #[serde(default)]
     pub label: String,
-    /// Life time in milliseconds; for ever when left out.
+    /// Lifetime in milliseconds. Default: unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub valid_for_ms: Option<u64>,
 }
 
-/// A new token with its secret, which is shown this once.
+/// A new token with its secret, which no later call returns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreatedToken {
-    /// What can be seen of it later.
+    /// The token without its secret.
     pub token: Token,
-    /// The credential.
+    /// Bearer credential.
     pub secret: Secret,
 }
 
@@ -102,290 +102,292 @@ pub struct CreatedToken {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Token {
-    /// Its id.
+    /// Id of the token.
     pub id: TokenId,
-    /// The population it enrols in; none for an operator token.
+    /// Population in which the token can enrol clients. Absent for an operator token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub population: Option<Name>,
-    /// What it is for.
+    /// Purpose of the token, as given at its creation.
     pub label: String,
-    /// When it was made.
+    /// Time of creation.
     pub created_at_ms: i64,
-    /// When it stops working by itself.
+    /// Time from which the token is no longer valid. Absent if its lifetime is unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at_ms: Option<i64>,
-    /// When it was revoked.
+    /// Time at which an operator revoked it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at_ms: Option<i64>,
 }
 
-/// A client as operators see it.
+/// A client: an enrolled device or silo.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Client {
-    /// Its id.
+    /// Id of the client.
     pub id: ClientId,
-    /// Its number in the order of enrolment.
+    /// Number in the order of enrolment, from 1, unique in the population.
     pub number: u64,
-    /// Its population.
+    /// Population of the client.
     pub population: Name,
-    /// What it said it is.
+    /// Attributes, as of the last check-in.
     pub attributes: Attributes,
-    /// Examples it said it holds.
+    /// Number of training examples, as of the last check-in.
     pub examples: u64,
-    /// When it enrolled.
+    /// Time of enrolment.
     pub created_at_ms: i64,
-    /// When it was last heard of.
+    /// Time of its last request.
     pub last_seen_at_ms: i64,
-    /// Rounds in which it reported.
+    /// Number of rounds in which it reported.
     pub reported: u64,
-    /// Rounds that closed without it.
+    /// Number of rounds that closed before it reported.
     pub expired: u64,
-    /// Rounds in which it failed or its update was rejected.
+    /// Number of rounds in which it gave up or its update was rejected.
     pub failed: u64,
-    /// Those of them in which its update was rejected.
+    /// Number of rounds in which its update was rejected; included in `failed`.
     #[serde(default)]
     pub rejected: u64,
-    /// Bytes of the updates that it sent.
+    /// Bytes of the updates that it uploaded.
     #[serde(default)]
     pub bytes_up: u64,
-    /// Bytes of the models that it fetched.
+    /// Bytes of the models that it downloaded.
     #[serde(default)]
     pub bytes_down: u64,
-    /// Mean time that it worked for a report, in milliseconds.
+    /// Mean work time per report, in milliseconds, as reported by the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work_ms_mean: Option<u64>,
 }
 
-/// A job is wanted.
+/// Request for a new job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CreateJob {
-    /// The job.
+    /// The job file.
     pub job: JobFile,
 }
 
-/// A job as operators see it.
+/// A job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Job {
-    /// Its id.
+    /// Id of the job.
     pub id: JobId,
-    /// The job file, with the seed filled in.
+    /// The job file, with the seed that the coordinator drew and all changes since.
     pub file: JobFile,
-    /// Hash of the plan that its clients follow.
+    /// SHA-256 of the plan that its clients follow.
     pub plan_hash: Sha256Hash,
-    /// Where it stands.
+    /// State of the job.
     pub state: JobState,
-    /// Newest model version; none while the job waits for version 0.
+    /// Newest model version. Absent while the job waits for the upload of version 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_version: Option<u32>,
-    /// Parameters of the model.
+    /// Number of parameters of the model.
     pub parameters: u64,
-    /// Rounds opened so far.
+    /// Number of training rounds opened so far.
     pub rounds_opened: u32,
-    /// Rounds committed so far.
+    /// Number of training rounds committed so far.
     pub rounds_committed: u32,
-    /// When it was made.
+    /// Time of creation.
     pub created_at_ms: i64,
-    /// When it stopped or was completed.
+    /// Time at which the job stopped or completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at_ms: Option<i64>,
-    /// No training round opens before this time: its schedule or the pause after abandoned rounds says so. None when one
-    /// may open at any moment, or only after an operator acted.
+    /// Time before which no training round opens, because of the schedule or the pause after abandoned rounds. Absent
+    /// if a round may open now, or only after an operator acts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds_not_before_ms: Option<i64>,
 }
 
-/// A round as operators see it.
+/// A round: training or evaluation by one cohort.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Round {
-    /// Its number in the job, from 1. An evaluation has the number of the round whose model it measures.
+    /// Number in the job, from 1. An evaluation has the number of the training round whose model it evaluates.
     pub number: u32,
     /// Training or evaluation.
     pub task: Task,
-    /// Where it stands.
+    /// Current phase.
     pub phase: Phase,
-    /// Why it was abandoned.
+    /// Reason of an abandoned round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<AbandonReason>,
-    /// The model version that it started from.
+    /// Model version that the clients started from.
     pub base_version: u32,
-    /// Seed of the cohort and of what its clients draw.
+    /// Seed of the cohort's draw and of the random choices of its clients.
     pub seed: Seed,
-    /// Reports that close it early.
+    /// Number of reports after which the round closes before its deadline.
     pub goal: u32,
-    /// Reports without which it is abandoned.
+    /// Fewest reports for a result.
     pub minimum: u32,
-    /// Clients selected.
+    /// Number of clients drawn.
     pub cohort: u32,
-    /// Reports counted.
+    /// Number of accepted reports.
     pub reported: u32,
-    /// Updates in the running sum of the coordinator that answers; all of `reported` unless it was just started. None
-    /// for rounds that it does not sum up.
+    /// Number of updates in the running sum of the coordinator that answers. It equals `reported` unless that
+    /// coordinator has just restarted. Absent if the coordinator keeps no sum of this round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folded: Option<u32>,
-    /// Updates refused.
+    /// Number of rejected updates.
     pub rejected: u32,
-    /// Clients that gave up.
+    /// Number of clients that gave up.
     pub failed: u32,
-    /// Stragglers.
+    /// Number of stragglers: clients that had not reported when the round closed.
     pub expired: u32,
-    /// When it was opened.
+    /// Time at which the round opened.
     pub opened_at_ms: i64,
-    /// When the cohort was drawn.
+    /// Time at which the cohort was drawn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selected_at_ms: Option<i64>,
-    /// When the cohort's time is up.
+    /// Deadline of the cohort.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_at_ms: Option<i64>,
-    /// When it took its last report: from here on its result was made.
+    /// Time at which the round stopped accepting reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed_at_ms: Option<i64>,
-    /// When it was committed or abandoned.
+    /// Time at which the round was committed or abandoned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at_ms: Option<i64>,
-    /// Members of the cohort that still work.
+    /// Number of clients of the cohort that still work.
     #[serde(default)]
     pub assigned: u32,
-    /// Sum of the time that clients say they worked for their reports, in milliseconds; of each at most the time that its
-    /// assignment was open.
+    /// Sum of the work times that clients reported, in milliseconds. Each is capped at the time that its assignment was
+    /// open.
     #[serde(default)]
     pub clients_ms: u64,
-    /// Sum of the reported weights (examples).
+    /// Sum of the weights (examples) of the accepted reports.
     pub weight: u64,
-    /// Mean training loss over the reported updates, weighted by examples.
+    /// Mean training loss of the accepted updates, weighted by examples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub training_loss: Option<f64>,
-    /// Mean loss of the resulting model over the evaluators, weighted by examples.
+    /// Mean loss of the resulting model in its evaluation, weighted by examples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<f64>,
-    /// Accuracy of the resulting model over the evaluators, weighted by examples, 0 to 1.
+    /// Accuracy of the resulting model in its evaluation, weighted by examples, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
-    /// Bytes that clients sent in this round (bodies of reports, those that broke off or were refused included).
+    /// Bytes that clients uploaded in this round: bodies of reports, including interrupted and refused ones.
     pub bytes_up: u64,
-    /// Bytes that clients fetched in this round (model bodies).
+    /// Bytes that clients downloaded in this round: bodies of models.
     pub bytes_down: u64,
-    /// What the accepted reports would have taken as plain f32 files.
+    /// Bytes of the accepted reports if they were plain f32 files.
     #[serde(default)]
     pub raw_bytes_up: u64,
-    /// What the fetched models would have taken as plain f32 files.
+    /// Bytes of the downloaded models if they were plain f32 files.
     #[serde(default)]
     pub raw_bytes_down: u64,
-    /// L2 norm of the step from the base version to the result.
+    /// L2 norm of the model delta from the base version to the resulting version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_norm: Option<f64>,
-    /// Diversity of the updates: sum of the squared norms of the weighted deltas over the squared norm of their sum
-    /// (Yin et al. 2018, definition 1). 1 / updates when all point the same way, 1 when they are orthogonal.
+    /// Gradient diversity of the updates: the sum of the squared norms of the weighted deltas over the squared norm of
+    /// their sum (Yin et al. 2018, definition 1). It is 1 / updates for equal deltas and 1 for orthogonal ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diversity: Option<f64>,
 }
 
-/// An assignment as operators see it.
+/// An assignment: the work of one client in one round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Assignment {
-    /// Its id.
+    /// Id of the assignment.
     pub id: AssignmentId,
-    /// The client.
+    /// Id of the client.
     pub client: ClientId,
-    /// The client's number in the order of enrolment.
+    /// Number of the client in the order of enrolment.
     pub client_number: u64,
-    /// Where it stands.
+    /// State of the assignment.
     pub state: AssignmentState,
-    /// Why it was rejected or failed.
+    /// Why the update was rejected or the client gave up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// When the client was drawn.
+    /// Time at which the client was drawn.
     pub assigned_at_ms: i64,
-    /// When its download of the model ended.
+    /// Time at which the download of the model ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fetched_at_ms: Option<i64>,
-    /// When the first byte of its update came.
+    /// Time at which the first byte of the update arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upload_at_ms: Option<i64>,
-    /// Time from that byte to the last one, in milliseconds.
+    /// Time from the first to the last byte of the update, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upload_ms: Option<u64>,
-    /// When it ended: report, refusal, failure or expiry.
+    /// Time at which the assignment ended: by report, rejection, failure or expiry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at_ms: Option<i64>,
-    /// When a straggler came back with its late work.
+    /// Time at which a straggler sent its late report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_at_ms: Option<i64>,
-    /// Examples behind the report.
+    /// Number of examples of the report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<u64>,
-    /// Loss that the client told.
+    /// Loss that the client reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<f64>,
-    /// Accuracy that an evaluator told.
+    /// Accuracy that an evaluator reported, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
-    /// Time that the client says it worked, in milliseconds.
+    /// Work time that the client reported, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work_ms: Option<u64>,
     /// L2 norm of the update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_norm: Option<f64>,
-    /// Bytes that it sent (bodies of its report, those that broke off or were refused included).
+    /// Bytes that the client uploaded: bodies of its report, including interrupted and refused ones.
     pub bytes_up: u64,
-    /// Bytes of the model that it fetched.
+    /// Bytes of the model that the client downloaded.
     pub bytes_down: u64,
-    /// What its accepted report would have taken as a plain f32 file.
+    /// Bytes of the accepted report if it were a plain f32 file.
     #[serde(default)]
     pub raw_bytes_up: u64,
-    /// What the model that it fetched would have taken as a plain f32 file.
+    /// Bytes of the downloaded model if it were a plain f32 file.
     #[serde(default)]
     pub raw_bytes_down: u64,
-    /// Cosine of the angle between the update and the mean of its round, -1 to 1; none where it would have cost too much.
+    /// Cosine of the angle between the update and the mean of its round, -1 to 1. Absent where it would cost too much
+    /// to compute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cosine: Option<f64>,
-    /// Shape of the session, one letter per event: `c` checked in, `a` assigned, `d` downloaded, `t` trained, `u` uploaded,
-    /// then `+` reported, `!` rejected, `x` failed, `i` interrupted or `.` expired, and `~` came late.
+    /// Course of the client's session, one character per event: `c` checked in, `a` assigned, `d` downloaded, `t`
+    /// trained, `u` uploaded; then `+` reported, `!` rejected, `x` failed, `i` interrupted or `.` expired; then `~` for
+    /// a late report.
     #[serde(default)]
     pub shape: String,
-    /// What the client said it is, at its last check-in.
+    /// Attributes of the client, as of its last check-in.
     #[serde(default)]
     pub attributes: Attributes,
 }
 
-/// A model version.
+/// A version of a job's model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ModelVersion {
-    /// Its number, from 0.
+    /// Number of the version, from 0.
     pub version: u32,
-    /// The round that made it; none for version 0.
+    /// Training round that made the version. Absent for version 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round: Option<u32>,
-    /// Content hash of its safetensors file.
+    /// SHA-256 of its plain f32 safetensors file.
     pub sha256: Sha256Hash,
-    /// Size of that file.
+    /// Length of that file in bytes.
     pub bytes: u64,
-    /// When it was stored.
+    /// Time at which the version was stored.
     pub created_at_ms: i64,
-    /// When its file was deleted, as the job's retention says; what stands here stays.
+    /// Time at which the file was deleted under the job's retention policy. This entry stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_at_ms: Option<i64>,
 }
 
-/// Work that the coordinators do by the clock, once for all of them.
+/// Scheduled work. At each due time one of the coordinators does it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ScheduledWork {
-    /// What is done: `retention` or `upkeep`.
+    /// Kind of work: `retention` or `upkeep`.
     pub name: String,
-    /// When, as a cron expression: minute, hour, day of month, month, day of week.
+    /// Cron expression of the due times: minute, hour, day of month, month, day of week.
     pub cron: String,
-    /// The zone of the expression.
+    /// IANA time zone of the expression.
     pub time_zone: String,
-    /// When it is due next.
+    /// Next due time.
     pub next_at_ms: i64,
-    /// The last run; none before the first one.
+    /// The last run. Absent before the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<ScheduledRun>,
 }
@@ -394,41 +396,42 @@ pub struct ScheduledWork {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ScheduledRun {
-    /// When it began.
+    /// Time at which the run began.
     pub started_at_ms: i64,
-    /// Which coordinator ran it.
+    /// Name of the coordinator that ran it.
     pub node: String,
-    /// When it ended; none while it runs, or if its coordinator was killed (the next run does what is left).
+    /// Time at which the run ended. Absent while it runs, or if its coordinator was killed; the next run then does the
+    /// rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at_ms: Option<i64>,
-    /// Whether it failed.
+    /// Whether the run failed.
     pub failed: bool,
-    /// What was done, or why it failed.
+    /// Summary of the work done, or the error.
     pub outcome: String,
 }
 
-/// Something that happened, for those who watch: look the round up for the details.
+/// An event of a job: a change of phase or state. The round or assignment itself has the details.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Event {
-    /// Rises by one with each event of the job.
+    /// Increases by one with each event of the job.
     pub sequence: u64,
-    /// When.
+    /// Time of the event.
     pub at_ms: i64,
-    /// Which job.
+    /// Id of the job.
     pub job: JobId,
-    /// Which round; none for events of the job itself.
+    /// Number of the round. Absent for events of the job itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round: Option<u32>,
-    /// Training or evaluation, with `round`.
+    /// Task of the round. Present whenever `round` is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<Task>,
-    /// Which assignment; none for events of the round itself.
+    /// Id of the assignment. Absent for events of the round or job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assignment: Option<AssignmentId>,
-    /// The new phase or state, in its word.
+    /// The new phase of the round, or the new state of the assignment or job.
     pub became: String,
-    /// Why, where there is a reason.
+    /// The reason, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
 }
@@ -437,26 +440,26 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Node {
-    /// Its name.
+    /// Name of the coordinator.
     pub id: Name,
-    /// Release of its program.
+    /// Release that it runs.
     pub version: String,
-    /// When it started.
+    /// Time at which it started.
     pub started_at_ms: i64,
-    /// When it was last heard of.
+    /// Time of its last sign of life in the database.
     pub seen_at_ms: i64,
-    /// The jobs that it drives.
+    /// Leases of the jobs that it drives.
     pub leases: Vec<Lease>,
 }
 
-/// The right to drive a job, for a while.
+/// The temporary right of one coordinator to drive a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Lease {
-    /// Which job.
+    /// Id of the job.
     pub job: JobId,
-    /// How often the job has changed hands.
+    /// How often the job's coordinator has changed.
     pub token: u64,
-    /// When it ends unless it is renewed.
+    /// Time at which the lease ends unless it is renewed.
     pub expires_at_ms: i64,
 }

@@ -1,0 +1,44 @@
+//! Errors of job files.
+
+use crate::layers::ModelSpecError;
+use crate::plan::TrainingError;
+use crate::update::CodecError;
+
+/// Largest job file in bytes.
+pub const JOB_FILE_BYTES_MAX: usize = 256 * 1024;
+
+/// A text that is not a valid job file.
+#[derive(Debug, thiserror::Error)]
+pub enum JobFileError {
+    /// The file exceeds [`JOB_FILE_BYTES_MAX`].
+    #[error("a job file has at most {JOB_FILE_BYTES_MAX} bytes; this one has {0}")]
+    TooLarge(usize),
+    /// The text is not TOML, has an unknown key, or a value of the wrong type.
+    #[error("not a job file: {0}")]
+    Toml(#[from] toml::de::Error),
+    /// The text is not JSON, has an unknown key, or a value of the wrong type.
+    #[error("not a job file: {0}")]
+    Json(#[from] serde_json::Error),
+    /// The layers of the network do not fit each other.
+    #[error("[model] {0}")]
+    Model(#[from] ModelSpecError),
+    /// A training setting is missing, contradictory or out of range.
+    #[error(transparent)]
+    Training(#[from] TrainingError),
+    /// A setting of the codec is out of range.
+    #[error("[update] {0}")]
+    Codec(#[from] CodecError),
+    /// Another setting is out of range.
+    #[error("{setting} must be {range}")]
+    OutOfRange {
+        /// Section and key, such as `[round] deadline_ms`.
+        setting: &'static str,
+        /// The allowed values, in words.
+        range: String,
+    },
+}
+
+/// Refuses a setting unless the condition holds.
+pub(super) fn require(holds: bool, setting: &'static str, range: &str) -> Result<(), JobFileError> {
+    if holds { Ok(()) } else { Err(JobFileError::OutOfRange { setting, range: range.to_owned() }) }
+}

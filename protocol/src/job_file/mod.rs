@@ -1,0 +1,370 @@
+//! Job files: the description of one job as TOML or JSON, written by an operator.
+
+mod change;
+mod error;
+mod schedule;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::download::Download;
+use crate::id::Name;
+use crate::layers::ModelSpec;
+use crate::plan::Training;
+use crate::seed::Seed;
+use crate::update::Codec;
+
+pub use change::RoundPolicyChange;
+use error::require;
+pub use error::{JOB_FILE_BYTES_MAX, JobFileError};
+pub use schedule::{CRON_BYTES_MAX, HISTORY_DAYS_MAX, ModelsKept, Retention, Schedule, VERSIONS_MAX};
+
+/// Most clients of one cohort.
+pub const COHORT_MAX: u32 = 10_000;
+/// Largest duration in a setting: 30 days in milliseconds.
+pub const DURATION_MS_MAX: u64 = 30 * 24 * 3600 * 1000;
+
+/// A job file: model, clients, training and rounds of a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct JobFile {
+    /// Name of the job, unique in its population.
+    pub name: Name,
+    /// Population whose clients train the model.
+    pub population: Name,
+    /// Seed of all random choices of the job. Default: drawn by the coordinator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<Seed>,
+    /// The network as layers, or the names and shapes of the parameters of an app's own network.
+    pub model: ModelSpec,
+    /// Source of model version 0. Default: `random`.
+    #[serde(default)]
+    pub initial_model: InitialModel,
+    /// Local training on a client.
+    pub training: Training,
+    /// Encoding and limits of updates.
+    #[serde(default)]
+    pub update: UpdatePolicy,
+    /// Encoding of downloads.
+    #[serde(default)]
+    pub download: Download,
+    /// When a training round opens, closes and is abandoned.
+    #[serde(default)]
+    pub round: RoundPolicy,
+    /// Which clients may train.
+    #[serde(default)]
+    pub eligibility: Eligibility,
+    /// How updates become the next model version.
+    #[serde(default)]
+    pub aggregation: Aggregation,
+    /// Evaluation of the global model on clients. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evaluation: Option<EvaluationPolicy>,
+    /// When the job is complete. Default: never.
+    #[serde(default)]
+    pub stop: StopPolicy,
+    /// When training rounds may start. Default: at any time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
+    /// Which model versions and how much history are kept. Default: everything.
+    #[serde(default)]
+    pub retention: Retention,
+}
+
+/// Source of model version 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum InitialModel {
+    /// Drawn by the coordinator from the job's seed.
+    #[default]
+    Random,
+    /// Uploaded by the operator. The first round opens after that.
+    Upload,
+}
+
+/// Encoding and limits of updates (`[update]`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct UpdatePolicy {
+    /// Codec of the weight deltas: a name, or a table of a name and settings. Default: `int8`.
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::update::WrittenCodec))]
+    pub codec: Codec,
+    /// Largest weight (number of examples) of one update. Clients cap their weight; the coordinator refuses a larger
+    /// one. Default: 10,000.
+    pub weight_max: u32,
+    /// Largest magnitude of a value of a delta. The coordinator refuses an update with a larger one. Default: 32.
+    pub magnitude_max: f32,
+}
+
+impl Default for UpdatePolicy {
+    fn default() -> Self {
+        Self { codec: Codec::default(), weight_max: 10_000, magnitude_max: 32.0 }
+    }
+}
+
+/// When a training round opens, closes and is abandoned (`[round]`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct RoundPolicy {
+    /// Updates after which a round closes before its deadline. Default: 10.
+    pub updates_goal: u32,
+    /// Fewest updates for a result. A round with fewer at its deadline is abandoned. Default: 5.
+    pub updates_min: u32,
+    /// Clients drawn per update of the goal, 1 to 10. The surplus makes up for stragglers. Default: 1.3.
+    pub over_selection: f64,
+    /// Clients that must be available before a cohort is drawn. At least the size of the cohort is always required.
+    /// Default: 0.
+    pub available_min: u32,
+    /// Longest wait for available clients, in milliseconds. Default: 300,000.
+    pub selection_timeout_ms: u64,
+    /// Time from the draw of the cohort to its deadline, in milliseconds. Later updates do not count. Default: 600,000.
+    pub deadline_ms: u64,
+    /// Pause after an abandoned round, in milliseconds. It doubles with each further one in a row. Default: 1,000.
+    pub backoff_ms: u64,
+    /// Longest pause after abandoned rounds, in milliseconds. Default: 600,000.
+    pub backoff_max_ms: u64,
+}
+
+impl Default for RoundPolicy {
+    fn default() -> Self {
+        Self {
+            updates_goal: 10,
+            updates_min: 5,
+            over_selection: 1.3,
+            available_min: 0,
+            selection_timeout_ms: 300_000,
+            deadline_ms: 600_000,
+            backoff_ms: 1_000,
+            backoff_max_ms: 600_000,
+        }
+    }
+}
+
+impl RoundPolicy {
+    /// Size of a full cohort: `ceil(goal * over_selection)`.
+    #[must_use]
+    pub fn cohort_size(&self) -> u32 {
+        cohort_size(self.updates_goal, self.over_selection)
+    }
+}
+
+fn cohort_size(goal: u32, over_selection: f64) -> u32 {
+    // 10 x 1.1 is 11.000000000000002 in binary, which must not round up to 12.
+    (f64::from(goal) * over_selection - 1e-9).ceil() as u32
+}
+
+/// Eligibility rules: which clients may train (`[eligibility]`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct Eligibility {
+    /// Attributes that a client must have, with these values. Default: none.
+    pub attributes: BTreeMap<String, String>,
+    /// Fewest training examples that a client must have. Default: 1.
+    pub examples_min: u64,
+    /// Rounds that must pass before a client is drawn again. Default: 0, it may be drawn in every round.
+    pub separation_rounds: u32,
+}
+
+impl Default for Eligibility {
+    fn default() -> Self {
+        Self { attributes: BTreeMap::new(), examples_min: 1, separation_rounds: 0 }
+    }
+}
+
+/// How updates become the next model version (`[aggregation]`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(tag = "rule", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Aggregation {
+    /// Federated averaging: the mean of the deltas, weighted by examples (McMahan et al. 2017), times a server learning
+    /// rate.
+    FedAvg {
+        /// Factor of the mean delta, above 0 and at most 1000. Default: 1, plain federated averaging.
+        #[serde(default = "one")]
+        server_learning_rate: f64,
+    },
+}
+
+impl Default for Aggregation {
+    fn default() -> Self {
+        Self::FedAvg { server_learning_rate: one() }
+    }
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+/// Evaluation of the global model on clients (`[evaluation]`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct EvaluationPolicy {
+    /// Committed rounds between evaluated versions. The last version of a job is always evaluated. Default: 1.
+    #[serde(default = "one_round")]
+    pub every_rounds: u32,
+    /// Attributes of evaluators, which then do not train. Default: none, and every client that may train may also
+    /// evaluate.
+    #[serde(default)]
+    pub attributes: BTreeMap<String, String>,
+    /// Reports after which an evaluation closes before its deadline. Default: 1.
+    #[serde(default = "one_round")]
+    pub reports_goal: u32,
+    /// Fewest reports for a result. An evaluation with fewer at its deadline is abandoned. Default: 1.
+    #[serde(default = "one_round")]
+    pub reports_min: u32,
+    /// Clients drawn per report of the goal, 1 to 10. Default: 1.
+    #[serde(default = "one")]
+    pub over_selection: f64,
+    /// Longest wait for available clients, in milliseconds. Default: 300,000.
+    #[serde(default = "evaluation_timeout_ms")]
+    pub selection_timeout_ms: u64,
+    /// Time from the draw of the evaluators to the deadline, in milliseconds. Default: 300,000.
+    #[serde(default = "evaluation_timeout_ms")]
+    pub deadline_ms: u64,
+}
+
+impl EvaluationPolicy {
+    /// Size of a full cohort: `ceil(goal * over_selection)`.
+    #[must_use]
+    pub fn cohort_size(&self) -> u32 {
+        cohort_size(self.reports_goal, self.over_selection)
+    }
+}
+
+fn one_round() -> u32 {
+    1
+}
+fn evaluation_timeout_ms() -> u64 {
+    300_000
+}
+
+/// When a job is complete (`[stop]`): as soon as one of these is reached.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct StopPolicy {
+    /// Number of committed training rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<u32>,
+    /// Accuracy of an evaluated version, above 0 and at most 1. Requires an `[evaluation]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<f64>,
+}
+
+impl JobFile {
+    /// Reads and checks a job file: JSON if the first character is a brace, else TOML.
+    ///
+    /// # Errors
+    /// [`JobFileError`] names the key or layer that is wrong.
+    pub fn parse(text: &str) -> Result<Self, JobFileError> {
+        if text.len() > JOB_FILE_BYTES_MAX {
+            return Err(JobFileError::TooLarge(text.len()));
+        }
+        let job: Self =
+            if text.trim_start().starts_with('{') { serde_json::from_str(text)? } else { toml::from_str(text)? };
+        job.check()?;
+        Ok(job)
+    }
+
+    /// The job as a file that [`Self::parse`] reads: TOML, or JSON if a number exceeds TOML's signed 64-bit integers.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let json = || serde_json::to_string_pretty(self).expect("a job file has no map with keys that JSON lacks");
+        toml::to_string(self).unwrap_or_else(|_| json())
+    }
+
+    /// Checks what the types do not: the shapes of the model, numbers in range, settings that depend on each other.
+    ///
+    /// # Errors
+    /// [`JobFileError`] names the first setting that fails.
+    pub fn check(&self) -> Result<(), JobFileError> {
+        self.model.parameters()?;
+        self.training.check()?;
+        self.update.check()?;
+        let download = "false with this codec: model deltas lead from one f32 model to the next";
+        require(self.download.is_consistent(), "[download] delta", download)?;
+        self.round.check()?;
+        self.aggregation.check()?;
+        if let Some(evaluation) = &self.evaluation {
+            evaluation.check()?;
+        }
+        if let Some(schedule) = &self.schedule {
+            schedule.check()?;
+        }
+        self.retention.check()?;
+        let rounds = self.stop.rounds.is_none_or(|rounds| rounds > 0);
+        require(rounds, "[stop] rounds", "at least 1")?;
+        let accuracy = self.stop.accuracy.is_none_or(|accuracy| accuracy > 0.0 && accuracy <= 1.0);
+        require(accuracy, "[stop] accuracy", "above 0 and at most 1")?;
+        let measured = self.stop.accuracy.is_none() || self.evaluation.is_some();
+        require(measured, "[stop] accuracy", "left out, or there must be an [evaluation] to measure it")
+    }
+}
+
+impl UpdatePolicy {
+    fn check(&self) -> Result<(), JobFileError> {
+        self.codec.check()?;
+        require((1..=1 << 24).contains(&self.weight_max), "[update] weight_max", "1 to 16777216")?;
+        let magnitude = self.magnitude_max > 0.0 && self.magnitude_max <= 1e6;
+        require(magnitude, "[update] magnitude_max", "above 0 and at most 1e6")
+    }
+}
+
+impl RoundPolicy {
+    fn check(&self) -> Result<(), JobFileError> {
+        check_counts(
+            self.updates_goal,
+            self.updates_min,
+            self.over_selection,
+            ["[round] updates_goal", "[round] updates_min", "[round] over_selection"],
+        )?;
+        require(self.available_min <= 10 * COHORT_MAX, "[round] available_min", "at most 100000")?;
+        check_duration(self.selection_timeout_ms, "[round] selection_timeout_ms")?;
+        check_duration(self.deadline_ms, "[round] deadline_ms")?;
+        check_duration(self.backoff_ms, "[round] backoff_ms")?;
+        check_duration(self.backoff_max_ms, "[round] backoff_max_ms")
+    }
+}
+
+impl EvaluationPolicy {
+    fn check(&self) -> Result<(), JobFileError> {
+        require(self.every_rounds > 0, "[evaluation] every_rounds", "at least 1")?;
+        check_counts(
+            self.reports_goal,
+            self.reports_min,
+            self.over_selection,
+            ["[evaluation] reports_goal", "[evaluation] reports_min", "[evaluation] over_selection"],
+        )?;
+        check_duration(self.selection_timeout_ms, "[evaluation] selection_timeout_ms")?;
+        check_duration(self.deadline_ms, "[evaluation] deadline_ms")
+    }
+}
+
+impl Aggregation {
+    fn check(&self) -> Result<(), JobFileError> {
+        let Self::FedAvg { server_learning_rate } = *self;
+        let sane = server_learning_rate > 0.0 && server_learning_rate <= 1e3;
+        require(sane, "[aggregation] server_learning_rate", "above 0 and at most 1000")
+    }
+}
+
+fn check_counts(goal: u32, minimum: u32, over_selection: f64, names: [&'static str; 3]) -> Result<(), JobFileError> {
+    require((1..=COHORT_MAX).contains(&goal), names[0], "1 to 10000")?;
+    require((1..=goal).contains(&minimum), names[1], "at least 1 and at most the goal")?;
+    let fits = (1.0..=10.0).contains(&over_selection) && cohort_size(goal, over_selection) <= COHORT_MAX;
+    require(fits, names[2], "1 to 10, and the cohort at most 10000 clients")
+}
+
+fn check_duration(duration_ms: u64, name: &'static str) -> Result<(), JobFileError> {
+    require((1..=DURATION_MS_MAX).contains(&duration_ms), name, "1 ms to 30 days")
+}
+
+#[cfg(test)]
+mod tests;
