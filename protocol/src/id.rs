@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::sealed::Sealed;
+
 /// A text that is not what its type promises.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{given:?} is not {expected}")]
@@ -174,19 +176,19 @@ impl SecretKind {
 }
 
 /// A bearer credential: a prefix that says whom it stands for (and lets leak scanners find it) and 32 random bytes.
-/// `Debug` never shows it; a server stores only its hash.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A server stores only its hash.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Secret {
     kind: SecretKind,
-    random: [u8; 32],
+    random: Sealed<[u8; 32]>,
 }
 
 impl Secret {
     /// A credential of 32 random bytes.
     #[must_use]
     pub fn from_random(kind: SecretKind, random: [u8; 32]) -> Self {
-        Self { kind, random }
+        Self { kind, random: Sealed::new(random) }
     }
 
     /// Whom it stands for.
@@ -199,14 +201,8 @@ impl Secret {
     #[must_use]
     pub fn expose(&self) -> String {
         let mut text = String::from(self.kind.prefix());
-        write_hex(&mut text, &self.random).expect("writing to a String cannot fail");
+        write_hex(&mut text, self.random.expose()).expect("writing to a String cannot fail");
         text
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Secret({:?})", self.kind)
     }
 }
 
@@ -218,7 +214,7 @@ impl FromStr for Secret {
             .into_iter()
             .find_map(|kind| {
                 let random = text.strip_prefix(kind.prefix()).and_then(parse_hex)?;
-                Some(Self { kind, random })
+                Some(Self::from_random(kind, random))
             })
             // The text may be a mistyped secret: it does not go into the error.
             .ok_or(IdError { given: "the given text".into(), expected: "a Tributary token" })
@@ -290,7 +286,7 @@ mod tests {
     #[test]
     fn a_secret_hides_from_logs_and_errors() {
         let secret = Secret::from_random(SecretKind::Operator, [7; 32]);
-        assert_eq!(format!("{secret:?}"), "Secret(Operator)");
+        assert_eq!(format!("{secret:?}"), "Secret { kind: Operator, random: Sealed(..) }");
         assert_eq!(secret.expose().parse(), Ok(secret.clone()));
         let almost = &secret.expose()[..60];
         let error = almost.parse::<Secret>().expect_err("too short");

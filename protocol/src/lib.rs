@@ -15,6 +15,7 @@
 //! | [`problem`] | errors as RFC 9457 problem documents |
 //! | [`state`] | states of jobs, rounds and assignments |
 //! | [`seed`] | randomness as an argument |
+//! | [`sealed`] | secrets that logs cannot show |
 //! | [`hash`], [`digest`] | content hashes, and their form in a header |
 //! | [`cpu`] | loops that run at the width of the CPU at hand, with the same bits everywhere |
 
@@ -34,6 +35,7 @@ pub mod problem;
 pub mod safetensors;
 #[cfg(feature = "openapi")]
 mod schema;
+pub mod sealed;
 pub mod seed;
 pub mod state;
 pub mod update;
