@@ -136,7 +136,7 @@ mod tests {
     async fn a_served_database_is_saved_and_restored_and_nothing_is_overwritten_by_accident() {
         let folder = tempfile::tempdir().unwrap();
         let [served, file, other] = ["served.db", "backup", "other.db"].map(|name| folder.path().join(name));
-        let config = Config { database: text(&served), ..Config::default() };
+        let config = Config { database: text(&served).into(), ..Config::default() };
         let coordinator = Coordinator::open(&config).await.unwrap();
         let save = |force| BackupArgs { file: file.clone(), database: text(&served), force };
         backup(&save(false), &output()).await.unwrap();
@@ -153,7 +153,7 @@ mod tests {
         restore(&load(&served, true), &output()).await.unwrap();
 
         // The operator of the original is known to the copy: no token is made.
-        let config = Config { database: text(&other), ..Config::default() };
+        let config = Config { database: text(&other).into(), ..Config::default() };
         let restored = Coordinator::open(&config).await.unwrap();
         assert!(restored.first_operator_token().is_none());
         restored.app().db.close().await;

@@ -36,7 +36,7 @@ impl LocalCoordinator {
         let address = listener.local_addr().map_err(|source| CliError::Listen { address: listen, source })?;
         let operator = Secret::from_random(SecretKind::Operator, random()?);
         let config = Config {
-            database: database.to_string_lossy().into_owned(),
+            database: database.to_string_lossy().into_owned().into(),
             operator_token: Some(operator.clone()),
             ..Config::default()
         };

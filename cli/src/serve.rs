@@ -259,7 +259,7 @@ fn settings(args: &ServeArgs) -> Result<Settings, CliError> {
     Ok(Settings {
         listen: args.listen.or(file.listen).unwrap_or(default_address),
         coordinator: Config {
-            database: database.map_or_else(|| Config::default().database, |SecretText(url)| url),
+            database: database.map_or_else(|| Config::default().database, |SecretText(url)| url.into()),
             blobs: args.blobs.clone().or(file.blobs),
             operator_token,
             node: args.node.clone().or(file.node),
@@ -327,7 +327,7 @@ mod tests {
         std::fs::write(&path, "listen = \"127.0.0.1:1\"\ndatabase = \"a.db\"\nlog_format = \"json\"\n").unwrap();
         let settings = settings_of(&format!("--config {} --database b.db", path.display())).unwrap();
         assert_eq!(settings.listen.port(), 1);
-        assert_eq!((settings.coordinator.database.as_str(), settings.log.as_str()), ("b.db", LOG_DEFAULT));
+        assert_eq!((settings.coordinator.database.expose().as_str(), settings.log.as_str()), ("b.db", LOG_DEFAULT));
         assert_eq!(settings.log_format, LogFormat::Json);
         assert_eq!(settings_of("").unwrap().listen, "127.0.0.1:7300".parse().unwrap());
     }
