@@ -1,8 +1,8 @@
 //! A run in MLflow, over its REST API (2.0).
 //!
-//! The run is found again by a tag with the job's id, and two more tags say up to which round and evaluation it has figures:
-//! whoever exports again adds only what is new. The tags travel in the same call as the figures, after them, so a call whose
-//! answer was lost is at worst repeated.
+//! A tag with the job's id identifies the run. Two more tags hold the last round and the last evaluation whose metrics it
+//! has, so that a repeated export adds only new ones. One call writes metrics and then tags: if its answer is lost, the
+//! same metrics are written again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,22 +12,20 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tributary_protocol::operator::{Job, Round};
+use tributary_protocol::sealed::Sealed;
 use tributary_protocol::state::{JobState, Task};
 
 use super::curve::{Point, points};
-use crate::args::SecretArgument;
-use crate::error::CliError;
+use crate::error::{CliError, Failure, exit};
 use crate::http::{self, causes};
 use crate::job::watch::News;
 
 /// Values, parameters and tags that one call may carry (MLflow's REST documentation, "Log Batch").
 const BATCH_METRICS_MAX: usize = 1000;
 const BATCH_PARAMS_MAX: usize = 100;
-/// Longest value of a parameter, in bytes: what older releases take.
+/// Longest value of a parameter that older releases accept.
 const PARAM_BYTES_MAX: usize = 500;
-/// Longest answer that is read.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
-/// Time for one call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Tags that make an export repeatable.
@@ -35,14 +33,40 @@ const TAG_JOB: &str = "tributary.job";
 const TAG_TRAINED: &str = "tributary.rounds_exported";
 const TAG_EVALUATED: &str = "tributary.evaluations_exported";
 
-/// A run that is written.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum MlflowError {
+    /// MLflow refused, or its answer is not of this API.
+    #[error("MLflow: {call}: {cause}")]
+    Refused { call: String, cause: String },
+    /// No connection, or a gateway without MLflow behind it.
+    #[error("cannot reach MLflow at {server}: {cause}")]
+    Unreachable { server: String, cause: String },
+}
+
+impl Failure for MlflowError {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::Refused { .. } => exit::FAILED,
+            Self::Unreachable { .. } => exit::UNREACHABLE,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        let is_away = matches!(self, Self::Unreachable { .. });
+        is_away.then(|| "is --mlflow the address of a running `mlflow server`?".into())
+    }
+}
+
+/// The run of a job.
 pub(super) struct Mlflow {
     http: Client,
     server: Url,
-    token: Option<SecretArgument>,
+    token: Option<Sealed<String>>,
+    /// Its id.
     experiment: String,
+    /// Its id.
     run: String,
-    /// The last training round and the last evaluation whose figures it has.
+    /// The last training round and the last evaluation whose metrics it has.
     has: BTreeMap<Task, u32>,
 }
 
@@ -78,13 +102,10 @@ struct Tag {
 }
 
 impl Mlflow {
-    /// The run of a job in an experiment; both are made where they are missing.
-    ///
-    /// # Errors
-    /// When MLflow cannot be reached or refuses.
+    /// Opens the run of a job in an experiment; creates what does not exist.
     pub(super) async fn open(
         server: &Url,
-        token: Option<&SecretArgument>,
+        token: Option<&Sealed<String>>,
         experiment: &str,
         job: &Job,
     ) -> Result<Self, CliError> {
@@ -115,10 +136,8 @@ impl Mlflow {
         format!("{}{path}/#/experiments/{}/runs/{}", self.shown(), self.experiment, self.run)
     }
 
-    /// Writes the figures that the run does not have, and how the job ended, if it did.
-    ///
-    /// # Errors
-    /// When MLflow cannot be reached or refuses; the next call goes on where this one failed.
+    /// Writes the metrics that the run does not have yet, and the final state of the job. After an error, the next call
+    /// continues where this one failed.
     pub(super) async fn take(&mut self, news: &News) -> Result<(), CliError> {
         let has = |round: &Round| self.has.get(&round.task).is_some_and(|has| round.number <= *has);
         let new: Vec<&Round> = news.ended.iter().filter(|round| !has(round)).collect();
@@ -159,7 +178,7 @@ impl Mlflow {
         Ok(())
     }
 
-    /// The id of an experiment; made where there is none.
+    /// The id of an experiment, which is created if it does not exist.
     async fn experiment_named(&self, name: &str) -> Result<String, CliError> {
         #[derive(Deserialize)]
         struct Found {
@@ -182,7 +201,7 @@ impl Mlflow {
         }
         match self.post::<Created>("experiments/create", &json!({ "name": name })).await {
             Ok(created) => Ok(created.experiment_id),
-            // Somebody made it a moment ago, or it could not be made.
+            // Another export may have created it a moment ago.
             Err(error) => match self.get::<Found>(find, &pairs).await? {
                 Some(found) => Ok(found.experiment.experiment_id),
                 None => Err(error),
@@ -190,7 +209,7 @@ impl Mlflow {
         }
     }
 
-    /// The run that an earlier export made for the job.
+    /// The run that an earlier export created for the job.
     async fn run_of(&self, job: &Job) -> Result<Option<Run>, CliError> {
         #[derive(Deserialize)]
         struct Found {
@@ -226,7 +245,8 @@ impl Mlflow {
         Ok(self.post::<Created>("runs/create", &wanted).await?.run.info.run_id)
     }
 
-    /// The job file's settings. MLflow never changes a parameter: one that an operator changed since stays as it was first.
+    /// Writes the job file's settings. MLflow's parameters are immutable: a setting that an operator has changed keeps the
+    /// value of the first export.
     async fn log_params(&self, job: &Job) -> Result<(), CliError> {
         #[derive(Deserialize)]
         struct Found {
@@ -253,7 +273,7 @@ impl Mlflow {
         Ok(())
     }
 
-    /// None where MLflow says that there is no such thing.
+    /// `None` where MLflow answers that the resource does not exist.
     async fn get<T: DeserializeOwned>(&self, call: &str, pairs: &[(&str, &str)]) -> Result<Option<T>, CliError> {
         let mut url = self.url(call);
         url.query_pairs_mut().extend_pairs(pairs);
@@ -274,11 +294,11 @@ impl Mlflow {
             Some(token) => request.bearer_auth(token.expose()),
             None => request,
         };
-        let unreachable = |cause| CliError::MlflowUnreachable { server: self.shown(), cause };
+        let unreachable = |cause| MlflowError::Unreachable { server: self.shown(), cause };
         let response = request.timeout(CALL_TIMEOUT).send().await.map_err(|error| unreachable(causes(&error)))?;
         let status = response.status();
         if matches!(status, StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT) {
-            return Err(unreachable(format!("it says {status}")));
+            return Err(unreachable(format!("it answers {status}")).into());
         }
         let body = http::read_body(response, ANSWER_BYTES_MAX).await;
         Ok((status, body.map_err(|error| failed(call, error.to_string()))?))
@@ -286,7 +306,7 @@ impl Mlflow {
 
     fn url(&self, call: &str) -> Url {
         let mut url = self.server.clone();
-        // MLflow may live below a path of a larger site.
+        // MLflow may be served below a path of a larger site.
         url.path_segments_mut()
             .expect("the command line takes only http and https URLs, which have a path")
             .pop_if_empty()
@@ -295,7 +315,7 @@ impl Mlflow {
         url
     }
 
-    /// The server's address without a password that may stand in it.
+    /// The server's address without user and password.
     fn shown(&self) -> String {
         let host = self.server.host_str().unwrap_or_default();
         let port = self.server.port().map_or(String::new(), |port| format!(":{port}"));
@@ -318,10 +338,10 @@ fn error_code(body: &[u8]) -> String {
 }
 
 fn failed(call: &str, cause: String) -> CliError {
-    CliError::Mlflow { call: call.to_owned(), cause }
+    MlflowError::Refused { call: call.to_owned(), cause }.into()
 }
 
-/// A job file as flat names and texts: `training.epochs` is `5`; lists are JSON.
+/// A job file as pairs of names and texts: `training.epochs` and `5`. Lists are JSON.
 fn params_of(job: &Job) -> Vec<(String, String)> {
     let mut params = Vec::new();
     let file = serde_json::to_value(&job.file).expect("a job file has string keys");
