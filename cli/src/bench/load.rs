@@ -1,7 +1,8 @@
 //! Load: check-ins and updates per second of one coordinator, and its memory per held client.
 //!
 //! Generator and coordinator are two processes that share this machine's processors. With several jobs, each has a population
-//! of its own, and the clients are spread evenly over the populations.
+//! of its own, and clients and connections are spread evenly over the jobs. A round takes half of its job's connections, at
+//! least one, so that more jobs mean smaller rounds.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -42,7 +43,8 @@ pub(crate) struct LoadArgs {
     /// Enrolled clients, rounded up to a multiple of --jobs.
     #[arg(long, default_value_t = 1000, value_name = "CLIENTS", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     clients: u32,
-    /// Jobs that are live at the same time, each in a population of its own.
+    /// Jobs that are live at the same time, each in a population of its own. A round takes half of its job's connections, at
+    /// least one.
     #[arg(long, default_value_t = 1, value_name = "JOBS", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     jobs: u32,
     /// Connections that check in and deliver updates at the same time.

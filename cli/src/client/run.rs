@@ -31,11 +31,11 @@ pub(crate) struct ClientRunArgs {
     /// (examples/client.toml).
     #[arg(long, env = "TRIBUTARY_CLIENT_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    #[command(flatten)]
-    settings: ClientSettings,
     /// Runs one session and exits.
     #[arg(long)]
     once: bool,
+    #[command(flatten)]
+    settings: ClientSettings,
 }
 
 impl ClientRunArgs {

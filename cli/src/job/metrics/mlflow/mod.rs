@@ -4,6 +4,9 @@
 //! has, so that a repeated export adds only new ones. One call writes metrics and then tags: if its answer is lost, the
 //! same metrics are written again.
 
+mod error;
+mod params;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -16,15 +19,15 @@ use tributary_protocol::sealed::Sealed;
 use tributary_protocol::state::{JobState, Task};
 
 use super::curve::{Point, points};
-use crate::error::{CliError, Failure, exit};
+use crate::error::CliError;
 use crate::http::{self, causes};
 use crate::job::watch::News;
+use error::MlflowError;
+use params::params_of;
 
 /// Values, parameters and tags that one call may carry (MLflow's REST documentation, "Log Batch").
 const BATCH_METRICS_MAX: usize = 1000;
 const BATCH_PARAMS_MAX: usize = 100;
-/// Longest value of a parameter that older releases accept.
-const PARAM_BYTES_MAX: usize = 500;
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -33,39 +36,13 @@ const TAG_JOB: &str = "tributary.job";
 const TAG_TRAINED: &str = "tributary.rounds_exported";
 const TAG_EVALUATED: &str = "tributary.evaluations_exported";
 
-#[derive(Debug, thiserror::Error)]
-pub(super) enum MlflowError {
-    /// MLflow refused, or its answer is not of this API.
-    #[error("MLflow: {call}: {cause}")]
-    Refused { call: String, cause: String },
-    /// No connection, or a gateway without MLflow behind it.
-    #[error("cannot reach MLflow at {server}: {cause}")]
-    Unreachable { server: String, cause: String },
-}
-
-impl Failure for MlflowError {
-    fn exit_code(&self) -> u8 {
-        match self {
-            Self::Refused { .. } => exit::FAILED,
-            Self::Unreachable { .. } => exit::UNREACHABLE,
-        }
-    }
-
-    fn hint(&self) -> Option<String> {
-        let is_away = matches!(self, Self::Unreachable { .. });
-        is_away.then(|| "is --mlflow the address of a running `mlflow server`?".into())
-    }
-}
-
 /// The run of a job.
 pub(super) struct Mlflow {
     http: Client,
     server: Url,
     token: Option<Sealed<String>>,
-    /// Its id.
-    experiment: String,
-    /// Its id.
-    run: String,
+    experiment_id: String,
+    run_id: String,
     /// The last training round and the last evaluation whose metrics it has.
     has: BTreeMap<Task, u32>,
 }
@@ -112,8 +89,8 @@ impl Mlflow {
         let http = http::client(server, redirect::Policy::none()).map_err(CliError::http)?;
         let (server, token) = (server.clone(), token.cloned());
         let mut mlflow =
-            Self { http, server, token, experiment: String::new(), run: String::new(), has: BTreeMap::new() };
-        mlflow.experiment = mlflow.experiment_named(experiment).await?;
+            Self { http, server, token, experiment_id: String::new(), run_id: String::new(), has: BTreeMap::new() };
+        mlflow.experiment_id = mlflow.experiment_named(experiment).await?;
         match mlflow.run_of(job).await? {
             Some(run) => {
                 let number = |key: &str| {
@@ -122,9 +99,9 @@ impl Mlflow {
                 };
                 mlflow.has =
                     BTreeMap::from([(Task::Train, number(TAG_TRAINED)), (Task::Evaluate, number(TAG_EVALUATED))]);
-                mlflow.run = run.info.run_id;
+                mlflow.run_id = run.info.run_id;
             }
-            None => mlflow.run = mlflow.create_run(job).await?,
+            None => mlflow.run_id = mlflow.create_run(job).await?,
         }
         mlflow.log_params(job).await?;
         Ok(mlflow)
@@ -133,7 +110,7 @@ impl Mlflow {
     /// The page that shows the run.
     pub(super) fn place(&self) -> String {
         let path = self.server.path().trim_end_matches('/');
-        format!("{}{path}/#/experiments/{}/runs/{}", self.shown(), self.experiment, self.run)
+        format!("{}{path}/#/experiments/{}/runs/{}", self.shown(), self.experiment_id, self.run_id)
     }
 
     /// Writes the metrics that the run does not have yet, and the final state of the job. After an error, the next call
@@ -159,7 +136,7 @@ impl Mlflow {
             JobState::Stopped => "KILLED",
             JobState::AwaitingModel | JobState::Running | JobState::Paused => return Ok(()),
         };
-        let update = json!({ "run_id": self.run, "status": status, "end_time": news.job.ended_at_ms });
+        let update = json!({ "run_id": self.run_id, "status": status, "end_time": news.job.ended_at_ms });
         self.post::<Value>("runs/update", &update).await.map(drop)
     }
 
@@ -173,7 +150,8 @@ impl Mlflow {
             { "key": TAG_TRAINED, "value": number(Task::Train) },
             { "key": TAG_EVALUATED, "value": number(Task::Evaluate) },
         ]);
-        self.post::<Value>("runs/log-batch", &json!({ "run_id": self.run, "metrics": metrics, "tags": tags })).await?;
+        self.post::<Value>("runs/log-batch", &json!({ "run_id": self.run_id, "metrics": metrics, "tags": tags }))
+            .await?;
         self.has.clone_from(reached);
         Ok(())
     }
@@ -217,7 +195,7 @@ impl Mlflow {
             runs: Vec<Run>,
         }
         let wanted = json!({
-            "experiment_ids": [self.experiment],
+            "experiment_ids": [self.experiment_id],
             "filter": format!("tags.`{TAG_JOB}` = '{}'", job.id),
             "run_view_type": "ACTIVE_ONLY",
             "max_results": 1,
@@ -232,7 +210,7 @@ impl Mlflow {
         }
         let tag = |key: &str, value: &str| json!({ "key": key, "value": value });
         let wanted = json!({
-            "experiment_id": self.experiment,
+            "experiment_id": self.experiment_id,
             "run_name": job.file.name,
             "start_time": job.created_at_ms,
             "tags": [
@@ -262,13 +240,13 @@ impl Mlflow {
             #[serde(default)]
             params: Vec<Tag>,
         }
-        let stored: Option<Found> = self.get("runs/get", &[("run_id", &self.run)]).await?;
+        let stored: Option<Found> = self.get("runs/get", &[("run_id", &self.run_id)]).await?;
         let known = stored.map(|found| found.run.data.params).unwrap_or_default();
         let mut params = params_of(job);
         params.retain(|(key, _)| known.iter().all(|known| known.key != *key));
         for batch in params.chunks(BATCH_PARAMS_MAX) {
             let batch: Vec<Value> = batch.iter().map(|(key, value)| json!({ "key": key, "value": value })).collect();
-            self.post::<Value>("runs/log-batch", &json!({ "run_id": self.run, "params": batch })).await?;
+            self.post::<Value>("runs/log-batch", &json!({ "run_id": self.run_id, "params": batch })).await?;
         }
         Ok(())
     }
@@ -339,37 +317,6 @@ fn error_code(body: &[u8]) -> String {
 
 fn failed(call: &str, cause: String) -> CliError {
     MlflowError::Refused { call: call.to_owned(), cause }.into()
-}
-
-/// A job file as pairs of names and texts: `training.epochs` and `5`. Lists are JSON.
-fn params_of(job: &Job) -> Vec<(String, String)> {
-    let mut params = Vec::new();
-    let file = serde_json::to_value(&job.file).expect("a job file has string keys");
-    flatten(String::new(), &file, &mut params);
-    params
-}
-
-fn flatten(name: String, value: &Value, params: &mut Vec<(String, String)>) {
-    match value {
-        Value::Object(members) => {
-            for (member, value) in members {
-                let name = if name.is_empty() { member.clone() } else { format!("{name}.{member}") };
-                flatten(name, value, params);
-            }
-        }
-        Value::Null => {}
-        Value::String(text) => params.push((name, shortened(text))),
-        other => params.push((name, shortened(&other.to_string()))),
-    }
-}
-
-fn shortened(text: &str) -> String {
-    const MARK: &str = " ..";
-    if text.len() <= PARAM_BYTES_MAX {
-        return text.to_owned();
-    }
-    let end = (0..=PARAM_BYTES_MAX - MARK.len()).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-    format!("{}{MARK}", &text[..end])
 }
 
 #[cfg(test)]

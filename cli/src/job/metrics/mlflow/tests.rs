@@ -227,11 +227,3 @@ async fn a_refusal_names_the_call_and_does_not_show_the_token() {
     assert!(text.contains("experiments/get-by-name") && text.contains("by the test"), "{text}");
     assert!(!text.contains("s3cret"));
 }
-
-#[test]
-fn a_long_list_of_layers_is_shortened_at_a_character() {
-    assert_eq!(shortened("short"), "short");
-    let long = "\u{e9}".repeat(400);
-    let short = shortened(&long);
-    assert!(short.len() <= PARAM_BYTES_MAX && short.ends_with(" .."));
-}
