@@ -1,4 +1,4 @@
-//! `tributary backup` and `tributary restore`: files that are there whole or not at all.
+//! `tributary backup` and `tributary restore`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 use tempfile::NamedTempFile;
+use tributary_protocol::sealed::Sealed;
 use tributary_server::backup::{BackupError, check, copy, file_of, release};
 
-use crate::error::CliError;
+use crate::error::{CliError, Failure};
 use crate::files::temporary_beside;
 use crate::output::Output;
 
-/// `tributary backup`
 #[derive(Debug, Args)]
 pub(crate) struct BackupArgs {
-    /// Where to write.
+    /// The file to write.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The database: a file or sqlite:FILE. (PostgreSQL is saved with pg_dump.)
+    /// The database: a file or sqlite:FILE. For PostgreSQL, use pg_dump.
     #[arg(
         long,
         env = "TRIBUTARY_DATABASE",
@@ -26,27 +26,38 @@ pub(crate) struct BackupArgs {
         value_name = "URL",
         hide_env_values = true
     )]
-    database: String,
+    database: Sealed<String>,
     /// Replaces FILE if it exists.
     #[arg(long)]
     force: bool,
 }
 
-/// `tributary restore`
 #[derive(Debug, Args)]
 pub(crate) struct RestoreArgs {
     /// A file that `tributary backup` wrote.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The database to make of it: a file or sqlite:FILE. (PostgreSQL is loaded with pg_restore.)
+    /// The database to create: a file or sqlite:FILE. For PostgreSQL, use pg_restore.
     #[arg(long, env = "TRIBUTARY_DATABASE", value_name = "URL", hide_env_values = true)]
-    database: String,
-    /// Replaces the database if it exists; not while a coordinator serves it.
+    database: Sealed<String>,
+    /// Replaces the database if it exists. Refused while a coordinator serves it.
     #[arg(long)]
     force: bool,
 }
 
-/// What was written.
+impl Failure for BackupError {}
+
+/// A file that --force would replace.
+#[derive(Debug, thiserror::Error)]
+#[error("{} exists", .0.display())]
+struct Exists(PathBuf);
+
+impl Failure for Exists {
+    fn hint(&self) -> Option<String> {
+        Some("choose another name, or pass --force to replace it".into())
+    }
+}
+
 #[derive(Debug, Serialize)]
 struct Written<'a> {
     event: &'static str,
@@ -54,12 +65,9 @@ struct Written<'a> {
     bytes: u64,
 }
 
-/// Writes a copy of the database, as it is at this moment; a coordinator may serve it meanwhile.
-///
-/// # Errors
-/// When the database cannot be copied, or the file exists and may not be replaced.
+/// Writes a consistent copy of the database, also while a coordinator serves it.
 pub(crate) async fn backup(args: &BackupArgs, output: &Output) -> Result<(), CliError> {
-    let database = file_of(&args.database)?;
+    let database = file_of(args.database.expose())?;
     refuse_existing(&args.file, args.force)?;
     let temporary = temporary_beside(&args.file).map_err(CliError::file("create", &args.file))?;
     copy(&database, temporary.path()).await?;
@@ -68,12 +76,9 @@ pub(crate) async fn backup(args: &BackupArgs, output: &Output) -> Result<(), Cli
     output.object(&written, || format!("{} is saved in {} ({bytes} bytes)", database.display(), args.file.display()))
 }
 
-/// Puts a backup where the database shall be.
-///
-/// # Errors
-/// When the file is no whole database of a known release, or the database exists or is served.
+/// Creates the database from a backup.
 pub(crate) async fn restore(args: &RestoreArgs, output: &Output) -> Result<(), CliError> {
-    let database = file_of(&args.database)?;
+    let database = file_of(args.database.expose())?;
     if !args.file.is_file() {
         return Err(BackupError::Missing(args.file.clone()).into());
     }
@@ -81,7 +86,7 @@ pub(crate) async fn restore(args: &RestoreArgs, output: &Output) -> Result<(), C
     let mut temporary = temporary_beside(&database).map_err(CliError::file("create", &database))?;
     let copied = std::fs::File::open(&args.file).and_then(|mut from| io::copy(&mut from, temporary.as_file_mut()));
     copied.map_err(CliError::file("copy", &args.file))?;
-    // The copy is checked, not the file: nobody changes it in between.
+    // The copy is checked, not the file, which could change in between.
     check(temporary.path()).await.map_err(|error| error.of_file(&args.file))?;
     if database.exists() {
         release(&database).await?;
@@ -91,24 +96,24 @@ pub(crate) async fn restore(args: &RestoreArgs, output: &Output) -> Result<(), C
     output.object(&written, || format!("{} is restored from {}", database.display(), args.file.display()))
 }
 
-fn refuse_existing(file: &Path, force: bool) -> Result<(), CliError> {
-    if file.exists() && !force { Err(CliError::Exists(file.to_owned())) } else { Ok(()) }
+fn refuse_existing(file: &Path, force: bool) -> Result<(), Exists> {
+    if file.exists() && !force { Err(Exists(file.to_owned())) } else { Ok(()) }
 }
 
-/// Makes the file durable under its name; returns its bytes.
+/// Makes the file durable under its name; returns its size in bytes.
 fn keep(temporary: NamedTempFile, file: &Path, force: bool) -> Result<u64, CliError> {
     let synced = temporary.as_file().sync_all().and_then(|()| temporary.as_file().metadata());
     let bytes = synced.map_err(CliError::file("write", file))?.len();
     let kept = if force { temporary.persist(file) } else { temporary.persist_noclobber(file) };
     match kept {
         Ok(_) => sync_folder(file).map_err(CliError::file("write", file)).map(|()| bytes),
-        // Somebody made it meanwhile.
-        Err(failed) if failed.error.kind() == io::ErrorKind::AlreadyExists => Err(CliError::Exists(file.to_owned())),
+        // It was created after the check.
+        Err(failed) if failed.error.kind() == io::ErrorKind::AlreadyExists => Err(Exists(file.to_owned()).into()),
         Err(failed) => Err(CliError::file("write", file)(failed.error)),
     }
 }
 
-/// The new name is durable only when its folder is.
+/// A rename is durable only when its folder is.
 fn sync_folder(file: &Path) -> io::Result<()> {
     if cfg!(not(unix)) {
         return Ok(());
@@ -120,40 +125,41 @@ fn sync_folder(file: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::Sink;
+    use crate::testing;
     use tributary_server::{Config, Coordinator};
 
     fn output() -> Output {
-        Output { sink: Sink::Kept(Default::default()), json: true, width: None, interactive: false, now_ms: 0 }
+        testing::output(true).0
     }
 
     fn text(path: &Path) -> String {
         path.to_str().unwrap().to_owned()
     }
 
-    /// Goal: a backup of a served database becomes a database again, and neither overwrites by accident.
+    /// Goal: a backup of a served database can be restored, and neither command overwrites a file without --force.
     #[tokio::test]
     async fn a_served_database_is_saved_and_restored_and_nothing_is_overwritten_by_accident() {
         let folder = tempfile::tempdir().unwrap();
         let [served, file, other] = ["served.db", "backup", "other.db"].map(|name| folder.path().join(name));
-        let config = Config { database: text(&served), ..Config::default() };
+        let config = Config { database: text(&served).into(), ..Config::default() };
         let coordinator = Coordinator::open(&config).await.unwrap();
-        let save = |force| BackupArgs { file: file.clone(), database: text(&served), force };
+        let save = |force| BackupArgs { file: file.clone(), database: text(&served).into(), force };
         backup(&save(false), &output()).await.unwrap();
-        assert!(matches!(backup(&save(false), &output()).await, Err(CliError::Exists(_))));
+        let exists = |refused: Result<(), CliError>| refused.expect_err("a refusal").cause::<Exists>().is_some();
+        assert!(exists(backup(&save(false), &output()).await));
         backup(&save(true), &output()).await.unwrap();
 
-        let load = |to: &Path, force| RestoreArgs { file: file.clone(), database: text(to), force };
+        let load = |to: &Path, force| RestoreArgs { file: file.clone(), database: text(to).into(), force };
         restore(&load(&other, false), &output()).await.unwrap();
-        assert!(matches!(restore(&load(&other, false), &output()).await, Err(CliError::Exists(_))));
+        assert!(exists(restore(&load(&other, false), &output()).await));
         restore(&load(&other, true), &output()).await.unwrap();
-        let in_use = restore(&load(&served, true), &output()).await;
-        assert!(matches!(in_use, Err(CliError::Backup(BackupError::InUse(_)))), "{in_use:?}");
+        let in_use = restore(&load(&served, true), &output()).await.expect_err("it is served");
+        assert!(matches!(in_use.cause(), Some(BackupError::InUse(_))), "{in_use:?}");
         coordinator.app().db.close().await;
         restore(&load(&served, true), &output()).await.unwrap();
 
-        // The operator of the original is known to the copy: no token is made.
-        let config = Config { database: text(&other), ..Config::default() };
+        // The copy has the operator token of the original, so that no token is created.
+        let config = Config { database: text(&other).into(), ..Config::default() };
         let restored = Coordinator::open(&config).await.unwrap();
         assert!(restored.first_operator_token().is_none());
         restored.app().db.close().await;
@@ -164,7 +170,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let [file, database] = ["notes.txt", "a.db"].map(|name| folder.path().join(name));
         std::fs::write(&file, "notes ".repeat(1000)).unwrap();
-        let args = RestoreArgs { file: file.clone(), database: text(&database), force: false };
+        let args = RestoreArgs { file: file.clone(), database: text(&database).into(), force: false };
         let refused = restore(&args, &output()).await.expect_err("no database").to_string();
         assert!(refused.contains("notes.txt"), "{refused}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);

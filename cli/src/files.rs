@@ -1,14 +1,11 @@
-//! Files that are there whole or not at all.
+//! Files that appear complete or not at all.
 
 use std::io;
 use std::path::Path;
 
 use tempfile::NamedTempFile;
 
-/// An empty file in the folder of `target`, to be renamed to it with `persist`: readers see the old file or the new one.
-///
-/// # Errors
-/// When the folder is missing or not writable.
+/// An empty file in the folder of `target`. `persist` renames it to `target`: readers see the old file or the new one.
 pub(crate) fn temporary_beside(target: &Path) -> io::Result<NamedTempFile> {
     let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
@@ -16,7 +13,7 @@ pub(crate) fn temporary_beside(target: &Path) -> io::Result<NamedTempFile> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        // As for any new file: the umask decides. The default of temporary files, 0600, would survive the rename.
+        // The umask decides, as for any new file. The default of temporary files, 0600, would survive the rename.
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
     builder.tempfile_in(folder)

@@ -1,21 +1,18 @@
-//! HTTP clients with our time limits and TLS, and answers that cannot fill the memory.
+//! HTTP clients with time limits and TLS, and bodies of limited size.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use reqwest::{Client, Response, Url, redirect};
 
-/// Time to reach a server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest silence in the middle of an answer. Long polls wait less.
+/// Longest silence within an answer. Long polls wait less.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A client for this server. Redirects are followed only where they are expected: a token must not travel elsewhere.
-///
-/// # Errors
-/// When TLS cannot be set up, for example because no root certificates can be read.
+/// A client for one server. Calls with a token must not follow redirects, which could send the token elsewhere. Fails when
+/// TLS cannot be set up, for example without readable root certificates.
 pub(crate) fn client(server: &Url, redirects: redirect::Policy) -> Result<Client, reqwest::Error> {
-    // The provider is process-wide: a second installation fails, and the first one stays.
+    // The provider is process-wide: a second installation fails and changes nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = Client::builder()
         .user_agent(concat!("tributary/", env!("CARGO_PKG_VERSION")))
@@ -23,27 +20,21 @@ pub(crate) fn client(server: &Url, redirects: redirect::Policy) -> Result<Client
         .read_timeout(READ_TIMEOUT)
         .redirect(redirects);
     if is_loopback(server) {
-        // HTTP_PROXY is meant for the world outside.
+        // HTTP_PROXY is meant for servers outside this machine.
         builder = builder.no_proxy();
     }
     builder.build()
 }
 
-/// Why a body could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
-    /// The connection failed.
     #[error("{}", causes(.0))]
     Connection(#[from] reqwest::Error),
-    /// More bytes than the caller wanted.
     #[error("the answer is longer than {0} bytes")]
     TooLong(usize),
 }
 
-/// Reads a whole body of at most `bytes_max` bytes; a longer one is given up without being held.
-///
-/// # Errors
-/// [`BodyError`] for a lost connection or a body that is too long.
+/// Reads a body of at most `bytes_max` bytes. Of a longer body no more than that is held in memory.
 pub(crate) async fn read_body(mut response: Response, bytes_max: usize) -> Result<Vec<u8>, BodyError> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
@@ -55,7 +46,7 @@ pub(crate) async fn read_body(mut response: Response, bytes_max: usize) -> Resul
     Ok(body)
 }
 
-/// What really happened, which reqwest hides behind several layers of causes: the innermost two of them.
+/// The two innermost causes. reqwest's own message says only that a request failed.
 pub(crate) fn causes(error: &reqwest::Error) -> String {
     let first = std::error::Error::source(error);
     let causes: Vec<String> = std::iter::successors(first, |cause| cause.source()).map(ToString::to_string).collect();

@@ -1,54 +1,61 @@
-//! `tributary`: coordinator, client and tools in one binary. Wiring only: what a command does stands in its module.
+//! `tributary`: coordinator, client and tools in one binary. Wiring only: each command has a module of its name.
 
 mod api;
-mod args;
 mod backup;
 mod bench;
-mod client_run;
+mod client;
+mod command_line;
 mod demo;
 mod error;
 mod files;
 mod format;
 mod http;
 mod job;
+mod listen;
 mod local;
+mod node;
+mod options;
 mod otlp;
 mod output;
 mod population;
+mod random;
 mod round;
 mod schedule;
 mod serve;
+mod settings_file;
+mod stopwatch;
+#[cfg(test)]
+mod testing;
 mod token;
+mod units;
 
 use std::process::ExitCode;
 
 use clap::Parser;
-use tributary_protocol::id::SecretKind;
 
-use crate::api::Api;
-use crate::args::{Cli, ClientCommand, Command, GlobalArgs, NodeCommand};
+use crate::command_line::{Command, CommandLine};
 use crate::error::CliError;
 use crate::output::Output;
 
-/// Ten thousand held connections have buffers that are hardly touched. This allocator keeps equal sizes together, so that
-/// untouched pages stay with the system (`bench load` prints what a held client costs).
+/// Most pages of the buffers of ten thousand held connections are never touched. This allocator keeps blocks of equal size
+/// together, so that such pages stay with the system (`bench load` prints the memory per held client).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// After how many milliseconds the allocator gives freed memory back. In its own second, several MB of parts of bodies
-/// pile up for each client that sends; at once would cost a seventh more processor time for each update.
+/// How soon the allocator returns freed memory to the system. Its default of a second lets several MB of received chunks
+/// pile up per sending client; 0 costs a seventh more processor time per update.
 const PURGE_DELAY_MS: std::ffi::c_long = 10;
-/// Its number among mimalloc's options, which has not changed since version 1.
+/// The option's number in mimalloc's `mi_option_t`, unchanged since version 1.
 const PURGE_DELAY_OPTION: std::ffi::c_int = 15;
 
 fn main() -> ExitCode {
-    #[expect(unsafe_code, reason = "a setting of the allocator has no other door; there is one thread yet")]
+    #[expect(unsafe_code, reason = "the crate has no safe function for this option; no other thread runs yet")]
     unsafe {
         libmimalloc_sys::mi_option_set(PURGE_DELAY_OPTION, PURGE_DELAY_MS);
     }
-    let cli = Cli::parse();
-    let output = Output::of_process(cli.global.json, jiff::Timestamp::now().as_millisecond());
-    match start(cli, output) {
+    let line = CommandLine::parse();
+    let output = Output::of_process(line.global.json, jiff::Timestamp::now().as_millisecond());
+    match start(line, output) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is_closed_pipe() => ExitCode::SUCCESS,
         Err(error) => {
@@ -61,34 +68,24 @@ fn main() -> ExitCode {
     }
 }
 
-fn start(cli: Cli, output: Output) -> Result<(), CliError> {
+fn start(line: CommandLine, output: Output) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CliError::Runtime)?;
-    runtime.block_on(run(cli, output))
+    runtime.block_on(run(line, output))
 }
 
-async fn run(Cli { global, command }: Cli, output: Output) -> Result<(), CliError> {
+async fn run(CommandLine { global, command }: CommandLine, output: Output) -> Result<(), CliError> {
     match command {
-        Command::Job(command) => job::run(command, &operator_api(&global)?, &output).await,
-        Command::Round(command) => round::run(command, &operator_api(&global)?, &output).await,
-        Command::Token(command) => token::run(command, &operator_api(&global)?, &output).await,
-        Command::Population(command) => population::run(command, &operator_api(&global)?, &output).await,
-        Command::Client(ClientCommand::List { population, limit }) => {
-            population::list_clients(&population, limit, &operator_api(&global)?, &output).await
-        }
-        Command::Client(ClientCommand::Run(args)) => client_run::run(&args, &global, &output).await,
-        Command::Node(NodeCommand::List { limit }) => {
-            population::list_nodes(limit, &operator_api(&global)?, &output).await
-        }
-        Command::Schedule(command) => schedule::run(command, &operator_api(&global)?, &output).await,
+        Command::Job(command) => job::run(command, &global.operator_api()?, &output).await,
+        Command::Round(command) => round::run(command, &global.operator_api()?, &output).await,
+        Command::Token(command) => token::run(command, &global.operator_api()?, &output).await,
+        Command::Population(command) => population::run(command, &global.operator_api()?, &output).await,
+        Command::Node(command) => node::run(command, &global.operator_api()?, &output).await,
+        Command::Schedule(command) => schedule::run(command, &global.operator_api()?, &output).await,
+        Command::Client(command) => client::run(command, &global, &output).await,
         Command::Demo(args) => demo::run(&args, &output).await,
-        Command::Serve(args) => serve::run(&args, &output).await,
+        Command::Serve(args) => serve::run(args, &output).await,
         Command::Backup(args) => backup::backup(&args, &output).await,
         Command::Restore(args) => backup::restore(&args, &output).await,
         Command::Bench(command) => bench::run(&command, &output).await,
     }
-}
-
-fn operator_api(global: &GlobalArgs) -> Result<Api, CliError> {
-    let token = global.secret(SecretKind::Operator)?;
-    Ok(Api::new(global.server.clone(), token)?)
 }

@@ -1,7 +1,7 @@
 //! Spans for an OpenTelemetry collector: OTLP over HTTP, as JSON, to `ENDPOINT/v1/traces`.
 //!
-//! The SDK gathers spans in a thread of its own and sends them in batches; a collector that is away costs spans, never
-//! requests. Its HTTP client is ours, so that there is one TLS stack.
+//! The OpenTelemetry SDK collects spans in a thread of its own and sends them in batches: without a collector, spans are
+//! lost and requests are not delayed. It sends with our HTTP client, so that the binary has one TLS stack.
 
 use std::time::Duration;
 
@@ -19,30 +19,25 @@ use tracing_opentelemetry::OpenTelemetryLayer;
 use crate::error::CliError;
 use crate::http;
 
-/// Longest time for one batch.
+/// For one batch.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest answer that is read.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
-/// Longest wait for the last batch when the process ends.
+/// For the last batch, when the process ends.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Sends spans until it is finished.
 #[derive(Debug)]
 pub(crate) struct Exporter {
     provider: SdkTracerProvider,
 }
 
 impl Exporter {
-    /// To the collector at this address, under this name of the process if it has one.
-    ///
-    /// # Errors
-    /// When an HTTP client cannot be set up.
+    /// An exporter to a collector. `node` is the `service.instance.id` of all spans.
     pub(crate) fn to(endpoint: &Url, node: Option<&str>) -> Result<Self, CliError> {
         let client = http::client(endpoint, redirect::Policy::none()).map_err(CliError::http)?;
         let mut traces = endpoint.clone();
         traces
             .path_segments_mut()
-            .map_err(|()| CliError::BadSetting(format!("otlp-endpoint {endpoint}: not an address of a server")))?
+            .map_err(|()| CliError::BadSetting(format!("otlp_endpoint {endpoint}: not the address of a server")))?
             .pop_if_empty()
             .extend(["v1", "traces"]);
         let exporter = SpanExporter::builder()
@@ -52,7 +47,7 @@ impl Exporter {
             .with_endpoint(traces)
             .with_timeout(SEND_TIMEOUT)
             .build()
-            .map_err(|error| CliError::BadSetting(format!("otlp-endpoint {endpoint}: {error}")))?;
+            .map_err(|error| CliError::BadSetting(format!("otlp_endpoint {endpoint}: {error}")))?;
         let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
         let instance = node.map(|node| KeyValue::new("service.instance.id", node.to_owned()));
         let resource = Resource::builder()
@@ -65,7 +60,7 @@ impl Exporter {
         })
     }
 
-    /// What takes spans from `tracing`.
+    /// The layer that passes spans from `tracing` to the exporter.
     pub(crate) fn layer<S>(&self) -> OpenTelemetryLayer<S, SdkTracer>
     where
         S: tracing::Subscriber + for<'span> tracing_subscriber::registry::LookupSpan<'span>,
@@ -73,9 +68,9 @@ impl Exporter {
         OpenTelemetryLayer::new(self.provider.tracer("tributary")).with_location(false).with_threads(false)
     }
 
-    /// Sends what is left.
+    /// Sends the last spans.
     pub(crate) async fn finish(self) {
-        // It blocks while the runtime sends.
+        // The shutdown blocks its thread while the runtime sends.
         let sent = tokio::task::spawn_blocking(move || self.provider.shutdown_with_timeout(FINISH_TIMEOUT)).await;
         if let Ok(Err(error)) = sent {
             tracing::warn!(%error, "the last spans could not be exported");
@@ -83,7 +78,7 @@ impl Exporter {
     }
 }
 
-/// Sends on the runtime, whichever thread asks: the SDK's own has none.
+/// Sends on our runtime, because the SDK's thread has none.
 #[derive(Debug)]
 struct Sender {
     client: Client,
@@ -118,13 +113,13 @@ mod tests {
     use tracing_subscriber::layer::SubscriberExt;
 
     use super::*;
-    use crate::api::tests::serve;
+    use crate::testing::serve;
 
-    type Told = Arc<Mutex<Vec<Value>>>;
+    type Received = Arc<Mutex<Vec<Value>>>;
 
-    async fn collect(State(told): State<Told>, headers: HeaderMap, Json(spans): Json<Value>) -> Json<Value> {
+    async fn collect(State(received): State<Received>, headers: HeaderMap, Json(spans): Json<Value>) -> Json<Value> {
         assert_eq!(headers["content-type"], "application/json");
-        told.lock().unwrap().push(spans);
+        received.lock().unwrap().push(spans);
         Json(json!({}))
     }
 
@@ -135,8 +130,8 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn spans_reach_the_collector_with_their_attributes_and_parents() {
-        let told = Told::default();
-        let routes = axum::Router::new().route("/collector/v1/traces", post(collect)).with_state(Arc::clone(&told));
+        let received = Received::default();
+        let routes = axum::Router::new().route("/collector/v1/traces", post(collect)).with_state(Arc::clone(&received));
         let server = serve(routes).await;
         let exporter = Exporter::to(&server.join("/collector/").unwrap(), Some("north")).unwrap();
         tracing::subscriber::with_default(tracing_subscriber::registry().with(exporter.layer()), || {
@@ -145,8 +140,8 @@ mod tests {
             request.in_scope(|| tracing::info_span!("round step", round = 7).in_scope(|| tracing::info!("done")));
         });
         exporter.finish().await;
-        let told = told.lock().unwrap();
-        let resource = &told[0]["resourceSpans"][0];
+        let received = received.lock().unwrap();
+        let resource = &received[0]["resourceSpans"][0];
         assert_eq!(attribute(&resource["resource"]["attributes"], "service.name")["stringValue"], "tributary");
         assert_eq!(attribute(&resource["resource"]["attributes"], "service.instance.id")["stringValue"], "north");
         let spans: Vec<&Value> = resource["scopeSpans"][0]["spans"].as_array().unwrap().iter().collect();
@@ -159,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_collector_that_is_away_costs_only_the_spans() {
+    async fn without_a_collector_only_spans_are_lost() {
         let closed = {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             format!("http://{}", listener.local_addr().unwrap())

@@ -1,4 +1,4 @@
-//! What a command prints: tables and sentences for people, one JSON object per line for programs.
+//! The output of a command: tables and sentences for people, one JSON object per line for programs.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -7,51 +7,41 @@ use serde::Serialize;
 
 use crate::error::CliError;
 
-/// Where and how a command prints.
 #[derive(Clone, Debug)]
 pub(crate) struct Output {
-    /// Where results go.
     pub(crate) sink: Sink,
     /// JSON lines instead of text.
     pub(crate) json: bool,
-    /// Columns of the terminal; nothing when standard output is none, and lines may be as long as they like.
+    /// Columns of the terminal. `None`: standard output is no terminal, and lines are not wrapped.
     pub(crate) width: Option<u16>,
-    /// Whether progress bars and notes on standard error are seen by a person.
+    /// Whether standard error is a terminal, where a progress bar makes sense.
     pub(crate) interactive: bool,
-    /// The time that "ago" is told from, in milliseconds since 1970.
+    /// The time of the command, in milliseconds since 1970; "ago" is relative to it.
     pub(crate) now_ms: i64,
 }
 
-/// Where results go.
 #[derive(Clone, Debug)]
 pub(crate) enum Sink {
-    /// Standard output.
     Stdout,
-    /// Kept for the test that looks at it.
+    /// Kept in memory, for a test to read.
     #[cfg(test)]
     Kept(std::sync::Arc<std::sync::Mutex<String>>),
 }
 
 impl Output {
-    /// Looks at the terminal once.
+    /// Asks the terminal for its width once.
     pub(crate) fn of_process(json: bool, now_ms: i64) -> Self {
         let width = console::Term::stdout().size_checked().map(|(_rows, columns)| columns);
         let width = width.filter(|_| io::stdout().is_terminal());
         Self { sink: Sink::Stdout, json, width, interactive: io::stderr().is_terminal() && !json, now_ms }
     }
 
-    /// Prints one object: as a JSON line for programs, as `text` for people.
-    ///
-    /// # Errors
-    /// When standard output is gone.
+    /// Prints one object: as a JSON line, or as `text` for people.
     pub(crate) fn object<T: Serialize>(&self, object: &T, text: impl FnOnce() -> String) -> Result<(), CliError> {
         self.write(&if self.json { json_line(object) } else { text() })
     }
 
-    /// Prints a list: one JSON line per item, or a table of rows.
-    ///
-    /// # Errors
-    /// When standard output is gone.
+    /// Prints a list: one JSON line per item, or a table.
     pub(crate) fn list<T: Serialize>(
         &self,
         items: &[T],
@@ -64,14 +54,13 @@ impl Output {
         self.write(&table(header, items.iter().map(row), self.width))
     }
 
-    /// Says that a list has more items than were printed.
     pub(crate) fn note_if_cut(&self, is_cut: bool) {
         if is_cut {
             self.note("there are more: --limit 0 shows all");
         }
     }
 
-    /// Says something on standard error that is no part of the result: that a list was cut, that a download began.
+    /// Prints to standard error what is no part of the result, for example that a download begins. Silent with --json.
     pub(crate) fn note(&self, text: &str) {
         if !self.json {
             eprintln!("{text}");
@@ -90,7 +79,7 @@ impl Output {
     }
 }
 
-/// Rows below their headings, without lines: easy to read, and easy to cut with `awk`. Cells wrap at the given width.
+/// Rows below their headings without lines, so that `awk` can split them. Cells wrap at the given width.
 pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>, width: Option<u16>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -113,12 +102,11 @@ pub(crate) fn fields(pairs: &[(&str, String)], width: Option<u16>) -> String {
     table(&[], pairs.iter().map(|(name, value)| vec![(*name).to_owned(), value.clone()]), width)
 }
 
-/// An object that says first what it is about, where lines about several things follow each other.
+/// A JSON line with its kind in the first member, for commands that print lines of several kinds.
 #[derive(Debug, Serialize)]
 pub(crate) struct Event<'a, T> {
-    /// `round`, `job`, ...
+    /// `round`, `job`, ..
     pub(crate) event: &'static str,
-    /// Its members follow.
     #[serde(flatten)]
     pub(crate) object: &'a T,
 }
@@ -157,13 +145,13 @@ mod tests {
     }
 
     #[test]
-    fn fields_stand_in_two_columns() {
+    fn fields_are_two_columns() {
         let text = fields(&[("name", "digits".into()), ("state", "running".into())], None);
         assert_eq!(text, "name   digits\nstate  running");
     }
 
     #[test]
-    fn an_event_says_first_what_it_is() {
+    fn an_event_begins_with_its_kind() {
         let line = json_line(&Event { event: "round", object: &serde_json::json!({"accuracy": 1, "number": 3}) });
         assert_eq!(line, r#"{"event":"round","accuracy":1,"number":3}"#);
     }

@@ -1,17 +1,23 @@
-//! `tributary schedule`: what the coordinators do by the clock.
+//! `tributary schedule`: recurring work of the coordinators.
 
+use clap::Subcommand;
 use tributary_protocol::operator::ScheduledWork;
 
 use crate::api::{Api, collect};
-use crate::args::ScheduleCommand;
 use crate::error::CliError;
 use crate::format::{or_dash, relative, timestamp};
+use crate::options::LimitArgs;
 use crate::output::Output;
 
-/// Runs one of the commands.
-///
-/// # Errors
-/// Those of the calls, and a standard output that is gone.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ScheduleCommand {
+    /// Lists scheduled work (retention and maintenance) with its last and next run.
+    List {
+        #[command(flatten)]
+        limit: LimitArgs,
+    },
+}
+
 pub(crate) async fn run(command: ScheduleCommand, api: &Api, output: &Output) -> Result<(), CliError> {
     let ScheduleCommand::List { limit } = command;
     let works = collect(limit.items_max(), async |page| api.schedules(page).await).await?;
@@ -31,7 +37,7 @@ fn row(work: &ScheduledWork, now_ms: i64) -> Vec<String> {
         or_dash(last, |run| relative(run.started_at_ms, now_ms)),
         or_dash(last, |run| run.node.clone()),
         or_dash(last, |run| match (run.ended_at_ms, run.failed) {
-            (None, _) => "runs, or was cut off".into(),
+            (None, _) => "running, or interrupted".into(),
             (Some(_), true) => format!("failed: {}", run.outcome),
             (Some(_), false) => run.outcome.clone(),
         }),
@@ -44,7 +50,7 @@ mod tests {
     use tributary_protocol::operator::ScheduledRun;
 
     #[test]
-    fn work_says_when_it_is_due_and_what_came_of_it() {
+    fn work_says_when_it_is_due_and_how_its_last_run_ended() {
         let run = ScheduledRun {
             started_at_ms: 3_600_000,
             node: "a".into(),
@@ -67,6 +73,6 @@ mod tests {
             outcome(Some(ScheduledRun { failed: true, ..run.clone() })).split('|').next_back(),
             Some("failed: deleted 1 model versions")
         );
-        assert_eq!(outcome(Some(ScheduledRun { ended_at_ms: None, ..run })), "30 min ago|a|runs, or was cut off");
+        assert_eq!(outcome(Some(ScheduledRun { ended_at_ms: None, ..run })), "30 min ago|a|running, or interrupted");
     }
 }

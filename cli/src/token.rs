@@ -1,22 +1,53 @@
 //! `tributary token`: credentials of operators and of apps.
 
+use clap::{ArgGroup, Subcommand};
+use tributary_protocol::id::{Name, TokenId};
 use tributary_protocol::operator::{CreateToken, CreatedToken, Token};
 
 use crate::api::{Api, collect};
-use crate::args::TokenCommand;
 use crate::error::CliError;
 use crate::format::{or_dash, relative, timestamp};
+use crate::options::LimitArgs;
 use crate::output::{self, Output};
+use crate::units::HumanDuration;
 
-/// Runs one of the commands.
-///
-/// # Errors
-/// Those of the calls, and a standard output that is gone.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Creates a token and shows its secret, which is not shown again.
+    #[command(group(ArgGroup::new("kind").required(true)))]
+    Create {
+        /// An enrolment token: apps that carry it may enrol clients in this population.
+        #[arg(long, value_name = "NAME", group = "kind")]
+        population: Option<Name>,
+        /// An operator token: its holder may do everything.
+        #[arg(long, group = "kind")]
+        operator: bool,
+        /// A note for people, for example which app carries it.
+        #[arg(long, default_value = "", value_name = "TEXT")]
+        label: String,
+        /// How long it is valid (30d, 12h, 90min) [default: for ever].
+        #[arg(long, value_name = "DURATION")]
+        valid_for: Option<HumanDuration>,
+    },
+    /// Lists tokens, without their secrets.
+    List {
+        #[command(flatten)]
+        limit: LimitArgs,
+    },
+    /// Makes a token invalid. Clients that were enrolled with it stay enrolled.
+    Revoke {
+        /// The token's id (not its secret), as `token list` shows it.
+        #[arg(value_name = "ID")]
+        id: TokenId,
+    },
+}
+
 pub(crate) async fn run(command: TokenCommand, api: &Api, output: &Output) -> Result<(), CliError> {
     match command {
-        // Clap lets exactly one of `--population` and `--operator` through.
+        // Clap accepts exactly one of `--population` and `--operator`.
         TokenCommand::Create { population, operator: _, label, valid_for } => {
-            let created = api.create_token(&CreateToken { population, label, valid_for_ms: valid_for }).await?;
+            let valid_for_ms = valid_for.map(HumanDuration::ms);
+            let created = api.create_token(&CreateToken { population, label, valid_for_ms }).await?;
             output.object(&created, || created_text(&created, output))
         }
         TokenCommand::List { limit } => {
@@ -45,11 +76,11 @@ fn created_text(created: &CreatedToken, output: &Output) -> String {
     let pairs = [
         ("id", token.id.to_string()),
         ("for", purpose(token)),
-        ("works until", or_dash(token.expires_at_ms, timestamp)),
+        ("valid until", or_dash(token.expires_at_ms, timestamp)),
     ];
-    // The secret stands on a line of its own, so that no terminal width can break it.
+    // The secret has a line of its own, so that no terminal width breaks it.
     let fields = output::fields(&pairs, output.width);
-    format!("{fields}\n\n{}\n\nThis is the secret. It is shown this once: keep it safe.", created.secret.expose())
+    format!("{fields}\n\n{}\n\nThis is the secret. It is not shown again: keep it safe.", created.secret.expose())
 }
 
 fn purpose(token: &Token) -> String {
@@ -70,10 +101,9 @@ fn state(token: &Token, now_ms: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tributary_protocol::id::TokenId;
 
     #[test]
-    fn a_token_says_whether_it_still_works() {
+    fn a_token_says_whether_it_is_valid() {
         let token = |expires_at_ms, revoked_at_ms| Token {
             id: TokenId::from_random([1; 16]),
             population: None,

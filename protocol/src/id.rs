@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::hex::{parse_hex, write_hex};
+use crate::sealed::Sealed;
 
 /// A text that is not an id, name or secret of the expected form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -179,18 +180,18 @@ impl SecretKind {
 ///
 /// The prefix lets scanners find leaked credentials. `Debug` does not show the random bytes, and a server stores only
 /// their hash.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Secret {
     kind: SecretKind,
-    random: [u8; 32],
+    random: Sealed<[u8; 32]>,
 }
 
 impl Secret {
     /// Makes a credential of 32 random bytes, which the caller draws.
     #[must_use]
     pub fn from_random(kind: SecretKind, random: [u8; 32]) -> Self {
-        Self { kind, random }
+        Self { kind, random: Sealed::new(random) }
     }
 
     /// The kind of caller that it authenticates.
@@ -203,14 +204,8 @@ impl Secret {
     #[must_use]
     pub fn expose(&self) -> String {
         let mut text = String::from(self.kind.prefix());
-        write_hex(&mut text, &self.random).expect("writing to a String cannot fail");
+        write_hex(&mut text, self.random.expose()).expect("writing to a String cannot fail");
         text
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Secret({:?})", self.kind)
     }
 }
 
@@ -222,7 +217,7 @@ impl FromStr for Secret {
             .into_iter()
             .find_map(|kind| {
                 let random = text.strip_prefix(kind.prefix()).and_then(parse_hex)?;
-                Some(Self { kind, random })
+                Some(Self::from_random(kind, random))
             })
             // The text may be a mistyped secret, so the error does not repeat it.
             .ok_or(IdError { given: "the given text".into(), expected: "a Tributary token" })
@@ -271,7 +266,7 @@ mod tests {
     #[test]
     fn a_secret_hides_from_logs_and_errors() {
         let secret = Secret::from_random(SecretKind::Operator, [7; 32]);
-        assert_eq!(format!("{secret:?}"), "Secret(Operator)");
+        assert_eq!(format!("{secret:?}"), "Secret { kind: Operator, random: Sealed(..) }");
         assert_eq!(secret.expose().parse(), Ok(secret.clone()));
         let almost = &secret.expose()[..60];
         let error = almost.parse::<Secret>().expect_err("too short");

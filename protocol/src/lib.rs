@@ -17,6 +17,7 @@
 //! | [`problem`] | errors as problem documents (RFC 9457) |
 //! | [`state`] | states of jobs, rounds and assignments |
 //! | [`seed`] | seeds and portable random streams |
+//! | [`sealed`] | secrets that logs cannot show |
 //! | [`hash`], [`digest`] | SHA-256 content hashes, and the header `Repr-Digest` |
 //! | [`cpu`] | loops compiled for several CPUs, with the same result on all |
 
@@ -39,6 +40,7 @@ pub mod problem;
 pub mod safetensors;
 #[cfg(feature = "openapi")]
 mod schema;
+pub mod sealed;
 pub mod seed;
 pub mod state;
 pub mod update;

@@ -1,6 +1,5 @@
 //! The coordinator as a whole: open it, serve it, stop it.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +9,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tributary_protocol::id::{Name, Secret, SecretKind, TokenId};
 use tributary_protocol::operator::Token;
+use tributary_protocol::sealed::Sealed;
 
 use crate::app::App;
 use crate::blob::{self, BlobError, Blobs, OpenStoreError, OpenedStore, sweep};
@@ -32,10 +32,10 @@ const DRAIN_MAX: Duration = Duration::from_secs(10);
 pub const UPLOAD_MEMORY_DEFAULT: usize = 12 << 20;
 
 /// Settings of a coordinator.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Config {
-    /// A file path, or a `sqlite:` or `postgres:` URL.
-    pub database: String,
+    /// A file path, or a `sqlite:` or `postgres:` URL, which may carry a password.
+    pub database: Sealed<String>,
     /// The object store for models and updates, as [`crate::blob::open_store`] takes it; without one they are in the database.
     pub blobs: Option<String>,
     /// An operator token that is let in besides those in the database.
@@ -53,23 +53,6 @@ pub struct Config {
     /// Whether updates are added when their round is committed instead of while they arrive: for a benchmark of what
     /// adding costs.
     pub fold_at_commit: bool,
-}
-
-impl fmt::Debug for Config {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A database's URL may carry a password.
-        let Self { database: _, blobs, operator_token, node, lease, upload_memory, metrics, fold_at_commit } = self;
-        let mut fields = formatter.debug_struct("Config");
-        fields
-            .field("blobs", blobs)
-            .field("operator_token", operator_token)
-            .field("node", node)
-            .field("lease", lease)
-            .field("upload_memory", upload_memory)
-            .field("metrics", metrics)
-            .field("fold_at_commit", fold_at_commit)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Default for Config {
@@ -143,9 +126,9 @@ impl Coordinator {
     /// # Errors
     /// As [`Self::open`].
     pub async fn open_on(config: &Config, store: Option<OpenedStore>, clock: Clock) -> Result<Self, ServeError> {
-        make_directory(&config.database)?;
+        make_directory(config.database.expose())?;
         let metrics = Metrics::new(config.metrics, clock.now_ms());
-        let db = Db::open_watched(&config.database, Arc::clone(&metrics)).await?;
+        let db = Db::open_watched(config.database.expose(), Arc::clone(&metrics)).await?;
         let blobs = Blobs::open(store, &db).await?;
         let first_operator_token = let_operator_in(&db, &clock, config.operator_token.as_ref()).await?;
         let node = match (&db, &config.node) {

@@ -2,21 +2,18 @@
 
 use tributary_protocol::operator::{PAGE_ITEMS_MAX, Page, PageQuery};
 
-use super::ApiError;
+use super::error::ApiError;
 
 /// A list, or the first part of it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Listing<T> {
-    /// The items in the coordinator's order.
+    /// In the coordinator's order.
     pub(crate) items: Vec<T>,
-    /// Whether there are more than were wanted.
+    /// Whether the coordinator has more items than were asked for.
     pub(crate) is_cut: bool,
 }
 
-/// Fetches pages until there are `items_max` items (all when it is nothing) or the list ends.
-///
-/// # Errors
-/// Those of `fetch`, and a bad answer when the coordinator's pages go in circles.
+/// Fetches pages until there are `items_max` items (`None`: all) or the list ends.
 pub(crate) async fn collect<T>(
     items_max: Option<usize>,
     fetch: impl AsyncFn(PageQuery) -> Result<Page<T>, ApiError>,
@@ -24,10 +21,7 @@ pub(crate) async fn collect<T>(
     collect_from(None, items_max, fetch).await
 }
 
-/// As [`collect`], beginning after this item.
-///
-/// # Errors
-/// As there.
+/// As [`collect`], starting behind the item `after`.
 pub(crate) async fn collect_from<T>(
     mut after: Option<String>,
     items_max: Option<usize>,

@@ -1,10 +1,10 @@
-//! What a round of large updates costs the coordinator: wall time, processor time and memory of a process of its own.
+//! The cost of a round of large updates: wall time, processor time and memory of a coordinator in a process of its own.
 //!
-//! Clients train nothing: each fetches the model, and when all have, all send the same bytes at once. Processor time per
-//! update is that of the process from the first byte sent to the last acknowledgement, and stands beside yardsticks of the
-//! same run: the same of a second coordinator that leaves adding to the commit, copying such a body once in memory, and
-//! receiving it over a socket into nothing. The two coordinators take turns, so that both have the same luck with the disk.
-//! A database that is named has only the first of them.
+//! Clients train nothing: each downloads the model, and after the last download all send the same bytes at once. Processor
+//! time per update is that of the process from the first byte sent to the last acknowledgement. Three yardsticks of the same
+//! run stand beside it: a second coordinator that adds updates only at the commit, one copy of such a body in memory, and a
+//! process that receives it and discards it. The two coordinators take turns, so that a slow disk affects both. With
+//! --database there is no second coordinator.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,50 +18,51 @@ use tokio::task::JoinSet;
 use tributary_protocol::device::Assignment;
 use tributary_protocol::id::{JobId, Name};
 use tributary_protocol::job_file::JobFile;
+use tributary_protocol::sealed::Sealed;
 use tributary_protocol::state::{Phase, Task};
 use tributary_protocol::update::Codec;
 
 use super::device::{Connection, check_in_body};
-use super::process::{CoordinatorProcess, Options, operator_token, population_name};
+use super::error::BenchError;
+use super::fleet;
+use super::process::{CoordinatorProcess, Options, database_of, engine, operator_token, population_name};
 use super::sink::SinkProcess;
-use super::training::parse_codec;
-use super::{BenchError, fleet};
 use crate::api::collect;
-use crate::demo::Stopwatch;
 use crate::error::CliError;
+use crate::options::parse_codec;
 use crate::output::Output;
+use crate::stopwatch::Stopwatch;
 
-/// How long clients wait for their assignments, in milliseconds.
+/// How long clients wait for their assignments.
 const WAIT_MS: u32 = 60_000;
-/// Rounds before the measured ones: files grow and caches fill.
+/// Rounds before the measured ones, in which files grow and caches fill.
 const WARM_UP_ROUNDS: u32 = 1;
-/// Copies of which the fastest counts.
+/// Copies of a body; the fastest counts.
 const COPIES: u32 = 10;
 
-/// Options of `tributary bench aggregate`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct AggregateArgs {
-    /// Clients, all of them in every round.
+    /// Clients; every round selects all of them.
     #[arg(long, default_value_t = 8, value_name = "CLIENTS", value_parser = clap::value_parser!(u32).range(1..=1000))]
     clients: u32,
-    /// Numbers in the model.
+    /// Parameters of the model.
     #[arg(long, default_value_t = 10_000_000, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=500_000_000))]
     params: u32,
-    /// How updates are encoded: a codec's name, or a JSON object with its settings.
+    /// The codec of the updates: its name, or a JSON object with its settings.
     #[arg(long, default_value = "f32", value_name = "CODEC", value_parser = parse_codec)]
     codec: Codec,
     /// Rounds to measure.
     #[arg(long, default_value_t = 5, value_name = "ROUNDS", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// The database: an empty folder's SQLite file unless given; or postgres://USER@HOST/NAME.
+    /// The database, for example postgres://USER@HOST/NAME [default: a SQLite file in an empty folder].
     #[arg(long, value_name = "URL")]
-    database: Option<String>,
-    /// Keeps bodies in a folder of files beside the database instead of in it.
+    database: Option<Sealed<String>>,
+    /// Stores bodies as files beside the database instead of in it.
     #[arg(long)]
     files: bool,
 }
 
-/// What was measured. Programs rely on the names of its members.
+/// Programs rely on the names of its members.
 #[derive(Debug, Serialize)]
 struct Measured {
     engine: &'static str,
@@ -69,52 +70,47 @@ struct Measured {
     clients: u32,
     params: u32,
     rounds: u32,
-    /// From the opening of a round to its end.
+    /// From the selection of the cohort to the end of the round.
     round_ms_p50: f64,
-    /// Processor time of the coordinator in a round: downloads, updates, the new model.
+    /// Processor time of the coordinator for a round: downloads, updates, the new model.
     server_cpu_s_per_round: f64,
-    /// Processor time of the coordinator for one update: received, checked, stored, acknowledged and folded.
+    /// Processor time of the coordinator to receive, check, store, acknowledge and fold one update.
     server_cpu_s_per_update: f64,
-    /// Most memory that the process ever had resident.
     server_peak_rss_mb: f64,
-    /// The same in multiples of the model's 4 bytes per parameter.
+    /// In models of 4 bytes per parameter.
     server_peak_rss_models: f64,
-    /// Body of an update.
+    /// Size of the body.
     bytes_up_per_update: u64,
-    /// The same of a coordinator that leaves adding to the commit.
+    /// As `server_cpu_s_per_update`, for a coordinator that adds updates only at the commit.
     unfolded_cpu_s_per_update: Option<f64>,
-    /// The difference: what adding alone costs.
+    /// The difference of the two: the cost of adding.
     fold_cpu_s_per_update: Option<f64>,
-    /// Copying such a body in memory that is warm, on one core.
+    /// To copy a body in warm memory, on one core.
     memcpy_s: f64,
-    /// Processor time of a process that receives such a body and drops it.
+    /// Processor time of a process that receives a body and discards it.
     socket_cpu_s_per_update: f64,
-    /// Processor time for an update over three copies and the same without adding: at most 1 is the target.
+    /// `server_cpu_s_per_update` divided by the time of three copies plus `unfolded_cpu_s_per_update`; the target is at most
+    /// 1.
     cpu_over_target: Option<f64>,
 }
 
-/// A coordinator that is measured.
+/// A measured coordinator with its clients.
 struct Bench {
     coordinator: CoordinatorProcess,
     server: SocketAddr,
     clients: Vec<HeaderValue>,
     job: JobId,
     costs: Vec<RoundCost>,
-    /// What every client sent.
+    /// The update that every client sent.
     body: Bytes,
     _folder: tempfile::TempDir,
 }
 
-/// One measured round.
 struct RoundCost {
     cpu_s: f64,
     updates_cpu_s: f64,
 }
 
-/// Measures.
-///
-/// # Errors
-/// When the coordinator or a client fails.
 pub(crate) async fn run(args: &AggregateArgs, output: &Output) -> Result<(), CliError> {
     let mut folded = Bench::start(args, false).await?;
     let mut unfolded = match args.database {
@@ -135,7 +131,7 @@ pub(crate) async fn run(args: &AggregateArgs, output: &Output) -> Result<(), Cli
     let peak_bytes = folded.coordinator.peak_resident_bytes();
     let peak_bytes = peak_bytes.ok_or_else(|| BenchError::Start("no /proc to read".into()))?;
     let measured = Measured {
-        engine: super::engine(args.database.as_deref().unwrap_or_default()),
+        engine: args.database.as_ref().map_or("sqlite", |database| engine(database.expose())),
         codec: args.codec,
         clients: args.clients,
         params: args.params,
@@ -158,8 +154,7 @@ pub(crate) async fn run(args: &AggregateArgs, output: &Output) -> Result<(), Cli
 impl Bench {
     async fn start(args: &AggregateArgs, fold_at_commit: bool) -> Result<Self, CliError> {
         let folder = tempfile::tempdir().map_err(CliError::file("create", std::env::temp_dir()))?;
-        let file = folder.path().join("tributary.db").to_string_lossy().into_owned();
-        let database = args.database.clone().unwrap_or(file);
+        let database = database_of(args.database.as_ref(), folder.path());
         let blobs = args.files.then(|| format!("file://{}", folder.path().join("bodies").display()));
         let operator = operator_token()?;
         let options = Options { blobs: blobs.as_deref(), fold_at_commit };
@@ -185,7 +180,7 @@ impl Bench {
         median(self.costs.iter().map(of).collect())
     }
 
-    /// From the opening of a round to its end.
+    /// From the selection of the cohort to the end of the round.
     async fn round_ms_p50(&self) -> Result<f64, CliError> {
         let page = async |page| self.coordinator.api.rounds(self.job, Task::Train, page).await;
         let rounds = collect(None, page).await?.items;
@@ -194,7 +189,7 @@ impl Bench {
     }
 }
 
-/// The upper median; 0 of nothing.
+/// The upper median; 0 without values.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)
@@ -214,7 +209,7 @@ fn job_file(args: &AggregateArgs, population: &Name) -> Result<JobFile, CliError
     Ok(file)
 }
 
-/// Plays one round; gives back what it cost and the body that every client sent.
+/// Plays one round; returns its cost and the body that every client sent.
 async fn one_round(
     coordinator: &CoordinatorProcess,
     server: SocketAddr,
@@ -246,11 +241,11 @@ async fn one_round(
     drop(assignment_sender);
     let assignment: Box<Assignment> = match assignments.recv().await {
         Some(assignment) => assignment,
-        // Everybody failed: the first to do so says why.
+        // All clients failed. The first error is returned.
         None => return Err(failure(&mut working).await),
     };
     let encoded = tokio::task::spawn_blocking(move || fleet::update(&assignment, round.into()));
-    let body = encoded.await.map_err(|error| CliError::Internal(error.to_string()))??;
+    let body = encoded.await.map_err(CliError::task)??;
     tokio::select! {
         _ = fetched.wait() => {}
         error = failure(&mut working) => return Err(error),
@@ -258,14 +253,14 @@ async fn one_round(
     let before = coordinator.cpu_s()?;
     let _ = body_sender.send(body.clone());
     while let Some(sent) = working.join_next().await {
-        sent.map_err(|error| CliError::Internal(error.to_string()))??;
+        sent.map_err(CliError::task)??;
     }
     let after = coordinator.cpu_s()?;
     committed(coordinator, job, round + 1).await?;
     Ok((RoundCost { cpu_s: coordinator.cpu_s()? - began, updates_cpu_s: after - before }, body))
 }
 
-/// The first error of the clients; waits for ever when there is none.
+/// The first error of the clients. Without an error it never returns.
 async fn failure(working: &mut JoinSet<Result<(), BenchError>>) -> CliError {
     while let Some(sent) = working.join_next().await {
         match sent {
@@ -277,7 +272,7 @@ async fn failure(working: &mut JoinSet<Result<(), BenchError>>) -> CliError {
     std::future::pending().await
 }
 
-/// Waits until a round's model is stored.
+/// Waits until a round is committed.
 async fn committed(coordinator: &CoordinatorProcess, job: JobId, number: u32) -> Result<(), CliError> {
     const COMMIT_S_MAX: u64 = 300;
     const POLL: std::time::Duration = std::time::Duration::from_millis(5);
@@ -292,7 +287,7 @@ async fn committed(coordinator: &CoordinatorProcess, job: JobId, number: u32) ->
     Err(BenchError::TooSlow { what: "the commit of a round", limit_s: COMMIT_S_MAX }.into())
 }
 
-/// The fastest of some copies of a body into memory that was written before.
+/// The time of the fastest copy of a body into warm memory.
 fn copy_s(body: &Bytes) -> f64 {
     let mut copy = vec![0u8; body.len()];
     let fastest = (0..COPIES).map(|_| {

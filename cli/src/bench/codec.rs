@@ -1,7 +1,7 @@
-//! What each codec makes of a delta: bits, error, and how fast it is on one core.
+//! Size, error and speed of each codec on one core.
 //!
-//! Two deltas: normal values, and the same with a third exact zeros, as the first layer of a network has for inputs that
-//! are always the same. Accuracy is another matter: `bench training`.
+//! Two deltas are encoded: normal values, and the same with a third of exact zeros, as in the first layer of a network with
+//! constant inputs. `bench training` measures accuracy.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,61 +15,56 @@ use tributary_protocol::update::{
     Codec, CodecName, DeltaSink, UpdateDecoder, UpdateError, UpdateHeader, UpdateLimits, encode,
 };
 
-use super::BenchError;
-use super::training::parse_codec;
-use crate::demo::Stopwatch;
+use super::error::BenchError;
 use crate::error::CliError;
+use crate::options::parse_codec;
 use crate::output::Output;
+use crate::stopwatch::Stopwatch;
 
 /// Standard deviation of the values: about that of a client's delta after an epoch.
 const DEVIATION: f64 = 1e-3;
 /// Values in a row of the model's matrix.
 const ROW_VALUES: usize = 1000;
-/// The coordinator's decoder gets so many bytes at once.
+/// Bytes that the coordinator's decoder gets at once.
 const PIECE_BYTES: usize = 64 << 10;
-/// Each codec is repeated until so much time went by, and at least so often; the fastest time counts.
+/// Each measurement is repeated for this time, and at least `REPETITIONS_MIN` times. The fastest counts.
 const REPEATED_FOR: Duration = Duration::from_millis(300);
 const REPETITIONS_MIN: u32 = 3;
 
-/// Options of `tributary bench codec`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CodecArgs {
-    /// Numbers in the delta.
+    /// Parameters of the delta.
     #[arg(long, default_value_t = 1_000_000, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=500_000_000))]
     params: u32,
-    /// A codec to measure, with usual settings (`int8`) or as JSON (`{"name":"qsgd","levels":16}`); several by repeating
-    /// it. All with usual settings unless given.
+    /// A codec to measure: its name (`int8`), or a JSON object with its settings (`{"name":"qsgd","levels":16}`). May be
+    /// repeated [default: every codec with its default settings].
     #[arg(long = "codec", value_name = "CODEC", value_parser = parse_codec)]
     codecs: Vec<Codec>,
 }
 
-/// What was measured of one codec. Programs rely on the names of its members.
+/// Programs rely on the names of its members.
 #[derive(Debug, Serialize)]
 struct Measured {
     codec: Codec,
-    /// Which delta.
+    /// `normal` or `third_zeros`.
     data: &'static str,
     params: u32,
-    /// Of the body that would travel: the file, or its zstd frame where that is shorter.
+    /// Of the body: the file, or its zstd frame if that is smaller.
     bits_per_parameter: f64,
-    /// The same of the file itself.
+    /// Of the file.
     file_bits_per_parameter: f64,
     /// `|decoded - delta|^2 / |delta|^2`.
     relative_squared_error: f64,
-    /// Whether what is decoded is on average what was encoded.
+    /// Whether the expected decoded delta equals the encoded one.
     unbiased: bool,
     /// Bytes of f32 per second and core, into a file.
     encode_gb_per_s: f64,
-    /// Bytes of f32 per second and core, from a file to checked values.
+    /// Bytes of f32 per second and core, from a file to validated values.
     decode_gb_per_s: f64,
-    /// Bytes of f32 per second and core that it takes to try zstd on the file.
+    /// Bytes of f32 per second and core, to compress the file with zstd.
     shrink_gb_per_s: f64,
 }
 
-/// Measures every codec on every delta.
-///
-/// # Errors
-/// [`BenchError::Codec`] when a codec cannot write the delta, or not read what it wrote.
 pub(crate) async fn run(args: &CodecArgs, output: &Output) -> Result<(), CliError> {
     let all = || CodecName::ALL.map(CodecName::with_defaults).to_vec();
     let codecs = if args.codecs.is_empty() { all() } else { args.codecs.clone() };
@@ -80,12 +75,12 @@ pub(crate) async fn run(args: &CodecArgs, output: &Output) -> Result<(), CliErro
     for codec in codecs {
         for (data, zeros_every) in [("normal", None), ("third_zeros", Some(3))] {
             let parameters = Arc::clone(&parameters);
-            // It computes for seconds: not on a thread that others wait for.
+            // The computation takes seconds and would block other tasks.
             let measured = tokio::task::spawn_blocking(move || {
                 let delta = normal(parameters.total(), zeros_every, Seed(1));
                 measure(codec, data, &delta, &parameters)
             });
-            let measured = measured.await.map_err(|error| CliError::Internal(error.to_string()))??;
+            let measured = measured.await.map_err(CliError::task)??;
             output.object(&measured, || text(&measured))?;
         }
     }
@@ -114,7 +109,7 @@ fn measure(
 ) -> Result<Measured, BenchError> {
     let failed = |error: &dyn std::error::Error| BenchError::Codec(format!("{codec}: {error}"));
     let header = UpdateHeader { codec, job: "bench".into(), base_version: 1 };
-    // The first round of a codec that warms up sends more; this is what it comes to.
+    // A codec with a warm-up sends more in its first rounds. This is its last round.
     let encoded = || encode(delta, parameters, &header, u32::MAX, Seed(2)).map_err(|error| failed(&error));
     let file = encoded()?;
     let mut decoded = vec![0.0; delta.len()];
@@ -157,7 +152,7 @@ fn decode(
     decoder.finish().map(drop)
 }
 
-/// Looks at what is decoded, and no more.
+/// Discards the values.
 struct Look;
 
 impl DeltaSink for Look {

@@ -1,4 +1,4 @@
-//! The device API over one kept connection, with as little as possible between the benchmark and the socket: the load
+//! The device API over one kept connection, with as little code as possible between benchmark and socket: the load
 //! generator shares its processors with the coordinator that it measures.
 
 use std::net::SocketAddr;
@@ -19,47 +19,37 @@ use tributary_protocol::device::{
 use tributary_protocol::id::Secret;
 use tributary_protocol::update::CodecName;
 
-use super::BenchError;
+use super::error::BenchError;
 
 /// Bytes of an unexpected answer that are shown.
 const SHOWN_BYTES: usize = 300;
 
-/// A connection; whose device it is depends on the secret of each call.
+/// A connection that any device may use: each call has its own credential.
 pub(super) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     host: HeaderValue,
 }
 
 impl Connection {
-    /// Connects.
-    ///
-    /// # Errors
-    /// [`BenchError::Connection`].
     pub(super) async fn open(server: SocketAddr) -> Result<Self, BenchError> {
         let failed = |error: &dyn std::error::Error| BenchError::Connection(error.to_string());
         let stream = TcpStream::connect(server).await.map_err(|error| failed(&error))?;
         stream.set_nodelay(true).map_err(|error| failed(&error))?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
-        // It ends with the sender; its error is the sender's too.
+        // It ends with the sender, which reports the same errors.
         tokio::spawn(connection);
         let host = HeaderValue::from_str(&server.to_string()).expect("an address is a legal header value");
         Ok(Self { sender, host })
     }
 
     /// Enrols a client; returns its credential.
-    ///
-    /// # Errors
-    /// [`BenchError`].
     pub(super) async fn enrol(&mut self, token: &HeaderValue) -> Result<HeaderValue, BenchError> {
         let body = json(&EnrolRequest { attributes: Default::default() });
         let enrolled: EnrolResponse = self.call(Method::POST, "/device/v1/clients", token, body).await?;
         Ok(bearer(&enrolled.secret))
     }
 
-    /// Checks a client in; `check_in_body` makes the body.
-    ///
-    /// # Errors
-    /// [`BenchError`].
+    /// Checks a client in with the body from [`check_in_body`].
     pub(super) async fn check_in(
         &mut self,
         client: &HeaderValue,
@@ -71,10 +61,6 @@ impl Connection {
         }
     }
 
-    /// Sends an update.
-    ///
-    /// # Errors
-    /// [`BenchError`].
     pub(super) async fn put_update(
         &mut self,
         client: &HeaderValue,
@@ -85,10 +71,7 @@ impl Connection {
         self.call::<ReportAccepted>(Method::PUT, &path, client, body).await.map(drop)
     }
 
-    /// Fetches the model of an assignment and drops it.
-    ///
-    /// # Errors
-    /// [`BenchError`].
+    /// Downloads the model of an assignment and discards it.
     pub(super) async fn fetch_model(
         &mut self,
         client: &HeaderValue,
@@ -105,10 +88,7 @@ impl Connection {
         }
     }
 
-    /// Sends a body to nobody in particular.
-    ///
-    /// # Errors
-    /// [`BenchError`].
+    /// Sends a body without a credential.
     pub(super) async fn put(&mut self, path: &str, body: Bytes) -> Result<(), BenchError> {
         self.call::<serde_json::Value>(Method::PUT, path, &HeaderValue::from_static("-"), body).await.map(drop)
     }
@@ -154,7 +134,7 @@ impl Connection {
     }
 }
 
-/// A check-in that may be held for so long.
+/// The body of a check-in that may be held for `wait_ms`.
 pub(super) fn check_in_body(wait_ms: u32) -> Bytes {
     json(&CheckInRequest {
         attributes: Default::default(),
@@ -165,7 +145,7 @@ pub(super) fn check_in_body(wait_ms: u32) -> Bytes {
     })
 }
 
-/// The header that says who calls.
+/// The `Authorization` header.
 pub(super) fn bearer(secret: &Secret) -> HeaderValue {
     let mut value =
         HeaderValue::from_str(&format!("Bearer {}", secret.expose())).expect("tokens are legal header values");

@@ -1,4 +1,4 @@
-//! Many clients of one coordinator: enrolled over a few connections, and updates for them to send.
+//! Many clients of one coordinator: they are enrolled over a few connections and send updates of random values.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,30 +14,24 @@ use tributary_protocol::model::ParameterList;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::update::{UpdateHeader, encode};
 
-use super::BenchError;
 use super::device::{Connection, bearer};
+use super::error::BenchError;
 use super::process::CoordinatorProcess;
 use crate::error::CliError;
+use crate::job::file;
 
-/// Connections that enrol at the same time.
+/// Connections that enrol clients at the same time.
 const ENROLLING_CONNECTIONS: usize = 16;
-/// Largest absolute value in the updates that are made up.
+/// Largest absolute value of an update.
 const MAGNITUDE: f32 = 0.01;
 
-/// The coordinator's socket.
-///
-/// # Errors
-/// [`BenchError::Start`] for a URL that is no address.
 pub(super) fn address(coordinator: &CoordinatorProcess) -> Result<SocketAddr, CliError> {
     let addresses = coordinator.url.socket_addrs(|| None);
     let address = addresses.ok().and_then(|addresses| addresses.into_iter().next());
     Ok(address.ok_or_else(|| BenchError::Start(format!("it serves at {}", coordinator.url)))?)
 }
 
-/// Enrols so many clients; returns their credentials.
-///
-/// # Errors
-/// [`BenchError`].
+/// Enrols `count` clients; returns their credentials.
 pub(super) async fn enrol(server: SocketAddr, token: &Secret, count: u32) -> Result<Vec<HeaderValue>, CliError> {
     let left = Arc::new(AtomicUsize::new(count as usize));
     let token = bearer(token);
@@ -60,15 +54,12 @@ pub(super) async fn enrol(server: SocketAddr, token: &Secret, count: u32) -> Res
     Ok(clients)
 }
 
-/// Takes one of what is left to do, if there is any.
+/// Decrements the counter; returns false if it is 0 already.
 pub(super) fn take(left: &AtomicUsize) -> bool {
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
 }
 
-/// An update of small random values for an assignment.
-///
-/// # Errors
-/// [`CliError::Internal`] when the assignment's model has no parameters.
+/// An update of random values for an assignment.
 pub(super) fn update(assignment: &Assignment, seed: u64) -> Result<Bytes, CliError> {
     let parameters = assignment.plan.model.parameters().map_err(|error| CliError::Internal(error.to_string()))?;
     let header = UpdateHeader {
@@ -85,10 +76,6 @@ fn delta(parameters: &ParameterList, seed: u64) -> Vec<f32> {
     (0..parameters.total()).map(|_| stream.uniform(-MAGNITUDE, MAGNITUDE)).collect()
 }
 
-/// A job of the benchmark from its text.
-///
-/// # Errors
-/// [`CliError::JobFile`].
 pub(super) fn job_file(text: &str) -> Result<JobFile, CliError> {
-    JobFile::parse(text).map_err(|source| CliError::JobFile { name: "the benchmark's job".into(), source })
+    Ok(file::parse("the benchmark's job", text)?)
 }

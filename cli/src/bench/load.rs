@@ -1,6 +1,8 @@
-//! Load: how many check-ins and updates per second one coordinator takes, and what a held client costs it.
+//! Load: check-ins and updates per second of one coordinator, and its memory per held client.
 //!
-//! Generator and coordinator are two processes that share this machine's processors.
+//! Generator and coordinator are two processes that share this machine's processors. With several jobs, each has a population
+//! of its own, and clients and connections are spread evenly over the jobs. A round takes half of its job's connections, at
+//! least one, so that more jobs mean smaller rounds.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,35 +14,40 @@ use clap::Args;
 use hyper::header::HeaderValue;
 use serde::Serialize;
 use tokio::task::JoinSet;
-use tributary_protocol::id::{Name, Secret};
+use tributary_protocol::id::{JobId, Name, Secret};
 use tributary_protocol::job_file::JobFile;
+use tributary_protocol::sealed::Sealed;
 
 use super::device::{Connection, check_in_body};
-use super::process::{CoordinatorProcess, operator_token, population_name};
-use super::{BenchError, fleet};
+use super::error::BenchError;
+use super::fleet;
+use super::process::{CoordinatorProcess, database_of, engine, operator_token, population_name};
 use crate::api::JobChange;
-use crate::demo::Stopwatch;
 use crate::error::CliError;
 use crate::output::Output;
+use crate::stopwatch::Stopwatch;
 
-/// Files that either process needs beside its connections.
+/// Files that each process needs beside its connections.
 const OTHER_FILES: u64 = 100;
-/// How long the clients that deliver updates wait for work, in milliseconds.
+/// How long a client that delivers updates waits for an assignment.
 const WORK_WAIT_MS: u32 = 10_000;
-/// How long held clients ask to be held, in milliseconds.
+/// How long the held clients ask to be held.
 const HELD_WAIT_MS: u32 = 60_000;
-/// Time for the coordinator to come to rest before its memory is looked at.
+/// Pause before the coordinator's memory is read.
 const SETTLE: Duration = Duration::from_secs(2);
-/// Clients that begin to be held at the same time.
+/// Held clients that check in at the same time.
 const OPENING: usize = 64;
 
-/// Options of `tributary bench load`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LoadArgs {
-    /// Enrolled clients.
+    /// Enrolled clients, rounded up to a multiple of --jobs.
     #[arg(long, default_value_t = 1000, value_name = "CLIENTS", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     clients: u32,
-    /// Connections that check in and deliver updates at the same time; at most as many as clients.
+    /// Jobs that are live at the same time, each in a population of its own. A round takes half of its job's connections, at
+    /// least one.
+    #[arg(long, default_value_t = 1, value_name = "JOBS", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    jobs: u32,
+    /// Connections that check in and deliver updates at the same time.
     #[arg(long, default_value_t = 64, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     connections: u32,
     /// Check-ins to measure.
@@ -49,22 +56,23 @@ pub(crate) struct LoadArgs {
     /// Updates to measure.
     #[arg(long, default_value_t = 5_000, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     updates: u32,
-    /// Numbers in the model.
+    /// Parameters of the model.
     #[arg(long, default_value_t = 1000, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     params: u32,
     /// Clients that are held in long polls while the coordinator's memory is measured.
     #[arg(long, default_value_t = 10_000, value_name = "CLIENTS", value_parser = clap::value_parser!(u32).range(0..=100_000))]
     held: u32,
-    /// The database: an empty folder's SQLite file unless given; or postgres://USER@HOST/NAME.
+    /// The database, for example postgres://USER@HOST/NAME [default: a SQLite file in an empty folder].
     #[arg(long, value_name = "URL")]
-    database: Option<String>,
+    database: Option<Sealed<String>>,
 }
 
-/// What was measured.
+/// Programs rely on the names of its members.
 #[derive(Debug, Serialize)]
 struct Measured {
     engine: &'static str,
     clients: u32,
+    jobs: u32,
     connections: u32,
     enrolments_per_s: f64,
     checkins: u32,
@@ -79,46 +87,46 @@ struct Measured {
     kb_per_held_client: Option<f64>,
 }
 
-/// Measures.
-///
-/// # Errors
-/// When the coordinator fails, or this process may not open as many files as connections are asked for.
 pub(crate) async fn run(args: &LoadArgs, output: &Output) -> Result<(), CliError> {
     check_open_files(args.held.max(args.connections))?;
     let folder = tempfile::tempdir().map_err(CliError::file("create", std::env::temp_dir()))?;
-    let file = folder.path().join("tributary.db").to_string_lossy().into_owned();
-    let database = args.database.clone().unwrap_or(file);
+    let database = database_of(args.database.as_ref(), folder.path());
     let operator = operator_token()?;
     let coordinator = CoordinatorProcess::start(&database, &operator).await?;
-    let population = population_name()?;
-    let token = coordinator.population(&population).await?;
+    let mut populations = Vec::new();
+    for _ in 0..args.jobs {
+        let population = population_name()?;
+        let token = coordinator.population(&population).await?;
+        populations.push((population, token));
+    }
 
-    // One more than is held asks in between.
-    let enrolled = args.clients.max(args.held + 1).max(args.connections);
+    // One client more than are held, to probe.
+    let enrolled = args.clients.max(args.held + 1).max(args.connections).next_multiple_of(args.jobs);
     output.note(&format!("enrolling {enrolled} clients"));
     let server = fleet::address(&coordinator)?;
     let clock = Stopwatch::start();
-    let clients: Arc<[HeaderValue]> = fleet::enrol(server, &token, enrolled).await?.into();
+    let clients: Arc<[HeaderValue]> = enrol(server, &populations, enrolled / args.jobs).await?.into();
     let enrolments_per_s = f64::from(enrolled) / clock.elapsed().as_secs_f64();
 
-    // A job waits for clients that do not exist, so that every check-in is one that could have started a round.
-    let waiting = coordinator.api.create_job(waiting_job(&population)?).await?;
+    // These jobs wait for clients that do not exist, so that every check-in is considered for a round.
+    let waiting = create_jobs(&coordinator, &populations, waiting_job).await?;
     output.note(&format!("{} check-ins", args.checkins));
     let (checkins_per_s, times_ms) = check_ins(args, server, &clients).await?;
-    coordinator.api.change_job(waiting.id, JobChange::Stop).await?;
+    stop_jobs(&coordinator, &waiting).await?;
 
-    output.note(&format!("{} updates of {} numbers", args.updates, args.params));
-    let training = coordinator.api.create_job(training_job(args, &population)?).await?;
+    output.note(&format!("{} updates of {} parameters", args.updates, args.params));
+    let training = create_jobs(&coordinator, &populations, |population| training_job(args, population)).await?;
     let updates_per_s = updates(args, server, &clients).await?;
-    coordinator.api.change_job(training.id, JobChange::Stop).await?;
+    stop_jobs(&coordinator, &training).await?;
     drop(coordinator);
 
     output.note(&format!("holding {} clients", args.held));
-    // A fresh process: what the phases before have left in the allocator would hide what is measured.
+    // In a new process, because memory that the allocator kept from the earlier phases would hide the difference.
     let bytes_per_held = held(args, &database, &operator, &clients).await?;
     let measured = Measured {
-        engine: super::engine(&database),
+        engine: engine(database.expose()),
         clients: args.clients,
+        jobs: args.jobs,
         connections: args.connections,
         enrolments_per_s,
         checkins: args.checkins,
@@ -134,10 +142,10 @@ pub(crate) async fn run(args: &LoadArgs, output: &Output) -> Result<(), CliError
     output.object(&measured, || text(&measured))
 }
 
-/// Whether this process, and the one that it starts, may have so many connections.
+/// Whether this process, and the one that it starts, may open so many connections.
 fn check_open_files(wanted: u32) -> Result<(), BenchError> {
     let needed = u64::from(wanted) + OTHER_FILES;
-    // The soft limit counts; where the system has no such file, the connections themselves will tell.
+    // Without this file, as on macOS, the connections themselves show whether the limit is too low.
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     match open_files_max(&limits) {
         Some(limit) if limit < needed => Err(BenchError::OpenFiles { wanted, needed, limit }),
@@ -145,10 +153,38 @@ fn check_open_files(wanted: u32) -> Result<(), BenchError> {
     }
 }
 
-/// The soft limit of open files in the text of `/proc/PID/limits`; none when unlimited.
+/// The soft limit of open files in the text of `/proc/PID/limits`; `None` when unlimited.
 fn open_files_max(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_whitespace().next()?.parse().ok()
+}
+
+/// Enrols `each` clients in every population. Client `i` of the result is in population `i % populations.len()`.
+async fn enrol(server: SocketAddr, populations: &[(Name, Secret)], each: u32) -> Result<Vec<HeaderValue>, CliError> {
+    let mut enrolled = Vec::new();
+    for (_, token) in populations {
+        enrolled.push(fleet::enrol(server, token, each).await?);
+    }
+    Ok((0..each as usize).flat_map(|client| enrolled.iter().map(move |clients| clients[client].clone())).collect())
+}
+
+async fn create_jobs(
+    coordinator: &CoordinatorProcess,
+    populations: &[(Name, Secret)],
+    file: impl Fn(&Name) -> Result<JobFile, CliError>,
+) -> Result<Vec<JobId>, CliError> {
+    let mut jobs = Vec::new();
+    for (population, _) in populations {
+        jobs.push(coordinator.api.create_job(file(population)?).await?.id);
+    }
+    Ok(jobs)
+}
+
+async fn stop_jobs(coordinator: &CoordinatorProcess, jobs: &[JobId]) -> Result<(), CliError> {
+    for job in jobs {
+        coordinator.api.change_job(*job, JobChange::Stop).await?;
+    }
+    Ok(())
 }
 
 fn waiting_job(population: &Name) -> Result<JobFile, CliError> {
@@ -162,8 +198,8 @@ fn waiting_job(population: &Name) -> Result<JobFile, CliError> {
 }
 
 fn training_job(args: &LoadArgs, population: &Name) -> Result<JobFile, CliError> {
-    // Half of the connections: the others check in for the next round meanwhile.
-    let (params, goal) = (args.params, (args.connections / 2).max(1));
+    // Half of the job's connections, so that the others can check in for the next round meanwhile.
+    let (params, goal) = (args.params, (args.connections / args.jobs / 2).max(1));
     fleet::job_file(&format!(
         "name = 'training'\npopulation = '{population}'\nseed = 1\n\
          model = {{ parameters = [{{ name = 'w', shape = [{params}] }}] }}\n\
@@ -172,7 +208,7 @@ fn training_job(args: &LoadArgs, population: &Name) -> Result<JobFile, CliError>
     ))
 }
 
-/// Check-ins that are answered at once: how many per second, and how long each took, sorted, in milliseconds.
+/// Check-ins that are answered at once. Returns their rate per second and their sorted times in milliseconds.
 async fn check_ins(
     args: &LoadArgs,
     server: SocketAddr,
@@ -188,7 +224,7 @@ async fn check_ins(
         workers.spawn(async move {
             let mut connection = Connection::open(server).await?;
             let mut times_ms = Vec::new();
-            // Each worker has clients of its own: one checks in once at a time.
+            // Each worker has clients of its own, because a client may have one check-in at a time.
             let own = (worker..clients.len()).step_by(stride).cycle();
             for client in own {
                 if !fleet::take(&left) {
@@ -210,35 +246,44 @@ async fn check_ins(
     Ok((per_s, times_ms))
 }
 
-/// Whole cycles of check-in, assignment and update, with rounds that follow each other: updates per second.
+/// Cycles of check-in, assignment and update in rounds that follow each other. Returns the updates per second.
 async fn updates(args: &LoadArgs, server: SocketAddr, clients: &Arc<[HeaderValue]>) -> Result<f64, CliError> {
     let left = Arc::new(AtomicUsize::new(args.updates as usize));
     let clock = Stopwatch::start();
     let mut workers = JoinSet::new();
     for worker in 0..args.connections as usize {
-        let (left, client) = (Arc::clone(&left), clients[worker].clone());
-        workers.spawn(deliver(server, client, left));
+        let own = own_clients(worker, args).map(|client| clients[client].clone());
+        workers.spawn(deliver(server, own.collect(), Arc::clone(&left)));
     }
-    // The first to end has delivered the last update; the others still wait for a round and are cut off.
+    // The first worker to end has delivered the last update. The others still wait for a round and are aborted.
     if let Some(worker) = workers.join_next().await {
-        worker.map_err(|error| CliError::Internal(error.to_string()))??;
+        worker.map_err(CliError::task)??;
     }
     Ok(f64::from(args.updates) / clock.elapsed().as_secs_f64())
 }
 
-/// One client that delivers updates until all clients together have delivered enough.
-async fn deliver(server: SocketAddr, client: HeaderValue, left: Arc<AtomicUsize>) -> Result<(), CliError> {
+/// The clients that a worker plays: one, or with more jobs than connections one of each of its jobs.
+fn own_clients(worker: usize, args: &LoadArgs) -> impl Iterator<Item = usize> + use<> {
+    let (jobs, connections) = (args.jobs as usize, args.connections as usize);
+    (worker..jobs.max(connections)).step_by(connections)
+}
+
+/// Delivers updates of these clients in turn, until all workers together have delivered enough.
+async fn deliver(server: SocketAddr, clients: Vec<HeaderValue>, left: Arc<AtomicUsize>) -> Result<(), CliError> {
     let check_in = check_in_body(WORK_WAIT_MS);
     let mut connection = Connection::open(server).await?;
-    let mut body: Option<(u32, Bytes)> = None;
-    while left.load(Ordering::Relaxed) > 0 {
-        let Some(assignment) = connection.check_in(&client, &check_in).await? else { continue };
-        let version = assignment.model_version;
+    let mut body: Option<((JobId, u32), Bytes)> = None;
+    for client in clients.iter().cycle() {
+        if left.load(Ordering::Relaxed) == 0 {
+            break;
+        }
+        let Some(assignment) = connection.check_in(client, &check_in).await? else { continue };
+        let version = (assignment.job, assignment.model_version);
         let update = match body.take() {
             Some((of, update)) if of == version => update,
-            _ => fleet::update(&assignment, version.into())?,
+            _ => fleet::update(&assignment, assignment.model_version.into())?,
         };
-        connection.put_update(&client, &assignment, update.clone()).await?;
+        connection.put_update(client, &assignment, update.clone()).await?;
         body = Some((version, update));
         fleet::take(&left);
     }
@@ -248,13 +293,13 @@ async fn deliver(server: SocketAddr, client: HeaderValue, left: Arc<AtomicUsize>
 /// Memory of the coordinator per held client, in bytes.
 async fn held(
     args: &LoadArgs,
-    database: &str,
+    database: &Sealed<String>,
     operator: &Secret,
     clients: &Arc<[HeaderValue]>,
 ) -> Result<Option<f64>, CliError> {
     let coordinator = CoordinatorProcess::start(database, operator).await?;
     let server = fleet::address(&coordinator)?;
-    // What every process needs once is there before it is looked at.
+    // Check-ins before the first reading let the process allocate what it needs once.
     let warm_up = LoadArgs { checkins: args.connections * 10, ..args.clone() };
     check_ins(&warm_up, server, clients).await?;
     let Some(before) = coordinator.resident_bytes().filter(|_| args.held > 0) else { return Ok(None) };
@@ -269,14 +314,14 @@ async fn held(
             let (client, body) = (client.clone(), body.clone());
             waiting.spawn(async move { connection.check_in(&client, &body).await });
         }
-        // The coordinator's answer sets the pace, as its retry windows do: what a storm of arrivals leaves in the allocator
-        // is not what a held client costs.
+        // The next group waits for an answer, as clients wait for their retry windows. A burst of arrivals would leave memory
+        // in the allocator that no held client needs.
         probe.check_in(prober, &check_in_body(0)).await?;
     }
     tokio::time::sleep(SETTLE).await;
     let mut answered = 0;
     while let Some(worker) = waiting.try_join_next() {
-        worker.map_err(|error| CliError::Internal(error.to_string()))??;
+        worker.map_err(CliError::task)??;
         answered += 1;
     }
     if answered > 0 {
@@ -286,7 +331,7 @@ async fn held(
     Ok(Some(after.saturating_sub(before) as f64 / f64::from(args.held)))
 }
 
-/// The value below which such a share of the sorted times lies.
+/// The value below which the given fraction of the sorted times lies.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     let at = ((sorted.len() as f64 * share) as usize).min(sorted.len().saturating_sub(1));
     sorted.get(at).copied().unwrap_or(0.0)
@@ -294,10 +339,11 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
 
 fn text(measured: &Measured) -> String {
     let Measured { engine, connections, checkins_per_s, p50_ms, p99_ms, updates_per_s, params, held, .. } = measured;
+    let jobs = if measured.jobs > 1 { format!("{} jobs, ", measured.jobs) } else { String::new() };
     let memory =
         measured.kb_per_held_client.map_or_else(String::new, |kb| format!(", {kb:.1} kB per held client of {held}"));
     format!(
-        "{engine}, {connections} connections: {checkins_per_s:.0} check-ins/s (p50 {p50_ms:.1} ms, p99 {p99_ms:.1} ms), \
+        "{engine}, {jobs}{connections} connections: {checkins_per_s:.0} check-ins/s (p50 {p50_ms:.1} ms, p99 {p99_ms:.1} ms), \
          {updates_per_s:.0} updates/s of {params} parameters{memory}"
     )
 }
@@ -319,5 +365,21 @@ mod tests {
     fn quantiles_are_of_the_sorted_times() {
         let times: Vec<f64> = (0..100).map(f64::from).collect();
         assert_eq!((quantile(&times, 0.5), quantile(&times, 0.99), quantile(&[], 0.5)), (50.0, 99.0, 0.0));
+    }
+    #[test]
+    fn every_job_is_played_and_no_client_by_two_workers() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            load: LoadArgs,
+        }
+        for (jobs, connections) in [(1, 64), (2, 5), (64, 64), (200, 64)] {
+            let words = ["load".to_owned(), format!("--jobs={jobs}"), format!("--connections={connections}")];
+            let args = <Line as clap::Parser>::parse_from(words).load;
+            let played: Vec<usize> = (0..connections).flat_map(|worker| own_clients(worker, &args)).collect();
+            let distinct: std::collections::BTreeSet<usize> = played.iter().copied().collect();
+            assert_eq!((distinct.len(), played.len()), (jobs.max(connections), jobs.max(connections)));
+            assert!((0..jobs).all(|job| played.iter().any(|client| client % jobs == job)));
+        }
     }
 }

@@ -1,70 +1,56 @@
-//! A coordinator in a process of its own: this very program, serving on a free port of the loopback address.
+//! A coordinator in a process of its own: this program again, serving on a free port of the loopback address.
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use reqwest::Url;
 use serde::Deserialize;
 use tributary_protocol::id::{Name, Secret, SecretKind};
 use tributary_protocol::operator::CreateToken;
+use tributary_protocol::sealed::Sealed;
 
-use super::BenchError;
+use super::error::BenchError;
 use crate::api::Api;
 use crate::error::CliError;
+use crate::random::random;
+use crate::serve;
 
-/// Settings of the surroundings that must not reach the process.
-const SETTINGS: [&str; 10] = [
-    "TRIBUTARY_CONFIG",
-    "TRIBUTARY_LISTEN",
-    "TRIBUTARY_DATABASE",
-    "TRIBUTARY_LOG",
-    "TRIBUTARY_LOG_FORMAT",
-    "TRIBUTARY_METRICS",
-    "TRIBUTARY_OTLP_ENDPOINT",
-    "TRIBUTARY_BLOBS",
-    "TRIBUTARY_LEASE",
-    "TRIBUTARY_UPLOAD_MEMORY",
-];
-
-/// A process that is killed when this is dropped.
+/// A process that is killed when the value is dropped.
 pub(super) struct ChildProcess(Child);
 
 /// A coordinator in a process of its own.
 pub(super) struct CoordinatorProcess {
     process: ChildProcess,
-    /// Where it is.
     pub(super) url: Url,
-    /// Its operator API.
     pub(super) api: Api,
 }
 
 /// Options of `tributary serve` that a benchmark may set.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Options<'a> {
-    /// Where bodies go; into the database unless given.
+    /// `None`: bodies are stored in the database.
     pub(super) blobs: Option<&'a str>,
-    /// Adds updates at the commit instead of while they arrive.
+    /// Adds updates when their round is committed instead of while they arrive.
     pub(super) fold_at_commit: bool,
 }
 
-/// What `tributary serve --json` says first.
+/// The first line of `tributary serve --json`.
 #[derive(Deserialize)]
 struct Serving {
     url: String,
 }
 
-/// Starts this very program with these arguments and variables, and waits for its first line.
-///
-/// # Errors
-/// [`BenchError::Start`].
+/// Starts this program with arguments and variables, and waits for its first line.
 pub(super) async fn own_process(
     arguments: &[&str],
     variables: &[(&str, &str)],
 ) -> Result<(ChildProcess, String), CliError> {
     let failed = |error: std::io::Error| BenchError::Start(error.to_string());
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-    for setting in SETTINGS {
-        command.env_remove(setting);
+    // The settings of the surroundings must not change what is measured.
+    for variable in serve::variables() {
+        command.env_remove(variable);
     }
     command.args(arguments).envs(variables.iter().copied());
     let mut child = ChildProcess(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(failed)?);
@@ -78,13 +64,10 @@ pub(super) async fn own_process(
 }
 
 impl ChildProcess {
-    /// Processor time that it has used, in user and kernel mode, in seconds; exact to a clock tick (10 ms).
-    ///
-    /// # Errors
-    /// [`BenchError::Start`] where the system does not say.
+    /// Processor time in user and kernel mode, in seconds, with the resolution of a clock tick (10 ms).
     pub(super) fn cpu_s(&self) -> Result<f64, CliError> {
-        // proc_pid_stat(5): fields 14 and 15, in ticks of a hundredth of a second on every Linux of today. The name before
-        // them is in parentheses and may have spaces.
+        // proc_pid_stat(5): fields 14 and 15, in ticks of 10 ms on today's Linux. The name before them is in parentheses
+        // and may contain spaces.
         const TICKS_PER_S: f64 = 100.0;
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id()));
         let ticks = stat.ok().and_then(|stat| {
@@ -96,7 +79,7 @@ impl ChildProcess {
         Ok(ticks / TICKS_PER_S)
     }
 
-    /// An amount of memory in `/proc/PID/status`, in bytes; none where the system does not say.
+    /// A memory size from `/proc/PID/status`, in bytes; `None` on systems without it.
     fn memory_bytes(&self, key: &str) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix(key))?;
@@ -105,9 +88,9 @@ impl ChildProcess {
 }
 
 impl Drop for ChildProcess {
-    /// SIGKILL: a benchmark's process has nothing to lose.
+    /// SIGKILL: a benchmark's process has no data to save.
     fn drop(&mut self) {
-        // Either fails only when the process has ended already.
+        // Both fail only when the process has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -115,25 +98,25 @@ impl Drop for ChildProcess {
 
 impl CoordinatorProcess {
     /// Starts it on a database and waits until it listens.
-    ///
-    /// # Errors
-    /// [`BenchError::Start`].
-    pub(super) async fn start(database: &str, operator: &Secret) -> Result<Self, CliError> {
+    pub(super) async fn start(database: &Sealed<String>, operator: &Secret) -> Result<Self, CliError> {
         Self::start_with(database, operator, Options::default()).await
     }
 
-    /// The same with further options.
-    ///
-    /// # Errors
-    /// [`BenchError::Start`].
-    pub(super) async fn start_with(database: &str, operator: &Secret, options: Options<'_>) -> Result<Self, CliError> {
-        let mut arguments =
-            vec!["--json", "serve", "--listen", "127.0.0.1:0", "--log", "error", "--database", database];
-        // The same name each time: on PostgreSQL a restarted node has its jobs back at once.
+    /// As [`Self::start`], with further options.
+    pub(super) async fn start_with(
+        database: &Sealed<String>,
+        operator: &Secret,
+        options: Options<'_>,
+    ) -> Result<Self, CliError> {
+        let mut arguments = vec!["--json", "serve", "--listen", "127.0.0.1:0", "--log", "error"];
+        // Always the same name, so that on PostgreSQL a restarted node has its jobs back at once.
         arguments.extend(["--node", "bench"]);
         arguments.extend(options.blobs.iter().flat_map(|blobs| ["--blobs", *blobs]));
         arguments.extend(options.fold_at_commit.then_some("--fold-at-commit"));
-        let (process, line) = own_process(&arguments, &[("TRIBUTARY_OPERATOR_TOKEN", &operator.expose())]).await?;
+        // Secrets are variables, because other users of the machine can see arguments.
+        let variables =
+            [("TRIBUTARY_OPERATOR_TOKEN", &*operator.expose()), ("TRIBUTARY_DATABASE", database.expose().as_str())];
+        let (process, line) = own_process(&arguments, &variables).await?;
         let serving: Serving = serde_json::from_str(&line)
             .map_err(|_| BenchError::Start("it ended at once; its messages are above".into()))?;
         let url: Url = serving.url.parse().map_err(|_| BenchError::Start(format!("it serves at {}", serving.url)))?;
@@ -141,54 +124,46 @@ impl CoordinatorProcess {
         Ok(Self { process, url, api })
     }
 
-    /// Makes a population and a token that enrols clients in it.
-    ///
-    /// # Errors
-    /// Those of the calls.
+    /// Creates a population and returns an enrolment token for it.
     pub(super) async fn population(&self, name: &Name) -> Result<Secret, CliError> {
         self.api.create_population(name.clone()).await?;
         let wanted = CreateToken { population: Some(name.clone()), label: "bench".into(), valid_for_ms: None };
         Ok(self.api.create_token(&wanted).await?.secret)
     }
 
-    /// Memory that it has resident, in bytes; none where the system does not say.
+    /// Resident memory in bytes; `None` on systems without `/proc`.
     pub(super) fn resident_bytes(&self) -> Option<u64> {
         self.process.memory_bytes("VmRSS:")
     }
 
-    /// Most memory that it ever had resident, in bytes; none where the system does not say.
+    /// Peak resident memory in bytes; `None` on systems without `/proc`.
     pub(super) fn peak_resident_bytes(&self) -> Option<u64> {
         self.process.memory_bytes("VmHWM:")
     }
 
-    /// Processor time that it has used, in seconds.
-    ///
-    /// # Errors
-    /// [`BenchError::Start`] where the system does not say.
+    /// Processor time in seconds.
     pub(super) fn cpu_s(&self) -> Result<f64, CliError> {
         self.process.cpu_s()
     }
 }
 
-/// A fresh credential.
-///
-/// # Errors
-/// When the operating system gives no random bytes.
+/// A random operator token.
 pub(super) fn operator_token() -> Result<Secret, CliError> {
     Ok(Secret::from_random(SecretKind::Operator, random()?))
 }
 
-/// A name that no other run has: a server's database may be used for several.
-///
-/// # Errors
-/// When the operating system gives no random bytes.
+/// A random name, because several runs may use one database.
 pub(super) fn population_name() -> Result<Name, CliError> {
     let random = u64::from_le_bytes(random()?);
     Ok(format!("bench-{random:016x}").parse().expect("letters, digits and a dash make a name"))
 }
 
-fn random<const N: usize>() -> Result<[u8; N], CliError> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|error| CliError::Runtime(std::io::Error::other(error.to_string())))?;
-    Ok(bytes)
+/// The chosen database, or a file in the folder.
+pub(super) fn database_of(chosen: Option<&Sealed<String>>, folder: &Path) -> Sealed<String> {
+    chosen.cloned().unwrap_or_else(|| folder.join("tributary.db").to_string_lossy().into_owned().into())
+}
+
+/// The database engine of a URL.
+pub(super) fn engine(database: &str) -> &'static str {
+    if database.starts_with("postgres") { "postgres" } else { "sqlite" }
 }

@@ -1,4 +1,4 @@
-//! Time to recover: a coordinator with a round full of stored updates is killed and started again.
+//! Time to recover: a coordinator whose open round has stored updates is killed and started again.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,26 +12,26 @@ use tributary_protocol::device::Assignment;
 use tributary_protocol::id::{JobId, Name};
 use tributary_protocol::job_file::JobFile;
 use tributary_protocol::operator::Round;
+use tributary_protocol::sealed::Sealed;
 use tributary_protocol::state::Task;
 
 use super::device::{Connection, check_in_body};
-use super::process::{CoordinatorProcess, operator_token, population_name};
-use super::{BenchError, fleet};
+use super::error::BenchError;
+use super::fleet;
+use super::process::{CoordinatorProcess, database_of, engine, operator_token, population_name};
 use crate::api::Api;
-use crate::demo::Stopwatch;
 use crate::error::CliError;
 use crate::output::Output;
+use crate::stopwatch::Stopwatch;
 
 /// Updates that are sent at the same time.
 const SENDERS: usize = 4;
-/// How long clients wait for their assignments, in milliseconds.
+/// How long clients wait for their assignments.
 const WAIT_MS: u32 = 60_000;
-/// How often the coordinator is asked how far it is.
+/// How often the coordinator is asked for its progress.
 const POLL: Duration = Duration::from_millis(5);
-/// Longest recovery.
 const RECOVERY_S_MAX: u64 = 300;
 
-/// Options of `tributary bench recovery`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RecoveryArgs {
     /// Enrolled clients, more than updates.
@@ -40,15 +40,15 @@ pub(crate) struct RecoveryArgs {
     /// Stored updates of the open round.
     #[arg(long, default_value_t = 100, value_name = "UPDATES", value_parser = clap::value_parser!(u32).range(1..=9_999))]
     updates: u32,
-    /// Numbers in the model.
+    /// Parameters of the model.
     #[arg(long, default_value_t = 1_663_370, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     params: u32,
-    /// The database: an empty folder's SQLite file unless given; or postgres://USER@HOST/NAME.
+    /// The database, for example postgres://USER@HOST/NAME [default: a SQLite file in an empty folder].
     #[arg(long, value_name = "URL")]
-    database: Option<String>,
+    database: Option<Sealed<String>>,
 }
 
-/// What was measured.
+/// Programs rely on the names of its members.
 #[derive(Debug, Serialize)]
 struct Measured {
     engine: &'static str,
@@ -62,17 +62,12 @@ struct Measured {
     recovery_s: f64,
 }
 
-/// Measures.
-///
-/// # Errors
-/// When the coordinator fails or does not recover.
 pub(crate) async fn run(args: &RecoveryArgs, output: &Output) -> Result<(), CliError> {
     if args.updates >= args.clients {
         return Err(CliError::BadSetting("--clients must be more than --updates, so that the round stays open".into()));
     }
     let folder = tempfile::tempdir().map_err(CliError::file("create", std::env::temp_dir()))?;
-    let file = folder.path().join("tributary.db").to_string_lossy().into_owned();
-    let database = args.database.clone().unwrap_or(file);
+    let database = database_of(args.database.as_ref(), folder.path());
     let operator = operator_token()?;
     let coordinator = CoordinatorProcess::start(&database, &operator).await?;
     let population = population_name()?;
@@ -92,7 +87,7 @@ pub(crate) async fn run(args: &RecoveryArgs, output: &Output) -> Result<(), CliE
     let round = recovered(&coordinator.api, job, args.updates, clock).await?;
     let recovery = clock.elapsed();
     let measured = Measured {
-        engine: super::engine(&database),
+        engine: engine(database.expose()),
         clients: args.clients,
         updates: round.reported,
         params: args.params,
@@ -103,7 +98,7 @@ pub(crate) async fn run(args: &RecoveryArgs, output: &Output) -> Result<(), CliE
     output.object(&measured, || text(&measured))
 }
 
-/// One more client than updates, so that the round waits for the last one.
+/// With one client more than updates, so that the round stays open.
 fn job_file(args: &RecoveryArgs, population: &Name) -> Result<JobFile, CliError> {
     let (params, cohort) = (args.params, args.updates + 1);
     fleet::job_file(&format!(
@@ -114,7 +109,7 @@ fn job_file(args: &RecoveryArgs, population: &Name) -> Result<JobFile, CliError>
     ))
 }
 
-/// Checks clients in until each has its assignment.
+/// Checks all clients in; returns their assignments.
 async fn assigned(
     server: SocketAddr,
     clients: &[HeaderValue],
@@ -136,7 +131,7 @@ async fn assigned(
     Ok(waiting.join_all().await.into_iter().collect::<Result<_, _>>()?)
 }
 
-/// Sends all updates; returns their bytes.
+/// Sends all updates; returns their total size in bytes.
 async fn send(
     server: SocketAddr,
     assignments: Vec<(HeaderValue, Box<Assignment>)>,
@@ -147,7 +142,7 @@ async fn send(
             let assignment = assignment.clone();
             move || fleet::update(&assignment, number.into())
         });
-        let body = body.await.map_err(|error| CliError::Internal(error.to_string()))??;
+        let body = body.await.map_err(CliError::task)??;
         let bytes = body.len() as u64;
         let mut connection = Connection::open(server).await?;
         connection.put_update(&client, &assignment, body).await?;

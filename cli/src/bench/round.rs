@@ -1,4 +1,4 @@
-//! Wall time of a round: from the opening of one to the opening of the next, everything included.
+//! Wall time of a round, from its opening to the opening of the next.
 
 use clap::Args;
 use serde::Serialize;
@@ -9,19 +9,19 @@ use tributary_protocol::job_file::JobFile;
 use tributary_protocol::operator::Round;
 use tributary_protocol::state::Task;
 
+use super::fleet;
 use crate::api::collect;
 use crate::error::CliError;
 use crate::job::watch::Follower;
 use crate::local::LocalCoordinator;
 use crate::output::Output;
 
-/// Options of `tributary bench round`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RoundArgs {
-    /// Clients, all of them in every round.
+    /// Clients; every round selects all of them.
     #[arg(long, default_value_t = 8, value_name = "CLIENTS", value_parser = clap::value_parser!(u32).range(1..=1000))]
     clients: u32,
-    /// Numbers in the model.
+    /// Parameters of the model.
     #[arg(long, default_value_t = 1000, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     params: u32,
     /// Rounds to measure.
@@ -29,7 +29,7 @@ pub(crate) struct RoundArgs {
     rounds: u32,
 }
 
-/// What was measured.
+/// Programs rely on the names of its members.
 #[derive(Debug, Serialize)]
 struct Measured {
     clients: u32,
@@ -41,10 +41,6 @@ struct Measured {
     bytes_up_per_round: u64,
 }
 
-/// Measures.
-///
-/// # Errors
-/// When the coordinator or a client fails.
 pub(crate) async fn run(args: &RoundArgs, output: &Output) -> Result<(), CliError> {
     let folder = tempfile::tempdir().map_err(CliError::file("create", std::env::temp_dir()))?;
     let listen = ([127, 0, 0, 1], 0).into();
@@ -71,17 +67,15 @@ pub(crate) async fn run(args: &RoundArgs, output: &Output) -> Result<(), CliErro
 
 fn job_file(args: &RoundArgs) -> Result<JobFile, CliError> {
     let RoundArgs { clients, params, rounds } = args;
-    let text = format!(
+    fleet::job_file(&format!(
         "name = 'round'\npopulation = 'bench'\nseed = 1\n\
          model = {{ parameters = [{{ name = 'w', shape = [{params}] }}] }}\n\
          training = {{ steps = 1, optimizer = {{ kind = 'sgd', learning_rate = 1.0 }} }}\n\
          round = {{ updates_goal = {clients}, updates_min = {clients}, over_selection = 1.0 }}\n\
          stop = {{ rounds = {rounds} }}\n"
-    );
-    JobFile::parse(&text).map_err(|source| CliError::JobFile { name: "the benchmark's job".into(), source })
+    ))
 }
 
-/// Times from one round's opening to the next one's.
 fn measure(args: &RoundArgs, rounds: &[Round]) -> Measured {
     let mut times: Vec<f64> =
         rounds.windows(2).map(|pair| (pair[1].opened_at_ms - pair[0].opened_at_ms) as f64).collect();
@@ -106,7 +100,7 @@ fn text(measured: &Measured) -> String {
     )
 }
 
-/// A trainer that takes no time.
+/// Returns the model unchanged.
 struct NoTraining;
 
 impl Trainer for NoTraining {

@@ -1,4 +1,4 @@
-//! A server that receives bodies and drops them: what a socket costs before anything is done with its bytes.
+//! A server that receives bodies and discards them: the cost of the socket alone.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -11,19 +11,19 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use serde::{Deserialize, Serialize};
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use super::BenchError;
 use super::device::Connection;
+use super::error::BenchError;
 use super::process::{ChildProcess, own_process};
 use crate::error::CliError;
+use crate::listen::{ListenError, listen};
 use crate::output::Output;
 
-/// Bodies that each client sends: enough that one clock tick of processor time (10 ms) is little.
+/// Enough bodies per client that a clock tick of processor time (10 ms) is small beside them.
 const BODIES_PER_CLIENT: u32 = 5;
 
-/// What the process says first.
+/// The first line of the process.
 #[derive(Debug, Serialize, Deserialize)]
 struct Listening {
     address: SocketAddr,
@@ -33,15 +33,12 @@ struct Listening {
 pub(super) struct SinkProcess;
 
 impl SinkProcess {
-    /// Processor time that a process needs to receive one such body, when so many clients send at once.
-    ///
-    /// # Errors
-    /// [`BenchError`] when the process does not start or a connection fails.
+    /// Processor time in seconds to receive one body, while `clients` send at the same time.
     pub(super) async fn measure(body: &Bytes, clients: u32) -> Result<f64, CliError> {
         let (child, line) = own_process(&["--json", "bench", "sink"], &[]).await?;
         let listening: Listening =
             serde_json::from_str(&line).map_err(|_| BenchError::Start("it ended at once".into()))?;
-        // The first bodies warm it up.
+        // The first bodies are a warm-up.
         send(listening.address, body, clients, 1).await?;
         let before = ChildProcess::cpu_s(&child)?;
         send(listening.address, body, clients, BODIES_PER_CLIENT).await?;
@@ -62,22 +59,17 @@ async fn send(address: SocketAddr, body: &Bytes, clients: u32, bodies: u32) -> R
         });
     }
     while let Some(sent) = sending.join_next().await {
-        sent.map_err(|error| CliError::Internal(error.to_string()))??;
+        sent.map_err(CliError::task)??;
     }
     Ok(())
 }
 
-/// Receives and drops until it is killed.
-///
-/// # Errors
-/// When it cannot listen.
+/// Serves until it is killed.
 pub(crate) async fn run(output: &Output) -> Result<(), CliError> {
-    let any: SocketAddr = ([127, 0, 0, 1], 0).into();
-    let listener = TcpListener::bind(any).await.map_err(|source| CliError::Listen { address: any, source })?;
-    let address = listener.local_addr().map_err(|source| CliError::Listen { address: any, source })?;
+    let (listener, address) = listen(([127, 0, 0, 1], 0).into()).await?;
     output.object(&Listening { address }, || address.to_string())?;
     loop {
-        let (stream, _) = listener.accept().await.map_err(|source| CliError::Listen { address, source })?;
+        let (stream, _) = listener.accept().await.map_err(|source| ListenError { address, source })?;
         tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service_fn(drop_body)));
     }
 }

@@ -1,7 +1,7 @@
-//! What a codec costs in learning: the same federated training once for each codec, on real digits.
+//! The cost of a codec in learning: the same federated training on real digits, once per codec.
 //!
-//! Coordinator and clients are in this process and talk HTTP, as in the demo without faults; the cohorts, the order of the
-//! examples and the initial model follow from the seed alone, so that codecs are compared on the same clients.
+//! Coordinator and clients run in this process and speak HTTP, as in the demo without faults. The cohorts, the order of the
+//! examples and the initial model depend on the seed only, so that codecs are compared on the same clients.
 
 use std::path::PathBuf;
 
@@ -11,79 +11,76 @@ use tributary_protocol::operator::Round;
 use tributary_protocol::update::Codec;
 
 use crate::demo::args::{Dataset, DemoArgs, Network};
+use crate::demo::learn;
 use crate::demo::partition::Partition;
-use crate::demo::{Stopwatch, learn};
 use crate::error::CliError;
 use crate::format::{bytes, or_dash, percent};
+use crate::options::parse_codec;
 use crate::output::Output;
+use crate::stopwatch::Stopwatch;
 
-/// Evaluated rounds whose mean accuracy is called the accuracy at the end: one round alone depends on chance.
+/// Last evaluated rounds whose mean accuracy is reported: a single round varies too much.
 const LAST_ROUNDS: usize = 5;
 
-/// Options of `tributary bench training`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct TrainingArgs {
-    /// A codec to train with, with usual settings (`int8`) or as JSON (`{"name":"qsgd","levels":16}`); several by
-    /// repeating it.
+    /// A codec to train with: its name (`int8`), or a JSON object with its settings (`{"name":"qsgd","levels":16}`). May be
+    /// repeated.
     #[arg(long = "codec", value_name = "CODEC", default_values = ["f32", "int8"], value_parser = parse_codec)]
     codecs: Vec<Codec>,
-    /// Handwritten digits: the small set inside the program, or MNIST.
+    /// Handwritten digits: the small embedded data set, or MNIST.
     #[arg(long, value_enum, default_value_t = Dataset::Mnist)]
     dataset: Dataset,
-    /// Folder of MNIST's four IDX files; missing ones are downloaded into it.
+    /// Folder of MNIST's four IDX files. Missing files are downloaded into it.
     #[arg(long, default_value = "mnist-data", value_name = "FOLDER")]
     data_dir: PathBuf,
     /// The network: a multi-layer perceptron or a convolutional one.
     #[arg(long, value_enum, default_value_t = Network::Mlp)]
     model: Network,
-    /// How examples are split: iid, dirichlet:A or shards:N.
+    /// How the examples are split among the clients: iid, dirichlet:A or shards:N.
     #[arg(long, default_value = "iid", value_name = "PARTITION")]
     partition: Partition,
     /// Passes over a client's examples in a round.
     #[arg(long, default_value_t = 1, value_name = "EPOCHS", value_parser = clap::value_parser!(u32).range(1..=1000))]
     epochs: u32,
-    /// Rounds, for every codec.
+    /// Rounds per codec and seed.
     #[arg(long, default_value_t = 80, value_name = "ROUNDS", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Rounds from one evaluation to the next. The CNN's takes a third of a round's time.
+    /// Rounds from one evaluation to the next. An evaluation of the CNN takes a third of a round's time.
     #[arg(long, default_value_t = 1, value_name = "ROUNDS", value_parser = clap::value_parser!(u32).range(1..))]
     evaluate_every: u32,
-    /// The accuracy that rounds and bytes are counted to, from 0 to 1.
+    /// Rounds and bytes are counted up to this accuracy, from 0 to 1.
     #[arg(long, default_value_t = 0.97, value_name = "ACCURACY")]
     target: f64,
-    /// A seed; several by repeating it.
+    /// A seed. May be repeated.
     #[arg(long = "seed", value_name = "NUMBER", default_values_t = [7])]
     seeds: Vec<u64>,
 }
 
-/// What one training gave.
+/// Programs rely on the names of its members.
 #[derive(Debug, Serialize)]
 struct Trained {
     codec: Codec,
     seed: u64,
     rounds: u32,
-    /// The first round whose model had the target accuracy.
+    /// The first round whose model reached the target accuracy.
     rounds_to_target: Option<u32>,
     /// Bytes of updates up to that round.
     bytes_up_to_target: Option<u64>,
     /// Bytes of updates in all rounds.
     bytes_up: u64,
-    /// How many times smaller that is than the same updates as plain f32.
+    /// The size of the same updates as plain f32, divided by `bytes_up`.
     times_smaller: f64,
     /// Bits sent per parameter and update.
     bits_per_parameter: f64,
     /// Mean of the last five evaluated rounds.
     accuracy: Option<f64>,
-    /// The best round.
+    /// Of the best round.
     accuracy_best: Option<f64>,
-    /// Wall time, evaluations included.
+    /// Wall time with evaluations.
     seconds: f64,
 }
 
-/// Trains with each codec and seed.
-///
-/// # Errors
-/// When the data cannot be had, or the coordinator or a client fails.
 pub(crate) async fn run(args: &TrainingArgs, output: &Output) -> Result<(), CliError> {
     for codec in &args.codecs {
         for seed in &args.seeds {
@@ -146,10 +143,4 @@ fn text(trained: &Trained) -> String {
         trained.rounds,
         trained.seconds,
     )
-}
-
-/// A codec's name, or a JSON object with its settings.
-pub(crate) fn parse_codec(text: &str) -> Result<Codec, String> {
-    let json = if text.starts_with('{') { text.to_owned() } else { format!("{text:?}") };
-    serde_json::from_str(&json).map_err(|error| format!("no such codec: {error}"))
 }

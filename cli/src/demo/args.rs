@@ -9,11 +9,11 @@ use tributary_protocol::seed::Seed;
 use tributary_protocol::update::Codec;
 
 use super::partition::Partition;
+use crate::options::parse_codec;
 
-/// Fewest clients with which one can be too slow and another can die without stopping the rounds.
+/// Fewest clients of which one may be too slow and one may die while the rounds go on.
 const FAULTY_CLIENTS_MIN: u32 = 5;
 
-/// `tributary demo`: a coordinator and its clients on this machine, learning from real data over HTTP.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct DemoArgs {
     /// Ends after this many committed rounds [default: 30 for digits, 87 for mnist].
@@ -22,23 +22,23 @@ pub(crate) struct DemoArgs {
     /// Clients that train [default: 20 for digits, 100 for mnist].
     #[arg(long, value_name = "CLIENTS", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) clients: Option<u32>,
-    /// Every random choice derives from it: split, initial model, cohorts, order of the examples.
+    /// The seed of every random choice: split, initial model, cohorts, order of the examples.
     #[arg(long, default_value_t = 7, value_name = "NUMBER")]
     pub(crate) seed: u64,
-    /// Clients that train at the same time; one per CPU core unless given.
+    /// Clients that train at the same time [default: one per CPU core].
     #[arg(long, value_name = "THREADS", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: Option<u32>,
-    /// Handwritten digits: the small set inside the program, or MNIST.
+    /// Handwritten digits: the small embedded data set, or MNIST.
     #[arg(long, value_enum, default_value_t = Dataset::Digits)]
     pub(crate) dataset: Dataset,
-    /// Folder of MNIST's four IDX files, gzipped or not; missing ones are downloaded into it.
+    /// Folder of MNIST's four IDX files, gzipped or not. Missing files are downloaded into it.
     #[arg(long, default_value = "mnist-data", value_name = "FOLDER")]
     pub(crate) data_dir: PathBuf,
-    /// Where missing MNIST files are downloaded from.
+    /// The folder that missing MNIST files are downloaded from.
     #[arg(long, default_value = super::mnist::DOWNLOAD_URL, value_name = "URL", value_parser = parse_base_url)]
     pub(crate) mnist_url: Url,
-    /// How examples are split: iid, dirichlet:A (A small: clients have few classes each), or shards:N (N shards of one
-    /// label each) [default: dirichlet:0.5 for digits, iid for mnist].
+    /// How the examples are split among the clients: iid, dirichlet:A (a small A leaves each client few classes), or
+    /// shards:N (N shards of one label each) [default: dirichlet:0.5 for digits, iid for mnist].
     #[arg(long, value_name = "PARTITION")]
     pub(crate) partition: Option<Partition>,
     /// The network: a multi-layer perceptron or a convolutional one.
@@ -47,44 +47,42 @@ pub(crate) struct DemoArgs {
     /// Passes over a client's examples in a round [default: 5 for digits, 1 for mnist].
     #[arg(long, value_name = "EPOCHS", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) epochs: Option<u32>,
-    /// Rounds from one evaluation to the next; `bench training` sets it.
+    /// Rounds from one evaluation to the next. Only `bench training` sets it.
     #[arg(skip = 1u32)]
     pub(crate) evaluate_every: u32,
-    /// How updates are encoded: a codec's name (`ternary`), or a JSON object with its settings.
-    #[arg(long, value_name = "CODEC", value_parser = crate::bench::training::parse_codec)]
+    /// The codec of the updates: its name (`ternary`), or a JSON object with its settings.
+    #[arg(long, value_name = "CODEC", value_parser = parse_codec)]
     pub(crate) codec: Option<Codec>,
-    /// Ends as soon as the held-out examples are recognised with this accuracy, from 0 to 1.
+    /// Ends as soon as the model reaches this accuracy (from 0 to 1) on the held-out examples.
     #[arg(long, value_name = "ACCURACY", value_parser = parse_accuracy)]
     pub(crate) target: Option<f64>,
-    /// A job file to use instead of the built-in one; --rounds and --target still count, --model does not.
+    /// A job file instead of the built-in job. --rounds and --target still apply.
     #[arg(long, value_name = "FILE", conflicts_with = "model")]
     pub(crate) job: Option<PathBuf>,
-    /// No slow and no dying client; each round waits for its whole cohort, so that a seed gives the same model again.
+    /// Without the slow and the dying client. Each round waits for its whole cohort, so that equal seeds give equal models.
     #[arg(long)]
     pub(crate) no_faults: bool,
-    /// Where the coordinator listens; port 0 takes a free one.
+    /// Where the coordinator listens; port 0 is any free port.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     pub(crate) listen: SocketAddr,
-    /// Keeps the coordinator running after the last round, for a look at the dashboard; Ctrl-C ends it.
+    /// Keeps the coordinator and its dashboard running after the last round, until Ctrl-C.
     #[arg(long)]
     pub(crate) keep: bool,
 }
 
-/// What is learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Dataset {
-    /// 1,797 images of 8x8, inside the program.
+    /// 1,797 embedded images of 8x8.
     Digits,
     /// 70,000 images of 28x28.
     Mnist,
 }
 
-/// What learns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Network {
-    /// Linear layers.
+    /// Linear layers only.
     Mlp,
-    /// Convolutions first.
+    /// Convolutions, then linear layers.
     Cnn,
 }
 
@@ -108,7 +106,7 @@ impl DemoArgs {
         })
     }
 
-    /// Clients that train, besides the evaluator.
+    /// Clients that train; the evaluator is one more.
     pub(crate) fn clients(&self) -> u32 {
         self.clients.unwrap_or(match self.dataset {
             Dataset::Digits => 20,
@@ -116,12 +114,10 @@ impl DemoArgs {
         })
     }
 
-    /// The seed of everything.
     pub(crate) fn seed(&self) -> Seed {
         Seed(self.seed)
     }
 
-    /// How examples are split.
     pub(crate) fn partition(&self) -> Partition {
         self.partition.unwrap_or(match self.dataset {
             Dataset::Digits => Partition::Dirichlet(0.5),
@@ -129,7 +125,7 @@ impl DemoArgs {
         })
     }
 
-    /// Whether one client is too slow and one dies; a fleet that is too small for that has no faults.
+    /// Whether one client is too slow and one dies. A fleet too small for that has no faults.
     pub(crate) fn has_faults(&self) -> bool {
         !self.no_faults && self.clients() >= FAULTY_CLIENTS_MIN
     }
@@ -140,7 +136,7 @@ fn parse_accuracy(text: &str) -> Result<f64, String> {
     accuracy.ok_or_else(|| "it must be above 0 and at most 1".into())
 }
 
-/// A folder's URL: names of files are joined to it.
+/// A folder's URL with a slash at its end, so that names of files can be joined to it.
 fn parse_base_url(text: &str) -> Result<Url, String> {
     let url: Url = format!("{}/", text.trim_end_matches('/')).parse().map_err(|error| format!("{error}"))?;
     match url.scheme() {
@@ -160,7 +156,6 @@ pub(super) mod tests {
         demo: DemoArgs,
     }
 
-    /// The options of this command line.
     pub(crate) fn parse(line: &str) -> Result<DemoArgs, clap::Error> {
         Line::try_parse_from(std::iter::once("demo").chain(line.split_whitespace())).map(|line| line.demo)
     }

@@ -1,4 +1,4 @@
-//! What the clients of a demo learn from and what the evaluator holds back.
+//! The examples of a demo: those that the clients train on, and those that the evaluator holds out.
 
 use tributary_client::examples::{
     Column, CsvError, CsvOptions, CsvTarget, Examples, ExamplesError, MemoryExamples, Targets, read_csv,
@@ -7,20 +7,19 @@ use tributary_protocol::seed::Seed;
 
 /// UCI digits; `cli/data/README.md` names source and licence.
 const DIGITS_CSV_GZ: &[u8] = include_bytes!("../../data/digits.csv.gz");
-/// Share of the digits that the evaluator holds back.
+/// Fraction of the digits that is held out.
 const HELD_OUT: f64 = 0.2;
 
-/// Examples to train on and examples to measure with.
 #[derive(Clone, Debug)]
 pub(crate) struct DemoData {
     /// To be split among the clients.
     pub(crate) train: MemoryExamples,
-    /// The evaluator's.
+    /// For the evaluator.
     pub(crate) test: MemoryExamples,
 }
 
-/// The handwritten digits in the program: pixels from 0 to 1, in inputs of this shape (64 values), a random fifth held
-/// out. The same seed holds out the same ones.
+/// The embedded handwritten digits, with pixels from 0 to 1 in inputs of a shape of 64 values. A fifth, drawn by the seed, is
+/// held out.
 pub(crate) fn digits(input_shape: &[usize], seed: Seed) -> DemoData {
     let all = embedded_digits(input_shape).expect("a test reads the embedded digits, and both shapes have 64 values");
     let mut order: Vec<usize> = (0..all.len()).collect();
@@ -42,7 +41,7 @@ fn embedded_digits(input_shape: &[usize]) -> Result<MemoryExamples, CsvError> {
     read_csv(flate2::read::GzDecoder::new(DIGITS_CSV_GZ), &options)
 }
 
-/// The class of each example; nothing for examples whose targets are no classes, or not one class each.
+/// The class of each example; `None` unless each example has one class.
 pub(crate) fn labels(examples: &MemoryExamples) -> Option<Vec<u32>> {
     match examples.targets() {
         Targets::Classes(classes) if classes.len() == examples.len() => Some(classes),
@@ -50,10 +49,7 @@ pub(crate) fn labels(examples: &MemoryExamples) -> Option<Vec<u32>> {
     }
 }
 
-/// The examples of each client.
-///
-/// # Errors
-/// When `split` names an example that does not exist.
+/// The examples of each client, from the indices of a split.
 pub(crate) fn of_clients(train: &MemoryExamples, split: &[Vec<usize>]) -> Result<Vec<MemoryExamples>, ExamplesError> {
     split.iter().map(|examples| train.subset(examples)).collect()
 }
@@ -63,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_embedded_digits_are_all_there_and_scaled() {
+    fn the_embedded_digits_are_complete_and_scaled() {
         let all = embedded_digits(&[64]).unwrap();
         assert_eq!(all.len(), 1797);
         let batch = all.batch(&(0..all.len()).collect::<Vec<_>>()).unwrap();

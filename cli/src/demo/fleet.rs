@@ -1,4 +1,4 @@
-//! The demo's clients: real SDK clients in one process, one of them too slow, one that dies.
+//! The demo's clients: real SDK clients in this process, of which one is too slow and one dies.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,30 +12,26 @@ use tributary_client::{
 };
 use tributary_protocol::id::Secret;
 
-/// How often a client that only pretends to compute looks whether it should stop.
+/// How often a client that pretends to compute checks whether it should stop.
 const SLOW_STEP: Duration = Duration::from_millis(20);
 
-/// What is wrong with a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Nothing.
     None,
     /// Its training never ends by itself.
     Slow,
-    /// It is never heard of again once it has begun to train.
+    /// It is silent from its first training on.
     Dies,
 }
 
-/// One client to start.
+/// A client to start.
 #[derive(Debug)]
 pub(crate) struct Member {
-    /// What it is called in reports, and its attribute `name`.
+    /// Its name in reports and its attribute `name`.
     pub(crate) name: String,
     /// A further attribute.
     pub(crate) attribute: Option<(&'static str, &'static str)>,
-    /// What it learns from.
     pub(crate) examples: MemoryExamples,
-    /// What is wrong with it.
     pub(crate) fault: Fault,
 }
 
@@ -47,11 +43,8 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Enrols the members one after the other, so that their numbers follow their order, then lets them all run.
+    /// Enrols the members one after the other, so that their numbers follow their order, and then runs them all. At most
     /// `threads` of them train at the same time.
-    ///
-    /// # Errors
-    /// [`ClientError`] of the first that could not enrol.
     pub(crate) async fn start(
         server: &str,
         enrolment: &Secret,
@@ -90,7 +83,7 @@ impl Fleet {
         Ok(Self { running, sessions })
     }
 
-    /// Stops every client, wherever it is.
+    /// Stops every client at once, also while it trains.
     pub(crate) async fn stop(mut self) {
         self.running.store(false, Ordering::Relaxed);
         self.sessions.shutdown().await;
@@ -106,7 +99,7 @@ impl Host for Power {
     }
 }
 
-/// A trainer with its faults.
+/// A trainer with a fault.
 struct Device {
     count: u64,
     trainer: BurnTrainer,
@@ -127,7 +120,7 @@ impl Trainer for Device {
                 self.trainer.train(task, should_stop)
             }
             Fault::Slow => pretend(should_stop),
-            // Not even the deadline brings it back.
+            // It ignores the deadline, too.
             Fault::Dies => pretend(&|| !self.running.load(Ordering::Relaxed)),
         }
     }
@@ -138,7 +131,7 @@ impl Trainer for Device {
     }
 }
 
-/// Takes time until it is told to stop.
+/// Computes nothing until it should stop.
 fn pretend(should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
     while !should_stop() {
         std::thread::sleep(SLOW_STEP);
@@ -146,14 +139,14 @@ fn pretend(should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
     Err(TrainError::Interrupted)
 }
 
-/// So many may compute at the same time.
+/// A semaphore for threads: limits how many clients compute at the same time.
 #[derive(Debug)]
 struct Slots {
     free: Mutex<usize>,
     freed: Condvar,
 }
 
-/// A place among them.
+/// Frees its slot when it is dropped.
 struct Slot<'a>(&'a Slots);
 
 impl Slots {

@@ -3,39 +3,47 @@
 pub(crate) mod args;
 mod data;
 mod fleet;
-pub(crate) mod mnist;
+mod mnist;
 mod model;
 pub(crate) mod partition;
 mod report;
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
 use tributary_client::examples::{IdxShape, MemoryExamples};
-use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::job_file::{JobFile, StopPolicy};
 use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::operator::{Job, PAGE_ITEMS_MAX, PageQuery, Round};
 use tributary_protocol::state::{AssignmentState, Phase, Task};
 
 use crate::api::{Api, collect};
-use crate::error::CliError;
+use crate::error::{CliError, Failure};
 use crate::format::{or_dash, percent};
-use crate::job::create::read_job_file;
+use crate::http;
 use crate::job::watch::Follower;
+use crate::job::{export, file};
 use crate::local::LocalCoordinator;
 use crate::output::Output;
-use crate::{http, job};
+use crate::stopwatch::Stopwatch;
 
 use args::{Dataset, DemoArgs};
 use data::DemoData;
 use fleet::{Fault, Fleet, Member};
 use report::{Report, Start, Summary};
 
+#[derive(Debug, thiserror::Error)]
+enum DemoError {
+    /// The demo's clients train only networks that a job file describes.
+    #[error("the demo needs a job whose [model] has layers, and examples with one class each")]
+    OwnNetwork,
+    /// By Ctrl-C.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl Failure for DemoError {}
+
 /// Runs the demo to its end.
-///
-/// # Errors
-/// When data, folder or address cannot be used, and when the job ends without a model to show.
 pub(crate) async fn run(args: &DemoArgs, output: &Output) -> Result<(), CliError> {
     let clock = Stopwatch::start();
     let file = job_file(args)?;
@@ -64,19 +72,22 @@ pub(crate) async fn run(args: &DemoArgs, output: &Output) -> Result<(), CliError
     let job = coordinator.api.create_job(file).await?;
     let followed = tokio::select! {
         followed = follow(&coordinator.api, &job, &mut report) => followed,
-        _ = tokio::signal::ctrl_c() => Err(CliError::Interrupted),
+        _ = tokio::signal::ctrl_c() => Err(DemoError::Interrupted.into()),
     };
     let ended = match followed {
         Ok(job) => finish(&coordinator.api, &job, &folder, &mut report, clock).await,
         Err(error) => Err(error),
     };
     fleet.stop().await;
-    // The clients' copies of the model are of no more use; the database and the model stay.
+    // Only the database and the model are kept.
     let _ = std::fs::remove_dir_all(&clients);
     let result = match ended {
         Ok(summary) => {
             if args.keep {
-                output.note(&format!("\nthe coordinator goes on at {}; Ctrl-C ends it", coordinator.dashboard_url()));
+                output.note(&format!(
+                    "\nthe coordinator keeps running at {}; Ctrl-C ends it",
+                    coordinator.dashboard_url()
+                ));
                 let _ = tokio::signal::ctrl_c().await;
             }
             report.ended(&summary)
@@ -87,11 +98,8 @@ pub(crate) async fn run(args: &DemoArgs, output: &Output) -> Result<(), CliError
     result
 }
 
-/// Learns as the demo does, but says nothing: every training round that was committed, with what was measured of its
-/// model, and the number of the model's parameters.
-///
-/// # Errors
-/// As [`run`].
+/// Runs the demo without its output. Returns the committed training rounds with the evaluations of their models, and the
+/// number of parameters of the model.
 pub(crate) async fn learn(args: &DemoArgs, output: &Output) -> Result<(Vec<Round>, usize), CliError> {
     let file = job_file(args)?;
     let parameters = file.model.parameters().map_or(0, |parameters| parameters.total());
@@ -131,16 +139,16 @@ pub(crate) async fn learn(args: &DemoArgs, output: &Output) -> Result<(Vec<Round
     Ok((rounds, parameters))
 }
 
-/// The built-in job, or the one that was given, for the demo's population.
+/// The built-in job, or that of --job with the demo's population.
 fn job_file(args: &DemoArgs) -> Result<JobFile, CliError> {
     let built_in = model::job_file(args);
     let Some(path) = &args.job else { return Ok(built_in) };
-    let given = read_job_file(path)?;
+    let given = file::read(path)?;
     let rounds = args.rounds.or(given.stop.rounds).unwrap_or(args.rounds());
     Ok(JobFile {
         population: built_in.population,
         seed: given.seed.or(built_in.seed),
-        // The demo shows accuracies: a job without an evaluation gets the demo's.
+        // The demo prints accuracies, so that a job without an evaluation gets the demo's.
         evaluation: given.evaluation.or(built_in.evaluation),
         stop: StopPolicy { rounds: Some(rounds), accuracy: args.target.or(given.stop.accuracy) },
         ..given
@@ -150,11 +158,11 @@ fn job_file(args: &DemoArgs) -> Result<JobFile, CliError> {
 async fn load_data(args: &DemoArgs, file: &JobFile, output: &Output) -> Result<DemoData, CliError> {
     let input_shape = match &file.model {
         ModelSpec::Layers(layered) => layered.input.clone(),
-        ModelSpec::Parameters(_) => return Err(CliError::OwnNetwork),
+        ModelSpec::Parameters(_) => return Err(DemoError::OwnNetwork.into()),
     };
     match args.dataset {
         Dataset::Digits => {
-            // Any network over 64 values will do; its first layer says how they lie.
+            // Any network with 64 inputs fits, whatever their shape.
             let shape = if input_shape.iter().product::<usize>() == 64 { input_shape } else { vec![64] };
             Ok(data::digits(&shape, args.seed()))
         }
@@ -166,9 +174,9 @@ async fn load_data(args: &DemoArgs, file: &JobFile, output: &Output) -> Result<D
     }
 }
 
-/// Who takes part: the training clients, two of them with a fault, and the evaluator with the examples held out.
+/// The training clients, two of them with a fault, and the evaluator with the held-out examples.
 fn members(args: &DemoArgs, data: DemoData) -> Result<Vec<Member>, CliError> {
-    let labels = data::labels(&data.train).ok_or(CliError::OwnNetwork)?;
+    let labels = data::labels(&data.train).ok_or(DemoError::OwnNetwork)?;
     let count = args.clients() as usize;
     let split = args.partition().split(&labels, count, args.seed().derive("partition", 0))?;
     let examples = data::of_clients(&data.train, &split).map_err(|error| CliError::Internal(error.to_string()))?;
@@ -195,15 +203,15 @@ fn threads(args: &DemoArgs) -> usize {
     }
 }
 
-/// Reports each round when it and its evaluation have ended, until the job has.
+/// Reports each round after it and its evaluation have ended, until the job ends.
 async fn follow(api: &Api, job: &Job, report: &mut Report<'_>) -> Result<Job, CliError> {
     let mut follower = Follower::start(api, job.id, PAGE_ITEMS_MAX).await?;
     loop {
         let news = follower.next().await?;
         for round in news.ended {
-            for told in report.ended_round(round, job.file.evaluation.as_ref()) {
-                let names = stragglers(api, job, &told).await?;
-                report.round(&told, names)?;
+            for round in report.ended_round(round, job.file.evaluation.as_ref()) {
+                let stragglers = stragglers(api, job, &round).await?;
+                report.round(&round, stragglers)?;
             }
         }
         if news.job.state.is_final() {
@@ -212,7 +220,7 @@ async fn follow(api: &Api, job: &Job, report: &mut Report<'_>) -> Result<Job, Cl
     }
 }
 
-/// Numbers of the clients that a round closed without.
+/// Numbers of the clients that had not reported when the round closed.
 async fn stragglers(api: &Api, job: &Job, round: &Round) -> Result<Vec<u64>, CliError> {
     if round.expired == 0 {
         return Ok(Vec::new());
@@ -223,7 +231,7 @@ async fn stragglers(api: &Api, job: &Job, round: &Round) -> Result<Vec<u64>, Cli
     Ok(expired.map(|assignment| assignment.client_number).collect())
 }
 
-/// Writes the model file and sums up.
+/// Writes the model file and makes the summary.
 async fn finish(
     api: &Api,
     job: &Job,
@@ -231,27 +239,8 @@ async fn finish(
     report: &mut Report<'_>,
     clock: Stopwatch,
 ) -> Result<Summary, CliError> {
-    let version = job.model_version.ok_or_else(|| CliError::NoModelYet(job.file.name.to_string()))?;
-    let path: PathBuf = folder.join(format!("{}-v{version}.safetensors", job.file.name));
-    let model = job::export::find_version(api, job, Some(version)).await?;
-    job::export::download(api, job.id, &model, &path).await?;
-    let sha256: Sha256Hash = model.sha256;
-    Ok(report.summary(job, path, sha256, clock.elapsed()))
-}
-
-/// How long it took; the demo is the one command whose time people look at.
-#[derive(Clone, Copy)]
-pub(crate) struct Stopwatch(std::time::Instant);
-
-impl Stopwatch {
-    /// Starts it.
-    #[expect(clippy::disallowed_methods, reason = "elapsed time is what it reports; nothing depends on it")]
-    pub(crate) fn start() -> Self {
-        Self(std::time::Instant::now())
-    }
-
-    /// Time since the start.
-    pub(crate) fn elapsed(self) -> Duration {
-        self.0.elapsed()
-    }
+    let model = export::find_version(api, job, None).await?;
+    let path = folder.join(format!("{}-v{}.safetensors", job.file.name, model.version));
+    export::download(api, job.id, &model, &path).await?;
+    Ok(report.summary(job, path, model.sha256, clock.elapsed()))
 }

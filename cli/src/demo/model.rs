@@ -1,4 +1,4 @@
-//! The jobs of the demo: networks, local training and rounds for each set of data.
+//! The built-in jobs of the demo: network, local training and round policy for each data set.
 
 use tributary_protocol::job_file::{
     Aggregation, EvaluationPolicy, InitialModel, JobFile, RoundPolicy, StopPolicy, UpdatePolicy,
@@ -8,14 +8,12 @@ use tributary_protocol::plan::{Loss, Optimizer, Training};
 
 use super::args::{Dataset, DemoArgs, Network};
 
-/// Population of the demo's clients.
-pub(crate) const POPULATION: &str = "demo";
-/// The attribute, with its value, that makes a client the evaluator.
+const POPULATION: &str = "demo";
+/// The attribute and value of the client that evaluates.
 pub(crate) const EVALUATOR: (&str, &str) = ("role", "evaluator");
-/// Clients selected per update that a round needs, where some may fail.
+/// Clients selected per update of the goal, where some may fail.
 const OVER_SELECTION: f64 = 1.3;
 
-/// The built-in job for these options.
 pub(crate) fn job_file(args: &DemoArgs) -> JobFile {
     JobFile {
         name: dataset_name(args.dataset).parse().expect("both names are valid"),
@@ -43,9 +41,9 @@ fn dataset_name(dataset: Dataset) -> &'static str {
     }
 }
 
-/// The network for these images of ten classes. For MNIST they are the "2NN" and the CNN of McMahan et al. 2017,
-/// section 3: 199,210 and 1,663,370 parameters.
-pub(crate) fn network(dataset: Dataset, network: Network) -> LayeredModel {
+/// The network for images of ten classes. For MNIST: the "2NN" and the CNN of McMahan et al. 2017, section 3, with 199,210
+/// and 1,663,370 parameters.
+fn network(dataset: Dataset, network: Network) -> LayeredModel {
     let input = match (dataset, network) {
         (Dataset::Digits, Network::Mlp) => vec![64],
         (Dataset::Digits, Network::Cnn) => vec![1, 8, 8],
@@ -66,7 +64,7 @@ fn linear(out_features: usize) -> Layer {
     Layer::Linear { out_features, bias: true }
 }
 
-/// A convolution that keeps height and width, and a pool that halves them.
+/// A convolution that keeps height and width, ReLU, and a pool that halves height and width.
 fn convolution(out_channels: usize, kernel_length: usize) -> Vec<Layer> {
     let convolution = Layer::Conv2d {
         out_channels,
@@ -82,9 +80,9 @@ fn dense_end(features: usize) -> Vec<Layer> {
     vec![Layer::Flatten {}, linear(features), Layer::Relu {}]
 }
 
-/// Local training. For MNIST it is McMahan's E = 1, B = 10 with the learning rate that suits his 2NN. A client has 72
-/// digits on average, so more epochs make a round worth its transfer: with five of them, 30 rounds of the small
-/// perceptron reached an accuracy of 0.97 in a plain simulation, with one 0.93 to 0.94.
+/// Local training. For MNIST: McMahan's E = 1, B = 10 and the learning rate that suits the 2NN. A client has 72 digits on
+/// average, so that a single epoch moves the model little: in a plain simulation, 30 rounds of the small perceptron reached
+/// an accuracy of 0.97 with five epochs, and of 0.93 to 0.94 with one.
 fn training(args: &DemoArgs) -> Training {
     let (epochs, learning_rate) = match (args.dataset, args.model) {
         (Dataset::Digits, Network::Mlp) => (5, 0.2),
@@ -101,9 +99,9 @@ fn training(args: &DemoArgs) -> Training {
     }
 }
 
-/// Half of the digits' clients make a round, a tenth of MNIST's (McMahan's C = 0.1). With faults, some more are selected,
-/// but never so many that the slow and the dead client leave a round without a cohort. Without faults every selected
-/// client counts and all are drawn from, so that timing decides nothing.
+/// The goal is half of the clients for the digits, and a tenth for MNIST (McMahan's C = 0.1). With faults, more clients are
+/// selected than the goal, but never more than are left without the slow and the dead one. Without faults, every selected
+/// client counts and every client is available, so that timing does not influence the result.
 fn round_policy(args: &DemoArgs) -> RoundPolicy {
     let clients = args.clients();
     let goal = match args.dataset {
@@ -129,8 +127,7 @@ fn round_policy(args: &DemoArgs) -> RoundPolicy {
     RoundPolicy { over_selection, available_min: 0, ..policy }
 }
 
-/// Time for a client's task, in milliseconds: ample for the slowest machine, and short enough that the straggler of the
-/// digits is seen.
+/// Enough for a slow machine, and short enough that a demo with the digits shows its straggler.
 fn deadline_ms(args: &DemoArgs) -> u64 {
     match (args.dataset, args.model) {
         (Dataset::Digits, _) => 10_000,
@@ -139,7 +136,7 @@ fn deadline_ms(args: &DemoArgs) -> u64 {
     }
 }
 
-/// By the one client that holds the test examples.
+/// By the client that has the held-out examples.
 fn evaluation(args: &DemoArgs) -> EvaluationPolicy {
     let (name, value) = EVALUATOR;
     EvaluationPolicy {

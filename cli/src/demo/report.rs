@@ -1,4 +1,4 @@
-//! What the demo prints: a line per round, and a summary at the end.
+//! The output of the demo: a line per round, and a summary at the end.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,56 +16,53 @@ use crate::error::CliError;
 use crate::format::{bytes, count, or_dash, percent};
 use crate::output::{Event, Output};
 
-/// How the demo begins.
+/// The first line. Programs rely on the names of its members.
 #[derive(Debug, Serialize)]
 pub(super) struct Start {
-    /// Dashboard and APIs.
+    /// Of the dashboard and the APIs.
     pub(super) url: String,
-    /// The dashboard for whoever opens it: the token after `#` signs in, and a browser sends nothing of it.
+    /// Opens the dashboard signed in: the token is in the fragment, which browsers do not send.
     pub(super) dashboard_url: String,
-    /// Where the database and the model file are.
+    /// Of the database and the model file.
     pub(super) directory: PathBuf,
-    /// Clients that train.
+    /// Clients that train; the evaluator is one more.
     pub(super) clients: u32,
-    /// Clients selected each round.
     pub(super) cohort: u32,
-    /// Numbers in the model.
     pub(super) parameters: usize,
-    /// Committed rounds that end it.
+    /// Committed rounds that end the demo.
     pub(super) rounds: Option<u32>,
-    /// Signs operators in for as long as the demo runs; its coordinator knows no other.
+    /// The only one of the demo's coordinator.
     pub(super) operator_token: Secret,
 }
 
-/// How the demo ended. Programs rely on the names of its members.
+/// The last line. Programs rely on the names of its members.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
-    /// Of the newest evaluated model on the examples held out.
+    /// Of the newest evaluated model on the held-out examples.
     accuracy: Option<f64>,
-    /// Its mean loss there.
+    /// Mean over the held-out examples.
     loss: Option<f64>,
     /// Committed rounds.
     rounds: u32,
-    /// The first round whose model had the target accuracy.
+    /// The first round whose model reached the target accuracy.
     #[serde(skip_serializing_if = "Option::is_none")]
     rounds_to_target: Option<u32>,
-    /// Bytes of updates that clients sent.
+    /// Bytes of updates.
     bytes_up: u64,
-    /// Bytes of models that clients fetched, the evaluator included.
+    /// Bytes of downloaded models, including the evaluator's.
     bytes_down: u64,
     /// Wall time.
     seconds: f64,
-    /// Assignments of living clients that their rounds closed without.
+    /// Assignments of living clients that had not reported when their rounds closed.
     stragglers: u32,
-    /// Assignments that ended without a result: failed, rejected, or given to the client that died.
+    /// Assignments without a result: failed, rejected, or of the client that died.
     failed: u32,
-    /// The newest model.
+    /// Of the newest model.
     model_path: PathBuf,
-    /// Its content hash.
     model_sha256: Sha256Hash,
 }
 
-/// Collects what happened.
+/// Collects the rounds for the summary, and prints.
 pub(super) struct Report<'a> {
     output: &'a Output,
     /// Names and faults by client number, from 1.
@@ -73,9 +70,10 @@ pub(super) struct Report<'a> {
     /// Training rounds that wait for their evaluation, by number.
     waiting: BTreeMap<u32, Round>,
     evaluated: BTreeMap<u32, Round>,
-    told: Vec<Round>,
-    /// Rounds that closed without a client, by its number.
+    printed: Vec<Round>,
+    /// Rounds in which a client was a straggler, by its number.
     expired: BTreeMap<u64, Vec<u32>>,
+    /// Up and down.
     bytes_of_evaluations: (u64, u64),
 }
 
@@ -86,7 +84,7 @@ impl<'a> Report<'a> {
             members: members.iter().map(|member| (member.name.clone(), member.fault)).collect(),
             waiting: BTreeMap::new(),
             evaluated: BTreeMap::new(),
-            told: Vec::new(),
+            printed: Vec::new(),
             expired: BTreeMap::new(),
             bytes_of_evaluations: (0, 0),
         }
@@ -102,7 +100,7 @@ impl<'a> Report<'a> {
         })
     }
 
-    /// Takes in a round that ended; gives back those that can be told now, with what was measured of their models.
+    /// Adds an ended round. Returns the training rounds that can be printed now, with the evaluations of their models.
     pub(super) fn ended_round(&mut self, round: Round, evaluation: Option<&EvaluationPolicy>) -> Vec<Round> {
         match round.task {
             Task::Evaluate => {
@@ -117,10 +115,10 @@ impl<'a> Report<'a> {
         let mut ready = Vec::new();
         while let Some(first) = self.waiting.first_entry() {
             let round = first.get();
-            let is_measured =
+            let is_evaluated =
                 round.phase == Phase::Committed && evaluation.is_some_and(|policy| policy.every_rounds == 1);
-            // Where measuring is slower than training, some versions are left out: a later one has been measured then.
-            if is_measured && self.evaluated.range(round.number..).next().is_none() {
+            // Where evaluating is slower than training, versions are skipped: then a later one has an evaluation.
+            if is_evaluated && self.evaluated.range(round.number..).next().is_none() {
                 break;
             }
             let mut round = first.remove();
@@ -132,35 +130,35 @@ impl<'a> Report<'a> {
         ready
     }
 
-    /// Tells a round; `stragglers` are the numbers of the clients that it closed without.
+    /// Prints a round; `stragglers` are client numbers.
     pub(super) fn round(&mut self, round: &Round, stragglers: Vec<u64>) -> Result<(), CliError> {
         for client in &stragglers {
             self.expired.entry(*client).or_default().push(round.number);
         }
-        self.told.push(round.clone());
+        self.printed.push(round.clone());
         let names: Vec<&str> = stragglers.iter().filter_map(|number| self.name(*number)).collect();
         self.output.object(
-            &Event { event: "round", object: &Told { round, seconds: seconds(round), stragglers: &names } },
+            &Event { event: "round", object: &RoundLine { round, seconds: seconds(round), stragglers: &names } },
             || line(round),
         )
     }
 
     pub(super) fn summary(&self, job: &Job, model_path: PathBuf, model_sha256: Sha256Hash, took: Duration) -> Summary {
-        let measured = self.told.iter().rev().find(|round| round.accuracy.is_some() || round.loss.is_some());
+        let evaluated = self.printed.iter().rev().find(|round| round.accuracy.is_some() || round.loss.is_some());
         let target = job.file.stop.accuracy;
         let reached = |round: &&Round| matches!((round.accuracy, target), (Some(got), Some(wanted)) if got >= wanted);
         let of_dead: u32 = self.assignments_of(Fault::Dies);
-        let expired: u32 = self.told.iter().map(|round| round.expired).sum();
+        let expired: u32 = self.printed.iter().map(|round| round.expired).sum();
         Summary {
-            accuracy: measured.and_then(|round| round.accuracy),
-            loss: measured.and_then(|round| round.loss),
+            accuracy: evaluated.and_then(|round| round.accuracy),
+            loss: evaluated.and_then(|round| round.loss),
             rounds: job.rounds_committed,
-            rounds_to_target: self.told.iter().find(reached).map(|round| round.number),
-            bytes_up: self.told.iter().map(|round| round.bytes_up).sum::<u64>() + self.bytes_of_evaluations.0,
-            bytes_down: self.told.iter().map(|round| round.bytes_down).sum::<u64>() + self.bytes_of_evaluations.1,
+            rounds_to_target: self.printed.iter().find(reached).map(|round| round.number),
+            bytes_up: self.printed.iter().map(|round| round.bytes_up).sum::<u64>() + self.bytes_of_evaluations.0,
+            bytes_down: self.printed.iter().map(|round| round.bytes_down).sum::<u64>() + self.bytes_of_evaluations.1,
             seconds: took.as_secs_f64(),
             stragglers: expired - of_dead,
-            failed: self.told.iter().map(|round| round.failed + round.rejected).sum::<u32>() + of_dead,
+            failed: self.printed.iter().map(|round| round.failed + round.rejected).sum::<u32>() + of_dead,
             model_path,
             model_sha256,
         }
@@ -186,7 +184,7 @@ impl<'a> Report<'a> {
         lines.join("\n")
     }
 
-    /// What became of the two faulty clients.
+    /// A line for each of the two faulty clients.
     fn fault_lines(&self) -> Vec<String> {
         let described = (1u64..).zip(&self.members).filter_map(|(number, (name, fault))| {
             let what = match fault {
@@ -213,9 +211,9 @@ impl<'a> Report<'a> {
     }
 }
 
-/// A round with what only the demo knows.
+/// A round with the names of its stragglers.
 #[derive(Serialize)]
-struct Told<'a> {
+struct RoundLine<'a> {
     #[serde(flatten)]
     round: &'a Round,
     seconds: Option<f64>,

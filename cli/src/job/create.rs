@@ -1,41 +1,34 @@
-//! `tributary job create`: a job file, checked here first, so that a mistake is named with its key or line.
+//! `tributary job create`.
 
-use std::io::Read;
-use std::path::Path;
-
-use tributary_protocol::job_file::{InitialModel, JOB_FILE_BYTES_MAX, JobFile};
+use tributary_protocol::job_file::InitialModel;
 use tributary_protocol::operator::Job;
 use tributary_protocol::state::JobState;
 
+use super::args::JobCreateArgs;
+use super::file;
 use crate::api::Api;
-use crate::args::JobCreateArgs;
 use crate::error::CliError;
 use crate::format::count;
 use crate::output::Output;
 
-/// Runs the command.
-///
-/// # Errors
-/// For a file that cannot be read or is no job, and those of the calls.
 pub(crate) async fn run(args: &JobCreateArgs, api: &Api, output: &Output) -> Result<(), CliError> {
-    let file = read_job_file(&args.file)?;
+    let file = file::read(&args.file)?;
     let wants_upload = file.initial_model == InitialModel::Upload;
     if let Some(model) = &args.initial_model {
-        // Before the job exists: a job whose model cannot be sent would stay behind.
+        // Checked before the job is created: a job whose model cannot be sent would wait for ever.
         std::fs::File::open(model).map_err(CliError::file("read", model))?;
         if !wants_upload {
             output.note(
-                "note: the job file does not say `initial_model = \"upload\"`; the coordinator may refuse the model",
+                "note: the job file does not say `initial_model = \"upload\"`: the coordinator may refuse the model",
             );
         }
     }
     if args.dry_run {
         let draft = api.try_job(file).await?;
-        let said = || {
+        return output.object(&draft, || {
             let name = &draft.job.name;
-            format!("the coordinator would take the job {name}: {} parameters", count(draft.parameters))
-        };
-        return output.object(&draft, said);
+            format!("the coordinator accepts the job {name}: {} parameters", count(draft.parameters))
+        });
     }
     let mut job = api.create_job(file).await?;
     if let Some(model) = &args.initial_model {
@@ -45,38 +38,20 @@ pub(crate) async fn run(args: &JobCreateArgs, api: &Api, output: &Output) -> Res
     output.object(&job, || text(&job))
 }
 
-/// Reads and checks a job file; `-` is standard input.
-///
-/// # Errors
-/// For a file that cannot be read or is no job.
-pub(crate) fn read_job_file(path: &Path) -> Result<JobFile, CliError> {
-    let is_stdin = path == Path::new("-");
-    let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
-    let mut text = String::new();
-    // One byte more than allowed is enough for the parser to say that it is too long.
-    let bytes_max = JOB_FILE_BYTES_MAX as u64 + 1;
-    let read = if is_stdin {
-        std::io::stdin().lock().take(bytes_max).read_to_string(&mut text)
-    } else {
-        std::fs::File::open(path).and_then(|file| file.take(bytes_max).read_to_string(&mut text))
-    };
-    read.map_err(CliError::file("read", &name))?;
-    JobFile::parse(&text).map_err(|source| CliError::JobFile { name, source })
-}
-
 fn text(job: &Job) -> String {
     let name = &job.file.name;
     let next = match job.state {
         JobState::AwaitingModel => "it waits for model version 0".to_owned(),
         _ => format!("next: `tributary job watch {name}`"),
     };
-    format!("made the job {name} ({}) of {} parameters\n{next}", job.id, count(job.parameters))
+    format!("created the job {name} ({}) of {} parameters\n{next}", job.id, count(job.parameters))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::tests::{Fake, JOB_FILE, output};
+    use crate::testing::{Fake, JOB_FILE, output};
+    use std::path::Path;
 
     fn args(file: &Path, initial_model: Option<&Path>) -> JobCreateArgs {
         JobCreateArgs { file: file.into(), initial_model: initial_model.map(Into::into), dry_run: false }
@@ -106,7 +81,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_missing_model_file_is_told_before_the_job_exists() {
+    async fn a_missing_model_file_is_named_before_the_job_is_created() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("digits.toml");
         std::fs::write(&file, JOB_FILE).unwrap();

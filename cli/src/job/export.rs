@@ -1,4 +1,4 @@
-//! `tributary job export`: a model version as a file, whole and checked or not at all.
+//! `tributary job export`: a model version as a file, which exists complete and checked or not at all.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,19 +8,36 @@ use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
 use tributary_protocol::id::JobId;
 use tributary_protocol::operator::{Job, ModelVersion};
 
+use super::args::JobExportArgs;
+use super::find::find_job;
 use crate::api::{Api, ApiError, collect};
-use crate::args::JobExportArgs;
-use crate::error::CliError;
+use crate::error::{CliError, Failure};
 use crate::files::temporary_beside;
 use crate::format::bytes;
 use crate::http::causes;
-use crate::job::find::find_job;
 use crate::output::Output;
 
-/// Runs the command.
-///
-/// # Errors
-/// When there is no such version, the bytes are not those announced, or the file cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ExportError {
+    /// The job waits for model version 0.
+    #[error("the job {0} has no model yet")]
+    NoModelYet(String),
+    #[error("the downloaded model has the SHA-256 {got}, and the coordinator announced {expected}")]
+    WrongHash { expected: Sha256Hash, got: Sha256Hash },
+}
+
+impl Failure for ExportError {
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::NoModelYet(_) => {
+                "upload version 0 with `tributary job create FILE --initial-model MODEL.safetensors`"
+            }
+            Self::WrongHash { .. } => "nothing was written; try again, and look for a proxy that changes files",
+        };
+        Some(hint.into())
+    }
+}
+
 pub(crate) async fn run(args: &JobExportArgs, api: &Api, output: &Output) -> Result<(), CliError> {
     let job = find_job(api, &args.job).await?;
     let version = find_version(api, &job, args.version).await?;
@@ -36,33 +53,27 @@ pub(crate) async fn run(args: &JobExportArgs, api: &Api, output: &Output) -> Res
 }
 
 fn default_path(job: &Job, version: u32) -> PathBuf {
-    // Names of jobs are safe in file names.
+    // `Name` allows only letters that are safe in file names.
     format!("{}-v{version}.safetensors", job.file.name).into()
 }
 
-/// The version of this number, or the newest.
-///
-/// # Errors
-/// When there is none, and those of the calls.
+/// Looks up a version; `None` is the newest.
 pub(crate) async fn find_version(api: &Api, job: &Job, wanted: Option<u32>) -> Result<ModelVersion, CliError> {
     let name = &job.file.name;
-    let wanted = wanted.or(job.model_version).ok_or_else(|| CliError::NoModelYet(name.to_string()))?;
+    let wanted = wanted.or(job.model_version).ok_or_else(|| ExportError::NoModelYet(name.to_string()))?;
     let versions = collect(None, async |page| api.model_versions(job.id, page).await).await?;
     let found = versions.items.into_iter().find(|version| version.version == wanted);
     found.ok_or_else(|| CliError::NotFound(format!("model version {wanted} of the job {name}")))
 }
 
-/// Downloads a version into a file, which is there whole and checked, or not at all.
-///
-/// # Errors
-/// When the bytes are not those announced, or the file cannot be written.
+/// Downloads a version. An interrupted or wrong download leaves `path` as it was.
 pub(crate) async fn download(api: &Api, job: JobId, version: &ModelVersion, path: &Path) -> Result<(), CliError> {
     let mut file = temporary_beside(path).map_err(CliError::file("write", path))?;
     let mut response = api.model(job, version.version).await?;
     let mut hasher = Sha256Hasher::new();
     let mut bytes_left = version.bytes;
     while let Some(chunk) = response.chunk().await.map_err(|error| interrupted(&response_name(job, version), &error))? {
-        // More than announced cannot have the right hash: it need not fill the disk first.
+        // A longer body cannot have the right hash. It is refused before it fills the disk.
         bytes_left = bytes_left.checked_sub(chunk.len() as u64).ok_or_else(|| ApiError::BadAnswer {
             call: response_name(job, version),
             cause: format!("more than the {} bytes announced", version.bytes),
@@ -76,8 +87,8 @@ pub(crate) async fn download(api: &Api, job: JobId, version: &ModelVersion, path
     Ok(())
 }
 
-fn check(expected: Sha256Hash, got: Sha256Hash) -> Result<(), CliError> {
-    if expected == got { Ok(()) } else { Err(CliError::WrongHash { expected, got }) }
+fn check(expected: Sha256Hash, got: Sha256Hash) -> Result<(), ExportError> {
+    if expected == got { Ok(()) } else { Err(ExportError::WrongHash { expected, got }) }
 }
 
 fn response_name(job: JobId, version: &ModelVersion) -> String {
@@ -91,8 +102,8 @@ fn interrupted(call: &str, error: &reqwest::Error) -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::tests::{Fake, job, output};
-    use crate::args::{JobArgs, MetricsSinks};
+    use crate::job::args::{JobArgs, MetricsSinks};
+    use crate::testing::{Fake, job, output};
 
     fn version(number: u32, content: &[u8]) -> ModelVersion {
         ModelVersion {
@@ -124,7 +135,7 @@ mod tests {
     async fn the_newest_version_replaces_the_file_when_its_hash_is_right() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.safetensors");
-        std::fs::write(&path, b"of before").unwrap();
+        std::fs::write(&path, b"before").unwrap();
         let model = vec![5; 300_000];
         let (output, printed) = output(true);
         run(&args(None, &path), &fake(&model, &model).start().await, &output).await.unwrap();
@@ -138,17 +149,17 @@ mod tests {
     async fn changed_or_longer_bytes_leave_the_file_as_it_was() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.safetensors");
-        std::fs::write(&path, b"of before").unwrap();
+        std::fs::write(&path, b"before").unwrap();
         for served in [b"modal".as_slice(), b"model and more"] {
             let api = fake(b"model", served).start().await;
             run(&args(None, &path), &api, &output(true).0).await.expect_err("other bytes");
-            assert_eq!(std::fs::read(&path).unwrap(), b"of before");
+            assert_eq!(std::fs::read(&path).unwrap(), b"before");
             assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
         }
     }
 
     #[tokio::test]
-    async fn a_version_that_is_not_there_is_not_found() {
+    async fn a_missing_version_is_not_found() {
         let folder = tempfile::tempdir().unwrap();
         let api = fake(b"model", b"model").start().await;
         let error =

@@ -1,16 +1,27 @@
-//! Which job a person means: its id, or its name where that is clear.
+//! From a job's id or name to the job.
 
 use tributary_protocol::id::JobId;
 use tributary_protocol::operator::Job;
 
+use super::args::JobArgs;
 use crate::api::{Api, collect};
-use crate::args::JobArgs;
-use crate::error::CliError;
+use crate::error::{CliError, Failure};
 
-/// Looks a job up by its id or name.
-///
-/// # Errors
-/// When there is none or more than one, and those of the calls.
+#[derive(Debug, thiserror::Error)]
+#[error("{count} jobs are called {name:?}, in the populations {populations}")]
+pub(crate) struct AmbiguousJob {
+    name: String,
+    count: usize,
+    /// Separated by commas.
+    populations: String,
+}
+
+impl Failure for AmbiguousJob {
+    fn hint(&self) -> Option<String> {
+        Some("add --population NAME, or give the job's id".into())
+    }
+}
+
 pub(crate) async fn find_job(api: &Api, JobArgs { job: wanted, population }: &JobArgs) -> Result<Job, CliError> {
     if let Ok(id) = wanted.parse::<JobId>() {
         return Ok(api.job(id).await?);
@@ -27,13 +38,14 @@ pub(crate) async fn find_job(api: &Api, JobArgs { job: wanted, population }: &Jo
     }
     let populations: Vec<String> =
         std::iter::once(&first).chain(&others).map(|job| job.file.population.to_string()).collect();
-    Err(CliError::AmbiguousJob { name: wanted.clone(), count: populations.len(), populations: populations.join(", ") })
+    let (count, populations) = (populations.len(), populations.join(", "));
+    Err(AmbiguousJob { name: wanted.clone(), count, populations }.into())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::tests::{Fake, job};
+    use crate::testing::{Fake, job};
 
     fn args(name: &str, population: Option<&str>) -> JobArgs {
         JobArgs { job: name.into(), population: population.map(|name| name.parse().unwrap()) }
@@ -57,7 +69,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_job_that_is_not_there_exits_with_not_found() {
+    async fn a_missing_job_exits_with_not_found() {
         let api = Fake::default().start().await;
         for wanted in ["digits", "job_00000000000000000000000000000000"] {
             let error = find_job(&api, &args(wanted, None)).await.expect_err("nothing there");

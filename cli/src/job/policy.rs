@@ -1,18 +1,15 @@
-//! `tributary job policy`: when the rounds of a job open, close and give up; shown, or changed from the next round on.
+//! `tributary job policy`: shows when the rounds of a job open, close and are abandoned, or changes it.
 
 use tributary_protocol::job_file::{RoundPolicy, RoundPolicyChange};
 
+use super::args::JobPolicyArgs;
 use super::find::find_job;
 use crate::api::Api;
-use crate::args::JobPolicyArgs;
 use crate::error::CliError;
 use crate::format::duration_ms;
 use crate::output::{self, Output};
+use crate::units::HumanDuration;
 
-/// Runs the command.
-///
-/// # Errors
-/// Those of the calls, and a standard output that is gone.
 pub(crate) async fn run(args: &JobPolicyArgs, api: &Api, output: &Output) -> Result<(), CliError> {
     let change = change(args);
     let mut job = find_job(api, &args.job).await?;
@@ -33,10 +30,10 @@ fn change(args: &JobPolicyArgs) -> RoundPolicyChange {
         updates_min: args.updates_min,
         over_selection: args.over_selection,
         available_min: args.available_min,
-        selection_timeout_ms: args.selection_timeout,
-        deadline_ms: args.deadline,
-        backoff_ms: args.backoff,
-        backoff_max_ms: args.backoff_max,
+        selection_timeout_ms: args.selection_timeout.map(HumanDuration::ms),
+        deadline_ms: args.deadline.map(HumanDuration::ms),
+        backoff_ms: args.backoff.map(HumanDuration::ms),
+        backoff_max_ms: args.backoff_max.map(HumanDuration::ms),
     }
 }
 
@@ -58,19 +55,21 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::api::tests::{Fake, job, output};
-    use crate::args::{Cli, Command, JobCommand};
+    use crate::testing::{Fake, job, output};
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        policy: JobPolicyArgs,
+    }
 
     #[tokio::test]
     async fn a_policy_is_shown_and_changed() {
         let api = Fake { jobs: vec![job(1, "demo", "digits")], ..Fake::default() }.start().await;
         let print = async |line: &str| {
             let (output, printed) = output(false);
-            let words = ["tributary", "job", "policy", "digits"].into_iter().chain(line.split_whitespace());
-            let Command::Job(JobCommand::Policy(args)) = Cli::try_parse_from(words).unwrap().command else {
-                panic!("a policy")
-            };
-            run(&args, &api, &output).await.unwrap();
+            let words = ["policy", "digits"].into_iter().chain(line.split_whitespace());
+            run(&Line::try_parse_from(words).unwrap().policy, &api, &output).await.unwrap();
             printed.lock().unwrap().clone()
         };
         let before = print("").await;

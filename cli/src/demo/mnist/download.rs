@@ -1,18 +1,16 @@
-//! Downloads of single files: checked before they get their name, so that a file that is there is whole.
+//! Downloads of single files. Each is checked before it gets its name, so that an existing file is complete.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use reqwest::{Url, redirect};
 
-use super::{MnistError, MnistFile, gzipped_path, read_checked};
+use super::error::MnistError;
+use super::file::{MnistFile, gzipped_path, read_checked};
 use crate::files::temporary_beside;
 use crate::http::{self, causes};
 
-/// Downloads `NAME.gz` into the folder, which is made if only its last part is missing.
-///
-/// # Errors
-/// [`MnistError`] names the folder, file or URL.
+/// Downloads `NAME.gz` into the folder. Of the folder's path only the last part is created.
 pub(super) async fn download(
     folder: &Path,
     base_url: &Url,
@@ -27,7 +25,7 @@ pub(super) async fn download(
     let url = base_url.join(&name).map_err(|error| MnistError::Download { url: name, cause: error.to_string() })?;
     note(&format!("downloading {url}"));
     fetch(&url, file, temporary.as_file_mut()).await?.map_err(failed)?;
-    read_checked(temporary.path(), file).map_err(|error| in_words_of_the_download(error, &url))?;
+    read_checked(temporary.path(), file).map_err(|error| with_url(error, &url))?;
     temporary.as_file().sync_all().map_err(failed)?;
     temporary.persist(&path).map_err(|error| failed(error.error))?;
     Ok(path)
@@ -42,9 +40,9 @@ fn make_folder(folder: &Path) -> Result<(), MnistError> {
     }
 }
 
-/// Copies the answer into `target`; the inner error is the file's.
+/// Copies the body into `target`; the inner error is the file's.
 async fn fetch(url: &Url, file: &MnistFile, target: &mut impl Write) -> Result<io::Result<()>, MnistError> {
-    // A gzip file may be a little larger than what it packs, never much.
+    // A gzip file is at most a little larger than its content.
     let mut bytes_left = file.bytes + 4096;
     let failed = |cause| MnistError::Download { url: url.to_string(), cause };
     let client = http::client(url, redirect::Policy::limited(5)).map_err(|error| failed(causes(&error)))?;
@@ -62,8 +60,8 @@ async fn fetch(url: &Url, file: &MnistFile, target: &mut impl Write) -> Result<i
     Ok(target.flush())
 }
 
-/// The temporary file's name would tell nobody anything.
-fn in_words_of_the_download(error: MnistError, url: &Url) -> MnistError {
+/// Names the URL instead of the temporary file.
+fn with_url(error: MnistError, url: &Url) -> MnistError {
     let cause = match error {
         MnistError::WrongContent { name, expected, got, .. } => {
             format!("it is not MNIST's {name}: its unpacked content has the SHA-256 {got} instead of {expected}")

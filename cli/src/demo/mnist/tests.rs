@@ -1,4 +1,4 @@
-//! MNIST in small: two training images and one test image, served by a local server.
+//! A small MNIST of two training images and one test image, downloaded from a local server.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -12,10 +12,12 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use tempfile::TempDir;
 use tributary_client::examples::Examples;
+use tributary_protocol::hash::Sha256Hash;
 
 use super::*;
-use crate::api::tests::serve;
 use crate::demo::data::labels;
+use crate::error::Failure;
+use crate::testing::serve;
 
 /// Names and contents.
 type Contents = [(&'static str, Vec<u8>); 4];
@@ -49,17 +51,17 @@ fn gzipped(content: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// Serves these files below `/mnist/`; the list says which were asked for.
+/// Serves files below `/mnist/`, and lists those that were requested.
 async fn mirror(files: HashMap<String, Vec<u8>>) -> (Url, Arc<Mutex<Vec<String>>>) {
-    let asked = Arc::new(Mutex::new(vec![]));
-    let state = (Arc::new(files), Arc::clone(&asked));
+    let requested = Arc::new(Mutex::new(vec![]));
+    let state = (Arc::new(files), Arc::clone(&requested));
     type Files = (Arc<HashMap<String, Vec<u8>>>, Arc<Mutex<Vec<String>>>);
-    let file = async |State((files, asked)): State<Files>, UrlPath(name): UrlPath<String>| {
-        asked.lock().unwrap().push(name.clone());
+    let file = async |State((files, requested)): State<Files>, UrlPath(name): UrlPath<String>| {
+        requested.lock().unwrap().push(name.clone());
         files.get(&name).cloned().ok_or(StatusCode::NOT_FOUND)
     };
     let server = serve(Router::new().route("/mnist/{name}", get(file)).with_state(state)).await;
-    (server.join("/mnist/").unwrap(), asked)
+    (server.join("/mnist/").unwrap(), requested)
 }
 
 fn packed(contents: &Contents) -> HashMap<String, Vec<u8>> {
@@ -82,18 +84,18 @@ async fn missing_files_are_downloaded_once_and_the_rest_is_read_packed_or_plain(
     let folder = tempfile::tempdir().unwrap();
     let contents = small_contents();
     std::fs::write(folder.path().join(contents[0].0), &contents[0].1).unwrap();
-    let (url, asked) = mirror(packed(&contents)).await;
+    let (url, requested) = mirror(packed(&contents)).await;
     for _ in 0..2 {
         let data = load_flat(folder.path(), &url).await.unwrap();
         assert_eq!(data.train.batch(&[0, 1]).unwrap().inputs, [0.0, 1.0, 0.2, 0.4]);
         assert_eq!((labels(&data.train).unwrap(), labels(&data.test).unwrap()), (vec![3, 9], vec![5]));
     }
     let expected = ["train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"];
-    assert_eq!(*asked.lock().unwrap(), expected);
+    assert_eq!(*requested.lock().unwrap(), expected);
 }
 
 #[tokio::test]
-async fn a_missing_folder_is_made_but_not_a_whole_path() {
+async fn a_missing_folder_is_created_but_not_a_whole_path() {
     let folder = tempfile::tempdir().unwrap();
     let (url, _) = mirror(packed(&small_contents())).await;
     load_flat(&folder.path().join("new"), &url).await.unwrap();
@@ -132,7 +134,7 @@ async fn a_mirror_without_the_file_and_no_network_are_download_errors() {
         format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap()
     };
     let error = load_flat(folder.path(), &closed).await.unwrap_err();
-    assert!(matches!(&error, MnistError::Download { .. }) && error.hint().contains("--data-dir"), "{error}");
+    assert!(matches!(&error, MnistError::Download { .. }) && error.hint().unwrap().contains("--data-dir"), "{error}");
 }
 
 #[tokio::test]

@@ -1,10 +1,10 @@
-//! Uneven splits by a symmetric Dirichlet distribution: Hsu, Qi and Brown, "Measuring the effects of non-identical data
+//! Uneven splits from a symmetric Dirichlet distribution: Hsu, Qi and Brown, "Measuring the effects of non-identical data
 //! distribution for federated visual classification" (2019).
 
 use tributary_protocol::seed::Stream;
 
-/// Shares out the examples of each class in proportions of their own. Every client gets at least one example, where there
-/// are as many examples as clients.
+/// Splits the examples of each class in proportions drawn for that class. Every client gets at least one example, provided
+/// that there are as many examples as clients.
 pub(super) fn split(labels: &[u32], clients: usize, concentration: f64, stream: &mut Stream) -> Vec<Vec<usize>> {
     let mut split = vec![vec![]; clients];
     let mut classes: Vec<u32> = labels.to_vec();
@@ -19,21 +19,21 @@ pub(super) fn split(labels: &[u32], clients: usize, concentration: f64, stream: 
             client.extend(members.by_ref().take(count));
         }
     }
-    feed_the_empty(&mut split);
+    fill_the_empty(&mut split);
     split
 }
 
-/// A client without examples could not take part: each takes one from whoever has most at that moment.
-fn feed_the_empty(split: &mut [Vec<usize>]) {
+/// A client without examples cannot train: it takes one from the client that has most at that moment.
+fn fill_the_empty(split: &mut [Vec<usize>]) {
     while let Some(empty) = split.iter().position(Vec::is_empty) {
-        let richest = (0..split.len()).max_by_key(|client| split[*client].len()).expect("there is the empty one");
+        let richest = (0..split.len()).max_by_key(|client| split[*client].len()).expect("the empty client exists");
         let example =
-            split[richest].pop().expect("there are at least as many examples as clients, so somebody has two");
+            split[richest].pop().expect("there are at least as many examples as clients, so one client has two");
         split[empty].push(example);
     }
 }
 
-/// Whole numbers in these proportions that add up to `total` (Hamilton's method).
+/// Whole numbers in given proportions that add up to `total` (Hamilton's method).
 fn largest_remainders(shares: &[f64], total: usize) -> Vec<usize> {
     let exact: Vec<f64> = shares.iter().map(|share| share * total as f64).collect();
     let mut counts: Vec<usize> = exact.iter().map(|exact| exact.floor() as usize).collect();
@@ -44,8 +44,8 @@ fn largest_remainders(shares: &[f64], total: usize) -> Vec<usize> {
     counts
 }
 
-/// Proportions from a symmetric Dirichlet distribution: gamma variates, divided by their sum. Their logarithms are used,
-/// because with a small concentration all the variates themselves can be too small for a float.
+/// Proportions from a symmetric Dirichlet distribution: gamma variates divided by their sum. They are computed from
+/// logarithms, because with a small concentration all variates can be too small for a float.
 fn shares(concentration: f64, count: usize, stream: &mut Stream) -> Vec<f64> {
     let logarithms: Vec<f64> = (0..count).map(|_| gamma_logarithm(concentration, stream)).collect();
     let largest = logarithms.iter().copied().fold(f64::NEG_INFINITY, f64::max);

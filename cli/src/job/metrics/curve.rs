@@ -1,22 +1,20 @@
-//! What a round adds to the curves of a job: one list of names, the same for every tool.
+//! The metrics of a round as points of curves, whose names are the same in every tool.
 
 use tributary_protocol::operator::Round;
 use tributary_protocol::state::{Phase, Task};
 
-/// A value of a curve.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Point {
-    /// The curve; a slash makes groups in TensorBoard and MLflow.
+    /// The curve's name. A slash makes groups in TensorBoard and MLflow.
     pub(super) name: &'static str,
     /// The round's number.
     pub(super) step: u32,
-    /// When the round ended, in milliseconds since 1970.
+    /// The end of the round, in milliseconds since 1970.
     pub(super) at_ms: i64,
-    /// The value.
     pub(super) value: f64,
 }
 
-/// The points of a round that has ended. An abandoned one has counts but no losses.
+/// The points of an ended round; an open round has none. An abandoned round has counts but no losses.
 pub(super) fn points(round: &Round) -> Vec<Point> {
     let Some(at_ms) = round.ended_at_ms else { return Vec::new() };
     let count = |count: u32| Some(f64::from(count));
@@ -48,7 +46,7 @@ pub(super) fn points(round: &Round) -> Vec<Point> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::tests::round;
+    use crate::testing::round;
 
     #[test]
     fn a_training_round_and_its_evaluation_have_curves_of_their_own() {

@@ -1,4 +1,4 @@
-//! Rounds as a CSV or JSON file: one row per training round, with what was measured of its model.
+//! Rounds as a CSV or JSON file: one row per training round, with the evaluation of its model.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -16,14 +16,13 @@ use crate::job::watch::News;
 const FIRST_COLUMNS: [&str; 8] =
     ["number", "phase", "reason", "ended_at_ms", "training_loss", "loss", "accuracy", "reported"];
 
-/// How the file looks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Format {
     Csv,
     Json,
 }
 
-/// A file of rounds, written anew whenever there are more.
+/// A file of rounds, which is replaced as a whole when rounds end.
 #[derive(Debug)]
 pub(super) struct Table {
     path: PathBuf,
@@ -32,10 +31,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// A file whose ending says its format.
-    ///
-    /// # Errors
-    /// When it is neither `.csv` nor `.json`.
+    /// The format follows from the ending: `.csv` or `.json`.
     pub(super) fn new(path: &Path) -> Result<Self, CliError> {
         let format = match path.extension().and_then(|ending| ending.to_str()) {
             Some("csv") => Format::Csv,
@@ -48,22 +44,18 @@ impl Table {
         Ok(Self { path: path.to_owned(), format, rounds: BTreeMap::new() })
     }
 
-    /// Where it is.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Adds what is new and replaces the file, which readers see whole.
-    ///
-    /// # Errors
-    /// When it cannot be written.
+    /// Adds the ended rounds and replaces the file in one step: readers never see half of it.
     pub(super) fn take(&mut self, news: &News) -> Result<(), CliError> {
         for round in &news.ended {
             match round.task {
                 Task::Train => {
                     self.rounds.insert(round.number, round.clone());
                 }
-                // A training round that was read before its evaluation ended lacks what it measured.
+                // A training round that was read before its evaluation ended has no loss and accuracy yet.
                 Task::Evaluate => {
                     if let Some(trained) = self.rounds.get_mut(&round.number) {
                         (trained.loss, trained.accuracy) = (round.loss, round.accuracy);
@@ -83,7 +75,7 @@ impl Table {
     }
 }
 
-/// A header and a line per round (RFC 4180, with line feeds alone); what a round does not have is empty.
+/// A header and a line per round (RFC 4180, but with LF line ends); an absent value is empty.
 fn csv(rounds: &[&Round]) -> String {
     let rows: Vec<Value> =
         rounds.iter().map(|round| serde_json::to_value(round).expect("rounds have string keys")).collect();
@@ -112,7 +104,7 @@ fn field(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::tests::{job, round};
+    use crate::testing::{job, round};
     use tributary_protocol::state::{AbandonReason, Phase};
 
     fn news(ended: Vec<Round>) -> News {
@@ -142,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_the_rounds_as_the_coordinator_tells_them() {
+    fn json_is_the_rounds_as_the_coordinator_lists_them() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rounds.json");
         let rounds = vec![round(Task::Train, 1, Phase::Committed), round(Task::Train, 2, Phase::Committed)];

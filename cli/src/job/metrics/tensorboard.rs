@@ -14,12 +14,11 @@ use crate::error::CliError;
 use crate::files::temporary_beside;
 use crate::job::watch::News;
 
-/// What an event file says of itself first.
+/// The content of the first event of a file.
 const FILE_VERSION: &str = "brain.Event:2";
-/// TensorFlow masks checksums, so that a checksum of data that holds checksums is no special case.
+/// TensorFlow masks checksums, because the CRC of data that itself contains CRCs is problematic.
 const MASK_DELTA: u32 = 0xa282_ead8;
 
-/// An event file that grows.
 #[derive(Debug)]
 pub(super) struct EventFile {
     path: PathBuf,
@@ -27,11 +26,8 @@ pub(super) struct EventFile {
 }
 
 impl EventFile {
-    /// An empty event file for a job, in a folder of its own below `folder`: TensorBoard shows folders as runs. An export of
-    /// before is replaced.
-    ///
-    /// # Errors
-    /// When it cannot be written.
+    /// An empty event file for a job, in a folder of its own below `folder`: TensorBoard shows folders as runs. The file of
+    /// an earlier export is replaced.
     pub(super) fn create(folder: &Path, job: &Job) -> Result<Self, CliError> {
         let run = folder.join(format!("{}-{}", job.file.name, job.id));
         std::fs::create_dir_all(&run).map_err(CliError::file("make the folder", &run))?;
@@ -44,15 +40,10 @@ impl EventFile {
         Ok(Self { path, file })
     }
 
-    /// Where it is.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Appends what is new.
-    ///
-    /// # Errors
-    /// When it cannot be written.
     pub(super) fn take(&mut self, news: &News) -> Result<(), CliError> {
         let records: Vec<u8> =
             news.ended.iter().flat_map(points).flat_map(|point| record(&scalar_event(&point))).collect();
@@ -134,7 +125,7 @@ fn crc32c(data: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::tests::{job, round};
+    use crate::testing::{job, round};
     use tributary_protocol::state::{Phase, Task};
 
     #[test]

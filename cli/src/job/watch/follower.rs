@@ -1,83 +1,75 @@
-//! What is new about a job: events wake up, and the coordinator's lists say what happened.
+//! News of a job: its state, and its rounds as they end.
 //!
-//! Events are only a bell. What is shown comes from the rounds themselves, so that nothing is missed or shown twice,
-//! whatever happens to a connection.
+//! Events only wake the follower. The news come from the lists of rounds, so that no round is missed or reported twice
+//! when a connection breaks.
 
 use tributary_protocol::id::JobId;
 use tributary_protocol::operator::{Job, PAGE_ITEMS_MAX, Round};
 use tributary_protocol::state::Task;
 
 use crate::api::{Api, ApiError, EVENT_WAIT_MS};
-use crate::round;
+use crate::round::list;
 
-/// What is new.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct News {
-    /// The job as it is now.
     pub(crate) job: Job,
-    /// Training rounds and evaluations that ended since the last look, in the order in which they ended.
+    /// Training rounds and evaluations that ended since the previous news, in the order in which they ended.
     pub(crate) ended: Vec<Round>,
-    /// The open training round, if there is one.
+    /// The open training round.
     pub(crate) open: Option<Round>,
 }
 
-/// Follows one job.
 pub(crate) struct Follower<'a> {
     api: &'a Api,
     job: JobId,
-    /// The last event that rang.
+    /// The last event that was received.
     event: u64,
-    /// Whether everything up to that event was looked at.
-    has_looked: bool,
-    /// The last training round that was told.
+    /// Whether the lists were read since that event.
+    is_current: bool,
+    /// The last training round that was reported.
     trained: u32,
-    /// The last evaluation that was told.
+    /// The last evaluation that was reported.
     evaluated: u32,
 }
 
 impl<'a> Follower<'a> {
-    /// Begins with so many rounds of before.
-    ///
-    /// # Errors
-    /// Those of the calls.
+    /// Begins with the `last` past rounds.
     pub(crate) async fn start(api: &'a Api, job: JobId, last: u32) -> Result<Self, ApiError> {
-        let rounds = round::newest(api, job, Task::Train, Some(last.max(1) as usize)).await?;
-        let told = match (last, rounds.first()) {
+        let rounds = list::newest(api, job, Task::Train, Some(last.max(1) as usize)).await?;
+        let reported = match (last, rounds.first()) {
             (_, None) => 0,
             (0, Some(newest)) if !newest.phase.is_open() => newest.number,
             (_, Some(first)) => first.number - 1,
         };
-        let mut follower = Self { api, job, event: 0, has_looked: false, trained: told, evaluated: told };
+        let mut follower = Self { api, job, event: 0, is_current: false, trained: reported, evaluated: reported };
         follower.skip_events().await?;
         Ok(follower)
     }
 
-    /// Begins with the first round.
+    /// Begins with the first round of the job.
     pub(crate) fn from_the_first(api: &'a Api, job: JobId) -> Self {
-        Self { api, job, event: 0, has_looked: false, trained: 0, evaluated: 0 }
+        Self { api, job, event: 0, is_current: false, trained: 0, evaluated: 0 }
     }
 
-    /// What is new: at once the first time, later as soon as something happens, and at times without any news.
-    ///
-    /// # Errors
-    /// Those of the calls; the next call goes on where this one failed.
+    /// The next news. The first call returns at once, later ones when an event arrives or a long poll ends: the news may
+    /// be empty. After an error, the next call continues where this one failed.
     pub(crate) async fn next(&mut self) -> Result<News, ApiError> {
-        if self.has_looked {
+        if self.is_current {
             self.wait(EVENT_WAIT_MS).await?;
-            self.has_looked = false;
+            self.is_current = false;
         }
-        let news = self.look().await?;
-        self.has_looked = true;
+        let news = self.read().await?;
+        self.is_current = true;
         Ok(news)
     }
 
-    /// Old events would only ring in vain.
+    /// Past events would wake the follower without news.
     async fn skip_events(&mut self) -> Result<(), ApiError> {
         while self.wait(0).await? {}
         Ok(())
     }
 
-    /// Waits for an event; says whether there was one.
+    /// Waits for an event; returns whether there was one.
     async fn wait(&mut self, wait_ms: u32) -> Result<bool, ApiError> {
         let events = self.api.events(self.job, self.event, wait_ms, PAGE_ITEMS_MAX).await?.items;
         let newest = events.iter().map(|event| event.sequence).max();
@@ -86,13 +78,13 @@ impl<'a> Follower<'a> {
         Ok(has_news)
     }
 
-    async fn look(&mut self) -> Result<News, ApiError> {
-        // The job first: when it is final, the rounds that are read after it are all there will be.
+    async fn read(&mut self) -> Result<News, ApiError> {
+        // The job is read first: if it is final, the rounds that are read after it are complete.
         let job = self.api.job(self.job).await?;
-        let (mut ended, open) = split(round::after(self.api, self.job, Task::Train, self.trained).await?);
+        let (mut ended, open) = split(list::after(self.api, self.job, Task::Train, self.trained).await?);
         let mut evaluations = vec![];
         if job.file.evaluation.is_some() {
-            (evaluations, _) = split(round::after(self.api, self.job, Task::Evaluate, self.evaluated).await?);
+            (evaluations, _) = split(list::after(self.api, self.job, Task::Evaluate, self.evaluated).await?);
         }
         self.trained = ended.last().map_or(self.trained, |round| round.number);
         self.evaluated = evaluations.last().map_or(self.evaluated, |round| round.number);
@@ -102,7 +94,7 @@ impl<'a> Follower<'a> {
     }
 }
 
-/// The rounds before the first open one, and that one: what comes after it is told when it has ended.
+/// The rounds before the first open one, and that one. Rounds behind it are reported after it has ended.
 fn split(mut rounds: Vec<Round>) -> (Vec<Round>, Option<Round>) {
     let first_open = rounds.iter().position(|round| round.phase.is_open()).unwrap_or(rounds.len());
     let open = rounds.drain(first_open..).next();
@@ -112,7 +104,7 @@ fn split(mut rounds: Vec<Round>) -> (Vec<Round>, Option<Round>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::tests::{Fake, Scene, job, round};
+    use crate::testing::{Fake, Scene, job, round};
     use tributary_protocol::state::{JobState, Phase};
 
     fn numbers(news: &News) -> Vec<(Task, u32)> {
@@ -121,7 +113,7 @@ mod tests {
 
     /// A job of two rounds that is followed from its first: round 1 ends, then its evaluation and all the rest.
     #[tokio::test]
-    async fn each_round_is_told_once_when_it_has_ended() {
+    async fn each_round_is_reported_once_when_it_has_ended() {
         let (done, open) = (Phase::Committed, Phase::Training);
         let mut running = job(1, "demo", "digits");
         running.file.evaluation = serde_json::from_str("{}").unwrap();
@@ -162,14 +154,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_a_long_history_only_the_last_rounds_are_told() {
+    async fn of_a_long_history_only_the_last_rounds_are_reported() {
         let rounds: Vec<Round> = (1..=30).map(|number| round(Task::Train, number, Phase::Committed)).collect();
         let fake = Fake { jobs: vec![job(1, "demo", "digits")], rounds, ..Fake::default() };
         let api = fake.start().await;
-        for (last, told) in [(3, vec![28, 29, 30]), (0, vec![])] {
+        for (last, reported) in [(3, vec![28, 29, 30]), (0, vec![])] {
             let mut follower = Follower::start(&api, fake.jobs[0].id, last).await.unwrap();
             let news = follower.next().await.unwrap();
-            assert_eq!(news.ended.iter().map(|round| round.number).collect::<Vec<_>>(), told);
+            assert_eq!(news.ended.iter().map(|round| round.number).collect::<Vec<_>>(), reported);
         }
     }
 }

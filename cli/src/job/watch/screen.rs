@@ -1,4 +1,4 @@
-//! How news about a job are shown: a line per ended round, and below them a progress bar where a person looks.
+//! News of a job on a terminal or in a log: a line per ended round and, on a terminal, a progress bar below them.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use tributary_protocol::operator::{Job, Round};
@@ -8,37 +8,31 @@ use super::follower::News;
 use crate::error::CliError;
 use crate::format::percent;
 use crate::output::{Event, Output};
-use crate::round;
+use crate::round::text::line;
 
-/// Shows news.
 pub(super) struct Screen<'a> {
     output: &'a Output,
-    /// Only when standard error is a terminal.
+    /// Only on a terminal.
     bar: Option<ProgressBar>,
-    /// The job's state as it was last told.
+    /// The state that was last printed.
     state: Option<JobState>,
-    /// The last accuracy that an evaluation gave.
+    /// Of the last evaluation.
     accuracy: Option<f64>,
 }
 
 impl<'a> Screen<'a> {
-    /// Nothing is shown yet.
     pub(super) fn new(output: &'a Output) -> Self {
         let bar = output.interactive.then(ProgressBar::no_length);
         Self { output, bar, state: None, accuracy: None }
     }
 
-    /// Shows what is new.
-    ///
-    /// # Errors
-    /// When standard output is gone.
     pub(super) fn show(&mut self, news: &News) -> Result<(), CliError> {
         let accuracy = news.ended.iter().rev().find_map(|round| round.accuracy);
         self.accuracy = accuracy.or(self.accuracy);
-        // Before the lines are printed: the bar is drawn again below each of them.
+        // Before the lines are printed, because the bar is drawn again below each of them.
         self.move_bar(news);
         for round in &news.ended {
-            self.above_bar(|output| output.object(&Event { event: "round", object: round }, || round::line(round)))?;
+            self.above_bar(|output| output.object(&Event { event: "round", object: round }, || line(round)))?;
         }
         if self.state != Some(news.job.state) {
             self.state = Some(news.job.state);
@@ -49,7 +43,7 @@ impl<'a> Screen<'a> {
         Ok(())
     }
 
-    /// Says something on standard error.
+    /// Prints on standard error.
     pub(super) fn note(&self, text: &str) {
         let _: Result<(), CliError> = self.above_bar(|output| {
             output.note(text);
@@ -106,10 +100,10 @@ fn state_line(job: &Job) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::tests::{job, output, round};
+    use crate::testing::{job, output, round};
     use tributary_protocol::state::Task;
 
-    /// Two looks at a job whose first round has ended.
+    /// The news of a job whose first round has ended, and then empty news.
     fn printed(json: bool) -> String {
         let (output, printed) = output(json);
         let mut screen = Screen::new(&output);
@@ -121,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_and_a_new_state_are_a_line_each_and_no_news_are_none() {
+    fn a_round_and_a_new_state_are_a_line_each_and_empty_news_print_nothing() {
         let text = printed(false);
         assert!(text.starts_with("round   1 committed: ") && text.ends_with("\nthe job digits is running\n"), "{text}");
         assert_eq!(text.lines().count(), 2);

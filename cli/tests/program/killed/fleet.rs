@@ -1,4 +1,4 @@
-//! Real SDK clients whose training depends on nothing but the model and the seed, and what they remember of it.
+//! Real SDK clients whose training depends on the model and the seed only, and a record of it.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -13,10 +13,10 @@ use tributary_client::{
     AlwaysOn, Client, ClientError, EvaluateTask, Evaluated, Outcome, TrainError, TrainTask, Trained, Trainer,
 };
 
-/// How often each client trained with which seed, and whose update of which round was acknowledged.
-pub(crate) type Memories = (BTreeMap<(u32, u64), u32>, Vec<(u32, u32)>);
+/// How often each client trained with each seed, and client and round of every acknowledged update.
+pub(crate) type Record = (BTreeMap<(u32, u64), u32>, Vec<(u32, u32)>);
 
-/// Clients that are enrolled.
+/// Enrolled clients.
 pub(crate) struct Fleet {
     clients: Vec<Client>,
     _directory: TempDir,
@@ -37,7 +37,7 @@ impl Fleet {
     }
 
     /// Runs session after session of every client until `ended`.
-    pub(crate) async fn run_until(self, ended: impl Future<Output = ()>) -> Memories {
+    pub(crate) async fn run_until(self, ended: impl Future<Output = ()>) -> Record {
         let trained = Arc::new(Mutex::new(BTreeMap::new()));
         let acknowledged = Arc::new(Mutex::new(Vec::new()));
         let mut sessions = JoinSet::new();
@@ -89,7 +89,7 @@ impl Trainer for Draws {
     }
 }
 
-/// A clock on which a wait is over at once.
+/// A clock that ends every wait at once.
 #[derive(Debug, Default)]
 struct JumpingClock {
     now_ms: AtomicU64,

@@ -1,9 +1,8 @@
 //! Nothing is lost when the coordinator is killed: real processes, SIGKILL at seeded moments.
 //!
-//! Goal: the model after ten rounds is bit-identical to that of a run that nobody disturbed, and no client trains twice
-//! for one round. Method: SDK clients reach the coordinator through a proxy that counts what passes; at counts drawn from
-//! a seed it kills the coordinator's process, with a request or an answer in its hands, and starts it again on the same
-//! database.
+//! Goal: the model after ten rounds is bit-identical to that of an undisturbed run, and no client trains twice for one round.
+//! Method: SDK clients reach the coordinator through a proxy that counts pieces of traffic. At counts drawn from a seed it
+//! kills the coordinator's process while a request or an answer is in transit, and starts it again on the same database.
 
 mod fleet;
 mod operator;
@@ -23,29 +22,28 @@ use operator::Operator;
 use process::Setup;
 use proxy::Proxy;
 
-/// Rounds of a run.
 const ROUNDS: u32 = 10;
-/// Clients, all of them in every round.
+/// Every round selects all of them.
 const CLIENTS: u32 = 4;
-/// Kills of a disturbed run.
+/// Kills in a disturbed run.
 const KILLS: u32 = 10;
 
-/// Disturbed runs: under CI there are 50 kills altogether, else a few.
+/// Disturbed runs: 50 kills under CI, else 10.
 fn runs() -> u64 {
     if std::env::var_os("CI").is_some_and(|ci| ci == "true") { 5 } else { 1 }
 }
 
-/// What is left of a run.
+/// The outcome of a run.
 #[derive(Debug, PartialEq)]
 struct Played {
     model: Sha256Hash,
     /// How often each client trained with the seed of one of its rounds.
     trained: BTreeMap<(u32, u64), u32>,
-    /// Whose update of which round was acknowledged, in order.
+    /// Client and round of every acknowledged update, sorted.
     acknowledged: Vec<(u32, u32)>,
 }
 
-/// Plays the job to its end on an empty database, with as many kills.
+/// Plays the job to its end on an empty database.
 async fn play(database: &str, kills: u32, seed: Seed) -> Played {
     let token = Secret::from_random(SecretKind::Operator, [7; 32]);
     let proxy = Proxy::start(Setup { database: database.to_owned(), token: token.clone() }).await;
@@ -59,7 +57,7 @@ async fn play(database: &str, kills: u32, seed: Seed) -> Played {
     Played { model: operator.model(&job, ROUNDS).await, trained, acknowledged }
 }
 
-fn assert_nobody_trained_twice(played: &Played) {
+fn assert_no_client_trained_twice(played: &Played) {
     assert_eq!(played.trained.len() as u32, CLIENTS * ROUNDS);
     assert!(played.trained.values().all(|times| *times == 1), "{:?}", played.trained);
     let all: Vec<_> = (0..CLIENTS).flat_map(|client| (1..=ROUNDS).map(move |round| (client, round))).collect();
@@ -71,10 +69,10 @@ async fn a_coordinator_on_sqlite_that_is_killed_again_and_again_makes_the_same_m
     let directory = tempfile::tempdir().unwrap();
     let database = |name: &str| directory.path().join(name).display().to_string();
     let undisturbed = play(&database("undisturbed.db"), 0, Seed(0)).await;
-    assert_nobody_trained_twice(&undisturbed);
+    assert_no_client_trained_twice(&undisturbed);
     for seed in 1..=runs() {
         let played = play(&database(&format!("{seed}.db")), KILLS, Seed(seed)).await;
-        assert_nobody_trained_twice(&played);
+        assert_no_client_trained_twice(&played);
         assert_eq!(played.model, undisturbed.model, "seed {seed}");
     }
 }
@@ -83,11 +81,11 @@ async fn a_coordinator_on_sqlite_that_is_killed_again_and_again_makes_the_same_m
 async fn a_coordinator_on_postgres_that_is_killed_again_and_again_makes_the_same_model() {
     let Some(database) = postgres::postgres().await else { return };
     let undisturbed = play(&database.url, 0, Seed(0)).await;
-    assert_nobody_trained_twice(&undisturbed);
+    assert_no_client_trained_twice(&undisturbed);
     for seed in 1..=runs() {
         let Some(database) = postgres::postgres().await else { return };
         let played = play(&database.url, KILLS, Seed(seed)).await;
-        assert_nobody_trained_twice(&played);
+        assert_no_client_trained_twice(&played);
         assert_eq!(played.model, undisturbed.model, "seed {seed}");
     }
 }

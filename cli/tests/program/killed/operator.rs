@@ -1,11 +1,11 @@
-//! The operator: sets the run up and waits for its end, whatever happens to a connection.
+//! The operator sets the run up and waits for its end, over connections that may break at any time.
 
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::Secret;
 
-/// Longest wait for news, in milliseconds.
+/// Longest wait for events.
 const NEWS_WAIT_MS: u32 = 20_000;
 
 /// An operator behind the proxy.
@@ -22,14 +22,14 @@ impl Operator {
         Self { http, url, token: token.expose() }
     }
 
-    /// Makes the population; returns its enrolment token.
+    /// Creates the population; returns an enrolment token for it.
     pub(crate) async fn population(&self) -> String {
         self.call(Method::POST, "populations", Some(&json!({"name": "p"}))).await.unwrap();
         let token = self.call(Method::POST, "tokens", Some(&json!({"population": "p", "label": "test"}))).await;
         token.unwrap()["secret"].as_str().unwrap().to_owned()
     }
 
-    /// Creates the job, whose cohort is everybody; returns its id.
+    /// Creates the job, whose cohort is all clients; returns its id.
     pub(crate) async fn create_job(&self, clients: u32, rounds: u32) -> String {
         let job = json!({
             "name": "killed", "population": "p", "seed": 42,
@@ -44,7 +44,7 @@ impl Operator {
         loop {
             match self.call(Method::POST, "jobs", Some(&json!({ "job": job }))).await {
                 Ok(created) => return created["id"].as_str().unwrap().to_owned(),
-                // It may have been created before the answer was lost.
+                // The job may have been created before the answer was lost.
                 Err(_) => {
                     let jobs = self.get("jobs").await;
                     if let Some(created) = jobs["items"].as_array().unwrap().first() {
@@ -66,7 +66,7 @@ impl Operator {
         }
     }
 
-    /// Hash of a model version's file as it is downloaded.
+    /// Hash of a downloaded model version.
     pub(crate) async fn model(&self, job: &str, version: u32) -> Sha256Hash {
         let url = format!("{}/operator/v1/jobs/{job}/models/{version}", self.url);
         let response = self.http.get(url).bearer_auth(&self.token).send().await.unwrap();
@@ -82,7 +82,7 @@ impl Operator {
         }
     }
 
-    /// One call; an error is a lost connection, a refusal ends the test.
+    /// One call. An error is a lost connection; a refusal ends the test.
     async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, reqwest::Error> {
         let call = self.http.request(method, format!("{}/operator/v1/{path}", self.url)).bearer_auth(&self.token);
         let call = body.into_iter().fold(call, reqwest::RequestBuilder::json);

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use tributary_protocol::id::Secret;
 
-/// What every process of a run is started with.
+/// The settings of every process of a run.
 #[derive(Clone)]
 pub(crate) struct Setup {
     pub(crate) database: String,

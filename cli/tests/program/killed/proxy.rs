@@ -11,10 +11,10 @@ use tributary_protocol::seed::{Seed, Stream};
 
 use super::process::{Process, Setup};
 
-/// Most pieces of traffic between two kills; a run has more of them than all its kills need.
+/// Most pieces of traffic between two kills: few enough that all kills happen before the run ends.
 const GAP_MAX: u64 = 24;
 
-/// The proxy; its coordinator ends with it.
+/// The coordinator ends with it.
 pub(crate) struct Proxy {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -23,12 +23,12 @@ pub(crate) struct Proxy {
 
 struct Shared {
     setup: Setup,
-    /// None only between two processes.
+    /// `None` between two processes.
     coordinator: RwLock<Option<Process>>,
     plan: Mutex<Plan>,
 }
 
-/// When to kill.
+/// The times of the kills.
 struct Plan {
     stream: Stream,
     pieces_left: u64,
@@ -36,12 +36,12 @@ struct Plan {
     kills: u32,
 }
 
-/// What happens to the piece of traffic at which the coordinator is killed.
+/// The fate of the piece of traffic at which the coordinator is killed.
 #[derive(Clone, Copy)]
 enum Piece {
-    /// It never arrives.
+    /// It does not arrive.
     Lost,
-    /// It arrives; what the coordinator does with it is cut short.
+    /// It arrives, and the coordinator is killed while it handles it.
     Delivered,
 }
 
@@ -61,7 +61,7 @@ impl Proxy {
         format!("http://{}", self.address)
     }
 
-    /// From here on it counts.
+    /// Starts to count.
     pub(crate) fn kill_at_seeded_moments(&self, kills: u32, seed: Seed) {
         let mut stream = seed.stream();
         let pieces_left = stream.below(GAP_MAX);
@@ -86,7 +86,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// Forwards one connection until either side ends it. Between two processes it waits for the next one.
+/// Forwards one connection until either side ends it. Between two processes it waits for the next process.
 async fn forward(client: TcpStream, shared: Arc<Shared>) {
     let Some(address) = shared.coordinator.read().await.as_ref().map(|process| process.address) else { return };
     let Ok(server) = TcpStream::connect(address).await else { return };
@@ -106,7 +106,7 @@ async fn pump(mut from: impl AsyncReadExt + Unpin, mut to: impl AsyncWriteExt + 
             return;
         }
         if fate.is_some() {
-            // Goes on when this connection's other direction ends.
+            // A task of its own, because the end of the other direction would cancel this one.
             let _ = tokio::spawn(restart(Arc::clone(shared))).await;
             return;
         }
@@ -120,7 +120,7 @@ async fn restart(shared: Arc<Shared>) {
 }
 
 impl Shared {
-    /// Counts a piece; says what becomes of it if the coordinator is to be killed now.
+    /// Counts a piece; returns its fate if the coordinator is to be killed now.
     fn fate(&self) -> Option<Piece> {
         let mut plan = self.plan.lock().unwrap();
         if plan.kills_left == 0 {

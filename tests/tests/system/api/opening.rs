@@ -12,7 +12,8 @@ use tributary_server::{Config, Coordinator, ServeError};
 use crate::support::World;
 
 async fn open(database: impl std::fmt::Display) -> Result<Coordinator, ServeError> {
-    Coordinator::open(&Config { database: database.to_string(), operator_token: None, ..Config::default() }).await
+    Coordinator::open(&Config { database: database.to_string().into(), operator_token: None, ..Config::default() })
+        .await
 }
 
 #[tokio::test]
@@ -86,7 +87,8 @@ async fn a_configured_operator_token_is_let_in_until_it_is_revoked() {
     let secret = |kind| Secret::from_random(kind, [7; 32]);
     let (clock, _) = Clock::manual(1_000);
     let open = |kind| {
-        let config = Config { database: database.clone(), operator_token: Some(secret(kind)), ..Config::default() };
+        let config =
+            Config { database: database.as_str().into(), operator_token: Some(secret(kind)), ..Config::default() };
         let clock = clock.clone();
         async move { Coordinator::open_with(&config, clock).await }
     };

@@ -125,7 +125,7 @@ async fn a_store_can_be_added_later_but_not_left_out() {
     assert_eq!(world.weights(before.id, 0).await.len(), WEIGHTS);
     world.stop().await;
 
-    let config = Config { database: world.database(), ..Config::default() };
+    let config = Config { database: world.database().into(), ..Config::default() };
     let refused = Coordinator::open_with(&config, Clock::System).await.unwrap_err();
     assert!(matches!(refused, ServeError::Blob(BlobError::NoStore)), "{refused}");
     assert!(refused.to_string().contains("--blobs"));

@@ -201,7 +201,7 @@ impl World {
     /// Another coordinator on the same database and clock.
     pub(crate) async fn open_coordinator(&self) -> Coordinator {
         let config = Config {
-            database: self.database(),
+            database: self.database().into(),
             node: Some(self.node.clone()),
             metrics: self.metrics,
             ..Config::default()

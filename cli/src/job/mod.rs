@@ -1,10 +1,12 @@
 //! `tributary job`: jobs from their file to their model.
 
-pub(crate) mod create;
+pub(crate) mod args;
+mod create;
 pub(crate) mod export;
+pub(crate) mod file;
 pub(crate) mod find;
 mod metrics;
-pub(crate) mod policy;
+mod policy;
 pub(crate) mod watch;
 
 use tributary_protocol::job_file::StopPolicy;
@@ -12,21 +14,17 @@ use tributary_protocol::operator::{Job, Round};
 use tributary_protocol::state::{JobState, Task};
 
 use crate::api::{Api, JobChange, collect};
-use crate::args::{JobArgs, JobCommand};
 use crate::error::CliError;
 use crate::format::{count, or_dash, percent, relative, timestamp};
 use crate::output::{self, Output};
-use crate::round;
+use crate::round::{list, text as round_text};
 
+use args::{JobArgs, JobCommand};
 use find::find_job;
 
-/// Rounds that `job show` shows.
+/// Rounds that `job show` prints.
 const LAST_ROUNDS: usize = 10;
 
-/// Runs one of the commands.
-///
-/// # Errors
-/// Those of the calls and files, and a standard output that is gone.
 pub(crate) async fn run(command: JobCommand, api: &Api, output: &Output) -> Result<(), CliError> {
     match command {
         JobCommand::Create(args) => create::run(&args, api, output).await,
@@ -58,7 +56,7 @@ pub(crate) async fn run(command: JobCommand, api: &Api, output: &Output) -> Resu
 
 async fn show(args: &JobArgs, api: &Api, output: &Output) -> Result<(), CliError> {
     let job = find_job(api, args).await?;
-    let rounds = round::newest(api, job.id, Task::Train, Some(LAST_ROUNDS)).await?;
+    let rounds = list::newest(api, job.id, Task::Train, Some(LAST_ROUNDS)).await?;
     let object = serde_json::json!({ "job": &job, "rounds": &rounds });
     output.object(&object, || text(&job, &rounds, output))
 }
@@ -66,7 +64,7 @@ async fn show(args: &JobArgs, api: &Api, output: &Output) -> Result<(), CliError
 async fn change(args: &JobArgs, change: JobChange, api: &Api, output: &Output) -> Result<(), CliError> {
     let job = find_job(api, args).await?;
     let job = api.change_job(job.id, change).await?;
-    output.object(&job, || format!("the job {} is {} now", job.file.name, job.state))
+    output.object(&job, || format!("the job {} is now {}", job.file.name, job.state))
 }
 
 fn row(job: &Job, now_ms: i64) -> Vec<String> {
@@ -109,7 +107,7 @@ fn text(job: &Job, rounds: &[Round], output: &Output) -> String {
     if rounds.is_empty() {
         return format!("{fields}\n\nno round yet");
     }
-    format!("{fields}\n\n{}", output::table(&round::HEADER, rounds.iter().map(round::row), output.width))
+    format!("{fields}\n\n{}", output::table(&round_text::HEADER, rounds.iter().map(round_text::row), output.width))
 }
 
 /// When the next training round may start.
@@ -137,11 +135,16 @@ fn ends_after(stop: &StopPolicy) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::tests::{Fake, job, output, round};
-    use crate::args::{Cli, Command};
+    use crate::testing::{Fake, job, output, round};
     use clap::Parser;
     use tributary_protocol::job_file::Schedule;
     use tributary_protocol::state::Phase;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(subcommand)]
+        command: JobCommand,
+    }
 
     #[test]
     fn a_job_says_when_its_next_round_may_start() {
@@ -172,9 +175,8 @@ mod tests {
         let api = Fake { jobs: vec![digits, job(2, "demo", "text")], rounds, ..Fake::default() }.start().await;
         let print = async |line: &str, json| {
             let (output, printed) = output(json);
-            let words = ["tributary", "job"].into_iter().chain(line.split(' '));
-            let Command::Job(command) = Cli::try_parse_from(words).unwrap().command else { panic!("a job command") };
-            run(command, &api, &output).await.unwrap();
+            let words = ["job"].into_iter().chain(line.split(' '));
+            run(Line::try_parse_from(words).unwrap().command, &api, &output).await.unwrap();
             printed.lock().unwrap().clone()
         };
         let list = print("list", false).await;

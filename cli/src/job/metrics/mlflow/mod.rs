@@ -1,8 +1,11 @@
 //! A run in MLflow, over its REST API (2.0).
 //!
-//! The run is found again by a tag with the job's id, and two more tags say up to which round and evaluation it has figures:
-//! whoever exports again adds only what is new. The tags travel in the same call as the figures, after them, so a call whose
-//! answer was lost is at worst repeated.
+//! A tag with the job's id identifies the run. Two more tags hold the last round and the last evaluation whose metrics it
+//! has, so that a repeated export adds only new ones. One call writes metrics and then tags: if its answer is lost, the
+//! same metrics are written again.
+
+mod error;
+mod params;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,22 +15,20 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tributary_protocol::operator::{Job, Round};
+use tributary_protocol::sealed::Sealed;
 use tributary_protocol::state::{JobState, Task};
 
 use super::curve::{Point, points};
-use crate::args::SecretArgument;
 use crate::error::CliError;
 use crate::http::{self, causes};
 use crate::job::watch::News;
+use error::MlflowError;
+use params::params_of;
 
 /// Values, parameters and tags that one call may carry (MLflow's REST documentation, "Log Batch").
 const BATCH_METRICS_MAX: usize = 1000;
 const BATCH_PARAMS_MAX: usize = 100;
-/// Longest value of a parameter, in bytes: what older releases take.
-const PARAM_BYTES_MAX: usize = 500;
-/// Longest answer that is read.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
-/// Time for one call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Tags that make an export repeatable.
@@ -35,14 +36,14 @@ const TAG_JOB: &str = "tributary.job";
 const TAG_TRAINED: &str = "tributary.rounds_exported";
 const TAG_EVALUATED: &str = "tributary.evaluations_exported";
 
-/// A run that is written.
+/// The run of a job.
 pub(super) struct Mlflow {
     http: Client,
     server: Url,
-    token: Option<SecretArgument>,
-    experiment: String,
-    run: String,
-    /// The last training round and the last evaluation whose figures it has.
+    token: Option<Sealed<String>>,
+    experiment_id: String,
+    run_id: String,
+    /// The last training round and the last evaluation whose metrics it has.
     has: BTreeMap<Task, u32>,
 }
 
@@ -78,21 +79,18 @@ struct Tag {
 }
 
 impl Mlflow {
-    /// The run of a job in an experiment; both are made where they are missing.
-    ///
-    /// # Errors
-    /// When MLflow cannot be reached or refuses.
+    /// Opens the run of a job in an experiment; creates what does not exist.
     pub(super) async fn open(
         server: &Url,
-        token: Option<&SecretArgument>,
+        token: Option<&Sealed<String>>,
         experiment: &str,
         job: &Job,
     ) -> Result<Self, CliError> {
         let http = http::client(server, redirect::Policy::none()).map_err(CliError::http)?;
         let (server, token) = (server.clone(), token.cloned());
         let mut mlflow =
-            Self { http, server, token, experiment: String::new(), run: String::new(), has: BTreeMap::new() };
-        mlflow.experiment = mlflow.experiment_named(experiment).await?;
+            Self { http, server, token, experiment_id: String::new(), run_id: String::new(), has: BTreeMap::new() };
+        mlflow.experiment_id = mlflow.experiment_named(experiment).await?;
         match mlflow.run_of(job).await? {
             Some(run) => {
                 let number = |key: &str| {
@@ -101,9 +99,9 @@ impl Mlflow {
                 };
                 mlflow.has =
                     BTreeMap::from([(Task::Train, number(TAG_TRAINED)), (Task::Evaluate, number(TAG_EVALUATED))]);
-                mlflow.run = run.info.run_id;
+                mlflow.run_id = run.info.run_id;
             }
-            None => mlflow.run = mlflow.create_run(job).await?,
+            None => mlflow.run_id = mlflow.create_run(job).await?,
         }
         mlflow.log_params(job).await?;
         Ok(mlflow)
@@ -112,13 +110,11 @@ impl Mlflow {
     /// The page that shows the run.
     pub(super) fn place(&self) -> String {
         let path = self.server.path().trim_end_matches('/');
-        format!("{}{path}/#/experiments/{}/runs/{}", self.shown(), self.experiment, self.run)
+        format!("{}{path}/#/experiments/{}/runs/{}", self.shown(), self.experiment_id, self.run_id)
     }
 
-    /// Writes the figures that the run does not have, and how the job ended, if it did.
-    ///
-    /// # Errors
-    /// When MLflow cannot be reached or refuses; the next call goes on where this one failed.
+    /// Writes the metrics that the run does not have yet, and the final state of the job. After an error, the next call
+    /// continues where this one failed.
     pub(super) async fn take(&mut self, news: &News) -> Result<(), CliError> {
         let has = |round: &Round| self.has.get(&round.task).is_some_and(|has| round.number <= *has);
         let new: Vec<&Round> = news.ended.iter().filter(|round| !has(round)).collect();
@@ -140,7 +136,7 @@ impl Mlflow {
             JobState::Stopped => "KILLED",
             JobState::AwaitingModel | JobState::Running | JobState::Paused => return Ok(()),
         };
-        let update = json!({ "run_id": self.run, "status": status, "end_time": news.job.ended_at_ms });
+        let update = json!({ "run_id": self.run_id, "status": status, "end_time": news.job.ended_at_ms });
         self.post::<Value>("runs/update", &update).await.map(drop)
     }
 
@@ -154,12 +150,13 @@ impl Mlflow {
             { "key": TAG_TRAINED, "value": number(Task::Train) },
             { "key": TAG_EVALUATED, "value": number(Task::Evaluate) },
         ]);
-        self.post::<Value>("runs/log-batch", &json!({ "run_id": self.run, "metrics": metrics, "tags": tags })).await?;
+        self.post::<Value>("runs/log-batch", &json!({ "run_id": self.run_id, "metrics": metrics, "tags": tags }))
+            .await?;
         self.has.clone_from(reached);
         Ok(())
     }
 
-    /// The id of an experiment; made where there is none.
+    /// The id of an experiment, which is created if it does not exist.
     async fn experiment_named(&self, name: &str) -> Result<String, CliError> {
         #[derive(Deserialize)]
         struct Found {
@@ -182,7 +179,7 @@ impl Mlflow {
         }
         match self.post::<Created>("experiments/create", &json!({ "name": name })).await {
             Ok(created) => Ok(created.experiment_id),
-            // Somebody made it a moment ago, or it could not be made.
+            // Another export may have created it a moment ago.
             Err(error) => match self.get::<Found>(find, &pairs).await? {
                 Some(found) => Ok(found.experiment.experiment_id),
                 None => Err(error),
@@ -190,7 +187,7 @@ impl Mlflow {
         }
     }
 
-    /// The run that an earlier export made for the job.
+    /// The run that an earlier export created for the job.
     async fn run_of(&self, job: &Job) -> Result<Option<Run>, CliError> {
         #[derive(Deserialize)]
         struct Found {
@@ -198,7 +195,7 @@ impl Mlflow {
             runs: Vec<Run>,
         }
         let wanted = json!({
-            "experiment_ids": [self.experiment],
+            "experiment_ids": [self.experiment_id],
             "filter": format!("tags.`{TAG_JOB}` = '{}'", job.id),
             "run_view_type": "ACTIVE_ONLY",
             "max_results": 1,
@@ -213,7 +210,7 @@ impl Mlflow {
         }
         let tag = |key: &str, value: &str| json!({ "key": key, "value": value });
         let wanted = json!({
-            "experiment_id": self.experiment,
+            "experiment_id": self.experiment_id,
             "run_name": job.file.name,
             "start_time": job.created_at_ms,
             "tags": [
@@ -226,7 +223,8 @@ impl Mlflow {
         Ok(self.post::<Created>("runs/create", &wanted).await?.run.info.run_id)
     }
 
-    /// The job file's settings. MLflow never changes a parameter: one that an operator changed since stays as it was first.
+    /// Writes the job file's settings. MLflow's parameters are immutable: a setting that an operator has changed keeps the
+    /// value of the first export.
     async fn log_params(&self, job: &Job) -> Result<(), CliError> {
         #[derive(Deserialize)]
         struct Found {
@@ -242,18 +240,18 @@ impl Mlflow {
             #[serde(default)]
             params: Vec<Tag>,
         }
-        let stored: Option<Found> = self.get("runs/get", &[("run_id", &self.run)]).await?;
+        let stored: Option<Found> = self.get("runs/get", &[("run_id", &self.run_id)]).await?;
         let known = stored.map(|found| found.run.data.params).unwrap_or_default();
         let mut params = params_of(job);
         params.retain(|(key, _)| known.iter().all(|known| known.key != *key));
         for batch in params.chunks(BATCH_PARAMS_MAX) {
             let batch: Vec<Value> = batch.iter().map(|(key, value)| json!({ "key": key, "value": value })).collect();
-            self.post::<Value>("runs/log-batch", &json!({ "run_id": self.run, "params": batch })).await?;
+            self.post::<Value>("runs/log-batch", &json!({ "run_id": self.run_id, "params": batch })).await?;
         }
         Ok(())
     }
 
-    /// None where MLflow says that there is no such thing.
+    /// `None` where MLflow answers that the resource does not exist.
     async fn get<T: DeserializeOwned>(&self, call: &str, pairs: &[(&str, &str)]) -> Result<Option<T>, CliError> {
         let mut url = self.url(call);
         url.query_pairs_mut().extend_pairs(pairs);
@@ -274,11 +272,11 @@ impl Mlflow {
             Some(token) => request.bearer_auth(token.expose()),
             None => request,
         };
-        let unreachable = |cause| CliError::MlflowUnreachable { server: self.shown(), cause };
+        let unreachable = |cause| MlflowError::Unreachable { server: self.shown(), cause };
         let response = request.timeout(CALL_TIMEOUT).send().await.map_err(|error| unreachable(causes(&error)))?;
         let status = response.status();
         if matches!(status, StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT) {
-            return Err(unreachable(format!("it says {status}")));
+            return Err(unreachable(format!("it answers {status}")).into());
         }
         let body = http::read_body(response, ANSWER_BYTES_MAX).await;
         Ok((status, body.map_err(|error| failed(call, error.to_string()))?))
@@ -286,7 +284,7 @@ impl Mlflow {
 
     fn url(&self, call: &str) -> Url {
         let mut url = self.server.clone();
-        // MLflow may live below a path of a larger site.
+        // MLflow may be served below a path of a larger site.
         url.path_segments_mut()
             .expect("the command line takes only http and https URLs, which have a path")
             .pop_if_empty()
@@ -295,7 +293,7 @@ impl Mlflow {
         url
     }
 
-    /// The server's address without a password that may stand in it.
+    /// The server's address without user and password.
     fn shown(&self) -> String {
         let host = self.server.host_str().unwrap_or_default();
         let port = self.server.port().map_or(String::new(), |port| format!(":{port}"));
@@ -318,38 +316,7 @@ fn error_code(body: &[u8]) -> String {
 }
 
 fn failed(call: &str, cause: String) -> CliError {
-    CliError::Mlflow { call: call.to_owned(), cause }
-}
-
-/// A job file as flat names and texts: `training.epochs` is `5`; lists are JSON.
-fn params_of(job: &Job) -> Vec<(String, String)> {
-    let mut params = Vec::new();
-    let file = serde_json::to_value(&job.file).expect("a job file has string keys");
-    flatten(String::new(), &file, &mut params);
-    params
-}
-
-fn flatten(name: String, value: &Value, params: &mut Vec<(String, String)>) {
-    match value {
-        Value::Object(members) => {
-            for (member, value) in members {
-                let name = if name.is_empty() { member.clone() } else { format!("{name}.{member}") };
-                flatten(name, value, params);
-            }
-        }
-        Value::Null => {}
-        Value::String(text) => params.push((name, shortened(text))),
-        other => params.push((name, shortened(&other.to_string()))),
-    }
-}
-
-fn shortened(text: &str) -> String {
-    const MARK: &str = " ..";
-    if text.len() <= PARAM_BYTES_MAX {
-        return text.to_owned();
-    }
-    let end = (0..=PARAM_BYTES_MAX - MARK.len()).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-    format!("{}{MARK}", &text[..end])
+    MlflowError::Refused { call: call.to_owned(), cause }.into()
 }
 
 #[cfg(test)]

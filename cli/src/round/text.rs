@@ -1,79 +1,15 @@
-//! `tributary round`: what happened in the rounds of a job, and to whom.
+//! A round as text: a row of a table, a line of a log, a page.
 
-use serde_json::json;
-use tributary_protocol::id::JobId;
-use tributary_protocol::operator::{Assignment, PAGE_ITEMS_MAX, Round, RoundDetail};
+use tributary_protocol::operator::{Assignment, Round};
 use tributary_protocol::state::Task;
 
-use crate::api::{Api, ApiError, collect, collect_from};
-use crate::args::RoundCommand;
-use crate::error::CliError;
 use crate::format::{bytes, duration_ms, or_dash, percent, timestamp};
-use crate::job::find::find_job;
-use crate::output::{self, Output};
+use crate::output;
 
 /// Headings of [`row`].
 pub(crate) const HEADER: [&str; 9] =
     ["round", "phase", "reports", "late", "failed", "accuracy", "loss", "bytes", "took"];
 
-/// Runs one of the commands.
-///
-/// # Errors
-/// Those of the calls, and a standard output that is gone.
-pub(crate) async fn run(command: RoundCommand, api: &Api, output: &Output) -> Result<(), CliError> {
-    match command {
-        RoundCommand::List { job, task, limit } => {
-            let job = find_job(api, &job).await?;
-            let rounds = newest(api, job.id, task, limit.items_max()).await?;
-            output.list(&rounds, &HEADER, row)
-        }
-        RoundCommand::Show { job, round: number, task } => {
-            let job = find_job(api, &job).await?;
-            let RoundDetail { round, explanation, .. } = api.round(job.id, number, task).await?;
-            let assignments =
-                collect(None, async |page| api.assignments(job.id, number, task, page).await).await?.items;
-            let object = json!({ "round": &round, "explanation": &explanation, "assignments": &assignments });
-            output.object(&object, || format!("{explanation}\n\n{}", round_text(&round, &assignments, output.width)))
-        }
-    }
-}
-
-/// The newest rounds (all of them when there is no limit), oldest of them first.
-///
-/// # Errors
-/// Those of the calls.
-pub(crate) async fn newest(
-    api: &Api,
-    job: JobId,
-    task: Task,
-    items_max: Option<usize>,
-) -> Result<Vec<Round>, ApiError> {
-    match items_max.map(u32::try_from) {
-        Some(Ok(0)) => Ok(vec![]),
-        Some(Ok(limit)) if limit <= PAGE_ITEMS_MAX => {
-            let mut rounds = api.latest_rounds(job, task, limit).await?;
-            rounds.reverse();
-            Ok(rounds)
-        }
-        _ => {
-            let mut rounds = after(api, job, task, 0).await?;
-            let surplus = items_max.map_or(0, |items_max| rounds.len().saturating_sub(items_max));
-            rounds.drain(..surplus);
-            Ok(rounds)
-        }
-    }
-}
-
-/// The rounds of a higher number than this, ascending.
-///
-/// # Errors
-/// Those of the calls.
-pub(crate) async fn after(api: &Api, job: JobId, task: Task, number: u32) -> Result<Vec<Round>, ApiError> {
-    let start = Some(number.to_string());
-    Ok(collect_from(start, None, async |page| api.rounds(job, task, page).await).await?.items)
-}
-
-/// One round in a table.
 pub(crate) fn row(round: &Round) -> Vec<String> {
     let phase = match round.reason {
         Some(reason) => format!("{} ({reason})", round.phase),
@@ -92,7 +28,7 @@ pub(crate) fn row(round: &Round) -> Vec<String> {
     ]
 }
 
-/// An ended round in one line, for logs.
+/// An ended round in one line.
 pub(crate) fn line(round: &Round) -> String {
     let what = match (round.task, round.reason) {
         (_, Some(reason)) => format!("{} abandoned: {reason}", round.task),
@@ -110,25 +46,26 @@ pub(crate) fn line(round: &Round) -> String {
     format!("round {:>3} {what}: {}", round.number, parts.join(", "))
 }
 
-/// What crossed the wire, and how much smaller that was than plain files where it was.
+/// Bytes sent in both directions, and how much smaller they were than uncompressed files.
 fn traffic(round: &Round) -> String {
     let up = smaller(round.raw_bytes_up, round.bytes_up);
     let down = smaller(round.raw_bytes_down, round.bytes_down);
     format!("{} up{up}, {} down{down}", bytes(round.bytes_up), bytes(round.bytes_down))
 }
 
-/// How much smaller, as ` (1/4.0)`; nothing where it was hardly smaller.
+/// ` (1/4.0)` for a quarter of the size; empty below a factor of 1.05.
 fn smaller(raw_bytes: u64, sent_bytes: u64) -> String {
     let ratio = raw_bytes as f64 / sent_bytes.max(1) as f64;
     if sent_bytes > 0 && ratio >= 1.05 { format!(" (1/{ratio:.1})") } else { String::new() }
 }
 
-/// Time from opening to end, in milliseconds.
-pub(crate) fn took_ms(round: &Round) -> Option<u64> {
+/// Time from opening to end.
+fn took_ms(round: &Round) -> Option<u64> {
     round.ended_at_ms.map(|ended_at_ms| ended_at_ms.abs_diff(round.opened_at_ms))
 }
 
-fn round_text(round: &Round, assignments: &[Assignment], width: Option<u16>) -> String {
+/// The round and its assignments as a page.
+pub(crate) fn page(round: &Round, assignments: &[Assignment], width: Option<u16>) -> String {
     let pairs = [
         ("round", format!("{} ({})", round.number, round.task)),
         ("phase", round.phase.to_string()),
@@ -175,7 +112,7 @@ fn assignment_row(assignment: &Assignment) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::tests::{Fake, job, round};
+    use crate::testing::round;
     use tributary_protocol::state::{AbandonReason, Phase};
 
     #[test]
@@ -196,34 +133,5 @@ mod tests {
         let reason = Some(AbandonReason::TooFewReports);
         let abandoned = Round { reason, ..round(Task::Train, 8, Phase::Abandoned) };
         assert!(line(&abandoned).starts_with("round   8 train abandoned: too_few_reports: 0 of 13"));
-    }
-
-    #[tokio::test]
-    async fn a_round_is_shown_with_its_explanation() {
-        let rounds = vec![round(Task::Train, 7, Phase::Committed)];
-        let fake = Fake { jobs: vec![job(1, "demo", "digits")], rounds, ..Fake::default() };
-        let api = fake.start().await;
-        let show = async |number| {
-            let (output, printed) = crate::api::tests::output(false);
-            let job = crate::args::JobArgs { job: "digits".into(), population: None };
-            let shown = run(RoundCommand::Show { job, round: number, task: Task::Train }, &api, &output).await;
-            shown.map(|()| printed.lock().unwrap().clone())
-        };
-        let text = show(7).await.unwrap();
-        assert!(text.starts_with("Round 7 has its reasons.\n\n") && text.contains("model version 6"), "{text}");
-        assert!(show(8).await.is_err());
-    }
-
-    #[tokio::test]
-    async fn the_newest_rounds_come_in_ascending_order() {
-        let rounds = (1..=1500).map(|number| round(Task::Train, number, Phase::Committed)).collect();
-        let fake = Fake { jobs: vec![job(1, "demo", "digits")], rounds, ..Fake::default() };
-        let api = fake.start().await;
-        for (items_max, expected) in [(Some(0), 0), (Some(3), 3), (Some(1200), 1200), (None, 1500), (Some(9999), 1500)]
-        {
-            let found = newest(&api, fake.jobs[0].id, Task::Train, items_max).await.unwrap();
-            let numbers: Vec<u32> = found.iter().map(|round| round.number).collect();
-            assert_eq!(numbers, (1501 - expected..=1500).collect::<Vec<_>>());
-        }
     }
 }

@@ -1,6 +1,6 @@
-//! `tributary job export --metrics|--mlflow|--tensorboard`: the figures of a job's rounds, for the tools that people have.
+//! `tributary job export --metrics|--mlflow|--tensorboard`: the metrics of a job's rounds, for other tools.
 //!
-//! Each sink takes what is new and remembers what it has, so that a job can be exported again, or followed while it runs.
+//! Each sink keeps track of what it has, so that a job can be exported again, or followed while it runs.
 
 mod curve;
 mod mlflow;
@@ -11,8 +11,8 @@ use serde_json::json;
 use tributary_protocol::operator::Job;
 
 use crate::api::Api;
-use crate::args::MetricsSinks;
 use crate::error::CliError;
+use crate::job::args::MetricsSinks;
 use crate::job::watch::{Follower, News, retry_delay};
 use crate::output::Output;
 
@@ -20,7 +20,6 @@ use mlflow::Mlflow;
 use table::Table;
 use tensorboard::EventFile;
 
-/// Where figures go.
 enum Sink {
     Table(Table),
     Mlflow(Box<Mlflow>),
@@ -28,7 +27,7 @@ enum Sink {
 }
 
 impl Sink {
-    /// Takes what is new; is called again with the same when it failed.
+    /// Writes the news. After an error it is called again with the same news.
     async fn take(&mut self, news: &News) -> Result<(), CliError> {
         match self {
             Self::Table(table) => table.take(news),
@@ -46,10 +45,7 @@ impl Sink {
     }
 }
 
-/// Exports the figures of all rounds that have ended; with `--follow` also those that end until the job does.
-///
-/// # Errors
-/// When the coordinator or MLflow cannot be asked, or a file cannot be written.
+/// Exports the metrics of all ended rounds; with `--follow` also of those that end until the job does.
 pub(crate) async fn run(job: &Job, wanted: &MetricsSinks, api: &Api, output: &Output) -> Result<(), CliError> {
     let mut sinks = open(job, wanted).await?;
     let mut follower = Follower::from_the_first(api, job.id);
@@ -79,7 +75,7 @@ pub(crate) async fn run(job: &Job, wanted: &MetricsSinks, api: &Api, output: &Ou
     output.object(&exported, || format!("exported {rounds} rounds and evaluations to {}", places.join(", ")))
 }
 
-/// Looks for news and gives them to every sink. News that some sinks could not take wait with the number of those that could.
+/// Passes the next news to every sink. When a sink fails, the news wait with the number of sinks that have written them.
 async fn step(
     follower: &mut Follower<'_>,
     sinks: &mut [Sink],
@@ -107,7 +103,7 @@ async fn open(job: &Job, wanted: &MetricsSinks) -> Result<Vec<Sink>, CliError> {
         sinks.push(Sink::TensorBoard(EventFile::create(folder, job)?));
     }
     if let Some(server) = &wanted.mlflow {
-        let run = Mlflow::open(server, wanted.mlflow_token.as_ref(), &wanted.experiment, job).await?;
+        let run = Mlflow::open(server.url(), wanted.mlflow_token.as_ref(), &wanted.experiment, job).await?;
         sinks.push(Sink::Mlflow(Box::new(run)));
     }
     Ok(sinks)

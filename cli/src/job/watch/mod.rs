@@ -7,17 +7,14 @@ use std::time::Duration;
 
 use tributary_protocol::operator::Job;
 
-use crate::api::{Api, ApiError};
-use crate::error::{CliError, exit};
+use crate::api::Api;
+use crate::error::CliError;
 use crate::output::Output;
 
 pub(crate) use follower::{Follower, News};
 use screen::Screen;
 
-/// Shows what happens to the job until it is stopped or completed, beginning with the last rounds of before.
-///
-/// # Errors
-/// Those of the calls, when they do not pass by themselves, and a standard output that is gone.
+/// Prints the job's rounds and states until it is stopped or completed, beginning with its `last` past rounds.
 pub(crate) async fn run(job: &Job, last: u32, api: &Api, output: &Output) -> Result<(), CliError> {
     let mut follower = Follower::start(api, job.id, last).await?;
     let mut screen = Screen::new(output);
@@ -32,7 +29,7 @@ pub(crate) async fn run(job: &Job, last: u32, api: &Api, output: &Output) -> Res
                 }
             }
             Err(error) => {
-                let error = CliError::Api(error);
+                let error = CliError::from(error);
                 let Some(delay) = retry_delay(&error, failures) else { return Err(error) };
                 screen.note(&format!("{error}; trying again in {} s", delay.as_secs()));
                 failures += 1;
@@ -42,22 +39,19 @@ pub(crate) async fn run(job: &Job, last: u32, api: &Api, output: &Output) -> Res
     }
 }
 
-/// How long to wait before another try, after this many failed ones: a coordinator that restarts is back in seconds.
-/// Nothing when waiting does not help, or for five minutes has not.
+/// The pause before the next try after this many failures in a row: a coordinator that restarts is back in seconds.
+/// `None` when waiting does not help, or has not helped for five minutes.
 pub(crate) fn retry_delay(error: &CliError, failures: u32) -> Option<Duration> {
     const FAILURES_MAX: u32 = 13;
     const DELAY_MAX_S: u64 = 30;
-    let passes = match error {
-        CliError::Api(ApiError::Problem(problem)) => matches!(problem.status, 429 | 500 | 503),
-        error => error.exit_code() == exit::UNREACHABLE,
-    };
     let seconds = 1u64.checked_shl(failures).unwrap_or(DELAY_MAX_S).min(DELAY_MAX_S);
-    (passes && failures < FAILURES_MAX).then(|| Duration::from_secs(seconds))
+    (error.is_temporary() && failures < FAILURES_MAX).then(|| Duration::from_secs(seconds))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::ApiError;
     use tributary_protocol::problem::{Problem, ProblemType};
 
     #[test]

@@ -1,4 +1,4 @@
-//! How examples are split among the clients of a demo: evenly, by a Dirichlet distribution, or by shards of few labels.
+//! Splits of examples among clients: evenly, by a Dirichlet distribution, or in shards of few labels.
 
 mod dirichlet;
 
@@ -7,39 +7,42 @@ use std::str::FromStr;
 
 use tributary_protocol::seed::{Seed, Stream};
 
-/// A way to split labelled examples among clients.
+use crate::error::Failure;
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Partition {
-    /// Every client has a random sample of everything, all of the same size (one more or less).
+    /// Every client has a random sample of all examples; the sizes differ by one at most.
     Iid,
-    /// The examples of each class are shared out in proportions drawn from a symmetric Dirichlet distribution (Hsu, Qi
-    /// and Brown 2019). Its parameter: small means that a client has few classes and clients have unequal sizes.
+    /// The examples of each class are split in proportions from a symmetric Dirichlet distribution with this concentration
+    /// (Hsu, Qi and Brown 2019). A small one gives clients few classes and unequal sizes.
     Dirichlet(f64),
-    /// Sorted by label and cut into equal shards, of which each client has this many (McMahan et al. 2017, section 3).
+    /// The examples are sorted by label and cut into equal shards, of which each client has this many (McMahan et al. 2017,
+    /// section 3).
     Shards(u32),
 }
 
-/// A text that names no partition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a partition is iid, dirichlet:A (A from 0.001 to 1000000) or shards:N (N from 1 to 10000), not {0:?}")]
 pub(crate) struct UnknownPartition(String);
 
-/// Examples that cannot be split as wanted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{examples} examples cannot be split among {clients} clients so that each has {pieces_each} or more")]
 pub(crate) struct TooFewExamples {
     examples: usize,
     clients: usize,
-    /// Examples, or shards, that a client must have at least.
+    /// Examples, or shards, that each client must have.
     pieces_each: usize,
 }
 
+impl Failure for TooFewExamples {
+    fn hint(&self) -> Option<String> {
+        Some("choose fewer --clients, or another --partition".into())
+    }
+}
+
 impl Partition {
-    /// Splits examples with these labels among so many clients: the numbers of the examples of each client, ascending.
-    /// Every example goes to exactly one client, and every client has at least one. The same seed gives the same split.
-    ///
-    /// # Errors
-    /// When there are too few examples, or no clients.
+    /// Splits examples by their labels; returns the ascending indices of the examples of each client. Every example goes to
+    /// exactly one client, every client has at least one, and equal seeds give equal splits.
     pub(crate) fn split(self, labels: &[u32], clients: usize, seed: Seed) -> Result<Vec<Vec<usize>>, TooFewExamples> {
         let pieces_each = if let Self::Shards(shards) = self { shards as usize } else { 1 };
         let pieces = clients.checked_mul(pieces_each).filter(|pieces| (1..=labels.len()).contains(pieces));
@@ -71,7 +74,7 @@ fn shards(labels: &[u32], clients: usize, shards_each: usize, stream: &mut Strea
     shards.chunks_exact(shards_each).map(<[&[usize]]>::concat).collect()
 }
 
-/// Cuts into equal pieces, one longer or shorter where the length does not divide.
+/// Cuts into pieces whose lengths differ by one at most.
 fn cut(items: &[usize], pieces: usize) -> impl Iterator<Item = &[usize]> {
     (0..pieces).map(move |piece| &items[piece * items.len() / pieces..(piece + 1) * items.len() / pieces])
 }

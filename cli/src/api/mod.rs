@@ -1,8 +1,9 @@
-//! The operator API as typed calls: one method per route, and problem documents as errors.
+//! The operator API as typed calls: one method per route.
 
+mod error;
 mod paging;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
 use std::path::Path;
 use std::time::Duration;
@@ -24,57 +25,24 @@ use tributary_protocol::state::Task;
 use crate::error::CliError;
 use crate::http::{self, causes};
 
+pub(crate) use error::ApiError;
 pub(crate) use paging::{collect, collect_from};
 
-/// Longest JSON answer that is read: a page of 1000 jobs with large job files fits.
+/// A page of 1000 jobs with large job files fits.
 const JSON_BYTES_MAX: usize = 64 << 20;
-/// Time for an ordinary call, from request to the last byte.
+/// From the request to the last byte of the answer.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time that a long poll may be held, in milliseconds; below the time that proxies commonly allow.
+/// How long a long poll may be held. Proxies commonly allow 30 s or more.
 pub(crate) const EVENT_WAIT_MS: u32 = 25_000;
 
-/// A call of the operator API that did not work.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ApiError {
-    /// No connection, no answer in time, or a gateway without a coordinator behind it.
-    #[error("cannot reach the coordinator at {server}: {cause}")]
-    Unreachable {
-        /// Where it should be.
-        server: String,
-        /// What the network said.
-        cause: String,
-    },
-    /// The coordinator refused or failed, and said why.
-    #[error("{0}")]
-    Problem(Box<Problem>),
-    /// An answer that is not of this API.
-    #[error("unexpected answer to {call}: {cause}")]
-    BadAnswer {
-        /// Method and path.
-        call: String,
-        /// What is wrong with it.
-        cause: String,
-    },
-}
-
-impl From<Problem> for ApiError {
-    fn from(problem: Problem) -> Self {
-        Self::Problem(Box::new(problem))
-    }
-}
-
-/// What an operator can do to a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobChange {
-    /// Finish the open round and open no other.
     Pause,
-    /// Go on after a pause.
     Resume,
-    /// End it for good.
     Stop,
 }
 
-/// A coordinator as an operator sees it.
+/// A client of the operator API.
 #[derive(Clone, Debug)]
 pub(crate) struct Api {
     server: Url,
@@ -83,10 +51,7 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// Calls to this server with this operator token; without one the coordinator refuses all but its health page.
-    ///
-    /// # Errors
-    /// When TLS cannot be set up.
+    /// Without a token the coordinator refuses every call.
     pub(crate) fn new(server: Url, token: Option<Secret>) -> Result<Self, ApiError> {
         let http = http::client(&server, redirect::Policy::none())
             .map_err(|error| ApiError::Unreachable { server: server.to_string(), cause: causes(&error) })?;
@@ -126,7 +91,7 @@ impl Api {
         self.get(&["clients"], &pairs).await
     }
 
-    /// `GET /operator/v1/jobs`, of one population or of all.
+    /// `GET /operator/v1/jobs`, of one population or of all populations
     pub(crate) async fn jobs(&self, population: Option<&Name>, page: PageQuery) -> Result<Page<Job>, ApiError> {
         let mut pairs = page_pairs(&page);
         pairs.extend(population.map(|population| ("population", population.to_string())));
@@ -166,7 +131,7 @@ impl Api {
         self.send_json(call.timeout(CALL_TIMEOUT)).await
     }
 
-    /// `PUT /operator/v1/jobs/{id}/models/0`: the initial model, read from this file while it is sent.
+    /// `PUT /operator/v1/jobs/{id}/models/0`: the initial model, read from the file while it is sent
     pub(crate) async fn upload_initial_model(&self, id: JobId, file: &Path) -> Result<(), CliError> {
         let failed = |error| CliError::file("read", file)(error);
         let source = tokio::fs::File::open(file).await.map_err(failed)?;
@@ -185,13 +150,13 @@ impl Api {
         self.get(&["jobs", &id.to_string(), "models"], &page_pairs(&page)).await
     }
 
-    /// `GET /operator/v1/jobs/{id}/models/{version}`: the safetensors file, still to be read.
+    /// `GET /operator/v1/jobs/{id}/models/{version}`: the safetensors file, whose body the caller reads
     pub(crate) async fn model(&self, id: JobId, version: u32) -> Result<Response, ApiError> {
         let segments = ["jobs", &id.to_string(), "models", &version.to_string()];
         self.send(self.call(Method::GET, &segments, &[])).await
     }
 
-    /// `GET /operator/v1/jobs/{id}/rounds`: ascending; `after` is a round's number.
+    /// `GET /operator/v1/jobs/{id}/rounds` in ascending order; `after` is a round's number
     pub(crate) async fn rounds(&self, id: JobId, task: Task, page: PageQuery) -> Result<Page<Round>, ApiError> {
         let mut pairs = page_pairs(&page);
         pairs.push(("task", task.to_string()));
@@ -204,7 +169,7 @@ impl Api {
         self.get(&segments, &[("task", task.to_string())]).await
     }
 
-    /// `GET /operator/v1/jobs/{id}/rounds?latest=true`: the newest ones, newest first.
+    /// `GET /operator/v1/jobs/{id}/rounds?latest=true`: the newest rounds, newest first
     pub(crate) async fn latest_rounds(&self, id: JobId, task: Task, limit: u32) -> Result<Vec<Round>, ApiError> {
         let pairs = [("task", task.to_string()), ("latest", "true".into()), ("limit", limit.to_string())];
         let page: Page<Round> = self.get(&["jobs", &id.to_string(), "rounds"], &pairs).await?;
@@ -229,7 +194,7 @@ impl Api {
         self.get(&["nodes"], &page_pairs(&page)).await
     }
 
-    /// `GET /operator/v1/events`: what happened to a job after this event; waits up to `wait_ms` for the first one.
+    /// `GET /operator/v1/events`: events of a job after a sequence number; waits up to `wait_ms` for the first one
     pub(crate) async fn events(
         &self,
         job: JobId,
@@ -262,7 +227,7 @@ impl Api {
 
     fn call(&self, method: Method, segments: &[&str], pairs: &[(&str, String)]) -> RequestBuilder {
         let mut url = self.server.clone();
-        // A coordinator may live below a path of a larger site.
+        // The coordinator may be served below a path of a larger site.
         url.path_segments_mut()
             .expect("the command line takes only http and https URLs, which have a path")
             .pop_if_empty()
@@ -288,7 +253,7 @@ impl Api {
         serde_json::from_slice(&body).map_err(|error| ApiError::BadAnswer { call: name, cause: error.to_string() })
     }
 
-    /// Sends, and turns every status but 2xx into an error.
+    /// Turns every status but 2xx into an error.
     async fn send(&self, call: RequestBuilder) -> Result<Response, ApiError> {
         const PROBLEM_BYTES_MAX: usize = 64 << 10;
         let name = name_of(&call);

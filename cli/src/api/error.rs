@@ -1,0 +1,112 @@
+//! Why a call of the operator API fails.
+
+use tributary_protocol::problem::{Problem, ProblemType};
+
+use crate::error::{COORDINATOR_UNREACHABLE, Failure, exit};
+use crate::format::duration_ms;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ApiError {
+    /// No connection, no answer in time, or a gateway without a coordinator behind it.
+    #[error("cannot reach the coordinator at {server}: {cause}")]
+    Unreachable { server: String, cause: String },
+    /// The coordinator refused or failed, and said why.
+    #[error("{0}")]
+    Problem(Box<Problem>),
+    /// An answer that is not of this API.
+    #[error("unexpected answer to {call}: {cause}")]
+    BadAnswer {
+        /// Method and path.
+        call: String,
+        cause: String,
+    },
+}
+
+impl From<Problem> for ApiError {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(Box::new(problem))
+    }
+}
+
+impl Failure for ApiError {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::Unreachable { .. } => exit::UNREACHABLE,
+            Self::Problem(problem) => match problem.status {
+                404 => exit::NOT_FOUND,
+                503 => exit::UNREACHABLE,
+                400..=499 => exit::REFUSED,
+                _ => exit::FAILED,
+            },
+            Self::BadAnswer { .. } => exit::FAILED,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Unreachable { .. } => Some(COORDINATOR_UNREACHABLE.into()),
+            Self::BadAnswer { .. } => {
+                Some("is --server a Tributary coordinator, of the same release as this program?".into())
+            }
+            Self::Problem(problem) => problem_hint(problem),
+        }
+    }
+
+    fn is_temporary(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } => true,
+            Self::Problem(problem) => matches!(problem.status, 429 | 500 | 503),
+            Self::BadAnswer { .. } => false,
+        }
+    }
+}
+
+fn problem_hint(problem: &Problem) -> Option<String> {
+    let hint = match problem.kind {
+        ProblemType::Unauthorized => {
+            "pass an operator token with --token or TRIBUTARY_TOKEN; a coordinator shows its first one at its first start"
+        }
+        ProblemType::Forbidden => "an operator token is needed: `tributary token create --operator` makes one",
+        ProblemType::NotFound => "`tributary job list` and `tributary population list` show what there is",
+        ProblemType::NameTaken => "choose another name; `tributary job list` shows those in use",
+        ProblemType::Internal => "the coordinator's log says why",
+        ProblemType::TooManyRequests | ProblemType::Unavailable => match problem.retry_after_ms {
+            Some(wait_ms) => return Some(format!("try again in {}", duration_ms(wait_ms))),
+            None => "try again in a moment",
+        },
+        _ => return None,
+    };
+    Some(hint.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::CliError;
+
+    fn problem(kind: ProblemType) -> CliError {
+        ApiError::from(Problem::new(kind, "said so")).into()
+    }
+
+    #[test]
+    fn exit_codes_tell_not_found_refused_and_unreachable_apart() {
+        let unreachable = ApiError::Unreachable { server: "http://127.0.0.1:1/".into(), cause: "refused".into() };
+        let cases = [
+            (problem(ProblemType::NotFound), exit::NOT_FOUND),
+            (problem(ProblemType::Unauthorized), exit::REFUSED),
+            (problem(ProblemType::JobFileInvalid), exit::REFUSED),
+            (problem(ProblemType::Unavailable), exit::UNREACHABLE),
+            (unreachable.into(), exit::UNREACHABLE),
+            (problem(ProblemType::Internal), exit::FAILED),
+        ];
+        for (error, code) in cases {
+            assert_eq!(error.exit_code(), code, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_retry_time_becomes_the_hint() {
+        let busy = ApiError::from(Problem::new(ProblemType::Unavailable, "stopping").retry_after_ms(2500));
+        assert_eq!(CliError::from(busy).hint().as_deref(), Some("try again in 2.5 s"));
+    }
+}

@@ -1,0 +1,63 @@
+//! The settings of `tributary client run`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use tributary_protocol::sealed::Sealed;
+
+use super::examples::ExampleArgs;
+use crate::options::{GlobalArgs, ServerUrl};
+
+#[derive(Clone, Debug, Default, Args, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ClientSettings {
+    /// The global --server.
+    #[arg(skip)]
+    pub(super) server: Option<ServerUrl>,
+    /// The global --token: an enrolment token.
+    #[arg(skip)]
+    pub(super) token: Option<Sealed<String>>,
+    /// Where the client keeps its identity and its unfinished work; one folder per client.
+    #[arg(long, env = "TRIBUTARY_STATE_DIR", value_name = "FOLDER", required_unless_present = "config")]
+    pub(super) state_dir: Option<PathBuf>,
+    /// A property of the client that jobs may require, for example platform=linux; may be repeated. In the file it is a
+    /// table: [attributes].
+    #[arg(long = "attribute", value_name = "NAME=VALUE", value_parser = parse_attribute)]
+    #[serde(deserialize_with = "attribute_table")]
+    pub(super) attributes: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(super) examples: ExampleArgs,
+}
+
+impl ClientSettings {
+    /// Flags and variables, and the file for what they leave open.
+    pub(super) fn over(self, file: Self, global: &GlobalArgs) -> Self {
+        Self {
+            server: global.server.clone().or(file.server),
+            token: global.token.clone().or(file.token),
+            state_dir: self.state_dir.or(file.state_dir),
+            // The last one of a name counts.
+            attributes: [file.attributes, self.attributes].concat(),
+            examples: self.examples.over(file.examples),
+        }
+    }
+}
+
+fn parse_attribute(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("it must be NAME=VALUE")?;
+    check_attribute(name, value)?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+fn attribute_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, String)>, D::Error> {
+    let table = BTreeMap::<String, String>::deserialize(deserializer)?;
+    table.iter().try_for_each(|(name, value)| check_attribute(name, value)).map_err(D::Error::custom)?;
+    Ok(table.into_iter().collect())
+}
+
+fn check_attribute(name: &str, value: &str) -> Result<(), &'static str> {
+    if name.is_empty() || value.is_empty() { Err("neither name nor value may be empty") } else { Ok(()) }
+}

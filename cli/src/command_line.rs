@@ -1,0 +1,122 @@
+//! The command line. `--help` is the reference for every option.
+
+use clap::{Parser, Subcommand};
+
+use crate::backup::{BackupArgs, RestoreArgs};
+use crate::bench::BenchCommand;
+use crate::client::ClientCommand;
+use crate::demo::args::DemoArgs;
+use crate::job::args::JobCommand;
+use crate::node::NodeCommand;
+use crate::options::GlobalArgs;
+use crate::population::PopulationCommand;
+use crate::round::RoundCommand;
+use crate::schedule::ScheduleCommand;
+use crate::serve::ServeArgs;
+use crate::token::TokenCommand;
+
+const AFTER_HELP: &str = "\
+Exit codes:
+  0  done
+  1  failed
+  2  the command line is wrong
+  3  there is no such job, round, token or version
+  4  the coordinator refused
+  5  the coordinator is unreachable or temporarily unavailable
+
+With --json, results are JSON objects on standard output, one per line; messages for people stay on standard error.";
+
+/// Federated learning for real fleets: data stays on the devices, only weight deltas travel.
+#[derive(Debug, Parser)]
+#[command(name = "tributary", version, after_help = AFTER_HELP)]
+pub(crate) struct CommandLine {
+    #[command(flatten)]
+    pub(crate) global: GlobalArgs,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Starts a coordinator and clients on this machine and trains a model on real data, to show how it works.
+    Demo(DemoArgs),
+    /// Runs a coordinator until Ctrl-C or SIGTERM.
+    Serve(ServeArgs),
+    /// Creates, follows and controls jobs, and downloads their models.
+    #[command(subcommand)]
+    Job(JobCommand),
+    /// Shows the rounds of a job.
+    #[command(subcommand)]
+    Round(RoundCommand),
+    /// Creates, lists and revokes tokens.
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// Creates and lists populations: the clients of one app or model family.
+    #[command(subcommand)]
+    Population(PopulationCommand),
+    /// Runs a client on this machine, or lists the enrolled clients.
+    #[command(subcommand)]
+    Client(ClientCommand),
+    /// Lists the coordinators that share the database.
+    #[command(subcommand)]
+    Node(NodeCommand),
+    /// Lists the recurring work of the coordinators.
+    #[command(subcommand)]
+    Schedule(ScheduleCommand),
+    /// Writes a copy of a SQLite database to a file, also while a coordinator serves it.
+    Backup(BackupArgs),
+    /// Creates a SQLite database from a backup.
+    Restore(RestoreArgs),
+    /// Measures this build on this machine.
+    #[command(subcommand)]
+    Bench(BenchCommand),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use clap::error::ErrorKind;
+
+    fn parse(line: &str) -> Result<CommandLine, clap::Error> {
+        CommandLine::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn the_command_line_is_consistent_and_every_option_has_a_sentence() {
+        fn check(command: &clap::Command) {
+            for argument in command.get_arguments() {
+                let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+                let is_ours = !matches!(argument.get_id().as_str(), "help" | "version" if help.starts_with("Print"));
+                assert!(!is_ours || help.len() > 10, "{} {}", command.get_name(), argument.get_id());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        CommandLine::command().debug_assert();
+        check(&CommandLine::command());
+    }
+
+    #[test]
+    fn a_token_is_for_a_population_or_for_an_operator_and_nothing_else() {
+        assert!(parse("tributary token create --operator --valid-for 30d").is_ok());
+        assert!(parse("tributary token create --population demo --label phones").is_ok());
+        let neither = parse("tributary token create").expect_err("no kind");
+        assert_eq!(neither.kind(), ErrorKind::MissingRequiredArgument);
+        let both = parse("tributary token create --operator --population demo").expect_err("both kinds");
+        assert_eq!(both.kind(), ErrorKind::ArgumentConflict);
+        assert_eq!(both.exit_code(), 2);
+    }
+
+    #[test]
+    fn a_global_option_may_stand_anywhere_and_a_mistyped_token_is_not_repeated() {
+        let url = "https://fl.example.org/a";
+        for line in [format!("tributary --server {url} job list"), format!("tributary job list --server {url}")] {
+            assert_eq!(parse(&line).unwrap().global.server.unwrap().url().as_str(), url);
+        }
+        assert!(parse("tributary job list --server localhost:7300").is_err());
+        let wrong = parse("tributary job list --token tributary_operator_5ecret").unwrap();
+        assert!(!format!("{wrong:?}").contains("5ecret"));
+        let error = wrong.global.operator_api().expect_err("too short");
+        assert!(!format!("{error} {error:?}").contains("5ecret"));
+    }
+}

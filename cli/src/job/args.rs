@@ -1,0 +1,152 @@
+//! `tributary job ..`: the commands and their options.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use tributary_protocol::id::Name;
+use tributary_protocol::sealed::Sealed;
+
+use crate::options::LimitArgs;
+use crate::units::{HttpUrl, HumanDuration};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum JobCommand {
+    /// Creates a job from a TOML or JSON file; it starts as soon as it has a model and clients.
+    Create(JobCreateArgs),
+    /// Lists jobs.
+    List {
+        /// Only jobs of this population.
+        #[arg(long, value_name = "NAME")]
+        population: Option<Name>,
+        #[command(flatten)]
+        limit: LimitArgs,
+    },
+    /// Shows a job and its last rounds.
+    Show(JobArgs),
+    /// Follows a job until it ends: with a progress bar on a terminal, else with one line per round.
+    Watch {
+        #[command(flatten)]
+        job: JobArgs,
+        /// Begins with this many past rounds.
+        #[arg(long, default_value_t = 10, value_name = "ROUNDS")]
+        last: u32,
+    },
+    /// Prints the job's file as TOML, to read it or to create another job from it.
+    File(JobArgs),
+    /// Shows the job's round policy, or changes it from the next round on.
+    Policy(JobPolicyArgs),
+    /// Lets the open round finish and opens no other until the job is resumed.
+    Pause(JobArgs),
+    /// Resumes a paused job.
+    Resume(JobArgs),
+    /// Ends a job for good; its model versions stay.
+    Stop(JobArgs),
+    /// Downloads a model version as a safetensors file and checks its SHA-256, or exports the metrics of the rounds: as a
+    /// table, to MLflow, or for TensorBoard. With metrics, the model is downloaded only if --version or --output is given.
+    Export(Box<JobExportArgs>),
+}
+
+/// Which job.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct JobArgs {
+    /// The job's id or name.
+    #[arg(value_name = "JOB")]
+    pub(crate) job: String,
+    /// The job's population, where several populations have a job of this name.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) population: Option<Name>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JobPolicyArgs {
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    /// Updates that close a round before its deadline.
+    #[arg(long, value_name = "UPDATES")]
+    pub(crate) updates_goal: Option<u32>,
+    /// A round with fewer updates at its deadline is abandoned.
+    #[arg(long, value_name = "UPDATES")]
+    pub(crate) updates_min: Option<u32>,
+    /// Clients selected per update of the goal.
+    #[arg(long, value_name = "FACTOR")]
+    pub(crate) over_selection: Option<f64>,
+    /// Clients that must be available before a cohort is selected.
+    #[arg(long, value_name = "CLIENTS")]
+    pub(crate) available_min: Option<u32>,
+    /// How long a round waits for available clients (90s, 5min).
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) selection_timeout: Option<HumanDuration>,
+    /// Time from the selection of the cohort to the end of the round.
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) deadline: Option<HumanDuration>,
+    /// Pause after an abandoned round; it doubles with each further one.
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) backoff: Option<HumanDuration>,
+    /// Longest pause after abandoned rounds.
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) backoff_max: Option<HumanDuration>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JobCreateArgs {
+    /// The job file; `-` reads standard input. It is checked before anything is sent.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Model version 0, for a job file that says `initial_model = "upload"`.
+    #[arg(long, value_name = "MODEL.safetensors")]
+    pub(crate) initial_model: Option<PathBuf>,
+    /// Lets the coordinator check the file and creates nothing.
+    #[arg(long, conflicts_with = "initial_model")]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JobExportArgs {
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    /// The model version [default: the newest].
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) version: Option<u32>,
+    /// Where to write [default: JOB-vVERSION.safetensors in the working directory]. An existing file is replaced.
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) sinks: MetricsSinks,
+}
+
+impl JobExportArgs {
+    /// Metrics alone do not download a model.
+    pub(crate) fn wants_model(&self) -> bool {
+        !self.sinks.any() || self.version.is_some() || self.output.is_some()
+    }
+}
+
+/// Where the metrics of rounds go.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Metrics of the rounds")]
+pub(crate) struct MetricsSinks {
+    /// Writes a table with a row per training round; the name of the file ends in .csv or .json.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) metrics: Option<PathBuf>,
+    /// Writes an event file for TensorBoard into a folder per job in this one (`tensorboard --logdir DIR`).
+    #[arg(long, value_name = "DIR")]
+    pub(crate) tensorboard: Option<PathBuf>,
+    /// Writes a run to this MLflow server. A repeated export adds to the same run.
+    #[arg(long, value_name = "URL")]
+    pub(crate) mlflow: Option<HttpUrl>,
+    /// The experiment of the run; it is created if it does not exist.
+    #[arg(long, value_name = "NAME", env = "MLFLOW_EXPERIMENT_NAME", default_value = "tributary")]
+    pub(crate) experiment: String,
+    /// A bearer token for an MLflow server that asks for one.
+    #[arg(long, value_name = "TOKEN", env = "MLFLOW_TRACKING_TOKEN", hide_env_values = true)]
+    pub(crate) mlflow_token: Option<Sealed<String>>,
+    /// Exports further rounds until the job ends.
+    #[arg(long)]
+    pub(crate) follow: bool,
+}
+
+impl MetricsSinks {
+    pub(crate) fn any(&self) -> bool {
+        self.metrics.is_some() || self.tensorboard.is_some() || self.mlflow.is_some()
+    }
+}

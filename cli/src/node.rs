@@ -1,0 +1,30 @@
+//! `tributary node`: the coordinators that share a database.
+
+use clap::Subcommand;
+
+use crate::api::{Api, collect};
+use crate::error::CliError;
+use crate::format::relative;
+use crate::options::LimitArgs;
+use crate::output::Output;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum NodeCommand {
+    /// Lists the coordinators and the jobs that each drives.
+    List {
+        #[command(flatten)]
+        limit: LimitArgs,
+    },
+}
+
+pub(crate) async fn run(command: NodeCommand, api: &Api, output: &Output) -> Result<(), CliError> {
+    let NodeCommand::List { limit } = command;
+    let nodes = collect(limit.items_max(), async |page| api.nodes(page).await).await?;
+    output.list(&nodes.items, &["name", "release", "started", "seen", "drives"], |node| {
+        let jobs: Vec<String> = node.leases.iter().map(|lease| lease.job.to_string()).collect();
+        let (started, seen) = (relative(node.started_at_ms, output.now_ms), relative(node.seen_at_ms, output.now_ms));
+        vec![node.id.to_string(), node.version.clone(), started, seen, jobs.join(" ")]
+    })?;
+    output.note_if_cut(nodes.is_cut);
+    Ok(())
+}

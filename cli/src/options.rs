@@ -1,0 +1,165 @@
+//! Options that several commands have.
+
+use std::str::FromStr;
+
+use clap::Args;
+use reqwest::Url;
+use serde::Deserialize;
+use tributary_protocol::id::{IdError, Secret, SecretKind};
+use tributary_protocol::sealed::Sealed;
+use tributary_protocol::update::Codec;
+
+use crate::api::Api;
+use crate::error::{CliError, Failure};
+use crate::units::HttpUrl;
+
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct GlobalArgs {
+    /// The coordinator's address [default: http://127.0.0.1:7300].
+    #[arg(long, global = true, env = "TRIBUTARY_SERVER", value_name = "URL")]
+    pub(crate) server: Option<ServerUrl>,
+    /// An operator token; for `client run`, an enrolment token. Prefer the variable: other users of the machine can see
+    /// command lines.
+    #[arg(long, global = true, env = "TRIBUTARY_TOKEN", value_name = "TOKEN", hide_env_values = true)]
+    pub(crate) token: Option<Sealed<String>>,
+    /// Prints JSON objects, one per line, instead of text.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct LimitArgs {
+    /// Shows at most this many items; 0 shows all.
+    #[arg(long, default_value_t = 100, value_name = "ITEMS")]
+    limit: usize,
+}
+
+/// A coordinator's address: an HTTP URL without `?` and `#`, to which paths are appended.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct ServerUrl(Url);
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a coordinator's address is http://HOST:PORT or https://HOST, without `?` and `#`")]
+pub(crate) struct ServerUrlError;
+
+/// Why a token cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TokenError {
+    #[error("the given token is not a Tributary token")]
+    Malformed(#[source] IdError),
+    /// Both with their article.
+    #[error("this command needs {needed} token, and the given one is {given} token")]
+    WrongKind { needed: &'static str, given: &'static str },
+    #[error("{0} token is needed")]
+    Missing(&'static str),
+}
+
+impl Failure for TokenError {
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Malformed(_) => "tokens start with `tributary_`; check that nothing was cut off",
+            Self::WrongKind { .. } => {
+                "`tributary token create` makes both kinds: --operator for commands, --population for clients"
+            }
+            Self::Missing(_) => "pass it with --token or TRIBUTARY_TOKEN",
+        };
+        Some(hint.into())
+    }
+}
+
+impl GlobalArgs {
+    /// The operator API of the chosen coordinator.
+    pub(crate) fn operator_api(&self) -> Result<Api, CliError> {
+        let token = self.token.as_ref().map(|token| secret(token, SecretKind::Operator)).transpose()?;
+        Ok(Api::new(self.server.clone().unwrap_or_default().url().clone(), token)?)
+    }
+}
+
+impl LimitArgs {
+    /// `None`: all items.
+    pub(crate) fn items_max(self) -> Option<usize> {
+        (self.limit > 0).then_some(self.limit)
+    }
+}
+
+impl ServerUrl {
+    pub(crate) fn url(&self) -> &Url {
+        &self.0
+    }
+}
+
+impl Default for ServerUrl {
+    fn default() -> Self {
+        "http://127.0.0.1:7300".parse().expect("an HTTP URL")
+    }
+}
+
+impl FromStr for ServerUrl {
+    type Err = ServerUrlError;
+
+    fn from_str(text: &str) -> Result<Self, ServerUrlError> {
+        let url = text.parse::<HttpUrl>().map_err(|_| ServerUrlError)?.url().clone();
+        if url.query().is_none() && url.fragment().is_none() { Ok(Self(url)) } else { Err(ServerUrlError) }
+    }
+}
+
+impl TryFrom<String> for ServerUrl {
+    type Error = ServerUrlError;
+
+    fn try_from(text: String) -> Result<Self, ServerUrlError> {
+        text.parse()
+    }
+}
+
+/// Parses a token and checks its kind. The text is checked here and not by clap, whose messages would repeat it.
+pub(crate) fn secret(text: &Sealed<String>, needed: SecretKind) -> Result<Secret, TokenError> {
+    let secret: Secret = text.expose().trim().parse().map_err(TokenError::Malformed)?;
+    if secret.kind() == needed {
+        return Ok(secret);
+    }
+    Err(TokenError::WrongKind { needed: kind_name(needed), given: kind_name(secret.kind()) })
+}
+
+fn kind_name(kind: SecretKind) -> &'static str {
+    match kind {
+        SecretKind::Operator => "an operator",
+        SecretKind::Enrolment => "an enrolment",
+        SecretKind::Client => "a client's own",
+    }
+}
+
+/// Parses a codec: its name (`int8`), or a JSON object with its settings (`{"name":"qsgd","levels":16}`).
+pub(crate) fn parse_codec(text: &str) -> Result<Codec, String> {
+    let json = if text.starts_with('{') { text.to_owned() } else { format!("{text:?}") };
+    serde_json::from_str(&json).map_err(|error| format!("no such codec: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_an_http_url() {
+        assert_eq!("https://fl.example.org/a".parse::<ServerUrl>().unwrap().url().path(), "/a");
+        assert_eq!(ServerUrl::default().url().port(), Some(7300));
+        for wrong in ["localhost:7300", "ftp://x", "http://", "http://x/?a=b"] {
+            assert!(wrong.parse::<ServerUrl>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_mistyped_token_is_not_repeated() {
+        let error = secret(&"tributary_operator_5ecret".into(), SecretKind::Operator).expect_err("too short");
+        assert!(!format!("{error} {error:?}").contains("5ecret"));
+    }
+
+    #[test]
+    fn an_enrolment_token_is_told_apart_from_an_operators() {
+        let text = Sealed::from(Secret::from_random(SecretKind::Enrolment, [7; 32]).expose());
+        assert!(secret(&text, SecretKind::Enrolment).is_ok());
+        let error = secret(&text, SecretKind::Operator).expect_err("of another kind");
+        assert_eq!(error.to_string(), "this command needs an operator token, and the given one is an enrolment token");
+    }
+}

@@ -1,0 +1,82 @@
+//! `tributary round`: the rounds of a job and their assignments.
+
+pub(crate) mod list;
+pub(crate) mod text;
+
+use clap::Subcommand;
+use serde_json::json;
+use tributary_protocol::operator::RoundDetail;
+use tributary_protocol::state::Task;
+
+use crate::api::{Api, collect};
+use crate::error::CliError;
+use crate::job::args::JobArgs;
+use crate::job::find::find_job;
+use crate::options::LimitArgs;
+use crate::output::Output;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RoundCommand {
+    /// Lists the newest rounds of a job in ascending order.
+    List {
+        #[command(flatten)]
+        job: JobArgs,
+        /// `train` or `evaluate`.
+        #[arg(long, default_value = "train", value_name = "TASK")]
+        task: Task,
+        #[command(flatten)]
+        limit: LimitArgs,
+    },
+    /// Shows one round: which clients were assigned, how each assignment ended, and why.
+    Show {
+        #[command(flatten)]
+        job: JobArgs,
+        /// The round's number, from 1.
+        #[arg(value_name = "NUMBER")]
+        round: u32,
+        /// `train` or `evaluate`.
+        #[arg(long, default_value = "train", value_name = "TASK")]
+        task: Task,
+    },
+}
+
+pub(crate) async fn run(command: RoundCommand, api: &Api, output: &Output) -> Result<(), CliError> {
+    match command {
+        RoundCommand::List { job, task, limit } => {
+            let job = find_job(api, &job).await?;
+            let rounds = list::newest(api, job.id, task, limit.items_max()).await?;
+            output.list(&rounds, &text::HEADER, text::row)
+        }
+        RoundCommand::Show { job, round: number, task } => {
+            let job = find_job(api, &job).await?;
+            let RoundDetail { round, explanation, .. } = api.round(job.id, number, task).await?;
+            let assignments =
+                collect(None, async |page| api.assignments(job.id, number, task, page).await).await?.items;
+            let object = json!({ "round": &round, "explanation": &explanation, "assignments": &assignments });
+            output.object(&object, || format!("{explanation}\n\n{}", text::page(&round, &assignments, output.width)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Fake, job, output, round};
+    use tributary_protocol::state::Phase;
+
+    #[tokio::test]
+    async fn a_round_is_shown_with_its_explanation() {
+        let rounds = vec![round(Task::Train, 7, Phase::Committed)];
+        let fake = Fake { jobs: vec![job(1, "demo", "digits")], rounds, ..Fake::default() };
+        let api = fake.start().await;
+        let show = async |number| {
+            let (output, printed) = output(false);
+            let job = JobArgs { job: "digits".into(), population: None };
+            let shown = run(RoundCommand::Show { job, round: number, task: Task::Train }, &api, &output).await;
+            shown.map(|()| printed.lock().unwrap().clone())
+        };
+        let text = show(7).await.unwrap();
+        assert!(text.starts_with("Round 7 has its reasons.\n\n") && text.contains("model version 6"), "{text}");
+        assert!(show(8).await.is_err());
+    }
+}

@@ -1,0 +1,89 @@
+//! Sample jobs and rounds, and an output that keeps its text.
+
+use std::sync::{Arc, Mutex};
+
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::JobId;
+use tributary_protocol::job_file::JobFile;
+use tributary_protocol::operator::{Job, Round};
+use tributary_protocol::seed::Seed;
+use tributary_protocol::state::{JobState, Phase, Task};
+
+use crate::output::{Output, Sink};
+
+pub(crate) const JOB_FILE: &str = r#"
+    name = "digits"
+    population = "demo"
+    [model]
+    input = [64]
+    layers = [{ kind = "linear", out_features = 10 }]
+    [training]
+    epochs = 1
+    optimizer = { kind = "sgd", learning_rate = 0.1 }
+"#;
+
+/// A running job; `number` makes its id.
+pub(crate) fn job(number: u8, population: &str, name: &str) -> Job {
+    let mut file = JobFile::parse(JOB_FILE).unwrap();
+    file.population = population.parse().unwrap();
+    file.name = name.parse().unwrap();
+    Job {
+        id: JobId::from_random([number; 16]),
+        file,
+        plan_hash: Sha256Hash::of(b"plan"),
+        state: JobState::Running,
+        model_version: Some(0),
+        parameters: 650,
+        rounds_opened: 0,
+        rounds_committed: 0,
+        created_at_ms: 0,
+        ended_at_ms: None,
+        rounds_not_before_ms: None,
+    }
+}
+
+/// A round of 13 clients without reports.
+pub(crate) fn round(task: Task, number: u32, phase: Phase) -> Round {
+    // Evaluations end a moment after their round.
+    let ended_at_ms = i64::from(number) * 10 + i64::from(task == Task::Evaluate);
+    Round {
+        number,
+        task,
+        phase,
+        reason: None,
+        base_version: number - 1,
+        seed: Seed(7),
+        goal: 10,
+        minimum: 5,
+        cohort: 13,
+        reported: 0,
+        rejected: 0,
+        failed: 0,
+        expired: 0,
+        opened_at_ms: 0,
+        selected_at_ms: None,
+        deadline_at_ms: None,
+        closed_at_ms: None,
+        assigned: 0,
+        clients_ms: 0,
+        ended_at_ms: (!phase.is_open()).then_some(ended_at_ms),
+        weight: 0,
+        folded: None,
+        training_loss: None,
+        loss: None,
+        accuracy: None,
+        bytes_up: 0,
+        bytes_down: 0,
+        raw_bytes_up: 0,
+        raw_bytes_down: 0,
+        step_norm: None,
+        diversity: None,
+    }
+}
+
+/// An output that is no terminal, and the text that was printed to it.
+pub(crate) fn output(json: bool) -> (Output, Arc<Mutex<String>>) {
+    let printed = Arc::default();
+    let sink = Sink::Kept(Arc::clone(&printed));
+    (Output { sink, json, width: None, interactive: false, now_ms: 0 }, printed)
+}
