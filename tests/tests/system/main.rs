@@ -13,6 +13,7 @@
 //! | [`simulation`] | drawn histories of losses, deaths and restarts: what was acknowledged is counted once |
 //! | [`cluster`] | three coordinators on one PostgreSQL, one of which dies |
 //! | [`schema`] | the OpenAPI document holds for drawn requests |
+//! | [`house`] | the rules of the source tree: imports, rooms, packages, texts |
 //! | [`python`] | exported models, read and computed by somebody else |
 //!
 //! [`support`] has the world that they play in. No test sleeps, measures time or needs a fixed port.
@@ -23,6 +24,7 @@ mod blobs;
 mod cluster;
 mod database;
 mod downloads;
+mod house;
 mod python;
 mod rounds;
 mod scheduled;

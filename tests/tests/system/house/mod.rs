@@ -1,0 +1,94 @@
+//! The rules of the source tree: which file may import which, and what every file looks like. The message of a broken
+//! rule names the arrow, from file to file with its line, and the reason.
+//!
+//! | file | content |
+//! |---|---|
+//! | [`sources`], [`tokens`], [`modules`], [`graph`] | from the texts of a crate to its import graph |
+//! | [`rules`] | rules of the sources: rooms, circles, reserved paths, texts |
+//! | [`packages`] | rules of the manifests and the lock file |
+//! | [`crates`] | tests of the graph on small made-up crates |
+//! | [`broken`] | tests of the rules: each one names what was added on purpose to break it |
+//!
+//! The rules are tables with a reason in each row. A change of the layout changes a row.
+
+mod broken;
+mod crates;
+mod graph;
+mod modules;
+mod packages;
+mod rules;
+mod sources;
+mod tokens;
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use graph::Graph;
+use packages::PACKAGES;
+use sources::Sources;
+
+static SOURCES: LazyLock<Sources> = LazyLock::new(|| {
+    let packages: Vec<&str> = PACKAGES.iter().map(|(folder, _)| *folder).chain(["tests"]).collect();
+    Sources::of_repository(&packages)
+});
+
+/// The graph of each package, by its folder.
+static GRAPHS: LazyLock<BTreeMap<&str, Graph>> =
+    LazyLock::new(|| PACKAGES.iter().map(|(folder, _)| (*folder, Graph::of(&SOURCES, folder))).collect());
+
+/// Packages whose files form no circle. In `protocol`, types in different files refer to each other.
+const WITHOUT_CIRCLES: [&str; 5] = ["engine", "server", "client-sdk", "cli", "dashboard"];
+
+fn holds(broken: Vec<String>) {
+    assert!(broken.is_empty(), "broken {} times:\n\n{}\n", broken.len(), broken.join("\n"));
+}
+
+#[test]
+fn the_graph_follows_every_import() {
+    holds(GRAPHS.values().flat_map(rules::every_import_is_followed).collect());
+}
+
+#[test]
+fn no_files_import_each_other_in_a_circle() {
+    holds(WITHOUT_CIRCLES.iter().flat_map(|folder| rules::no_circle_of_files(&GRAPHS[folder])).collect());
+}
+
+#[test]
+fn rooms_import_downwards() {
+    holds(GRAPHS.values().flat_map(rules::rooms_import_downwards).collect());
+}
+
+#[test]
+fn reserved_paths_stay_where_they_belong() {
+    holds(GRAPHS.values().flat_map(rules::reserved_paths_stay_where_they_belong).collect());
+}
+
+#[test]
+fn only_lifecycle_changes_a_phase_or_state() {
+    holds(rules::only_lifecycle_changes_state(&SOURCES));
+}
+
+#[test]
+fn only_one_file_reads_accepted_updates() {
+    holds(rules::only_stored_reads_updates(&SOURCES));
+}
+
+#[test]
+fn engine_and_protocol_reach_no_runtime() {
+    holds(packages::pure_packages_reach_no_runtime(&SOURCES));
+}
+
+#[test]
+fn packages_keep_their_order() {
+    holds(packages::packages_keep_their_order(&SOURCES));
+}
+
+#[test]
+fn modules_with_children_are_folders() {
+    holds(rules::folders_draw_the_system(&SOURCES));
+}
+
+#[test]
+fn texts_are_finished() {
+    holds(rules::texts_are_finished(&SOURCES));
+}
