@@ -1,7 +1,7 @@
 //! Why a command fails: a sentence, a hint for the next step, and an exit code.
 //!
-//! This file imports none of the modules whose errors it carries: each implements [`Failure`] for its own, and `?` boxes
-//! them.
+//! This file imports none of the modules whose errors it carries: each implements [`Failure`] for its own, and `?`
+//! boxes them.
 
 use std::error::Error;
 use std::io;

@@ -9,8 +9,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest silence within an answer. Long polls wait less.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A client for one server. Calls with a token must not follow redirects, which could send the token elsewhere. Fails when
-/// TLS cannot be set up, for example without readable root certificates.
+/// A client for one server. Calls with a token must not follow redirects, which could send the token elsewhere. Fails
+/// when TLS cannot be set up, for example without readable root certificates.
 pub(crate) fn client(server: &Url, redirects: redirect::Policy) -> Result<Client, reqwest::Error> {
     // The provider is process-wide: a second installation fails and changes nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();

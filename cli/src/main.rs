@@ -37,13 +37,13 @@ use crate::command_line::{Command, CommandLine};
 use crate::error::CliError;
 use crate::output::Output;
 
-/// Most pages of the buffers of ten thousand held connections are never touched. This allocator keeps blocks of equal size
-/// together, so that such pages stay with the system (`bench load` prints the memory per held client).
+/// Most pages of the buffers of ten thousand held connections are never touched. This allocator keeps blocks of equal
+/// size together, so that such pages stay with the system (`bench load` prints the memory per held client).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// How soon the allocator returns freed memory to the system. Its default of a second lets several MB of received chunks
-/// pile up per sending client; 0 costs a seventh more processor time per update.
+/// How soon the allocator returns freed memory to the system. Its default of a second lets several MB of received
+/// chunks pile up per sending client; 0 costs a seventh more processor time per update.
 const PURGE_DELAY_MS: std::ffi::c_long = 10;
 /// The option's number in mimalloc's `mi_option_t`, unchanged since version 1.
 const PURGE_DELAY_OPTION: std::ffi::c_int = 15;

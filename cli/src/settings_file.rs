@@ -1,7 +1,7 @@
 //! Settings files: TOML with the names and units of the flags.
 //!
-//! The settings of a command are one struct of options that derives `clap::Args` and `Deserialize`. clap takes each from
-//! its flag, else from its variable; what both leave open comes from the file, else from the default.
+//! The settings of a command are one struct of options that derives `clap::Args` and `Deserialize`. clap takes each
+//! from its flag, else from its variable; what both leave open comes from the file, else from the default.
 
 use std::fs::File;
 use std::io::{self, Read};

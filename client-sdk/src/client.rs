@@ -184,8 +184,8 @@ impl Client {
         }
     }
 
-    /// Enrols, if that has not happened yet. A session does it by itself; an app that wants to know the client's id, or to
-    /// learn early that its token does not work, asks first.
+    /// Enrols, if that has not happened yet. A session does it by itself; an app that wants to know the client's id, or
+    /// to learn early that its token does not work, asks first.
     ///
     /// # Errors
     /// [`ClientError`].

@@ -87,8 +87,8 @@ impl<'a> Wanted<'a> {
         Ok(body)
     }
 
-    /// Adds the steps since the model on disk, if they are known, and shorter than the whole. None where they do not lead
-    /// to the model: it is to be fetched as a whole.
+    /// Adds the steps since the model on disk, if they are known, and shorter than the whole. None where they do not
+    /// lead to the model: it is to be fetched as a whole.
     async fn catch_up(&self, known: Sha256Hash, body: &[u8]) -> Result<Option<Vec<u8>>, ClientError> {
         let steps = &self.assignment.model_deltas;
         let Some(place) = steps.iter().position(|step| step.base_sha256 == known) else { return Ok(None) };

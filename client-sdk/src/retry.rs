@@ -11,9 +11,9 @@ const BASE_MS: u64 = 200;
 /// Longest mean of a pause, in milliseconds.
 const CAP_MS: u64 = 30_000;
 
-/// The pause after failed attempt `attempt` (from 1): a doubling mean, spread over half to one and a half times, so that
-/// clients which failed together do not return together. A coordinator's retry window is kept, and spread by up to half
-/// of it.
+/// The pause after failed attempt `attempt` (from 1): a doubling mean, spread over half to one and a half times, so
+/// that clients which failed together do not return together. A coordinator's retry window is kept, and spread by up to
+/// half of it.
 pub(crate) fn pause(attempt: u32, window_ms: Option<u64>, stream: &mut Stream) -> Duration {
     let pause_ms = match window_ms {
         Some(window_ms) => window_ms + stream.below(window_ms / 2 + 1),

@@ -137,7 +137,8 @@ async fn work<T: Trainer + ?Sized>(
     }
 }
 
-/// Trains, and encodes what changed: local minus global, and what earlier updates left out where the codec remembers it.
+/// Trains, and encodes what changed: local minus global, and what earlier updates left out where the codec remembers
+/// it.
 fn train<T: Trainer + ?Sized>(
     client: &Client,
     trainer: &mut T,
@@ -219,7 +220,8 @@ fn computing<T>(compute: impl FnOnce() -> Result<T, TrainError>) -> Result<T, Tr
     })
 }
 
-/// Delivers finished work, and forgets it once the coordinator has answered for good. An earlier session may have begun to.
+/// Delivers finished work, and forgets it once the coordinator has answered for good. An earlier session may have begun
+/// to.
 async fn deliver(
     client: &Client,
     identity: &Identity,

@@ -1,8 +1,8 @@
 //! What a client keeps on disk: who it is, the models it has, and work that is done but not delivered.
 //!
-//! Every file is replaced as a whole: written beside its place, then renamed. A process that is killed leaves the old file
-//! or the new one, never half of one. Only the identity is synced to the disk too: after a power failure it could not be
-//! had again, while a damaged model or update is noticed by its hash and fetched or trained anew.
+//! Every file is replaced as a whole: written beside its place, then renamed. A process that is killed leaves the old
+//! file or the new one, never half of one. Only the identity is synced to the disk too: after a power failure it could
+//! not be had again, while a damaged model or update is noticed by its hash and fetched or trained anew.
 
 use std::fs;
 use std::io::{ErrorKind, Write};

@@ -1,9 +1,9 @@
 //! Updates into the exact sum as the coordinator folds them, beside what the bandwidth of memory allows:
 //! `cargo bench -p tributary-engine`.
 //!
-//! Each value of a body is read, checked, measured and added: a value's share of the body, and 16 bytes of the sum (8 read,
-//! 8 written), move; of a sparse update, 16 bytes for each value sent. Two threads fold two bodies into two sums, as two
-//! rounds would; into one sum they also share its cache lines.
+//! Each value of a body is read, checked, measured and added: a value's share of the body, and 16 bytes of the sum (8
+//! read, 8 written), move; of a sparse update, 16 bytes for each value sent. Two threads fold two bodies into two sums,
+//! as two rounds would; into one sum they also share its cache lines.
 
 #[path = "../../protocol/benches/yardstick/mod.rs"]
 mod yardstick;

@@ -9,8 +9,8 @@ use serde::{Deserialize, Deserializer};
 
 /// A secret: a token, a key, a database URL with its password.
 ///
-/// `Debug` and `Display` print a placeholder. There is no `Serialize`, so the content leaves only where [`Self::expose`]
-/// or [`Self::into_exposed`] is written. In memory it is the content and nothing else.
+/// `Debug` and `Display` print a placeholder. There is no `Serialize`, so the content leaves only where
+/// [`Self::expose`] or [`Self::into_exposed`] is written. In memory it is the content and nothing else.
 #[derive(Clone, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Sealed<T>(T);

@@ -25,8 +25,8 @@ pub struct App {
 }
 
 impl App {
-    /// `lease` is how long a dead coordinator's jobs wait for another, `upload_memory` the bytes that updates in flight may
-    /// take together.
+    /// `lease` is how long a dead coordinator's jobs wait for another, `upload_memory` the bytes that updates in flight
+    /// may take together.
     #[must_use]
     pub fn new(services: Services, lease: Duration, upload_memory: usize) -> Arc<Self> {
         let is_shared = matches!(services.db, Db::Postgres { .. });

@@ -13,8 +13,8 @@ use crate::db::{DbError, sqlite_path, sqlite_schema};
 /// Longest wait for another process that locks the database for a moment.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often a database is tried that somebody else has open: a process that has just ended its work may still be closing
-/// it.
+/// How often a database is tried that somebody else has open: a process that has just ended its work may still be
+/// closing it.
 const RELEASE_ATTEMPTS: u32 = 10;
 /// Pause between two attempts.
 const RELEASE_PAUSE: Duration = Duration::from_millis(100);

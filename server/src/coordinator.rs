@@ -36,7 +36,8 @@ pub const UPLOAD_MEMORY_DEFAULT: usize = 12 << 20;
 pub struct Config {
     /// A file path, or a `sqlite:` or `postgres:` URL, which may carry a password.
     pub database: Sealed<String>,
-    /// The object store for models and updates, as [`crate::blob::open_store`] takes it; without one they are in the database.
+    /// The object store for models and updates, as [`crate::blob::open_store`] takes it; without one they are in the
+    /// database.
     pub blobs: Option<String>,
     /// An operator token that is let in besides those in the database.
     pub operator_token: Option<Secret>,

@@ -1,9 +1,10 @@
 //! The cost of a round of large updates: wall time, processor time and memory of a coordinator in a process of its own.
 //!
-//! Clients train nothing: each downloads the model, and after the last download all send the same bytes at once. Processor
-//! time per update is that of the process from the first byte sent to the last acknowledgement. Three yardsticks of the same
-//! run stand beside it: a second coordinator that adds updates only at the commit, one copy of such a body in memory, and a
-//! process that receives it and discards it. The two coordinators take turns, so that a slow disk affects both. With
+//! Clients train nothing: each downloads the model, and after the last download all send the same bytes at once.
+//! Processor time per update is that of the process from the first byte sent to the last acknowledgement. Three
+//! yardsticks of the same run stand beside it: a second coordinator that adds updates only at the commit, one copy of
+//! such a body in memory, and a process that receives it and discards it. The two coordinators take turns, so that a
+//! slow disk affects both. With
 //! --database there is no second coordinator.
 
 use std::net::SocketAddr;
@@ -89,8 +90,8 @@ struct Measured {
     memcpy_s: f64,
     /// Processor time of a process that receives a body and discards it.
     socket_cpu_s_per_update: f64,
-    /// `server_cpu_s_per_update` divided by the time of three copies plus `unfolded_cpu_s_per_update`; the target is at most
-    /// 1.
+    /// `server_cpu_s_per_update` divided by the time of three copies plus `unfolded_cpu_s_per_update`; the target is at
+    /// most 1.
     cpu_over_target: Option<f64>,
 }
 

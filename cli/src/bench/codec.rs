@@ -1,7 +1,7 @@
 //! Size, error and speed of each codec on one core.
 //!
-//! Two deltas are encoded: normal values, and the same with a third of exact zeros, as in the first layer of a network with
-//! constant inputs. `bench training` measures accuracy.
+//! Two deltas are encoded: normal values, and the same with a third of exact zeros, as in the first layer of a network
+//! with constant inputs. `bench training` measures accuracy.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,8 +36,8 @@ pub(crate) struct CodecArgs {
     /// Parameters of the delta.
     #[arg(long, default_value_t = 1_000_000, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=500_000_000))]
     params: u32,
-    /// A codec to measure: its name (`int8`), or a JSON object with its settings (`{"name":"qsgd","levels":16}`). May be
-    /// repeated [default: every codec with its default settings].
+    /// A codec to measure: its name (`int8`), or a JSON object with its settings (`{"name":"qsgd","levels":16}`). May
+    /// be repeated [default: every codec with its default settings].
     #[arg(long = "codec", value_name = "CODEC", value_parser = parse_codec)]
     codecs: Vec<Codec>,
 }

@@ -1,8 +1,8 @@
 //! Load: check-ins and updates per second of one coordinator, and its memory per held client.
 //!
-//! Generator and coordinator are two processes that share this machine's processors. With several jobs, each has a population
-//! of its own, and clients and connections are spread evenly over the jobs. A round takes half of its job's connections, at
-//! least one, so that more jobs mean smaller rounds.
+//! Generator and coordinator are two processes that share this machine's processors. With several jobs, each has a
+//! population of its own, and clients and connections are spread evenly over the jobs. A round takes half of its job's
+//! connections, at least one, so that more jobs mean smaller rounds.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -43,8 +43,8 @@ pub(crate) struct LoadArgs {
     /// Enrolled clients, rounded up to a multiple of --jobs.
     #[arg(long, default_value_t = 1000, value_name = "CLIENTS", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     clients: u32,
-    /// Jobs that are live at the same time, each in a population of its own. A round takes half of its job's connections, at
-    /// least one.
+    /// Jobs that are live at the same time, each in a population of its own. A round takes half of its job's
+    /// connections, at least one.
     #[arg(long, default_value_t = 1, value_name = "JOBS", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     jobs: u32,
     /// Connections that check in and deliver updates at the same time.
@@ -314,8 +314,8 @@ async fn held(
             let (client, body) = (client.clone(), body.clone());
             waiting.spawn(async move { connection.check_in(&client, &body).await });
         }
-        // The next group waits for an answer, as clients wait for their retry windows. A burst of arrivals would leave memory
-        // in the allocator that no held client needs.
+        // The next group waits for an answer, as clients wait for their retry windows. A burst of arrivals would leave
+        // memory in the allocator that no held client needs.
         probe.check_in(prober, &check_in_body(0)).await?;
     }
     tokio::time::sleep(SETTLE).await;

@@ -66,8 +66,8 @@ pub(super) async fn own_process(
 impl ChildProcess {
     /// Processor time in user and kernel mode, in seconds, with the resolution of a clock tick (10 ms).
     pub(super) fn cpu_s(&self) -> Result<f64, CliError> {
-        // proc_pid_stat(5): fields 14 and 15, in ticks of 10 ms on today's Linux. The name before them is in parentheses
-        // and may contain spaces.
+        // proc_pid_stat(5): fields 14 and 15, in ticks of 10 ms on today's Linux. The name before them is in
+        // parentheses and may contain spaces.
         const TICKS_PER_S: f64 = 100.0;
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id()));
         let ticks = stat.ok().and_then(|stat| {

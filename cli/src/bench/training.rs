@@ -1,7 +1,7 @@
 //! The cost of a codec in learning: the same federated training on real digits, once per codec.
 //!
-//! Coordinator and clients run in this process and speak HTTP, as in the demo without faults. The cohorts, the order of the
-//! examples and the initial model depend on the seed only, so that codecs are compared on the same clients.
+//! Coordinator and clients run in this process and speak HTTP, as in the demo without faults. The cohorts, the order of
+//! the examples and the initial model depend on the seed only, so that codecs are compared on the same clients.
 
 use std::path::PathBuf;
 
@@ -24,8 +24,8 @@ const LAST_ROUNDS: usize = 5;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct TrainingArgs {
-    /// A codec to train with: its name (`int8`), or a JSON object with its settings (`{"name":"qsgd","levels":16}`). May be
-    /// repeated.
+    /// A codec to train with: its name (`int8`), or a JSON object with its settings (`{"name":"qsgd","levels":16}`).
+    /// May be repeated.
     #[arg(long = "codec", value_name = "CODEC", default_values = ["f32", "int8"], value_parser = parse_codec)]
     codecs: Vec<Codec>,
     /// Handwritten digits: the small embedded data set, or MNIST.

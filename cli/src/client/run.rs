@@ -45,7 +45,8 @@ impl ClientRunArgs {
     }
 }
 
-/// Options of which at least one, or the file that may hold it, must be given together with those that require the group.
+/// Options of which at least one, or the file that may hold it, must be given together with those that require the
+/// group.
 fn group<const N: usize>(name: &'static str, options: [&'static str; N]) -> ArgGroup {
     ArgGroup::new(name).multiple(true).args(options)
 }

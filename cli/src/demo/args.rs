@@ -59,7 +59,8 @@ pub(crate) struct DemoArgs {
     /// A job file instead of the built-in job. --rounds and --target still apply.
     #[arg(long, value_name = "FILE", conflicts_with = "model")]
     pub(crate) job: Option<PathBuf>,
-    /// Without the slow and the dying client. Each round waits for its whole cohort, so that equal seeds give equal models.
+    /// Without the slow and the dying client. Each round waits for its whole cohort, so that equal seeds give equal
+    /// models.
     #[arg(long)]
     pub(crate) no_faults: bool,
     /// Where the coordinator listens; port 0 is any free port.

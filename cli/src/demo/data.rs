@@ -18,8 +18,8 @@ pub(crate) struct DemoData {
     pub(crate) test: MemoryExamples,
 }
 
-/// The embedded handwritten digits, with pixels from 0 to 1 in inputs of a shape of 64 values. A fifth, drawn by the seed, is
-/// held out.
+/// The embedded handwritten digits, with pixels from 0 to 1 in inputs of a shape of 64 values. A fifth, drawn by the
+/// seed, is held out.
 pub(crate) fn digits(input_shape: &[usize], seed: Seed) -> DemoData {
     let all = embedded_digits(input_shape).expect("a test reads the embedded digits, and both shapes have 64 values");
     let mut order: Vec<usize> = (0..all.len()).collect();

@@ -43,7 +43,8 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Enrols the members one after the other, so that their numbers follow their order, and then runs them all. At most
+    /// Enrols the members one after the other, so that their numbers follow their order, and then runs them all. At
+    /// most
     /// `threads` of them train at the same time.
     pub(crate) async fn start(
         server: &str,

@@ -98,8 +98,8 @@ pub(crate) async fn run(args: &DemoArgs, output: &Output) -> Result<(), CliError
     result
 }
 
-/// Runs the demo without its output. Returns the committed training rounds with the evaluations of their models, and the
-/// number of parameters of the model.
+/// Runs the demo without its output. Returns the committed training rounds with the evaluations of their models, and
+/// the number of parameters of the model.
 pub(crate) async fn learn(args: &DemoArgs, output: &Output) -> Result<(Vec<Round>, usize), CliError> {
     let file = job_file(args)?;
     let parameters = file.model.parameters().map_or(0, |parameters| parameters.total());

@@ -41,8 +41,8 @@ fn dataset_name(dataset: Dataset) -> &'static str {
     }
 }
 
-/// The network for images of ten classes. For MNIST: the "2NN" and the CNN of McMahan et al. 2017, section 3, with 199,210
-/// and 1,663,370 parameters.
+/// The network for images of ten classes. For MNIST: the "2NN" and the CNN of McMahan et al. 2017, section 3, with
+/// 199,210 and 1,663,370 parameters.
 fn network(dataset: Dataset, network: Network) -> LayeredModel {
     let input = match (dataset, network) {
         (Dataset::Digits, Network::Mlp) => vec![64],
@@ -80,9 +80,9 @@ fn dense_end(features: usize) -> Vec<Layer> {
     vec![Layer::Flatten {}, linear(features), Layer::Relu {}]
 }
 
-/// Local training. For MNIST: McMahan's E = 1, B = 10 and the learning rate that suits the 2NN. A client has 72 digits on
-/// average, so that a single epoch moves the model little: in a plain simulation, 30 rounds of the small perceptron reached
-/// an accuracy of 0.97 with five epochs, and of 0.93 to 0.94 with one.
+/// Local training. For MNIST: McMahan's E = 1, B = 10 and the learning rate that suits the 2NN. A client has 72 digits
+/// on average, so that a single epoch moves the model little: in a plain simulation, 30 rounds of the small perceptron
+/// reached an accuracy of 0.97 with five epochs, and of 0.93 to 0.94 with one.
 fn training(args: &DemoArgs) -> Training {
     let (epochs, learning_rate) = match (args.dataset, args.model) {
         (Dataset::Digits, Network::Mlp) => (5, 0.2),
@@ -99,9 +99,9 @@ fn training(args: &DemoArgs) -> Training {
     }
 }
 
-/// The goal is half of the clients for the digits, and a tenth for MNIST (McMahan's C = 0.1). With faults, more clients are
-/// selected than the goal, but never more than are left without the slow and the dead one. Without faults, every selected
-/// client counts and every client is available, so that timing does not influence the result.
+/// The goal is half of the clients for the digits, and a tenth for MNIST (McMahan's C = 0.1). With faults, more clients
+/// are selected than the goal, but never more than are left without the slow and the dead one. Without faults, every
+/// selected client counts and every client is available, so that timing does not influence the result.
 fn round_policy(args: &DemoArgs) -> RoundPolicy {
     let clients = args.clients();
     let goal = match args.dataset {

@@ -41,8 +41,9 @@ pub(crate) enum JobCommand {
     Resume(JobArgs),
     /// Ends a job for good; its model versions stay.
     Stop(JobArgs),
-    /// Downloads a model version as a safetensors file and checks its SHA-256, or exports the metrics of the rounds: as a
-    /// table, to MLflow, or for TensorBoard. With metrics, the model is downloaded only if --version or --output is given.
+    /// Downloads a model version as a safetensors file and checks its SHA-256, or exports the metrics of the rounds: as
+    /// a table, to MLflow, or for TensorBoard. With metrics, the model is downloaded only if --version or --output is
+    /// given.
     Export(Box<JobExportArgs>),
 }
 

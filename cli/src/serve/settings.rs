@@ -35,8 +35,8 @@ pub(crate) struct ServeArgs {
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct ServeSettings {
-    /// Where to listen [default: 127.0.0.1:7300]. The coordinator speaks plain HTTP: for any but the loopback address, put
-    /// a proxy with TLS in front of it.
+    /// Where to listen [default: 127.0.0.1:7300]. The coordinator speaks plain HTTP: for any but the loopback address,
+    /// put a proxy with TLS in front of it.
     #[arg(long, env = "TRIBUTARY_LISTEN", value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
     /// The database: a file, sqlite:FILE, or postgres://USER@HOST/NAME [default: tributary.db].
@@ -57,21 +57,22 @@ struct ServeSettings {
     /// How long the jobs of a dead coordinator wait until another one drives them (10s, 1min) [default: 10s].
     #[arg(long, env = "TRIBUTARY_LEASE", value_name = "DURATION")]
     lease: Option<HumanDuration>,
-    /// Memory for updates that are being received [default: 12MiB]. A large update takes 0.7 MiB, or 1.4 MiB if it has to be
-    /// unpacked; a small one takes its size. Further uploads wait.
+    /// Memory for updates that are being received [default: 12MiB]. A large update takes 0.7 MiB, or 1.4 MiB if it has
+    /// to be unpacked; a small one takes its size. Further uploads wait.
     #[arg(long, env = "TRIBUTARY_UPLOAD_MEMORY", value_name = "SIZE")]
     upload_memory: Option<UploadMemory>,
     /// Access to /metrics, for Prometheus [default: open]. The metrics name populations, but no clients and no tokens.
     #[arg(long, env = "TRIBUTARY_METRICS", value_enum, value_name = "ACCESS")]
     metrics: Option<MetricsFor>,
-    /// What is logged to standard error: error, warn, info, debug, trace, or a list such as info,sqlx=debug [default: info,
-    /// and warn for sqlx, object_store and tokio_cron_scheduler].
+    /// What is logged to standard error: error, warn, info, debug, trace, or a list such as info,sqlx=debug [default:
+    /// info, and warn for sqlx, object_store and tokio_cron_scheduler].
     #[arg(long, env = "TRIBUTARY_LOG", value_name = "FILTER")]
     log: Option<String>,
     /// The format of log lines [default: text].
     #[arg(long, env = "TRIBUTARY_LOG_FORMAT", value_enum, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
-    /// Sends spans of requests and round steps to an OpenTelemetry collector: OTLP over HTTP, as JSON, to URL/v1/traces.
+    /// Sends spans of requests and round steps to an OpenTelemetry collector: OTLP over HTTP, as JSON, to
+    /// URL/v1/traces.
     /// --log filters them, too, and OTEL_TRACES_SAMPLER and its siblings apply.
     #[arg(long, env = "TRIBUTARY_OTLP_ENDPOINT", value_name = "URL")]
     otlp_endpoint: Option<HttpUrl>,

@@ -28,8 +28,8 @@ fn rounded_bits(sum: f64) -> i64 {
 for_each_cpu! {
     /// `sums[i] += round(values[i] * factor)`, one rounding per value.
     ///
-    /// 20 bytes move per parameter (4 and 8 read, 8 written): memory bandwidth is the limit. Addition wraps, so that taking
-    /// an update out is the exact inverse of adding it; no sum within the caps overflows.
+    /// 20 bytes move per parameter (4 and 8 read, 8 written): memory bandwidth is the limit. Addition wraps, so that
+    /// taking an update out is the exact inverse of adding it; no sum within the caps overflows.
     pub(super) fn add_scaled(sums: &mut [i64], values: &[f32], factor: f64) {
         for (sum, value) in sums.iter_mut().zip(values) {
             *sum = sum.wrapping_add(quantise(f64::from(*value) * factor));
@@ -39,8 +39,8 @@ for_each_cpu! {
 
 /// `sums[place(indices[i])] += round(values[i] * factor)`, one rounding per value.
 ///
-/// 24 bytes move per value (8 of index and value, 16 of the sum), and each value may touch a cache line of its own: memory
-/// latency is the limit, not bandwidth.
+/// 24 bytes move per value (8 of index and value, 16 of the sum), and each value may touch a cache line of its own:
+/// memory latency is the limit, not bandwidth.
 pub(super) fn add_scattered(
     sums: &mut [i64],
     place: impl Fn(u32) -> usize,

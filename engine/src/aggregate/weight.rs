@@ -4,8 +4,8 @@ use std::fmt;
 
 /// The weight of an update or of a sum of updates, as an integer multiple of 2^-16 examples.
 ///
-/// Weights are integers, so sums of weights, like the sums of weighted values, do not depend on the order of addition. A
-/// weight that is not a whole number of examples (a discounted update) is rounded once, when it is made.
+/// Weights are integers, so sums of weights, like the sums of weighted values, do not depend on the order of addition.
+/// A weight that is not a whole number of examples (a discounted update) is rounded once, when it is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Weight(u64);
 

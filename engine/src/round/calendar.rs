@@ -13,9 +13,9 @@ const CHANGE_MINUTES_MAX: u32 = 24 * 60;
 
 /// A set of minutes: those that match a cron expression on the wall clocks of a time zone.
 ///
-/// The expression has five fields: minute, hour, day of month, month, day of week, as in crontab(5), with the extensions
-/// of [croner](https://docs.rs/croner) (`L`, `W`, `#`). A sixth field in front, for seconds, is read and means nothing:
-/// a minute is in the set when any of its seconds matches.
+/// The expression has five fields: minute, hour, day of month, month, day of week, as in crontab(5), with the
+/// extensions of [croner](https://docs.rs/croner) (`L`, `W`, `#`). A sixth field in front, for seconds, is read and
+/// means nothing: a minute is in the set when any of its seconds matches.
 ///
 /// Clocks that change with the season are taken as they are seen: a minute that is skipped in spring is not there that
 /// day, and one that comes twice in autumn counts twice.

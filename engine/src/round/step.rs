@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use tributary_protocol::job_file::JobFile;
 use tributary_protocol::state::{AbandonReason, JobState, Phase, Task};
 
-/// The numbers that a round goes by; training and evaluation have their own. Stored with the round when it opens: a change
-/// of the job's policy is for the rounds after it.
+/// The numbers that a round goes by; training and evaluation have their own. Stored with the round when it opens: a
+/// change of the job's policy is for the rounds after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskPolicy {
     /// Reports that close a round early.

@@ -35,9 +35,9 @@ pub struct CurveRow {
 /// The curve of a job that was made at `created_at_ms`, from its ended training rounds in order, with at most
 /// `points_max` points (at least 2).
 ///
-/// Between the first and the last round each stretch of equal length gives its lowest and its highest point, by accuracy
-/// where it was measured, else by loss: a spike of a single round among 60,000 is still seen. Costs are added up over all
-/// rounds, whether they are shown or not.
+/// Between the first and the last round each stretch of equal length gives its lowest and its highest point, by
+/// accuracy where it was measured, else by loss: a spike of a single round among 60,000 is still seen. Costs are added
+/// up over all rounds, whether they are shown or not.
 #[must_use]
 pub fn curve(created_at_ms: i64, rows: &[CurveRow], points_max: usize, stop_accuracy: Option<f64>) -> Curve {
     let mut sum = CurvePoint {

@@ -205,8 +205,8 @@ pub fn phases(round: &Round) -> Vec<PhaseSpan> {
         .collect()
 }
 
-/// What other deadlines would have dropped of a cohort. `came_ms` is when the work of each client came that brought some,
-/// late ones included, in milliseconds after the selection.
+/// What other deadlines would have dropped of a cohort. `came_ms` is when the work of each client came that brought
+/// some, late ones included, in milliseconds after the selection.
 #[must_use]
 pub fn what_if(deadline_ms: u64, cohort: u32, came_ms: &[u64]) -> Vec<WhatIf> {
     let tenths = 1..=WHAT_IF_TENTHS;
@@ -225,7 +225,8 @@ mod tests {
 
     use super::*;
 
-    /// A round with a goal of 10, a minimum of 5 and a cohort of 13, in which time passes in seconds, with these changes.
+    /// A round with a goal of 10, a minimum of 5 and a cohort of 13, in which time passes in seconds, with these
+    /// changes.
     fn round(changes: serde_json::Value) -> Round {
         let mut round = json!({
             "number": 7, "task": "train", "phase": "training", "base_version": 6, "seed": 1, "goal": 10, "minimum": 5,

@@ -24,8 +24,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// The shape: one letter per event, in order. `c` checked in, `a` assigned, `d` downloaded, `t` trained, `u` uploaded,
-    /// then `+` reported, `!` rejected, `x` failed, `i` interrupted or `.` expired, and `~` came late.
+    /// The shape: one letter per event, in order. `c` checked in, `a` assigned, `d` downloaded, `t` trained, `u`
+    /// uploaded, then `+` reported, `!` rejected, `x` failed, `i` interrupted or `.` expired, and `~` came late.
     #[must_use]
     pub fn shape(&self) -> String {
         let state = self.state.unwrap_or(AssignmentState::Assigned);
@@ -58,7 +58,8 @@ impl Session {
     }
 }
 
-/// How often each shape occurs, most frequent first; with `attribute` also by its value (empty where a client has none).
+/// How often each shape occurs, most frequent first; with `attribute` also by its value (empty where a client has
+/// none).
 #[must_use]
 pub fn funnel<'a>(
     sessions: impl IntoIterator<Item = (&'a Attributes, &'a Session)>,
@@ -79,7 +80,8 @@ pub fn funnel<'a>(
     counts
 }
 
-/// How the clients with each value of an attribute fare, by value. `clients` says how many clients have which attributes.
+/// How the clients with each value of an attribute fare, by value. `clients` says how many clients have which
+/// attributes.
 #[must_use]
 pub fn class_stats<'a>(
     attribute: &str,

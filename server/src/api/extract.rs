@@ -7,7 +7,7 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tributary_protocol::operator::{PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, PageQuery};
+use tributary_protocol::operator::{PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page, PageQuery};
 use tributary_protocol::problem::ProblemType;
 
 use super::problem::ApiError;
@@ -103,4 +103,10 @@ pub(super) fn text(name: &str, text: &str, bytes_max: usize) -> Result<(), ApiEr
         return Err(malformed(format!("{name} has at most {bytes_max} bytes, none of them 0")));
     }
     Ok(())
+}
+
+/// A page whose `next` is there when it is full: there may be more.
+pub(super) fn full_page<T>(items: Vec<T>, limit: u32, key: impl Fn(&T) -> String) -> Page<T> {
+    let next = items.last().filter(|_| items.len() == limit as usize).map(key);
+    Page { items, next }
 }

@@ -121,8 +121,9 @@ fn check_there(job: JobId, model: &ModelVersion) -> Answer<()> {
 
 /// A file as a response. What is sent of it is counted for `receiver`, if there is one.
 ///
-/// It never changes, so caches may keep it for ever. One part is in memory at a time, which others who are sent it share; the first is read before anything is
-/// sent, so that a store that is away is a problem document and not half a file.
+/// It never changes, so caches may keep it for ever. One part is in memory at a time, which others who are sent it
+/// share; the first is read before anything is sent, so that a store that is away is a problem document and not half a
+/// file.
 pub(super) async fn file_response(
     app: &Arc<App>,
     file: ModelFile,

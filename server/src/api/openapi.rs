@@ -1,7 +1,7 @@
 //! The OpenAPI document, put together from the types that the handlers take and return.
 //!
-//! Each API lists its calls in its own `document.rs`, one line for a route. What is the same for all of them (parameters
-//! of paths, bearer tokens, problem documents) is added here.
+//! Each API lists its calls in its own `document.rs`, one line for a route. What is the same for all of them
+//! (parameters of paths, bearer tokens, problem documents) is added here.
 
 use std::collections::BTreeMap;
 
@@ -291,7 +291,8 @@ pub(super) fn document(parts: Vec<Part>) -> OpenApi {
     OpenApiBuilder::new().info(info).paths(paths).components(Some(components.build())).tags(Some(tags)).build()
 }
 
-/// Removes `null` from optional properties. utoipa lets each `Option` be missing or `null`; the coordinator leaves it out.
+/// Removes `null` from optional properties. utoipa lets each `Option` be missing or `null`; the coordinator leaves it
+/// out.
 fn leave_out_nulls(schema: &mut RefOr<Schema>) {
     let RefOr::T(schema) = schema else { return };
     match schema {

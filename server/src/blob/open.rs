@@ -52,7 +52,8 @@ impl OpenedStore {
 }
 
 /// Opens the store that a URL names: `file:///DIRECTORY`, `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`,
-/// `az://CONTAINER/PREFIX`, or `memory:///`, which forgets everything with the process and is for tests. `settings` are those of the `object_store` crate (`aws_endpoint`, ..), in any case; others are ignored.
+/// `az://CONTAINER/PREFIX`, or `memory:///`, which forgets everything with the process and is for tests. `settings` are
+/// those of the `object_store` crate (`aws_endpoint`, ..), in any case; others are ignored.
 ///
 /// # Errors
 /// [`OpenStoreError`]. The store itself is not asked yet.
@@ -89,8 +90,8 @@ fn open_directory(url: &Url, unknown: impl Fn() -> OpenStoreError) -> Result<Loc
 }
 
 /// The settings of object stores that the environment has, under the names that their own tools use: everything that
-/// begins with `AWS_`, `GOOGLE_` or `AZURE_`. Only these, since the crate would also take a `TOKEN` or `REGION` that was
-/// meant for something else.
+/// begins with `AWS_`, `GOOGLE_` or `AZURE_`. Only these, since the crate would also take a `TOKEN` or `REGION` that
+/// was meant for something else.
 #[must_use]
 pub fn environment() -> Vec<(String, String)> {
     let is_ours = |name: &String| ["AWS_", "GOOGLE_", "AZURE_"].iter().any(|prefix| name.starts_with(prefix));

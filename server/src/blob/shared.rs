@@ -1,7 +1,7 @@
 //! Parts of bodies that several read at the same time: in memory once, and read once.
 //!
-//! All clients of a round download the same model. However many they are, and however slowly they take it, what they hold
-//! together is at most the model; a part is forgotten with the last who sends it.
+//! All clients of a round download the same model. However many they are, and however slowly they take it, what they
+//! hold together is at most the model; a part is forgotten with the last who sends it.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -32,8 +32,8 @@ impl AsRef<[u8]> for Held {
 }
 
 impl SharedParts {
-    /// The first bytes of a wanted range, at most [`BLOB_CHUNK_BYTES`]; none past the end. The body must be one that never
-    /// changes under its name.
+    /// The first bytes of a wanted range, at most [`BLOB_CHUNK_BYTES`]; none past the end. The body must be one that
+    /// never changes under its name.
     ///
     /// # Errors
     /// As [`Blobs::part`].

@@ -6,9 +6,10 @@ use bytes::Bytes;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::AssignmentId;
 
+use super::blobs::hex;
 use super::staged::Place;
-use super::{BlobError, Blobs, Reader, Staged, Store, Workbench, hex};
-use crate::db::{BLOB_CHUNK_BYTES, Db, DbError, NewStaged, StagedRow, Tx, part_name};
+use super::{BlobError, Blobs, Reader, Staged, Store, Workbench};
+use crate::db::{BLOB_CHUNK_BYTES, DbError, NewStaged, StagedRow, Tx, part_name};
 use crate::runtime::entropy;
 
 /// Bodies that get no more memory than they need.
@@ -49,6 +50,23 @@ pub struct Spool {
 pub struct Replay<'a> {
     stored: Option<Reader<'a>>,
     tail: Bytes,
+}
+
+impl Workbench {
+    /// An empty body.
+    #[must_use]
+    pub fn spool(&self, owner: Owner) -> Spool {
+        Spool::new(self.clone(), owner)
+    }
+
+    /// A body that an earlier request left unfinished.
+    ///
+    /// # Errors
+    /// When its last part cannot be read.
+    pub async fn resume(&self, owner: Owner, row: StagedRow) -> Result<Spool, BlobError> {
+        self.note_parts(&row);
+        Spool::resume(self.clone(), owner, row).await
+    }
 }
 
 impl Spool {
@@ -199,7 +217,8 @@ impl Spool {
             Some(store) => {
                 // A key of its own: what is in use already stays as it is until the transaction is done.
                 let object = format!("{}-{}", part_name(&row.id, self.full_parts), hex(&entropy::random::<8>()));
-                // Lent, not copied: many may be storing at a time. Bytes that nobody else holds become the same Vec again.
+                // Lent, not copied: many may be storing at a time. Bytes that nobody else holds become the same Vec
+                // again.
                 let part = self.whole.clone().unwrap_or_else(|| Bytes::from(std::mem::take(&mut self.tail)));
                 let put = store.put(&object, part.clone()).await;
                 if self.whole.is_none() {
@@ -259,16 +278,6 @@ fn store_of<'a>(blobs: &'a Blobs, row: &StagedRow) -> Result<Option<&'a Store>, 
         (_, false) => Ok(None),
         (Blobs::Store(store), true) => Ok(Some(store)),
         (Blobs::Database, true) => Err(BlobError::NoStore),
-    }
-}
-
-impl Blobs {
-    /// A stored body, to be read again.
-    ///
-    /// # Errors
-    /// As [`Self::reader`].
-    pub async fn replay<'a>(&'a self, db: &'a Db, name: String, sha256: Sha256Hash) -> Result<Replay<'a>, BlobError> {
-        Ok(Replay { stored: Some(self.reader(db, name, sha256).await?), tail: Bytes::new() })
     }
 }
 

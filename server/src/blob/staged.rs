@@ -2,16 +2,19 @@
 
 use bytes::Bytes;
 
-use super::{BlobError, Workbench};
+use super::blobs::{Blobs, hex};
+use super::error::BlobError;
+use super::workbench::Workbench;
 use crate::db::{StagedRow, Tx};
+use crate::runtime::entropy;
 
 /// Longest time between putting a body into the store and the transaction that refers to it, in milliseconds. Far below
 /// [`super::sweep::ORPHAN_AGE_MS`], so that the sweep deletes no body that a transaction may still take, even where the
 /// clocks of coordinator and store differ by hours.
 pub(super) const SETTLE_MS_MAX: i64 = 60 * 60 * 1_000;
 
-/// A body that counts once [`Staged::settle`] and its transaction are done. Unless a transaction takes it, its workbench
-/// deletes it.
+/// A body that counts once [`Staged::settle`] and its transaction are done. Unless a transaction takes it, its
+/// workbench deletes it.
 #[derive(Debug)]
 pub struct Staged {
     bench: Workbench,
@@ -29,6 +32,26 @@ pub(super) enum Place {
     Object { object: String, staged_at_ms: i64 },
     /// Its parts are stored.
     Parts(StagedRow),
+}
+
+impl Workbench {
+    /// Puts a whole body where it can be read by its name once a transaction has settled it.
+    ///
+    /// # Errors
+    /// When the store does not answer. Nothing was changed then.
+    pub async fn stage(&self, name: String, body: Bytes, now_ms: i64) -> Result<Staged, BlobError> {
+        let place = match &self.blobs {
+            Blobs::Database => Place::Transaction,
+            Blobs::Store(store) => {
+                // Random bytes, so that no two attempts share an object.
+                let object = format!("{name}/{}", hex(&entropy::random::<16>()));
+                self.note_object(&object);
+                store.put(&object, body.clone()).await?;
+                Place::Object { object, staged_at_ms: now_ms }
+            }
+        };
+        Ok(Staged::new(self.clone(), name, body, place))
+    }
 }
 
 impl Staged {
@@ -52,8 +75,8 @@ impl Staged {
     /// workbench keeps it, even if the commit fails: the database may have stored it all the same.
     ///
     /// # Errors
-    /// [`BlobError::Stale`] when it was put into the store more than an hour ago, [`BlobError::Superseded`] when another
-    /// request goes on with it, [`crate::db::DbError::Duplicate`] when the name has a body.
+    /// [`BlobError::Stale`] when it was put into the store more than an hour ago, [`BlobError::Superseded`] when
+    /// another request goes on with it, [`crate::db::DbError::Duplicate`] when the name has a body.
     pub async fn settle(&mut self, tx: &mut Tx, now_ms: i64) -> Result<(), BlobError> {
         match &self.place {
             Place::Transaction => tx.insert_blob(&self.name, &self.body).await?,

@@ -1,5 +1,5 @@
-//! Orphans: objects that nothing refers to, because a crash or a refusal came between the object and its transaction, or
-//! because a deletion failed. And bodies in parts that are of no more use.
+//! Orphans: objects that nothing refers to, because a crash or a refusal came between the object and its transaction,
+//! or because a deletion failed. And bodies in parts that are of no more use.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::db::{Db, StagedRow};
 use crate::runtime::clock::Clock;
 
 /// Age from which an object that nothing refers to is an orphan, in milliseconds. Younger ones may belong to an upload
-/// that has not reached its transaction; that takes an hour at most ([`super::Staged::settle`]). The rest is for clocks that
-/// differ.
+/// that has not reached its transaction; that takes an hour at most ([`super::Staged::settle`]). The rest is for clocks
+/// that differ.
 pub const ORPHAN_AGE_MS: i64 = 24 * 60 * 60 * 1_000;
 
 /// Time between two sweeps in milliseconds.

@@ -2,15 +2,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
-
-use super::staged::Place;
-use super::{BlobError, Blobs, Owner, Spool, Staged, hex};
+use super::blobs::Blobs;
 use crate::db::{Db, StagedRow};
-use crate::runtime::entropy;
 
-/// Where bodies are written. It knows what has been stored of each, so one call of [`Self::clear`] replaces a deletion on
-/// every path that ends early.
+/// Where bodies are written. It knows what has been stored of each, so one call of [`Self::clear`] replaces a deletion
+/// on every path that ends early.
 #[derive(Clone, Debug)]
 pub struct Workbench {
     pub(super) blobs: Blobs,
@@ -31,39 +27,6 @@ impl Workbench {
         Self { blobs, db, leftovers: Arc::default() }
     }
 
-    /// An empty body.
-    #[must_use]
-    pub fn spool(&self, owner: Owner) -> Spool {
-        Spool::new(self.clone(), owner)
-    }
-
-    /// A body that an earlier request left unfinished.
-    ///
-    /// # Errors
-    /// When its last part cannot be read.
-    pub async fn resume(&self, owner: Owner, row: StagedRow) -> Result<Spool, BlobError> {
-        self.note_parts(&row);
-        Spool::resume(self.clone(), owner, row).await
-    }
-
-    /// Puts a whole body where it can be read by its name once a transaction has settled it.
-    ///
-    /// # Errors
-    /// When the store does not answer. Nothing was changed then.
-    pub async fn stage(&self, name: String, body: Bytes, now_ms: i64) -> Result<Staged, BlobError> {
-        let place = match &self.blobs {
-            Blobs::Database => Place::Transaction,
-            Blobs::Store(store) => {
-                // Random bytes, so that no two attempts share an object.
-                let object = format!("{name}/{}", hex(&entropy::random::<16>()));
-                self.leftovers().push(Leftover::Object(object.clone()));
-                store.put(&object, body.clone()).await?;
-                Place::Object { object, staged_at_ms: now_ms }
-            }
-        };
-        Ok(Staged::new(self.clone(), name, body, place))
-    }
-
     /// Deletes everything that no transaction has taken. What cannot be deleted now is deleted by the sweep.
     pub async fn clear(&self) {
         let leftovers = std::mem::take(&mut *self.leftovers());
@@ -73,6 +36,11 @@ impl Workbench {
                 Leftover::Object(object) => self.blobs.delete(vec![object]).await,
             }
         }
+    }
+
+    /// An object of this key may be in the store.
+    pub(super) fn note_object(&self, object: &str) {
+        self.leftovers().push(Leftover::Object(object.to_owned()));
     }
 
     /// Parts of this body are stored.

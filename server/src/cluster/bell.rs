@@ -54,7 +54,8 @@ async fn listen(pool: &PgPool) -> Option<PgListener> {
     listener.await.inspect_err(|error| tracing::debug!(%error, "no notifications yet")).ok()
 }
 
-/// Handles a notification: a job's id, `sat`, `left`, or nothing for a regular look. Returns the clients that have work.
+/// Handles a notification: a job's id, `sat`, `left`, or nothing for a regular look. Returns the clients that have
+/// work.
 async fn hear(services: &Services, news: &str) -> Result<Vec<ClientId>, DbError> {
     if let Ok(job) = news.parse::<JobId>() {
         services.signals.changed(job);

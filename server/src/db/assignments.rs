@@ -288,8 +288,8 @@ impl Tx {
         Ok(row.map(Traffic::from))
     }
 
-    /// Assigned to Rejected, Failed or Expired; returns all that crossed the wire for it. None when the assignment is not
-    /// open.
+    /// Assigned to Rejected, Failed or Expired; returns all that crossed the wire for it. None when the assignment is
+    /// not open.
     ///
     /// # Errors
     /// [`DbError`].
@@ -347,8 +347,8 @@ impl Tx {
         Ok(())
     }
 
-    /// Counts bytes of a model that a client fetched for what it works on, and what they would have been in a plain file;
-    /// negative ones take back what was counted too much.
+    /// Counts bytes of a model that a client fetched for what it works on, and what they would have been in a plain
+    /// file; negative ones take back what was counted too much.
     ///
     /// # Errors
     /// [`DbError`].

@@ -47,8 +47,8 @@ impl Tx {
         Ok(())
     }
 
-    /// Stores which object has the body of this name, in the place of another one, which is returned: it is to be deleted
-    /// after the commit.
+    /// Stores which object has the body of this name, in the place of another one, which is returned: it is to be
+    /// deleted after the commit.
     ///
     /// # Errors
     /// [`DbError`].
@@ -96,8 +96,8 @@ impl Tx {
         Ok(fetch!(self, (i64,), fetch_optional, "select bytes from objects limit 1").is_some())
     }
 
-    /// Deletes the body of this name. Returns the object that had it, which is to be deleted after the commit. One that was
-    /// written in parts is of no more use from here on; its parts are deleted later, little by little.
+    /// Deletes the body of this name. Returns the object that had it, which is to be deleted after the commit. One that
+    /// was written in parts is of no more use from here on; its parts are deleted later, little by little.
     ///
     /// # Errors
     /// [`DbError`].
@@ -109,8 +109,8 @@ impl Tx {
     }
 
     /// Deletes the updates of one round: it is final, so its sum is in a model version or nowhere. Returns the objects
-    /// that had them, which are to be deleted after the commit. Those that were written in parts are of no more use from
-    /// here on, finished or not.
+    /// that had them, which are to be deleted after the commit. Those that were written in parts are of no more use
+    /// from here on, finished or not.
     ///
     /// # Errors
     /// [`DbError`].
@@ -127,7 +127,8 @@ impl Tx {
         Ok(rows.into_iter().map(|(object,)| object).collect())
     }
 
-    /// The id of this database, which its objects in a store have before their names; `fresh` becomes it when it has none.
+    /// The id of this database, which its objects in a store have before their names; `fresh` becomes it when it has
+    /// none.
     ///
     /// # Errors
     /// [`DbError`].

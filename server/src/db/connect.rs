@@ -31,20 +31,21 @@ static WRITES: Waits = Waits::new();
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Connections to PostgreSQL.
 const CONNECTIONS_MAX: u32 = 8;
-/// Readers of SQLite for each processor, and how few and how many there are. Each is a thread with its pages and statements,
-/// 1 to 2 MB: with eight instead of four on two processors, a coordinator of large models takes 10 MB more, and answers a
-/// twentieth more check-ins.
+/// Readers of SQLite for each processor, and how few and how many there are. Each is a thread with its pages and
+/// statements, 1 to 2 MB: with eight instead of four on two processors, a coordinator of large models takes 10 MB more,
+/// and answers a twentieth more check-ins.
 const READERS_PER_PROCESSOR: usize = 2;
 const READERS_MIN: usize = 4;
 const READERS_MAX: usize = 16;
 /// Memory of each reader of SQLite for pages, as the pragma has it: minus KiB. Pages that were read lately are in the
 /// system's cache anyway; SQLite's own 2 MB for each would be a third of what the coordinator takes.
 const READER_CACHE: &str = "-512";
-/// Bytes of a page of a new database. Of a large update SQLite copies, checks and writes twice every page by itself: with its
-/// own 4 KiB the coordinator takes a quarter more processor time for 40 MB, with this small transactions take 5 % more.
+/// Bytes of a page of a new database. Of a large update SQLite copies, checks and writes twice every page by itself:
+/// with its own 4 KiB the coordinator takes a quarter more processor time for 40 MB, with this small transactions take
+/// 5 % more.
 const PAGE_BYTES: u32 = 8192;
-/// Pages in SQLite's log after which they are copied into the database. Its own 1,000 are a few parts of a body: those of
-/// one large update would be as many copies, each with two syncs.
+/// Pages in SQLite's log after which they are copied into the database. Its own 1,000 are a few parts of a body: those
+/// of one large update would be as many copies, each with two syncs.
 const LOG_PAGES: &str = "3000";
 /// How writers of SQLite begin. The first is for what is acknowledged: the log is synced at its commit.
 const BEGIN_DURABLE: &str = "pragma synchronous = full; begin immediate";
@@ -124,8 +125,8 @@ impl Db {
             let options = SqlitePoolOptions::new().max_connections(connections);
             options.acquire_timeout(ACQUIRE_TIMEOUT).test_before_acquire(false)
         };
-        // On a full disk SQLite ends a transaction by itself. sqlx then believes for ever that one is open, and could begin
-        // no other: such a connection is closed, and the next one is new.
+        // On a full disk SQLite ends a transaction by itself. sqlx then believes for ever that one is open, and could
+        // begin no other: such a connection is closed, and the next one is new.
         let writer = pool(1).after_release(|connection, _| {
             Box::pin(async move {
                 if connection.is_in_transaction() {
@@ -160,8 +161,9 @@ impl Db {
         self.begin_writing(BEGIN_DURABLE).await
     }
 
-    /// The same for what may be lost by a power failure unless a later transaction counts on it: its commit returns before
-    /// it is on the disk. Nothing that a later commit of [`Self::begin`] builds on is lost: the log has one order.
+    /// The same for what may be lost by a power failure unless a later transaction counts on it: its commit returns
+    /// before it is on the disk. Nothing that a later commit of [`Self::begin`] builds on is lost: the log has one
+    /// order.
     ///
     /// # Errors
     /// [`DbError::Unavailable`].
@@ -273,8 +275,8 @@ pub(crate) async fn sqlite_schema(connection: &mut SqliteConnection) -> Result<(
     Ok(())
 }
 
-/// Begins a transaction of PostgreSQL, to the end even if nobody waits for it any more: of a beginning that is given up sqlx
-/// forgets that the server may have begun, and the connection's next user would be in that transaction.
+/// Begins a transaction of PostgreSQL, to the end even if nobody waits for it any more: of a beginning that is given up
+/// sqlx forgets that the server may have begun, and the connection's next user would be in that transaction.
 async fn begun(pool: &PgPool, statement: &'static str) -> sqlx::Result<sqlx::Transaction<'static, sqlx::Postgres>> {
     let pool = pool.clone();
     let beginning = tokio::spawn(async move { pool.begin_with(statement).await });

@@ -158,8 +158,8 @@ impl Tx {
         Ok(fetch!(self, JobRow, fetch_optional, sql, id.to_string()))
     }
 
-    /// Locks a job's row until the transaction ends: whoever changes a job or its rounds holds it, so that two never do at
-    /// once. (On SQLite a writing transaction holds everything already.)
+    /// Locks a job's row until the transaction ends: whoever changes a job or its rounds holds it, so that two never do
+    /// at once. (On SQLite a writing transaction holds everything already.)
     ///
     /// # Errors
     /// [`DbError`].
@@ -204,7 +204,8 @@ impl Tx {
         Ok(fetch!(self, JobRow, fetch_all, sql, after, population.map_or("", Name::as_str), i64::from(limit)))
     }
 
-    /// The jobs that a driver looks at, with their populations: those that may open rounds and those that have open ones.
+    /// The jobs that a driver looks at, with their populations: those that may open rounds and those that have open
+    /// ones.
     pub async fn live_jobs(&mut self) -> Result<Vec<(JobId, Name)>, DbError> {
         let sql = "select id, population from jobs where state in ('running', 'paused') or exists (select 1 from rounds \
                    where rounds.job = jobs.id and phase in ('selecting', 'training', 'aggregating')) order by id";

@@ -1,54 +1,12 @@
 //! Files that are made of model versions: whole models in other forms, and steps.
 
-use std::fmt;
-
-use tributary_protocol::download::{ModelDeltaFile, ModelForm};
+use tributary_protocol::download::ModelDeltaFile;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 
+use super::names::{MadeFor, model_file_key};
 use super::tx::{execute, fetch, stored};
 use super::{DbError, Tx};
-use crate::blob::model_file_key;
-
-/// What a file is made for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MadeFor {
-    /// Clients that fetch the whole model in this form.
-    Form(ModelForm),
-    /// Clients that have the version before.
-    Delta,
-}
-
-/// A form that no version has.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no form of a model")]
-pub struct UnknownForm(String);
-
-impl MadeFor {
-    /// The word that stands for it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Form(form) => form.as_str(),
-            Self::Delta => "delta",
-        }
-    }
-}
-
-impl fmt::Display for MadeFor {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.as_str())
-    }
-}
-
-impl TryFrom<String> for MadeFor {
-    type Error = UnknownForm;
-
-    fn try_from(text: String) -> Result<Self, UnknownForm> {
-        let all = ModelForm::ALL.into_iter().map(Self::Form).chain([Self::Delta]);
-        all.into_iter().find(|made| made.as_str() == text).ok_or(UnknownForm(text))
-    }
-}
 
 /// A file that is made of a model version.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]

@@ -3,9 +3,9 @@
 use tributary_protocol::id::{JobId, TokenId};
 use tributary_protocol::state::Task;
 
+use super::names::model_key;
 use super::tx::{execute, fetch};
 use super::{DbError, RoundKey, Tx};
-use crate::blob::model_key;
 
 #[derive(sqlx::FromRow)]
 struct Key {
@@ -47,7 +47,8 @@ impl Tx {
         Ok(true)
     }
 
-    /// Rounds of a job that ended before `before_ms` and still have their assignments; training rounds only below number
+    /// Rounds of a job that ended before `before_ms` and still have their assignments; training rounds only below
+    /// number
     /// `train_below`.
     ///
     /// # Errors
@@ -82,8 +83,8 @@ impl Tx {
         Ok(true)
     }
 
-    /// Deletes the events of rounds from after one sequence number to another; those of the job itself stay. Returns how
-    /// many there were.
+    /// Deletes the events of rounds from after one sequence number to another; those of the job itself stay. Returns
+    /// how many there were.
     ///
     /// # Errors
     /// [`DbError`].

@@ -318,8 +318,8 @@ impl Tx {
         Ok(fetch!(self, RoundRow, fetch_all, sql, job.as_str(), task.as_str(), before, limit, phase, reason))
     }
 
-    /// Time that the clients of an open round have worked for their reports, in milliseconds. (When it ends this is stored
-    /// with it.)
+    /// Time that the clients of an open round have worked for their reports, in milliseconds. (When it ends this is
+    /// stored with it.)
     ///
     /// # Errors
     /// [`DbError`].

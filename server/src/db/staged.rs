@@ -95,7 +95,8 @@ impl Tx {
         Ok(())
     }
 
-    /// Stores how much there is of an unfinished body. False when somebody else goes on with it, or it is of no more use.
+    /// Stores how much there is of an unfinished body. False when somebody else goes on with it, or it is of no more
+    /// use.
     ///
     /// # Errors
     /// [`DbError`].
@@ -105,7 +106,8 @@ impl Tx {
         Ok(execute!(self, sql, id, attempt, stored(bytes)) == 1)
     }
 
-    /// Makes a staged body the body of this name. False when it is not the one of so many bytes that this attempt wrote.
+    /// Makes a staged body the body of this name. False when it is not the one of so many bytes that this attempt
+    /// wrote.
     ///
     /// # Errors
     /// [`DbError::Duplicate`] when the name has a body.

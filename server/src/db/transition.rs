@@ -30,6 +30,25 @@ pub enum Became {
     Late,
 }
 
+impl<'a> Transition<'a> {
+    /// A round comes into a phase for which there is no reason to record.
+    #[must_use]
+    pub fn of_round(round: RoundKey, phase: Phase) -> Self {
+        Self::Round { round, phase, reason: None }
+    }
+
+    /// An assignment comes into a state.
+    #[must_use]
+    pub fn of_assignment(
+        round: RoundKey,
+        assignment: AssignmentId,
+        state: AssignmentState,
+        reason: Option<&'a str>,
+    ) -> Self {
+        Self::Assignment { round, assignment, became: Became::State(state), reason }
+    }
+}
+
 impl Transition<'_> {
     #[must_use]
     pub fn job(&self) -> JobId {

@@ -10,7 +10,7 @@ use tributary_engine::round::{
 use tributary_protocol::id::JobId;
 use tributary_protocol::state::{AbandonReason, Phase, Task};
 
-use super::Driver;
+use super::context::Driver;
 use crate::cluster::lease::Lease;
 use crate::db::{DbError, JobRow, RoundKey, RoundRow, Tx};
 use crate::fleet::waiting::Waiting;

@@ -1,46 +1,34 @@
 //! The driver: moves jobs on, one stored step at a time.
 //!
 //! One task per job reads what is stored, asks the engine for the next step, performs it, and looks again. It remembers
-//! nothing: a crash between two steps loses nothing, since the next look derives the same step. A panic, a failure or a long
-//! commit of one job delays no other job. Leases are renewed by a task of their own (`cluster/lease.rs`).
+//! nothing: a crash between two steps loses nothing, since the next look derives the same step. A panic, a failure or a
+//! long commit of one job delays no other job. Leases are renewed by a task of their own (`cluster/lease.rs`).
 
+mod context;
 mod job;
 
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 
 use futures_util::FutureExt;
 use tokio::task::JoinSet;
 use tributary_protocol::id::{JobId, Name};
 
-use crate::cluster::lease::Leases;
 use crate::db::DbError;
-use crate::fleet::Fleet;
 use crate::runtime::signals::Listening;
-use crate::services::Services;
-use crate::updates::Updates;
+pub use context::Driver;
 pub use job::DriverError;
 use job::{Look, move_job};
 
-/// Pause after the first failed look at a job, in milliseconds. It doubles with each further failure in a row, so that the
-/// driver neither spins nor fills the log while the database is away.
+/// Pause after the first failed look at a job, in milliseconds. It doubles with each further failure in a row, so that
+/// the driver neither spins nor fills the log while the database is away.
 const RETRY_MS: i64 = 1_000;
 /// Longest pause after a failed look.
 const RETRY_MS_MAX: i64 = 30_000;
 
-/// What the driver works with.
-#[derive(Clone, Debug)]
-pub struct Driver {
-    pub services: Services,
-    pub fleet: Arc<Fleet>,
-    pub updates: Arc<Updates>,
-    pub leases: Arc<Leases>,
-}
-
 impl Driver {
-    /// Moves jobs on until the coordinator stops: each in a task of its own, at once when it changes and when its deadline
-    /// comes.
+    /// Moves jobs on until the coordinator stops: each in a task of its own, at once when it changes and when its
+    /// deadline comes.
     pub async fn run(&self) {
         let services = &self.services;
         let (mut tasks, mut driven) = (JoinSet::new(), HashSet::new());
@@ -122,8 +110,8 @@ impl Driver {
         moved
     }
 
-    /// Renews the leases if that is due, and moves every job as far as it goes now, one after the other. Returns when the
-    /// next deadline is. For tests, which move the clock themselves; [`Self::run`] serves.
+    /// Renews the leases if that is due, and moves every job as far as it goes now, one after the other. Returns when
+    /// the next deadline is. For tests, which move the clock themselves; [`Self::run`] serves.
     ///
     /// # Errors
     /// Of the first job that could not be moved. Jobs after it were moved all the same.

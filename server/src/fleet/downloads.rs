@@ -1,8 +1,8 @@
 //! What each client has downloaded for its open assignment.
 //!
-//! With one coordinator the figures stay in memory until the assignment ends: a write per download would cost more than the
-//! figures are worth, and only a crash loses them. Several coordinators write them, since the report may arrive at another
-//! one.
+//! With one coordinator the figures stay in memory until the assignment ends: a write per download would cost more than
+//! the figures are worth, and only a crash loses them. Several coordinators write them, since the report may arrive at
+//! another one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -65,8 +65,8 @@ impl Downloads {
 
     /// Notes that the last byte of a model was sent to a client.
     ///
-    /// Among several coordinators the time is written, and kept in memory only until then: the report may come sooner, or
-    /// elsewhere.
+    /// Among several coordinators the time is written, and kept in memory only until then: the report may come sooner,
+    /// or elsewhere.
     pub fn ended(self: &Arc<Self>, db: &Db, client: ClientId, now_ms: i64) {
         let ended_at_ms = Some(now_ms);
         if !self.is_shared {

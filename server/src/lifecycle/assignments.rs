@@ -63,16 +63,6 @@ pub(crate) struct Received {
     pub(crate) times: Times,
 }
 
-/// The transition of an assignment to a state.
-pub(super) fn assigned(
-    round: RoundKey,
-    assignment: AssignmentId,
-    state: AssignmentState,
-    reason: Option<&str>,
-) -> Transition<'_> {
-    Transition::Assignment { round, assignment, became: Became::State(state), reason }
-}
-
 /// A client's own assignment with its round. `task` is the task that the report is for, if it is for one.
 pub(crate) async fn find(
     tx: &mut Tx,
@@ -152,7 +142,7 @@ pub(crate) async fn end(
         tx.discard_upload(assignment.id).await?;
         tx.store_times(assignment.id, times).await?;
         tx.count_ended(key, state, 1, 0, traffic).await?;
-        tx.record(assigned(key, assignment.id, state, Some(reason)), now_ms).await?;
+        tx.record(Transition::of_assignment(key, assignment.id, state, Some(reason)), now_ms).await?;
         tx.commit().await?;
         downloads.forget(client);
         services.signals.changed(key.job);
@@ -160,8 +150,8 @@ pub(crate) async fn end(
     Ok(())
 }
 
-/// Assigned to Reported: stores an accepted report, with its body if it has one. From the commit on it is counted, exactly
-/// once. The report that meets the goal closes its round. Returns the round.
+/// Assigned to Reported: stores an accepted report, with its body if it has one. From the commit on it is counted,
+/// exactly once. The report that meets the goal closes its round. Returns the round.
 ///
 /// The same bytes again are accepted again and change nothing; other bytes are a conflict.
 pub(crate) async fn accept(
@@ -196,7 +186,7 @@ pub(crate) async fn accept(
     }
     let key = assignment.round();
     tx.count_ended(key, AssignmentState::Reported, 1, report.weight, traffic).await?;
-    tx.record(assigned(key, id, AssignmentState::Reported, None), now_ms).await?;
+    tx.record(Transition::of_assignment(key, id, AssignmentState::Reported, None), now_ms).await?;
     if round.reported + 1 >= round.goal {
         close_in(&mut tx, downloads, key, now_ms).await?;
     }

@@ -5,7 +5,6 @@ use tributary_engine::round::{Candidate, TaskPolicy};
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::state::{AbandonReason, AssignmentState, JobState, Phase, Task};
 
-use super::assignments::assigned;
 use crate::blob::BlobError;
 use crate::db::{DbError, NewAssignment, NewRound, RoundKey, RoundRow, RoundStatistics, Times, Transition, Tx};
 use crate::fleet::Fleet;
@@ -13,10 +12,6 @@ use crate::fleet::downloads::Downloads;
 use crate::models::version::NewVersion;
 use crate::runtime::entropy;
 use crate::services::Services;
-
-fn became(round: RoundKey, phase: Phase) -> Transition<'static> {
-    Transition::Round { round, phase, reason: None }
-}
 
 /// Opens a round, unless its job has moved on.
 pub(crate) async fn open(services: &Services, spec: &JobSpec, key: RoundKey) -> Result<(), DbError> {
@@ -41,7 +36,7 @@ pub(crate) async fn open(services: &Services, spec: &JobSpec, key: RoundKey) -> 
         Err(DbError::Duplicate) => return Ok(()),
         opened => opened?,
     }
-    tx.record(became(key, Phase::Selecting), now_ms).await?;
+    tx.record(Transition::of_round(key, Phase::Selecting), now_ms).await?;
     tx.commit().await
 }
 
@@ -59,12 +54,13 @@ pub(crate) async fn start(
     if !tx.start_round(key, cohort.len(), now_ms, now_ms + policy.deadline_ms).await? {
         return Ok(());
     }
-    tx.record(became(key, Phase::Training), now_ms).await?;
+    tx.record(Transition::of_round(key, Phase::Training), now_ms).await?;
     for candidate in cohort {
         let id = AssignmentId::from_random(entropy::random());
         let assignment = NewAssignment { id, round: key, client: candidate.client, base_version: round.base_version };
         match tx.insert_assignment(&assignment, now_ms).await {
-            // The client got other work since it was seen in the lobby. It leaves the lobby, and the cohort is drawn again.
+            // The client got other work since it was seen in the lobby. It leaves the lobby, and the cohort is drawn
+            // again.
             Err(DbError::Duplicate) => {
                 drop(tx);
                 fleet.lobby.call([candidate.client]);
@@ -77,7 +73,7 @@ pub(crate) async fn start(
         if fleet.seats.is_some() {
             tx.stand_up(candidate.client, None).await?;
         }
-        tx.record(assigned(key, id, AssignmentState::Assigned, None), now_ms).await?;
+        tx.record(Transition::of_assignment(key, id, AssignmentState::Assigned, None), now_ms).await?;
         // Bytes that were downloaded for an earlier assignment do not belong to this one.
         fleet.downloads.forget(candidate.client);
     }
@@ -95,12 +91,12 @@ pub(crate) async fn close(services: &Services, downloads: &Downloads, key: Round
     tx.commit().await
 }
 
-/// [`close`] as part of a transaction: the report that meets the goal closes its round, so that no later report is accepted
-/// before the driver looks.
+/// [`close`] as part of a transaction: the report that meets the goal closes its round, so that no later report is
+/// accepted before the driver looks.
 pub(super) async fn close_in(tx: &mut Tx, downloads: &Downloads, key: RoundKey, now_ms: i64) -> Result<(), DbError> {
     if tx.close_round(key, now_ms).await? {
         expire(tx, downloads, key, now_ms).await?;
-        tx.record(became(key, Phase::Aggregating), now_ms).await?;
+        tx.record(Transition::of_round(key, Phase::Aggregating), now_ms).await?;
     }
     Ok(())
 }
@@ -122,7 +118,7 @@ pub(crate) async fn commit(
     version.store(&mut tx, key.job, services.clock.now_ms()).await?;
     tx.store_statistics(key, statistics).await?;
     let objects = tx.delete_updates(key).await?;
-    tx.record(became(key, Phase::Committed), now_ms).await?;
+    tx.record(Transition::of_round(key, Phase::Committed), now_ms).await?;
     tx.commit().await?;
     delete_bodies(services, objects).await;
     Ok(true)
@@ -138,7 +134,7 @@ pub(crate) async fn commit_evaluation(services: &Services, key: RoundKey) -> Res
     }
     let summary = tx.evaluation_summary(key).await?;
     tx.store_evaluation(key, summary).await?;
-    tx.record(became(key, Phase::Committed), now_ms).await?;
+    tx.record(Transition::of_round(key, Phase::Committed), now_ms).await?;
     tx.commit().await
 }
 
@@ -180,7 +176,7 @@ async fn expire(tx: &mut Tx, downloads: &Downloads, key: RoundKey, now_ms: i64) 
         let state = AssignmentState::Expired;
         let ended = tx.end_assignment(assignment.id, state, None, traffic, now_ms).await?;
         tx.count_ended(key, state, 1, 0, ended.unwrap_or_default()).await?;
-        tx.record(assigned(key, assignment.id, state, None), now_ms).await?;
+        tx.record(Transition::of_assignment(key, assignment.id, state, None), now_ms).await?;
     }
     Ok(())
 }

@@ -15,8 +15,8 @@ const NO_ROUTE: &str = "other";
 /// The status of a request whose caller was gone before the answer, as nginx has it.
 const CALLER_GONE: &str = "499";
 
-/// Handles by route and method, made when they are first needed. Routes are those of the router and methods those of the
-/// standard, so there are at most a few hundred.
+/// Handles by route and method, made when they are first needed. Routes are those of the router and methods those of
+/// the standard, so there are at most a few hundred.
 #[derive(Debug)]
 pub(super) struct Http {
     open: Gauge,

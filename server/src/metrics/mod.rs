@@ -19,11 +19,11 @@ use ::metrics::{Counter, Gauge, Histogram};
 use axum::http::{Method, StatusCode};
 use serde::Serialize;
 use tributary_protocol::id::JobId;
-use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
+use tributary_protocol::state::{AssignmentState, Phase, Task};
 
 pub(crate) use http::Request;
 pub use populations::POPULATIONS_MAX;
-pub(crate) use populations::{AssignmentOutcome, CheckInAnswer};
+pub(crate) use populations::{AssignmentOutcome, CheckInAnswer, RoundEnd};
 
 use crate::runtime::clock::Stopwatch;
 use codecs::Codecs;
@@ -106,15 +106,6 @@ pub(crate) enum Counted {
     },
     /// Bytes came and went.
     Bytes(Traffic),
-}
-
-/// How a round ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RoundEnd {
-    /// With a result.
-    Committed,
-    /// Without one.
-    Abandoned(AbandonReason),
 }
 
 /// The metrics of one coordinator.
@@ -386,6 +377,8 @@ impl Metrics {
 
 #[cfg(test)]
 mod tests {
+    use tributary_protocol::state::AbandonReason;
+
     use super::*;
 
     #[test]

@@ -1,6 +1,7 @@
 //! What is counted per population: its rounds, its clients' assignments and check-ins.
 //!
-//! The handles of a population are made once, when it is first heard of; after that, counting is a look-up and an addition.
+//! The handles of a population are made once, when it is first heard of; after that, counting is a look-up and an
+//! addition.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -9,12 +10,21 @@ use ::metrics::Counter;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Task};
 
 use super::registry::Registry;
-use super::{RoundEnd, table};
+use super::table;
 
 /// Populations that are told apart; further ones are counted together.
 pub const POPULATIONS_MAX: usize = 100;
 /// What stands for the further ones. No population can have this name.
 const OTHERS: &str = "(others)";
+
+/// How a round ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RoundEnd {
+    /// With a result.
+    Committed,
+    /// Without one.
+    Abandoned(AbandonReason),
+}
 
 /// What a check-in was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

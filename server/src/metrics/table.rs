@@ -1,7 +1,9 @@
-//! The table of all metrics. No other metric can be registered, and the table of `docs/metrics.md` is generated from it.
+//! The table of all metrics. No other metric can be registered, and the table of `docs/metrics.md` is generated from
+//! it.
 //!
-//! Labels are bounded, because each combination is a time series that Prometheus keeps: enumerations, routes, codecs, and
-//! the names of populations (at most [`POPULATIONS_MAX`]). No label holds a client, a job, a token or a caller's text.
+//! Labels are bounded, because each combination is a time series that Prometheus keeps: enumerations, routes, codecs,
+//! and the names of populations (at most [`POPULATIONS_MAX`]). No label holds a client, a job, a token or a caller's
+//! text.
 //!
 //! [`POPULATIONS_MAX`]: super::POPULATIONS_MAX
 

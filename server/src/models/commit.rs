@@ -28,8 +28,8 @@ use crate::updates::sums::{SharedSum, Sums};
 /// Values of a delta that are computed at a time. Their means are 64 KiB, which stay in the processor's cache.
 const STEP_VALUES: usize = 1 << 13;
 
-/// Why no model can be made. Updates were checked when they were accepted, so apart from an unavailable database these are
-/// faults.
+/// Why no model can be made. Updates were checked when they were accepted, so apart from an unavailable database these
+/// are faults.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
     #[error(transparent)]
@@ -89,8 +89,8 @@ impl From<VersionError> for CommitError {
     }
 }
 
-/// Makes the next version of a round that is aggregating, and commits the round with it. Abandons the round when the model
-/// would not be finite.
+/// Makes the next version of a round that is aggregating, and commits the round with it. Abandons the round when the
+/// model would not be finite.
 pub(crate) async fn commit_training(
     services: &Services,
     sums: &Sums,
@@ -175,8 +175,8 @@ async fn make_version(
     Ok(NewVersion { row, bodies })
 }
 
-/// Writes the new model chunk by chunk while the base model is read; returns its hash. Where clients download a delta, the
-/// model moves by the rounded values of the delta's file.
+/// Writes the new model chunk by chunk while the base model is read; returns its hash. Where clients download a delta,
+/// the model moves by the rounded values of the delta's file.
 async fn write_model(
     services: &Services,
     spec: &Arc<JobSpec>,

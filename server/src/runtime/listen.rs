@@ -1,7 +1,7 @@
 //! Connections: HTTP/1.1 and HTTP/2 (with prior knowledge, as proxies speak it) on one port.
 //!
-//! `axum::serve` would do, but it reads the first bytes of a connection to tell the versions apart and pushes them back,
-//! and that doubles the read buffer of every held client. Here they are only looked at.
+//! `axum::serve` would do, but it reads the first bytes of a connection to tell the versions apart and pushes them
+//! back, and that doubles the read buffer of every held client. Here they are only looked at.
 
 use std::io;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Most bytes of a connection that are read before they are asked for. Heads must fit in; a large body's pieces are this
-/// long at most.
+/// Most bytes of a connection that are read before they are asked for. Heads must fit in; a large body's pieces are
+/// this long at most.
 const READ_BYTES_MAX: usize = 64 << 10;
 
-/// What an HTTP/2 connection begins with (RFC 9113, section 3.4). Of HTTP/1.1 only WebDAV has methods that begin like this,
-/// which no route takes.
+/// What an HTTP/2 connection begins with (RFC 9113, section 3.4). Of HTTP/1.1 only WebDAV has methods that begin like
+/// this, which no route takes.
 const HTTP2_BEGINS: &[u8] = b"PR";
 /// Pause when no connection can be accepted: the process has no file left for it, and ended ones may free some.
 const ACCEPT_RETRY: Duration = Duration::from_secs(1);

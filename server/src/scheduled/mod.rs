@@ -1,8 +1,8 @@
 //! What is done by the clock, once for all coordinators: retention and upkeep.
 //!
-//! When work is due stands in the database. Every coordinator looks at each tick, and whoever moves the next run on does
-//! the one that is due. It is level-triggered like the driver: a run that was missed while nobody served is done once at
-//! the start, and what a killed run left over, the next one finds.
+//! When work is due stands in the database. Every coordinator looks at each tick, and whoever moves the next run on
+//! does the one that is due. It is level-triggered like the driver: a run that was missed while nobody served is done
+//! once at the start, and what a killed run left over, the next one finds.
 
 mod retention;
 mod work;

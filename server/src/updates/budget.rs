@@ -10,8 +10,8 @@ use crate::runtime::clock::Stopwatch;
 
 /// Memory is counted in units of so many bytes.
 const UNIT_BYTES: usize = 1 << 10;
-/// Part that a large body is stored in. An upload has one of them; what SQLite copies of it while it is stored, it copies
-/// for one upload at a time, and PostgreSQL for as many as there are connections. Each part is a transaction.
+/// Part that a large body is stored in. An upload has one of them; what SQLite copies of it while it is stored, it
+/// copies for one upload at a time, and PostgreSQL for as many as there are connections. Each part is a transaction.
 const PART_BYTES: usize = 512 << 10;
 /// What an upload takes besides its part: the connection's buffer and decoded blocks.
 const BESIDES_BYTES: usize = 192 << 10;

@@ -1,7 +1,7 @@
 //! Claims: one request at a time sends the update of an assignment, and the newest wins.
 //!
-//! Claims order the requests of one coordinator. Between coordinators the database does: a staged body has an attempt number,
-//! and the request that goes on with it raises the number.
+//! Claims order the requests of one coordinator. Between coordinators the database does: a staged body has an attempt
+//! number, and the request that goes on with it raises the number.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,8 +36,8 @@ pub struct Claim {
 }
 
 impl Claims {
-    /// Claims an assignment: whoever had it before is told to stop, and has stopped when this returns. None when a newer
-    /// claim came in the meantime.
+    /// Claims an assignment: whoever had it before is told to stop, and has stopped when this returns. None when a
+    /// newer claim came in the meantime.
     pub async fn claim(self: &Arc<Self>, assignment: AssignmentId) -> Option<Claim> {
         let (turn, superseded) = {
             let mut places = self.lock();

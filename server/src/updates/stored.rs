@@ -66,10 +66,11 @@ pub(crate) async fn accepted(db: &Db, round: RoundKey) -> Result<Vec<StoredUpdat
     rows.iter().map(StoredUpdate::try_from).collect()
 }
 
-/// Reads updates, several at a time, each into a sink of its own. Returns what `done` makes of the sinks, in the order of
-/// the updates; it is also given the seconds that decoding into the sink took.
+/// Reads updates, several at a time, each into a sink of its own. Returns what `done` makes of the sinks, in the order
+/// of the updates; it is also given the seconds that decoding into the sink took.
 ///
-/// `sink` is called before an update is read; without a sink it is skipped. Of an update one chunk is in memory at a time.
+/// `sink` is called before an update is read; without a sink it is skipped. Of an update one chunk is in memory at a
+/// time.
 ///
 /// # Errors
 /// Of the first update that cannot be read; others may have been.

@@ -1,5 +1,5 @@
-//! Schemathesis, a tester of APIs by their OpenAPI document: drawn requests, good and bad, make no fault, and every answer
-//! is one that the document allows.
+//! Schemathesis, a tester of APIs by their OpenAPI document: drawn requests, good and bad, make no fault, and every
+//! answer is one that the document allows.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -20,8 +20,8 @@ pub(crate) const DOWNLOAD_URL: &str = "https://ossci-datasets.s3.amazonaws.com/m
 /// Training images, training labels, test images, test labels.
 pub(crate) type MnistFiles = [MnistFile; 4];
 
-/// The original distribution (LeCun, Cortes and Burges). The hashes were computed from files with the published MD5 sums
-/// 6bbc9ace898e44ae57da46a324031adb (training images) and 2646ac647ad5339dbf082846283269ea (test images).
+/// The original distribution (LeCun, Cortes and Burges). The hashes were computed from files with the published MD5
+/// sums 6bbc9ace898e44ae57da46a324031adb (training images) and 2646ac647ad5339dbf082846283269ea (test images).
 pub(crate) fn original_files() -> MnistFiles {
     let file =
         |name, bytes, sha256: &str| MnistFile { name, bytes, sha256: sha256.parse().expect("64 hexadecimal digits") };

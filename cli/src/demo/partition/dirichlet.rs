@@ -1,10 +1,10 @@
-//! Uneven splits from a symmetric Dirichlet distribution: Hsu, Qi and Brown, "Measuring the effects of non-identical data
-//! distribution for federated visual classification" (2019).
+//! Uneven splits from a symmetric Dirichlet distribution: Hsu, Qi and Brown, "Measuring the effects of non-identical
+//! data distribution for federated visual classification" (2019).
 
 use tributary_protocol::seed::Stream;
 
-/// Splits the examples of each class in proportions drawn for that class. Every client gets at least one example, provided
-/// that there are as many examples as clients.
+/// Splits the examples of each class in proportions drawn for that class. Every client gets at least one example,
+/// provided that there are as many examples as clients.
 pub(super) fn split(labels: &[u32], clients: usize, concentration: f64, stream: &mut Stream) -> Vec<Vec<usize>> {
     let mut split = vec![vec![]; clients];
     let mut classes: Vec<u32> = labels.to_vec();

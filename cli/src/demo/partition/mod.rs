@@ -13,11 +13,11 @@ use crate::error::Failure;
 pub(crate) enum Partition {
     /// Every client has a random sample of all examples; the sizes differ by one at most.
     Iid,
-    /// The examples of each class are split in proportions from a symmetric Dirichlet distribution with this concentration
-    /// (Hsu, Qi and Brown 2019). A small one gives clients few classes and unequal sizes.
+    /// The examples of each class are split in proportions from a symmetric Dirichlet distribution with this
+    /// concentration (Hsu, Qi and Brown 2019). A small one gives clients few classes and unequal sizes.
     Dirichlet(f64),
-    /// The examples are sorted by label and cut into equal shards, of which each client has this many (McMahan et al. 2017,
-    /// section 3).
+    /// The examples are sorted by label and cut into equal shards, of which each client has this many (McMahan et al.
+    /// 2017, section 3).
     Shards(u32),
 }
 
@@ -41,8 +41,8 @@ impl Failure for TooFewExamples {
 }
 
 impl Partition {
-    /// Splits examples by their labels; returns the ascending indices of the examples of each client. Every example goes to
-    /// exactly one client, every client has at least one, and equal seeds give equal splits.
+    /// Splits examples by their labels; returns the ascending indices of the examples of each client. Every example
+    /// goes to exactly one client, every client has at least one, and equal seeds give equal splits.
     pub(crate) fn split(self, labels: &[u32], clients: usize, seed: Seed) -> Result<Vec<Vec<usize>>, TooFewExamples> {
         let pieces_each = if let Self::Shards(shards) = self { shards as usize } else { 1 };
         let pieces = clients.checked_mul(pieces_each).filter(|pieces| (1..=labels.len()).contains(pieces));

@@ -75,7 +75,8 @@ pub(crate) async fn run(job: &Job, wanted: &MetricsSinks, api: &Api, output: &Ou
     output.object(&exported, || format!("exported {rounds} rounds and evaluations to {}", places.join(", ")))
 }
 
-/// Passes the next news to every sink. When a sink fails, the news wait with the number of sinks that have written them.
+/// Passes the next news to every sink. When a sink fails, the news wait with the number of sinks that have written
+/// them.
 async fn step(
     follower: &mut Follower<'_>,
     sinks: &mut [Sink],

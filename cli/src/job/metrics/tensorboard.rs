@@ -1,6 +1,7 @@
 //! An event file for TensorBoard: records of TensorFlow's TFRecord framing with protobuf `Event` messages of scalars.
 //!
-//! Formats: `tensorflow/core/lib/io/record_writer.h` (framing and masked checksums), `tensorflow/core/util/event.proto` and
+//! Formats: `tensorflow/core/lib/io/record_writer.h` (framing and masked checksums), `tensorflow/core/util/event.proto`
+//! and
 //! `tensorflow/core/framework/summary.proto` (field numbers, below). The same rounds give the same bytes.
 
 use std::fs::File;
@@ -26,8 +27,8 @@ pub(super) struct EventFile {
 }
 
 impl EventFile {
-    /// An empty event file for a job, in a folder of its own below `folder`: TensorBoard shows folders as runs. The file of
-    /// an earlier export is replaced.
+    /// An empty event file for a job, in a folder of its own below `folder`: TensorBoard shows folders as runs. The
+    /// file of an earlier export is replaced.
     pub(super) fn create(folder: &Path, job: &Job) -> Result<Self, CliError> {
         let run = folder.join(format!("{}-{}", job.file.name, job.id));
         std::fs::create_dir_all(&run).map_err(CliError::file("make the folder", &run))?;

@@ -51,8 +51,8 @@ impl<'a> Follower<'a> {
         Self { api, job, event: 0, is_current: false, trained: 0, evaluated: 0 }
     }
 
-    /// The next news. The first call returns at once, later ones when an event arrives or a long poll ends: the news may
-    /// be empty. After an error, the next call continues where this one failed.
+    /// The next news. The first call returns at once, later ones when an event arrives or a long poll ends: the news
+    /// may be empty. After an error, the next call continues where this one failed.
     pub(crate) async fn next(&mut self) -> Result<News, ApiError> {
         if self.is_current {
             self.wait(EVENT_WAIT_MS).await?;

@@ -1,8 +1,9 @@
 //! Nothing is lost when the coordinator is killed: real processes, SIGKILL at seeded moments.
 //!
-//! Goal: the model after ten rounds is bit-identical to that of an undisturbed run, and no client trains twice for one round.
-//! Method: SDK clients reach the coordinator through a proxy that counts pieces of traffic. At counts drawn from a seed it
-//! kills the coordinator's process while a request or an answer is in transit, and starts it again on the same database.
+//! Goal: the model after ten rounds is bit-identical to that of an undisturbed run, and no client trains twice for one
+//! round. Method: SDK clients reach the coordinator through a proxy that counts pieces of traffic. At counts drawn from
+//! a seed it kills the coordinator's process while a request or an answer is in transit, and starts it again on the
+//! same database.
 
 mod fleet;
 mod operator;

@@ -4,9 +4,9 @@
 //! command ends with 0. Method: the shell blocks are taken from the README and typed into real shells, word for word.
 //! Programs that the README may use are listed in [`tools`]; any other command is not found, which fails the test.
 //!
-//! Three things differ from what a reader does. `cargo` is a stand-in that uses the binary under test and knows no other
-//! command lines than the README's. The coordinator listens on a free port. A token that the README abbreviates (`..`) is
-//! the one that a command printed before.
+//! Three things differ from what a reader does. `cargo` is a stand-in that uses the binary under test and knows no
+//! other command lines than the README's. The coordinator listens on a free port. A token that the README abbreviates
+//! (`..`) is the one that a command printed before.
 
 mod links;
 mod pages;

@@ -36,8 +36,8 @@ impl Tools {
     }
 }
 
-/// Building from source takes minutes, and other tests of the repository do it: here the binary under test is run, or put
-/// where `cargo install` would put it.
+/// Building from source takes minutes, and other tests of the repository do it: here the binary under test is run, or
+/// put where `cargo install` would put it.
 fn stand_in_for_cargo(folder: &Path) -> String {
     let (program, bin) = (env!("CARGO_BIN_EXE_tributary"), folder.join(PROGRAM));
     format!(

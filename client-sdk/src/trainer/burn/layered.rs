@@ -1,6 +1,7 @@
 //! Networks as data, built as burn modules.
 //!
-//! Between layers, a batch is always `[batch, values of one example]`; each layer knows the shape that those values have.
+//! Between layers, a batch is always `[batch, values of one example]`; each layer knows the shape that those values
+//! have.
 
 use burn::module::{Module, Param, ParamId};
 use burn::tensor::{Device, Shape, Tensor, activation};

@@ -1,5 +1,5 @@
-//! Optimiser steps with PyTorch's formulas (`torch.optim`, version 2), written over tensors because burn's own differ in
-//! details, and settings must carry over.
+//! Optimiser steps with PyTorch's formulas (`torch.optim`, version 2), written over tensors because burn's own differ
+//! in details, and settings must carry over.
 
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Gradients, Tensor};

@@ -1,5 +1,5 @@
-//! LSTM and GRU with PyTorch's parameters (`torch.nn.LSTM`, `GRU`, one layer, one direction): the gates' matrices stand one
-//! below the other. States start at 0.
+//! LSTM and GRU with PyTorch's parameters (`torch.nn.LSTM`, `GRU`, one layer, one direction): the gates' matrices stand
+//! one below the other. States start at 0.
 //!
 //! Each time step multiplies its own input instead of all at once, because the gradient of cutting a large product into
 //! steps would fill a tensor of the whole product for each of them.

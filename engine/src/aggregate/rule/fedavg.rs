@@ -1,8 +1,10 @@
-//! Federated averaging (McMahan et al. 2017, <https://arxiv.org/abs/1602.05629>, algorithm 1) with a server learning rate.
+//! Federated averaging (McMahan et al. 2017, <https://arxiv.org/abs/1602.05629>, algorithm 1) with a server learning
+//! rate.
 
-use super::Rule;
+use super::step::Rule;
 
-/// The step is `server_learning_rate * mean`. With a rate of 1 the next model is the weighted mean of the clients' models.
+/// The step is `server_learning_rate * mean`. With a rate of 1 the next model is the weighted mean of the clients'
+/// models.
 #[derive(Clone, Copy, Debug)]
 pub struct FedAvg {
     pub server_learning_rate: f64,
@@ -21,7 +23,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::aggregate::rule::{AggregateError, advance, rounded, step};
+    use crate::aggregate::rule::step::{AggregateError, advance, rounded, step};
     use crate::aggregate::{Accumulator, Contribution, SumCaps, Weight};
 
     const CAPS: SumCaps = SumCaps { weight_max: Weight::examples(1000), magnitude_max: 8.0, updates_max: 50 };

@@ -8,9 +8,8 @@ use tributary_protocol::id::AuditId;
 use tributary_protocol::operator::{AuditEntry, Page, PageQuery};
 use tributary_protocol::state::AuditAction;
 
-use super::full_page;
 use crate::api::auth::Operator;
-use crate::api::extract::{Json, Place, Query, page};
+use crate::api::extract::{Json, Place, Query, full_page, page};
 use crate::api::problem::Answer;
 use crate::app::App;
 use crate::db::{DbError, Tx};

@@ -14,7 +14,7 @@ use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::Task;
 
 use crate::api::auth::Operator;
-use crate::api::extract::{Json, Path, Place, Query, page, text};
+use crate::api::extract::{Json, Path, Place, Query, full_page, page, text};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::ClientsList;
@@ -90,7 +90,7 @@ pub(super) async fn history(
     tx.client(id).await?.ok_or_else(|| ApiError::not_found(id))?;
     let items = tx.client_history(id, (at_ms, &before), limit).await?;
     let end = |item: &ClientAssignment| Place(item.assignment.assigned_at_ms, item.assignment.id).to_string();
-    Ok(Json(super::full_page(items, limit, end)))
+    Ok(Json(full_page(items, limit, end)))
 }
 
 pub(super) async fn attributes(

@@ -15,9 +15,8 @@ use tributary_protocol::device::WAIT_MS_MAX;
 use tributary_protocol::id::JobId;
 use tributary_protocol::operator::{Event, PageQuery};
 
-use super::full_page;
 use crate::api::auth::Operator;
-use crate::api::extract::{Json, Query, page};
+use crate::api::extract::{Json, Query, full_page, page};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::DbError;

@@ -128,8 +128,8 @@ impl Feed {
     }
 }
 
-/// How far a reader of the feed has come: the last event of each job that it follows. Jobs that are not named began after
-/// the last whole look, or ended well before it.
+/// How far a reader of the feed has come: the last event of each job that it follows. Jobs that are not named began
+/// after the last whole look, or ended well before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Cursor {
     looked_at_ms: i64,

@@ -17,9 +17,8 @@ use tributary_protocol::state::{AuditAction, JobState};
 use tributary_protocol::update::bytes_max;
 
 use super::draft::{CreateQuery, SentJob, invalid, try_out};
-use super::full_page;
 use crate::api::auth::Operator;
-use crate::api::extract::{Json, Path, Query, page};
+use crate::api::extract::{Json, Path, Query, full_page, page};
 use crate::api::models::{ModelFile, file_response};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;

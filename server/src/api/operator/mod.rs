@@ -18,7 +18,6 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::{delete, get, patch, post};
-use tributary_protocol::operator::Page;
 
 use crate::app::App;
 
@@ -54,10 +53,4 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/nodes", get(system::nodes))
         .route("/system", get(system::show))
         .route("/audit", get(audit::list))
-}
-
-/// A page whose `next` is there when it is full: there may be more.
-fn full_page<T>(items: Vec<T>, limit: u32, key: impl Fn(&T) -> String) -> Page<T> {
-    let next = items.last().filter(|_| items.len() == limit as usize).map(key);
-    Page { items, next }
 }

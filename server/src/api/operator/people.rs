@@ -9,9 +9,8 @@ use tributary_protocol::operator::{CreatePopulation, CreateToken, CreatedToken, 
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::AuditAction;
 
-use super::full_page;
 use crate::api::auth::{Operator, stored_hash};
-use crate::api::extract::{Json, Path, Query, page};
+use crate::api::extract::{Json, Path, Query, full_page, page};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::DbError;

@@ -9,9 +9,8 @@ use tributary_protocol::operator::{Assignment, Curve, Order, PAGE_ITEMS_MAX, Pag
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
 
-use super::full_page;
 use crate::api::auth::Operator;
-use crate::api::extract::{Json, Path, Query, page};
+use crate::api::extract::{Json, Path, Query, full_page, page};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::{DbError, RoundFilter, RoundKey, RoundRow, Tx};

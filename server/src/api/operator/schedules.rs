@@ -5,9 +5,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use tributary_protocol::operator::{Page, PageQuery, ScheduledWork};
 
-use super::full_page;
 use crate::api::auth::Operator;
-use crate::api::extract::{Json, Query, page};
+use crate::api::extract::{Json, Query, full_page, page};
 use crate::api::problem::Answer;
 use crate::app::App;
 

@@ -1,4 +1,4 @@
-//! The body of an upload as a stream, and the reasons to stop reading it.
+//! The body of an upload as a stream.
 
 use std::pin::Pin;
 
@@ -6,24 +6,11 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use tokio_util::sync::CancellationToken;
 
-use super::UploadRefusal;
+use super::refusal::{Stop, UploadRefusal};
 use crate::services::Services;
 
 /// A request's body. An error is the reason why it broke off.
 pub(crate) type Body = Pin<Box<dyn Stream<Item = Result<Bytes, String>> + Send>>;
-
-/// Why a body is not read to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
-    /// The deadline of its round has passed.
-    Deadline,
-    /// The coordinator stops.
-    Stopping,
-    /// Its round closed.
-    Closed,
-    /// A newer request sends the same update.
-    Superseded,
-}
 
 /// The next bytes of a body; none at its end.
 pub(super) async fn piece(body: &mut Body) -> Result<Option<Bytes>, UploadRefusal> {

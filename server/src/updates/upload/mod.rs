@@ -1,13 +1,14 @@
 //! Receiving an update: checked, hashed, stored, acknowledged, and added to its round's sum.
 //!
-//! A small update ([`held`]) is read into memory, checked when it is complete, and added to the sum after it was acknowledged.
-//! A large update ([`streamed`]) is stored chunk by chunk and added to the sum while it arrives, which saves reading it again;
-//! if it is refused or breaks off, it is taken out of the sum. What arrived of one that broke off is kept, so that its sender
-//! can resume.
+//! A small update ([`held`]) is read into memory, checked when it is complete, and added to the sum after it was
+//! acknowledged. A large update ([`streamed`]) is stored chunk by chunk and added to the sum while it arrives, which
+//! saves reading it again; if it is refused or breaks off, it is taken out of the sum. What arrived of one that broke
+//! off is kept, so that its sender can resume.
 
 mod body;
 mod held;
 mod incoming;
+mod refusal;
 mod streamed;
 
 use std::sync::Arc;
@@ -22,14 +23,14 @@ use tributary_protocol::update::UpdateStatistics;
 use super::Updates;
 use super::budget::Need;
 use super::claims::Claim;
-use crate::blob::BlobError;
-use crate::db::{AssignmentRow, BLOB_CHUNK_BYTES, DbError, Report, RoundRow, Times};
+use crate::db::{AssignmentRow, BLOB_CHUNK_BYTES, Report, RoundRow, Times};
 use crate::fleet::downloads::Downloads;
 use crate::lifecycle::assignments::{self, Received, Refusal};
 use crate::metrics::Traffic;
 use crate::services::Services;
-pub(crate) use body::{Body, Stop};
+pub(crate) use body::Body;
 use body::{piece, stopped};
+pub(crate) use refusal::{Stop, UploadRefusal};
 
 /// Largest update that is held in memory and stored by the transaction that acknowledges it.
 const HELD_BYTES_MAX: u64 = BLOB_CHUNK_BYTES as u64;
@@ -72,51 +73,6 @@ pub(crate) enum Uploaded {
     Accepted,
     /// The update is not complete; this many bytes of it are stored.
     Partly { bytes: u64 },
-}
-
-/// Why an upload is refused or ends early.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum UploadRefusal {
-    #[error(transparent)]
-    Report(#[from] Refusal),
-    #[error("an update of this job has at most {bytes_max} bytes")]
-    TooLarge { bytes_max: u64 },
-    #[error("the body broke off: {0}")]
-    BrokenOff(String),
-    #[error("reading stopped: {0:?}")]
-    Stopped(Stop),
-    #[error("the body's SHA-256 is {0}")]
-    WrongDigest(Sha256Hash),
-    #[error("the upload that broke off is another body's; send this one from its beginning")]
-    OtherBody,
-    #[error("the upload continues at byte {bytes}")]
-    WrongOffset { bytes: u64 },
-    /// The update is malformed or outside the job's limits.
-    #[error("{0}")]
-    Rejected(String),
-}
-
-impl From<DbError> for UploadRefusal {
-    fn from(error: DbError) -> Self {
-        Self::Report(error.into())
-    }
-}
-
-impl From<BlobError> for UploadRefusal {
-    fn from(error: BlobError) -> Self {
-        Self::Report(error.into())
-    }
-}
-
-impl UploadRefusal {
-    /// Whether the same request may succeed later: a database or store did not answer.
-    fn is_passing(&self) -> bool {
-        match self {
-            Self::Report(Refusal::Blob(error)) => !matches!(error, BlobError::Superseded(_)),
-            Self::Stopped(stop) => matches!(stop, Stop::Stopping | Stop::Closed),
-            _ => false,
-        }
-    }
 }
 
 /// The assignment that an upload is for, with its round and its job.
@@ -272,8 +228,8 @@ impl Upload {
     }
 }
 
-/// How many bytes of an update are stored, and the announced hash of the whole; none when the whole update was accepted. A
-/// request that is still sending it is stopped first, so that the answer stays true.
+/// How many bytes of an update are stored, and the announced hash of the whole; none when the whole update was
+/// accepted. A request that is still sending it is stopped first, so that the answer stays true.
 pub(crate) async fn offset(
     services: &Services,
     updates: &Updates,

@@ -47,8 +47,8 @@ async fn rounds_in_memory_and_in_files_end_with_the_same_bits_as_in_the_database
     assert_eq!(play(Some(open_store(url.as_str(), []).unwrap())).await, in_database);
 }
 
-/// Uploads a model of several parts, with its tensors in another order than the job's, and reads it in ranges that cross
-/// the borders of parts.
+/// Uploads a model of several parts, with its tensors in another order than the job's, and reads it in ranges that
+/// cross the borders of parts.
 pub(super) async fn read_large_model(store: Option<OpenedStore>) {
     const VALUES: usize = (3 << 20) / 4;
     let world = World::start_with_blobs(store).await;

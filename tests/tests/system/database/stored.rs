@@ -94,7 +94,8 @@ pub(super) fn evaluation(number: u32) -> RoundKey {
     RoundKey { job: job_id(1), task: Task::Evaluate, number }
 }
 
-/// Opens a round and draws clients 1 to `cohort`; the assignment of client `n` is `10 * round + n` (evaluations: 100 more).
+/// Opens a round and draws clients 1 to `cohort`; the assignment of client `n` is `10 * round + n` (evaluations: 100
+/// more).
 pub(super) async fn start_round(tx: &mut Tx, key: RoundKey, cohort: u8) {
     let round = NewRound { key, base_version: 0, seed: Seed(u64::MAX >> 11), policy: POLICY };
     tx.insert_round(&round, 30).await.unwrap();

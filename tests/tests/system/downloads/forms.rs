@@ -13,8 +13,8 @@ use crate::support::{Answer, WEIGHTS, World};
 
 const FORMS: [ModelForm; 2] = [ModelForm::F16, ModelForm::Int8];
 
-/// Goal: in each place for bodies, after each restart, a version's file is the same bytes, whole and in ranges across the
-/// borders of its parts, and decodes to the nearest values that its form has.
+/// Goal: in each place for bodies, after each restart, a version's file is the same bytes, whole and in ranges across
+/// the borders of its parts, and decodes to the nearest values that its form has.
 #[tokio::test]
 async fn a_version_is_stored_in_the_form_of_its_job_and_comes_whole_and_in_ranges() {
     for form in FORMS {

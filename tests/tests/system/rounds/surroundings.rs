@@ -1,5 +1,5 @@
-//! Faults of the surroundings: a full disk, a database that goes away. The answer is 503 with a time to come back; nothing
-//! that was acknowledged is lost, and when the fault ends the round goes on.
+//! Faults of the surroundings: a full disk, a database that goes away. The answer is 503 with a time to come back;
+//! nothing that was acknowledged is lost, and when the fault ends the round goes on.
 
 use reqwest::Method;
 use serde_json::json;

@@ -58,8 +58,8 @@ async fn a_job_that_is_stopped_in_mid_round_ends_it() {
     play(BOTH, vec![CheckIn(0), CheckIn(1), DriverOnce, Work(0), StopJob, Work(1), DriverOnce, RepeatUpload(0)]).await;
 }
 
-/// Failed once: the slower of two drivers found the updates gone that the faster one had made the model of, and took that
-/// for a fault of the store.
+/// Failed once: the slower of two drivers found the updates gone that the faster one had made the model of, and took
+/// that for a fault of the store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_drivers_that_commit_a_round_the_slower_one_is_no_fault() {
     let setup = Setup { clients: 2, evaluated: true, ..ONE };

@@ -33,8 +33,8 @@ pub(super) fn step(seed: Seed) -> f32 {
     0.5 / (1 << (seed.0 % 4)) as f32
 }
 
-/// What part of its step a client adds to a weight that is nobody's own, from 0 to 1 and without a pattern: a compressed
-/// update is hardly shorter.
+/// What part of its step a client adds to a weight that is nobody's own, from 0 to 1 and without a pattern: a
+/// compressed update is hardly shorter.
 pub(super) fn noise(index: usize) -> f32 {
     ((index as u32).wrapping_mul(2_654_435_761) >> 8) as f32 / (1 << 24) as f32
 }
@@ -156,7 +156,8 @@ impl Ledger {
         self.seen
     }
 
-    /// Checks new events: no holes, no phase goes back, no assignment ends twice. Returns the rounds that they are about.
+    /// Checks new events: no holes, no phase goes back, no assignment ends twice. Returns the rounds that they are
+    /// about.
     pub(super) fn follow(&mut self, events: &[Event]) -> Vec<(Task, u32)> {
         let mut rounds = Vec::new();
         for event in events {

@@ -1,5 +1,5 @@
-//! The simulated world: drawn histories of the real coordinator and the real SDK under one clock, with clients that die,
-//! requests and answers that are lost, drivers that meet, and a coordinator that restarts.
+//! The simulated world: drawn histories of the real coordinator and the real SDK under one clock, with clients that
+//! die, requests and answers that are lost, drivers that meet, and a coordinator that restarts.
 //!
 //! | part | what it is |
 //! |---|---|

@@ -28,8 +28,8 @@ pub(super) struct Setup {
 pub(super) enum Op {
     /// A client's session goes on by one request: it is sent, or arrives, or its retry pause ends.
     Step(usize),
-    /// A client's session goes on (and ends, and the next one begins) until a check-in has arrived: then it is held, or has
-    /// work.
+    /// A client's session goes on (and ends, and the next one begins) until a check-in has arrived: then it is held, or
+    /// has work.
     CheckIn(usize),
     /// A client's session goes on until it ends or is held: with work, it trains and uploads.
     Work(usize),

@@ -93,8 +93,8 @@ pub(super) async fn arrive(server: SocketAddr, request: Vec<u8>) -> Result<Reply
     Ok(Reply { bytes })
 }
 
-/// Lets a request arrive with so many eighths of its body, fewer than eight; then its connection ends, and the answer is
-/// nobody's. A request without a body does not arrive.
+/// Lets a request arrive with so many eighths of its body, fewer than eight; then its connection ends, and the answer
+/// is nobody's. A request without a body does not arrive.
 pub(super) async fn arrive_in_part(server: SocketAddr, request: &[u8], eighths: u32) {
     let head = head_bytes(request).unwrap();
     if head == request.len() {

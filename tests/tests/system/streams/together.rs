@@ -92,9 +92,9 @@ async fn an_upload_goes_on_at_another_coordinator() {
     world.check_books(job.id).await;
 }
 
-/// Goal: whatever is begun, broken off, asked for and gone on with, by several at once, one body counts, whole and once.
-/// Method: drawn requests with two bodies for one assignment, one to three of them at the same time; in the end one is
-/// sent until it is taken or conflicts.
+/// Goal: whatever is begun, broken off, asked for and gone on with, by several at once, one body counts, whole and
+/// once. Method: drawn requests with two bodies for one assignment, one to three of them at the same time; in the end
+/// one is sent until it is taken or conflicts.
 #[tokio::test]
 async fn whatever_is_sent_in_whatever_order_one_body_counts_whole() {
     for seed in 0..4 {

@@ -88,7 +88,8 @@ pub(crate) fn within_reason<F: Future>(future: F) -> impl Future<Output = F::Out
 }
 
 impl Store {
-    /// A file, or with `TRIBUTARY_TEST_ENGINE=postgres` a database of PostgreSQL: what holds on one must hold on the other.
+    /// A file, or with `TRIBUTARY_TEST_ENGINE=postgres` a database of PostgreSQL: what holds on one must hold on the
+    /// other.
     async fn of_the_run() -> Self {
         let engine = std::env::var_os("TRIBUTARY_TEST_ENGINE").unwrap_or_default();
         match engine == "postgres" {

@@ -1,8 +1,8 @@
 //! A run in MLflow, over its REST API (2.0).
 //!
-//! A tag with the job's id identifies the run. Two more tags hold the last round and the last evaluation whose metrics it
-//! has, so that a repeated export adds only new ones. One call writes metrics and then tags: if its answer is lost, the
-//! same metrics are written again.
+//! A tag with the job's id identifies the run. Two more tags hold the last round and the last evaluation whose metrics
+//! it has, so that a repeated export adds only new ones. One call writes metrics and then tags: if its answer is lost,
+//! the same metrics are written again.
 
 mod error;
 mod params;
@@ -223,8 +223,8 @@ impl Mlflow {
         Ok(self.post::<Created>("runs/create", &wanted).await?.run.info.run_id)
     }
 
-    /// Writes the job file's settings. MLflow's parameters are immutable: a setting that an operator has changed keeps the
-    /// value of the first export.
+    /// Writes the job file's settings. MLflow's parameters are immutable: a setting that an operator has changed keeps
+    /// the value of the first export.
     async fn log_params(&self, job: &Job) -> Result<(), CliError> {
         #[derive(Deserialize)]
         struct Found {

@@ -1,0 +1,67 @@
+//! Names of bodies, and of the files that are made of model versions.
+
+use std::fmt;
+
+use tributary_protocol::download::ModelForm;
+use tributary_protocol::id::{AssignmentId, JobId};
+
+/// What a file is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MadeFor {
+    /// Clients that fetch the whole model in this form.
+    Form(ModelForm),
+    /// Clients that have the version before.
+    Delta,
+}
+
+/// A form that no version has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no form of a model")]
+pub struct UnknownForm(String);
+
+impl MadeFor {
+    /// The word that stands for it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Form(form) => form.as_str(),
+            Self::Delta => "delta",
+        }
+    }
+}
+
+impl fmt::Display for MadeFor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.as_str())
+    }
+}
+
+impl TryFrom<String> for MadeFor {
+    type Error = UnknownForm;
+
+    fn try_from(text: String) -> Result<Self, UnknownForm> {
+        let all = ModelForm::ALL.into_iter().map(Self::Form).chain([Self::Delta]);
+        all.into_iter().find(|made| made.as_str() == text).ok_or(UnknownForm(text))
+    }
+}
+
+/// The name of the body of a model version.
+#[must_use]
+pub fn model_key(job: JobId, version: u32) -> String {
+    format!("model/{job}/{version}")
+}
+
+/// The name of the body of a file that is made of a model version.
+#[must_use]
+pub fn model_file_key(job: JobId, version: u32, form: MadeFor) -> String {
+    match form {
+        MadeFor::Form(form) => format!("model/{job}/{version}/{}", form.as_str()),
+        MadeFor::Delta => format!("delta/{job}/{version}"),
+    }
+}
+
+/// The name of the body of an update.
+#[must_use]
+pub fn update_key(assignment: AssignmentId) -> String {
+    format!("update/{assignment}")
+}
