@@ -9,7 +9,8 @@ use super::store::Store;
 use crate::db::Db;
 use crate::runtime::entropy;
 
-/// Longest time that a round's end waits for the deletion of its updates. A driver has other jobs, and what is left is swept.
+/// Longest time that a round's end waits for the deletion of its updates. A driver has other jobs, and what is left is
+/// swept.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where new bodies go; cheap to clone.
@@ -22,12 +23,12 @@ pub enum Blobs {
 }
 
 impl Blobs {
-    /// Bodies in the store, if there is one, below its prefix and the id of this database: databases that share a bucket
-    /// never see, and never sweep, each other's objects.
+    /// Bodies in the store, if there is one, below its prefix and the id of this database: databases that share a
+    /// bucket never see, and never sweep, each other's objects.
     ///
     /// # Errors
-    /// [`BlobError::NoStore`] when there is none and bodies of this database are in one; [`BlobError::Db`]. The store is
-    /// not asked yet.
+    /// [`BlobError::NoStore`] when there is none and bodies of this database are in one; [`BlobError::Db`]. The store
+    /// is not asked yet.
     pub async fn open(store: Option<OpenedStore>, db: &Db) -> Result<Self, BlobError> {
         let Some(OpenedStore { objects, prefix, call_timeout }) = store else {
             return if db.read().await?.has_objects().await? { Err(BlobError::NoStore) } else { Ok(Self::Database) };
@@ -38,8 +39,8 @@ impl Blobs {
         Ok(Self::Store(Arc::new(Store::new(objects, prefix.join(deployment), call_timeout, Arc::clone(db.metrics())))))
     }
 
-    /// Deletes objects whose bodies are of no more use, after the transaction that said so. What cannot be deleted now is
-    /// an orphan: it is swept later.
+    /// Deletes objects whose bodies are of no more use, after the transaction that said so. What cannot be deleted now
+    /// is an orphan: it is swept later.
     pub async fn delete(&self, objects: Vec<String>) {
         let Self::Store(store) = self else { return };
         let count = objects.len();
