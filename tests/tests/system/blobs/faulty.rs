@@ -1,8 +1,8 @@
 //! An object store that fails when a test says so.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use axum::body::Bytes;
@@ -13,6 +13,8 @@ use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
     PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
+use tokio::sync::watch;
+use tributary_protocol::id::JobId;
 
 /// What is asked of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +38,10 @@ pub(super) enum Fault {
     RefusesNth(usize),
     /// The same, but the call is done all the same: only its answer is lost.
     LosesNth(usize),
+    /// Storing a model of this job takes until something else goes wrong.
+    HoldsModel(JobId),
+    /// Storing a model of this job panics.
+    PanicsAtModel(JobId),
 }
 
 /// What becomes of one call.
@@ -44,24 +50,27 @@ enum Fate {
     Refused,
     Silence,
     AnswerLost,
+    Held,
+    Panic,
 }
 
 /// The store.
 #[derive(Debug)]
 pub(super) struct Faulty {
     inner: Arc<dyn ObjectStore>,
-    fault: Mutex<Fault>,
+    fault: watch::Sender<Fault>,
     calls: AtomicUsize,
+    struck: AtomicUsize,
 }
 
 impl Faulty {
     pub(super) fn new(inner: Arc<dyn ObjectStore>) -> Self {
-        Self { inner, fault: Mutex::new(Fault::None), calls: AtomicUsize::new(0) }
+        Self { inner, fault: watch::Sender::new(Fault::None), calls: AtomicUsize::new(0), struck: AtomicUsize::new(0) }
     }
 
     /// From now on this goes wrong.
     pub(super) fn set(&self, fault: Fault) {
-        *self.fault.lock().unwrap() = fault;
+        self.fault.send_replace(fault);
     }
 
     /// Calls so far.
@@ -69,9 +78,17 @@ impl Faulty {
         self.calls.load(Ordering::SeqCst)
     }
 
-    fn fate(&self, call: Call) -> Fate {
+    /// Calls that were held or panicked.
+    pub(super) fn struck(&self) -> usize {
+        self.struck.load(Ordering::SeqCst)
+    }
+
+    fn fate(&self, call: Call, location: &str) -> Fate {
         let number = self.calls.fetch_add(1, Ordering::SeqCst);
-        match *self.fault.lock().unwrap() {
+        let is_model = |job: JobId| call == Call::Put && location.contains(&format!("model/{job}/"));
+        match *self.fault.borrow() {
+            Fault::HoldsModel(job) if is_model(job) => Fate::Held,
+            Fault::PanicsAtModel(job) if is_model(job) => Fate::Panic,
             Fault::Refuses(refused) if refused == call => Fate::Refused,
             Fault::Silent(silent) if silent == call => Fate::Silence,
             Fault::RefusesNth(refused) if refused == number => Fate::Refused,
@@ -80,8 +97,18 @@ impl Faulty {
         }
     }
 
-    async fn call<T>(&self, call: Call, done: impl Future<Output = Result<T>>) -> Result<T> {
-        match self.fate(call) {
+    async fn call<T>(&self, call: Call, location: &Path, done: impl Future<Output = Result<T>>) -> Result<T> {
+        match self.fate(call, location.as_ref()) {
+            Fate::Held => {
+                let mut fault = self.fault.subscribe();
+                self.struck.fetch_add(1, Ordering::SeqCst);
+                let _ = fault.wait_for(|fault| !matches!(fault, Fault::HoldsModel(_))).await;
+                done.await
+            }
+            Fate::Panic => {
+                self.struck.fetch_add(1, Ordering::SeqCst);
+                panic!("the test said so");
+            }
             Fate::Done => done.await,
             Fate::Refused => Err(refused()),
             Fate::Silence => std::future::pending().await,
@@ -106,7 +133,7 @@ impl std::fmt::Display for Faulty {
 #[async_trait]
 impl ObjectStore for Faulty {
     async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
-        self.call(Call::Put, self.inner.put_opts(location, payload, options)).await
+        self.call(Call::Put, location, self.inner.put_opts(location, payload, options)).await
     }
 
     async fn put_multipart_opts(
@@ -114,20 +141,20 @@ impl ObjectStore for Faulty {
         location: &Path,
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        self.call(Call::Put, self.inner.put_multipart_opts(location, options)).await
+        self.call(Call::Put, location, self.inner.put_multipart_opts(location, options)).await
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        self.call(Call::Get, self.inner.get_opts(location, options)).await
+        self.call(Call::Get, location, self.inner.get_opts(location, options)).await
     }
 
     async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        self.call(Call::Get, self.inner.get_ranges(location, ranges)).await
+        self.call(Call::Get, location, self.inner.get_ranges(location, ranges)).await
     }
 
     fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
-        match self.fate(Call::Delete) {
-            Fate::Done => self.inner.delete_stream(locations),
+        match self.fate(Call::Delete, "") {
+            Fate::Done | Fate::Held | Fate::Panic => self.inner.delete_stream(locations),
             Fate::Refused => stream::once(async { Err(refused()) }).boxed(),
             Fate::Silence => stream::pending().boxed(),
             Fate::AnswerLost => self.inner.delete_stream(locations).map(|_| Err(refused())).boxed(),
@@ -135,18 +162,18 @@ impl ObjectStore for Faulty {
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        match self.fate(Call::List) {
-            Fate::Done => self.inner.list(prefix),
+        match self.fate(Call::List, "") {
+            Fate::Done | Fate::Held | Fate::Panic => self.inner.list(prefix),
             Fate::Refused | Fate::AnswerLost => stream::once(async { Err(refused()) }).boxed(),
             Fate::Silence => stream::pending().boxed(),
         }
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        self.call(Call::List, self.inner.list_with_delimiter(prefix)).await
+        self.call(Call::List, &Path::default(), self.inner.list_with_delimiter(prefix)).await
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        self.call(Call::Put, self.inner.copy_opts(from, to, options)).await
+        self.call(Call::Put, to, self.inner.copy_opts(from, to, options)).await
     }
 }

@@ -1,5 +1,6 @@
 //! Bodies in object stores: the same rounds as in the database, faults that lose nothing, orphans that go.
 
+mod driving;
 mod faults;
 mod faulty;
 mod places;
