@@ -113,18 +113,12 @@ impl Coordinator {
     }
 
     /// The same, with a clock of the caller's.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
     pub async fn open_with(config: &Config, clock: Clock) -> Result<Self, ServeError> {
         let store = config.blobs.as_ref().map(|url| blob::open_store(url, blob::environment())).transpose()?;
         Self::open_on(config, store, clock).await
     }
 
     /// The same, with an object store of the caller's in place of the configured one.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
     pub async fn open_on(config: &Config, store: Option<OpenedStore>, clock: Clock) -> Result<Self, ServeError> {
         make_directory(config.database.expose())?;
         let metrics = Metrics::new(config.metrics, clock.now_ms());

@@ -51,9 +51,6 @@ type Parts = BoxStream<'static, Result<Bytes, BlobError>>;
 impl ModelFile {
     /// A model version in some form: as it is stored, if it is, and otherwise made. `packed_too` says whether it may be
     /// one zstd frame.
-    ///
-    /// # Errors
-    /// [`ProblemType::Deleted`].
     pub(super) async fn in_form(
         app: &App,
         tx: &mut Tx,

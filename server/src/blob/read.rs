@@ -57,9 +57,6 @@ impl StoredBody {
 impl Blobs {
     /// Looks up where a body of so many bytes is. Costs a query where there is a store, and for a body of more than one
     /// part: only those are written in parts.
-    ///
-    /// # Errors
-    /// [`BlobError::Db`].
     pub async fn find(&self, db: &Db, name: String, bytes: u64) -> Result<StoredBody, BlobError> {
         match self {
             Self::Database if bytes <= BLOB_CHUNK_BYTES as u64 => Ok(StoredBody { name, place: Place::Here }),
@@ -125,9 +122,6 @@ impl Blobs {
     }
 
     /// Begins to read the first parts of a body that may not be finished.
-    ///
-    /// # Errors
-    /// As [`Self::reader`].
     pub(super) async fn parts_reader<'a>(&'a self, db: &'a Db, parts: StagedRow) -> Result<Reader<'a>, BlobError> {
         let tx = db.read().await?;
         self.read_on(db, tx, StoredBody { name: parts.id.clone(), place: Place::Parts(parts) }, None)

@@ -34,9 +34,6 @@ impl AsRef<[u8]> for Held {
 impl SharedParts {
     /// The first bytes of a wanted range, at most [`BLOB_CHUNK_BYTES`]; none past the end. The body must be one that never
     /// changes under its name.
-    ///
-    /// # Errors
-    /// As [`Blobs::part`].
     pub async fn part(
         &self,
         blobs: &Blobs,

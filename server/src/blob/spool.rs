@@ -115,9 +115,6 @@ impl Spool {
     }
 
     /// Stores all of it so far and keeps it, so that another request can go on with it.
-    ///
-    /// # Errors
-    /// As [`Self::push`].
     pub async fn keep(&mut self) -> Result<(), BlobError> {
         self.store_all().await?;
         if let Some(row) = &self.row {
@@ -134,9 +131,6 @@ impl Spool {
     }
 
     /// The body is whole. `now_ms` is when.
-    ///
-    /// # Errors
-    /// As [`Self::push`].
     pub async fn finish(&mut self, now_ms: i64) -> Result<Staged, BlobError> {
         let name = self.owner.name.clone();
         if self.is_in_memory() {
@@ -157,9 +151,6 @@ impl Spool {
     }
 
     /// Reads these bytes of it, as far as there are any.
-    ///
-    /// # Errors
-    /// As [`Self::replay`].
     pub async fn read(&self, wanted: Range<u64>) -> Result<Replay<'_>, BlobError> {
         let stored_bytes = self.full_parts * self.part_bytes();
         let stored = match &self.row {
@@ -264,9 +255,6 @@ fn store_of<'a>(blobs: &'a Blobs, row: &StagedRow) -> Result<Option<&'a Store>, 
 
 impl Blobs {
     /// A stored body, to be read again.
-    ///
-    /// # Errors
-    /// As [`Self::reader`].
     pub async fn replay<'a>(&'a self, db: &'a Db, name: String, sha256: Sha256Hash) -> Result<Replay<'a>, BlobError> {
         Ok(Replay { stored: Some(self.reader(db, name, sha256).await?), tail: Bytes::new() })
     }

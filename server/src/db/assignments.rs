@@ -68,9 +68,6 @@ impl AssignmentRow {
     }
 
     /// Examples behind the accepted report.
-    ///
-    /// # Errors
-    /// [`DbError::Corrupt`].
     pub fn weight(&self) -> Result<Option<u64>, DbError> {
         number("assignments.weight", self.weight)
     }
@@ -199,18 +196,12 @@ impl Tx {
     }
 
     /// One assignment.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn assignment(&mut self, id: AssignmentId) -> Result<Option<AssignmentRow>, DbError> {
         let sql = concat!("select ", assignment_columns!(), " from assignments where id = $1");
         Ok(fetch!(self, AssignmentRow, fetch_optional, sql, id.to_string()))
     }
 
     /// What a client works on.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn open_assignment(&mut self, client: ClientId) -> Result<Option<AssignmentRow>, DbError> {
         let sql =
             concat!("select ", assignment_columns!(), " from assignments where client = $1 and state = 'assigned'");
@@ -218,9 +209,6 @@ impl Tx {
     }
 
     /// The assignments of a round that reported, in the order of their ids.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn reported_assignments(&mut self, round: RoundKey) -> Result<Vec<AssignmentRow>, DbError> {
         let sql = concat!(
             "select ",
@@ -232,9 +220,6 @@ impl Tx {
     }
 
     /// The clients of a round that have not answered.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn working_assignments(&mut self, round: RoundKey) -> Result<Vec<AssignmentRow>, DbError> {
         let sql = concat!(
             "select ",
@@ -246,9 +231,6 @@ impl Tx {
     }
 
     /// Assigned to Reported; returns all that crossed the wire for it. None when the assignment is not open.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn accept_report(
         &mut self,
         id: AssignmentId,
@@ -290,9 +272,6 @@ impl Tx {
 
     /// Assigned to Rejected, Failed or Expired; returns all that crossed the wire for it. None when the assignment is not
     /// open.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn end_assignment(
         &mut self,
         id: AssignmentId,
@@ -323,9 +302,6 @@ impl Tx {
     }
 
     /// Notes when the stages of a session ended. An update that comes in several requests began with the first of them.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn store_times(&mut self, id: AssignmentId, times: Times) -> Result<(), DbError> {
         let sql = "update assignments set fetched_at_ms = coalesce($2, fetched_at_ms), \
                    upload_at_ms = coalesce(upload_at_ms, $3), upload_ms = coalesce(case \
@@ -336,9 +312,6 @@ impl Tx {
     }
 
     /// Notes when the last byte of a model went to a client for what it works on.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn download_ended(&mut self, client: ClientId, at_ms: i64) -> Result<(), DbError> {
         // What was assigned later was not fetched then.
         let sql = "update assignments set fetched_at_ms = $2 \
@@ -349,9 +322,6 @@ impl Tx {
 
     /// Counts bytes of a model that a client fetched for what it works on, and what they would have been in a plain file;
     /// negative ones take back what was counted too much.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn count_download(&mut self, client: ClientId, bytes: i64, raw_bytes: i64) -> Result<(), DbError> {
         let sql = "update assignments set \
                    bytes_down = case when bytes_down + $2 < 0 then 0 else bytes_down + $2 end, \
@@ -363,9 +333,6 @@ impl Tx {
 
     /// Counts bytes of a body that was not accepted: with its assignment, and with its round if that has counted the
     /// assignment already. The job's row is to be locked.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn count_upload(&mut self, id: AssignmentId, round: RoundKey, bytes: u64) -> Result<(), DbError> {
         let sql = "update assignments set bytes_up = bytes_up + $2 where id = $1 returning state";
         let state = fetch!(self, (String,), fetch_optional, sql, id.to_string(), stored(bytes));
@@ -378,18 +345,12 @@ impl Tx {
     }
 
     /// A straggler came back with late work: counted, and nothing else changes. False when that is known already.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn came_late(&mut self, id: AssignmentId, now_ms: i64) -> Result<bool, DbError> {
         let sql = "update assignments set late_at_ms = $2 where id = $1 and state = 'expired' and late_at_ms is null";
         Ok(execute!(self, sql, id.to_string(), now_ms) == 1)
     }
 
     /// The assignments of a round by client number, after `after`; only those in one state when it is named.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn assignments(
         &mut self,
         round: RoundKey,

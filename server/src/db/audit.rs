@@ -30,9 +30,6 @@ impl From<AuditRow> for AuditEntry {
 
 impl Tx {
     /// Stores what an operator did, with what was done.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn insert_audit(&mut self, entry: &AuditEntry) -> Result<(), DbError> {
         let sql = "insert into audit (id, at_ms, token, label, action, subject, detail) \
                    values ($1, $2, $3, $4, $5, $6, $7)";
@@ -51,9 +48,6 @@ impl Tx {
     }
 
     /// What operators did, the newest first, from before `(at_ms, id)` on.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn audit(&mut self, before: (i64, &str), limit: u32) -> Result<Vec<AuditEntry>, DbError> {
         let sql = "select id, at_ms, token, label, action, subject, detail from audit \
                    where at_ms < $1 or (at_ms = $1 and id < $2) order by at_ms desc, id desc limit $3";

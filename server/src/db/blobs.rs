@@ -27,9 +27,6 @@ impl Tx {
     }
 
     /// One part of a body: bytes `part * BLOB_CHUNK_BYTES ..`; none past the end.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn blob_part(&mut self, name: &str, part: u64) -> Result<Option<Vec<u8>>, DbError> {
         let sql = "select data from blob_chunks where blob = $1 and part = $2";
         let row = fetch!(self, (Vec<u8>,), fetch_optional, sql, name, stored(part));
@@ -37,9 +34,6 @@ impl Tx {
     }
 
     /// Stores one part of a body, in the place of what was stored of it before.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn put_part(&mut self, name: &str, part: u64, data: &[u8]) -> Result<(), DbError> {
         let sql = "insert into blob_chunks (blob, part, data) values ($1, $2, $3) \
                    on conflict (blob, part) do update set data = excluded.data";
@@ -49,9 +43,6 @@ impl Tx {
 
     /// Stores which object has the body of this name, in the place of another one, which is returned: it is to be deleted
     /// after the commit.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn put_object(&mut self, name: &str, object: &str, bytes: u64) -> Result<Option<String>, DbError> {
         let former = self.object(name).await?;
         let sql = "insert into objects (blob, object, bytes) values ($1, $2, $3) \
@@ -71,9 +62,6 @@ impl Tx {
     }
 
     /// The object that has the body of this name, and its length; none when the body is here, or nowhere.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn object(&mut self, name: &str) -> Result<Option<(String, u64)>, DbError> {
         let sql = "select object, bytes from objects where blob = $1";
         let row = fetch!(self, (String, i64), fetch_optional, sql, name);
@@ -81,26 +69,17 @@ impl Tx {
     }
 
     /// Whether some body is in this object.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn knows_object(&mut self, object: &str) -> Result<bool, DbError> {
         Ok(fetch!(self, (i64,), fetch_optional, "select bytes from objects where object = $1", object).is_some())
     }
 
     /// Whether some body is in an object store.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn has_objects(&mut self) -> Result<bool, DbError> {
         Ok(fetch!(self, (i64,), fetch_optional, "select bytes from objects limit 1").is_some())
     }
 
     /// Deletes the body of this name. Returns the object that had it, which is to be deleted after the commit. One that was
     /// written in parts is of no more use from here on; its parts are deleted later, little by little.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn delete_blob(&mut self, name: &str) -> Result<Option<String>, DbError> {
         execute!(self, "update staged_bodies set blob = null, expires_at_ms = 0 where blob = $1", name);
         execute!(self, "delete from blob_chunks where blob = $1", name);
@@ -111,9 +90,6 @@ impl Tx {
     /// Deletes the updates of one round: it is final, so its sum is in a model version or nowhere. Returns the objects
     /// that had them, which are to be deleted after the commit. Those that were written in parts are of no more use from
     /// here on, finished or not.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn delete_updates(&mut self, round: RoundKey) -> Result<Vec<String>, DbError> {
         let (job, number) = (round.job.to_string(), i64::from(round.number));
         self.discard_uploads(round).await?;
@@ -128,9 +104,6 @@ impl Tx {
     }
 
     /// The id of this database, which its objects in a store have before their names; `fresh` becomes it when it has none.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn deployment(&mut self, fresh: &str) -> Result<String, DbError> {
         execute!(self, "insert into deployment (one, id) values (1, $1) on conflict do nothing", fresh);
         Ok(fetch!(self, (String,), fetch_one, "select id from deployment").0)

@@ -111,9 +111,6 @@ struct LastRound {
 
 impl Tx {
     /// Takes the next client number of a population (from 1).
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn next_client_number(&mut self, population: &Name) -> Result<u64, DbError> {
         let sql = "update populations set clients = clients + 1 where name = $1 returning clients";
         let (number,) = fetch!(self, (i64,), fetch_one, sql, population.as_str());
@@ -121,9 +118,6 @@ impl Tx {
     }
 
     /// Stores a client by the hash of its secret.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn insert_client(
         &mut self,
         client: &ClientRow,
@@ -149,9 +143,6 @@ impl Tx {
     }
 
     /// The client of this secret.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn client_by_secret(&mut self, secret: &Sha256Hash) -> Result<Option<ClientRow>, DbError> {
         let sql = "select id, population, number, attributes, examples, created_at_ms, last_seen_at_ms \
                    from clients where secret_sha256 = $1";
@@ -159,9 +150,6 @@ impl Tx {
     }
 
     /// Stores what a client said of itself at a check-in.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn client_seen(
         &mut self,
         id: ClientId,
@@ -175,9 +163,6 @@ impl Tx {
     }
 
     /// Clients of a population with how their assignments ended, and where a page that ends with each of them ends.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn clients(&mut self, list: &ClientsList<'_>) -> Result<Vec<(Client, (i64, u64))>, DbError> {
         let by_number = concat!(
             "with page as (select * from clients where ",
@@ -232,9 +217,6 @@ impl Tx {
     }
 
     /// One client with how its assignments ended.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn client(&mut self, id: ClientId) -> Result<Option<Client>, DbError> {
         let sql = concat!(
             "with s as (select a.client, ",
@@ -248,9 +230,6 @@ impl Tx {
     }
 
     /// For each client that trained in round `since` of the job or later: the last such round.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn last_rounds(&mut self, job: JobId, since: u32) -> Result<Vec<(ClientId, u32)>, DbError> {
         let sql = "select client, max(round) as round from assignments \
                    where job = $1 and task = 'train' and round >= $2 group by client";

@@ -58,9 +58,6 @@ impl From<SeatRow> for Candidate {
 
 impl Tx {
     /// Says that a node is alive.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn node_seen(
         &mut self,
         node: &Name,
@@ -75,9 +72,6 @@ impl Tx {
     }
 
     /// Forgets nodes that have not been seen since `before_ms`, and the seats of the clients that they held.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn forget_nodes(&mut self, before_ms: i64) -> Result<(), DbError> {
         execute!(self, "delete from nodes where seen_at_ms < $1", before_ms);
         execute!(self, "delete from seats where node not in (select id from nodes)");
@@ -85,9 +79,6 @@ impl Tx {
     }
 
     /// A node leaves: its leases, its seats and its own row go.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn node_leaves(&mut self, node: &Name) -> Result<(), DbError> {
         execute!(self, "delete from leases where node = $1", node.as_str());
         execute!(self, "delete from seats where node = $1", node.as_str());
@@ -96,9 +87,6 @@ impl Tx {
     }
 
     /// Nodes by name, after `after`.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn nodes(&mut self, after: &str, limit: u32) -> Result<Vec<Node>, DbError> {
         let sql = "select id, version, started_at_ms, seen_at_ms from nodes where id > $1 order by id limit $2";
         let rows = fetch!(self, NodeRow, fetch_all, sql, after, i64::from(limit));
@@ -113,9 +101,6 @@ impl Tx {
     }
 
     /// All leases.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn leases(&mut self) -> Result<Vec<(Name, Lease)>, DbError> {
         let sql = "select job, node, token, expires_at_ms from leases order by job";
         let rows = fetch!(self, LeaseRow, fetch_all, sql);
@@ -126,9 +111,6 @@ impl Tx {
 
     /// Takes or renews the lease on a job. True when this node drives the job until `expires_at_ms`; false when another
     /// node does and its lease has not expired.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn take_lease(
         &mut self,
         job: JobId,
@@ -152,9 +134,6 @@ impl Tx {
     }
 
     /// When the lease on a job expires, whoever has it.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn lease_expires_at_ms(&mut self, job: JobId) -> Result<Option<i64>, DbError> {
         let sql = "select expires_at_ms from leases where job = $1";
         let row = fetch!(self, (i64,), fetch_optional, sql, job.to_string());
@@ -162,9 +141,6 @@ impl Tx {
     }
 
     /// A node holds this client until `until_ms`.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn sit(
         &mut self,
         candidate: &Candidate,
@@ -191,9 +167,6 @@ impl Tx {
     }
 
     /// A client is held no more by this node (any node, when none is named).
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn stand_up(&mut self, client: ClientId, node: Option<&Name>) -> Result<(), DbError> {
         let sql = "delete from seats where client = $1 and (node = $2 or $2 = '')";
         execute!(self, sql, client.to_string(), node.map_or("", Name::as_str));
@@ -201,9 +174,6 @@ impl Tx {
     }
 
     /// Clients of a population that are held, by whichever node.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn seated(&mut self, population: &Name, now_ms: i64) -> Result<Vec<Candidate>, DbError> {
         let sql =
             "select client, number, attributes, examples, codecs from seats where population = $1 and until_ms > $2";
@@ -212,9 +182,6 @@ impl Tx {
     }
 
     /// Clients that work for a job.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn working_clients(&mut self, job: JobId) -> Result<Vec<ClientId>, DbError> {
         let rows = fetch!(
             self,
@@ -227,18 +194,12 @@ impl Tx {
     }
 
     /// Clients that work for any job.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn working_clients_of_all(&mut self) -> Result<Vec<ClientId>, DbError> {
         let rows = fetch!(self, (String,), fetch_all, "select client from assignments where state = 'assigned'");
         clients(rows)
     }
 
     /// Tells the other coordinators, when (and only when) this transaction commits. Nothing to do on SQLite.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn notify(&mut self, news: &str) -> Result<(), DbError> {
         if let Self::Postgres(tx) = self {
             sqlx::query("select pg_notify('tributary', $1)").bind(news).execute(&mut **tx).await?;

@@ -88,9 +88,6 @@ impl Db {
     }
 
     /// The same, counting times and failures.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
     pub async fn open_watched(url: &str, metrics: Arc<Metrics>) -> Result<Self, DbError> {
         if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             return Self::open_postgres(url, metrics).await;
@@ -153,18 +150,12 @@ impl Db {
     }
 
     /// Begins a transaction that writes.
-    ///
-    /// # Errors
-    /// [`DbError::Unavailable`].
     pub async fn begin(&self) -> Result<Tx, DbError> {
         self.begin_writing(BEGIN_DURABLE).await
     }
 
     /// The same for what may be lost by a power failure unless a later transaction counts on it: its commit returns before
     /// it is on the disk. Nothing that a later commit of [`Self::begin`] builds on is lost: the log has one order.
-    ///
-    /// # Errors
-    /// [`DbError::Unavailable`].
     pub async fn begin_losable(&self) -> Result<Tx, DbError> {
         let mut tx = self.begin_writing(BEGIN_LOSABLE).await?;
         tx.may_be_lost().await?;
@@ -189,9 +180,6 @@ impl Db {
     }
 
     /// Begins a transaction that only reads: a snapshot.
-    ///
-    /// # Errors
-    /// [`DbError::Unavailable`].
     pub async fn read(&self) -> Result<Tx, DbError> {
         let began = Instant::now();
         let (stopwatch, operation) = (Stopwatch::start(), DbOperation::BeginRead);
@@ -239,9 +227,6 @@ fn readers_max() -> u32 {
 }
 
 /// The file that a URL of SQLite, or a plain path, names.
-///
-/// # Errors
-/// [`DbError::UnknownKind`].
 pub(crate) fn sqlite_path(url: &str) -> Result<&str, DbError> {
     let path = url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:")).unwrap_or(url);
     // Readers and writer must see the same database, so one in memory cannot be; a query would become part of the name.

@@ -61,9 +61,6 @@ impl Tx {
     }
 
     /// Events of a job after a sequence number, in order.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn events(&mut self, job: JobId, after: u64, limit: u32) -> Result<Vec<Event>, DbError> {
         let sql = "select job, sequence, at_ms, task, round, assignment, became, cause from events \
                    where job = $1 and sequence > $2 order by sequence limit $3";
@@ -72,9 +69,6 @@ impl Tx {
     }
 
     /// How far the newest jobs have come that have not ended, or ended at `since_ms` or later.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn job_positions(&mut self, since_ms: i64, limit: u32) -> Result<Vec<JobPosition>, DbError> {
         let sql = "select id as job, events as last, created_at_ms from jobs \
                    where ended_at_ms is null or ended_at_ms >= $1 order by created_at_ms desc, id limit $2";

@@ -60,17 +60,11 @@ pub struct JobRow {
 
 impl JobRow {
     /// The newest model version.
-    ///
-    /// # Errors
-    /// [`DbError::Corrupt`].
     pub fn version(&self) -> Result<Option<u32>, DbError> {
         number("jobs.model_version", self.model_version)
     }
 
     /// The last committed training round.
-    ///
-    /// # Errors
-    /// [`DbError::Corrupt`].
     pub fn last_committed(&self) -> Result<Option<u32>, DbError> {
         number("jobs.committed_round", self.committed_round)
     }
@@ -150,9 +144,6 @@ impl Tx {
     }
 
     /// One job.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn job(&mut self, id: JobId) -> Result<Option<JobRow>, DbError> {
         let sql = concat!("select ", job_columns!(), " from jobs where id = $1");
         Ok(fetch!(self, JobRow, fetch_optional, sql, id.to_string()))
@@ -160,9 +151,6 @@ impl Tx {
 
     /// Locks a job's row until the transaction ends: whoever changes a job or its rounds holds it, so that two never do at
     /// once. (On SQLite a writing transaction holds everything already.)
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn lock_job(&mut self, id: JobId) -> Result<(), DbError> {
         if let Self::Postgres(tx) = self {
             sqlx::query("select id from jobs where id = $1 for update").bind(id.to_string()).execute(&mut **tx).await?;
@@ -171,9 +159,6 @@ impl Tx {
     }
 
     /// The same for the job of an assignment.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn lock_job_of(&mut self, id: AssignmentId) -> Result<(), DbError> {
         if let Self::Postgres(tx) = self {
             let sql = "select id from jobs where id = (select job from assignments where id = $1) for update";
@@ -183,18 +168,12 @@ impl Tx {
     }
 
     /// One job, locked until the transaction ends.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn job_locked(&mut self, id: JobId) -> Result<Option<JobRow>, DbError> {
         self.lock_job(id).await?;
         self.job(id).await
     }
 
     /// Jobs by id, after `after`; of one population when one is named.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn jobs(&mut self, population: Option<&Name>, after: &str, limit: u32) -> Result<Vec<JobRow>, DbError> {
         let sql = concat!(
             "select ",
@@ -225,9 +204,6 @@ impl Tx {
     }
 
     /// Whether a job of this population is running.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn has_running_job(&mut self, population: &Name) -> Result<bool, DbError> {
         let sql = "select count(*) from jobs where population = $1 and state = 'running'";
         let (count,) = fetch!(self, (i64,), fetch_one, sql, population.as_str());
@@ -235,9 +211,6 @@ impl Tx {
     }
 
     /// Whether a population has a job of this name.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn has_job_named(&mut self, population: &Name, name: &Name) -> Result<bool, DbError> {
         let sql = "select count(*) from jobs where population = $1 and name = $2";
         let (count,) = fetch!(self, (i64,), fetch_one, sql, population.as_str(), name.as_str());
@@ -245,18 +218,12 @@ impl Tx {
     }
 
     /// Stores a changed job file. Name, population and everything that models depend on must be as they were.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn set_job_file(&mut self, id: JobId, file: &JobFile) -> Result<(), DbError> {
         execute!(self, "update jobs set file = $2 where id = $1", id.to_string(), Json::text(file)?);
         Ok(())
     }
 
     /// Moves a job to another state.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn set_job_state(&mut self, id: JobId, state: JobState, now_ms: i64) -> Result<(), DbError> {
         let sql = "update jobs set state = $2, ended_at_ms = $3 where id = $1";
         execute!(self, sql, id.to_string(), state.as_str(), state.is_final().then_some(now_ms));
@@ -286,9 +253,6 @@ impl Tx {
     }
 
     /// One model version.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn model(&mut self, job: JobId, version: u32) -> Result<Option<ModelVersion>, DbError> {
         let sql = concat!("select ", model_columns!(), " from models where job = $1 and version = $2");
         let row = fetch!(self, ModelRow, fetch_optional, sql, job.to_string(), i64::from(version));
@@ -296,9 +260,6 @@ impl Tx {
     }
 
     /// The version that a training round made.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn version_of_round(&mut self, job: JobId, round: u32) -> Result<Option<u32>, DbError> {
         let sql = "select version from models where job = $1 and round = $2 and deleted_at_ms is null";
         let row = fetch!(self, (i64,), fetch_optional, sql, job.to_string(), i64::from(round));
@@ -306,9 +267,6 @@ impl Tx {
     }
 
     /// Model versions of a job, from `from` on.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn models(&mut self, job: JobId, from: u32, limit: u32) -> Result<Vec<ModelVersion>, DbError> {
         let sql = concat!(
             "select ",

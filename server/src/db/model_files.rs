@@ -108,9 +108,6 @@ impl Tx {
     }
 
     /// A version's file for this.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn model_file(
         &mut self,
         job: JobId,
@@ -123,9 +120,6 @@ impl Tx {
     }
 
     /// The steps to versions after `after` up to `to`, in order. Those of deleted versions are missing.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn steps(&mut self, job: JobId, after: u32, to: u32) -> Result<Vec<ModelDeltaFile>, DbError> {
         let sql = "select f.version, m.sha256 as base_sha256, f.sha256, f.bytes from model_files f \
                    join models m on m.job = f.job and m.version = f.version - 1 \
@@ -137,9 +131,6 @@ impl Tx {
     }
 
     /// Deletes the files that are made of a version, with their bodies.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn delete_model_files(&mut self, job: JobId, version: u32) -> Result<(), DbError> {
         let sql = "delete from model_files where job = $1 and version = $2 returning form";
         let rows = fetch!(self, FormOnly, fetch_all, sql, job.to_string(), i64::from(version));

@@ -71,9 +71,6 @@ struct CurveColumns {
 
 impl Tx {
     /// The jobs to look at first: those that may still run, then the others; of each the newest first.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn jobs_at_a_glance(&mut self, limit: u32) -> Result<Vec<JobRow>, DbError> {
         let sql = concat!(
             "select ",
@@ -84,9 +81,6 @@ impl Tx {
     }
 
     /// What all rounds of a job came to, training and evaluation.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn job_totals(&mut self, job: JobId) -> Result<JobTotals, DbError> {
         let sql = "select coalesce(cast(sum(bytes_up) as bigint), 0) as bytes_up, \
                    coalesce(cast(sum(bytes_down) as bigint), 0) as bytes_down, max(accuracy) as best_accuracy \
@@ -95,9 +89,6 @@ impl Tx {
     }
 
     /// What was measured of the newest evaluated model of a job.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn latest_measured(&mut self, job: JobId) -> Result<Measured, DbError> {
         let sql = "select accuracy, loss from rounds where job = $1 and task = 'evaluate' and phase = 'committed' \
                    order by number desc limit 1";
@@ -105,9 +96,6 @@ impl Tx {
     }
 
     /// Of each `stride` committed training rounds one point: the last that was measured, or else the last.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn spark(&mut self, job: JobId, stride: u32) -> Result<Vec<SparkPoint>, DbError> {
         let sql = "select r.number, r.accuracy, coalesce(r.loss, r.training_loss) as loss from rounds r join \
                    (select coalesce(max(case when loss is null then null else number end), max(number)) as picked \
@@ -118,9 +106,6 @@ impl Tx {
     }
 
     /// The cohort of a round by client number.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn cells(&mut self, round: RoundKey, limit: u32) -> Result<Vec<Cell>, DbError> {
         let sql = "select c.number, a.state, a.reason from assignments a join clients c on c.id = a.client \
                    where a.job = $1 and a.task = $2 and a.round = $3 order by c.number limit $4";
@@ -130,9 +115,6 @@ impl Tx {
     }
 
     /// Every ended training round of a job, as far as its curve shows it, in order.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn curve_rows(&mut self, job: JobId) -> Result<Vec<CurveRow>, DbError> {
         let sql = "select number, phase, ended_at_ms, cohort, reported, work_ms, bytes_up, bytes_down, training_loss, \
                    loss, accuracy from rounds where job = $1 and task = 'train' and ended_at_ms is not null \

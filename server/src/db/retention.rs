@@ -23,9 +23,6 @@ struct Version {
 
 impl Tx {
     /// The versions of a job whose files are there, oldest first.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn stored_versions(&mut self, job: JobId) -> Result<Vec<u32>, DbError> {
         let sql = "select version from models where job = $1 and deleted_at_ms is null order by version";
         let rows = fetch!(self, Version, fetch_all, sql, job.to_string());
@@ -33,9 +30,6 @@ impl Tx {
     }
 
     /// Deletes the file of a model version, and those that are made of it. False when it is gone already.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn delete_model_file(&mut self, job: JobId, version: u32, now_ms: i64) -> Result<bool, DbError> {
         let sql = "update models set deleted_at_ms = $3 where job = $1 and version = $2 and deleted_at_ms is null";
         if execute!(self, sql, job.to_string(), i64::from(version), now_ms) == 0 {
@@ -49,9 +43,6 @@ impl Tx {
 
     /// Rounds of a job that ended before `before_ms` and still have their assignments; training rounds only below number
     /// `train_below`.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn rounds_to_prune(
         &mut self,
         job: JobId,
@@ -67,9 +58,6 @@ impl Tx {
     }
 
     /// Deletes the assignments of a round that has ended. False when it is open, or they are gone already.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn prune_round(&mut self, key: RoundKey, now_ms: i64) -> Result<bool, DbError> {
         let (job, task, number) = (key.job.to_string(), key.task.as_str(), i64::from(key.number));
         let sql = "update rounds set pruned_at_ms = $4 where job = $1 and task = $2 and number = $3 \
@@ -84,9 +72,6 @@ impl Tx {
 
     /// Deletes the events of rounds from after one sequence number to another; those of the job itself stay. Returns how
     /// many there were.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn delete_round_events(&mut self, job: JobId, after: u64, to: u64) -> Result<u64, DbError> {
         let sql = "delete from events where job = $1 and sequence > $2 and sequence <= $3 and round is not null";
         Ok(execute!(self, sql, job.to_string(), after.cast_signed(), to.cast_signed()))
@@ -94,9 +79,6 @@ impl Tx {
 
     /// Tokens that expired before `before_ms` and let nobody in. Revoked ones are not among them: a revoked token that
     /// were forgotten would be let in again where it stands in a configuration.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn spent_tokens(&mut self, before_ms: i64, limit: u32) -> Result<Vec<TokenId>, DbError> {
         let sql = "select id from tokens where expires_at_ms < $1 and revoked_at_ms is null \
                    and not exists (select 1 from clients where clients.token = tokens.id) order by id limit $2";

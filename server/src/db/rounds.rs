@@ -251,18 +251,12 @@ impl Tx {
     }
 
     /// One round.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn round(&mut self, key: RoundKey) -> Result<Option<RoundRow>, DbError> {
         let sql = concat!("select ", round_columns!(), " from rounds where job = $1 and task = $2 and number = $3");
         Ok(fetch!(self, RoundRow, fetch_optional, sql, key.job.to_string(), key.task.as_str(), i64::from(key.number)))
     }
 
     /// The open rounds of a job: at most one training round, and evaluations.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn open_rounds(&mut self, job: JobId) -> Result<Vec<RoundRow>, DbError> {
         let sql = concat!(
             "select ",
@@ -273,9 +267,6 @@ impl Tx {
     }
 
     /// Rounds of a job by number, after `after`.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn rounds(
         &mut self,
         job: JobId,
@@ -296,9 +287,6 @@ impl Tx {
     }
 
     /// The newest rounds of a job before round `before`, newest first.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn latest_rounds(
         &mut self,
         job: JobId,
@@ -320,9 +308,6 @@ impl Tx {
 
     /// Time that the clients of an open round have worked for their reports, in milliseconds. (When it ends this is stored
     /// with it.)
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn work_ms(&mut self, key: RoundKey) -> Result<u64, DbError> {
         let sql = concat!("select ", work_of_round!());
         let (job, number) = (key.job.to_string(), i64::from(key.number));
@@ -331,9 +316,6 @@ impl Tx {
     }
 
     /// Selecting to Training. False when the round is not selecting (another driver was faster).
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn start_round(
         &mut self,
         key: RoundKey,
@@ -350,9 +332,6 @@ impl Tx {
     }
 
     /// Training to Aggregating: no more reports. False when the round is not training.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn close_round(&mut self, key: RoundKey, now_ms: i64) -> Result<bool, DbError> {
         let sql = "update rounds set phase = 'aggregating', closed_at_ms = $4 \
                    where job = $1 and task = $2 and number = $3 and phase = 'training'";
@@ -360,9 +339,6 @@ impl Tx {
     }
 
     /// Aggregating to Committed. False when the round is not aggregating.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn commit_round(&mut self, key: RoundKey, now_ms: i64) -> Result<bool, DbError> {
         let sql = concat!(
             "update rounds set phase = 'committed', ended_at_ms = $4, work_ms = ",
@@ -396,9 +372,6 @@ impl Tx {
     }
 
     /// Ends an open round without a result. False when it had ended.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn abandon_round(&mut self, key: RoundKey, reason: AbandonReason, now_ms: i64) -> Result<bool, DbError> {
         let sql = concat!(
             "update rounds set phase = 'abandoned', reason = $4, ended_at_ms = $5, work_ms = ",
@@ -418,9 +391,6 @@ impl Tx {
     }
 
     /// Counts the end of assignments in their round.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn count_ended(
         &mut self,
         key: RoundKey,
@@ -456,9 +426,6 @@ impl Tx {
     }
 
     /// What the evaluators of a round measured together: means weighted by examples.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn evaluation_summary(&mut self, key: RoundKey) -> Result<EvaluationSummary, DbError> {
         let sql = "select sum(loss * weight) / sum(weight) as loss, \
                    sum(accuracy * weight) / sum(case when accuracy is null then 0 else weight end) as accuracy \
@@ -467,9 +434,6 @@ impl Tx {
     }
 
     /// Stores what was measured of a model, with the evaluation and with the training round that made the model.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn store_evaluation(&mut self, key: RoundKey, summary: EvaluationSummary) -> Result<(), DbError> {
         let sql = "update rounds set loss = $3, accuracy = $4 where job = $1 and number = $2";
         execute!(self, sql, key.job.to_string(), i64::from(key.number), summary.loss, summary.accuracy);
@@ -477,9 +441,6 @@ impl Tx {
     }
 
     /// Accuracy of the newest evaluated model of a job.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn latest_accuracy(&mut self, job: JobId) -> Result<Option<f64>, DbError> {
         let sql = "select accuracy from rounds where job = $1 and task = 'evaluate' and phase = 'committed' \
                    order by number desc limit 1";

@@ -47,9 +47,6 @@ pub struct RunEnd {
 
 impl Tx {
     /// Stores when work is done, unless that is stored already: what is there stays.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn insert_schedule(
         &mut self,
         name: &str,
@@ -64,9 +61,6 @@ impl Tx {
     }
 
     /// Scheduled work by name, after `after`.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn schedules(&mut self, after: &str, limit: u32) -> Result<Vec<ScheduledWork>, DbError> {
         let sql = "select name, cron, time_zone, next_at_ms, started_at_ms, node, ended_at_ms, failed, outcome \
                    from schedules where name > $1 order by name limit $2";
@@ -76,9 +70,6 @@ impl Tx {
 
     /// Takes the run that is due at `due_at_ms`, by moving the next one to `next_at_ms`. False when somebody else has
     /// taken it: of all who try, one gets true.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn claim_run(
         &mut self,
         name: &str,
@@ -93,9 +84,6 @@ impl Tx {
     }
 
     /// Stores what came of a run. False when a later run has begun meanwhile.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn end_run(&mut self, name: &str, node: &str, end: &RunEnd) -> Result<bool, DbError> {
         let sql = "update schedules set ended_at_ms = $4, failed = $5, outcome = $6 \
                    where name = $1 and node = $2 and started_at_ms = $3 and ended_at_ms is null";

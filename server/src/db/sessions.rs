@@ -55,9 +55,6 @@ macro_rules! session_columns {
 
 impl Tx {
     /// Assignments of a client, the newest first, from before `(assigned_at_ms, id)` on.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn client_history(
         &mut self,
         client: ClientId,
@@ -80,9 +77,6 @@ impl Tx {
     }
 
     /// The newest sessions of a population's clients.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn newest_sessions(
         &mut self,
         population: &Name,
@@ -99,9 +93,6 @@ impl Tx {
     }
 
     /// The sessions of a job's rounds from number `from` on, at most `limit` of them, newest rounds first.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn sessions_of_job(
         &mut self,
         job: JobId,
@@ -120,9 +111,6 @@ impl Tx {
     }
 
     /// What the clients of a population are, and how many are the same.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn client_attributes(&mut self, population: &Name) -> Result<Vec<(Attributes, u64)>, DbError> {
         let sql = "select attributes, count(*) as clients from clients where population = $1 group by attributes";
         let rows = fetch!(self, AttributesCount, fetch_all, sql, population.as_str());

@@ -96,9 +96,6 @@ impl Tx {
     }
 
     /// Stores how much there is of an unfinished body. False when somebody else goes on with it, or it is of no more use.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn extend_staged(&mut self, id: &str, attempt: i64, bytes: u64) -> Result<bool, DbError> {
         let sql = "update staged_bodies set bytes = $3 \
                    where id = $1 and attempt = $2 and blob is null and expires_at_ms > 0";
@@ -116,18 +113,12 @@ impl Tx {
     }
 
     /// The body of this name, if it was written in parts.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn staged_body(&mut self, name: &str) -> Result<Option<StagedRow>, DbError> {
         let sql = concat!("select ", staged_columns!(), " from staged_bodies where blob = $1");
         Ok(fetch!(self, StagedRow, fetch_optional, sql, name))
     }
 
     /// The unfinished update of an assignment, for its next sender: whoever was at it before can add nothing more.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn take_upload(&mut self, assignment: AssignmentId) -> Result<Option<StagedRow>, DbError> {
         let sql = concat!(
             "update staged_bodies set attempt = attempt + 1 \
@@ -138,9 +129,6 @@ impl Tx {
     }
 
     /// An unfinished body is of no more use. False when it counts, or somebody else goes on with it.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn discard_staged(&mut self, id: &str, attempt: i64) -> Result<bool, DbError> {
         let sql = "update staged_bodies set assignment = null, expires_at_ms = 0 \
                    where id = $1 and attempt = $2 and blob is null";
@@ -148,9 +136,6 @@ impl Tx {
     }
 
     /// The unfinished update of an assignment is of no more use.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn discard_upload(&mut self, assignment: AssignmentId) -> Result<(), DbError> {
         let sql = "update staged_bodies set assignment = null, expires_at_ms = 0 where assignment = $1";
         execute!(self, sql, assignment.to_string());
@@ -158,9 +143,6 @@ impl Tx {
     }
 
     /// The unfinished updates of a round are of no more use: it takes none any more.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn discard_uploads(&mut self, round: RoundKey) -> Result<(), DbError> {
         let sql = "update staged_bodies set assignment = null, expires_at_ms = 0 where assignment in \
                    (select id from assignments where job = $1 and task = $2 and round = $3)";
@@ -169,9 +151,6 @@ impl Tx {
     }
 
     /// Unfinished bodies whose time is up are of no more use. Returns how many those were.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn expire_staged(&mut self, now_ms: i64) -> Result<u64, DbError> {
         let sql = "update staged_bodies set assignment = null, expires_at_ms = 0 \
                    where blob is null and expires_at_ms > 0 and expires_at_ms <= $1";
@@ -179,9 +158,6 @@ impl Tx {
     }
 
     /// Bodies that are of no more use.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn useless_staged(&mut self, limit: u32) -> Result<Vec<StagedRow>, DbError> {
         let sql = concat!(
             "select ",
@@ -193,9 +169,6 @@ impl Tx {
 
     /// Deletes the last parts of a body that is of no more use, at most `parts_max`, and with the first part the body.
     /// Returns the objects that had them, which are to be deleted after the commit, and whether all of it is gone.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn delete_parts(&mut self, staged: &StagedRow, parts_max: u64) -> Result<(Vec<String>, bool), DbError> {
         let parts = staged.parts();
         let kept = parts.saturating_sub(parts_max);

@@ -15,9 +15,6 @@ struct Bodies {
 
 impl Tx {
     /// What is stored, in bytes.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn storage(&mut self) -> Result<Storage, DbError> {
         // The one question that each engine is asked in its own words.
         let (database_bytes,) = match self {

@@ -60,9 +60,6 @@ impl Tx {
     }
 
     /// Whether there is a population of this name, and how many clients enrolled in it.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn population(&mut self, name: &Name) -> Result<Option<Population>, DbError> {
         let sql = "select name, clients, created_at_ms from populations where name = $1";
         let row = fetch!(self, PopulationRow, fetch_optional, sql, name.as_str());
@@ -70,9 +67,6 @@ impl Tx {
     }
 
     /// Populations by name, after `after`.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn populations(&mut self, after: &str, limit: u32) -> Result<Vec<Population>, DbError> {
         let sql = "select name, clients, created_at_ms from populations where name > $1 order by name limit $2";
         let rows = fetch!(self, PopulationRow, fetch_all, sql, after, i64::from(limit));
@@ -80,9 +74,6 @@ impl Tx {
     }
 
     /// Stores a token by the hash of its secret.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn insert_token(&mut self, token: &Token, secret: &Sha256Hash) -> Result<(), DbError> {
         let sql = "insert into tokens (id, population, label, secret_sha256, created_at_ms, expires_at_ms) \
                    values ($1, $2, $3, $4, $5, $6)";
@@ -100,9 +91,6 @@ impl Tx {
     }
 
     /// The token of this secret, if it works now.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn working_token(&mut self, secret: &Sha256Hash, now_ms: i64) -> Result<Option<Token>, DbError> {
         let sql = concat!(
             "select ",
@@ -113,9 +101,6 @@ impl Tx {
     }
 
     /// Whether any operator token works now.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn has_operator_token(&mut self, now_ms: i64) -> Result<bool, DbError> {
         let sql = concat!(
             "select ",
@@ -126,9 +111,6 @@ impl Tx {
     }
 
     /// Tokens in the order of their ids, after `after`.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn tokens(&mut self, after: &str, limit: u32) -> Result<Vec<Token>, DbError> {
         let sql = concat!("select ", token_columns!(), " from tokens  where id > $1 order by id limit $2");
         let rows = fetch!(self, TokenRow, fetch_all, sql, after, i64::from(limit));
@@ -136,9 +118,6 @@ impl Tx {
     }
 
     /// Revokes a token; once revoked it stays so. False when there is no such token.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn revoke_token(&mut self, id: TokenId, now_ms: i64) -> Result<bool, DbError> {
         let sql = "update tokens set revoked_at_ms = coalesce(revoked_at_ms, $2) where id = $1";
         Ok(execute!(self, sql, id.to_string(), now_ms) == 1)

@@ -10,9 +10,6 @@ const VACUUM: &str = "pragma incremental_vacuum(2000)";
 impl Db {
     /// Gives space that deleted rows left back to the file system, lets the planner look at what grew, and empties the
     /// write-ahead log. Returns the bytes given back.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn tidy(&self) -> Result<u64, DbError> {
         let Self::Sqlite { writer, .. } = self else { return Ok(0) };
         let page_bytes = pragma(writer, "pragma page_size").await?;

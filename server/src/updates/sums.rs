@@ -137,9 +137,6 @@ impl RoundSum {
     }
 
     /// Begins to add a stored update, which a closing round still needs.
-    ///
-    /// # Errors
-    /// As [`Self::begin`].
     pub fn begin_stored(
         self: &Arc<Self>,
         assignment: AssignmentId,

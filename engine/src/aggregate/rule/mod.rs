@@ -41,9 +41,6 @@ pub enum AggregateError {
 }
 
 /// The step of a block of parameters, in f64.
-///
-/// # Errors
-/// [`AggregateError::NoUpdates`], [`AggregateError::WrongLength`].
 pub fn step(rule: &dyn Rule, combined: &dyn Combined, block: Range<usize>) -> Result<Vec<f64>, AggregateError> {
     if block.end > combined.parameters_total() {
         return Err(AggregateError::WrongLength { model: block.end, updates: combined.parameters_total() });
@@ -55,9 +52,6 @@ pub fn step(rule: &dyn Rule, combined: &dyn Combined, block: Range<usize>) -> Re
 }
 
 /// Rounds a step to f32, as the file of a model delta holds it. `first` is the index of its first parameter.
-///
-/// # Errors
-/// [`AggregateError::NotFinite`].
 pub fn rounded(step: Vec<f64>, first: usize) -> Result<Vec<f32>, AggregateError> {
     finite(step.into_iter().map(|step| step as f32).collect(), first)
 }
@@ -67,9 +61,6 @@ pub fn rounded(step: Vec<f64>, first: usize) -> Result<Vec<f32>, AggregateError>
 ///
 /// For a step of f32 values this is f32 addition: 53 bits are enough for rounding twice to make no difference (Figueroa
 /// 1995, "When is double rounding innocuous?"). Clients that add a model delta therefore get the same bits.
-///
-/// # Errors
-/// [`AggregateError::NotFinite`].
 pub fn advance<S: Copy + Into<f64>>(model: &[f32], step: &[S], first: usize) -> Result<Vec<f32>, AggregateError> {
     let next = model.iter().zip(step).map(|(weight, step)| (f64::from(*weight) + (*step).into()) as f32);
     finite(next.collect(), first)
