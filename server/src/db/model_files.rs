@@ -1,4 +1,4 @@
-//! Files that are made of model versions: whole models in other forms, and steps.
+//! Files derived from model versions: whole models in other forms, and model deltas.
 
 use std::fmt;
 
@@ -10,22 +10,22 @@ use super::tx::{execute, fetch, stored};
 use super::{DbError, Tx};
 use crate::blob::model_file_key;
 
-/// What a file is made for.
+/// The readers of a derived file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MadeFor {
     /// Clients that fetch the whole model in this form.
     Form(ModelForm),
-    /// Clients that have the version before.
+    /// Clients that have the version before it.
     Delta,
 }
 
-/// A form that no version has.
+/// A stored form that this release does not know.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no form of a model")]
+#[error("{0:?} is not a form of a model")]
 pub struct UnknownForm(String);
 
 impl MadeFor {
-    /// The word that stands for it.
+    /// The value of the column `form`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -50,22 +50,20 @@ impl TryFrom<String> for MadeFor {
     }
 }
 
-/// A file that is made of a model version.
+/// A file that is derived from a model version.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct ModelFileRow {
-    /// The version.
     #[sqlx(try_from = "i64")]
     pub version: u32,
-    /// What for.
     #[sqlx(try_from = "String")]
     pub form: MadeFor,
-    /// Hash of the body as it is sent.
+    /// SHA-256 of the body as it is sent.
     #[sqlx(try_from = "String")]
     pub sha256: Sha256Hash,
-    /// Its length.
+    /// Length of the body in bytes.
     #[sqlx(try_from = "i64")]
     pub bytes: u64,
-    /// Whether it is the file as one zstd frame.
+    /// Whether the body is the file as one zstd frame.
     pub packed: bool,
 }
 
@@ -88,10 +86,8 @@ struct FormOnly {
 }
 
 impl Tx {
-    /// Stores what file is made of a version.
-    ///
     /// # Errors
-    /// [`DbError::Duplicate`] when the version has one for that.
+    /// [`DbError::Duplicate`] when the version has a file of this form.
     pub async fn insert_model_file(&mut self, job: JobId, file: &ModelFileRow) -> Result<(), DbError> {
         let sql = "insert into model_files (job, version, form, sha256, bytes, packed) values ($1, $2, $3, $4, $5, $6)";
         execute!(
@@ -107,7 +103,6 @@ impl Tx {
         Ok(())
     }
 
-    /// A version's file for this.
     pub async fn model_file(
         &mut self,
         job: JobId,
@@ -119,7 +114,7 @@ impl Tx {
         Ok(fetch!(self, ModelFileRow, fetch_optional, sql, job.to_string(), i64::from(version), form.as_str()))
     }
 
-    /// The steps to versions after `after` up to `to`, in order. Those of deleted versions are missing.
+    /// The model deltas to the versions after `after` up to `to`, in order. Those of deleted versions are missing.
     pub async fn steps(&mut self, job: JobId, after: u32, to: u32) -> Result<Vec<ModelDeltaFile>, DbError> {
         let sql = "select f.version, m.sha256 as base_sha256, f.sha256, f.bytes from model_files f \
                    join models m on m.job = f.job and m.version = f.version - 1 \
@@ -130,12 +125,12 @@ impl Tx {
         Ok(rows.into_iter().map(step).collect())
     }
 
-    /// Deletes the files that are made of a version, with their bodies.
+    /// Deletes the files that are derived from a version, with their bodies.
     pub async fn delete_model_files(&mut self, job: JobId, version: u32) -> Result<(), DbError> {
         let sql = "delete from model_files where job = $1 and version = $2 returning form";
         let rows = fetch!(self, FormOnly, fetch_all, sql, job.to_string(), i64::from(version));
         for FormOnly { form } in rows {
-            // An object in a store is an orphan from here on; the sweep deletes it.
+            // An object in a store becomes an orphan here; the sweep deletes it.
             self.delete_blob(&model_file_key(job, version, form)).await?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Deleting what a job's retention no longer keeps. Summaries stay: the rows of versions and rounds.
+//! Deletes what a job's retention no longer keeps. The rows of versions and rounds stay as summaries.
 
 use tributary_protocol::id::{JobId, TokenId};
 use tributary_protocol::state::Task;
@@ -22,26 +22,26 @@ struct Version {
 }
 
 impl Tx {
-    /// The versions of a job whose files are there, oldest first.
+    /// The versions of a job whose files are stored, oldest first.
     pub async fn stored_versions(&mut self, job: JobId) -> Result<Vec<u32>, DbError> {
         let sql = "select version from models where job = $1 and deleted_at_ms is null order by version";
         let rows = fetch!(self, Version, fetch_all, sql, job.to_string());
         Ok(rows.into_iter().map(|row| row.version).collect())
     }
 
-    /// Deletes the file of a model version, and those that are made of it. False when it is gone already.
+    /// Deletes the file of a model version, and the files derived from it. Returns false when it is deleted already.
     pub async fn delete_model_file(&mut self, job: JobId, version: u32, now_ms: i64) -> Result<bool, DbError> {
         let sql = "update models set deleted_at_ms = $3 where job = $1 and version = $2 and deleted_at_ms is null";
         if execute!(self, sql, job.to_string(), i64::from(version), now_ms) == 0 {
             return Ok(false);
         }
-        // An object in a store is an orphan from here on; the sweep deletes it.
+        // An object in a store becomes an orphan here; the sweep deletes it.
         self.delete_blob(&model_key(job, version)).await?;
         self.delete_model_files(job, version).await?;
         Ok(true)
     }
 
-    /// Rounds of a job that ended before `before_ms` and still have their assignments; training rounds only below number
+    /// Rounds of a job that ended before `before_ms` and still have assignments. Training rounds only below number
     /// `train_below`.
     pub async fn rounds_to_prune(
         &mut self,
@@ -57,7 +57,7 @@ impl Tx {
         Ok(rows.into_iter().map(|row| RoundKey { job, task: row.task, number: row.number }).collect())
     }
 
-    /// Deletes the assignments of a round that has ended. False when it is open, or they are gone already.
+    /// Deletes the assignments of a round that has ended. Returns false when the round is open or already pruned.
     pub async fn prune_round(&mut self, key: RoundKey, now_ms: i64) -> Result<bool, DbError> {
         let (job, task, number) = (key.job.to_string(), key.task.as_str(), i64::from(key.number));
         let sql = "update rounds set pruned_at_ms = $4 where job = $1 and task = $2 and number = $3 \
@@ -70,15 +70,15 @@ impl Tx {
         Ok(true)
     }
 
-    /// Deletes the events of rounds from after one sequence number to another; those of the job itself stay. Returns how
-    /// many there were.
+    /// Deletes the events of rounds with sequence numbers in `after + 1 ..= to`. Events of the job itself stay. Returns
+    /// the number of deleted events.
     pub async fn delete_round_events(&mut self, job: JobId, after: u64, to: u64) -> Result<u64, DbError> {
         let sql = "delete from events where job = $1 and sequence > $2 and sequence <= $3 and round is not null";
         Ok(execute!(self, sql, job.to_string(), after.cast_signed(), to.cast_signed()))
     }
 
-    /// Tokens that expired before `before_ms` and let nobody in. Revoked ones are not among them: a revoked token that
-    /// were forgotten would be let in again where it stands in a configuration.
+    /// Tokens that expired before `before_ms` and that no client enrolled with. Revoked tokens stay: a configuration
+    /// may still contain such a token, and if it were forgotten it would be accepted again.
     pub async fn spent_tokens(&mut self, before_ms: i64, limit: u32) -> Result<Vec<TokenId>, DbError> {
         let sql = "select id from tokens where expires_at_ms < $1 and revoked_at_ms is null \
                    and not exists (select 1 from clients where clients.token = tokens.id) order by id limit $2";
@@ -86,10 +86,10 @@ impl Tx {
         rows.into_iter().map(|(id,)| id.parse().map_err(|error| DbError::corrupt("tokens.id", error))).collect()
     }
 
-    /// Deletes a token that let nobody in.
+    /// Deletes a token that no client enrolled with.
     ///
     /// # Errors
-    /// [`DbError`]; among others when a client was enrolled with it.
+    /// [`DbError`] when a client was enrolled with it, among others.
     pub async fn delete_token(&mut self, id: TokenId) -> Result<(), DbError> {
         execute!(self, "delete from tokens where id = $1", id.to_string());
         Ok(())

@@ -1,4 +1,5 @@
-//! A transaction whose times are measured, and which counts what it did once it has committed.
+//! A transaction that measures its queries, and counts its transitions when it commits. A transaction that is rolled
+//! back counts nothing, and no caller can forget to count.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use super::{Became, DbError, Transition, Tx};
 use crate::metrics::{AssignmentOutcome, Counted, DbOperation, Metrics, RoundEnd};
 use crate::runtime::clock::Stopwatch;
 
-/// An open transaction of one engine. It stands for its connection wherever a query wants one.
+/// An open transaction of one engine. It dereferences to its connection for queries.
 #[derive(Debug)]
 pub struct Watched<E: Database> {
     tx: Transaction<'static, E>,
@@ -30,12 +31,12 @@ impl<E: Database> Watched<E> {
         Ok(Self { tx: begun?, metrics: Arc::clone(metrics), counted: Vec::new() })
     }
 
-    /// A query has ended.
+    /// Records the duration and the outcome of a query.
     pub(super) fn asked<T>(&self, stopwatch: Stopwatch, result: &Result<T, sqlx::Error>) {
         self.metrics.database(DbOperation::Query, stopwatch, result);
     }
 
-    /// What it does, to be counted if it commits.
+    /// Notes a change, to be counted at the commit.
     pub(super) fn counts(&mut self, counted: Counted) {
         if self.metrics.is_on() {
             self.counted.push(counted);
@@ -73,7 +74,7 @@ impl<E: Database> DerefMut for Watched<E> {
     }
 }
 
-/// When the phases of a round began.
+/// Start times of the phases of a round.
 #[derive(Clone, Copy, Debug, PartialEq, sqlx::FromRow)]
 struct Began {
     opened_at_ms: i64,
@@ -82,7 +83,7 @@ struct Began {
 }
 
 impl Tx {
-    /// Prepares what the metrics count when the transaction of a recorded transition commits.
+    /// Notes what the metrics count when the transaction of this transition commits.
     pub(super) async fn count_transition(
         &mut self,
         transition: &Transition<'_>,
@@ -125,7 +126,7 @@ impl Tx {
     }
 }
 
-/// The phase that a round left when it came into this one, and when that phase had begun.
+/// The phase that a round left with this transition, and when that phase had begun.
 fn phase_left(became: Phase, began: Began) -> (Phase, i64) {
     let Began { opened_at_ms, selected_at_ms, closed_at_ms } = began;
     let selecting = (Phase::Selecting, opened_at_ms);
