@@ -1,13 +1,13 @@
-//! Bodies of models and updates: in the database, or in an object store that `--blobs` names.
+//! Bodies of models and updates: in the database, or in the object store of `--blobs`.
 //!
 //! With a store, a body is put there **before** the transaction that makes it count, under a key that no other attempt
-//! shares; that transaction stores the key. So a row never refers to a body that is not there, a refused upload cannot
-//! overwrite an accepted one, and what a crash leaves behind is an orphan that nothing refers to: [`sweep`] deletes it.
-//! Without a store, small bodies are written in that same transaction.
+//! uses. That transaction stores the key. So a row never refers to a missing body, and a refused upload cannot
+//! overwrite an accepted one. A crash leaves at worst an orphan, an object that no row refers to, which [`sweep`]
+//! deletes. Without a store, small bodies are written in the transaction itself.
 //!
-//! A body of more than one part is never held whole: [`Spool`] writes it part by part under a name of its own while it
-//! arrives or is made, in transactions of their own, and the one that makes it count stores no more than which it is.
-//! What of it never comes to count is deleted when its time is up ([`Blobs::clear`]).
+//! The coordinator never holds a large body whole. [`Spool`] writes it chunk by chunk under a name of its own, in small
+//! transactions. The transaction that makes the body count stores only this name. Bodies that never count become
+//! obsolete and are deleted ([`Blobs::clear`]).
 
 mod error;
 mod open;
@@ -36,16 +36,16 @@ pub use workbench::Workbench;
 use crate::db::{Db, MadeFor};
 use crate::runtime::entropy;
 
-/// Longest time that a round's end waits for the deletion of its updates. A driver has other jobs, and what is left is swept.
+/// Longest time that the end of a round waits for the deletion of its updates. The job's next round waits too, and the
+/// sweep deletes the rest.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The name of the body of a model version.
 #[must_use]
 pub fn model_key(job: JobId, version: u32) -> String {
     format!("model/{job}/{version}")
 }
 
-/// The name of the body of a file that is made of a model version.
+/// The name of the body of a file that is derived from a model version.
 #[must_use]
 pub fn model_file_key(job: JobId, version: u32, form: MadeFor) -> String {
     match form {
@@ -54,28 +54,26 @@ pub fn model_file_key(job: JobId, version: u32, form: MadeFor) -> String {
     }
 }
 
-/// The name of the body of an update.
 #[must_use]
 pub fn update_key(assignment: AssignmentId) -> String {
     format!("update/{assignment}")
 }
 
-/// Where new bodies go; cheap to clone.
+/// The place of new bodies; cheap to clone.
 #[derive(Clone, Debug)]
 pub enum Blobs {
-    /// Into the database, in parts.
+    /// In the database, in chunks.
     Database,
-    /// Into an object store. Bodies that are in the database from before stay readable.
+    /// In an object store. Bodies that were stored in the database earlier stay readable.
     Store(Arc<Store>),
 }
 
 impl Blobs {
-    /// Bodies in the store, if there is one, below its prefix and the id of this database: databases that share a bucket
-    /// never see, and never sweep, each other's objects.
+    /// Opens the place of new bodies. Objects are stored below the store's prefix and the id of this database, so
+    /// databases that share a bucket never read or sweep each other's objects. No call to the store is made yet.
     ///
     /// # Errors
-    /// [`BlobError::NoStore`] when there is none and bodies of this database are in one; [`BlobError::Db`]. The store is
-    /// not asked yet.
+    /// [`BlobError::NoStore`] when no store is configured although bodies of this database are in one.
     pub async fn open(store: Option<OpenedStore>, db: &Db) -> Result<Self, BlobError> {
         let Some(OpenedStore { objects, prefix, call_timeout }) = store else {
             return if db.read().await?.has_objects().await? { Err(BlobError::NoStore) } else { Ok(Self::Database) };
@@ -86,15 +84,15 @@ impl Blobs {
         Ok(Self::Store(Arc::new(Store::new(objects, prefix.join(deployment), call_timeout, Arc::clone(db.metrics())))))
     }
 
-    /// Deletes objects whose bodies are of no more use, after the transaction that said so. What cannot be deleted now is
-    /// an orphan: it is swept later.
+    /// Deletes objects that a committed transaction released. Objects whose deletion fails are orphans, which the sweep
+    /// deletes.
     pub async fn delete(&self, objects: Vec<String>) {
         let Self::Store(store) = self else { return };
         let count = objects.len();
         let timed_out = |_| Err(StoreError::TimedOut { doing: "delete bodies", after: DELETE_TIMEOUT });
         let deleted = tokio::time::timeout(DELETE_TIMEOUT, store.delete(objects)).await;
         if let Err(error) = deleted.unwrap_or_else(timed_out) {
-            tracing::warn!(%error, count, "objects that are of no more use could not be deleted; they are swept later");
+            tracing::warn!(%error, count, "obsolete objects could not be deleted; the sweep deletes them later");
         }
     }
 }

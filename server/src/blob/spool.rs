@@ -1,4 +1,4 @@
-//! A body of unknown length: in memory while it is small, in stored parts of a name of its own when it is not.
+//! A body of unknown length: in memory while it is small, in chunks under a name of its own when it is large.
 
 use std::ops::Range;
 
@@ -11,40 +11,40 @@ use super::{BlobError, Blobs, Reader, Staged, Store, Workbench, hex};
 use crate::db::{BLOB_CHUNK_BYTES, Db, DbError, NewStaged, StagedRow, Tx, part_name};
 use crate::runtime::entropy;
 
-/// Bodies that get no more memory than they need.
+/// Up to this length a body gets no more memory than it needs.
 const SMALL_BYTES: usize = 64 << 10;
 
-/// What a body is for.
+/// The purpose of a body.
 #[derive(Clone, Debug)]
 pub struct Owner {
-    /// What it will be called once it counts.
+    /// The name of the body once it counts.
     pub name: String,
-    /// Whose update it is; none for a model.
+    /// The assignment of an update; none for a model.
     pub assignment: Option<AssignmentId>,
-    /// What its sender says that its hash will be.
+    /// The hash of the whole body, as its sender announced it.
     pub sha256: Option<Sha256Hash>,
-    /// When it is deleted unless it counts by then.
+    /// When an unfinished body becomes obsolete.
     pub expires_at_ms: i64,
 }
 
-/// A body that is being written. At most one part of it is in memory.
+/// A body that is being written. At most one chunk of it is in memory.
 #[derive(Debug)]
 pub struct Spool {
     bench: Workbench,
     owner: Owner,
-    /// Length of the parts of a body that is begun anew.
+    /// Length of the chunks, for a new body.
     new_part_bytes: usize,
-    /// What is stored; none while all of it is in memory.
+    /// The stored part of the body; none while the whole body is in memory.
     row: Option<StagedRow>,
-    /// Parts that are stored and full.
+    /// Number of chunks that are stored and full.
     full_parts: u64,
-    /// What follows them. It may be stored too, as the last part.
+    /// The bytes after the full chunks. They may be stored as well, as the last chunk.
     tail: Vec<u8>,
-    /// The same once a body that is all in memory is whole: whoever stores it shares it.
+    /// The tail of a complete body that is wholly in memory, so that storing it makes no copy.
     whole: Option<Bytes>,
 }
 
-/// A body that is read again from its beginning: what is stored, then what is in memory.
+/// Reads a body again from its beginning: the stored chunks, then the bytes in memory.
 #[derive(Debug)]
 pub struct Replay<'a> {
     stored: Option<Reader<'a>>,
@@ -52,13 +52,12 @@ pub struct Replay<'a> {
 }
 
 impl Spool {
-    /// An empty body.
     #[must_use]
     pub(super) fn new(bench: Workbench, owner: Owner) -> Self {
         Self { bench, owner, new_part_bytes: BLOB_CHUNK_BYTES, row: None, full_parts: 0, tail: Vec::new(), whole: None }
     }
 
-    /// Parts of another length for a body that is begun anew: as much of it is in memory at a time.
+    /// Sets the chunk length of a new body, which is also its share of memory.
     #[must_use]
     pub fn in_parts_of(mut self, bytes: usize) -> Self {
         self.new_part_bytes = bytes.clamp(1, BLOB_CHUNK_BYTES);
@@ -78,23 +77,21 @@ impl Spool {
         Ok(Self { bench, owner, new_part_bytes: BLOB_CHUNK_BYTES, row: Some(row), full_parts, tail, whole: None })
     }
 
-    /// How much there is of it.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.full_parts * self.part_bytes() + self.tail().len() as u64
     }
 
-    /// Whether all of it is in memory.
+    /// Whether the whole body is in memory.
     #[must_use]
     pub fn is_in_memory(&self) -> bool {
         self.row.is_none()
     }
 
-    /// Takes the next bytes; stores each part that they fill, once more follows it.
+    /// Appends bytes. A full chunk is stored when further bytes follow it.
     ///
     /// # Errors
-    /// [`BlobError::Superseded`] when somebody else goes on with this body, or it is of no more use; otherwise when
-    /// database or store do not answer.
+    /// [`BlobError::Superseded`] when another request continues this body, or it is obsolete.
     pub async fn push(&mut self, mut data: &[u8]) -> Result<(), BlobError> {
         let part_bytes = usize::try_from(self.part_bytes()).unwrap_or(usize::MAX);
         while !data.is_empty() {
@@ -104,7 +101,7 @@ impl Spool {
                 self.full_parts += 1;
             }
             if self.tail.len() + data.len() > SMALL_BYTES {
-                // At once: growing by and by would leave as much again to the allocator.
+                // In one allocation: growth by doubling would leave as much again to the allocator.
                 self.tail.reserve_exact(part_bytes - self.tail.len());
             }
             let (now, later) = data.split_at(data.len().min(part_bytes - self.tail.len()));
@@ -114,7 +111,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Stores all of it so far and keeps it, so that another request can go on with it.
+    /// Stores the whole body so far and keeps it, so that another request can resume it.
     pub async fn keep(&mut self) -> Result<(), BlobError> {
         self.store_all().await?;
         if let Some(row) = &self.row {
@@ -130,7 +127,7 @@ impl Spool {
         self.store_tail().await
     }
 
-    /// The body is whole. `now_ms` is when.
+    /// Completes the body. `now_ms` is the current time.
     pub async fn finish(&mut self, now_ms: i64) -> Result<Staged, BlobError> {
         let name = self.owner.name.clone();
         if self.is_in_memory() {
@@ -142,15 +139,12 @@ impl Spool {
         Ok(Staged::new(self.bench.clone(), name, Bytes::new(), Place::Parts(row)))
     }
 
-    /// Reads all of it from its beginning.
-    ///
-    /// # Errors
-    /// [`BlobError`] when database or store do not answer.
+    /// Reads the body from its beginning.
     pub async fn replay(&self) -> Result<Replay<'_>, BlobError> {
         self.read(0..self.bytes()).await
     }
 
-    /// Reads these bytes of it, as far as there are any.
+    /// Reads a range of the body, as far as its bytes exist.
     pub async fn read(&self, wanted: Range<u64>) -> Result<Replay<'_>, BlobError> {
         let stored_bytes = self.full_parts * self.part_bytes();
         let stored = match &self.row {
@@ -177,7 +171,7 @@ impl Spool {
         self.row.as_ref().map_or(self.new_part_bytes as u64, |row| row.part_bytes)
     }
 
-    /// Stores the tail as the part that it is.
+    /// Stores the tail as the last chunk.
     async fn store_tail(&mut self) -> Result<(), BlobError> {
         let fresh = || {
             let id = format!("staged/{}", hex(&entropy::random::<16>()));
@@ -188,9 +182,10 @@ impl Spool {
         let object = match store_of(&self.bench.blobs, &row)? {
             None => None,
             Some(store) => {
-                // A key of its own: what is in use already stays as it is until the transaction is done.
+                // A key of its own: a chunk that is in use stays unchanged until the transaction commits.
                 let object = format!("{}-{}", part_name(&row.id, self.full_parts), hex(&entropy::random::<8>()));
-                // Lent, not copied: many may be storing at a time. Bytes that nobody else holds become the same Vec again.
+                // The bytes are lent to the store, not copied, because many uploads may store chunks at a time.
+                // Afterwards they become the same Vec again.
                 let part = self.whole.clone().unwrap_or_else(|| Bytes::from(std::mem::take(&mut self.tail)));
                 let put = store.put(&object, part.clone()).await;
                 if self.whole.is_none() {
@@ -200,7 +195,7 @@ impl Spool {
                 Some(object)
             }
         };
-        // What counts is made durable by the transaction that makes it count.
+        // The transaction that makes the body count makes its chunks durable.
         let mut tx = self.bench.db.begin_losable().await?;
         self.store_row(&mut tx, &row).await?;
         let former = match &object {
@@ -244,7 +239,7 @@ impl Spool {
     }
 }
 
-/// Where the parts of a body go, unless into the database.
+/// The store of a body's chunks; none when they are in the database.
 fn store_of<'a>(blobs: &'a Blobs, row: &StagedRow) -> Result<Option<&'a Store>, BlobError> {
     match (blobs, row.in_store) {
         (_, false) => Ok(None),
@@ -254,7 +249,7 @@ fn store_of<'a>(blobs: &'a Blobs, row: &StagedRow) -> Result<Option<&'a Store>, 
 }
 
 impl Blobs {
-    /// A stored body, to be read again.
+    /// Reads a stored body from its beginning.
     pub async fn replay<'a>(&'a self, db: &'a Db, name: String, sha256: Sha256Hash) -> Result<Replay<'a>, BlobError> {
         Ok(Replay { stored: Some(self.reader(db, name, sha256).await?), tail: Bytes::new() })
     }
@@ -262,9 +257,6 @@ impl Blobs {
 
 impl Replay<'_> {
     /// The next bytes; none at the end.
-    ///
-    /// # Errors
-    /// [`BlobError`] when database or store do not answer.
     pub async fn next(&mut self) -> Result<Option<Bytes>, BlobError> {
         if let Some(reader) = &mut self.stored {
             if let Some(data) = reader.next().await? {

@@ -1,17 +1,16 @@
-//! A whole body on its way: stored already, or about to be written by the transaction that takes it.
+//! A complete body that no transaction has made count yet.
 
 use bytes::Bytes;
 
 use super::{BlobError, Workbench};
 use crate::db::{StagedRow, Tx};
 
-/// Longest time between putting a body into the store and the transaction that refers to it, in milliseconds. Far below
-/// [`super::sweep::ORPHAN_AGE_MS`], so that the sweep deletes no body that a transaction may still take, even where the
+/// Longest time between storing a body and the transaction that refers to it, in milliseconds. It is far below
+/// [`super::sweep::ORPHAN_AGE_MS`], so the sweep deletes no body that a transaction may still settle, even if the
 /// clocks of coordinator and store differ by hours.
 pub(super) const SETTLE_MS_MAX: i64 = 60 * 60 * 1_000;
 
-/// A body that counts once [`Staged::settle`] and its transaction are done. Unless a transaction takes it, its workbench
-/// deletes it.
+/// A body that counts once [`Staged::settle`] and its transaction are done. Otherwise its workbench deletes it.
 #[derive(Debug)]
 pub struct Staged {
     bench: Workbench,
@@ -23,11 +22,11 @@ pub struct Staged {
 
 #[derive(Debug)]
 pub(super) enum Place {
-    /// It is written by its transaction.
+    /// Its transaction writes it.
     Transaction,
     /// It is in the store, under this key.
     Object { object: String, staged_at_ms: i64 },
-    /// Its parts are stored.
+    /// Its chunks are stored.
     Parts(StagedRow),
 }
 
@@ -36,24 +35,25 @@ impl Staged {
         Self { bench, name, body, place, settled: false }
     }
 
-    /// The body, where it is in memory; empty otherwise.
+    /// The body, if it is in memory; empty otherwise.
     #[must_use]
     pub fn body(&self) -> &Bytes {
         &self.body
     }
 
-    /// Whether a transaction has taken it.
+    /// Whether a transaction has settled the body.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.settled
     }
 
-    /// Makes the body part of a transaction: from its commit on the body can be read by its name. From now on the
-    /// workbench keeps it, even if the commit fails: the database may have stored it all the same.
+    /// Makes the body part of a transaction: from its commit on the body can be read by its name. The workbench does
+    /// not delete the body from now on, even if the commit fails, because the database may have committed although the
+    /// answer was lost.
     ///
     /// # Errors
-    /// [`BlobError::Stale`] when it was put into the store more than an hour ago, [`BlobError::Superseded`] when another
-    /// request goes on with it, [`crate::db::DbError::Duplicate`] when the name has a body.
+    /// [`BlobError::Stale`] when the body was put into the store more than an hour ago, [`BlobError::Superseded`] when
+    /// another request continues it, [`crate::db::DbError::Duplicate`] when the name has a body.
     pub async fn settle(&mut self, tx: &mut Tx, now_ms: i64) -> Result<(), BlobError> {
         match &self.place {
             Place::Transaction => tx.insert_blob(&self.name, &self.body).await?,
@@ -72,7 +72,7 @@ impl Staged {
         Ok(())
     }
 
-    /// Keeps what is stored although no transaction has taken it: its sender goes on with it.
+    /// Keeps the stored chunks although no transaction has settled them, so that the sender can resume.
     pub fn release(&self) {
         match &self.place {
             Place::Transaction => {}

@@ -1,4 +1,4 @@
-//! A workbench: bodies that are being written, and are deleted unless a transaction takes them.
+//! A workbench: the bodies that are being written. It deletes those that no transaction takes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,8 +9,8 @@ use super::{BlobError, Blobs, Owner, Spool, Staged, hex};
 use crate::db::{Db, StagedRow};
 use crate::runtime::entropy;
 
-/// Where bodies are written. It knows what has been stored of each, so one call of [`Self::clear`] replaces a deletion on
-/// every path that ends early.
+/// Writes bodies. It knows what is stored of each, so one call of [`Self::clear`] replaces a deletion on every path
+/// that ends early.
 #[derive(Clone, Debug)]
 pub struct Workbench {
     pub(super) blobs: Blobs,
@@ -18,7 +18,7 @@ pub struct Workbench {
     leftovers: Arc<Mutex<Vec<Leftover>>>,
 }
 
-/// What is stored of a body that no transaction has taken.
+/// The stored part of a body that no transaction has taken.
 #[derive(Clone, Debug)]
 enum Leftover {
     Parts(StagedRow),
@@ -31,25 +31,19 @@ impl Workbench {
         Self { blobs, db, leftovers: Arc::default() }
     }
 
-    /// An empty body.
     #[must_use]
     pub fn spool(&self, owner: Owner) -> Spool {
         Spool::new(self.clone(), owner)
     }
 
-    /// A body that an earlier request left unfinished.
-    ///
-    /// # Errors
-    /// When its last part cannot be read.
+    /// A body that an earlier request left unfinished. Its last chunk is read into memory.
     pub async fn resume(&self, owner: Owner, row: StagedRow) -> Result<Spool, BlobError> {
         self.note_parts(&row);
         Spool::resume(self.clone(), owner, row).await
     }
 
-    /// Puts a whole body where it can be read by its name once a transaction has settled it.
-    ///
-    /// # Errors
-    /// When the store does not answer. Nothing was changed then.
+    /// Puts a whole body where it can be read by its name once a transaction has settled it. If this fails, nothing has
+    /// changed.
     pub async fn stage(&self, name: String, body: Bytes, now_ms: i64) -> Result<Staged, BlobError> {
         let place = match &self.blobs {
             Blobs::Database => Place::Transaction,
@@ -64,7 +58,7 @@ impl Workbench {
         Ok(Staged::new(self.clone(), name, body, place))
     }
 
-    /// Deletes everything that no transaction has taken. What cannot be deleted now is deleted by the sweep.
+    /// Deletes everything that no transaction has taken. The sweep deletes what remains after a failure.
     pub async fn clear(&self) {
         let leftovers = std::mem::take(&mut *self.leftovers());
         for leftover in leftovers {
@@ -75,14 +69,14 @@ impl Workbench {
         }
     }
 
-    /// Parts of this body are stored.
+    /// Notes that chunks of this body are stored.
     pub(super) fn note_parts(&self, row: &StagedRow) {
         let mut leftovers = self.leftovers();
         leftovers.retain(|leftover| !leftover.is(&row.id));
         leftovers.push(Leftover::Parts(row.clone()));
     }
 
-    /// A transaction has taken the body, or another request goes on with it: it stays.
+    /// Keeps a body that a transaction has taken or another request continues.
     pub(super) fn release(&self, id: &str) {
         self.leftovers().retain(|leftover| !leftover.is(id));
     }
