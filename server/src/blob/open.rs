@@ -15,16 +15,10 @@ pub enum OpenStoreError {
     #[error("{0:?} is no object store: it must be file:///DIRECTORY, s3://BUCKET/PREFIX, gs://.. or az://..")]
     UnknownKind(String),
     #[error("{directory}: cannot make the directory for blobs: {source}")]
-    Directory {
-        directory: String,
-        source: std::io::Error,
-    },
+    Directory { directory: String, source: std::io::Error },
     /// A setting is missing or invalid.
     #[error("the object store {url:?} cannot be opened: {source}")]
-    Settings {
-        url: String,
-        source: object_store::Error,
-    },
+    Settings { url: String, source: object_store::Error },
 }
 
 /// An object store with its prefix and its time limit.

@@ -8,9 +8,7 @@ pub enum DbError {
     UnknownKind(String),
     /// The file exists and is not a SQLite database of ours.
     #[error("{path}: this file is not a SQLite database; name another one with --database")]
-    NotADatabase {
-        path: String,
-    },
+    NotADatabase { path: String },
     /// A newer release has migrated it.
     #[error(
         "the database was written by a newer release (migration {0}); update this program, or use another database"
@@ -23,10 +21,7 @@ pub enum DbError {
     ForeignSchema(i64),
     /// The file or its directory cannot be read or written.
     #[error("{path}: cannot open the database: {source}")]
-    CannotOpen {
-        path: String,
-        source: sqlx::Error,
-    },
+    CannotOpen { path: String, source: sqlx::Error },
     /// A unique key exists already.
     #[error("the row exists already")]
     Duplicate,

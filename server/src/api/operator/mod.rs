@@ -1,4 +1,4 @@
-//! The operator API: what command line and dashboard use.
+//! The operator API, which the command line and the dashboard use.
 
 mod audit;
 mod clients;
@@ -56,7 +56,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/audit", get(audit::list))
 }
 
-/// A page whose `next` is there when it is full: there may be more.
+/// A page; a full one has `next`, because more items may follow.
 fn full_page<T>(items: Vec<T>, limit: u32, key: impl Fn(&T) -> String) -> Page<T> {
     let next = items.last().filter(|_| items.len() == limit as usize).map(key);
     Page { items, next }
