@@ -1,6 +1,6 @@
 //! The bell: notifications between coordinators on one PostgreSQL.
 //!
-//! A notification is a hint: its receiver reads the database. A lost one costs a second, not work.
+//! A notification is a hint: its receiver reads the database. A lost notification costs a delay of one second.
 
 use sqlx::postgres::{PgListener, PgPool};
 use tributary_protocol::id::{ClientId, JobId};
@@ -54,7 +54,8 @@ async fn listen(pool: &PgPool) -> Option<PgListener> {
     listener.await.inspect_err(|error| tracing::debug!(%error, "no notifications yet")).ok()
 }
 
-/// Handles a notification: a job's id, `sat`, `left`, or nothing for a regular look. Returns the clients that have work.
+/// Handles a notification: a job's id, `sat`, `left`, or nothing for a regular look. Returns the clients that have
+/// work.
 async fn hear(services: &Services, news: &str) -> Result<Vec<ClientId>, DbError> {
     if let Ok(job) = news.parse::<JobId>() {
         services.signals.changed(job);

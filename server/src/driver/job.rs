@@ -59,7 +59,7 @@ pub(super) async fn move_job(driver: &Driver, job: JobId, listening: Option<&Lis
         let lease_until_ms = match leases.take(services, job).await? {
             Lease::Ours { until_ms } => until_ms,
             Lease::Theirs { until_ms } => {
-                // The other driver ends the job's rounds without telling this coordinator: its sums would stay.
+                // The other driver ends the job's rounds without notice to this coordinator, so its sums would stay.
                 updates.sums.forget_job(job);
                 let ended = !services.db.read().await?.is_live(job).await?;
                 return Ok(if ended { Look::Ended } else { Look::Quiet { until_ms } });
@@ -216,7 +216,7 @@ async fn commit(driver: &Driver, spec: &Arc<JobSpec>, round: &RoundRow) -> Resul
             services.metrics.committed(stopwatch);
             Ok(())
         }
-        // What is stored cannot be read, and cannot be the next time either: the round is abandoned, the job goes on.
+        // The stored data cannot be read now or later: the round is abandoned, and the job continues.
         Err(error) if error.is_lasting() => {
             let stored = services.db.read().await?.round(key).await?;
             if stored.is_none_or(|round| round.phase != Phase::Aggregating) {

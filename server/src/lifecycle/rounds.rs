@@ -170,7 +170,7 @@ async fn delete_bodies(services: &Services, objects: Vec<String>) {
 }
 
 async fn expire(tx: &mut Tx, downloads: &Downloads, key: RoundKey, now_ms: i64) -> Result<(), DbError> {
-    // Unfinished uploads are of no more use, and a request that still sends one can add nothing.
+    // Unfinished uploads become obsolete, and a request that is still sending one can add nothing.
     tx.discard_uploads(key).await?;
     for assignment in tx.working_assignments(key).await? {
         let traffic = downloads.traffic(assignment.client);

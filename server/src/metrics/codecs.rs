@@ -1,6 +1,7 @@
-//! Updates by the codec of their job.
+//! Counters of updates by the codec of their job.
 //!
-//! A transition of an assignment names its job, not its codec: whoever makes a job ready for use says what it is.
+//! A transition of an assignment names its job, not its codec. Therefore each job is registered with its codec when it
+//! is loaded.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,13 +14,12 @@ use tributary_protocol::id::JobId;
 use super::registry::Registry;
 use super::table;
 
-/// Counters by job; jobs of the same codec share theirs.
+/// Counters by job; jobs with the same codec share them.
 #[derive(Debug, Default)]
 pub(super) struct Codecs {
     jobs: RwLock<HashMap<JobId, Arc<OfCodec>>>,
 }
 
-/// The counters of a codec.
 #[derive(Debug)]
 pub(super) struct OfCodec {
     pub(super) reported: Counter,
@@ -27,7 +27,7 @@ pub(super) struct OfCodec {
 }
 
 impl Codecs {
-    /// A job is ready for use.
+    /// Registers a job that was loaded.
     pub(super) fn learned(&self, registry: &Registry, job: JobId, codec: &impl Serialize) {
         let codec = word(codec);
         let counter = |outcome| registry.counter(&table::UPDATES, &[&codec, outcome]);
@@ -35,18 +35,17 @@ impl Codecs {
         self.jobs.write().unwrap_or_else(PoisonError::into_inner).insert(job, counters);
     }
 
-    /// A job has ended.
     pub(super) fn forgotten(&self, job: JobId) {
         self.jobs.write().unwrap_or_else(PoisonError::into_inner).remove(&job);
     }
 
-    /// The counters of a job's codec; none when no one has used the job here.
+    /// The counters of a job's codec; none if this coordinator has not loaded the job.
     pub(super) fn of(&self, job: JobId) -> Option<Arc<OfCodec>> {
         self.jobs.read().unwrap_or_else(PoisonError::into_inner).get(&job).cloned()
     }
 }
 
-/// A codec's name without its settings, as job files have it: a word, or a table with a `name`.
+/// A codec's name without its settings. In a job file it is a word, or a table with a `name`.
 fn word(codec: &impl Serialize) -> String {
     let written = serde_json::to_value(codec).unwrap_or_default();
     let name = match &written {

@@ -1,4 +1,4 @@
-//! What is measured of requests: counts by route, method and status, and how long they took.
+//! Metrics of requests: counts by route, method and status, and durations.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -10,13 +10,13 @@ use super::registry::Registry;
 use super::table;
 use crate::runtime::clock::Stopwatch;
 
-/// The route of requests that no route matches: whatever paths callers invent, they are one.
+/// The route label of all requests that match no route. Paths that callers invent must not become labels.
 const NO_ROUTE: &str = "other";
-/// The status of a request whose caller was gone before the answer, as nginx has it.
+/// The status label of a request whose caller disconnected before the answer, as in nginx.
 const CALLER_GONE: &str = "499";
 
-/// Handles by route and method, made when they are first needed. Routes are those of the router and methods those of the
-/// standard, so there are at most a few hundred.
+/// Handles by route and method, created on first use. The router has a fixed set of routes and the standard one of
+/// methods, so there are at most a few hundred.
 #[derive(Debug)]
 pub(super) struct Http {
     open: Gauge,
@@ -32,7 +32,8 @@ struct Route {
     statuses: RwLock<Vec<(StatusCode, Counter)>>,
 }
 
-/// A request that is being answered. Dropped without [`super::Metrics::request_answered`], its caller went away.
+/// A request that is being answered. If it is dropped without [`super::Metrics::request_answered`], the caller
+/// disconnected.
 #[derive(Debug)]
 pub(crate) struct Request {
     route: Arc<Route>,
@@ -101,14 +102,14 @@ impl Route {
         known.unwrap_or_else(|| {
             let counter = registry.counter(&table::HTTP_REQUESTS, &[&self.route, self.method, status.as_str()]);
             let mut statuses = self.statuses.write().unwrap_or_else(PoisonError::into_inner);
-            // Two that come at once make the same counter.
+            // Two concurrent requests create the same counter twice, which the recorder counts as one.
             statuses.push((status, counter.clone()));
             counter
         })
     }
 }
 
-/// The method as a label; anything that a caller invents is one.
+/// The method as a label. All methods outside the standard share one.
 fn word(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

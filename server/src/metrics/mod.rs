@@ -1,8 +1,8 @@
-//! What a coordinator measures of itself, for Prometheus (`/metrics`).
+//! The metrics of a coordinator, for Prometheus (`/metrics`).
 //!
-//! [`table`] says what there is. Handles are made once and kept: counting takes no lock but that of a look-up, and no
-//! allocation. What happens to rounds and assignments is counted when the transaction that stored it has committed
-//! (`Counted`), so that figures and database agree.
+//! [`table`] lists all metrics. Handles are created once and kept: counting takes one look-up under a lock, and no
+//! allocation. Rounds and assignments are counted when the transaction that stored them has committed (`Counted`), so
+//! that the figures agree with the database.
 
 mod codecs;
 mod http;
@@ -32,92 +32,68 @@ use populations::Populations;
 pub(crate) use registry::Registry;
 pub use traffic::Traffic;
 
-/// Who may read `/metrics`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MetricsAccess {
-    /// Anybody who reaches the coordinator, as with its health.
+    /// Without a token, as for the health checks.
     #[default]
     Open,
-    /// Operators.
+    /// With an operator token.
     Token,
-    /// Nobody: nothing is measured.
+    /// Nothing is measured.
     Off,
 }
 
-/// An operation of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DbOperation {
-    /// Beginning to read, with the wait for a connection.
+    /// The wait for a connection included.
     BeginRead,
-    /// Beginning to write, with the wait for a connection and on SQLite for the writer.
+    /// The wait for a connection included, and on SQLite the wait for the writer.
     BeginWrite,
-    /// One statement.
     Query,
-    /// Making a transaction durable.
     Commit,
 }
 
-/// A call of the object store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlobCall {
-    /// Storing a body or a part of it.
+    /// Stores a body or a chunk of it.
     Put,
-    /// Reading a body or a part of it.
+    /// Reads a body or a chunk of it.
     Read,
-    /// Deleting bodies.
     Delete,
-    /// Listing bodies.
     List,
 }
 
-/// What a transaction does that is counted once it has committed.
+/// A change within a transaction that is counted once the transaction has committed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Counted {
-    /// A round was opened.
     Opened {
-        /// Of which population.
         population: String,
-        /// Training or evaluation.
         task: Task,
     },
-    /// A round left a phase.
     Moved {
-        /// Of which population.
         population: String,
-        /// Training or evaluation.
         task: Task,
-        /// The phase that it left.
         left: Phase,
-        /// How long it was in it.
+        /// Duration of that phase in milliseconds.
         after_ms: i64,
-        /// How it ended, if it did.
+        /// The result, if the round ended with this.
         ended: Option<RoundEnd>,
     },
-    /// Something became of an assignment.
     Assignment {
-        /// Of which job.
         job: JobId,
-        /// Of which population.
         population: String,
-        /// Training or evaluation.
         task: Task,
-        /// What.
         outcome: AssignmentOutcome,
     },
-    /// Bytes came and went.
     Bytes(Traffic),
 }
 
-/// How a round ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RoundEnd {
-    /// With a result.
     Committed,
-    /// Without one.
     Abandoned(AbandonReason),
 }
 
-/// The metrics of one coordinator.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -141,14 +117,13 @@ pub struct Metrics {
     blob_store: [(Histogram, Counter); BlobCall::ALL.len()],
 }
 
-/// Updates in flight.
 #[derive(Debug)]
 pub(crate) struct UploadMeters {
-    /// Those that wait for memory.
+    /// Updates that wait for upload memory.
     pub(crate) waiting: Gauge,
-    /// Those that have some.
+    /// Updates that have upload memory.
     pub(crate) in_flight: Gauge,
-    /// How long they had it.
+    /// How long an update had upload memory.
     pub(crate) seconds: Histogram,
 }
 
@@ -162,7 +137,7 @@ impl UploadMeters {
     }
 }
 
-/// The phases that a round leaves.
+/// The phases that a round can leave.
 const OPEN_PHASES: [Phase; 3] = [Phase::Selecting, Phase::Training, Phase::Aggregating];
 
 impl DbOperation {
@@ -192,7 +167,7 @@ impl BlobCall {
 }
 
 impl Metrics {
-    /// Metrics that this process started to take at `now_ms`; with [`MetricsAccess::Off`] nothing is recorded.
+    /// Metrics of a process that started at `now_ms`. With [`MetricsAccess::Off`] nothing is recorded.
     #[must_use]
     pub fn new(access: MetricsAccess, now_ms: i64) -> Arc<Self> {
         let registry = Registry::new(access != MetricsAccess::Off);
@@ -233,75 +208,70 @@ impl Metrics {
         })
     }
 
-    /// Metrics that nobody reads.
+    /// Metrics that record nothing.
     #[must_use]
     pub fn off() -> Arc<Self> {
         Self::new(MetricsAccess::Off, 0)
     }
 
-    /// Who may read them.
     #[must_use]
     pub fn access(&self) -> MetricsAccess {
         self.access
     }
 
-    /// Whether anything is recorded: what is only needed to count may be left undone otherwise.
+    /// Whether anything is recorded. Work that only the metrics need can be skipped otherwise.
     pub(crate) fn is_on(&self) -> bool {
         self.registry.is_on()
     }
 
-    /// Everything in Prometheus's text format; none when nothing is recorded.
+    /// All metrics in Prometheus's text format; none when nothing is recorded.
     #[must_use]
     pub fn render(&self, clients_held: usize, leases_held: usize) -> Option<String> {
         self.clients_held.set(clients_held as f64);
         self.leases_held.set(leases_held as f64);
-        // Asked for only where the system tells: a memory of 0 bytes would be a lie.
+        // Only where the system reports it, since 0 bytes would be wrong.
         if let Some(bytes) = process::resident_bytes().filter(|_| self.is_on()) {
             self.registry.gauge(&table::MEMORY, &[]).set(bytes as f64);
         }
         self.registry.render()
     }
 
-    /// Sorts recorded times into their buckets; to be called now and then, also when nobody reads them.
+    /// Sorts recorded times into their buckets. Must be called regularly, also without a reader, because recorded times
+    /// take memory until then.
     pub fn tidy(&self) {
         self.registry.tidy();
     }
 
-    /// What is told of the memory for updates in flight.
     pub(crate) fn uploads(&self) -> UploadMeters {
         UploadMeters::new(&self.registry)
     }
 
-    /// A job is ready for use: its updates are counted under its codec from now on.
+    /// Counts the updates of a job under its codec from now on.
     pub(crate) fn job_learned(&self, job: JobId, codec: &impl Serialize) {
         if self.is_on() {
             self.codecs.learned(&self.registry, job, codec);
         }
     }
 
-    /// A job has ended.
     pub(crate) fn job_forgotten(&self, job: JobId) {
         self.codecs.forgotten(job);
     }
 
-    /// A request came in.
     pub(crate) fn request_begun(&self, route: Option<&str>, method: &Method) -> Request {
         self.http.begun(&self.registry, route, method)
     }
 
-    /// It was answered.
     pub(crate) fn request_answered(&self, request: Request, status: StatusCode) {
         request.answered(&self.registry, status);
     }
 
-    /// A check-in was answered.
     pub(crate) fn checkin(&self, population: &str, answer: CheckInAnswer) {
         if self.is_on() {
             self.populations.of(&self.registry, population).checkin(answer);
         }
     }
 
-    /// A transaction that did this has committed.
+    /// Counts a change whose transaction has committed.
     pub(crate) fn count(&self, counted: &Counted) {
         let population = |name: &str| self.populations.of(&self.registry, name);
         match counted {
@@ -333,45 +303,41 @@ impl Metrics {
         }
     }
 
-    /// A call of the object store ended.
     pub(crate) fn blob_call(&self, call: BlobCall, took: Stopwatch, failed: bool) {
         let (seconds, failures) = &self.blob_store[call as usize];
         seconds.record(took.seconds());
         failures.increment(u64::from(failed));
     }
 
-    /// An update was added to its round's sum; decoding, checking and adding took this long.
+    /// Counts an update that was added to its round's sum. `seconds` covers decoding, checking and adding.
     pub(crate) fn folded(&self, seconds: f64) {
         self.fold.record(seconds);
     }
 
-    /// A round's model was made and stored.
     pub(crate) fn committed(&self, took: Stopwatch) {
         self.commit.record(took.seconds());
     }
 
-    /// A look of the driver failed.
     pub(crate) fn driver_failed(&self) {
         self.driver_failures.increment(1);
     }
 
-    /// This coordinator took the lease on a job that it did not hold before.
+    /// Counts a lease that this coordinator did not hold before.
     pub(crate) fn lease_taken(&self) {
         self.leases_taken.increment(1);
     }
 
-    /// Another coordinator has the lease on a job that this one held.
+    /// Counts a lease of this coordinator that another one has taken.
     pub(crate) fn lease_lost(&self) {
         self.leases_lost.increment(1);
     }
 
-    /// A run of scheduled work ended. Rare, so its handle is looked up.
+    /// Counts a run of scheduled work. Runs are rare, so the handle is looked up.
     pub(crate) fn scheduled(&self, work: &str, failed: bool) {
         let outcome = if failed { "failed" } else { "done" };
         self.registry.counter(&table::SCHEDULED_RUNS, &[work, outcome]).increment(1);
     }
 
-    /// An operation of the database ended.
     pub(crate) fn database<T>(&self, operation: DbOperation, took: Stopwatch, result: &Result<T, sqlx::Error>) {
         let (seconds, failures) = &self.database[operation as usize];
         seconds.record(took.seconds());

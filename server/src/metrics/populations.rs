@@ -1,6 +1,6 @@
-//! What is counted per population: its rounds, its clients' assignments and check-ins.
+//! Counters per population: its rounds, its clients' assignments and check-ins.
 //!
-//! The handles of a population are made once, when it is first heard of; after that, counting is a look-up and an addition.
+//! The handles of a population are created when it is first counted. After that, counting is a look-up and an addition.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -11,34 +11,29 @@ use tributary_protocol::state::{AbandonReason, AssignmentState, Task};
 use super::registry::Registry;
 use super::{RoundEnd, table};
 
-/// Populations that are told apart; further ones are counted together.
+/// Populations with labels of their own. Each is a set of time series, so further populations are counted together.
 pub const POPULATIONS_MAX: usize = 100;
-/// What stands for the further ones. No population can have this name.
+/// The label of the further populations. No population can have this name.
 const OTHERS: &str = "(others)";
 
-/// What a check-in was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CheckInAnswer {
-    /// Work.
     Assigned,
-    /// It waited in vain.
+    /// No assignment came in the waiting time.
     NothingCame,
-    /// No job of its population runs.
+    /// The population has no running job.
     NoJob,
     /// The coordinator stops.
     Stopping,
 }
 
-/// What became of an assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AssignmentOutcome {
-    /// It is in this state now.
     Became(AssignmentState),
-    /// It had expired, and its client came back with the work.
+    /// The client reported after its assignment had expired.
     Late,
 }
 
-/// The counters of one population.
 #[derive(Debug)]
 pub(super) struct Population {
     checkins: [Counter; CheckInAnswer::ALL.len()],
@@ -54,7 +49,6 @@ struct OfTask {
     late: Counter,
 }
 
-/// The counters of all populations.
 #[derive(Debug, Default)]
 pub(super) struct Populations {
     known: RwLock<HashMap<String, Arc<Population>>>,

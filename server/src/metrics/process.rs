@@ -1,11 +1,11 @@
-//! What the system says of this process.
+//! Figures of the operating system about this process.
 
-/// Bytes of the process that are in RAM; none where the system does not tell (elsewhere than on Linux).
+/// Resident memory of the process in bytes; none where the system does not report it (other than Linux).
 pub(super) fn resident_bytes() -> Option<u64> {
     resident_bytes_in(&std::fs::read_to_string("/proc/self/status").ok()?)
 }
 
-/// The same from the text of proc(5)'s `status`, which counts in units of 1024 bytes whatever the page size.
+/// The resident memory in the text of proc(5)'s `status`, which counts in units of 1024 bytes whatever the page size.
 fn resident_bytes_in(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

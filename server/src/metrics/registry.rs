@@ -1,7 +1,7 @@
 //! The recorder of one coordinator: handles by metric and label values, rendered for Prometheus.
 //!
-//! A recorder of its own, not the process's: several coordinators may run in one process. Without one every handle does
-//! nothing.
+//! Each coordinator has a recorder of its own instead of the process's, because several coordinators may run in one
+//! process. Without a recorder every handle does nothing.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::table::{ALL, Kind, Metric};
 
 static METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, None);
 
-/// Makes handles.
+/// Creates the handles.
 pub(crate) struct Registry {
     recorder: Option<PrometheusRecorder>,
 }
@@ -24,7 +24,7 @@ impl fmt::Debug for Registry {
 }
 
 impl Registry {
-    /// A registry that records, with the help and the bounds of the table; or one whose handles do nothing.
+    /// A registry with the help texts and the bounds of the table. If `on` is false, its handles do nothing.
     pub(crate) fn new(on: bool) -> Self {
         let recorder = on.then(|| {
             let mut builder = PrometheusBuilder::new();
@@ -48,7 +48,6 @@ impl Registry {
         Self { recorder }
     }
 
-    /// Whether anything is recorded.
     pub(crate) fn is_on(&self) -> bool {
         self.recorder.is_some()
     }

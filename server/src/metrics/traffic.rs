@@ -1,7 +1,7 @@
 //! Bytes on the wire.
 
-/// Bytes of bodies that were received and sent, those of broken attempts included, and what the same content takes as plain
-/// f32 safetensors files.
+/// Bytes of bodies that were received and sent, including interrupted attempts, and the length of the same content as
+/// plain f32 safetensors files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Bytes of received bodies.

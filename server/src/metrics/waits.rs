@@ -1,11 +1,11 @@
-//! How long transactions waited for the database.
+//! Waiting times of transactions for the database.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tributary_engine::story::percentile;
 use tributary_protocol::operator::DbLatency;
 
-/// Waits that are kept, the newest ones.
+/// The newest waits that are kept for the percentiles.
 const WAITS_MAX: usize = 512;
 
 /// The newest waits, in microseconds.
@@ -21,7 +21,6 @@ struct Ring {
 }
 
 impl Waits {
-    /// No wait yet.
     #[must_use]
     pub(crate) const fn new() -> Self {
         Self { newest: Mutex::new(Ring { waits_us: [0; WAITS_MAX], count: 0 }) }
@@ -52,7 +51,7 @@ impl Default for Waits {
     }
 }
 
-/// Percentiles of waits for reading and writing, as operators see them.
+/// The percentiles of waits for reading and writing in the operator API.
 #[must_use]
 pub(crate) fn latency(reads: &Waits, writes: &Waits) -> DbLatency {
     let ((read_ms_p50, read_ms_p99), (write_ms_p50, write_ms_p99)) = (reads.percentiles_ms(), writes.percentiles_ms());

@@ -29,7 +29,7 @@ pub(super) enum End {
 
 /// An update that is arriving.
 pub(super) struct Incoming {
-    /// The stored bytes; none once they are of no more use.
+    /// The stored bytes; none once the body is obsolete.
     spool: Option<Spool>,
     /// The decoder, with the sum; none once the update was taken out.
     folding: Option<Folding>,

@@ -1,9 +1,9 @@
 //! Receiving an update: checked, hashed, stored, acknowledged, and added to its round's sum.
 //!
-//! A small update ([`held`]) is read into memory, checked when it is complete, and added to the sum after it was acknowledged.
-//! A large update ([`streamed`]) is stored chunk by chunk and added to the sum while it arrives, which saves reading it again;
-//! if it is refused or breaks off, it is taken out of the sum. What arrived of one that broke off is kept, so that its sender
-//! can resume.
+//! A small update ([`held`]) is read into memory, checked when it is complete, and added to the sum after it was
+//! acknowledged. A large update ([`streamed`]) is stored chunk by chunk and added to the sum while it arrives, which
+//! saves reading it again. If it is refused or interrupted, it is subtracted from the sum. The stored part of an
+//! interrupted update is kept, so that its sender can resume.
 
 mod body;
 mod held;
@@ -40,7 +40,7 @@ const PIECE_BYTES: usize = 64 << 10;
 /// Longest time in which a repeated update is read, in milliseconds.
 const REPEAT_MS_MAX: i64 = 600_000;
 
-/// What a request says of its body.
+/// The headers of a request with an update.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Announced {
     /// The hash of the whole update. An update without it cannot be resumed.
@@ -145,8 +145,8 @@ impl Target {
 }
 
 impl Upload {
-    /// Receives the body. The caller runs this in a task of its own: if the client disconnects, what it sent is still
-    /// stored or taken out.
+    /// Receives the body. The caller runs this in a task of its own: if the client disconnects, the received bytes are
+    /// still stored or subtracted.
     pub(crate) async fn receive(self, body: Body) -> Result<Uploaded, UploadRefusal> {
         let target = self.target().await?;
         if target.has_reported() {

@@ -74,7 +74,7 @@ impl Upload {
 
     fn need(&self, beginning: Option<&[u8]>) -> Need {
         let offset = self.announced.offset.unwrap_or(0);
-        // An update that resumes has chunks already, of the largest size for all that is known.
+        // A resumed update has chunks already; without a look at them, they must be assumed to have the largest size.
         let resumes = offset > 0;
         Need {
             bytes: self.announced.length.map(|length| length.saturating_add(offset)),
