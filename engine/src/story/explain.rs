@@ -1,5 +1,5 @@
-//! A round told to people: its phases, one sentence on what it waits for or why it went as it did, and what another
-//! deadline would have done.
+//! Explanation of a round: its phases, one sentence on what it waits for or why it ended as it did, and the effect of
+//! other deadlines.
 
 use tributary_protocol::operator::{PhaseSpan, Round, WhatIf};
 use tributary_protocol::state::{AbandonReason, Phase, Task};
@@ -7,16 +7,15 @@ use tributary_protocol::state::{AbandonReason, Phase, Task};
 /// Deadlines that [`what_if`] tries: tenths of the real one, up to twice its length.
 const WHAT_IF_TENTHS: u64 = 20;
 
-/// What a round's explanation is made of.
+/// The facts that explain a round.
 #[derive(Clone, Copy, Debug)]
 pub struct RoundStory<'a> {
-    /// The round.
     pub round: &'a Round,
-    /// While it selects: eligible clients that wait now, and how many it needs.
+    /// While the round selects: eligible clients that wait now, and how many it needs.
     pub available: Option<(u32, u32)>,
-    /// While it selects: when it gives up.
+    /// While the round selects: when it is abandoned.
     pub selection_ends_at_ms: Option<i64>,
-    /// The client whose counted report came last, by number, and how long after the selection in milliseconds.
+    /// The client whose accepted report came last, by number, and the time after the selection in milliseconds.
     pub slowest: Option<(u64, i64)>,
 }
 
@@ -141,7 +140,7 @@ fn abandoned(name: &str, round: &Round) -> String {
     format!("{name} was abandoned: {why}.")
 }
 
-/// What became of those who did not report.
+/// The outcomes of the clients that did not report.
 fn losses(round: &Round) -> String {
     let parts = [
         (round.expired, "was too late", "were too late"),
@@ -166,7 +165,7 @@ fn count(number: u32, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A time for people: `340 ms`, `7.5 s`, `3 min 20 s`, `2 h 5 min`, `4 d 3 h`.
+/// A duration for people: `340 ms`, `7.5 s`, `3 min 20 s`, `2 h 5 min`, `4 d 3 h`.
 fn duration(ms: i64) -> String {
     const SECOND: i64 = 1_000;
     const MINUTE: i64 = 60 * SECOND;
@@ -188,7 +187,7 @@ fn duration(ms: i64) -> String {
     }
 }
 
-/// The phases that a round went through, in order.
+/// The phases of a round, in order.
 #[must_use]
 pub fn phases(round: &Round) -> Vec<PhaseSpan> {
     let begins = [
@@ -205,8 +204,8 @@ pub fn phases(round: &Round) -> Vec<PhaseSpan> {
         .collect()
 }
 
-/// What other deadlines would have dropped of a cohort. `came_ms` is when the work of each client came that brought some,
-/// late ones included, in milliseconds after the selection.
+/// What other deadlines would have dropped of a cohort. `came_ms` has the arrival time of each report, late ones
+/// included, in milliseconds after the selection.
 #[must_use]
 pub fn what_if(deadline_ms: u64, cohort: u32, came_ms: &[u64]) -> Vec<WhatIf> {
     let tenths = 1..=WHAT_IF_TENTHS;
@@ -225,7 +224,8 @@ mod tests {
 
     use super::*;
 
-    /// A round with a goal of 10, a minimum of 5 and a cohort of 13, in which time passes in seconds, with these changes.
+    /// A round with a goal of 10, a minimum of 5 and a cohort of 13, in which time passes in seconds, with these
+    /// changes.
     fn round(changes: serde_json::Value) -> Round {
         let mut round = json!({
             "number": 7, "task": "train", "phase": "training", "base_version": 6, "seed": 1, "goal": 10, "minimum": 5,

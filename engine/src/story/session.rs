@@ -1,4 +1,4 @@
-//! Sessions: what course each client's work took, and how classes of devices fare.
+//! Sessions: the course of each client's work, and statistics of device classes.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,18 +6,17 @@ use tributary_protocol::device::Attributes;
 use tributary_protocol::operator::{ClassStats, ShapeCount};
 use tributary_protocol::state::{AssignmentState, FailureReason};
 
-/// One client's work in one round, as far as its course is told.
+/// One client's work in one round.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Session {
-    /// Where the assignment stands; none is as good as assigned.
+    /// The state of the assignment; none counts as assigned.
     pub state: Option<AssignmentState>,
-    /// Why it was rejected or failed.
+    /// Why the assignment was rejected or failed.
     pub reason: Option<String>,
-    /// Whether the model was fetched.
     pub fetched: bool,
-    /// Whether bytes of an update came.
+    /// Whether bytes of an update arrived.
     pub uploaded: bool,
-    /// Whether the client came with late work.
+    /// Whether the client reported after the deadline.
     pub late: bool,
     /// Time worked for the report, in milliseconds.
     pub work_ms: Option<u64>,
@@ -30,7 +29,8 @@ impl Session {
     pub fn shape(&self) -> String {
         let state = self.state.unwrap_or(AssignmentState::Assigned);
         let came = self.uploaded || matches!(state, AssignmentState::Reported | AssignmentState::Rejected);
-        // Whoever has something to send has trained, and nobody trains without a model (a client may have kept it).
+        // A client that sends an update has trained, and training needs a model, even if the client had stored it
+        // before.
         let trained = came || self.late;
         let mut shape = String::from("ca");
         for (happened, letter) in [(self.fetched || trained, 'd'), (trained, 't'), (came, 'u')] {
@@ -58,7 +58,8 @@ impl Session {
     }
 }
 
-/// How often each shape occurs, most frequent first; with `attribute` also by its value (empty where a client has none).
+/// How often each shape occurs, most frequent first; with `attribute` also by its value (empty where a client has
+/// none).
 #[must_use]
 pub fn funnel<'a>(
     sessions: impl IntoIterator<Item = (&'a Attributes, &'a Session)>,
@@ -79,7 +80,8 @@ pub fn funnel<'a>(
     counts
 }
 
-/// How the clients with each value of an attribute fare, by value. `clients` says how many clients have which attributes.
+/// Statistics of the clients with each value of an attribute. `clients` has the number of clients with each set of
+/// attributes.
 #[must_use]
 pub fn class_stats<'a>(
     attribute: &str,
@@ -96,7 +98,7 @@ pub fn class_stats<'a>(
     classes.into_iter().map(|(value, Class { clients, sessions })| stats(value, clients, &sessions)).collect()
 }
 
-/// The clients that have one value, and what they did.
+/// The clients with one value, and their sessions.
 #[derive(Default)]
 struct Class<'a> {
     clients: u64,
