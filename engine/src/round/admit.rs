@@ -38,9 +38,9 @@ pub struct EligibilityRules<'a> {
 /// Why a client may not take part: the first rule that it breaks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Ineligible {
-    #[error("the attribute {0:?} is not what the job asks for")]
+    #[error("the attribute {0:?} differs from the one that the job requires")]
     Attribute(String),
-    #[error("{held} examples, where the job asks for {wanted}")]
+    #[error("{held} examples, where the job requires {wanted}")]
     Examples {
         /// Number of examples of the client.
         held: u64,

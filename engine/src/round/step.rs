@@ -68,7 +68,7 @@ pub struct RoundFacts {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing, until a report arrives or this time comes.
+    /// Nothing, until a report arrives or this time (milliseconds since 1970) is reached.
     WaitUntil(i64),
     /// Draw a cohort of this many clients.
     ChooseCohort(u32),
@@ -171,7 +171,7 @@ mod tests {
             ("less than the goal, time is left", training(3, 3), 999, Step::WaitUntil(1000)),
             ("less than the goal, time is up", training(3, 3), 1000, Step::Aggregate),
             ("less than the minimum, time is up", training(3, 1), 1000, Step::Abandon(TooFewReports)),
-            ("nobody is left to wait for", training(0, 3), 10, Step::Aggregate),
+            ("every client has answered", training(0, 3), 10, Step::Aggregate),
             ("the minimum is out of reach", training(0, 1), 10, Step::Abandon(TooFewReports)),
             ("an operator stops the job", stopped(training(3, 3)), 10, Step::Abandon(JobStopped)),
             ("an operator stops the job early", stopped(selecting(6)), 10, Step::Abandon(JobStopped)),
@@ -265,7 +265,7 @@ mod tests {
                 }
             }
             prop_assert!(!facts.phase.is_open(), "a round always ends: {facts:?}");
-            prop_assert!(facts.reported <= cohort, "nobody is counted twice");
+            prop_assert!(facts.reported <= cohort, "no client is counted twice");
             if facts.phase == Phase::Committed {
                 prop_assert!(facts.reported >= minimum);
             } else {

@@ -209,7 +209,7 @@ mod tests {
         let reached: Vec<_> =
             curve(0, &rows, 10, Some(0.75)).targets.iter().map(|target| (target.accuracy, target.round)).collect();
         assert_eq!(reached, [(0.5, 2), (0.6, 2), (0.7, 2), (0.75, 4), (0.8, 4), (0.9, 4)]);
-        assert_eq!(curve(0, &rows, 10, Some(0.5)).targets.len(), 5, "a target is told once");
+        assert_eq!(curve(0, &rows, 10, Some(0.5)).targets.len(), 5, "a target is listed once");
     }
 
     #[test]

@@ -51,7 +51,7 @@ fn selecting(name: &str, story: &RoundStory<'_>, now_ms: i64) -> String {
         Some(at_ms) if at_ms > now_ms => {
             let minimum = count(story.round.minimum, "client");
             format!(
-                "{name} waits for clients: {seen}; in {} it starts with whoever is there, or gives up with less than {minimum}.",
+                "{name} waits for clients: {seen}; in {} it starts with the clients that wait, or is abandoned with less than {minimum}.",
                 duration(at_ms - now_ms)
             )
         }
@@ -103,7 +103,7 @@ fn committed(name: &str, story: &RoundStory<'_>) -> String {
             story.slowest.map(|(number, ms)| format!(", the last from client {number} after {}", duration(ms)));
         format!("until {} were in{}", count(round.goal, report), slowest.unwrap_or_default())
     } else {
-        format!("until nobody was left to wait for, with {} of {}", round.reported, count(round.goal, report))
+        format!("until no client was still working, with {} of {}", round.reported, count(round.goal, report))
     };
     let lost = losses(round);
     let lost = if lost.is_empty() { String::new() } else { format!("; {lost}") };
@@ -132,9 +132,7 @@ fn abandoned(name: &str, round: &Round) -> String {
         Some(AbandonReason::NotFinite) => {
             "the new model was not finite; a lower learning rate or magnitude_max may help".to_owned()
         }
-        Some(AbandonReason::Fault) => {
-            "what was stored of it could not be read; the coordinator's log says more".to_owned()
-        }
+        Some(AbandonReason::Fault) => "its stored data could not be read; the coordinator's log says more".to_owned(),
         None => "no reason was stored".to_owned(),
     };
     format!("{name} was abandoned: {why}.")
@@ -249,7 +247,7 @@ mod tests {
         assert_eq!(
             explain(&waits, 100_000),
             "Round 7 waits for clients: 4 of the 13 it needs are checked in and eligible; in 3 min 20 s it starts with \
-             whoever is there, or gives up with less than 5 clients."
+             the clients that wait, or is abandoned with less than 5 clients."
         );
         assert_eq!(
             explain(&RoundStory { available: Some((1, 13)), ..waits }, 300_000),
@@ -305,7 +303,7 @@ mod tests {
             ),
             (
                 json!({ "reported": 9, "failed": 4 }),
-                "Round 7 took 46 s: until nobody was left to wait for, with 9 of 10 updates; 4 gave up.",
+                "Round 7 took 46 s: until no client was still working, with 9 of 10 updates; 4 gave up.",
             ),
             (
                 json!({ "selected_at_ms": 40_000, "expired": 1 }),
@@ -341,7 +339,7 @@ mod tests {
             ),
             (
                 json!({ "reason": "fault", "ended_at_ms": 5_000 }),
-                "what was stored of it could not be read; the coordinator's log says more",
+                "its stored data could not be read; the coordinator's log says more",
             ),
         ];
         for (mut changes, why) in cases {
@@ -386,9 +384,9 @@ mod tests {
 
     #[test]
     fn another_deadline_drops_others() {
-        let told = what_if(1_000, 5, &[50, 350, 900, 1_500]);
-        assert_eq!(told.len(), 20);
-        let dropped = |deadline_ms| told.iter().find(|case| case.deadline_ms == deadline_ms).unwrap().dropped;
+        let cases = what_if(1_000, 5, &[50, 350, 900, 1_500]);
+        assert_eq!(cases.len(), 20);
+        let dropped = |deadline_ms| cases.iter().find(|case| case.deadline_ms == deadline_ms).unwrap().dropped;
         assert_eq!([100, 400, 1_000, 1_500, 1_600].map(dropped), [4, 3, 2, 2, 1]);
         assert_eq!(what_if(u64::MAX, 0, &[1]).last().unwrap().dropped, 0);
     }

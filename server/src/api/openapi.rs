@@ -214,7 +214,7 @@ fn path_parameter(path: &str, name: &str) -> Parameter {
         "population" => (Name::schema(), "The population's name."),
         "number" => (u32::schema(), "The round's number in its job, from 1."),
         "version" => (u32::schema(), "The model version, from 0."),
-        other => unreachable!("{path}: nobody has said what {{{other}}} is"),
+        other => unreachable!("{path}: {{{other}}} has no description"),
     };
     let parameter = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Path).required(Required::True);
     parameter.description(Some(description)).schema(Some(schema)).build()

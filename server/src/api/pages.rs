@@ -36,7 +36,7 @@ pub(super) async fn metrics(State(app): State<Arc<App>>, request: Request) -> An
         let _: Operator = Operator::from_request_parts(&mut request.into_parts().0, &app).await?;
     }
     let text = app.metrics.render(app.fleet.lobby.len(), app.leases.count(app.clock.now_ms()));
-    let text = text.ok_or_else(|| ApiError::not_found("/metrics: the coordinator was told to measure nothing"))?;
+    let text = text.ok_or_else(|| ApiError::not_found("/metrics: this coordinator records no metrics"))?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
 

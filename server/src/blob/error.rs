@@ -41,7 +41,7 @@ pub enum BlobError {
     #[error("models or updates of this database are in an object store: name it with --blobs")]
     NoStore,
     /// Another request continues the staged body, or the body is obsolete.
-    #[error("the body of {0} is no longer this writer's")]
+    #[error("another request continues the body of {0}, or it is obsolete")]
     Superseded(String),
     /// The body was put into the store so long ago that the sweep may have deleted it.
     #[error("the body of {0} waited too long for its transaction; it must be stored again")]

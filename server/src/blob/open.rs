@@ -12,7 +12,7 @@ use super::store::CALL_TIMEOUT;
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenStoreError {
-    #[error("{0:?} is no object store: it must be file:///DIRECTORY, s3://BUCKET/PREFIX, gs://.. or az://..")]
+    #[error("{0:?} is not an object store: it must be file:///DIRECTORY, s3://BUCKET/PREFIX, gs://.. or az://..")]
     UnknownKind(String),
     #[error("{directory}: cannot make the directory for blobs: {source}")]
     Directory { directory: String, source: std::io::Error },

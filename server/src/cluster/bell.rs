@@ -38,7 +38,7 @@ pub async fn run(services: &Services, pool: PgPool, call: impl Fn(Vec<ClientId>)
                 Err(error) => tracing::warn!(%error, "a change could not be read; the next look tries again"),
             },
             Err(error) => {
-                tracing::warn!(%error, "the database's notifications broke off; looking every second instead");
+                tracing::warn!(%error, "the database's notifications were interrupted; looking every second instead");
                 listener = None;
             }
         }

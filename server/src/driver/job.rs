@@ -224,7 +224,7 @@ async fn commit(driver: &Driver, spec: &Arc<JobSpec>, round: &RoundRow) -> Resul
                 updates.sums.forget(key);
                 return Ok(());
             }
-            tracing::error!(%error, job = %key.job, round = key.number, "no model could be made");
+            tracing::error!(%error, job = %key.job, round = key.number, "the next model could not be made");
             abandon(driver, key, AbandonReason::Fault).await
         }
         Err(error) => Err(error.into()),

@@ -24,7 +24,7 @@ pub use job::DriverError;
 use job::{Look, move_job};
 
 /// Pause after the first failed look at a job, in milliseconds. It doubles with each further failure in a row, so that the
-/// driver neither spins nor fills the log while the database is away.
+/// driver neither spins nor fills the log while the database is unreachable.
 const RETRY_MS: i64 = 1_000;
 /// Longest pause after a failed look.
 const RETRY_MS_MAX: i64 = 30_000;

@@ -44,7 +44,7 @@ impl Downloads {
         Ok(())
     }
 
-    /// Subtracts bytes that were counted and not sent, because the download broke off.
+    /// Subtracts bytes that were counted and not sent, because the download was interrupted.
     pub fn uncount(&self, db: &Db, client: ClientId, bytes: u64, raw_bytes: u64) {
         if self.is_shared {
             let (db, signed) = (db.clone(), |bytes| -i64::try_from(bytes).unwrap_or(i64::MAX));

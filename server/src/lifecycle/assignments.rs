@@ -38,7 +38,7 @@ pub(crate) enum Refusal {
 /// Why an assignment takes no report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Closed {
-    #[error("this client had given up")]
+    #[error("this client gave up")]
     Failed,
     #[error("this client has reported")]
     Reported,

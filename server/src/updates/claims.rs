@@ -101,7 +101,7 @@ mod tests {
         let first = claims.claim(id(1)).await.unwrap();
         assert!(!first.superseded().is_cancelled());
         let _other = claims.claim(id(2)).await.unwrap();
-        assert!(!first.superseded().is_cancelled(), "another assignment is nobody's business");
+        assert!(!first.superseded().is_cancelled(), "claims of other assignments are independent");
         let second = tokio::spawn({
             let claims = Arc::clone(&claims);
             async move { claims.claim(id(1)).await }

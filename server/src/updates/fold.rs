@@ -92,12 +92,12 @@ impl Folding {
                     tracing::error!(
                         added,
                         values,
-                        "an update could not be taken out of its sum; the sum will be rebuilt"
+                        "an update could not be subtracted from its sum; the sum will be rebuilt"
                     );
                     return;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "an update could not be taken out of its sum; the sum will be rebuilt");
+                    tracing::warn!(%error, "an update could not be subtracted from its sum; the sum will be rebuilt");
                     return;
                 }
             }

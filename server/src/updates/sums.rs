@@ -1,7 +1,7 @@
 //! The running sums of open rounds: a cache of what is stored.
 //!
 //! A small update is added after it was acknowledged. A large update is added while it arrives, before it is accepted: it is
-//! a [`Flight`] until it is acknowledged or taken out again. The stored updates are the truth: updates that a sum lacks
+//! a [`Flight`] until it is acknowledged or subtracted again. The stored updates are the truth: updates that a sum lacks
 //! (after a restart, all of them) are added from storage, at the latest when the round is aggregated. A sum whose contents
 //! are uncertain is *invalid*: it is discarded and rebuilt from the stored updates.
 
@@ -156,7 +156,7 @@ impl RoundSum {
         Ok(Some(Flight { sum: Arc::clone(self), assignment, weight, touched: false, ended: false }))
     }
 
-    /// Stops taking arriving updates, and waits until each update in flight was acknowledged or taken out again. Their tasks
+    /// Stops taking arriving updates, and waits until each update in flight was acknowledged or subtracted again. Their tasks
     /// watch [`Self::closing`], so this is soon.
     pub async fn close(&self) {
         self.closing.cancel();
@@ -239,7 +239,7 @@ impl Flight {
         self.end(counts, !counts);
     }
 
-    /// Ends the flight of an update of which nothing is in the sum.
+    /// Ends the flight of an update that has no values in the sum.
     pub fn leave(mut self) {
         self.end(false, false);
     }

@@ -48,7 +48,7 @@ pub(super) async fn patch_update(
     headers: HeaderMap,
     body: Body,
 ) -> Answer<Response> {
-    let missing = |name: &str| ApiError::new(ProblemType::Malformed, format!("going on with an upload needs {name}"));
+    let missing = |name: &str| ApiError::new(ProblemType::Malformed, format!("resuming an upload needs {name}"));
     if headers.get(header::CONTENT_TYPE).is_none_or(|value| value != PARTIAL_UPLOAD) {
         return Err(missing(&format!("Content-Type: {PARTIAL_UPLOAD}")));
     }
@@ -160,7 +160,7 @@ fn set(response: &mut Response, name: &'static str, value: &str) {
 
 fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Answer<Option<&'a str>> {
     let value = headers.get(name).map(HeaderValue::to_str).transpose();
-    value.map_err(|_| ApiError::new(ProblemType::Malformed, format!("{name} is no text")))
+    value.map_err(|_| ApiError::new(ProblemType::Malformed, format!("{name} is not text")))
 }
 
 fn number(headers: &HeaderMap, name: &HeaderName) -> Answer<Option<u64>> {

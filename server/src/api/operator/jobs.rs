@@ -112,7 +112,7 @@ async fn read_model(app: &App, spec: &JobSpec, bench: &Workbench, mut body: Body
     let limit = bytes_max(&spec.model, tributary_protocol::update::Codec::F32);
     let mut model = UploadedModel::begin(bench, &app.clock, spec);
     while let Some(frame) = body.frame().await {
-        let broken = |error| ApiError::new(ProblemType::Malformed, format!("the body broke off: {error}"));
+        let broken = |error| ApiError::new(ProblemType::Malformed, format!("the body was interrupted: {error}"));
         let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
         if model.bytes() + data.len() as u64 > limit {
             let detail = format!("a model of this job has at most {limit} bytes");

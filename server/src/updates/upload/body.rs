@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::UploadRefusal;
 use crate::services::Services;
 
-/// A request's body. An error is the reason why it broke off.
+/// A request's body. An error is the reason of its interruption.
 pub(crate) type Body = Pin<Box<dyn Stream<Item = Result<Bytes, String>> + Send>>;
 
 /// Why a body is not read to its end.

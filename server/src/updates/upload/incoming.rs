@@ -31,7 +31,7 @@ pub(super) enum End {
 pub(super) struct Incoming {
     /// The stored bytes; none once the body is obsolete.
     spool: Option<Spool>,
-    /// The decoder, with the sum; none once the update was taken out.
+    /// The decoder, with the sum; none once the update was subtracted.
     folding: Option<Folding>,
     hasher: Sha256Hasher,
     /// Bytes of this request's body so far.
@@ -203,7 +203,7 @@ impl Incoming {
         folding.undo(spool.replay().await).await;
     }
 
-    /// The body breaks off here. Returns how many bytes of the update are kept for its sender to resume.
+    /// Ends an interrupted body. Returns how many bytes of the update are kept for its sender to resume.
     pub(super) async fn interrupt(&mut self, is_kept: bool) -> Result<u64, BlobError> {
         self.take_out().await;
         match &mut self.spool {

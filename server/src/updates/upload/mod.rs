@@ -81,13 +81,13 @@ pub(crate) enum UploadRefusal {
     Report(#[from] Refusal),
     #[error("an update of this job has at most {bytes_max} bytes")]
     TooLarge { bytes_max: u64 },
-    #[error("the body broke off: {0}")]
+    #[error("the body was interrupted: {0}")]
     BrokenOff(String),
     #[error("reading stopped: {0:?}")]
     Stopped(Stop),
     #[error("the body's SHA-256 is {0}")]
     WrongDigest(Sha256Hash),
-    #[error("the upload that broke off is another body's; send this one from its beginning")]
+    #[error("the interrupted upload has another hash; send this update from its beginning")]
     OtherBody,
     #[error("the upload continues at byte {bytes}")]
     WrongOffset { bytes: u64 },
@@ -239,7 +239,7 @@ impl Upload {
         }
     }
 
-    /// Reads an update again that was accepted before, to tell a repetition from a conflict.
+    /// Reads an update again that was accepted before, to distinguish a repetition from a conflict.
     async fn repeat(&self, target: &Target, mut body: Body) -> Result<Uploaded, UploadRefusal> {
         let until_ms = self.services.clock.now_ms() + REPEAT_MS_MAX;
         let mut hasher = Sha256Hasher::new();

@@ -83,7 +83,7 @@ impl Upload {
         }
     }
 
-    /// Where the body is stored: a new body, or one that broke off.
+    /// Where the body is stored: a new body, or an interrupted one.
     async fn spool(&self, bench: &Workbench, until_ms: i64, part_bytes: usize) -> Result<Spool, UploadRefusal> {
         let digest = self.announced.digest;
         let owner = Owner {
