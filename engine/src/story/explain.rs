@@ -51,7 +51,8 @@ fn selecting(name: &str, story: &RoundStory<'_>, now_ms: i64) -> String {
         Some(at_ms) if at_ms > now_ms => {
             let minimum = count(story.round.minimum, "client");
             format!(
-                "{name} waits for clients: {seen}; in {} it starts with the clients that wait, or is abandoned with less than {minimum}.",
+                "{name} waits for clients: {seen}; in {} it starts with the clients that wait, or is abandoned with less \
+                 than {minimum}.",
                 duration(at_ms - now_ms)
             )
         }

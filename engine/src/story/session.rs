@@ -187,8 +187,8 @@ mod tests {
         let mut sessions = vec![(&small, &slow), (&small, &dropped), (&small, &dropped), (&small, &open)];
         sessions.extend(quick.iter().map(|session| (&large, session)));
         let stats = class_stats("ram", [(&small, 5), (&large, 6), (&none, 1)], sessions);
-        let told: Vec<_> = stats.iter().map(|class| (class.value.as_str(), class.clients, class.assigned)).collect();
-        assert_eq!(told, [("", 1, 0), ("2", 5, 4), ("8", 6, 10)]);
+        let figures: Vec<_> = stats.iter().map(|class| (class.value.as_str(), class.clients, class.assigned)).collect();
+        assert_eq!(figures, [("", 1, 0), ("2", 5, 4), ("8", 6, 10)]);
         assert_eq!((stats[0].drop_rate, stats[0].work_ms_p50), (0.0, None));
         assert!((stats[1].drop_rate - 2.0 / 3.0).abs() < 1e-12, "what is open is not dropped: {:?}", stats[1]);
         assert_eq!((stats[2].work_ms_p50, stats[2].work_ms_p90), (Some(5), Some(9)));
