@@ -7,8 +7,8 @@
 //! | [`aggregate`] | the exact sum of a round's updates, the aggregation rules, update statistics |
 //! | [`story`] | explanations of rounds, sessions and curves for people; no rule reads them |
 //!
-//! The crate performs no I/O: its dependencies include neither a database, nor HTTP, nor tokio. The current time and every
-//! random seed are arguments, so each decision can be repeated from its inputs.
+//! The crate performs no I/O: its dependencies include neither a database, nor HTTP, nor tokio. The current time and
+//! every random seed are arguments, so each decision can be repeated from its inputs.
 
 pub mod aggregate;
 pub mod job;

@@ -10,14 +10,14 @@ use super::combine::Combined;
 use super::kernel::{add_scaled, add_scattered};
 use super::weight::{Contribution, Weight};
 
-/// Parameters behind one lock: sums of nearly 2 MiB, so that updates of a large model seldom wait for each other. Slightly
-/// less than a power of two, because allocators round a power of two up to the next size class.
+/// Parameters behind one lock: sums of nearly 2 MiB, so that updates of a large model seldom wait for each other.
+/// Slightly less than a power of two, because allocators round a power of two up to the next size class.
 const STRIPE_PARAMETERS: usize = (1 << 18) - (1 << 14);
 
 /// Sum over updates of `weight * value`, one i64 per parameter, with the number of updates and their total weight.
 ///
-/// Each weighted value is rounded once, to the nearest multiple of 2^-s (s follows from the caps). Everything after that is
-/// exact. Two accumulators are equal when they hold the same sum.
+/// Each weighted value is rounded once, to the nearest multiple of 2^-s (s follows from the caps). Everything after
+/// that is exact. Two accumulators are equal when they hold the same sum.
 ///
 /// Many threads add at once: the sums are cut into stripes with a lock each. An update is added in blocks
 /// ([`Self::add`]) and counted once it is complete ([`Self::count`]). Blocks of a refused update are subtracted again

@@ -1,12 +1,12 @@
-//! What a round's updates amount to.
+//! The combined updates of a round, as rules and update statistics read them.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 /// The combined updates of a round: one value per parameter of the model, computed block by block.
 ///
-/// The exact weighted mean ([`super::Accumulator`]) implements it. Aggregation rules and update statistics read it and need
-/// not know how the updates were combined.
+/// The exact weighted mean ([`super::Accumulator`]) implements it. Aggregation rules and update statistics read it and
+/// need not know how the updates were combined.
 pub trait Combined {
     /// Number of parameters.
     fn parameters_total(&self) -> usize;

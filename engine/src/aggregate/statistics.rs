@@ -26,8 +26,8 @@ pub fn mean_norm(sum: &dyn Combined) -> Option<f64> {
 /// Gradient diversity (Yin et al. 2018, <https://arxiv.org/abs/1706.05699>, definition 1) of weighted updates:
 /// `sum |w_k d_k|^2 / |sum w_k d_k|^2`.
 ///
-/// `updates` are pairs of weight and L2 norm, in any order; `sum_norm` is the L2 norm of their weighted sum. The result is
-/// 1/n for n equal updates and 1 for orthogonal ones; none where they cancel out or are all zero.
+/// `updates` are pairs of weight and L2 norm, in any order; `sum_norm` is the L2 norm of their weighted sum. The result
+/// is 1/n for n equal updates and 1 for orthogonal ones; none where they cancel out or are all zero.
 #[must_use]
 pub fn diversity(updates: &[(Weight, f64)], sum_norm: f64) -> Option<f64> {
     // Dividing before squaring keeps the squares of large norms finite.

@@ -1,7 +1,7 @@
 //! Leases: which coordinator drives a job.
 //!
-//! A keeper task renews all leases of this coordinator on a timer of its own, so that a long commit or a panic of one job
-//! never lets a lease expire.
+//! A keeper task renews all leases of this coordinator on a timer of its own, so that a long commit or a panic of one
+//! job never lets a lease expire.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,8 @@ use tributary_protocol::id::JobId;
 use crate::db::DbError;
 use crate::services::Services;
 
-/// Length of a lease unless the configuration says otherwise: the longest time until a dead driver's jobs are taken over.
+/// Length of a lease unless the configuration says otherwise: the longest time until a dead driver's jobs are taken
+/// over.
 pub const LEASE_DEFAULT: Duration = Duration::from_secs(10);
 /// Pause after a renewal that failed, in milliseconds.
 const RETRY_MS: i64 = 1_000;

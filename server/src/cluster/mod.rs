@@ -5,8 +5,8 @@
 //! | [`lease`] | rows that expire: which coordinator drives which job |
 //! | [`bell`] | notifications by LISTEN and NOTIFY, with a look every second in case one is lost |
 //!
-//! Which coordinator holds which waiting client is in `fleet/seats.rs`. A SQLite database has one coordinator. It takes leases
-//! too, under a fixed name, so that a restart has them back at once.
+//! Which coordinator holds which waiting client is in `fleet/seats.rs`. A SQLite database has one coordinator. It takes
+//! leases too, under a fixed name, so that a restart has them back at once.
 
 pub mod bell;
 pub mod lease;

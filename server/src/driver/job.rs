@@ -20,7 +20,6 @@ use crate::runtime::clock::Stopwatch;
 use crate::runtime::signals::Listening;
 use crate::updates::rebuild;
 
-/// Why a job could not be moved on.
 #[derive(Debug, thiserror::Error)]
 pub enum DriverError {
     #[error(transparent)]
@@ -75,7 +74,7 @@ pub(super) async fn move_job(driver: &Driver, job: JobId, listening: Option<&Lis
                 if let Some(listening) = listening {
                     listening.wants_clients(selecting);
                 }
-                // A lease that was not renewed (the database was away) is taken again when it ends.
+                // A lease that was not renewed (the database was unreachable) is taken again when it ends.
                 return Ok(Look::Quiet {
                     until_ms: until_ms.map_or(lease_until_ms, |at_ms| at_ms.min(lease_until_ms)),
                 });

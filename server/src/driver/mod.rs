@@ -1,8 +1,8 @@
 //! The driver: moves jobs on, one stored step at a time.
 //!
 //! One task per job reads what is stored, asks the engine for the next step, performs it, and looks again. It remembers
-//! nothing: a crash between two steps loses nothing, since the next look derives the same step. A panic, a failure or a long
-//! commit of one job delays no other job. Leases are renewed by a task of their own (`cluster/lease.rs`).
+//! nothing: a crash between two steps loses nothing, since the next look derives the same step. A panic, a failure or a
+//! long commit of one job delays no other job. Leases are renewed by a task of their own (`cluster/lease.rs`).
 
 mod job;
 
@@ -23,13 +23,12 @@ use crate::updates::Updates;
 pub use job::DriverError;
 use job::{Look, move_job};
 
-/// Pause after the first failed look at a job, in milliseconds. It doubles with each further failure in a row, so that the
-/// driver neither spins nor fills the log while the database is unreachable.
+/// Pause after the first failed look at a job, in milliseconds. It doubles with each further failure in a row, so that
+/// the driver neither spins nor fills the log while the database is unreachable.
 const RETRY_MS: i64 = 1_000;
 /// Longest pause after a failed look.
 const RETRY_MS_MAX: i64 = 30_000;
 
-/// What the driver works with.
 #[derive(Clone, Debug)]
 pub struct Driver {
     pub services: Services,
@@ -39,8 +38,8 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Moves jobs on until the coordinator stops: each in a task of its own, at once when it changes and when its deadline
-    /// comes.
+    /// Moves jobs on until the coordinator stops: each in a task of its own, woken by changes of the job and by its
+    /// deadlines.
     pub async fn run(&self) {
         let services = &self.services;
         let (mut tasks, mut driven) = (JoinSet::new(), HashSet::new());
@@ -112,7 +111,7 @@ impl Driver {
         }
     }
 
-    /// Moves a job as far as it goes now. A panic becomes an error, so that the job's task goes on.
+    /// Moves a job as far as it goes now. A panic becomes an error, so that the job's task continues.
     async fn try_move(&self, job: JobId, listening: Option<&Listening>) -> Result<Look, DriverError> {
         let moved = AssertUnwindSafe(move_job(self, job, listening)).catch_unwind().await;
         let moved = moved.unwrap_or(Err(DriverError::Panicked));
@@ -122,11 +121,11 @@ impl Driver {
         moved
     }
 
-    /// Renews the leases if that is due, and moves every job as far as it goes now, one after the other. Returns when the
-    /// next deadline is. For tests, which move the clock themselves; [`Self::run`] serves.
+    /// Renews the leases if that is due, and moves every job as far as it goes now, one after the other. Returns when
+    /// the next deadline is. For tests, which move the clock themselves; [`Self::run`] serves.
     ///
     /// # Errors
-    /// Of the first job that could not be moved. Jobs after it were moved all the same.
+    /// The error of the first job that could not be moved. The jobs after it were moved nevertheless.
     pub async fn run_once(&self) -> Result<Option<i64>, DriverError> {
         let mut wake_at_ms = self.leases.renew(&self.services).await?;
         let jobs = self.services.db.read().await?.live_jobs().await?;

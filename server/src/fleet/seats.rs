@@ -1,7 +1,9 @@
-//! Seats: which coordinator holds which waiting client, so that the driver of a job can draw clients of all coordinators.
+//! Seats: which coordinator holds which waiting client, so that the driver of a job can draw clients of all
+//! coordinators.
 //!
-//! Seats are written asynchronously, in batches: changes during one transaction are the batch of the next. A client whose
-//! seat is not written yet waits a little longer. A client whose seat is stale finds its assignment at its next check-in.
+//! Seats are written asynchronously, in batches: changes during one transaction are the batch of the next. A client
+//! whose seat is not written yet waits a little longer. A client whose seat is stale finds its assignment at its next
+//! check-in.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -10,7 +10,6 @@ use crate::fleet::downloads::Downloads;
 use crate::metrics::Traffic;
 use crate::services::Services;
 
-/// Why a report is refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error("there is no {0}")]
@@ -56,7 +55,7 @@ impl From<DbError> for Refusal {
     }
 }
 
-/// What was received of a report's body, and when.
+/// The received bytes of a report's body, with their times.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Received {
     pub(crate) bytes: u64,
@@ -160,8 +159,8 @@ pub(crate) async fn end(
     Ok(())
 }
 
-/// Assigned to Reported: stores an accepted report, with its body if it has one. From the commit on it is counted, exactly
-/// once. The report that meets the goal closes its round. Returns the round.
+/// Assigned to Reported: stores an accepted report, with its body if it has one. From the commit on it is counted,
+/// exactly once. The report that meets the goal closes its round. Returns the round.
 ///
 /// The same bytes again are accepted again and change nothing; other bytes are a conflict.
 pub(crate) async fn accept(

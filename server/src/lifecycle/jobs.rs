@@ -9,7 +9,6 @@ use crate::db::{DbError, JobCause, JobRow, NewJob, Transition, Tx};
 use crate::models::version::NewVersion;
 use crate::services::Services;
 
-/// Why a job does not change its state.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum JobRefusal {
     #[error("there is no {0}")]
@@ -72,7 +71,8 @@ pub(crate) async fn start(tx: &mut Tx, id: JobId, model: &mut NewVersion, now_ms
     Ok(())
 }
 
-/// Moves a job to a state in the caller's transaction, at an operator's request. False when it is in that state already.
+/// Moves a job to a state in the caller's transaction, at an operator's request. False when it is in that state
+/// already.
 pub(crate) async fn move_to(tx: &mut Tx, id: JobId, to: JobState, now_ms: i64) -> Result<bool, JobRefusal> {
     let from = locked(tx, id).await?.state;
     if from == to {

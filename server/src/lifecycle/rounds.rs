@@ -64,7 +64,8 @@ pub(crate) async fn start(
         let id = AssignmentId::from_random(entropy::random());
         let assignment = NewAssignment { id, round: key, client: candidate.client, base_version: round.base_version };
         match tx.insert_assignment(&assignment, now_ms).await {
-            // The client got other work since it was seen in the lobby. It leaves the lobby, and the cohort is drawn again.
+            // The client got other work since it was seen in the lobby. It leaves the lobby, and the cohort is drawn
+            // again.
             Err(DbError::Duplicate) => {
                 drop(tx);
                 fleet.lobby.call([candidate.client]);
@@ -95,8 +96,8 @@ pub(crate) async fn close(services: &Services, downloads: &Downloads, key: Round
     tx.commit().await
 }
 
-/// [`close`] as part of a transaction: the report that meets the goal closes its round, so that no later report is accepted
-/// before the driver looks.
+/// [`close`] as part of a transaction: the report that meets the goal closes its round, so that no later report is
+/// accepted before the driver looks.
 pub(super) async fn close_in(tx: &mut Tx, downloads: &Downloads, key: RoundKey, now_ms: i64) -> Result<(), DbError> {
     if tx.close_round(key, now_ms).await? {
         expire(tx, downloads, key, now_ms).await?;

@@ -89,8 +89,8 @@ impl From<VersionError> for CommitError {
     }
 }
 
-/// Makes the next version of a round that is aggregating, and commits the round with it. Abandons the round when the model
-/// would not be finite.
+/// Makes the next version of a round that is aggregating, and commits the round with it. Abandons the round when the
+/// model would not be finite.
 pub(crate) async fn commit_training(
     services: &Services,
     sums: &Sums,
@@ -175,8 +175,8 @@ async fn make_version(
     Ok(NewVersion { row, bodies })
 }
 
-/// Writes the new model chunk by chunk while the base model is read; returns its hash. Where clients download a delta, the
-/// model moves by the rounded values of the delta's file.
+/// Writes the new model chunk by chunk while the base model is read; returns its hash. Where clients download a delta,
+/// the model moves by the rounded values of the delta's file.
 async fn write_model(
     services: &Services,
     spec: &Arc<JobSpec>,

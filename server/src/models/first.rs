@@ -36,8 +36,8 @@ pub(crate) async fn draw_first(bench: &Workbench, clock: &Clock, spec: &JobSpec)
     }
 }
 
-/// The file of version 0 on its way into the store, in our own form: parameters in order, no foreign metadata. Equal models
-/// have equal hashes, whichever program wrote the upload.
+/// The file of version 0 on its way into the store, in our own form: parameters in order, no foreign metadata. Equal
+/// models have equal hashes, whichever program wrote the upload.
 struct FirstFile {
     spool: Spool,
     hasher: Sha256Hasher,
@@ -125,8 +125,8 @@ impl From<BlobError> for UploadError {
     }
 }
 
-/// Copies the uploaded file with its parameters in the job's order. `order` says which parameter each of its tensors is.
-/// Parameters that are adjacent in the file are read as one range, so the file is read once, whatever its order.
+/// Copies the uploaded file with its parameters in the job's order. `order` says which parameter each of its tensors
+/// is. Parameters that are adjacent in the file are read as one range, so the file is read once, whatever its order.
 async fn in_order(
     bench: &Workbench,
     clock: &Clock,

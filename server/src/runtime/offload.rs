@@ -20,8 +20,8 @@ impl<S: Send + 'static> Offload<S> {
     /// Calls `work` with the value on a blocking thread.
     ///
     /// # Panics
-    /// If an earlier call was cancelled, since the value was lost with it. A cancelled future is not polled again, so this
-    /// would be a mistake of the caller.
+    /// If an earlier call was cancelled, since the value was lost with it. A cancelled future is not polled again, so
+    /// this would be a mistake of the caller.
     pub(crate) async fn run<T: Send + 'static>(&mut self, work: impl FnOnce(&mut S) -> T + Send + 'static) -> T {
         let mut value = self.0.take().expect("an earlier call was cancelled");
         let (value, result) = blocking(move || {

@@ -1,5 +1,5 @@
-//! An update that is checked and added to its round's sum block by block while its bytes arrive. If it is refused, the same
-//! bytes are decoded again and subtracted.
+//! An update that is checked and added to its round's sum block by block while its bytes arrive. If it is refused, the
+//! same bytes are decoded again and subtracted.
 
 use std::sync::Arc;
 
@@ -76,8 +76,8 @@ impl Folding {
         }
     }
 
-    /// Subtracts what was added, by decoding the same bytes again: the sum is then as if the update had never arrived. If the
-    /// bytes cannot be read, the sum becomes invalid and is rebuilt from the stored updates.
+    /// Subtracts what was added, by decoding the same bytes again: the sum is then as if the update had never arrived.
+    /// If the bytes cannot be read, the sum becomes invalid and is rebuilt from the stored updates.
     pub(crate) async fn undo(self, replay: Result<Replay<'_>, BlobError>) {
         let Some(flight) = &self.flight else { return };
         if self.values > 0 {
@@ -111,8 +111,8 @@ impl Folding {
     async fn take_out(&self, flight: &Flight, mut replay: Replay<'_>) -> Result<u64, BlobError> {
         let mut decoder = decoder(&self.spec, self.base_version);
         let mut take = Take { flight, values: 0 };
-        // Good bytes may be cut differently. The piece with the error must be decoded as one piece again: how many values
-        // before the error are emitted depends on the cut.
+        // Good bytes may be cut differently. The piece with the error must be decoded as one piece again: how many
+        // values before the error are emitted depends on the cut.
         let (mut good, mut bad) = (self.good_bytes, Vec::new());
         while let Some(data) = replay.next().await? {
             let (now, rest) = data.split_at(data.len().min(usize::try_from(good).unwrap_or(usize::MAX)));

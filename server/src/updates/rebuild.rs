@@ -9,8 +9,8 @@ use super::sums::SharedSum;
 use crate::db::RoundRow;
 use crate::services::Services;
 
-/// Adds the stored updates that the sum of a round lacks, in the background. Nothing depends on its success: the commit of
-/// the round adds what is still missing.
+/// Adds the stored updates that the sum of a round lacks, in the background. Nothing depends on its success: the commit
+/// of the round adds what is still missing.
 pub(crate) fn start(services: &Services, spec: &Arc<JobSpec>, round: &RoundRow, sum: SharedSum) {
     let (services, spec, round) = (services.clone(), Arc::clone(spec), round.clone());
     tokio::spawn(async move {

@@ -1,9 +1,9 @@
 //! The running sums of open rounds: a cache of what is stored.
 //!
-//! A small update is added after it was acknowledged. A large update is added while it arrives, before it is accepted: it is
-//! a [`Flight`] until it is acknowledged or subtracted again. The stored updates are the truth: updates that a sum lacks
-//! (after a restart, all of them) are added from storage, at the latest when the round is aggregated. A sum whose contents
-//! are uncertain is *invalid*: it is discarded and rebuilt from the stored updates.
+//! A small update is added after it was acknowledged. A large update is added while it arrives, before it is accepted:
+//! it is a [`Flight`] until it is acknowledged or subtracted again. The stored updates are the truth: updates that a
+//! sum lacks (after a restart, all of them) are added from storage, at the latest when the round is aggregated. A sum
+//! whose contents are uncertain is *invalid*: it is discarded and rebuilt from the stored updates.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -48,8 +48,8 @@ struct Members {
     invalid: bool,
 }
 
-/// An update on its way into a sum. It ends with [`Flight::land`] or [`Flight::leave`]. Dropping it with blocks in the sum
-/// makes the sum invalid.
+/// An update on its way into a sum. It ends with [`Flight::land`] or [`Flight::leave`]. Dropping it with blocks in the
+/// sum makes the sum invalid.
 #[derive(Debug)]
 pub struct Flight {
     sum: SharedSum,
@@ -60,7 +60,8 @@ pub struct Flight {
 }
 
 impl Sums {
-    /// Adds no update before its round is aggregated, as after a restart. A benchmark measures the cost of adding with it.
+    /// Adds no update before its round is aggregated, as after a restart. A benchmark measures the cost of adding with
+    /// it.
     pub fn leave_to_commits(&self) {
         self.left_to_commits.store(true, Ordering::Relaxed);
     }
@@ -77,8 +78,8 @@ impl Sums {
         lock(&self.rounds).get(&round).filter(|sum| !sum.is_invalid()).cloned()
     }
 
-    /// The sum of a round; an empty one when there is none yet or it is invalid. Only the driver calls this, and forgets the
-    /// sum again: a late update must not begin a new one.
+    /// The sum of a round; an empty one when there is none yet or it is invalid. Only the driver calls this, and
+    /// forgets the sum again: a late update must not begin a new one.
     #[must_use]
     pub fn of(&self, round: RoundKey, spec: &JobSpec) -> SharedSum {
         let mut rounds = lock(&self.rounds);
@@ -117,7 +118,8 @@ impl RoundSum {
         }
     }
 
-    /// Begins to add an arriving update. None when the round is closing, or the update is in the sum or in flight already.
+    /// Begins to add an arriving update. None when the round is closing, or the update is in the sum or in flight
+    /// already.
     ///
     /// # Errors
     /// When the caps do not allow this weight, or the sum is full.
@@ -126,7 +128,8 @@ impl RoundSum {
             return Ok(None);
         }
         let flight = self.begin_stored(assignment, weight)?;
-        // `close` cancels before it counts flights, and this checks after it was counted: one of the two sees the other.
+        // `close` cancels before it counts flights, and this checks after it was counted: one of the two sees the
+        // other.
         if self.closing.is_cancelled() {
             if let Some(flight) = flight {
                 flight.leave();
@@ -156,8 +159,8 @@ impl RoundSum {
         Ok(Some(Flight { sum: Arc::clone(self), assignment, weight, touched: false, ended: false }))
     }
 
-    /// Stops taking arriving updates, and waits until each update in flight was acknowledged or subtracted again. Their tasks
-    /// watch [`Self::closing`], so this is soon.
+    /// Stops taking arriving updates, and waits until each update in flight was acknowledged or subtracted again. Their
+    /// tasks watch [`Self::closing`], so this is soon.
     pub async fn close(&self) {
         self.closing.cancel();
         loop {

@@ -1,8 +1,10 @@
-//! Federated averaging (McMahan et al. 2017, <https://arxiv.org/abs/1602.05629>, algorithm 1) with a server learning rate.
+//! Federated averaging (McMahan et al. 2017, <https://arxiv.org/abs/1602.05629>, algorithm 1) with a server learning
+//! rate.
 
 use super::Rule;
 
-/// The step is `server_learning_rate * mean`. With a rate of 1 the next model is the weighted mean of the clients' models.
+/// The step is `server_learning_rate * mean`. With a rate of 1 the next model is the weighted mean of the clients'
+/// models.
 #[derive(Clone, Copy, Debug)]
 pub struct FedAvg {
     pub server_learning_rate: f64,

@@ -1,7 +1,7 @@
 //! A small update: read into memory, checked when it is complete, added to the sum after it was acknowledged.
 //!
-//! Bytes moved per byte of the body: one copy from the socket, one read for the hash, two for decoding (to check, and to add
-//! once it is acknowledged), one copy into the database's transaction. The transaction is the limit.
+//! Bytes moved per byte of the body: one copy from the socket, one read for the hash, two for decoding (to check, and
+//! to add once it is acknowledged), one copy into the database's transaction. The transaction is the limit.
 
 use std::sync::Arc;
 
@@ -133,8 +133,8 @@ impl Upload {
         Ok(whole.freeze())
     }
 
-    /// Adds an acknowledged update. A failure here loses nothing: the update is stored, and the commit of the round adds
-    /// what the sum lacks.
+    /// Adds an acknowledged update. A failure here loses nothing: the update is stored, and the commit of the round
+    /// adds what the sum lacks.
     async fn fold(&self, spec: &Arc<JobSpec>, base_version: u32, flight: Flight, body: Bytes) {
         let metrics = Arc::clone(&self.services.metrics);
         let (spec, is_short) = (Arc::clone(spec), body.len() <= PIECE_BYTES);

@@ -15,8 +15,8 @@ use crate::lifecycle::assignments::Received;
 use crate::runtime::clock::Clock;
 use crate::updates::fold::Folding;
 
-/// After reading stops: how many received bytes to drain, so that the sender need not send them again, and how many empty
-/// polls to allow.
+/// After reading stops: how many received bytes to drain, so that the sender need not send them again, and how many
+/// empty polls to allow.
 const DRAINED_BYTES_MAX: u64 = 8 << 20;
 const DRAIN_POLLS_MAX: u32 = 32;
 
@@ -84,7 +84,8 @@ impl Incoming {
         Ok(())
     }
 
-    /// Reads the body to its end. The body of a bad update is read too, since its sender reads the answer only afterwards.
+    /// Reads the body to its end. The body of a bad update is read too, since its sender reads the answer only
+    /// afterwards.
     pub(super) async fn read(
         &mut self,
         beginning: Option<Bytes>,

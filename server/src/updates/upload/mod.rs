@@ -272,8 +272,8 @@ impl Upload {
     }
 }
 
-/// How many bytes of an update are stored, and the announced hash of the whole; none when the whole update was accepted. A
-/// request that is still sending it is stopped first, so that the answer stays true.
+/// How many bytes of an update are stored, and the announced hash of the whole; none when the whole update was
+/// accepted. A request that is still sending it is stopped first, so that the answer stays true.
 pub(crate) async fn offset(
     services: &Services,
     updates: &Updates,
