@@ -1,4 +1,4 @@
-//! Everything that follows from a job file: parameters, plan, caps, calendar.
+//! A job spec: everything that is derived from a job file.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use tributary_protocol::update::{UpdateHeader, UpdateLimits, bytes_max};
 use crate::aggregate::{Accumulator, CapsError, Rule, SumCaps, Weight, rule_of};
 use crate::round::{Calendar, CalendarError};
 
-/// A job file with everything that follows from it.
+/// A job file with the values that are derived from it.
 #[derive(Clone, Debug)]
 pub struct JobSpec {
     pub id: JobId,
@@ -24,20 +24,19 @@ pub struct JobSpec {
     /// Names and shapes of what an update carries. They need not be the model's: an algorithm may send further vectors
     /// beside the delta.
     pub update: Arc<ParameterList>,
-    /// What clients do in a round.
+    /// The plan that clients receive with an assignment.
     pub plan: Plan,
     pub plan_hash: Sha256Hash,
     /// Limits of a round's sum.
     pub caps: SumCaps,
     /// Largest body of an update.
     pub update_bytes_max: u64,
-    /// Bytes of an update as a plain f32 file: the yardstick of compression.
+    /// Bytes of an update as a plain f32 file, with which compressed updates are compared.
     pub plain_bytes: u64,
     /// The minutes in which training rounds may open; none if they may open at any time.
     pub calendar: Option<Calendar>,
 }
 
-/// Why a job cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
     #[error(transparent)]
@@ -49,10 +48,7 @@ pub enum SpecError {
 }
 
 impl JobSpec {
-    /// Derives everything from a job file.
-    ///
-    /// # Errors
-    /// When the file describes no job that can run.
+    /// Derives everything from a job file. Fails when the job cannot run.
     pub fn new(id: JobId, file: JobFile) -> Result<Self, SpecError> {
         file.check()?;
         let model = Arc::new(file.model.parameters().map_err(JobFileError::from)?);
@@ -106,15 +102,12 @@ impl JobSpec {
     }
 }
 
-/// The minutes in which a job's training rounds may open; none if they may open at any time.
-///
-/// # Errors
-/// When the file's cron expression or time zone is invalid.
+/// The minutes in which a job's training rounds may open; none if they may open at any time. Fails when the file's cron
+/// expression or time zone is invalid.
 pub fn calendar_of(file: &JobFile) -> Result<Option<Calendar>, CalendarError> {
     file.schedule.as_ref().map(|schedule| Calendar::parse(&schedule.rounds, &schedule.time_zone)).transpose()
 }
 
-/// What the clients of a job do.
 #[must_use]
 pub fn plan_of(file: &JobFile) -> Plan {
     Plan {

@@ -14,7 +14,7 @@ use crate::updates::Updates;
 
 /// The state that all requests share. Everything in it but the database can be lost at any moment without losing work.
 ///
-/// Handlers read the services as fields of it. Lower rooms are given only what they need.
+/// Handlers read the services as fields of it. Lower rooms receive only what they need.
 #[derive(Debug)]
 pub struct App {
     pub services: Services,
@@ -25,8 +25,8 @@ pub struct App {
 }
 
 impl App {
-    /// `lease` is how long a dead coordinator's jobs wait for another, `upload_memory` the bytes that updates in flight
-    /// may take together.
+    /// `lease` is how long a dead coordinator's jobs wait before another takes them over. `upload_memory` is the limit
+    /// in bytes for all updates in flight.
     #[must_use]
     pub fn new(services: Services, lease: Duration, upload_memory: usize) -> Arc<Self> {
         let is_shared = matches!(services.db, Db::Postgres { .. });
@@ -39,7 +39,6 @@ impl App {
         })
     }
 
-    /// The driver of this coordinator's jobs.
     #[must_use]
     pub fn driver(&self) -> Driver {
         Driver {

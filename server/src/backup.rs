@@ -1,6 +1,6 @@
-//! Copies of a SQLite database: taken while a coordinator serves it, checked before one is put in its place.
+//! Copies of a SQLite database: written while a coordinator serves it, and checked before one replaces it.
 //!
-//! Files are the caller's business (names, renaming, what may be overwritten); what is in them is this module's.
+//! This module handles the contents of files. The caller handles names, renaming, and which files may be overwritten.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,61 +10,45 @@ use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
 use crate::db::{DbError, sqlite_path, sqlite_schema};
 
-/// Longest wait for another process that locks the database for a moment.
+/// Longest wait for another process that locks the database briefly.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often a database is tried that somebody else has open: a process that has just ended its work may still be
-/// closing it.
+/// How often to try a database that another process has open. A process that has just ended may still be closing it.
 const RELEASE_ATTEMPTS: u32 = 10;
-/// Pause between two attempts.
 const RELEASE_PAUSE: Duration = Duration::from_millis(100);
 
-/// Why there is no copy.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// PostgreSQL brings its own tools, which do this better.
+    /// PostgreSQL has its own tools for this.
     #[error("this database is a PostgreSQL server's: save it with pg_dump, load it with pg_restore")]
     Postgres,
     /// The URL names no file.
     #[error(transparent)]
     Url(DbError),
-    /// There is no such file.
     #[error("{}: there is no such database", .0.display())]
     Missing(PathBuf),
-    /// A file of something else.
+    /// The file is not a database of Tributary.
     #[error("{}: this is not a Tributary database", .0.display())]
     Foreign(PathBuf),
     /// A Tributary database that this release cannot use.
     #[error("{}: {source}", path.display())]
-    Schema {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: DbError,
-    },
-    /// A file that was damaged or cut off.
+    Schema { path: PathBuf, source: DbError },
+    /// The file is damaged or truncated.
     #[error("{}: the database is damaged: {detail}", path.display())]
     Damaged {
-        /// Which file.
         path: PathBuf,
-        /// The first thing that is wrong with it.
+        /// The first defect that SQLite reports.
         detail: String,
     },
-    /// Somebody has the database open.
     #[error("{}: another process uses this database; stop its coordinator first", .0.display())]
     InUse(PathBuf),
-    /// The engine failed.
+    /// Any other error of SQLite.
     #[error("{}: {source}", path.display())]
-    Engine {
-        /// Which file.
-        path: PathBuf,
-        /// What it said.
-        source: sqlx::Error,
-    },
+    Engine { path: PathBuf, source: sqlx::Error },
 }
 
 impl BackupError {
-    /// The same about the file that the checked one is a copy of.
+    /// The same error with the name of another file: the one that the checked file is a copy of.
     #[must_use]
     pub fn of_file(mut self, file: &Path) -> Self {
         match &mut self {
@@ -83,7 +67,7 @@ impl BackupError {
 /// The file of a SQLite database.
 ///
 /// # Errors
-/// [`BackupError::Postgres`] and [`BackupError::Url`] when the URL names none.
+/// [`BackupError::Postgres`] and [`BackupError::Url`] when the URL names no file.
 pub fn file_of(database: &str) -> Result<PathBuf, BackupError> {
     if database.starts_with("postgres://") || database.starts_with("postgresql://") {
         return Err(BackupError::Postgres);
@@ -91,11 +75,11 @@ pub fn file_of(database: &str) -> Result<PathBuf, BackupError> {
     sqlite_path(database).map(PathBuf::from).map_err(BackupError::Url)
 }
 
-/// Copies a database as it is at this moment into an empty file, without its free pages. Whoever serves it goes on
-/// meanwhile.
+/// Copies the current state of a database into an empty file, without its free pages. A coordinator can serve the
+/// database meanwhile.
 ///
 /// # Errors
-/// [`BackupError`]; the empty file may then hold anything.
+/// After any [`BackupError`] the contents of the file are undefined.
 pub async fn copy(database: &Path, into: &Path) -> Result<(), BackupError> {
     let failed = |source| engine(database, source);
     let mut connection = open(database, options(database)).await?;
@@ -104,10 +88,7 @@ pub async fn copy(database: &Path, into: &Path) -> Result<(), BackupError> {
     connection.close().await.map_err(failed)
 }
 
-/// Says whether a file is a whole Tributary database that this release can use.
-///
-/// # Errors
-/// [`BackupError`] says what it is instead.
+/// Checks that a file is a complete Tributary database that this release can use.
 pub async fn check(database: &Path) -> Result<(), BackupError> {
     let failed = |source| engine(database, source);
     let mut connection = open(database, options(database).read_only(true).immutable(true)).await?;
@@ -118,13 +99,13 @@ pub async fn check(database: &Path) -> Result<(), BackupError> {
     if detail == "ok" { Ok(()) } else { Err(BackupError::Damaged { path: database.to_owned(), detail }) }
 }
 
-/// Makes a database ready to be replaced: nobody else has it open, and all of it is in its one file. (A log that stayed
-/// behind would be applied to the file that takes its place.)
+/// Prepares a database to be replaced: no other process has it open, and its one file contains everything. (A log that
+/// stayed behind would be applied to the file that replaces it.)
 ///
 /// # Errors
 /// [`BackupError::InUse`] while a coordinator serves it.
 pub async fn release(database: &Path) -> Result<(), BackupError> {
-    // Leaving the log needs the database for itself; on success the log's files are gone.
+    // Leaving WAL mode needs exclusive access. On success the files of the log are deleted.
     let options = options(database).journal_mode(SqliteJournalMode::Delete).busy_timeout(Duration::ZERO);
     for _ in 1..RELEASE_ATTEMPTS {
         match open(database, options.clone()).await {
@@ -155,7 +136,7 @@ fn schema(database: &Path, source: DbError) -> BackupError {
     }
 }
 
-/// Sorts the engine's errors by its codes (<https://www.sqlite.org/rescode.html>).
+/// Classifies errors of SQLite by code (<https://www.sqlite.org/rescode.html>).
 fn engine(database: &Path, source: sqlx::Error) -> BackupError {
     let path = database.to_owned();
     let code = source.as_database_error().and_then(sqlx::error::DatabaseError::code).and_then(|code| code.parse().ok());
@@ -198,7 +179,7 @@ mod tests {
         populations
     }
 
-    /// Goal: a copy taken while somebody writes holds everything that was committed before it began, and is whole.
+    /// Goal: a copy taken during writes is complete and has everything that was committed before it began.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_copy_taken_during_writes_is_whole_and_has_all_that_was_committed_before() {
         let folder = tempfile::tempdir().unwrap();

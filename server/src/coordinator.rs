@@ -1,4 +1,4 @@
-//! The coordinator as a whole: open it, serve it, stop it.
+//! The coordinator as a whole: opens, serves, stops.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,36 +23,34 @@ use crate::runtime::{entropy, listen};
 use crate::services::Services;
 use crate::{api, scheduled};
 
-/// How often recorded times are sorted into their buckets, whether or not anybody reads them.
+/// How often recorded times are sorted into their buckets, with or without a reader. Until then they take memory.
 const METRICS_TIDY_EVERY: Duration = Duration::from_secs(5);
-/// Longest wait for requests that are under way when the coordinator stops.
+/// Longest wait for requests in flight when the coordinator stops.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
-/// Memory for updates that are being received unless the settings say otherwise, in bytes.
+/// Default memory for updates that are being received, in bytes.
 pub const UPLOAD_MEMORY_DEFAULT: usize = 12 << 20;
 
-/// Settings of a coordinator.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// A file path, or a `sqlite:` or `postgres:` URL, which may carry a password.
+    /// A file path, or a `sqlite:` or `postgres:` URL, which may contain a password.
     pub database: Sealed<String>,
-    /// The object store for models and updates, as [`crate::blob::open_store`] takes it; without one they are in the
+    /// The URL of the object store for models and updates, for [`crate::blob::open_store`]; without one they are in the
     /// database.
     pub blobs: Option<String>,
-    /// An operator token that is let in besides those in the database.
+    /// An operator token that is accepted in addition to those in the database.
     pub operator_token: Option<Secret>,
-    /// This process's name among the coordinators of its database; a random one unless given. One that comes back under
-    /// its name takes its jobs back at once. On SQLite there is one coordinator, and the name does not matter.
+    /// This process's name among the coordinators of its database; random unless given. A coordinator that restarts
+    /// under the same name continues its jobs at once. SQLite has one coordinator, so there the name does not matter.
     pub node: Option<Name>,
-    /// How long a dead coordinator's jobs wait before another takes them over.
+    /// Time until another coordinator takes over the jobs of a dead one.
     pub lease: Duration,
-    /// Memory for updates that are being received, in bytes. A large one takes 1 to 3 MiB, a small one what it
-    /// needs. Further ones wait, their bodies unread.
+    /// Memory for updates that are being received, in bytes. A large one needs 1 to 3 MiB, a small one in proportion to
+    /// its length. Further ones wait, their bodies unread.
     pub upload_memory: usize,
-    /// Who may read `/metrics`.
     pub metrics: MetricsAccess,
-    /// Whether updates are added when their round is committed instead of while they arrive: for a benchmark of what
-    /// adding costs.
+    /// Adds updates when their round is committed instead of while they arrive. A benchmark measures the cost of adding
+    /// with it.
     pub fold_at_commit: bool,
 }
 
@@ -71,32 +69,20 @@ impl Default for Config {
     }
 }
 
-/// Why a coordinator cannot start or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The database.
     #[error(transparent)]
     Db(#[from] DbError),
-    /// The object store cannot be opened.
     #[error(transparent)]
     OpenStore(#[from] OpenStoreError),
-    /// Bodies that the database refers to cannot be read.
     #[error(transparent)]
     Blob(#[from] BlobError),
-    /// The directory of the database file cannot be made.
     #[error("{}: cannot make the directory: {source}", path.display())]
-    Directory {
-        /// The directory.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// The configured operator token is of another kind.
+    Directory { path: PathBuf, source: std::io::Error },
     #[error("the configured operator token is not an operator's: it must start with \"tributary_operator_\"")]
     WrongToken,
 }
 
-/// A coordinator on an open database.
 #[derive(Debug)]
 pub struct Coordinator {
     app: Arc<App>,
@@ -104,28 +90,19 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
-    /// Opens the database and brings its schema up to date. When nobody could operate the coordinator yet, an operator
-    /// token is made: see [`Self::first_operator_token`].
-    ///
-    /// # Errors
-    /// [`ServeError`] when the database cannot be opened.
+    /// Opens the database and brings its schema up to date. If no operator token works yet, this creates one: see
+    /// [`Self::first_operator_token`].
     pub async fn open(config: &Config) -> Result<Self, ServeError> {
         Self::open_with(config, Clock::System).await
     }
 
-    /// The same, with a clock of the caller's.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
+    /// Like [`Self::open`], with the caller's clock.
     pub async fn open_with(config: &Config, clock: Clock) -> Result<Self, ServeError> {
         let store = config.blobs.as_ref().map(|url| blob::open_store(url, blob::environment())).transpose()?;
         Self::open_on(config, store, clock).await
     }
 
-    /// The same, with an object store of the caller's in place of the configured one.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
+    /// Like [`Self::open`], with the caller's object store instead of the configured one.
     pub async fn open_on(config: &Config, store: Option<OpenedStore>, clock: Clock) -> Result<Self, ServeError> {
         make_directory(config.database.expose())?;
         let metrics = Metrics::new(config.metrics, clock.now_ms());
@@ -144,7 +121,8 @@ impl Coordinator {
         Ok(Self { app, first_operator_token })
     }
 
-    /// The operator token that was made because there was none. This is the only chance to see it.
+    /// The operator token that was created because none worked. It cannot be read later, because only its hash is
+    /// stored.
     #[must_use]
     pub fn first_operator_token(&self) -> Option<&Secret> {
         self.first_operator_token.as_ref()
@@ -167,8 +145,8 @@ impl Coordinator {
         api::router(Arc::clone(&self.app))
     }
 
-    /// Serves until `shutdown` ends: then takes no more requests, answers those it has (held check-ins at once), and
-    /// closes the database. Open rounds stay open; the next start goes on with them.
+    /// Serves until `shutdown` is cancelled. Then it accepts no more requests, answers those in flight (held check-ins
+    /// at once), and closes the database. Open rounds stay open, and the next start continues them.
     ///
     /// # Errors
     /// None at present: a listener that fails is tried again.
@@ -197,7 +175,7 @@ impl Coordinator {
             let (app, pool) = (Arc::clone(&app), pool.clone());
             tasks.spawn(async move { bell::run(&app, pool, |clients| app.fleet.lobby.call(clients)).await });
         }
-        // A clock that a test moves has no ticks: such a test calls `scheduled::run_due` itself.
+        // A manual clock has no ticks, so tests call `scheduled::run_due` themselves.
         if matches!(app.clock, Clock::System) {
             let app = Arc::clone(&app);
             tasks.spawn(async move { scheduled::run(&app).await });
@@ -218,24 +196,24 @@ impl Coordinator {
         tokio::select! {
             () = serving => {}
             () = drained => {
-                tracing::warn!("some requests did not end in time; they are dropped");
+                tracing::warn!("some requests did not end in time and are dropped");
             }
         }
         app.stopping.cancel();
         while let Some(ended) = tasks.join_next().await {
             if let Err(error) = ended {
-                tracing::error!(%error, "a background task ended badly");
+                tracing::error!(%error, "a background task failed");
             }
         }
         if let Err(error) = app.leases.leave(&app).await {
-            tracing::warn!(%error, "the leases stay until they expire");
+            tracing::warn!(%error, "the leases could not be given up; they stay until they expire");
         }
         app.db.close().await;
         Ok(())
     }
 }
 
-/// Keeps what is measured small until the coordinator stops.
+/// Calls [`crate::metrics::Metrics::tidy`] regularly until the coordinator stops.
 async fn tidy_metrics(app: Arc<App>) {
     loop {
         tokio::select! {
@@ -256,7 +234,7 @@ fn make_directory(database: &str) -> Result<(), ServeError> {
     std::fs::create_dir_all(directory).map_err(|source| ServeError::Directory { path: directory.to_owned(), source })
 }
 
-/// Makes sure that somebody can operate the coordinator; returns a token that was made for that.
+/// Ensures that an operator token works. Returns the token that was created for this, if any.
 async fn let_operator_in(db: &Db, clock: &Clock, configured: Option<&Secret>) -> Result<Option<Secret>, ServeError> {
     let now_ms = clock.now_ms();
     if configured.is_some_and(|secret| secret.kind() != SecretKind::Operator) {
@@ -278,9 +256,9 @@ async fn let_operator_in(db: &Db, clock: &Clock, configured: Option<&Secret>) ->
         revoked_at_ms: None,
     };
     match tx.insert_token(&token, &api::stored_hash(&secret)).await {
-        // The configured token was revoked: it stays out.
+        // The configured token was revoked and stays revoked.
         Err(DbError::Duplicate) => {
-            tracing::warn!("the configured operator token was revoked; it is not let in");
+            tracing::warn!("the configured operator token was revoked; it is not accepted");
             return Ok(None);
         }
         stored => stored?,

@@ -5,16 +5,16 @@
 //! | room | what it holds |
 //! |---|---|
 //! | [`runtime`] | time, randomness, sockets, threads, signals |
-//! | [`metrics`] | what the coordinator measures of itself, for Prometheus |
+//! | [`metrics`] | the coordinator's metrics, for Prometheus |
 //! | [`db`] | the database, SQLite or PostgreSQL: one query, one text, one method |
 //! | [`blob`] | bodies of models and updates, in the database or an object store |
-//! | [`services`], [`specs`] | what every room below is given |
+//! | [`services`], [`specs`] | services that every room below receives |
 //! | [`cluster`] | several coordinators on one database: leases, notifications |
-//! | [`fleet`] | clients that are here: who waits, where, and what they downloaded |
+//! | [`fleet`] | clients at this coordinator: lobby, seats, downloads |
 //! | `lifecycle` | the only place where a phase or a state changes |
 //! | [`updates`] | the way in: from an update's first byte to its round's sum |
 //! | [`models`] | the way out: from a sum to the next version and its files |
-//! | [`scheduled`] | work by the clock: retention, upkeep |
+//! | [`scheduled`] | scheduled work: retention, upkeep |
 //! | [`driver`] | one task per job: moves it on, one stored step at a time |
 //! | [`api`] | the HTTP APIs |
 //! | [`app`], [`coordinator`], [`backup`] | all of it together, and copies of a SQLite database |

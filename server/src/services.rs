@@ -1,4 +1,4 @@
-//! What every room of the coordinator is given.
+//! The services that every room of the coordinator receives.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::runtime::clock::Clock;
 use crate::runtime::signals::Signals;
 use crate::specs::Specs;
 
-/// The foundations that all rooms share. Cheap to clone.
+/// Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Services {
     pub db: Db,
     /// This process's name among the coordinators.
     pub node: Name,
-    /// Where bodies of models and updates are.
+    /// The place of bodies of models and updates.
     pub blobs: Blobs,
     pub clock: Clock,
     pub metrics: Arc<Metrics>,
@@ -26,7 +26,7 @@ pub struct Services {
     pub specs: Arc<Specs>,
     /// Signals for driver tasks and watchers.
     pub signals: Arc<Signals>,
-    /// Ends when the coordinator stops.
+    /// Cancelled when the coordinator stops.
     pub stopping: CancellationToken,
 }
 

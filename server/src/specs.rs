@@ -17,7 +17,7 @@ pub struct Specs {
 }
 
 impl Specs {
-    /// An empty cache. The metrics learn the codec of each job that enters it.
+    /// The metrics learn the codec of each job that enters the cache.
     #[must_use]
     pub fn new(metrics: Arc<Metrics>) -> Self {
         Self { metrics, jobs: Mutex::default() }
@@ -44,7 +44,6 @@ impl Specs {
         Ok(spec)
     }
 
-    /// Forgets a job that has ended.
     pub fn forget(&self, job: JobId) {
         self.metrics.job_forgotten(job);
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner).remove(&job);

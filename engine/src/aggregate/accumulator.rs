@@ -58,7 +58,7 @@ impl Accumulator {
     }
 
     /// Adds a block of an update, whose first value belongs to parameter `first`. The caller guarantees that the values
-    /// are within the caps, and that the update is either counted when it is complete or taken out again.
+    /// are within the caps, and that the update is either counted when it is complete or subtracted again.
     ///
     /// # Panics
     /// If the block reaches past the last parameter, which is a mistake of the caller.

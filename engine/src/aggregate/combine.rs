@@ -1,4 +1,4 @@
-//! What a round's updates amount to.
+//! The combined updates of a round, as rules and update statistics read them.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -12,7 +12,7 @@ const TWO_POW_32: f64 = 4_294_967_296.0;
 /// low half by addition uses only what vectorises everywhere: 0.5 instead of 1.6 ns per parameter on one core.
 #[inline(always)]
 pub(super) fn quantise(value: f64) -> i64 {
-    // A multiple of 2^32 is even, so what is left over rounds, ties too, as the whole would. Nothing before that
+    // A multiple of 2^32 is even, so the remainder rounds, ties too, as the whole would. Nothing before that
     // rounding is inexact: the halves are powers of two apart and the difference fits 53 bits.
     let high = value * (1.0 / TWO_POW_32) + ROUNDER;
     let low = (value - (high - ROUNDER) * TWO_POW_32) + ROUNDER;
@@ -29,7 +29,7 @@ for_each_cpu! {
     /// `sums[i] += round(values[i] * factor)`, one rounding per value.
     ///
     /// 20 bytes move per parameter (4 and 8 read, 8 written): memory bandwidth is the limit. Addition wraps, so that
-    /// taking an update out is the exact inverse of adding it; no sum within the caps overflows.
+    /// subtracting an update is the exact inverse of adding it; no sum within the caps overflows.
     pub(super) fn add_scaled(sums: &mut [i64], values: &[f32], factor: f64) {
         for (sum, value) in sums.iter_mut().zip(values) {
             *sum = sum.wrapping_add(quantise(f64::from(*value) * factor));

@@ -7,8 +7,8 @@
 //! | item | what it is |
 //! |---|---|
 //! | [`SumCaps`] | limits of a round's sum; they determine its binary point |
-//! | [`Weight`], [`Contribution`] | what an update counts, in fixed point |
-//! | [`Accumulator`] | the running sum: add, take out, count, mean |
+//! | [`Weight`], [`Contribution`] | weight of an update, in fixed point |
+//! | [`Accumulator`] | the running sum: add, subtract, count, mean |
 //! | [`Rule`], [`step`], [`advance`] | from the mean to the next model |
 //! | [`mean_norm`], [`diversity`], [`cosine`], [`MeanDot`] | update statistics |
 

@@ -25,7 +25,7 @@ impl Weight {
         self.0 as f64 / (1u64 << Self::PLACES) as f64
     }
 
-    /// Whether an update with this weight would count for nothing.
+    /// Whether the weight is 0, so that an update with it would change no sum.
     #[must_use]
     pub fn is_zero(self) -> bool {
         self.0 == 0
@@ -49,7 +49,7 @@ impl fmt::Display for Weight {
     }
 }
 
-/// What an update adds to a sum besides its values. A sum of several updates is a contribution too.
+/// The part of an update in a sum's count and total weight. A sum of several updates is a contribution too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Contribution {
     /// Weight, in the mean's divisor.

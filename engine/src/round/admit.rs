@@ -8,59 +8,53 @@ use tributary_protocol::job_file::{Eligibility, EvaluationPolicy, JobFile};
 use tributary_protocol::state::Task;
 use tributary_protocol::update::CodecName;
 
-/// A client that is checked in and waits for work.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// Its id.
     pub client: ClientId,
-    /// Its number in the order of enrolment: what cohorts are drawn by, so that a draw can be repeated.
+    /// Its number in the order of enrolment. Cohorts are drawn by it, so that a draw can be repeated.
     pub number: u64,
-    /// What it said it is.
+    /// As the client declared them.
     pub attributes: Attributes,
-    /// Examples that it said it holds.
+    /// Number of examples that the client declared.
     pub examples: u64,
-    /// Codecs that it can write.
+    /// Codecs that the client supports, to write updates and to read models.
     pub codecs: Vec<CodecName>,
-    /// The last training round of this job that it was drawn for.
+    /// The last training round of this job for which the client was drawn.
     pub last_round: Option<u32>,
 }
 
-/// What a job asks of the clients of one round.
+/// A job's requirements on the clients of one round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EligibilityRules<'a> {
     task: Task,
     round: u32,
     codec: CodecName,
-    /// How models come; none where every client can read them.
+    /// The form of downloaded models; none where every client can read it.
     form: Option<CodecName>,
     eligibility: &'a Eligibility,
     evaluators: Option<&'a BTreeMap<String, String>>,
 }
 
-/// Why a client may not take part; the first rule that it breaks.
+/// Why a client may not take part: the first rule that it breaks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Ineligible {
-    /// An attribute is missing or has another value.
-    #[error("the attribute {0:?} is not what the job asks for")]
+    #[error("the attribute {0:?} differs from the one that the job requires")]
     Attribute(String),
-    /// Too few examples.
-    #[error("{held} examples, where the job asks for {wanted}")]
+    #[error("{held} examples, where the job requires {wanted}")]
     Examples {
-        /// What the client holds.
+        /// Number of examples of the client.
         held: u64,
-        /// What the job asks for.
+        /// Number of examples that the job requires.
         wanted: u64,
     },
-    /// It took part too recently.
     #[error("it took part in round {0}, too recently")]
     Separation(u32),
-    /// It cannot write the job's codec.
     #[error("it cannot write the codec {0}")]
     Codec(CodecName),
-    /// It cannot read models in the job's form: whoever writes a codec reads it.
+    /// A client that can write a codec can read it as well.
     #[error("it cannot read models in {0}")]
     Form(CodecName),
-    /// It measures models, so it does not train them.
+    /// Evaluators do not train.
     #[error("it is an evaluator")]
     Evaluator,
 }
@@ -80,10 +74,7 @@ impl<'a> EligibilityRules<'a> {
     }
 }
 
-/// Whether this client may take part.
-///
-/// # Errors
-/// [`Ineligible`] says why not.
+/// Checks whether a client may take part. The error is the first rule that it breaks.
 pub fn admit(candidate: &Candidate, rules: &EligibilityRules<'_>) -> Result<(), Ineligible> {
     if let Some(form) = rules.form.filter(|form| !candidate.codecs.contains(form)) {
         return Err(Ineligible::Form(form));

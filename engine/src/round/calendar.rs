@@ -5,61 +5,53 @@ use chrono_tz::Tz;
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
 
-/// Where the search for a first match begins; any date would do, since the calendar repeats itself.
+/// Where [`Calendar::parse`] searches a first match. Any date would do, since the calendar repeats itself.
 const REFERENCE_MS: i64 = 1_767_225_600_000; // 2026-01-01
-/// Longest stretch of wall-clock time that a change of the clocks skips or repeats, in minutes. (Zones that crossed the
+/// Longest stretch of wall-clock time in minutes that a change of the clocks skips or repeats. (Zones that crossed the
 /// date line skipped a day.)
 const CHANGE_MINUTES_MAX: u32 = 24 * 60;
 
 /// A set of minutes: those that match a cron expression on the wall clocks of a time zone.
 ///
 /// The expression has five fields: minute, hour, day of month, month, day of week, as in crontab(5), with the
-/// extensions of [croner](https://docs.rs/croner) (`L`, `W`, `#`). A sixth field in front, for seconds, is read and
-/// means nothing: a minute is in the set when any of its seconds matches.
+/// extensions of [croner](https://docs.rs/croner) (`L`, `W`, `#`). An optional sixth field in front, for seconds, has
+/// no effect: a minute is in the set when any of its seconds matches.
 ///
-/// Clocks that change with the season are taken as they are seen: a minute that is skipped in spring is not there that
-/// day, and one that comes twice in autumn counts twice.
+/// Changes of the clocks count as wall clocks show them. A minute that is skipped in spring is not in the set on that
+/// day. A minute that occurs twice in autumn is in the set twice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Calendar {
     cron: Cron,
     zone: Tz,
 }
 
-/// Why there is no such calendar.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CalendarError {
-    /// Not five or six fields.
     #[error(
         "a cron expression has five fields (minute, hour, day of month, month, day of week), or six with seconds in \
          front; {0:?} has another number"
     )]
     Fields(String),
-    /// A field that does not parse.
-    #[error("{expression:?} is no cron expression: {cause}")]
+    #[error("{expression:?} is not a cron expression: {cause}")]
     Expression {
-        /// What was written.
         expression: String,
-        /// What is wrong with it.
+        /// The parser's message.
         cause: String,
     },
-    /// A date that no year has.
     #[error("{0:?} never matches: no month has such a day")]
     Never(String),
-    /// A zone that the IANA database does not list.
-    #[error("{0:?} is no time zone; zones are written like Europe/Berlin, America/New_York or UTC")]
+    /// The IANA database does not list the zone.
+    #[error("{0:?} is not a time zone; zones are written like Europe/Berlin, America/New_York or UTC")]
     Zone(String),
 }
 
 impl Calendar {
-    /// Reads an expression and an IANA time zone.
-    ///
-    /// # Errors
-    /// [`CalendarError`] says which of them makes no sense, and why.
+    /// Parses an expression and an IANA time zone.
     pub fn parse(expression: &str, zone: &str) -> Result<Self, CalendarError> {
         let zone = zone.parse().map_err(|_| CalendarError::Zone(zone.to_owned()))?;
         let fields: Vec<&str> = expression.split_whitespace().collect();
         let wrong = |cause: String| CalendarError::Expression { expression: expression.to_owned(), cause };
-        // Nicknames such as @daily would bring their own fields.
+        // Nicknames such as @daily stand for fields of their own.
         if expression.contains('@') || !(5..=6).contains(&fields.len()) {
             return Err(CalendarError::Fields(expression.to_owned()));
         }
@@ -77,12 +69,12 @@ impl Calendar {
         }
     }
 
-    /// The first moment from `from_ms` on that lies in a matching minute: `from_ms` itself, or the start of a minute.
-    /// Both in milliseconds since 1970 (UTC). None when the calendar ends before there is one.
+    /// The first moment from `from_ms` on that is in a matching minute: `from_ms` itself, or the start of a minute.
+    /// Both are in milliseconds since 1970 (UTC). None when the calendar has no further match.
     #[must_use]
     pub fn next_ms(&self, from_ms: i64) -> Option<i64> {
         let (mut minute, mut wall) = self.minute(DateTime::from_timestamp_millis(from_ms)?)?;
-        // While clocks show what they will show once more, what lies behind them comes again: go minute by minute.
+        // In an hour that clocks will repeat, earlier wall-clock times come again, so the search goes minute by minute.
         for _ in 0..CHANGE_MINUTES_MAX {
             let comes_again = matches!(self.instants(wall), LocalResult::Ambiguous(_, second) if second > minute);
             if !comes_again || self.matches(wall) {
@@ -94,8 +86,8 @@ impl Calendar {
         Some(found.timestamp_millis().max(from_ms))
     }
 
-    /// The first match from `minute` on, at which clocks show `wall` for the last time: so wall clocks need only be
-    /// searched forwards.
+    /// The first match from `minute` on, at which clocks show `wall` for the last time. Wall clocks therefore need only
+    /// be searched forwards.
     fn search(&self, minute: DateTime<Utc>, mut wall: NaiveDateTime) -> Option<DateTime<Utc>> {
         for _ in 0..=CHANGE_MINUTES_MAX {
             wall = self.cron.find_next_occurrence(&wall.and_utc(), true).ok()?.naive_utc();
@@ -108,14 +100,14 @@ impl Calendar {
         None
     }
 
-    /// The beginning of the minute that a moment lies in, and what wall clocks show then.
+    /// The start of the minute that contains a moment, in UTC and on wall clocks.
     fn minute(&self, at: DateTime<Utc>) -> Option<(DateTime<Utc>, NaiveDateTime)> {
         let shown = at.with_timezone(&self.zone).naive_local();
         let wall = shown.with_second(0)?.with_nanosecond(0)?;
         Some((at.checked_sub_signed(shown - wall)?, wall))
     }
 
-    /// When wall clocks show this: once, twice (in autumn) or never (in spring).
+    /// The moments at which wall clocks show this time: one, two (in autumn) or none (in spring).
     fn instants(&self, wall: NaiveDateTime) -> LocalResult<DateTime<Utc>> {
         self.zone.from_local_datetime(&wall).map(|at| at.with_timezone(&Utc))
     }
@@ -157,7 +149,7 @@ mod tests {
             ("0 0 1 * MON", "UTC", "2026-11-20T00:00:00Z", "2026-11-23T00:00:00Z"),
             ("*/15 9 * * *", "UTC", "2026-11-20T09:01:00Z", "2026-11-20T09:15:00Z"),
             ("0 0 29 2 *", "UTC", "2026-11-20T00:00:00Z", "2028-02-29T00:00:00Z"),
-            // Seconds in front say nothing.
+            // Seconds in front have no effect.
             ("30 0 22 * * *", "UTC", "2026-11-20T22:00:10Z", "2026-11-20T22:00:10Z"),
             ("0 * 22-23,0-5 * * *", "UTC", "2026-07-10T06:00:00Z", "2026-07-10T22:00:00Z"),
         ];
@@ -170,11 +162,11 @@ mod tests {
     #[test]
     fn clocks_that_change_are_taken_as_they_are_seen() {
         let cases = [
-            // On 29 March 2026, clocks in Berlin go from 2:00 to 3:00: 2:30 is not there that day.
+            // On 29 March 2026, clocks in Berlin go from 2:00 to 3:00, so 2:30 does not occur on that day.
             ("30 2 * * *", "2026-03-29T00:00:00Z", "2026-03-30T00:30:00Z"),
             ("30 2-3 * * *", "2026-03-29T00:50:00Z", "2026-03-29T01:30:00Z"),
             ("* * * * *", "2026-03-29T00:59:59Z", "2026-03-29T00:59:59Z"),
-            // On 25 October they go from 3:00 (1:00 UTC) to 2:00: 2:30 comes twice.
+            // On 25 October they go from 3:00 (1:00 UTC) to 2:00, so 2:30 occurs twice.
             ("30 2 * * *", "2026-10-25T00:00:00Z", "2026-10-25T00:30:00Z"),
             ("30 2 * * *", "2026-10-25T00:31:00Z", "2026-10-25T01:30:00Z"),
             ("30 2 * * *", "2026-10-25T01:30:59Z", "2026-10-25T01:30:59Z"),
@@ -217,7 +209,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
 
-        /// Against a search that looks at every minute, in weeks in which clocks change (by half an hour on Lord Howe).
+        /// Method: compare with a search that checks every minute, in weeks in which clocks change (by half an hour on
+        /// Lord Howe).
         #[test]
         fn the_next_moment_is_the_one_that_a_search_minute_by_minute_finds(
             zone in prop::sample::select(vec!["Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe", "UTC"]),

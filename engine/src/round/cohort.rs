@@ -6,8 +6,8 @@ use super::admit::Candidate;
 
 /// Draws `size` of the available candidates (all of them, if there are fewer), uniformly and without replacement.
 ///
-/// The draw depends on the seed and on who is available, not on the order in which they came: candidates are numbered
-/// by enrolment first. The cohort is returned in that order too.
+/// The draw depends on the seed and on the set of available clients, not on the order in which they arrived: candidates
+/// are sorted by enrolment number first. The cohort is returned in that order too.
 #[must_use]
 pub fn choose_cohort(mut available: Vec<Candidate>, size: usize, seed: Seed) -> Vec<Candidate> {
     available.sort_by_key(|candidate| (candidate.number, candidate.client));
@@ -70,7 +70,7 @@ mod tests {
                 drawn[candidate.number as usize] += 1;
             }
         }
-        // 4000 draws at 1/4: mean 1000, standard deviation 27; five of them on either side.
+        // 4000 draws at 1/4: mean 1000, standard deviation 27. The limits are five standard deviations on either side.
         assert!(drawn.iter().all(|count| (863..=1137).contains(count)), "{drawn:?}");
     }
 }

@@ -1,33 +1,33 @@
-//! Pace steering: when a client without work should come back, so that a fleet neither hammers nor forgets its
-//! coordinator (the idea is that of Bonawitz et al. 2019, "Towards federated learning at scale", section 2.3).
+//! Pace steering: when a client without work should check in again, so that a fleet neither overloads nor loses its
+//! coordinator (Bonawitz et al. 2019, "Towards federated learning at scale", section 2.3).
 
 use tributary_protocol::seed::Stream;
 
 /// Why a client has no work now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryReason {
-    /// It just reported: its next round can come at any moment.
+    /// It has just reported. Its next round can open at any moment.
     Reported,
-    /// It waited as long as it wanted, and nothing came.
+    /// No assignment came in its waiting time.
     NothingCame,
-    /// No job of its population runs: nothing will come soon.
+    /// No job of its population is running, so none is expected soon.
     NoJob,
     /// The coordinator is stopping or cannot reach its database.
     Unavailable,
 }
 
-/// Check-ins per second that the coordinator steers idle clients towards.
+/// The rate of check-ins per second that the coordinator aims at for idle clients.
 const CHECKINS_PER_SECOND: u64 = 100;
-/// Longest window: a client is seen at least about this often, in milliseconds.
+/// Longest window in milliseconds. Each client checks in about this often at least.
 const WINDOW_MS_MAX: u64 = 600_000;
 
-/// Time to wait before the next check-in, in milliseconds: uniform between half and one and a half times a centre that
-/// grows with the population, so that clients that were answered together do not come back together.
+/// Time to wait before the next check-in, in milliseconds. It is uniform between half and one and a half times a centre
+/// that grows with the population, so that clients that were answered together do not return together.
 #[must_use]
 pub fn retry_window_ms(reason: RetryReason, clients: u64, stream: &mut Stream) -> u64 {
     let fleet_ms = clients.saturating_mul(1000) / CHECKINS_PER_SECOND;
     let centre_ms = match reason {
-        // A held poll costs next to nothing, so a client that may be wanted comes back at once.
+        // A held check-in costs next to nothing, so a client that may be drawn soon returns at once.
         RetryReason::Reported => return 0,
         RetryReason::NothingCame => fleet_ms.clamp(1_000, WINDOW_MS_MAX),
         RetryReason::NoJob => fleet_ms.clamp(5_000, WINDOW_MS_MAX),

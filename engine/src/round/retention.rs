@@ -1,13 +1,13 @@
-//! What a job keeps of its past.
+//! Which versions and rounds a job keeps.
 
 use tributary_protocol::job_file::{JobFile, ModelsKept};
 
-/// A day in milliseconds.
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
 /// Whether a job keeps the file of this model version.
 ///
-/// The newest is the base of the next round and what operators download; open rounds need their base until they end.
+/// The newest version is the base of the next round and the one that operators download. Open rounds need their base
+/// until they end.
 #[must_use]
 pub fn keeps_version(kept: ModelsKept, version: u32, newest: u32, in_use: &[u32]) -> bool {
     let by_policy = match kept {
@@ -18,13 +18,14 @@ pub fn keeps_version(kept: ModelsKept, version: u32, newest: u32, in_use: &[u32]
     by_policy || version >= newest || in_use.contains(&version)
 }
 
-/// Rounds that ended and events that happened before this time lose their details; none when all are kept.
+/// The time before which ended rounds and events lose their details; none when the job keeps all.
 #[must_use]
 pub fn history_before_ms(job: &JobFile, now_ms: i64) -> Option<i64> {
     job.retention.history_days.map(|days| now_ms.saturating_sub(i64::from(days).saturating_mul(DAY_MS)))
 }
 
-/// Training rounds from this number on are needed to let clients rest, however old they are.
+/// The first training round that the separation rule still needs, however old it is: the rule lets clients rest between
+/// rounds.
 #[must_use]
 pub fn separation_needs_from(job: &JobFile, rounds_opened: u32) -> u32 {
     match job.eligibility.separation_rounds {
@@ -49,7 +50,7 @@ mod tests {
         assert_eq!(kept(ModelsKept::Last(1), &[4, 9]), [4, 9, 10]);
         assert_eq!(kept(ModelsKept::Every(4), &[]), [0, 4, 8, 10]);
         assert_eq!(kept(ModelsKept::Every(1), &[]).len(), 11);
-        // A version that was committed since the newest was looked up.
+        // A version that was committed after the newest was looked up.
         assert!(keeps_version(ModelsKept::Last(1), 11, 10, &[]));
     }
 

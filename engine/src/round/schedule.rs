@@ -1,56 +1,54 @@
-//! The order of rounds: when a job opens its next one, what it is, and when the job is complete.
+//! The order of rounds: when a job opens its next one, which task it has, and when the job is complete.
 
 use tributary_protocol::job_file::JobFile;
 use tributary_protocol::state::{JobState, Task};
 
 use super::calendar::Calendar;
 
-/// What is known of a job between rounds.
+/// The stored facts of a job that decide its next round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct JobFacts {
-    /// Where it stands.
     pub state: JobState,
-    /// Whether a training round is open.
     pub training_open: bool,
-    /// Evaluations that are open.
+    /// Number of open evaluations.
     pub evaluations_open: usize,
-    /// Rounds opened so far.
+    /// Number of training rounds opened.
     pub rounds_opened: u32,
-    /// Rounds committed so far.
+    /// Number of training rounds committed.
     pub rounds_committed: u32,
-    /// Training rounds abandoned since the last committed one.
+    /// Number of training rounds abandoned since the last committed one.
     pub abandoned_in_a_row: u32,
     /// When the last training round ended.
     pub last_ended_at_ms: Option<i64>,
-    /// Number of the last committed round.
+    /// Number of the last committed training round.
     pub last_committed_round: Option<u32>,
-    /// Whether that round's model has been evaluated, or tried to be.
+    /// Whether an evaluation of that round's model has ended, with or without a result.
     pub last_committed_evaluated: bool,
     /// Accuracy of the newest evaluated version.
     pub accuracy: Option<f64>,
 }
 
-/// Most open evaluations of a job: when measuring is slower than training, versions in between are not measured.
+/// Most open evaluations of a job. When evaluation is slower than training, versions in between are not evaluated.
 const EVALUATIONS_OPEN_MAX: usize = 8;
 
-/// What a job does next by itself.
+/// The next action of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextRound {
-    /// Open a round with this number. An evaluation has the number of the round whose model it measures.
+    /// Open a round with this number. An evaluation has the number of the training round whose model it evaluates.
     Open(Task, u32),
-    /// Nothing before this time.
+    /// Nothing before this time, in milliseconds since 1970.
     NotBefore(i64),
-    /// Nothing until something ends or an operator acts.
+    /// Nothing until a round ends or an operator acts.
     Wait,
     /// The stop policy is met: the job is complete.
     Complete,
 }
 
-/// What a job does next by itself.
+/// The next action of a job.
 ///
-/// Evaluations run beside the next training rounds: they only read versions that never change. The last version is
-/// always evaluated (when the job has evaluations) before the job is complete. A calendar says when training rounds may
-/// open; a round that is open goes on, and what it made is evaluated, at any time.
+/// Evaluations run beside the next training rounds, because they only read versions, which never change. The last
+/// version is always evaluated (when the job has evaluations) before the job is complete. A calendar limits when
+/// training rounds open. It affects neither open rounds nor evaluations.
 #[must_use]
 pub fn next_round(job: &JobFile, calendar: Option<&Calendar>, facts: &JobFacts, now_ms: i64) -> NextRound {
     if facts.state != JobState::Running && facts.state != JobState::Paused {
@@ -68,7 +66,7 @@ pub fn next_round(job: &JobFile, calendar: Option<&Calendar>, facts: &JobFacts, 
     if finishing {
         return if facts.evaluations_open > 0 { NextRound::Wait } else { NextRound::Complete };
     }
-    // A job that ends at an accuracy must know what it has before it trains on.
+    // A job that ends at an accuracy must know its accuracy before it trains on.
     let undecided = job.stop.accuracy.is_some() && facts.evaluations_open > 0;
     if facts.state == JobState::Paused || undecided {
         return NextRound::Wait;
@@ -81,7 +79,7 @@ pub fn next_round(job: &JobFile, calendar: Option<&Calendar>, facts: &JobFacts, 
 }
 
 /// The first moment from now on at which a training round may open: after the pause that abandoned rounds cost, in a
-/// minute of the calendar. None when the calendar has no more such minutes.
+/// minute of the calendar. None when the calendar has no further such minute.
 #[must_use]
 pub fn may_open_at_ms(
     job: &JobFile,
@@ -245,7 +243,7 @@ mod tests {
             // A pause that ends in the window, and one that outlasts it.
             (abandoned(23 * HOUR_MS), 23 * HOUR_MS, NextRound::NotBefore(23 * HOUR_MS + 60_000)),
             (abandoned(30 * HOUR_MS - 1), 30 * HOUR_MS - 1, NextRound::NotBefore(46 * HOUR_MS)),
-            // Evaluations read what is there, at any time.
+            // Evaluations read stored versions, at any time.
             (committed(1), 12 * HOUR_MS, NextRound::Open(Task::Evaluate, 1)),
             (JobFacts { state: JobState::Paused, ..evaluated }, 12 * HOUR_MS, NextRound::Wait),
         ];

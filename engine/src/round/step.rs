@@ -1,29 +1,29 @@
-//! The phases of a round: what happens next, given what is known now.
+//! The phases of a round: the next step as a function of known facts.
 
 use serde::{Deserialize, Serialize};
 use tributary_protocol::job_file::JobFile;
 use tributary_protocol::state::{AbandonReason, JobState, Phase, Task};
 
-/// The numbers that a round goes by; training and evaluation have their own. Stored with the round when it opens: a
-/// change of the job's policy is for the rounds after it.
+/// The policy of a round; training and evaluation have one each. It is stored with the round, so a change of the job's
+/// policy affects only later rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskPolicy {
-    /// Reports that close a round early.
+    /// Number of reports that closes a round before its deadline.
     pub goal: u32,
-    /// Reports without which the deadline abandons it.
+    /// Number of reports without which the deadline abandons the round.
     pub minimum: u32,
-    /// Clients of a full cohort.
+    /// Number of clients in a full cohort.
     pub cohort_size: u32,
-    /// Clients that must be available before a cohort is drawn.
+    /// Number of clients that must be available before a cohort is drawn.
     pub available_min: u32,
-    /// How long a round waits for available clients.
+    /// Longest wait for available clients.
     pub selection_timeout_ms: i64,
-    /// How long a cohort has.
+    /// Time from the draw of the cohort until the round closes.
     pub deadline_ms: i64,
 }
 
 impl TaskPolicy {
-    /// The policy of a job's training or evaluation rounds; none for evaluations of a job that has none.
+    /// The policy of a job's training or evaluation rounds; none for evaluations of a job without them.
     #[must_use]
     pub fn of(job: &JobFile, task: Task) -> Option<Self> {
         match task {
@@ -50,35 +50,30 @@ impl TaskPolicy {
     }
 }
 
-/// What is known of an open round.
+/// The facts that decide the next step of an open round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoundFacts {
-    /// Where it stands.
     pub phase: Phase,
-    /// Where its job stands.
     pub job: JobState,
-    /// Eligible clients that wait now (asked only while selecting).
+    /// Eligible clients that wait now; read only while the round is selecting.
     pub available: u32,
-    /// Members of the cohort that still work.
+    /// Clients of the cohort that have not answered.
     pub working: u32,
-    /// Reports accepted.
+    /// Accepted reports.
     pub reported: u32,
-    /// When it was opened.
     pub opened_at_ms: i64,
-    /// When the cohort's time is up; known from the moment that it is drawn.
+    /// When the cohort's time ends; known once the cohort is drawn.
     pub deadline_at_ms: Option<i64>,
 }
 
-/// What happens next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing, until something is reported or this time comes.
+    /// Nothing, until a report arrives or this time (milliseconds since 1970) is reached.
     WaitUntil(i64),
     /// Draw a cohort of this many clients.
     ChooseCohort(u32),
-    /// Take no more reports and make the result.
+    /// Close the round and compute its result.
     Aggregate,
-    /// Store the result.
     Commit,
     /// End without a result.
     Abandon(AbandonReason),
@@ -86,7 +81,6 @@ pub enum Step {
     Done,
 }
 
-/// What happens next to a round.
 #[must_use]
 pub fn next_step(policy: &TaskPolicy, facts: &RoundFacts, now_ms: i64) -> Step {
     let stopped = facts.job == JobState::Stopped;
@@ -100,7 +94,8 @@ pub fn next_step(policy: &TaskPolicy, facts: &RoundFacts, now_ms: i64) -> Step {
     }
 }
 
-/// A full choice is worth waiting for; when time is up, whatever can still reach the minimum will do.
+/// A full choice is worth waiting for. When the time is up, any number of clients that can still reach the minimum is
+/// enough.
 fn select(policy: &TaskPolicy, facts: &RoundFacts, now_ms: i64) -> Step {
     let timeout_at_ms = facts.opened_at_ms.saturating_add(policy.selection_timeout_ms);
     if facts.available >= policy.available_min {
@@ -114,7 +109,7 @@ fn select(policy: &TaskPolicy, facts: &RoundFacts, now_ms: i64) -> Step {
     }
 }
 
-/// The round closes as soon as waiting longer could not improve it: the goal is met, or nobody is left to wait for.
+/// The round closes as soon as waiting longer could not improve it: the goal is met, or every client has answered.
 fn collect(policy: &TaskPolicy, facts: &RoundFacts, now_ms: i64) -> Step {
     let enough = facts.reported >= policy.minimum;
     let deadline_at_ms = facts.deadline_at_ms.unwrap_or(now_ms);
@@ -176,7 +171,7 @@ mod tests {
             ("less than the goal, time is left", training(3, 3), 999, Step::WaitUntil(1000)),
             ("less than the goal, time is up", training(3, 3), 1000, Step::Aggregate),
             ("less than the minimum, time is up", training(3, 1), 1000, Step::Abandon(TooFewReports)),
-            ("nobody is left to wait for", training(0, 3), 10, Step::Aggregate),
+            ("every client has answered", training(0, 3), 10, Step::Aggregate),
             ("the minimum is out of reach", training(0, 1), 10, Step::Abandon(TooFewReports)),
             ("an operator stops the job", stopped(training(3, 3)), 10, Step::Abandon(JobStopped)),
             ("an operator stops the job early", stopped(selecting(6)), 10, Step::Abandon(JobStopped)),
@@ -194,7 +189,7 @@ mod tests {
         }
     }
 
-    /// What the world may do between two steps.
+    /// Events that may occur between two steps.
     #[derive(Clone, Debug)]
     enum World {
         Wait(i64),
@@ -217,8 +212,9 @@ mod tests {
     }
 
     proptest! {
-        /// Goal: whatever happens, a round ends, its phases never go back, and it commits exactly when enough reported.
-        /// Method: play random events on the facts, ask `next_step` after each, apply its answer as a driver would;
+        /// Goal: under any events a round ends, its phases never go back, and it commits exactly when enough clients
+        /// reported.
+        /// Method: apply random events to the facts, ask `next_step` after each, apply its answer as a driver would;
         /// then let time pass and ask until it is done.
         #[test]
         fn a_round_always_ends_and_never_goes_back(
@@ -269,7 +265,7 @@ mod tests {
                 }
             }
             prop_assert!(!facts.phase.is_open(), "a round always ends: {facts:?}");
-            prop_assert!(facts.reported <= cohort, "nobody is counted twice");
+            prop_assert!(facts.reported <= cohort, "no client is counted twice");
             if facts.phase == Phase::Committed {
                 prop_assert!(facts.reported >= minimum);
             } else {

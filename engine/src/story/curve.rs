@@ -1,43 +1,41 @@
-//! Learning curves: costs added up round by round, thinned out to what a screen can show, and the price of accuracies.
+//! Learning curves: costs added up round by round, reduced to the points that a screen can show, and the cost of
+//! reaching accuracies.
 
 use tributary_protocol::operator::{Curve, CurvePoint, Target};
 
-/// Accuracies whose price a curve tells, besides the one at which the job ends.
+/// Accuracies whose cost a curve states, besides the one at which the job ends.
 const TARGETS: [f64; 9] = [0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.97, 0.98, 0.99];
 
-/// An ended training round, as far as a curve shows it.
+/// An ended training round with the columns of a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CurveRow {
-    /// Its number.
     pub round: u32,
-    /// Whether it ended without a result.
     pub abandoned: bool,
-    /// When it ended.
     pub ended_at_ms: i64,
-    /// Clients selected.
+    /// Number of clients selected.
     pub cohort: u32,
-    /// Reports counted.
+    /// Number of accepted reports.
     pub reported: u32,
-    /// Time that its clients worked, in milliseconds.
+    /// Time that the clients worked for their accepted reports, in milliseconds.
     pub clients_ms: u64,
-    /// Bytes that they sent.
+    /// Bytes that the clients sent.
     pub bytes_up: u64,
-    /// Bytes that they fetched.
+    /// Bytes that the clients fetched.
     pub bytes_down: u64,
     /// Mean training loss.
     pub training_loss: Option<f64>,
-    /// Loss of its model.
+    /// Loss of the model that the round produced, once it is evaluated.
     pub loss: Option<f64>,
-    /// Accuracy of its model.
+    /// Accuracy of the model that the round produced, once it is evaluated.
     pub accuracy: Option<f64>,
 }
 
-/// The curve of a job that was made at `created_at_ms`, from its ended training rounds in order, with at most
+/// The curve of a job that was created at `created_at_ms`, from its ended training rounds in order, with at most
 /// `points_max` points (at least 2).
 ///
-/// Between the first and the last round each stretch of equal length gives its lowest and its highest point, by
-/// accuracy where it was measured, else by loss: a spike of a single round among 60,000 is still seen. Costs are added
-/// up over all rounds, whether they are shown or not.
+/// Between the first and the last round, each stretch of equal length contributes its lowest and its highest point, by
+/// accuracy where it is known, else by loss. So a spike of a single round among 60,000 stays visible. Costs are added
+/// up over all rounds, shown or not.
 #[must_use]
 pub fn curve(created_at_ms: i64, rows: &[CurveRow], points_max: usize, stop_accuracy: Option<f64>) -> Curve {
     let mut sum = CurvePoint {
@@ -84,18 +82,18 @@ pub fn curve(created_at_ms: i64, rows: &[CurveRow], points_max: usize, stop_accu
     Curve { points: thinner.finish(), rounds: rows.len() as u64, targets }
 }
 
-/// Keeps the first point, the last, and of each bucket in between the lowest and the highest.
+/// Keeps the first point, the last point, and of each bucket in between the lowest and the highest.
 struct Thinner {
     count: usize,
     seen: usize,
-    /// Buckets between first and last; none where every point is kept.
+    /// Number of buckets between first and last; none where every point is kept.
     buckets: Option<usize>,
     bucket: usize,
     ends: Option<Ends>,
     kept: Vec<CurvePoint>,
 }
 
-/// The lowest and the highest point of a bucket, among those of the kind that tells most.
+/// The lowest and the highest point of a bucket, among the points with the best known measure.
 #[derive(Clone, Copy)]
 struct Ends {
     kind: u8,
@@ -145,7 +143,7 @@ impl Thinner {
         });
     }
 
-    /// Keeps what the bucket has, in the order of its rounds.
+    /// Emits the points of the bucket in the order of their rounds.
     fn close(&mut self) {
         let Some(Ends { low: (_, low), high: (_, high), .. }) = self.ends.take() else { return };
         let (first, second) = if low.round < high.round { (low, high) } else { (high, low) };
@@ -161,7 +159,8 @@ impl Thinner {
     }
 }
 
-/// What makes a point stick out, among points of the same kind: accuracy tells most, then loss, then the training loss.
+/// The rank of the known measure (accuracy before loss before training loss), and its value. Only points of equal rank
+/// are compared.
 fn height(point: &CurvePoint) -> (u8, f64) {
     match (point.accuracy, point.loss, point.training_loss) {
         (Some(accuracy), ..) => (3, accuracy),
@@ -210,7 +209,7 @@ mod tests {
         let reached: Vec<_> =
             curve(0, &rows, 10, Some(0.75)).targets.iter().map(|target| (target.accuracy, target.round)).collect();
         assert_eq!(reached, [(0.5, 2), (0.6, 2), (0.7, 2), (0.75, 4), (0.8, 4), (0.9, 4)]);
-        assert_eq!(curve(0, &rows, 10, Some(0.5)).targets.len(), 5, "a target is told once");
+        assert_eq!(curve(0, &rows, 10, Some(0.5)).targets.len(), 5, "a target is listed once");
     }
 
     #[test]

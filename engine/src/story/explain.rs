@@ -1,5 +1,5 @@
-//! A round told to people: its phases, one sentence on what it waits for or why it went as it did, and what another
-//! deadline would have done.
+//! Explanation of a round: its phases, one sentence on what it waits for or why it ended as it did, and the effect of
+//! other deadlines.
 
 use tributary_protocol::operator::{PhaseSpan, Round, WhatIf};
 use tributary_protocol::state::{AbandonReason, Phase, Task};
@@ -7,16 +7,15 @@ use tributary_protocol::state::{AbandonReason, Phase, Task};
 /// Deadlines that [`what_if`] tries: tenths of the real one, up to twice its length.
 const WHAT_IF_TENTHS: u64 = 20;
 
-/// What a round's explanation is made of.
+/// The facts that explain a round.
 #[derive(Clone, Copy, Debug)]
 pub struct RoundStory<'a> {
-    /// The round.
     pub round: &'a Round,
-    /// While it selects: eligible clients that wait now, and how many it needs.
+    /// While the round selects: eligible clients that wait now, and how many it needs.
     pub available: Option<(u32, u32)>,
-    /// While it selects: when it gives up.
+    /// While the round selects: when it is abandoned.
     pub selection_ends_at_ms: Option<i64>,
-    /// The client whose counted report came last, by number, and how long after the selection in milliseconds.
+    /// The client whose accepted report came last, by number, and the time after the selection in milliseconds.
     pub slowest: Option<(u64, i64)>,
 }
 
@@ -52,7 +51,8 @@ fn selecting(name: &str, story: &RoundStory<'_>, now_ms: i64) -> String {
         Some(at_ms) if at_ms > now_ms => {
             let minimum = count(story.round.minimum, "client");
             format!(
-                "{name} waits for clients: {seen}; in {} it starts with whoever is there, or gives up with less than {minimum}.",
+                "{name} waits for clients: {seen}; in {} it starts with the clients that wait, or is abandoned with less \
+                 than {minimum}.",
                 duration(at_ms - now_ms)
             )
         }
@@ -104,7 +104,7 @@ fn committed(name: &str, story: &RoundStory<'_>) -> String {
             story.slowest.map(|(number, ms)| format!(", the last from client {number} after {}", duration(ms)));
         format!("until {} were in{}", count(round.goal, report), slowest.unwrap_or_default())
     } else {
-        format!("until nobody was left to wait for, with {} of {}", round.reported, count(round.goal, report))
+        format!("until no client was still working, with {} of {}", round.reported, count(round.goal, report))
     };
     let lost = losses(round);
     let lost = if lost.is_empty() { String::new() } else { format!("; {lost}") };
@@ -133,15 +133,13 @@ fn abandoned(name: &str, round: &Round) -> String {
         Some(AbandonReason::NotFinite) => {
             "the new model was not finite; a lower learning rate or magnitude_max may help".to_owned()
         }
-        Some(AbandonReason::Fault) => {
-            "what was stored of it could not be read; the coordinator's log says more".to_owned()
-        }
+        Some(AbandonReason::Fault) => "its stored data could not be read; the coordinator's log says more".to_owned(),
         None => "no reason was stored".to_owned(),
     };
     format!("{name} was abandoned: {why}.")
 }
 
-/// What became of those who did not report.
+/// The outcomes of the clients that did not report.
 fn losses(round: &Round) -> String {
     let parts = [
         (round.expired, "was too late", "were too late"),
@@ -166,7 +164,7 @@ fn count(number: u32, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A time for people: `340 ms`, `7.5 s`, `3 min 20 s`, `2 h 5 min`, `4 d 3 h`.
+/// A duration for people: `340 ms`, `7.5 s`, `3 min 20 s`, `2 h 5 min`, `4 d 3 h`.
 fn duration(ms: i64) -> String {
     const SECOND: i64 = 1_000;
     const MINUTE: i64 = 60 * SECOND;
@@ -188,7 +186,7 @@ fn duration(ms: i64) -> String {
     }
 }
 
-/// The phases that a round went through, in order.
+/// The phases of a round, in order.
 #[must_use]
 pub fn phases(round: &Round) -> Vec<PhaseSpan> {
     let begins = [
@@ -205,8 +203,8 @@ pub fn phases(round: &Round) -> Vec<PhaseSpan> {
         .collect()
 }
 
-/// What other deadlines would have dropped of a cohort. `came_ms` is when the work of each client came that brought
-/// some, late ones included, in milliseconds after the selection.
+/// What other deadlines would have dropped of a cohort. `came_ms` has the arrival time of each report, late ones
+/// included, in milliseconds after the selection.
 #[must_use]
 pub fn what_if(deadline_ms: u64, cohort: u32, came_ms: &[u64]) -> Vec<WhatIf> {
     let tenths = 1..=WHAT_IF_TENTHS;
@@ -250,7 +248,7 @@ mod tests {
         assert_eq!(
             explain(&waits, 100_000),
             "Round 7 waits for clients: 4 of the 13 it needs are checked in and eligible; in 3 min 20 s it starts with \
-             whoever is there, or gives up with less than 5 clients."
+             the clients that wait, or is abandoned with less than 5 clients."
         );
         assert_eq!(
             explain(&RoundStory { available: Some((1, 13)), ..waits }, 300_000),
@@ -306,7 +304,7 @@ mod tests {
             ),
             (
                 json!({ "reported": 9, "failed": 4 }),
-                "Round 7 took 46 s: until nobody was left to wait for, with 9 of 10 updates; 4 gave up.",
+                "Round 7 took 46 s: until no client was still working, with 9 of 10 updates; 4 gave up.",
             ),
             (
                 json!({ "selected_at_ms": 40_000, "expired": 1 }),
@@ -342,7 +340,7 @@ mod tests {
             ),
             (
                 json!({ "reason": "fault", "ended_at_ms": 5_000 }),
-                "what was stored of it could not be read; the coordinator's log says more",
+                "its stored data could not be read; the coordinator's log says more",
             ),
         ];
         for (mut changes, why) in cases {
@@ -387,9 +385,9 @@ mod tests {
 
     #[test]
     fn another_deadline_drops_others() {
-        let told = what_if(1_000, 5, &[50, 350, 900, 1_500]);
-        assert_eq!(told.len(), 20);
-        let dropped = |deadline_ms| told.iter().find(|case| case.deadline_ms == deadline_ms).unwrap().dropped;
+        let cases = what_if(1_000, 5, &[50, 350, 900, 1_500]);
+        assert_eq!(cases.len(), 20);
+        let dropped = |deadline_ms| cases.iter().find(|case| case.deadline_ms == deadline_ms).unwrap().dropped;
         assert_eq!([100, 400, 1_000, 1_500, 1_600].map(dropped), [4, 3, 2, 2, 1]);
         assert_eq!(what_if(u64::MAX, 0, &[1]).last().unwrap().dropped, 0);
     }

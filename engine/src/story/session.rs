@@ -1,4 +1,4 @@
-//! Sessions: what course each client's work took, and how classes of devices fare.
+//! Sessions: the course of each client's work, and statistics of device classes.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,18 +6,17 @@ use tributary_protocol::device::Attributes;
 use tributary_protocol::operator::{ClassStats, ShapeCount};
 use tributary_protocol::state::{AssignmentState, FailureReason};
 
-/// One client's work in one round, as far as its course is told.
+/// One client's work in one round.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Session {
-    /// Where the assignment stands; none is as good as assigned.
+    /// The state of the assignment; none counts as assigned.
     pub state: Option<AssignmentState>,
-    /// Why it was rejected or failed.
+    /// Why the assignment was rejected or failed.
     pub reason: Option<String>,
-    /// Whether the model was fetched.
     pub fetched: bool,
-    /// Whether bytes of an update came.
+    /// Whether bytes of an update arrived.
     pub uploaded: bool,
-    /// Whether the client came with late work.
+    /// Whether the client reported after the deadline.
     pub late: bool,
     /// Time worked for the report, in milliseconds.
     pub work_ms: Option<u64>,
@@ -30,7 +29,8 @@ impl Session {
     pub fn shape(&self) -> String {
         let state = self.state.unwrap_or(AssignmentState::Assigned);
         let came = self.uploaded || matches!(state, AssignmentState::Reported | AssignmentState::Rejected);
-        // Whoever has something to send has trained, and nobody trains without a model (a client may have kept it).
+        // A client that sends an update has trained, and training needs a model, even if the client had stored it
+        // before.
         let trained = came || self.late;
         let mut shape = String::from("ca");
         for (happened, letter) in [(self.fetched || trained, 'd'), (trained, 't'), (came, 'u')] {
@@ -80,7 +80,7 @@ pub fn funnel<'a>(
     counts
 }
 
-/// How the clients with each value of an attribute fare, by value. `clients` says how many clients have which
+/// Statistics of the clients with each value of an attribute. `clients` has the number of clients with each set of
 /// attributes.
 #[must_use]
 pub fn class_stats<'a>(
@@ -98,7 +98,7 @@ pub fn class_stats<'a>(
     classes.into_iter().map(|(value, Class { clients, sessions })| stats(value, clients, &sessions)).collect()
 }
 
-/// The clients that have one value, and what they did.
+/// The clients with one value, and their sessions.
 #[derive(Default)]
 struct Class<'a> {
     clients: u64,
@@ -187,8 +187,8 @@ mod tests {
         let mut sessions = vec![(&small, &slow), (&small, &dropped), (&small, &dropped), (&small, &open)];
         sessions.extend(quick.iter().map(|session| (&large, session)));
         let stats = class_stats("ram", [(&small, 5), (&large, 6), (&none, 1)], sessions);
-        let told: Vec<_> = stats.iter().map(|class| (class.value.as_str(), class.clients, class.assigned)).collect();
-        assert_eq!(told, [("", 1, 0), ("2", 5, 4), ("8", 6, 10)]);
+        let figures: Vec<_> = stats.iter().map(|class| (class.value.as_str(), class.clients, class.assigned)).collect();
+        assert_eq!(figures, [("", 1, 0), ("2", 5, 4), ("8", 6, 10)]);
         assert_eq!((stats[0].drop_rate, stats[0].work_ms_p50), (0.0, None));
         assert!((stats[1].drop_rate - 2.0 / 3.0).abs() < 1e-12, "what is open is not dropped: {:?}", stats[1]);
         assert_eq!((stats[2].work_ms_p50, stats[2].work_ms_p90), (Some(5), Some(9)));

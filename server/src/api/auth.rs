@@ -1,4 +1,4 @@
-//! Identities. These extractors are the only way for a handler to learn who calls.
+//! Authentication. A handler gets an identity only through these extractors.
 
 use std::sync::Arc;
 
@@ -14,10 +14,9 @@ use super::problem::ApiError;
 use crate::app::App;
 use crate::db::ClientRow;
 
-/// An enrolled client.
 pub(super) struct Device(pub(super) ClientRow);
 
-/// An operator of the coordinator, by its token.
+/// An operator, authenticated by an operator token.
 pub(super) struct Operator(pub(super) Token);
 
 /// An app that may enrol clients in one population.
@@ -26,7 +25,7 @@ pub(super) struct Enroller {
     pub(super) population: Name,
 }
 
-/// The hash under which a secret is stored: 32 random bytes need no salt and no slow hash.
+/// The hash under which a secret is stored. A secret has 32 random bytes, so it needs neither salt nor a slow hash.
 pub(crate) fn stored_hash(secret: &Secret) -> Sha256Hash {
     Sha256Hash::of(secret.expose().as_bytes())
 }
@@ -36,7 +35,7 @@ impl FromRequestParts<Arc<App>> for Device {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
         let secret = bearer(parts, SecretKind::Client, "a client's secret (enrol to get one)")?;
-        // Boxed, as is all that asks the database around a held request: its future is as large as its largest part.
+        // Boxed, so that the future of a held request does not include the largest future that runs before it is held.
         let found = Box::pin(async { app.db.read().await?.client_by_secret(&stored_hash(&secret)).await });
         found.await?.map(Self).ok_or_else(|| unauthorized("this client is not known; enrol again"))
     }

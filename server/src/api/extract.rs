@@ -12,13 +12,11 @@ use tributary_protocol::problem::ProblemType;
 
 use super::problem::ApiError;
 
-/// A JSON body, in or out.
+/// A JSON body of a request or a response.
 pub(super) struct Json<T>(pub(super) T);
 
-/// The variable parts of a path.
 pub(super) struct Path<T>(pub(super) T);
 
-/// A URL's query.
 pub(super) struct Query<T>(pub(super) T);
 
 fn malformed(detail: impl std::fmt::Display) -> ApiError {
@@ -64,7 +62,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// The page that a query asks for: most items, and where to start.
+/// The page that a query asks for: the number of items, and the key after which it starts.
 pub(super) fn page<T: std::str::FromStr>(query: &PageQuery, first: T) -> Result<(u32, T), ApiError> {
     let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT);
     if !(1..=PAGE_ITEMS_MAX).contains(&limit) {
@@ -78,7 +76,7 @@ pub(super) fn page<T: std::str::FromStr>(query: &PageQuery, first: T) -> Result<
     Ok((limit, after))
 }
 
-/// Where a page ends in a list that is ordered by two things: `17:42`.
+/// The end of a page in a list that is ordered by two keys, as text: `17:42`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place<T>(pub(super) i64, pub(super) T);
 
@@ -97,7 +95,7 @@ impl<T: std::fmt::Display> std::fmt::Display for Place<T> {
     }
 }
 
-/// A text of a query, with its limit in bytes.
+/// Checks the length in bytes of a text parameter.
 pub(super) fn text(name: &str, text: &str, bytes_max: usize) -> Result<(), ApiError> {
     if text.len() > bytes_max || text.contains('\0') {
         return Err(malformed(format!("{name} has at most {bytes_max} bytes, none of them 0")));

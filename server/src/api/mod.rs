@@ -30,13 +30,13 @@ use crate::app::App;
 use observe::Observe;
 use problem::ApiError;
 
-/// Longest silence in the middle of a request's body: whoever stops sending must not hold a place.
+/// Longest silence within a request's body. A sender that stops must not hold memory and a connection for ever.
 const BODY_SILENCE_MAX: Duration = Duration::from_secs(30);
-/// Largest JSON body: a job file and some.
+/// Largest JSON body: a job file with the other members of its request.
 const JSON_BYTES_MAX: usize = JOB_FILE_BYTES_MAX + 4096;
 
-/// Every route of the coordinator. Only health, the description of the API, the dashboard's own files and, unless it is
-/// configured otherwise, the metrics need no token.
+/// Every route of the coordinator. Only health, the API's description, the dashboard's files and, by default, the
+/// metrics need no token.
 pub fn router(app: Arc<App>) -> Router {
     Router::new()
         .nest("/device/v1", device::routes())

@@ -1,5 +1,5 @@
-//! Sending models and steps: stored files, streamed part by part, with ETag and Range; and models in forms that nobody
-//! stored, made while they are sent.
+//! Sends models and model deltas: stored files chunk by chunk, with ETag and Range, and forms that are not stored,
+//! which are computed while they are sent.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,16 +23,16 @@ use crate::blob::{BlobError, StoredBody, model_file_key, model_key};
 use crate::db::{DbError, JobRow, MadeFor, ModelFileRow, Tx};
 use crate::runtime::offload::blocking;
 
-/// When to ask again for a form that is not stored, while so many are being made already.
+/// When to ask again for a form that is not stored, while the limit of concurrent computations is reached.
 const FORM_RETRY_MS: u64 = 2_000;
 
-/// A file that never changes.
+/// A file to send; it never changes.
 #[derive(Debug)]
 pub(super) struct ModelFile {
-    /// Changes with the bytes, never without.
+    /// Names the bytes of the file.
     etag: String,
     bytes: u64,
-    /// What it stands for in bytes of a plain model file.
+    /// Length of the content as a plain model file.
     raw_bytes: u64,
     packed: bool,
     content: Content,
@@ -40,20 +40,17 @@ pub(super) struct ModelFile {
 
 #[derive(Debug)]
 enum Content {
-    /// The body of this name.
+    /// A stored body, by its name.
     Stored(String),
-    /// Made of a version's plain file while it is sent.
+    /// Computed from a version's plain file while it is sent.
     Made { plain: String, plain_bytes: u64, parameters: Arc<ParameterList>, form: ModelForm },
 }
 
 type Parts = BoxStream<'static, Result<Bytes, BlobError>>;
 
 impl ModelFile {
-    /// A model version in some form: as it is stored, if it is, and otherwise made. `packed_too` says whether it may be
+    /// A model version in some form: the stored file if there is one, else computed. `packed_too` allows a file that is
     /// one zstd frame.
-    ///
-    /// # Errors
-    /// [`ProblemType::Deleted`].
     pub(super) async fn in_form(
         app: &App,
         tx: &mut Tx,
@@ -74,7 +71,7 @@ impl ModelFile {
         }
         let parameters = Arc::clone(&app.specs.of(job)?.model);
         Ok(Self {
-            // The same model has the same file, so its hash and the form name it.
+            // A model always gives the same file in a form, so the model's hash and the form name the bytes.
             etag: format!("\"{}-{}\"", model.sha256, form.as_str()),
             bytes: form_bytes(&parameters, form),
             raw_bytes: model.bytes,
@@ -83,10 +80,11 @@ impl ModelFile {
         })
     }
 
-    /// The step to a version. `raw_bytes` is what is to be counted for it.
+    /// The model delta to a version. `raw_bytes` is its length in the traffic figures of plain files.
     ///
     /// # Errors
-    /// [`ProblemType::Deleted`]; [`ProblemType::NotFound`] where there is no step.
+    /// [`ProblemType::Deleted`] when retention deleted the version; [`ProblemType::NotFound`] when the version has no
+    /// delta.
     pub(super) async fn step(tx: &mut Tx, job: JobId, model: &ModelVersion, raw_bytes: u64) -> Answer<Self> {
         check_there(job, model)?;
         let stored = tx.model_file(job, model.version, MadeFor::Delta).await?;
@@ -104,7 +102,7 @@ impl ModelFile {
         }
     }
 
-    /// What so many of its bytes stand for.
+    /// The part of `raw_bytes` that corresponds to this many bytes of the file.
     fn raw_of(&self, bytes: u64) -> u64 {
         let raw = u128::from(bytes) * u128::from(self.raw_bytes) / u128::from(self.bytes.max(1));
         u64::try_from(raw).unwrap_or(u64::MAX)
@@ -119,11 +117,11 @@ fn check_there(job: JobId, model: &ModelVersion) -> Answer<()> {
     Err(ApiError::new(ProblemType::Deleted, detail))
 }
 
-/// A file as a response. What is sent of it is counted for `receiver`, if there is one.
+/// The response with a file. Sent bytes are counted for `receiver`, if there is one.
 ///
-/// It never changes, so caches may keep it for ever. One part is in memory at a time, which others who are sent it
-/// share; the first is read before anything is sent, so that a store that is away is a problem document and not half a
-/// file.
+/// The file never changes, so caches may keep it for ever. One chunk is in memory at a time, shared by concurrent
+/// downloads. The first chunk is read before the response begins, so that a store that is unreachable leads to a
+/// problem document and not to half a file.
 pub(super) async fn file_response(
     app: &Arc<App>,
     file: ModelFile,
@@ -177,14 +175,15 @@ pub(super) async fn file_response(
     Ok(with_headers(response, etag))
 }
 
-/// Counts what is left of a download when it breaks off: all of it was counted when it began. Notes when one has ended.
+/// Counts a download. The whole length is counted when it begins; the rest is subtracted if it is interrupted. Notes
+/// the end of a complete download.
 struct Counting {
     app: Arc<App>,
     receiver: Option<ClientId>,
     left: u64,
     length: u64,
     raw_length: u64,
-    /// Whether the file ends with it.
+    /// Whether this range includes the end of the file.
     is_last: bool,
 }
 
@@ -225,8 +224,8 @@ enum Wanted {
     Nothing,
 }
 
-/// The one range that was asked for (RFC 9110, section 14.2). Several ranges, other units and a changed file are
-/// answered with the whole, as the RFC allows.
+/// The requested range (RFC 9110, section 14.2). Several ranges, other units and a changed file are answered with the
+/// whole file, as the RFC allows.
 fn range(headers: &HeaderMap, etag: &str, bytes: u64) -> Wanted {
     if headers.get(header::IF_RANGE).is_some_and(|value| value.as_bytes() != etag.as_bytes()) {
         return Wanted::All;
@@ -244,7 +243,7 @@ fn range(headers: &HeaderMap, etag: &str, bytes: u64) -> Wanted {
     if range.is_empty() { Wanted::Nothing } else { Wanted::Part(range) }
 }
 
-/// The wanted bytes of a stored body, part by part.
+/// The bytes of a range of a stored body, chunk by chunk.
 fn parts(app: Arc<App>, body: StoredBody, wanted: Range<u64>) -> impl Stream<Item = Result<Bytes, BlobError>> {
     stream::try_unfold((app, body, wanted), |(app, body, wanted)| async move {
         if wanted.is_empty() {
@@ -256,7 +255,7 @@ fn parts(app: Arc<App>, body: StoredBody, wanted: Range<u64>) -> impl Stream<Ite
     })
 }
 
-/// The first of the wanted bytes, which must be there.
+/// The first bytes of a range, which must exist.
 async fn part(app: &App, body: &StoredBody, wanted: Range<u64>) -> Result<Bytes, BlobError> {
     app.models
         .shared_parts
@@ -265,18 +264,18 @@ async fn part(app: &App, body: &StoredBody, wanted: Range<u64>) -> Result<Bytes,
         .ok_or_else(|| BlobError::Missing(body.name().to_owned()))
 }
 
-/// A form that is being made while it is sent. It holds one of a few places until it is sent or given up.
+/// A form that is computed while it is sent. It holds one of a few permits until it is sent or cancelled.
 struct Making {
     plain: Parts,
     writer: FormWriter,
-    /// Bytes that nobody wants before those that somebody does.
+    /// Number of computed bytes before the range, which are dropped.
     skip: u64,
     left: u64,
     name: String,
     _place: OwnedSemaphorePermit,
 }
 
-/// The wanted bytes of a model's form, made of its plain file: the whole of it is read twice for `int8`, once else.
+/// The bytes of a range of a model's form, computed from the plain file. `int8` reads the file twice, other forms once.
 async fn made(
     app: &Arc<App>,
     body: StoredBody,

@@ -1,6 +1,6 @@
-//! What surrounds every request: its id, its span, its metrics.
+//! Wraps every request: its id, its span, its metrics.
 //!
-//! A tower layer with a future of its own: a held check-in costs no further allocation than its id and its span.
+//! The future of this tower layer is not boxed, so a held check-in allocates only its id and its span.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,16 +21,14 @@ use crate::app::App;
 use crate::metrics;
 use crate::runtime::entropy;
 
-/// The header in which a request's id comes, if the caller has one, and goes back.
+/// Carries the request's id: in the request, if the caller chooses one, and in the response.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// Longest id that is taken from a caller.
+/// Longest id that is accepted from a caller.
 const REQUEST_ID_BYTES_MAX: usize = 64;
 
-/// Observes all requests of a router.
 #[derive(Clone)]
 pub(super) struct Observe(pub(super) Arc<App>);
 
-/// A service whose requests are observed.
 #[derive(Clone)]
 pub(super) struct Observed<S> {
     inner: S,
@@ -38,7 +36,6 @@ pub(super) struct Observed<S> {
 }
 
 pin_project! {
-    /// A request on its way.
     pub(super) struct Answering<F> {
         #[pin]
         inner: Instrumented<F>,
@@ -106,7 +103,7 @@ where
     }
 }
 
-/// The caller's own id where it has a sane one, so that it finds its request in our log; else a fresh one.
+/// The caller's own id if it is valid, so that the caller can find its request in our log; otherwise a new one.
 fn request_id(headers: &HeaderMap) -> HeaderValue {
     let given = headers.get(REQUEST_ID).filter(|value| {
         let is_sane = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
@@ -118,7 +115,7 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
     })
 }
 
-/// The response with the request's id: as a header, and as a member of a problem document.
+/// Adds the request's id to the response: as a header, and as a member of a problem document.
 fn signed(mut response: Response, id: &HeaderValue) -> Response {
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
         let request_id = id.to_str().ok().map(str::to_owned);
@@ -131,7 +128,7 @@ fn signed(mut response: Response, id: &HeaderValue) -> Response {
     response
 }
 
-/// A problem as a response, which [`signed`] still knows as one.
+/// A problem as a response from which [`signed`] can recover it.
 pub(super) fn problem_response(problem: Problem) -> Response {
     let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = (status, Json(&problem)).into_response();

@@ -1,7 +1,7 @@
-//! The OpenAPI document, put together from the types that the handlers take and return.
+//! The OpenAPI document, composed of the types that the handlers take and return.
 //!
-//! Each API lists its calls in its own `document.rs`, one line for a route. What is the same for all of them
-//! (parameters of paths, bearer tokens, problem documents) is added here.
+//! Each API lists its calls in its own `document.rs`, one line per route. The parts that all calls share (path
+//! parameters, bearer tokens, problem documents) are added here.
 
 use std::collections::BTreeMap;
 
@@ -21,17 +21,15 @@ use utoipa::openapi::{
 };
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
-/// Bodies that are no JSON.
 pub(super) const BYTES: &str = "application/octet-stream";
 
-/// Whose token a call needs.
+/// The token that a call needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bearer {
-    /// An operator's.
     Operator,
     /// An app's, to enrol clients.
     Enrolment,
-    /// A client's own.
+    /// The client's own.
     Client,
 }
 
@@ -51,7 +49,6 @@ impl Bearer {
     }
 }
 
-/// A call of the API.
 pub(super) struct Call {
     method: HttpMethod,
     path: &'static str,
@@ -99,13 +96,11 @@ impl Call {
         call
     }
 
-    /// Takes these parameters in its query.
     pub(super) fn query<T: IntoParams>(mut self) -> Self {
         self.parameters.extend(T::into_params(|| Some(ParameterIn::Query)));
         self
     }
 
-    /// Takes a header.
     pub(super) fn header(mut self, name: &str, description: &str) -> Self {
         let text = ObjectBuilder::new().schema_type(Type::String).build();
         let header = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Header).required(Required::False);
@@ -113,18 +108,16 @@ impl Call {
         self
     }
 
-    /// Takes this as JSON.
     pub(super) fn takes<T: ToSchema>(self) -> Self {
         self.takes_also::<T>("application/json")
     }
 
-    /// Takes this in another form too, or only.
+    /// Adds another media type of the request body; the only one after no [`Self::takes`].
     pub(super) fn takes_also<T: ToSchema>(mut self, kind: &str) -> Self {
         let schema = self.reference::<T>();
         self.with_body(kind, schema)
     }
 
-    /// Takes a text or bytes of this kind.
     pub(super) fn takes_raw(self, kind: &str) -> Self {
         self.with_body(kind, raw(kind))
     }
@@ -136,19 +129,16 @@ impl Call {
         self
     }
 
-    /// Answers with this as JSON.
     pub(super) fn answers<T: ToSchema>(mut self, status: u16, description: &str) -> Self {
         let schema = self.reference::<T>();
         self.with_answer(status, description, "application/json", schema)
     }
 
-    /// Answers with a list of these.
     pub(super) fn list<T: ToSchema>(mut self, description: &str) -> Self {
         let items = ArrayBuilder::new().items(self.reference::<T>()).build();
         self.with_answer(200, description, "application/json", Schema::from(items).into())
     }
 
-    /// Answers with a page of these.
     pub(super) fn page<T: ToSchema>(mut self, description: &str) -> Self {
         let next = ObjectBuilder::new()
             .schema_type(Type::String)
@@ -161,12 +151,10 @@ impl Call {
         self.with_answer(200, description, "application/json", Schema::from(page).into())
     }
 
-    /// Answers with a text or bytes of this kind.
     pub(super) fn answers_raw(self, status: u16, description: &str, kind: &str) -> Self {
         self.with_answer(status, description, kind, raw(kind))
     }
 
-    /// Answers without a body.
     pub(super) fn nothing(mut self, status: u16, description: &str) -> Self {
         self.responses.push((status.to_string(), Response::new(description)));
         self
@@ -183,7 +171,7 @@ impl Call {
         self
     }
 
-    /// A type that answers or parameters name.
+    /// Adds a type to the components that answers or parameters refer to.
     pub(super) fn knows<T: ToSchema>(mut self) -> Self {
         let _ = self.reference::<T>();
         self
@@ -217,7 +205,6 @@ fn raw(kind: &str) -> RefOr<Schema> {
     Schema::from(text.build()).into()
 }
 
-/// The variable part of a path, by its name.
 fn path_parameter(path: &str, name: &str) -> Parameter {
     let (schema, description) = match name {
         "job" => (JobId::schema(), "The job's id."),
@@ -227,13 +214,13 @@ fn path_parameter(path: &str, name: &str) -> Parameter {
         "population" => (Name::schema(), "The population's name."),
         "number" => (u32::schema(), "The round's number in its job, from 1."),
         "version" => (u32::schema(), "The model version, from 0."),
-        other => unreachable!("{path}: nobody has said what {{{other}}} is"),
+        other => unreachable!("{path}: {{{other}}} has no description"),
     };
     let parameter = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Path).required(Required::True);
     parameter.description(Some(description)).schema(Some(schema)).build()
 }
 
-/// The answer to everything that does not work.
+/// The answer for every error.
 fn problem() -> Response {
     let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(Problem::name()))).build();
     let description = "What went wrong (RFC 9457). `type` tells programs, `detail` people; `retry_after_ms` is there where \
@@ -241,7 +228,6 @@ fn problem() -> Response {
     ResponseBuilder::new().description(description).content(CONTENT_TYPE, content).build()
 }
 
-/// The calls of one API.
 pub(super) struct Part {
     pub(super) tag: &'static str,
     pub(super) description: &'static str,
@@ -249,7 +235,6 @@ pub(super) struct Part {
     pub(super) calls: Vec<(Bearer, Call)>,
 }
 
-/// The whole document.
 pub(super) fn document(parts: Vec<Part>) -> OpenApi {
     let mut paths = PathsBuilder::new();
     let mut items: BTreeMap<String, PathItem> = BTreeMap::new();
@@ -291,8 +276,8 @@ pub(super) fn document(parts: Vec<Part>) -> OpenApi {
     OpenApiBuilder::new().info(info).paths(paths).components(Some(components.build())).tags(Some(tags)).build()
 }
 
-/// Removes `null` from optional properties. utoipa lets each `Option` be missing or `null`; the coordinator leaves it
-/// out.
+/// Removes `null` from optional properties. utoipa allows each `Option` to be missing or `null`; the coordinator always
+/// leaves it out.
 fn leave_out_nulls(schema: &mut RefOr<Schema>) {
     let RefOr::T(schema) = schema else { return };
     match schema {

@@ -12,16 +12,16 @@ use super::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::metrics::MetricsAccess;
 
-/// The dashboard loads nothing from elsewhere and runs no inline code.
+/// The dashboard loads nothing from other origins and runs no inline code.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none'; \
     frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
 
-/// The process is alive.
+/// Answers while the process is alive.
 pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// The database answers, and the coordinator is not stopping.
+/// Answers 200 while the database answers and the coordinator is not stopping.
 pub(super) async fn readyz(State(app): State<Arc<App>>) -> Answer<&'static str> {
     if app.stopping.is_cancelled() {
         return Err(ApiError::new(ProblemType::Unavailable, "the coordinator is stopping").retry_after_ms(5_000));
@@ -30,17 +30,17 @@ pub(super) async fn readyz(State(app): State<Arc<App>>) -> Answer<&'static str> 
     Ok("ready\n")
 }
 
-/// What is measured, for Prometheus; to whom the configuration says.
+/// The metrics in Prometheus's text format, open or for operators, as configured.
 pub(super) async fn metrics(State(app): State<Arc<App>>, request: Request) -> Answer<Response> {
     if app.metrics.access() == MetricsAccess::Token {
         let _: Operator = Operator::from_request_parts(&mut request.into_parts().0, &app).await?;
     }
     let text = app.metrics.render(app.fleet.lobby.len(), app.leases.count(app.clock.now_ms()));
-    let text = text.ok_or_else(|| ApiError::not_found("/metrics: the coordinator was told to measure nothing"))?;
+    let text = text.ok_or_else(|| ApiError::not_found("/metrics: this coordinator records no metrics"))?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
 
-/// A file of the dashboard; anything else does not exist.
+/// A file of the dashboard; 404 for every other path.
 pub(super) async fn dashboard(method: Method, uri: Uri, asked: HeaderMap) -> Answer<Response> {
     let path = uri.path().trim_start_matches('/');
     let path = if path.is_empty() { "index.html" } else { path };
@@ -65,7 +65,7 @@ pub(super) async fn dashboard(method: Method, uri: Uri, asked: HeaderMap) -> Ans
     Ok(response)
 }
 
-/// Whether the caller names gzip among the encodings that it takes, and not with a weight of 0.
+/// Whether the caller accepts gzip: named, and with a weight above 0.
 fn takes_gzip(headers: &HeaderMap) -> bool {
     let named = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     named.flat_map(|value| value.split(',')).any(|coding| {

@@ -1,4 +1,4 @@
-//! Errors as answers: problem documents.
+//! Errors as problem documents (RFC 9457).
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -11,14 +11,12 @@ use crate::lifecycle::jobs::JobRefusal;
 use crate::models::first::UploadError;
 use crate::models::version::VersionError;
 
-/// How long a client waits after the database or the object store failed to answer.
+/// Retry delay of clients after the database or the object store failed to answer, in milliseconds.
 const UNAVAILABLE_RETRY_MS: u64 = 2_000;
 
-/// A refusal or a fault, on its way to the caller.
 #[derive(Debug)]
 pub(super) struct ApiError(Box<Problem>);
 
-/// What handlers return.
 pub(super) type Answer<T> = Result<T, ApiError>;
 
 impl ApiError {
@@ -34,7 +32,7 @@ impl ApiError {
         Self::new(ProblemType::NotFound, format!("there is no {what}"))
     }
 
-    /// A fault of the coordinator: the caller learns that, the operator's log learns what.
+    /// A fault of the coordinator. The caller gets a generic detail; the log has the error.
     pub(super) fn internal(error: impl std::fmt::Display) -> Self {
         tracing::error!(%error, "a request failed");
         Self::new(ProblemType::Internal, "the coordinator's log says more")

@@ -1,4 +1,4 @@
-//! From the URL that `--blobs` names to an object store.
+//! Opens the object store that the URL of `--blobs` names.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,36 +10,22 @@ use reqwest::Url;
 
 use super::store::CALL_TIMEOUT;
 
-/// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenStoreError {
-    /// The URL names no kind of store that is known.
-    #[error("{0:?} is no object store: it must be file:///DIRECTORY, s3://BUCKET/PREFIX, gs://.. or az://..")]
+    #[error("{0:?} is not an object store: it must be file:///DIRECTORY, s3://BUCKET/PREFIX, gs://.. or az://..")]
     UnknownKind(String),
-    /// The directory cannot be made.
     #[error("{directory}: cannot make the directory for blobs: {source}")]
-    Directory {
-        /// The directory.
-        directory: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// A setting is missing or wrong.
+    Directory { directory: String, source: std::io::Error },
+    /// A setting is missing or invalid.
     #[error("the object store {url:?} cannot be opened: {source}")]
-    Settings {
-        /// Which store.
-        url: String,
-        /// What the store's client said.
-        source: object_store::Error,
-    },
+    Settings { url: String, source: object_store::Error },
 }
 
-/// An object store, and how it is to be used.
+/// An object store with its prefix and its time limit.
 #[derive(Clone, Debug)]
 pub struct OpenedStore {
-    /// The store.
     pub objects: Arc<dyn ObjectStore>,
-    /// What all keys in it begin with.
+    /// The common prefix of all keys.
     pub prefix: Path,
     /// Longest time for one call.
     pub call_timeout: Duration,
@@ -52,11 +38,8 @@ impl OpenedStore {
 }
 
 /// Opens the store that a URL names: `file:///DIRECTORY`, `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`,
-/// `az://CONTAINER/PREFIX`, or `memory:///`, which forgets everything with the process and is for tests. `settings` are
-/// those of the `object_store` crate (`aws_endpoint`, ..), in any case; others are ignored.
-///
-/// # Errors
-/// [`OpenStoreError`]. The store itself is not asked yet.
+/// `az://CONTAINER/PREFIX`, or `memory:///`, which is for tests. `settings` are those of the `object_store` crate
+/// (`aws_endpoint`, ..), in upper or lower case; unknown ones are ignored. No call to the store is made yet.
 pub fn open_store(
     text: &str,
     settings: impl IntoIterator<Item = (String, String)>,
@@ -70,7 +53,7 @@ pub fn open_store(
         }
         ObjectStoreScheme::Http => Err(unknown()),
         _ => {
-            // The store's HTTP client takes the process's TLS provider; one that is there already stays.
+            // The store's HTTP client uses the TLS provider of the process. A provider that is installed already stays.
             let _ = rustls::crypto::ring::default_provider().install_default();
             let opened = object_store::parse_url_opts(&url, settings);
             let (store, prefix) = opened.map_err(|source| OpenStoreError::Settings { url: text.to_owned(), source })?;
@@ -89,13 +72,13 @@ fn open_directory(url: &Url, unknown: impl Fn() -> OpenStoreError) -> Result<Loc
     Ok(store.with_fsync(true))
 }
 
-/// The settings of object stores that the environment has, under the names that their own tools use: everything that
-/// begins with `AWS_`, `GOOGLE_` or `AZURE_`. Only these, since the crate would also take a `TOKEN` or `REGION` that
-/// was meant for something else.
+/// The settings of object stores in the environment, under the names that the providers' own tools use: variables that
+/// begin with `AWS_`, `GOOGLE_` or `AZURE_`. The crate would also accept a `TOKEN` or `REGION` that is meant for
+/// another program.
 #[must_use]
 pub fn environment() -> Vec<(String, String)> {
     let is_ours = |name: &String| ["AWS_", "GOOGLE_", "AZURE_"].iter().any(|prefix| name.starts_with(prefix));
-    // `vars` would panic at a variable that is not Unicode.
+    // `vars` panics at a variable that is not Unicode.
     let texts = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
     texts
         .filter(|(name, _)| is_ours(name))

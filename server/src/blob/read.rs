@@ -8,7 +8,7 @@ use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
 use super::{BlobError, Blobs, Store};
 use crate::db::{BLOB_CHUNK_BYTES, Db, DbError, StagedRow, Tx, part_name};
 
-/// Where a body was found.
+/// The place where a body was found.
 #[derive(Clone, Debug)]
 pub struct StoredBody {
     name: String,
@@ -17,21 +17,21 @@ pub struct StoredBody {
 
 #[derive(Clone, Debug)]
 enum Place {
-    /// In the database under its name; or nowhere.
+    /// In the database under its name, or missing.
     Here,
     /// In the store, in one object.
     Object { object: String, bytes: u64 },
-    /// Written in parts, under another name.
+    /// In chunks, under another name.
     Parts(StagedRow),
 }
 
-/// A body that is read from its beginning to its end; in the database, in one snapshot.
+/// Reads a body from beginning to end. A body in the database is read in one snapshot.
 #[derive(Debug)]
 pub struct Reader<'a> {
     blobs: &'a Blobs,
     db: &'a Db,
     body: StoredBody,
-    /// Where reading ends, if that is known.
+    /// Where reading ends, if the length is known.
     end: u64,
     at: u64,
     snapshot: Option<Tx>,
@@ -39,7 +39,6 @@ pub struct Reader<'a> {
 }
 
 impl StoredBody {
-    /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -55,11 +54,8 @@ impl StoredBody {
 }
 
 impl Blobs {
-    /// Looks up where a body of so many bytes is. Costs a query where there is a store, and for a body of more than one
-    /// part: only those are written in parts.
-    ///
-    /// # Errors
-    /// [`BlobError::Db`].
+    /// Looks up where a body of this length is. This takes a query if a store is configured, and for a body of more
+    /// than one chunk, because only those may be staged.
     pub async fn find(&self, db: &Db, name: String, bytes: u64) -> Result<StoredBody, BlobError> {
         match self {
             Self::Database if bytes <= BLOB_CHUNK_BYTES as u64 => Ok(StoredBody { name, place: Place::Here }),
@@ -67,10 +63,7 @@ impl Blobs {
         }
     }
 
-    /// The first bytes of a wanted range, at most [`BLOB_CHUNK_BYTES`]; none past the end.
-    ///
-    /// # Errors
-    /// [`BlobError`] when database or store do not answer, or the body is not what was stored.
+    /// The first bytes of a range, at most [`BLOB_CHUNK_BYTES`]; none past the end.
     pub async fn part(&self, db: &Db, body: &StoredBody, wanted: Range<u64>) -> Result<Option<Bytes>, BlobError> {
         match &body.place {
             Place::Object { object, bytes } => piece(self.store()?, &body.name, object, *bytes, wanted).await,
@@ -78,7 +71,7 @@ impl Blobs {
         }
     }
 
-    /// The same in a snapshot.
+    /// Like [`Self::part`], in a snapshot.
     async fn part_in(&self, tx: &mut Tx, body: &StoredBody, wanted: Range<u64>) -> Result<Option<Bytes>, BlobError> {
         match &body.place {
             Place::Object { object, bytes } => piece(self.store()?, &body.name, object, *bytes, wanted).await,
@@ -97,7 +90,7 @@ impl Blobs {
         }
     }
 
-    /// The wanted bytes that are in the part where the range begins, from the store.
+    /// The bytes of a range from the store, up to the end of the chunk where the range begins.
     async fn stored_part(
         &self,
         tx: &mut Tx,
@@ -112,11 +105,8 @@ impl Blobs {
         piece(self.store()?, &name, &object, bytes, wanted).await
     }
 
-    /// Begins to read a whole body. One from a store is checked against its hash: unlike a database, a store is shared
-    /// with others.
-    ///
-    /// # Errors
-    /// [`BlobError`] when the database does not answer, or the body is in a store that is not configured.
+    /// Begins to read a whole body. A body from a store is checked against its hash, because other programs can write
+    /// to a store.
     pub async fn reader<'a>(&'a self, db: &'a Db, name: String, sha256: Sha256Hash) -> Result<Reader<'a>, BlobError> {
         let mut tx = db.read().await?;
         let body = locate(&mut tx, name).await?;
@@ -124,10 +114,7 @@ impl Blobs {
         self.read_on(db, tx, body, check)
     }
 
-    /// Begins to read the first parts of a body that may not be finished.
-    ///
-    /// # Errors
-    /// As [`Self::reader`].
+    /// Begins to read the stored chunks of a body that may be unfinished.
     pub(super) async fn parts_reader<'a>(&'a self, db: &'a Db, parts: StagedRow) -> Result<Reader<'a>, BlobError> {
         let tx = db.read().await?;
         self.read_on(db, tx, StoredBody { name: parts.id.clone(), place: Place::Parts(parts) }, None)
@@ -143,7 +130,7 @@ impl Blobs {
         if body.is_in_store() {
             self.store()?;
         }
-        // A store may take its time: no snapshot is held meanwhile.
+        // A store may be slow, so no snapshot is held meanwhile.
         let snapshot = (!body.is_in_store()).then_some(tx);
         let end = if let Place::Parts(parts) = &body.place { parts.bytes } else { u64::MAX };
         Ok(Reader { blobs: self, db, body, end, at: 0, snapshot, check })
@@ -158,17 +145,14 @@ impl Blobs {
 }
 
 impl Reader<'_> {
-    /// Begins at this byte instead of the first one. A body from a store can then not be checked.
+    /// Begins at this byte. The hash of a body from a store cannot be checked then.
     pub(super) fn skip(&mut self, bytes: u64) {
         self.at = bytes;
         self.check = None;
     }
 
-    /// The next bytes, at most [`BLOB_CHUNK_BYTES`]; none at the end, and only after the hash was right. An empty body
-    /// reads as a missing one.
-    ///
-    /// # Errors
-    /// [`BlobError`] when database or store do not answer, or the body is not what was stored.
+    /// The next bytes, at most [`BLOB_CHUNK_BYTES`]; none at the end, after the hash was checked. An empty body is
+    /// reported as missing.
     pub async fn next(&mut self) -> Result<Option<Bytes>, BlobError> {
         let wanted = self.at..self.end;
         let data = match &mut self.snapshot {
@@ -198,7 +182,7 @@ async fn locate(tx: &mut Tx, name: String) -> Result<StoredBody, DbError> {
     Ok(StoredBody { name, place })
 }
 
-/// The wanted bytes of an object, as many as one part has.
+/// The bytes of a range of an object, at most one chunk.
 async fn piece(
     store: &Store,
     name: &str,
@@ -216,7 +200,7 @@ async fn piece(
     if whole { Ok(Some(data)) } else { Err(BlobError::Damaged(name.to_owned())) }
 }
 
-/// The wanted bytes that are in the part where the range begins.
+/// The bytes of a range, up to the end of the chunk where the range begins.
 async fn chunk(tx: &mut Tx, name: &str, chunk: u64, wanted: Range<u64>) -> Result<Option<Bytes>, BlobError> {
     let part = wanted.start / chunk;
     let Some(data) = tx.blob_part(name, part).await?.map(Bytes::from) else { return Ok(None) };

@@ -1,7 +1,7 @@
-//! Parts of bodies that several read at the same time: in memory once, and read once.
+//! Chunks of bodies that several requests read at the same time. Each chunk is read once and held once.
 //!
-//! All clients of a round download the same model. However many they are, and however slowly they take it, what they
-//! hold together is at most the model; a part is forgotten with the last who sends it.
+//! All clients of a round download the same model. However many and however slow they are, the chunks that they hold
+//! are together at most one copy of it. A chunk is dropped with the last response that uses it.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,16 +13,16 @@ use tokio::sync::OnceCell;
 use super::{BlobError, Blobs, StoredBody};
 use crate::db::{BLOB_CHUNK_BYTES, Db};
 
-/// The parts that somebody holds.
+/// The chunks that are in use.
 #[derive(Debug, Default)]
 pub struct SharedParts {
     held: Mutex<HashMap<(String, u64), Weak<Part>>>,
 }
 
-/// A part, once it is read.
+/// A chunk; empty until it is read.
 type Part = OnceCell<Bytes>;
 
-/// What keeps a part for others while its bytes are in use.
+/// Keeps a chunk shared while a response uses its bytes.
 struct Held(Arc<Part>);
 
 impl AsRef<[u8]> for Held {
@@ -32,11 +32,8 @@ impl AsRef<[u8]> for Held {
 }
 
 impl SharedParts {
-    /// The first bytes of a wanted range, at most [`BLOB_CHUNK_BYTES`]; none past the end. The body must be one that
-    /// never changes under its name.
-    ///
-    /// # Errors
-    /// As [`Blobs::part`].
+    /// The first bytes of a range, at most [`BLOB_CHUNK_BYTES`]; none past the end. The body of this name must never
+    /// change.
     pub async fn part(
         &self,
         blobs: &Blobs,
@@ -57,7 +54,7 @@ impl SharedParts {
         if from < to {
             return Ok(Some(Bytes::from_owner(Held(part)).slice(from..to)));
         }
-        // A body in shorter parts.
+        // The chunks of this body are shorter than the shared ones.
         blobs.part(db, body, wanted).await
     }
 
@@ -67,7 +64,8 @@ impl SharedParts {
         if let Some(part) = held.get(&key).and_then(Weak::upgrade) {
             return part;
         }
-        // As many as there are parts in use: far less work than reading one.
+        // Removes the unused entries. There are as many entries as chunks in use, so this is far cheaper than reading a
+        // chunk.
         held.retain(|_, part| part.strong_count() > 0);
         let part = Arc::default();
         held.insert(key, Arc::downgrade(&part));

@@ -1,4 +1,4 @@
-//! An object store whose calls all end: each has a time limit, and reads and lists come in parts.
+//! An object store whose calls all end: each has a time limit, and reads and lists come in pages.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -16,14 +16,13 @@ use super::StoreError;
 use crate::metrics::{BlobCall, Metrics};
 use crate::runtime::clock::Stopwatch;
 
-/// Longest time for one call, retries of the store's client included.
+/// Longest time for one call, including the retries of the store's client.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Bytes that one call sends; longer bodies go in several calls, so that the time limit of a call does not limit the
-/// size of a body. S3 wants at least 5 MiB.
+/// Bytes that one call sends. A longer body takes several calls, so that the time limit of a call does not limit the
+/// size of a body. S3 requires at least 5 MiB.
 const PUT_PART_BYTES: usize = 8 << 20;
 
-/// An object store below a prefix.
 #[derive(Debug)]
 pub struct Store {
     objects: PrefixStore<Arc<dyn ObjectStore>>,
@@ -31,23 +30,20 @@ pub struct Store {
     metrics: Arc<Metrics>,
 }
 
-/// An object in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Listed {
     /// Its key below the prefix.
     pub(super) object: String,
-    /// When it was put, by the store's clock, in milliseconds since 1970.
+    /// When the object was put, by the store's clock, in milliseconds since 1970.
     pub(super) put_at_ms: i64,
 }
 
-/// A list that is being read.
 pub(super) struct Listing<'a> {
     store: &'a Store,
     objects: BoxStream<'static, object_store::Result<ObjectMeta>>,
 }
 
 impl Store {
-    /// A store below a prefix; no call takes longer than `call_timeout`.
     #[must_use]
     pub fn new(store: Arc<dyn ObjectStore>, prefix: Path, call_timeout: Duration, metrics: Arc<Metrics>) -> Self {
         Self { objects: PrefixStore::new(store, prefix), call_timeout, metrics }
@@ -70,7 +66,7 @@ impl Store {
             self.call(BlobCall::Put, "complete a body", upload.complete()).await
         };
         if let Err(error) = stored.await {
-            // The parts would be kept, and paid for, although no list shows them.
+            // No list shows the parts of an unfinished upload, but the provider keeps and bills them.
             if let Err(error) = self.call(BlobCall::Delete, "abort a body", upload.abort()).await {
                 tracing::warn!(%error, object, "parts of an unfinished body may be left in the store");
             }
@@ -87,8 +83,8 @@ impl Store {
         }
     }
 
-    /// Deletes objects, many in one call where the store can. Those that are gone already are no error; the others are
-    /// deleted even when one fails.
+    /// Deletes objects, many in one call if the store can. Missing objects are no error. A failure does not stop the
+    /// deletion of the others.
     pub(super) async fn delete(&self, objects: Vec<String>) -> Result<(), StoreError> {
         if objects.is_empty() {
             return Ok(());
@@ -100,14 +96,14 @@ impl Store {
             match self.call(BlobCall::Delete, "delete bodies", deleted.try_next()).await {
                 Ok(Some(_)) | Err(StoreError::Refused { source: object_store::Error::NotFound { .. }, .. }) => {}
                 Ok(None) => return failed.map_or(Ok(()), Err),
-                // A store that does not answer will not do so for the rest.
+                // A store that timed out once will do so for the rest.
                 Err(error @ StoreError::TimedOut { .. }) => return Err(error),
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
     }
 
-    /// Begins to list all objects below the prefix.
+    /// Lists all objects below the prefix.
     pub(super) fn list(&self) -> Listing<'_> {
         Listing { store: self, objects: self.objects.list(None) }
     }
@@ -123,7 +119,7 @@ impl Store {
             Ok(answer) => answer.map_err(|source| StoreError::Refused { doing, source }),
             Err(_) => Err(StoreError::TimedOut { doing, after: self.call_timeout }),
         };
-        // What is not there is an answer.
+        // A missing object is an answer, not a failure of the store.
         let is_answer =
             matches!(&answer, Ok(_) | Err(StoreError::Refused { source: object_store::Error::NotFound { .. }, .. }));
         self.metrics.blob_call(kind, stopwatch, !is_answer);

@@ -1,5 +1,5 @@
-//! Orphans: objects that nothing refers to, because a crash or a refusal came between the object and its transaction,
-//! or because a deletion failed. And bodies in parts that are of no more use.
+//! Deletes orphans and the chunks of obsolete bodies. An orphan is an object that no row refers to, because a crash or
+//! a refusal came between the object and its transaction, or because a deletion failed.
 
 use std::time::Duration;
 
@@ -9,34 +9,31 @@ use tokio_util::sync::CancellationToken;
 use crate::db::{Db, StagedRow};
 use crate::runtime::clock::Clock;
 
-/// Age from which an object that nothing refers to is an orphan, in milliseconds. Younger ones may belong to an upload
-/// that has not reached its transaction; that takes an hour at most ([`super::Staged::settle`]). The rest is for clocks
-/// that differ.
+/// Age in milliseconds from which an object that no row refers to is an orphan. A younger object may belong to an
+/// upload that has not reached its transaction, which takes an hour at most ([`super::Staged::settle`]). The rest
+/// allows for clocks that differ.
 pub const ORPHAN_AGE_MS: i64 = 24 * 60 * 60 * 1_000;
 
-/// Time between two sweeps in milliseconds.
 const SWEEP_EVERY_MS: i64 = 60 * 60 * 1_000;
 
-/// Objects looked at in one transaction.
+/// Objects that one transaction checks.
 const SWEEP_PAGE_OBJECTS: usize = 500;
 
-/// Parts deleted in one transaction, and bodies looked at at once.
+/// Chunks that one transaction deletes, and bodies that one query returns.
 const PARTS_AT_ONCE: u64 = 16;
 const BODIES_AT_ONCE: u32 = 64;
 
-/// Longest time that the end of a round deletes bodies in parts. A driver has other jobs.
+/// Longest time that the end of a round spends on deleting chunks. The job's next round waits for it.
 const CLEAR_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a sweep found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// Objects in the store.
+    /// Number of objects in the store.
     pub objects: u64,
-    /// Orphans, which were deleted.
+    /// Number of deleted orphans.
     pub orphans: u64,
 }
 
-/// Whether an object may be deleted.
 #[must_use]
 pub fn is_orphan(age_ms: i64, is_referred_to: bool) -> bool {
     age_ms > ORPHAN_AGE_MS && !is_referred_to
@@ -53,8 +50,10 @@ pub async fn run(blobs: &Blobs, db: &Db, clock: &Clock, stopping: &CancellationT
         };
         match swept {
             Ok(Swept { orphans: 0, .. }) => {}
-            Ok(Swept { objects, orphans }) => tracing::info!(objects, orphans, "orphans were swept from the store"),
-            Err(error) => tracing::warn!(%error, "orphans could not be swept from the store; it is tried again"),
+            Ok(Swept { objects, orphans }) => {
+                tracing::info!(objects, orphans, "the sweep deleted orphans from the store")
+            }
+            Err(error) => tracing::warn!(%error, "the sweep of the store failed; the next one tries again"),
         }
         tokio::select! {
             () = stopping.cancelled() => return,
@@ -63,10 +62,10 @@ pub async fn run(blobs: &Blobs, db: &Db, clock: &Clock, stopping: &CancellationT
     }
 }
 
-/// Looks at every object of this database, page by page, and deletes the orphans.
+/// Checks every object of this database, page by page, and deletes the orphans.
 ///
 /// # Errors
-/// [`BlobError`] when store or database do not answer. Orphans found before stay deleted.
+/// [`BlobError`] when the store or the database does not answer. Orphans that were found before stay deleted.
 pub async fn sweep(db: &Db, store: &Store, now_ms: i64) -> Result<Swept, BlobError> {
     let mut swept = Swept::default();
     let mut listing = store.list();
@@ -77,7 +76,7 @@ pub async fn sweep(db: &Db, store: &Store, now_ms: i64) -> Result<Swept, BlobErr
         }
         swept.objects += page.len() as u64;
         let age_ms = |put_at_ms: i64| now_ms.saturating_sub(put_at_ms);
-        // Most objects are in use or young: the database is asked only about those that could be orphans.
+        // Most objects are in use or young, so the database is asked only about old ones.
         let old = page.into_iter().filter(|listed| is_orphan(age_ms(listed.put_at_ms), false));
         let mut orphans = Vec::new();
         let mut tx = db.read().await?;
@@ -93,11 +92,11 @@ pub async fn sweep(db: &Db, store: &Store, now_ms: i64) -> Result<Swept, BlobErr
 }
 
 impl Blobs {
-    /// Deletes bodies in parts that are of no more use, in small transactions, so that nobody waits for it. Returns how
-    /// many those were.
+    /// Deletes the chunks of obsolete bodies, in small transactions, so that other writers need not wait long. Returns
+    /// the number of bodies.
     ///
     /// # Errors
-    /// [`BlobError`] when the database does not answer. What is left is deleted by the next call.
+    /// [`BlobError`] when the database does not answer. The next call deletes the rest.
     pub async fn clear(&self, db: &Db) -> Result<u64, BlobError> {
         let mut cleared = 0;
         loop {
@@ -125,7 +124,8 @@ impl Blobs {
         }
     }
 
-    /// Gives up an unfinished body, if nobody else goes on with it. What cannot be deleted now is deleted later.
+    /// Deletes an unfinished body, unless another request continues it. A later call of [`Self::clear`] deletes what
+    /// remains after a failure.
     pub async fn discard_parts(&self, db: &Db, staged: StagedRow) {
         let discarded = async {
             let mut tx = db.begin().await?;
@@ -134,16 +134,16 @@ impl Blobs {
             if discarded { self.delete_staged(db, staged).await } else { Ok(()) }
         };
         if let Err(error) = discarded.await {
-            tracing::warn!(%error, "an unfinished body could not be deleted; that is done later");
+            tracing::warn!(%error, "an unfinished body could not be deleted; a later run deletes it");
         }
     }
 
-    /// [`Self::clear`] at the end of a round, for a while; the rest is done by the clock.
+    /// [`Self::clear`] at the end of a round, with a time limit. Scheduled runs delete the rest.
     pub async fn clear_some(&self, db: &Db) {
         match tokio::time::timeout(CLEAR_TIMEOUT, self.clear(db)).await {
             Ok(Ok(_)) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "bodies of no more use could not be deleted; that is done later"),
-            Err(_) => tracing::debug!("bodies of no more use are left; they are deleted later"),
+            Ok(Err(error)) => tracing::warn!(%error, "obsolete bodies could not be deleted; a later run deletes them"),
+            Err(_) => tracing::debug!("obsolete bodies are left; a later run deletes them"),
         }
     }
 }

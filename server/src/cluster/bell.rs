@@ -1,6 +1,6 @@
 //! The bell: notifications between coordinators on one PostgreSQL.
 //!
-//! A notification is a hint: its receiver reads the database. A lost one costs a second, not work.
+//! A notification is a hint: its receiver reads the database. A lost notification costs a delay of one second.
 
 use sqlx::postgres::{PgListener, PgPool};
 use tributary_protocol::id::{ClientId, JobId};
@@ -38,7 +38,7 @@ pub async fn run(services: &Services, pool: PgPool, call: impl Fn(Vec<ClientId>)
                 Err(error) => tracing::warn!(%error, "a change could not be read; the next look tries again"),
             },
             Err(error) => {
-                tracing::warn!(%error, "the database's notifications broke off; looking every second instead");
+                tracing::warn!(%error, "the database's notifications were interrupted; looking every second instead");
                 listener = None;
             }
         }

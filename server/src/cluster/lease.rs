@@ -72,9 +72,6 @@ impl Leases {
     }
 
     /// Takes the lease on a job. Does not touch the database while this coordinator holds it.
-    ///
-    /// # Errors
-    /// When the database does not answer.
     pub async fn take(&self, services: &Services, job: JobId) -> Result<Lease, DbError> {
         let now_ms = services.clock.now_ms();
         if let Some(until_ms) = self.lock().until_ms.get(&job).copied().filter(|until_ms| now_ms < *until_ms) {
@@ -106,11 +103,8 @@ impl Leases {
         }
     }
 
-    /// Renews all leases of this coordinator and says that it is alive, when that is due. Returns when the next time
-    /// is.
-    ///
-    /// # Errors
-    /// When the database does not answer.
+    /// Renews all leases of this coordinator and records that it is alive, if that is due. Returns the time of the next
+    /// renewal.
     pub async fn renew(&self, services: &Services) -> Result<i64, DbError> {
         let now_ms = services.clock.now_ms();
         let (due_at_ms, jobs) = {
@@ -158,9 +152,6 @@ impl Leases {
     }
 
     /// Gives all leases up, so that other coordinators need not wait for them to expire.
-    ///
-    /// # Errors
-    /// When the database does not answer.
     pub async fn leave(&self, services: &Services) -> Result<(), DbError> {
         let mut tx = services.db.begin().await?;
         tx.node_leaves(&services.node).await?;

@@ -15,19 +15,16 @@ use tributary_engine::story::Session;
 /// An assignment to store.
 #[derive(Clone, Copy, Debug)]
 pub struct NewAssignment {
-    /// Its id.
     pub id: AssignmentId,
-    /// In which round.
     pub round: RoundKey,
     pub client: ClientId,
     /// The model version that the client starts from.
     pub base_version: u32,
 }
 
-/// A stored assignment, as far as rules need it.
+/// The columns of an assignment that rules read.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct AssignmentRow {
-    /// Its id.
     #[sqlx(try_from = "String")]
     pub id: AssignmentId,
     #[sqlx(try_from = "String")]
@@ -36,17 +33,16 @@ pub struct AssignmentRow {
     task: Task,
     #[sqlx(try_from = "i64")]
     round: u32,
-    /// For whom.
     #[sqlx(try_from = "String")]
     pub client: ClientId,
-    /// The model version that its client starts from.
+    /// The model version that the client starts from.
     #[sqlx(try_from = "i64")]
     pub base_version: u32,
     #[sqlx(try_from = "String")]
     pub state: AssignmentState,
-    /// Why it was rejected or failed.
+    /// Why the assignment was rejected or failed.
     pub reason: Option<String>,
-    /// When a straggler came back.
+    /// When the client reported after the deadline.
     pub late_at_ms: Option<i64>,
     weight: Option<i64>,
     /// L2 norm of the accepted update.
@@ -55,22 +51,18 @@ pub struct AssignmentRow {
 }
 
 impl AssignmentRow {
-    /// In which round.
     #[must_use]
     pub fn round(&self) -> RoundKey {
         RoundKey { job: self.job, task: self.task, number: self.round }
     }
 
-    /// Hash of the accepted report.
+    /// SHA-256 of the accepted report's bytes; sent again, the same report is acknowledged again.
     #[must_use]
     pub fn report(&self) -> Option<Sha256Hash> {
         self.report_sha256.map(|Text(hash)| hash)
     }
 
-    /// Examples behind the accepted report.
-    ///
-    /// # Errors
-    /// [`DbError::Corrupt`].
+    /// Number of examples behind the accepted report.
     pub fn weight(&self) -> Result<Option<u64>, DbError> {
         number("assignments.weight", self.weight)
     }
@@ -83,37 +75,36 @@ macro_rules! assignment_columns {
     };
 }
 
-/// When the stages of a session ended, as far as is known and not stored yet.
+/// End times of the stages of a session, as far as they are known and not stored yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// The last byte of the model went.
+    /// The last byte of the model was sent.
     pub fetched_at_ms: Option<i64>,
-    /// The first byte of the update came, or of what goes on with one that broke off.
+    /// The first byte of the update arrived. A resumed upload keeps the time of its first request.
     pub upload_at_ms: Option<i64>,
-    /// The update was whole.
+    /// The last byte of the update arrived.
     pub uploaded_at_ms: Option<i64>,
 }
 
-/// An accepted report: an update's or an evaluation's figures.
+/// The figures of an accepted update or evaluation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Report {
-    /// Examples behind it.
+    /// Number of examples.
     pub weight: u64,
-    /// Loss that the client told.
+    /// Loss as the client reported it.
     pub loss: f64,
-    /// Accuracy that an evaluator told.
+    /// Accuracy as an evaluating client reported it; none for an update.
     pub accuracy: Option<f64>,
     /// Optimiser steps; 0 for an evaluation.
     pub steps: u64,
-    /// Time that the client worked, in milliseconds.
+    /// Time that the client worked, in milliseconds, as it reported it.
     pub work_ms: u64,
-    /// L2 norm of the update.
+    /// L2 norm of the update; none for an evaluation.
     pub update_norm: Option<f64>,
-    /// Hash of the report's bytes.
+    /// SHA-256 of the report's bytes.
     pub sha256: Sha256Hash,
-    /// What crossed the wire for it and was not counted yet.
+    /// Traffic of the assignment that is not counted in the database yet.
     pub traffic: Traffic,
-    /// When it did.
     pub times: Times,
 }
 
@@ -176,10 +167,8 @@ macro_rules! assignment_view_columns {
 pub(super) use assignment_view_columns;
 
 impl Tx {
-    /// Stores an assignment.
-    ///
     /// # Errors
-    /// [`DbError::Duplicate`] when the client works on another one or had one in this round.
+    /// [`DbError::Duplicate`] when the client has an open assignment, or had one in this round.
     pub async fn insert_assignment(&mut self, assignment: &NewAssignment, now_ms: i64) -> Result<(), DbError> {
         let NewAssignment { id, round, client, base_version } = *assignment;
         let sql = "insert into assignments (id, job, task, round, client, state, assigned_at_ms, base_version) \
@@ -198,19 +187,12 @@ impl Tx {
         Ok(())
     }
 
-    /// One assignment.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn assignment(&mut self, id: AssignmentId) -> Result<Option<AssignmentRow>, DbError> {
         let sql = concat!("select ", assignment_columns!(), " from assignments where id = $1");
         Ok(fetch!(self, AssignmentRow, fetch_optional, sql, id.to_string()))
     }
 
-    /// What a client works on.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// The open assignment of a client. A client has at most one.
     pub async fn open_assignment(&mut self, client: ClientId) -> Result<Option<AssignmentRow>, DbError> {
         let sql =
             concat!("select ", assignment_columns!(), " from assignments where client = $1 and state = 'assigned'");
@@ -218,9 +200,6 @@ impl Tx {
     }
 
     /// The assignments of a round that reported, in the order of their ids.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn reported_assignments(&mut self, round: RoundKey) -> Result<Vec<AssignmentRow>, DbError> {
         let sql = concat!(
             "select ",
@@ -231,10 +210,7 @@ impl Tx {
         Ok(fetch!(self, AssignmentRow, fetch_all, sql, job.as_str(), round.task.as_str(), number))
     }
 
-    /// The clients of a round that have not answered.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// The assignments of a round whose clients have not answered.
     pub async fn working_assignments(&mut self, round: RoundKey) -> Result<Vec<AssignmentRow>, DbError> {
         let sql = concat!(
             "select ",
@@ -245,10 +221,7 @@ impl Tx {
         Ok(fetch!(self, AssignmentRow, fetch_all, sql, job.as_str(), round.task.as_str(), number))
     }
 
-    /// Assigned to Reported; returns all that crossed the wire for it. None when the assignment is not open.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Assigned to Reported. Returns the whole traffic of the assignment, or none when it is not open.
     pub async fn accept_report(
         &mut self,
         id: AssignmentId,
@@ -288,11 +261,8 @@ impl Tx {
         Ok(row.map(Traffic::from))
     }
 
-    /// Assigned to Rejected, Failed or Expired; returns all that crossed the wire for it. None when the assignment is
-    /// not open.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Assigned to Rejected, Failed or Expired. Returns the whole traffic of the assignment, or none when it is not
+    /// open.
     pub async fn end_assignment(
         &mut self,
         id: AssignmentId,
@@ -322,10 +292,8 @@ impl Tx {
         Ok(row.map(Traffic::from))
     }
 
-    /// Notes when the stages of a session ended. An update that comes in several requests began with the first of them.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Stores the end times of a session's stages. An update that comes in several requests keeps the time of the
+    /// first.
     pub async fn store_times(&mut self, id: AssignmentId, times: Times) -> Result<(), DbError> {
         let sql = "update assignments set fetched_at_ms = coalesce($2, fetched_at_ms), \
                    upload_at_ms = coalesce(upload_at_ms, $3), upload_ms = coalesce(case \
@@ -335,23 +303,17 @@ impl Tx {
         Ok(())
     }
 
-    /// Notes when the last byte of a model went to a client for what it works on.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Stores when the last byte of a model was sent to a client, with its open assignment.
     pub async fn download_ended(&mut self, client: ClientId, at_ms: i64) -> Result<(), DbError> {
-        // What was assigned later was not fetched then.
+        // The client may have a newer assignment by now, which this download does not belong to.
         let sql = "update assignments set fetched_at_ms = $2 \
                    where client = $1 and state = 'assigned' and assigned_at_ms <= $2";
         execute!(self, sql, client.to_string(), at_ms);
         Ok(())
     }
 
-    /// Counts bytes of a model that a client fetched for what it works on, and what they would have been in a plain
-    /// file; negative ones take back what was counted too much.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Adds to the download traffic of a client's open assignment: bytes as sent, and bytes of the same content in a
+    /// plain file. Negative values take back bytes that were counted but not sent.
     pub async fn count_download(&mut self, client: ClientId, bytes: i64, raw_bytes: i64) -> Result<(), DbError> {
         let sql = "update assignments set \
                    bytes_down = case when bytes_down + $2 < 0 then 0 else bytes_down + $2 end, \
@@ -361,11 +323,8 @@ impl Tx {
         Ok(())
     }
 
-    /// Counts bytes of a body that was not accepted: with its assignment, and with its round if that has counted the
-    /// assignment already. The job's row is to be locked.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Adds the bytes of a refused body to its assignment, and to its round if the round has counted the assignment
+    /// already. The caller holds the lock on the job's row.
     pub async fn count_upload(&mut self, id: AssignmentId, round: RoundKey, bytes: u64) -> Result<(), DbError> {
         let sql = "update assignments set bytes_up = bytes_up + $2 where id = $1 returning state";
         let state = fetch!(self, (String,), fetch_optional, sql, id.to_string(), stored(bytes));
@@ -377,19 +336,13 @@ impl Tx {
         Ok(())
     }
 
-    /// A straggler came back with late work: counted, and nothing else changes. False when that is known already.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Records that a client reported after its assignment expired. Returns false when that is recorded already.
     pub async fn came_late(&mut self, id: AssignmentId, now_ms: i64) -> Result<bool, DbError> {
         let sql = "update assignments set late_at_ms = $2 where id = $1 and state = 'expired' and late_at_ms is null";
         Ok(execute!(self, sql, id.to_string(), now_ms) == 1)
     }
 
-    /// The assignments of a round by client number, after `after`; only those in one state when it is named.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// The assignments of a round by client number, after `after`; with `state`, only those in that state.
     pub async fn assignments(
         &mut self,
         round: RoundKey,

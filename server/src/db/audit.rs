@@ -1,4 +1,4 @@
-//! The audit log: who changed what, when.
+//! The audit log: which operator changed what, and when.
 
 use tributary_protocol::id::{AuditId, TokenId};
 use tributary_protocol::operator::AuditEntry;
@@ -29,10 +29,7 @@ impl From<AuditRow> for AuditEntry {
 }
 
 impl Tx {
-    /// Stores what an operator did, with what was done.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Stores an action of an operator, in the transaction of the action itself.
     pub async fn insert_audit(&mut self, entry: &AuditEntry) -> Result<(), DbError> {
         let sql = "insert into audit (id, at_ms, token, label, action, subject, detail) \
                    values ($1, $2, $3, $4, $5, $6, $7)";
@@ -50,10 +47,7 @@ impl Tx {
         Ok(())
     }
 
-    /// What operators did, the newest first, from before `(at_ms, id)` on.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// The newest entries first, from before `(at_ms, id)` on.
     pub async fn audit(&mut self, before: (i64, &str), limit: u32) -> Result<Vec<AuditEntry>, DbError> {
         let sql = "select id, at_ms, token, label, action, subject, detail from audit \
                    where at_ms < $1 or (at_ms = $1 and id < $2) order by at_ms desc, id desc limit $3";

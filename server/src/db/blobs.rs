@@ -1,9 +1,9 @@
-//! Bodies of models and updates: their parts, or the keys of those that are in an object store.
+//! Bodies of models and updates: their chunks, or the keys of those that are in an object store.
 
 use super::tx::{execute, fetch, stored};
 use super::{DbError, RoundKey, Tx};
 
-/// Bytes of one part: neither database ever holds more of a body in memory at once.
+/// Length of every chunk but the last. No database buffers more of a body than this at once.
 pub const BLOB_CHUNK_BYTES: usize = 1 << 20;
 
 /// Names of the updates of a round (`$1` job, `$2` task, `$3` number).
@@ -14,10 +14,10 @@ macro_rules! updates_of_round {
 }
 
 impl Tx {
-    /// Stores a body under a name that has none.
+    /// Stores a whole body under a name.
     ///
     /// # Errors
-    /// [`DbError::Duplicate`] when the name has a body here.
+    /// [`DbError::Duplicate`] when a body of this name is in the database.
     pub async fn insert_blob(&mut self, name: &str, body: &[u8]) -> Result<(), DbError> {
         let sql = "insert into blob_chunks (blob, part, data) values ($1, $2, $3)";
         for (part, data) in (0i64..).zip(body.chunks(BLOB_CHUNK_BYTES)) {
@@ -26,20 +26,14 @@ impl Tx {
         Ok(())
     }
 
-    /// One part of a body: bytes `part * BLOB_CHUNK_BYTES ..`; none past the end.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// One chunk of a body, from byte `part * BLOB_CHUNK_BYTES` on; none past the end.
     pub async fn blob_part(&mut self, name: &str, part: u64) -> Result<Option<Vec<u8>>, DbError> {
         let sql = "select data from blob_chunks where blob = $1 and part = $2";
         let row = fetch!(self, (Vec<u8>,), fetch_optional, sql, name, stored(part));
         Ok(row.map(|(data,)| data))
     }
 
-    /// Stores one part of a body, in the place of what was stored of it before.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Stores one chunk of a body, and replaces what was stored there.
     pub async fn put_part(&mut self, name: &str, part: u64, data: &[u8]) -> Result<(), DbError> {
         let sql = "insert into blob_chunks (blob, part, data) values ($1, $2, $3) \
                    on conflict (blob, part) do update set data = excluded.data";
@@ -47,11 +41,8 @@ impl Tx {
         Ok(())
     }
 
-    /// Stores which object has the body of this name, in the place of another one, which is returned: it is to be
-    /// deleted after the commit.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Stores the object that has the body of this name. Returns the object that it replaces, which the caller deletes
+    /// after the commit.
     pub async fn put_object(&mut self, name: &str, object: &str, bytes: u64) -> Result<Option<String>, DbError> {
         let former = self.object(name).await?;
         let sql = "insert into objects (blob, object, bytes) values ($1, $2, $3) \
@@ -60,7 +51,7 @@ impl Tx {
         Ok(former.map(|(object, _)| object))
     }
 
-    /// Stores which object has the body of this name, and its length.
+    /// Stores the object that has the body of this name, and its length.
     ///
     /// # Errors
     /// [`DbError::Duplicate`] when the name has an object.
@@ -70,37 +61,25 @@ impl Tx {
         Ok(())
     }
 
-    /// The object that has the body of this name, and its length; none when the body is here, or nowhere.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// The object that has the body of this name, and its length; none when the body is in the database or missing.
     pub async fn object(&mut self, name: &str) -> Result<Option<(String, u64)>, DbError> {
         let sql = "select object, bytes from objects where blob = $1";
         let row = fetch!(self, (String, i64), fetch_optional, sql, name);
         Ok(row.map(|(object, bytes)| (object, bytes.cast_unsigned())))
     }
 
-    /// Whether some body is in this object.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Whether any body is stored in this object.
     pub async fn knows_object(&mut self, object: &str) -> Result<bool, DbError> {
         Ok(fetch!(self, (i64,), fetch_optional, "select bytes from objects where object = $1", object).is_some())
     }
 
-    /// Whether some body is in an object store.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Whether any body is stored in an object store.
     pub async fn has_objects(&mut self) -> Result<bool, DbError> {
         Ok(fetch!(self, (i64,), fetch_optional, "select bytes from objects limit 1").is_some())
     }
 
-    /// Deletes the body of this name. Returns the object that had it, which is to be deleted after the commit. One that
-    /// was written in parts is of no more use from here on; its parts are deleted later, little by little.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Deletes the body of this name. Returns the object that had it, which the caller deletes after the commit. A
+    /// staged body becomes obsolete; upkeep deletes its chunks later, a few at a time.
     pub async fn delete_blob(&mut self, name: &str) -> Result<Option<String>, DbError> {
         execute!(self, "update staged_bodies set blob = null, expires_at_ms = 0 where blob = $1", name);
         execute!(self, "delete from blob_chunks where blob = $1", name);
@@ -108,12 +87,8 @@ impl Tx {
         Ok(row.map(|(object,)| object))
     }
 
-    /// Deletes the updates of one round: it is final, so its sum is in a model version or nowhere. Returns the objects
-    /// that had them, which are to be deleted after the commit. Those that were written in parts are of no more use
-    /// from here on, finished or not.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Deletes the updates of a round that has ended. Returns the objects that had them, which the caller deletes after
+    /// the commit. Staged updates become obsolete, finished or not.
     pub async fn delete_updates(&mut self, round: RoundKey) -> Result<Vec<String>, DbError> {
         let (job, number) = (round.job.to_string(), i64::from(round.number));
         self.discard_uploads(round).await?;
@@ -127,11 +102,7 @@ impl Tx {
         Ok(rows.into_iter().map(|(object,)| object).collect())
     }
 
-    /// The id of this database, which its objects in a store have before their names; `fresh` becomes it when it has
-    /// none.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// The id of this database, which is the prefix of its objects in a store. A database without one takes `fresh`.
     pub async fn deployment(&mut self, fresh: &str) -> Result<String, DbError> {
         execute!(self, "insert into deployment (one, id) values (1, $1) on conflict do nothing", fresh);
         Ok(fetch!(self, (String,), fetch_one, "select id from deployment").0)

@@ -9,27 +9,24 @@ use super::jobs::number;
 use super::tx::{Json, execute, fetch, stored};
 use super::{DbError, Tx};
 
-/// A stored client.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct ClientRow {
-    /// Its id.
     #[sqlx(try_from = "String")]
     pub id: ClientId,
-    /// Its population.
     #[sqlx(try_from = "String")]
     pub population: Name,
-    /// Its number in the order of enrolment, from 1.
+    /// Its number in the order of enrolment, from 1. Cohorts are drawn by it.
     #[sqlx(try_from = "i64")]
     pub number: u64,
-    /// What it said it is.
+    /// As the client declared them at its latest check-in.
     #[sqlx(try_from = "String")]
     pub attributes: Json<Attributes>,
-    /// Examples that it said it holds.
+    /// Number of examples that the client declared.
     #[sqlx(try_from = "i64")]
     pub examples: u64,
-    /// When it enrolled.
+    /// When the client enrolled.
     pub created_at_ms: i64,
-    /// When it was last heard of, to the minute.
+    /// Time of the latest check-in, rounded to the minute.
     pub last_seen_at_ms: i64,
 }
 
@@ -54,18 +51,16 @@ struct ClientWithCounts {
     drops: u64,
 }
 
-/// Which clients, in which order.
+/// A page of clients: filter and order.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientsList<'a> {
-    /// Of which population.
     pub population: &'a Name,
-    /// Only those whose id, number or attributes contain this text; all when it is empty.
+    /// Only clients whose id, number or attributes contain this text; all clients when it is empty.
     pub search: &'a str,
-    /// Their order.
     pub order: ClientOrder,
-    /// Where the page before ended, as [`Tx::clients`] gave it; none for the first page.
+    /// The end of the previous page, as [`Tx::clients`] returned it; none for the first page.
     pub after: Option<(i64, u64)>,
-    /// Most clients wanted.
+    /// Number of clients on the page.
     pub limit: u32,
 }
 
@@ -83,7 +78,7 @@ macro_rules! counts {
     };
 }
 
-/// Clients `c` with their counts `s`, where there are any.
+/// Clients `c` with their counts `s`; a client without assignments has none.
 macro_rules! columns_with_counts {
     () => {
         "c.id, c.population, c.number, c.attributes, c.examples, c.created_at_ms, c.last_seen_at_ms, \
@@ -93,7 +88,7 @@ macro_rules! columns_with_counts {
     };
 }
 
-/// Which clients of population `$1` contain the text `$2`, a pattern.
+/// Clients of population `$1` that match the pattern `$2` in id, number or attributes.
 macro_rules! found {
     () => {
         "population = $1 and ($2 = '' or lower(id) like $2 escape '!' or lower(attributes) like $2 escape '!' \
@@ -110,20 +105,14 @@ struct LastRound {
 }
 
 impl Tx {
-    /// Takes the next client number of a population (from 1).
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Takes the next client number of a population, from 1.
     pub async fn next_client_number(&mut self, population: &Name) -> Result<u64, DbError> {
         let sql = "update populations set clients = clients + 1 where name = $1 returning clients";
         let (number,) = fetch!(self, (i64,), fetch_one, sql, population.as_str());
         u64::try_from(number).map_err(|error| DbError::corrupt("populations.clients", error))
     }
 
-    /// Stores a client by the hash of its secret.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Stores a client, and the hash of its secret instead of the secret.
     pub async fn insert_client(
         &mut self,
         client: &ClientRow,
@@ -148,20 +137,14 @@ impl Tx {
         Ok(())
     }
 
-    /// The client of this secret.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// The client with this hash of its secret.
     pub async fn client_by_secret(&mut self, secret: &Sha256Hash) -> Result<Option<ClientRow>, DbError> {
         let sql = "select id, population, number, attributes, examples, created_at_ms, last_seen_at_ms \
                    from clients where secret_sha256 = $1";
         Ok(fetch!(self, ClientRow, fetch_optional, sql, secret.to_string()))
     }
 
-    /// Stores what a client said of itself at a check-in.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Stores what a client declared at a check-in.
     pub async fn client_seen(
         &mut self,
         id: ClientId,
@@ -174,10 +157,8 @@ impl Tx {
         Ok(())
     }
 
-    /// Clients of a population with how their assignments ended, and where a page that ends with each of them ends.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Clients of a population with the outcomes of their assignments. The pair with each client is the cursor of a
+    /// page that ends with it.
     pub async fn clients(&mut self, list: &ClientsList<'_>) -> Result<Vec<(Client, (i64, u64))>, DbError> {
         let by_number = concat!(
             "with page as (select * from clients where ",
@@ -198,7 +179,7 @@ impl Tx {
             columns_with_counts!(),
             " from page c left join s on s.client = c.id order by c.last_seen_at_ms desc, c.number"
         );
-        // The one order that needs the counts of all of them first.
+        // Only this order needs the counts of all clients before it can cut a page.
         let by_drop_rate = concat!(
             "with page as (select * from clients where ",
             found!(),
@@ -231,10 +212,7 @@ impl Tx {
         rows.into_iter().map(ends).collect()
     }
 
-    /// One client with how its assignments ended.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// One client with the outcomes of its assignments.
     pub async fn client(&mut self, id: ClientId) -> Result<Option<Client>, DbError> {
         let sql = concat!(
             "with s as (select a.client, ",
@@ -247,10 +225,7 @@ impl Tx {
         row.map(Client::try_from).transpose()
     }
 
-    /// For each client that trained in round `since` of the job or later: the last such round.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// For each client that trained in round `since` of the job or later, the last such round.
     pub async fn last_rounds(&mut self, job: JobId, since: u32) -> Result<Vec<(ClientId, u32)>, DbError> {
         let sql = "select client, max(round) as round from assignments \
                    where job = $1 and task = 'train' and round >= $2 group by client";
@@ -259,7 +234,7 @@ impl Tx {
     }
 }
 
-/// A pattern of `like` that finds a text anywhere, whatever its case; empty for an empty text.
+/// A `like` pattern that matches a text anywhere, ignoring case; empty for an empty text.
 fn pattern(text: &str) -> String {
     if text.is_empty() {
         return String::new();

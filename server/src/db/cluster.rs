@@ -1,4 +1,4 @@
-//! Coordinators that share a database: nodes, leases, and seats of clients that they hold.
+//! Tables that several coordinators share: nodes, leases, and seats (which node holds which waiting client).
 
 use tributary_protocol::device::Attributes;
 use tributary_protocol::id::{ClientId, JobId, Name};
@@ -57,10 +57,7 @@ impl From<SeatRow> for Candidate {
 }
 
 impl Tx {
-    /// Says that a node is alive.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Records that a node is alive.
     pub async fn node_seen(
         &mut self,
         node: &Name,
@@ -74,20 +71,14 @@ impl Tx {
         Ok(())
     }
 
-    /// Forgets nodes that have not been seen since `before_ms`, and the seats of the clients that they held.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Deletes the nodes that were last seen before `before_ms`, and their seats.
     pub async fn forget_nodes(&mut self, before_ms: i64) -> Result<(), DbError> {
         execute!(self, "delete from nodes where seen_at_ms < $1", before_ms);
         execute!(self, "delete from seats where node not in (select id from nodes)");
         Ok(())
     }
 
-    /// A node leaves: its leases, its seats and its own row go.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Deletes a node that stops, with its leases and seats.
     pub async fn node_leaves(&mut self, node: &Name) -> Result<(), DbError> {
         execute!(self, "delete from leases where node = $1", node.as_str());
         execute!(self, "delete from seats where node = $1", node.as_str());
@@ -96,9 +87,6 @@ impl Tx {
     }
 
     /// Nodes by name, after `after`.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn nodes(&mut self, after: &str, limit: u32) -> Result<Vec<Node>, DbError> {
         let sql = "select id, version, started_at_ms, seen_at_ms from nodes where id > $1 order by id limit $2";
         let rows = fetch!(self, NodeRow, fetch_all, sql, after, i64::from(limit));
@@ -112,10 +100,6 @@ impl Tx {
         Ok(rows.into_iter().map(node).collect())
     }
 
-    /// All leases.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn leases(&mut self) -> Result<Vec<(Name, Lease)>, DbError> {
         let sql = "select job, node, token, expires_at_ms from leases order by job";
         let rows = fetch!(self, LeaseRow, fetch_all, sql);
@@ -124,11 +108,8 @@ impl Tx {
         Ok(rows.into_iter().map(lease).collect())
     }
 
-    /// Takes or renews the lease on a job. True when this node drives the job until `expires_at_ms`; false when another
-    /// node does and its lease has not expired.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Takes or renews the lease on a job until `expires_at_ms`. Returns false when another node has one that has not
+    /// expired.
     pub async fn take_lease(
         &mut self,
         job: JobId,
@@ -143,28 +124,21 @@ impl Tx {
         Ok(execute!(self, sql, job.to_string(), node.as_str(), now_ms, expires_at_ms) == 1)
     }
 
-    /// Renews the leases of a node. Returns their jobs. A lease that has expired and that no other node has taken is
-    /// renewed too.
+    /// Renews the leases of a node and returns their jobs. Includes expired leases that no other node has taken.
     pub async fn renew_leases(&mut self, node: &Name, expires_at_ms: i64) -> Result<Vec<JobId>, DbError> {
         let sql = "update leases set expires_at_ms = $2 where node = $1 returning job";
         let rows = fetch!(self, (String,), fetch_all, sql, node.as_str(), expires_at_ms);
         rows.into_iter().map(|(id,)| id.parse().map_err(|error| DbError::corrupt("leases.job", error))).collect()
     }
 
-    /// When the lease on a job expires, whoever has it.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// When the lease on a job expires, whichever node has it.
     pub async fn lease_expires_at_ms(&mut self, job: JobId) -> Result<Option<i64>, DbError> {
         let sql = "select expires_at_ms from leases where job = $1";
         let row = fetch!(self, (i64,), fetch_optional, sql, job.to_string());
         Ok(row.map(|(expires_at_ms,)| expires_at_ms))
     }
 
-    /// A node holds this client until `until_ms`.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Records that a node holds this client until `until_ms`.
     pub async fn sit(
         &mut self,
         candidate: &Candidate,
@@ -190,20 +164,14 @@ impl Tx {
         Ok(())
     }
 
-    /// A client is held no more by this node (any node, when none is named).
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Deletes the seat of a client at this node; at any node, when none is named.
     pub async fn stand_up(&mut self, client: ClientId, node: Option<&Name>) -> Result<(), DbError> {
         let sql = "delete from seats where client = $1 and (node = $2 or $2 = '')";
         execute!(self, sql, client.to_string(), node.map_or("", Name::as_str));
         Ok(())
     }
 
-    /// Clients of a population that are held, by whichever node.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Clients of a population that any node holds.
     pub async fn seated(&mut self, population: &Name, now_ms: i64) -> Result<Vec<Candidate>, DbError> {
         let sql =
             "select client, number, attributes, examples, codecs from seats where population = $1 and until_ms > $2";
@@ -211,10 +179,7 @@ impl Tx {
         Ok(rows.into_iter().map(Candidate::from).collect())
     }
 
-    /// Clients that work for a job.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Clients with an open assignment of a job.
     pub async fn working_clients(&mut self, job: JobId) -> Result<Vec<ClientId>, DbError> {
         let rows = fetch!(
             self,
@@ -226,19 +191,14 @@ impl Tx {
         clients(rows)
     }
 
-    /// Clients that work for any job.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Clients with an open assignment of any job.
     pub async fn working_clients_of_all(&mut self) -> Result<Vec<ClientId>, DbError> {
         let rows = fetch!(self, (String,), fetch_all, "select client from assignments where state = 'assigned'");
         clients(rows)
     }
 
-    /// Tells the other coordinators, when (and only when) this transaction commits. Nothing to do on SQLite.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Notifies the other coordinators when this transaction commits, and only then. Does nothing on SQLite, which has
+    /// one coordinator.
     pub async fn notify(&mut self, news: &str) -> Result<(), DbError> {
         if let Self::Postgres(tx) = self {
             sqlx::query("select pg_notify('tributary', $1)").bind(news).execute(&mut **tx).await?;
@@ -246,8 +206,8 @@ impl Tx {
         Ok(())
     }
 
-    /// Lets this transaction's commit return before it is on the disk. Does nothing on SQLite, where
-    /// [`crate::db::Db::begin_losable`] says so at the beginning.
+    /// Lets the commit return before the transaction is on the disk. Does nothing on SQLite, where
+    /// [`crate::db::Db::begin_losable`] chooses this at the beginning.
     pub(super) async fn may_be_lost(&mut self) -> Result<(), DbError> {
         if let Self::Postgres(tx) = self {
             sqlx::query("set local synchronous_commit to off").execute(&mut **tx).await?;

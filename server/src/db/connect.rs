@@ -23,36 +23,34 @@ use crate::runtime::clock::Stopwatch;
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../migrations");
 
-/// Waits of this process for transactions.
+/// Waiting times for transactions, per process.
 static READS: Waits = Waits::new();
 static WRITES: Waits = Waits::new();
 
-/// Longest wait for a connection.
+/// Longest wait for a connection before the request is answered with 503.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Connections to PostgreSQL.
 const CONNECTIONS_MAX: u32 = 8;
-/// Readers of SQLite for each processor, and how few and how many there are. Each is a thread with its pages and
-/// statements, 1 to 2 MB: with eight instead of four on two processors, a coordinator of large models takes 10 MB more,
-/// and answers a twentieth more check-ins.
+/// Readers of SQLite for each processor, with their limits. Each reader is a thread with page cache and statements, 1
+/// to 2 MB. Measured on two processors: eight readers instead of four cost 10 MB more with large models, and answer 5 %
+/// more check-ins.
 const READERS_PER_PROCESSOR: usize = 2;
 const READERS_MIN: usize = 4;
 const READERS_MAX: usize = 16;
-/// Memory of each reader of SQLite for pages, as the pragma has it: minus KiB. Pages that were read lately are in the
-/// system's cache anyway; SQLite's own 2 MB for each would be a third of what the coordinator takes.
+/// Page cache of each reader of SQLite, in the unit of the pragma (minus KiB). Pages that were read lately are in the
+/// system's cache anyway. SQLite's default of 2 MB per reader would be a third of the coordinator's memory.
 const READER_CACHE: &str = "-512";
-/// Bytes of a page of a new database. Of a large update SQLite copies, checks and writes twice every page by itself:
-/// with its own 4 KiB the coordinator takes a quarter more processor time for 40 MB, with this small transactions take
+/// Bytes of a page of a new database. SQLite copies, checks and writes each page of a large update twice. Measured:
+/// with SQLite's default of 4 KiB an update of 40 MB takes 25 % more processor time; with 8 KiB small transactions take
 /// 5 % more.
 const PAGE_BYTES: u32 = 8192;
-/// Pages in SQLite's log after which they are copied into the database. Its own 1,000 are a few parts of a body: those
-/// of one large update would be as many copies, each with two syncs.
+/// Pages in SQLite's write-ahead log after which they are copied into the database. SQLite's default of 1,000 is a few
+/// chunks of a body, so one large update would cause many copies, each with two syncs.
 const LOG_PAGES: &str = "3000";
-/// How writers of SQLite begin. The first is for what is acknowledged: the log is synced at its commit.
+/// How SQLite transactions begin whose commit is acknowledged: the commit syncs the log.
 const BEGIN_DURABLE: &str = "pragma synchronous = full; begin immediate";
-/// The second leaves that to a later commit of the first kind, which syncs all of the log.
+/// How SQLite transactions begin that a power failure may undo: the next durable commit syncs the log for both.
 const BEGIN_LOSABLE: &str = "pragma synchronous = normal; begin immediate";
 
-/// How transactions of PostgreSQL begin.
 const BEGIN_WRITING: &str = "begin";
 const BEGIN_READING: &str = "begin isolation level repeatable read read only";
 
@@ -61,19 +59,18 @@ const BEGIN_READING: &str = "begin isolation level repeatable read read only";
 pub enum Db {
     /// The embedded default.
     Sqlite {
-        /// Snapshots.
+        /// Read-only connections; each transaction sees a snapshot.
         readers: SqlitePool,
-        /// SQLite has one writer at a time. One connection makes writers queue fairly in the pool, where SQLite's own
-        /// busy handler would put them to sleep for milliseconds.
+        /// SQLite has one writer at a time. With one connection, writers queue fairly in the pool. SQLite's own busy
+        /// handler would make them sleep for milliseconds.
         writer: SqlitePool,
-        /// Where times and failures are counted.
+        /// Receives times and failures.
         metrics: Arc<Metrics>,
     },
-    /// For more than one coordinator.
+    /// Required for more than one coordinator.
     Postgres {
-        /// Connections.
         pool: PgPool,
-        /// Where times and failures are counted.
+        /// Receives times and failures.
         metrics: Arc<Metrics>,
     },
 }
@@ -83,15 +80,13 @@ impl Db {
     /// missing, and brings the schema up to date.
     ///
     /// # Errors
-    /// [`DbError`] tells a file that is no database from one that is too new and from one that cannot be opened.
+    /// [`DbError`] distinguishes a file that is no database, one that a newer release wrote, and one that cannot be
+    /// opened.
     pub async fn open(url: &str) -> Result<Self, DbError> {
         Self::open_watched(url, Metrics::off()).await
     }
 
-    /// The same, counting times and failures.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
+    /// Like [`Self::open`], with times and failures recorded in `metrics`.
     pub async fn open_watched(url: &str, metrics: Arc<Metrics>) -> Result<Self, DbError> {
         if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             return Self::open_postgres(url, metrics).await;
@@ -100,7 +95,7 @@ impl Db {
     }
 
     async fn open_sqlite(path: &str, metrics: Arc<Metrics>) -> Result<Self, DbError> {
-        // What both have in common; what changes the file is the writer's alone.
+        // Options of readers and writer. Options that change the file belong to the writer alone.
         let common = SqliteConnectOptions::new()
             .filename(PathBuf::from(path))
             .foreign_keys(true)
@@ -108,29 +103,29 @@ impl Db {
         let writing = common
             .clone()
             .create_if_missing(true)
-            // What retention deletes can be given back to the file system (`Db::tidy`).
+            // Lets `Db::tidy` return the pages that retention freed to the file system.
             .auto_vacuum(SqliteAutoVacuum::Incremental)
             .page_size(PAGE_BYTES)
             .journal_mode(SqliteJournalMode::Wal)
             .pragma("wal_autocheckpoint", LOG_PAGES)
-            // An acknowledged update is durable: the log is synced at every commit.
+            // An acknowledged update is durable: each commit syncs the log.
             .synchronous(SqliteSynchronous::Full);
         let opened = |error: sqlx::Error| match error.as_database_error().and_then(sqlx::error::DatabaseError::code) {
             // SQLITE_NOTADB
             Some(code) if code == "26" => DbError::NotADatabase { path: path.to_owned() },
             _ => DbError::CannotOpen { path: path.to_owned(), source: error },
         };
-        // A file does not hang up. Each test would be two switches of threads.
+        // The connection to a file does not break, and each test of it would cost two thread switches.
         let pool = |connections| {
             let options = SqlitePoolOptions::new().max_connections(connections);
             options.acquire_timeout(ACQUIRE_TIMEOUT).test_before_acquire(false)
         };
-        // On a full disk SQLite ends a transaction by itself. sqlx then believes for ever that one is open, and could
-        // begin no other: such a connection is closed, and the next one is new.
+        // On a full disk SQLite ends a transaction by itself. sqlx would believe for ever that it is open, and could
+        // begin no other. Such a connection is closed and replaced.
         let writer = pool(1).after_release(|connection, _| {
             Box::pin(async move {
                 if connection.is_in_transaction() {
-                    // One that was dropped is about to be rolled back; the answer comes after that.
+                    // A dropped transaction is rolled back before the connection answers the ping.
                     connection.ping().await?;
                 }
                 Ok(!connection.is_in_transaction())
@@ -153,20 +148,13 @@ impl Db {
         Ok(Self::Postgres { pool, metrics })
     }
 
-    /// Begins a transaction that writes.
-    ///
-    /// # Errors
-    /// [`DbError::Unavailable`].
+    /// Begins a transaction that writes. Its commit is durable.
     pub async fn begin(&self) -> Result<Tx, DbError> {
         self.begin_writing(BEGIN_DURABLE).await
     }
 
-    /// The same for what may be lost by a power failure unless a later transaction counts on it: its commit returns
-    /// before it is on the disk. Nothing that a later commit of [`Self::begin`] builds on is lost: the log has one
-    /// order.
-    ///
-    /// # Errors
-    /// [`DbError::Unavailable`].
+    /// Begins a transaction that a power failure may undo: its commit returns before it is on the disk. A later commit
+    /// of [`Self::begin`] makes it durable as well, because the log has one order.
     pub async fn begin_losable(&self) -> Result<Tx, DbError> {
         let mut tx = self.begin_writing(BEGIN_LOSABLE).await?;
         tx.may_be_lost().await?;
@@ -178,7 +166,8 @@ impl Db {
         let (stopwatch, operation) = (Stopwatch::start(), DbOperation::BeginWrite);
         let tx = match self {
             Self::Sqlite { writer, metrics, .. } => {
-                // A read transaction that turns into a writer would fail at once, whatever the busy timeout.
+                // Without `immediate`, a read transaction that turns into a writer fails at once, whatever the busy
+                // timeout.
                 let begun = writer.begin_with(begin_sqlite).await;
                 Tx::Sqlite(Watched::begun(begun, operation, stopwatch, metrics)?)
             }
@@ -190,10 +179,7 @@ impl Db {
         Ok(tx)
     }
 
-    /// Begins a transaction that only reads: a snapshot.
-    ///
-    /// # Errors
-    /// [`DbError::Unavailable`].
+    /// Begins a transaction that reads a snapshot.
     pub async fn read(&self) -> Result<Tx, DbError> {
         let began = Instant::now();
         let (stopwatch, operation) = (Stopwatch::start(), DbOperation::BeginRead);
@@ -209,13 +195,12 @@ impl Db {
         Ok(tx)
     }
 
-    /// How fast the database has answered lately.
+    /// Recent waiting times of transactions.
     #[must_use]
     pub fn latency(&self) -> DbLatency {
         latency(&READS, &WRITES)
     }
 
-    /// Where its times and failures are counted.
     #[must_use]
     pub fn metrics(&self) -> &Arc<Metrics> {
         match self {
@@ -223,7 +208,7 @@ impl Db {
         }
     }
 
-    /// Closes every connection; waits for those in use.
+    /// Closes every connection, and waits for those in use.
     pub async fn close(&self) {
         match self {
             Self::Sqlite { readers, writer, .. } => {
@@ -240,24 +225,22 @@ fn readers_max() -> u32 {
     (READERS_PER_PROCESSOR * processors).clamp(READERS_MIN, READERS_MAX) as u32
 }
 
-/// The file that a URL of SQLite, or a plain path, names.
-///
-/// # Errors
-/// [`DbError::UnknownKind`].
+/// The file that a `sqlite:` URL or a plain path names.
 pub(crate) fn sqlite_path(url: &str) -> Result<&str, DbError> {
     let path = url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:")).unwrap_or(url);
-    // Readers and writer must see the same database, so one in memory cannot be; a query would become part of the name.
+    // Readers and writer must see the same database, which excludes one in memory. A query would become part of the
+    // file's name.
     if path.is_empty() || path.contains("://") || path.contains([':', '?']) {
-        // Only the scheme: the rest may hold a password.
+        // Only the scheme is reported, because the rest may contain a password.
         return Err(DbError::UnknownKind(url.split(':').next().unwrap_or_default().to_owned()));
     }
     Ok(path)
 }
 
-/// Whether a SQLite database has a schema of ours that this release knows, or can bring up to date.
+/// Checks that a SQLite database has our schema, in a version that this release knows or can bring up to date.
 ///
 /// # Errors
-/// [`DbError::NotADatabase`] for somebody else's database, [`DbError::TooNew`], [`DbError::ForeignSchema`].
+/// [`DbError::NotADatabase`] for the database of another program, [`DbError::TooNew`], [`DbError::ForeignSchema`].
 pub(crate) async fn sqlite_schema(connection: &mut SqliteConnection) -> Result<(), DbError> {
     let sql = "select count(*) from sqlite_master where type = 'table' and name in ('_sqlx_migrations', 'populations')";
     let (tables,): (i64,) = sqlx::query_as(sql).fetch_one(&mut *connection).await?;
@@ -275,8 +258,8 @@ pub(crate) async fn sqlite_schema(connection: &mut SqliteConnection) -> Result<(
     Ok(())
 }
 
-/// Begins a transaction of PostgreSQL, to the end even if nobody waits for it any more: of a beginning that is given up
-/// sqlx forgets that the server may have begun, and the connection's next user would be in that transaction.
+/// Begins a transaction of PostgreSQL in a task of its own, so that a cancelled caller does not cancel the beginning.
+/// sqlx would forget that the server may have begun, and the connection's next user would be in that transaction.
 async fn begun(pool: &PgPool, statement: &'static str) -> sqlx::Result<sqlx::Transaction<'static, sqlx::Postgres>> {
     let pool = pool.clone();
     let beginning = tokio::spawn(async move { pool.begin_with(statement).await });

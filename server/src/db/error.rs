@@ -1,50 +1,39 @@
-//! What can go wrong with the database, told apart by what a caller can do about it.
+//! Database errors, by what a caller can do about them.
 
 use sqlx::migrate::MigrateError;
 
-/// A database error.
 #[derive(Debug, thiserror::Error)]
 pub enum DbError {
-    /// The URL names no kind of database that is known.
     #[error("the database ({0}:..) is neither a file's path nor a sqlite: or postgres: URL")]
     UnknownKind(String),
-    /// The file is there but is no database.
+    /// The file exists and is not a SQLite database of ours.
     #[error("{path}: this file is not a SQLite database; name another one with --database")]
-    NotADatabase {
-        /// The file.
-        path: String,
-    },
-    /// A newer release wrote it.
+    NotADatabase { path: String },
+    /// A newer release has migrated it.
     #[error(
         "the database was written by a newer release (migration {0}); update this program, or use another database"
     )]
     TooNew(i64),
-    /// A migration that this release knows was applied with another text.
+    /// An applied migration differs from the one of the same number in this release.
     #[error(
         "the database's schema differs from this release's (migration {0}); it was not written by a release of Tributary"
     )]
     ForeignSchema(i64),
     /// The file or its directory cannot be read or written.
     #[error("{path}: cannot open the database: {source}")]
-    CannotOpen {
-        /// The file.
-        path: String,
-        /// What the engine said.
-        source: sqlx::Error,
-    },
+    CannotOpen { path: String, source: sqlx::Error },
     /// A unique key exists already.
     #[error("the row exists already")]
     Duplicate,
-    /// A stored value is not what this release writes.
-    #[error("the database holds a value that makes no sense: {0}")]
+    /// A stored value is not one that this release writes.
+    #[error("the database holds an invalid value: {0}")]
     Corrupt(String),
-    /// Unreachable, out of disk, timed out.
+    /// Unreachable, out of disk, or timed out.
     #[error("the database does not answer: {0}")]
     Unavailable(#[source] sqlx::Error),
 }
 
 impl DbError {
-    /// A stored value that does not parse.
     pub(super) fn corrupt(what: &str, why: impl std::fmt::Display) -> Self {
         Self::Corrupt(format!("{what}: {why}"))
     }
@@ -52,7 +41,7 @@ impl DbError {
 
 impl From<sqlx::Error> for DbError {
     fn from(error: sqlx::Error) -> Self {
-        // `constraint()` is None on SQLite; the kind of violation is known on both.
+        // `constraint()` is None on SQLite; both engines report the kind of violation.
         if error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation) {
             return Self::Duplicate;
         }

@@ -22,21 +22,20 @@ struct EventRow {
     cause: Option<String>,
 }
 
-/// How far the events of a job have come.
+/// The newest event of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct JobPosition {
-    /// Which job.
     #[sqlx(try_from = "String")]
     pub job: JobId,
-    /// Sequence number of its last event.
+    /// Sequence number of the job's newest event.
     #[sqlx(try_from = "i64")]
     pub last: u64,
-    /// When it was made.
+    /// When the job was created.
     pub created_at_ms: i64,
 }
 
 impl Tx {
-    /// Records a transition. The job's counter serialises writers, so the numbers have no gaps.
+    /// Records a transition. The job's counter serialises the writers of a job, so the numbers have no gaps.
     pub async fn record(&mut self, transition: Transition<'_>, now_ms: i64) -> Result<(), DbError> {
         let job = transition.job().to_string();
         let round = transition.round();
@@ -61,9 +60,6 @@ impl Tx {
     }
 
     /// Events of a job after a sequence number, in order.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn events(&mut self, job: JobId, after: u64, limit: u32) -> Result<Vec<Event>, DbError> {
         let sql = "select job, sequence, at_ms, task, round, assignment, became, cause from events \
                    where job = $1 and sequence > $2 order by sequence limit $3";
@@ -71,10 +67,7 @@ impl Tx {
         rows.into_iter().map(event).collect()
     }
 
-    /// How far the newest jobs have come that have not ended, or ended at `since_ms` or later.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// The newest events of the newest jobs that have not ended, or ended at `since_ms` or later.
     pub async fn job_positions(&mut self, since_ms: i64, limit: u32) -> Result<Vec<JobPosition>, DbError> {
         let sql = "select id as job, events as last, created_at_ms from jobs \
                    where ended_at_ms is null or ended_at_ms >= $1 order by created_at_ms desc, id limit $2";

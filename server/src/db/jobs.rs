@@ -9,68 +9,57 @@ use tributary_protocol::state::JobState;
 use super::tx::{Json, execute, fetch, stored};
 use super::{DbError, Tx};
 
-/// A job to store.
 #[derive(Clone, Debug)]
 pub struct NewJob<'a> {
-    /// Its id.
     pub id: JobId,
-    /// Its file, with the seed filled in.
+    /// The job file, with its seed filled in.
     pub file: &'a JobFile,
-    /// Numbers of its model.
+    /// Number of parameters of the model.
     pub parameters: u64,
     /// Running, or awaiting its model.
     pub state: JobState,
 }
 
-/// A stored job.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct JobRow {
-    /// Its id.
     #[sqlx(try_from = "String")]
     pub id: JobId,
-    /// Its file, with the seed filled in.
+    /// The job file, with its seed filled in.
     #[sqlx(try_from = "String")]
     pub file: Json<JobFile>,
-    /// Numbers of its model.
+    /// Number of parameters of the model.
     #[sqlx(try_from = "i64")]
     pub parameters: u64,
-    /// Where it stands.
     #[sqlx(try_from = "String")]
     pub state: JobState,
     /// Newest model version.
     pub model_version: Option<i64>,
-    /// Training rounds opened.
+    /// Number of training rounds opened.
     #[sqlx(try_from = "i64")]
     pub rounds_opened: u32,
-    /// Training rounds committed.
+    /// Number of training rounds committed.
     #[sqlx(try_from = "i64")]
     pub rounds_committed: u32,
-    /// Training rounds abandoned since the last committed one.
+    /// Number of training rounds abandoned since the last committed one.
     #[sqlx(try_from = "i64")]
     pub abandoned_in_a_row: u32,
     /// When the last training round ended.
     pub round_ended_at_ms: Option<i64>,
     /// Number of the last committed training round.
     pub committed_round: Option<i64>,
-    /// When it was made.
+    /// When the job was created.
     pub created_at_ms: i64,
-    /// When it stopped or was completed.
+    /// When the job was stopped or completed.
     pub ended_at_ms: Option<i64>,
 }
 
 impl JobRow {
-    /// The newest model version.
-    ///
-    /// # Errors
-    /// [`DbError::Corrupt`].
+    /// Newest model version; none before the first.
     pub fn version(&self) -> Result<Option<u32>, DbError> {
         number("jobs.model_version", self.model_version)
     }
 
-    /// The last committed training round.
-    ///
-    /// # Errors
-    /// [`DbError::Corrupt`].
+    /// Number of the last committed training round.
     pub fn last_committed(&self) -> Result<Option<u32>, DbError> {
         number("jobs.committed_round", self.committed_round)
     }
@@ -84,7 +73,7 @@ macro_rules! job_columns {
 }
 pub(super) use job_columns;
 
-/// A nullable count as the type that it is.
+/// A nullable integer column as its Rust type.
 pub(super) fn number<T: TryFrom<i64, Error: std::fmt::Display>>(
     column: &str,
     value: Option<i64>,
@@ -128,8 +117,6 @@ impl TryFrom<ModelRow> for ModelVersion {
 }
 
 impl Tx {
-    /// Stores a job.
-    ///
     /// # Errors
     /// [`DbError::Duplicate`] when its population has a job of this name.
     pub async fn insert_job(&mut self, job: &NewJob<'_>, now_ms: i64) -> Result<(), DbError> {
@@ -149,20 +136,13 @@ impl Tx {
         Ok(())
     }
 
-    /// One job.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn job(&mut self, id: JobId) -> Result<Option<JobRow>, DbError> {
         let sql = concat!("select ", job_columns!(), " from jobs where id = $1");
         Ok(fetch!(self, JobRow, fetch_optional, sql, id.to_string()))
     }
 
-    /// Locks a job's row until the transaction ends: whoever changes a job or its rounds holds it, so that two never do
-    /// at once. (On SQLite a writing transaction holds everything already.)
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Locks the row of a job until the transaction ends. Every transaction that changes a job or its rounds holds this
+    /// lock, so two never interleave. (On SQLite a writing transaction excludes every other writer already.)
     pub async fn lock_job(&mut self, id: JobId) -> Result<(), DbError> {
         if let Self::Postgres(tx) = self {
             sqlx::query("select id from jobs where id = $1 for update").bind(id.to_string()).execute(&mut **tx).await?;
@@ -170,10 +150,7 @@ impl Tx {
         Ok(())
     }
 
-    /// The same for the job of an assignment.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Like [`Self::lock_job`], for the job of an assignment.
     pub async fn lock_job_of(&mut self, id: AssignmentId) -> Result<(), DbError> {
         if let Self::Postgres(tx) = self {
             let sql = "select id from jobs where id = (select job from assignments where id = $1) for update";
@@ -182,19 +159,13 @@ impl Tx {
         Ok(())
     }
 
-    /// One job, locked until the transaction ends.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Like [`Self::job`], with the row locked until the transaction ends.
     pub async fn job_locked(&mut self, id: JobId) -> Result<Option<JobRow>, DbError> {
         self.lock_job(id).await?;
         self.job(id).await
     }
 
-    /// Jobs by id, after `after`; of one population when one is named.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Jobs by id, after `after`; with `population`, only its jobs.
     pub async fn jobs(&mut self, population: Option<&Name>, after: &str, limit: u32) -> Result<Vec<JobRow>, DbError> {
         let sql = concat!(
             "select ",
@@ -204,8 +175,7 @@ impl Tx {
         Ok(fetch!(self, JobRow, fetch_all, sql, after, population.map_or("", Name::as_str), i64::from(limit)))
     }
 
-    /// The jobs that a driver looks at, with their populations: those that may open rounds and those that have open
-    /// ones.
+    /// The jobs that need a driver, with their populations: those that may open rounds, and those with open rounds.
     pub async fn live_jobs(&mut self) -> Result<Vec<(JobId, Name)>, DbError> {
         let sql = "select id, population from jobs where state in ('running', 'paused') or exists (select 1 from rounds \
                    where rounds.job = jobs.id and phase in ('selecting', 'training', 'aggregating')) order by id";
@@ -217,7 +187,7 @@ impl Tx {
         rows.into_iter().map(job).collect()
     }
 
-    /// Whether a driver looks at this job.
+    /// Whether a job needs a driver.
     pub async fn is_live(&mut self, job: JobId) -> Result<bool, DbError> {
         let sql = "select count(*) from jobs where id = $1 and (state in ('running', 'paused') or exists (select 1 \
                    from rounds where rounds.job = jobs.id and phase in ('selecting', 'training', 'aggregating')))";
@@ -225,46 +195,31 @@ impl Tx {
         Ok(count > 0)
     }
 
-    /// Whether a job of this population is running.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn has_running_job(&mut self, population: &Name) -> Result<bool, DbError> {
         let sql = "select count(*) from jobs where population = $1 and state = 'running'";
         let (count,) = fetch!(self, (i64,), fetch_one, sql, population.as_str());
         Ok(count > 0)
     }
 
-    /// Whether a population has a job of this name.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn has_job_named(&mut self, population: &Name, name: &Name) -> Result<bool, DbError> {
         let sql = "select count(*) from jobs where population = $1 and name = $2";
         let (count,) = fetch!(self, (i64,), fetch_one, sql, population.as_str(), name.as_str());
         Ok(count > 0)
     }
 
-    /// Stores a changed job file. Name, population and everything that models depend on must be as they were.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Replaces the job file. Name, population and everything that the model depends on must be unchanged.
     pub async fn set_job_file(&mut self, id: JobId, file: &JobFile) -> Result<(), DbError> {
         execute!(self, "update jobs set file = $2 where id = $1", id.to_string(), Json::text(file)?);
         Ok(())
     }
 
-    /// Moves a job to another state.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn set_job_state(&mut self, id: JobId, state: JobState, now_ms: i64) -> Result<(), DbError> {
         let sql = "update jobs set state = $2, ended_at_ms = $3 where id = $1";
         execute!(self, sql, id.to_string(), state.as_str(), state.is_final().then_some(now_ms));
         Ok(())
     }
 
-    /// Stores a model version and makes it the job's newest. A version never changes: storing it twice is an error.
+    /// Stores a model version and makes it the job's newest. A version never changes.
     ///
     /// # Errors
     /// [`DbError::Duplicate`] when the job has this version.
@@ -286,20 +241,13 @@ impl Tx {
         Ok(())
     }
 
-    /// One model version.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn model(&mut self, job: JobId, version: u32) -> Result<Option<ModelVersion>, DbError> {
         let sql = concat!("select ", model_columns!(), " from models where job = $1 and version = $2");
         let row = fetch!(self, ModelRow, fetch_optional, sql, job.to_string(), i64::from(version));
         row.map(ModelVersion::try_from).transpose()
     }
 
-    /// The version that a training round made.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// The version that a training round produced.
     pub async fn version_of_round(&mut self, job: JobId, round: u32) -> Result<Option<u32>, DbError> {
         let sql = "select version from models where job = $1 and round = $2 and deleted_at_ms is null";
         let row = fetch!(self, (i64,), fetch_optional, sql, job.to_string(), i64::from(round));
@@ -307,9 +255,6 @@ impl Tx {
     }
 
     /// Model versions of a job, from `from` on.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn models(&mut self, job: JobId, from: u32, limit: u32) -> Result<Vec<ModelVersion>, DbError> {
         let sql = concat!(
             "select ",

@@ -1,7 +1,7 @@
 //! The database: SQLite or PostgreSQL behind one `Db`, transactions behind one [`Tx`].
 //!
-//! Every query is one text and one method on `Tx`, in the file of its table group. Whoever owns a step begins and
-//! commits its transaction in plain sight.
+//! Every query is one text and one method on `Tx`, in the file of its table group. The function that owns a step begins
+//! and commits its transaction, so the transaction is visible in one place.
 
 mod assignments;
 mod audit;

@@ -8,7 +8,7 @@ use super::tx::{fetch, stored};
 use super::{DbError, JobRow, RoundKey, Tx};
 use tributary_engine::story::CurveRow;
 
-/// What all rounds of a job came to.
+/// Totals over all rounds of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, sqlx::FromRow)]
 pub struct JobTotals {
     /// Bytes that clients sent.
@@ -17,16 +17,14 @@ pub struct JobTotals {
     /// Bytes that clients fetched.
     #[sqlx(try_from = "i64")]
     pub bytes_down: u64,
-    /// Best accuracy of any model.
+    /// Best accuracy of any version.
     pub best_accuracy: Option<f64>,
 }
 
-/// What was measured of a job's newest evaluated model.
+/// Evaluation of a job's newest evaluated model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, sqlx::FromRow)]
 pub struct Measured {
-    /// Its accuracy.
     pub accuracy: Option<f64>,
-    /// Its loss.
     pub loss: Option<f64>,
 }
 
@@ -70,10 +68,7 @@ struct CurveColumns {
 }
 
 impl Tx {
-    /// The jobs to look at first: those that may still run, then the others; of each the newest first.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Jobs of the overview: first those that may still run, then the others, each group newest first.
     pub async fn jobs_at_a_glance(&mut self, limit: u32) -> Result<Vec<JobRow>, DbError> {
         let sql = concat!(
             "select ",
@@ -83,10 +78,7 @@ impl Tx {
         Ok(fetch!(self, JobRow, fetch_all, sql, i64::from(limit)))
     }
 
-    /// What all rounds of a job came to, training and evaluation.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Totals over all training and evaluation rounds of a job.
     pub async fn job_totals(&mut self, job: JobId) -> Result<JobTotals, DbError> {
         let sql = "select coalesce(cast(sum(bytes_up) as bigint), 0) as bytes_up, \
                    coalesce(cast(sum(bytes_down) as bigint), 0) as bytes_down, max(accuracy) as best_accuracy \
@@ -94,20 +86,15 @@ impl Tx {
         Ok(fetch!(self, JobTotals, fetch_one, sql, job.to_string()))
     }
 
-    /// What was measured of the newest evaluated model of a job.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Evaluation of a job's newest evaluated model.
     pub async fn latest_measured(&mut self, job: JobId) -> Result<Measured, DbError> {
         let sql = "select accuracy, loss from rounds where job = $1 and task = 'evaluate' and phase = 'committed' \
                    order by number desc limit 1";
         Ok(fetch!(self, Measured, fetch_optional, sql, job.to_string()).unwrap_or_default())
     }
 
-    /// Of each `stride` committed training rounds one point: the last that was measured, or else the last.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// One point for each `stride` committed training rounds: the last evaluated round, or the last one if none was
+    /// evaluated.
     pub async fn spark(&mut self, job: JobId, stride: u32) -> Result<Vec<SparkPoint>, DbError> {
         let sql = "select r.number, r.accuracy, coalesce(r.loss, r.training_loss) as loss from rounds r join \
                    (select coalesce(max(case when loss is null then null else number end), max(number)) as picked \
@@ -118,9 +105,6 @@ impl Tx {
     }
 
     /// The cohort of a round by client number.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn cells(&mut self, round: RoundKey, limit: u32) -> Result<Vec<Cell>, DbError> {
         let sql = "select c.number, a.state, a.reason from assignments a join clients c on c.id = a.client \
                    where a.job = $1 and a.task = $2 and a.round = $3 order by c.number limit $4";
@@ -129,10 +113,7 @@ impl Tx {
         Ok(rows.into_iter().map(|row| Cell { number: row.number, state: row.state, reason: row.reason }).collect())
     }
 
-    /// Every ended training round of a job, as far as its curve shows it, in order.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Every ended training round of a job, in order, with the columns of its learning curve.
     pub async fn curve_rows(&mut self, job: JobId) -> Result<Vec<CurveRow>, DbError> {
         let sql = "select number, phase, ended_at_ms, cohort, reported, work_ms, bytes_up, bytes_down, training_loss, \
                    loss, accuracy from rounds where job = $1 and task = 'train' and ended_at_ms is not null \

@@ -10,67 +10,56 @@ use super::{DbError, Tx};
 use crate::metrics::{Counted, Traffic};
 use tributary_engine::round::TaskPolicy;
 
-/// Which round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RoundKey {
-    /// Its job.
     pub job: JobId,
-    /// Training or evaluation.
     pub task: Task,
-    /// Its number in the job, from 1; an evaluation has that of the training round whose model it measures.
+    /// Number in the job, from 1. An evaluation has the number of the training round whose model it evaluates.
     pub number: u32,
 }
 
-/// A round to open.
 #[derive(Clone, Copy, Debug)]
 pub struct NewRound {
-    /// Which round.
     pub key: RoundKey,
-    /// The model version that it starts from.
+    /// The model version that the round starts from.
     pub base_version: u32,
-    /// Seed of everything drawn in it.
+    /// Seed of everything that is drawn in the round.
     pub seed: Seed,
-    /// The numbers that it goes by.
+    /// Stored with the round, so that later changes of the job do not affect it.
     pub policy: TaskPolicy,
 }
 
-/// A stored round.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct RoundRow {
-    /// Its job.
     #[sqlx(try_from = "String")]
     pub job: JobId,
-    /// Training or evaluation.
     #[sqlx(try_from = "String")]
     pub task: Task,
-    /// Its number.
     #[sqlx(try_from = "i64")]
     pub number: u32,
-    /// Where it stands.
     #[sqlx(try_from = "String")]
     pub phase: Phase,
     reason: Option<Text<AbandonReason>>,
-    /// The model version that it started from.
+    /// The model version that the round started from.
     #[sqlx(try_from = "i64")]
     pub base_version: u32,
     seed: i64,
-    /// Reports that close it early.
+    /// Number of reports that closes the round before its deadline.
     #[sqlx(try_from = "i64")]
     pub goal: u32,
     #[sqlx(try_from = "i64")]
     minimum: u32,
-    /// When it was opened.
     pub opened_at_ms: i64,
     /// When the cohort was drawn.
     pub selected_at_ms: Option<i64>,
-    /// When the cohort's time is up.
+    /// When training ends, whether or not the goal is met.
     pub deadline_at_ms: Option<i64>,
     closed_at_ms: Option<i64>,
     ended_at_ms: Option<i64>,
-    /// Clients selected.
+    /// Number of clients in the cohort.
     #[sqlx(try_from = "i64")]
     pub cohort: u32,
-    /// Reports counted.
+    /// Number of accepted reports.
     #[sqlx(try_from = "i64")]
     pub reported: u32,
     #[sqlx(try_from = "i64")]
@@ -83,7 +72,7 @@ pub struct RoundRow {
     weight: u64,
     training_loss: Option<f64>,
     loss: Option<f64>,
-    /// Accuracy of its model.
+    /// Accuracy of the model that the round produced, once it is evaluated.
     pub accuracy: Option<f64>,
     #[sqlx(try_from = "i64")]
     bytes_up: u64,
@@ -98,30 +87,29 @@ pub struct RoundRow {
     step_norm: Option<f64>,
     diversity: Option<f64>,
     policy: Option<Text<Json<TaskPolicy>>>,
-    /// When its assignments were deleted, as the job's retention says.
+    /// When retention deleted the assignments of the round.
     pub pruned_at_ms: Option<i64>,
 }
 
 impl RoundRow {
-    /// Which round.
     #[must_use]
     pub fn key(&self) -> RoundKey {
         RoundKey { job: self.job, task: self.task, number: self.number }
     }
 
-    /// The seed of everything drawn in it.
     #[must_use]
     pub fn seed(&self) -> Seed {
         Seed(self.seed.cast_unsigned())
     }
 
-    /// The numbers that it goes by, whatever its job says by now; none where it was opened by an older release.
+    /// The policy that the round was opened with, which later changes of the job do not affect. None in rounds that
+    /// were opened by a release that did not store it.
     #[must_use]
     pub fn policy(&self) -> Option<TaskPolicy> {
         self.policy.as_ref().map(|Text(Json(policy))| *policy)
     }
 
-    /// Members of the cohort that have not answered.
+    /// Number of clients of the cohort that have not answered.
     #[must_use]
     pub fn working(&self) -> u32 {
         self.cohort.saturating_sub(self.reported + self.rejected + self.failed + self.expired)
@@ -175,8 +163,8 @@ macro_rules! round_columns {
     };
 }
 
-/// Time that the clients of a round worked for their reports (`$1` job, `$2` task, `$3` number). None of them can have
-/// worked longer than it was assigned, whatever it claims.
+/// Time that the clients of a round worked for their accepted reports (`$1` job, `$2` task, `$3` number). Each claim is
+/// capped at the duration of the assignment.
 macro_rules! work_of_round {
     () => {
         "(select coalesce(cast(sum(case when work_ms < ended_at_ms - assigned_at_ms then work_ms \
@@ -185,16 +173,15 @@ macro_rules! work_of_round {
     };
 }
 
-/// Which rounds of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoundFilter {
-    /// Only those in this phase.
+    /// Only rounds in this phase.
     pub phase: Option<Phase>,
-    /// Only those that were abandoned for this reason.
+    /// Only rounds that were abandoned for this reason.
     pub reason: Option<AbandonReason>,
 }
 
-/// What the evaluators of a model measured together.
+/// Combined results of a model's evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, sqlx::FromRow)]
 pub struct EvaluationSummary {
     /// Mean loss, weighted by examples.
@@ -204,25 +191,25 @@ pub struct EvaluationSummary {
 }
 
 impl RoundFilter {
-    /// Phase and reason as the columns have them; empty where any will do.
+    /// Phase and reason as bound to the query; an empty text matches all rounds.
     fn words(&self) -> (&'static str, &'static str) {
         (self.phase.map_or("", Phase::as_str), self.reason.map_or("", AbandonReason::as_str))
     }
 }
 
-/// Statistics of the updates of a round.
+/// Update statistics of a round.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RoundStatistics {
-    /// L2 norm of the step.
+    /// L2 norm of the aggregated model delta.
     pub step_norm: Option<f64>,
     /// Diversity of the updates; none where they cancel out.
     pub diversity: Option<f64>,
-    /// Cosine of each update to the mean, where it is known.
+    /// Cosine between each update and the mean, where it is known.
     pub cosines: Vec<(AssignmentId, f64)>,
 }
 
 impl Tx {
-    /// Opens a round; a training round takes its number from the job's counter.
+    /// Opens a round. A training round also advances the job's counter.
     ///
     /// # Errors
     /// [`DbError::Duplicate`] when the round exists.
@@ -250,19 +237,12 @@ impl Tx {
         Ok(())
     }
 
-    /// One round.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn round(&mut self, key: RoundKey) -> Result<Option<RoundRow>, DbError> {
         let sql = concat!("select ", round_columns!(), " from rounds where job = $1 and task = $2 and number = $3");
         Ok(fetch!(self, RoundRow, fetch_optional, sql, key.job.to_string(), key.task.as_str(), i64::from(key.number)))
     }
 
-    /// The open rounds of a job: at most one training round, and evaluations.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// The open rounds of a job: at most one training round, and any number of evaluations.
     pub async fn open_rounds(&mut self, job: JobId) -> Result<Vec<RoundRow>, DbError> {
         let sql = concat!(
             "select ",
@@ -273,9 +253,6 @@ impl Tx {
     }
 
     /// Rounds of a job by number, after `after`.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn rounds(
         &mut self,
         job: JobId,
@@ -296,9 +273,6 @@ impl Tx {
     }
 
     /// The newest rounds of a job before round `before`, newest first.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn latest_rounds(
         &mut self,
         job: JobId,
@@ -318,11 +292,8 @@ impl Tx {
         Ok(fetch!(self, RoundRow, fetch_all, sql, job.as_str(), task.as_str(), before, limit, phase, reason))
     }
 
-    /// Time that the clients of an open round have worked for their reports, in milliseconds. (When it ends this is
-    /// stored with it.)
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Time in milliseconds that the clients of an open round have worked for their accepted reports. An ended round
+    /// stores this figure.
     pub async fn work_ms(&mut self, key: RoundKey) -> Result<u64, DbError> {
         let sql = concat!("select ", work_of_round!());
         let (job, number) = (key.job.to_string(), i64::from(key.number));
@@ -330,10 +301,7 @@ impl Tx {
         u64::try_from(work_ms).map_err(|error| DbError::corrupt("assignments.work_ms", error))
     }
 
-    /// Selecting to Training. False when the round is not selecting (another driver was faster).
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Selecting to Training. Returns false when the round is not selecting, because another driver was faster.
     pub async fn start_round(
         &mut self,
         key: RoundKey,
@@ -349,20 +317,14 @@ impl Tx {
         Ok(changed == 1)
     }
 
-    /// Training to Aggregating: no more reports. False when the round is not training.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Training to Aggregating: the round accepts no more reports. Returns false when the round is not training.
     pub async fn close_round(&mut self, key: RoundKey, now_ms: i64) -> Result<bool, DbError> {
         let sql = "update rounds set phase = 'aggregating', closed_at_ms = $4 \
                    where job = $1 and task = $2 and number = $3 and phase = 'training'";
         Ok(execute!(self, sql, key.job.to_string(), key.task.as_str(), i64::from(key.number), now_ms) == 1)
     }
 
-    /// Aggregating to Committed. False when the round is not aggregating.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Aggregating to Committed. Returns false when the round is not aggregating.
     pub async fn commit_round(&mut self, key: RoundKey, now_ms: i64) -> Result<bool, DbError> {
         let sql = concat!(
             "update rounds set phase = 'committed', ended_at_ms = $4, work_ms = ",
@@ -395,10 +357,7 @@ impl Tx {
         Ok(())
     }
 
-    /// Ends an open round without a result. False when it had ended.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Ends an open round without a result. Returns false when the round has ended already.
     pub async fn abandon_round(&mut self, key: RoundKey, reason: AbandonReason, now_ms: i64) -> Result<bool, DbError> {
         let sql = concat!(
             "update rounds set phase = 'abandoned', reason = $4, ended_at_ms = $5, work_ms = ",
@@ -417,10 +376,7 @@ impl Tx {
         Ok(true)
     }
 
-    /// Counts the end of assignments in their round.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Adds assignments that ended to the counts of their round.
     pub async fn count_ended(
         &mut self,
         key: RoundKey,
@@ -455,10 +411,7 @@ impl Tx {
         Ok(())
     }
 
-    /// What the evaluators of a round measured together: means weighted by examples.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Results of an evaluation round: means, weighted by examples.
     pub async fn evaluation_summary(&mut self, key: RoundKey) -> Result<EvaluationSummary, DbError> {
         let sql = "select sum(loss * weight) / sum(weight) as loss, \
                    sum(accuracy * weight) / sum(case when accuracy is null then 0 else weight end) as accuracy \
@@ -466,10 +419,7 @@ impl Tx {
         Ok(fetch!(self, EvaluationSummary, fetch_one, sql, key.job.to_string(), i64::from(key.number)))
     }
 
-    /// Stores what was measured of a model, with the evaluation and with the training round that made the model.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Stores the results of an evaluation with its own round and with the training round that produced the model.
     pub async fn store_evaluation(&mut self, key: RoundKey, summary: EvaluationSummary) -> Result<(), DbError> {
         let sql = "update rounds set loss = $3, accuracy = $4 where job = $1 and number = $2";
         execute!(self, sql, key.job.to_string(), i64::from(key.number), summary.loss, summary.accuracy);
@@ -477,9 +427,6 @@ impl Tx {
     }
 
     /// Accuracy of the newest evaluated model of a job.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn latest_accuracy(&mut self, job: JobId) -> Result<Option<f64>, DbError> {
         let sql = "select accuracy from rounds where job = $1 and task = 'evaluate' and phase = 'committed' \
                    order by number desc limit 1";

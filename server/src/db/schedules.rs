@@ -1,4 +1,4 @@
-//! Work by the clock: when it is due, and who did it last.
+//! Scheduled work: when it is due, and how its last run ended.
 
 use tributary_protocol::operator::{ScheduledRun, ScheduledWork};
 
@@ -32,24 +32,18 @@ impl From<ScheduleRow> for ScheduledWork {
     }
 }
 
-/// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunEnd {
-    /// When it began: the run that it ends.
+    /// When the run began. This identifies the run.
     pub started_at_ms: i64,
-    /// When it ended.
     pub ended_at_ms: i64,
-    /// Whether it failed.
     pub failed: bool,
-    /// What was done, or why it failed.
+    /// What the run did, or why it failed.
     pub outcome: String,
 }
 
 impl Tx {
-    /// Stores when work is done, unless that is stored already: what is there stays.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Stores a schedule that does not exist yet. An existing schedule stays as it is.
     pub async fn insert_schedule(
         &mut self,
         name: &str,
@@ -64,9 +58,6 @@ impl Tx {
     }
 
     /// Scheduled work by name, after `after`.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn schedules(&mut self, after: &str, limit: u32) -> Result<Vec<ScheduledWork>, DbError> {
         let sql = "select name, cron, time_zone, next_at_ms, started_at_ms, node, ended_at_ms, failed, outcome \
                    from schedules where name > $1 order by name limit $2";
@@ -74,11 +65,8 @@ impl Tx {
         Ok(rows.into_iter().map(ScheduledWork::from).collect())
     }
 
-    /// Takes the run that is due at `due_at_ms`, by moving the next one to `next_at_ms`. False when somebody else has
-    /// taken it: of all who try, one gets true.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Claims the run that is due at `due_at_ms`, and moves the next one to `next_at_ms`. Of all coordinators that try,
+    /// one gets true.
     pub async fn claim_run(
         &mut self,
         name: &str,
@@ -92,10 +80,7 @@ impl Tx {
         Ok(execute!(self, sql, name, due_at_ms, next_at_ms, node, now_ms) == 1)
     }
 
-    /// Stores what came of a run. False when a later run has begun meanwhile.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Stores the outcome of a run. Returns false when a later run has begun meanwhile.
     pub async fn end_run(&mut self, name: &str, node: &str, end: &RunEnd) -> Result<bool, DbError> {
         let sql = "update schedules set ended_at_ms = $4, failed = $5, outcome = $6 \
                    where name = $1 and node = $2 and started_at_ms = $3 and ended_at_ms is null";

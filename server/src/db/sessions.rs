@@ -1,4 +1,4 @@
-//! Sessions of clients: the history of one, and those of many for statistics.
+//! Sessions of clients: the history of one client, and many sessions for statistics.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -55,9 +55,6 @@ macro_rules! session_columns {
 
 impl Tx {
     /// Assignments of a client, the newest first, from before `(assigned_at_ms, id)` on.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn client_history(
         &mut self,
         client: ClientId,
@@ -80,9 +77,6 @@ impl Tx {
     }
 
     /// The newest sessions of a population's clients.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn newest_sessions(
         &mut self,
         population: &Name,
@@ -98,10 +92,7 @@ impl Tx {
         sessions(rows)
     }
 
-    /// The sessions of a job's rounds from number `from` on, at most `limit` of them, newest rounds first.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Sessions of a job's rounds from number `from` on, newest rounds first, at most `limit`.
     pub async fn sessions_of_job(
         &mut self,
         job: JobId,
@@ -119,10 +110,7 @@ impl Tx {
         sessions(fetch!(self, SessionRow, fetch_all, sql, job.as_str(), task.as_str(), from, i64::from(limit)))
     }
 
-    /// What the clients of a population are, and how many are the same.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Distinct attributes of a population's clients, with the number of clients that have them.
     pub async fn client_attributes(&mut self, population: &Name) -> Result<Vec<(Attributes, u64)>, DbError> {
         let sql = "select attributes, count(*) as clients from clients where population = $1 group by attributes";
         let rows = fetch!(self, AttributesCount, fetch_all, sql, population.as_str());
@@ -135,7 +123,7 @@ fn parse(attributes: &str) -> Result<Attributes, DbError> {
 }
 
 fn sessions(rows: Vec<SessionRow>) -> Result<Vec<(Arc<Attributes>, Session)>, DbError> {
-    // Thousands of clients have the same few attributes.
+    // Thousands of sessions share few distinct attributes, so each text is parsed once.
     let mut known: HashMap<String, Arc<Attributes>> = HashMap::new();
     let mut sessions = Vec::with_capacity(rows.len());
     for row in rows {

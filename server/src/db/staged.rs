@@ -1,4 +1,6 @@
-//! Bodies that are written part by part under a name of their own, before a transaction makes them count.
+//! Staged bodies: bodies that are written chunk by chunk under a name of their own, before a transaction makes them
+//! count. A staged body is unfinished, then either in use (its column `blob` names it) or obsolete (`expires_at_ms` is
+//! 0). The chunks of obsolete bodies are deleted later.
 
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::AssignmentId;
@@ -6,57 +8,55 @@ use tributary_protocol::id::AssignmentId;
 use super::tx::{Text, execute, fetch, stored};
 use super::{DbError, RoundKey, Tx};
 
-/// A body to begin.
 #[derive(Clone, Copy, Debug)]
 pub struct NewStaged<'a> {
-    /// The name of its parts.
+    /// The name under which its chunks are stored.
     pub id: &'a str,
-    /// Whose update it is; none for a model.
+    /// The assignment of an update; none for a model.
     pub assignment: Option<AssignmentId>,
-    /// Whether its parts are in an object store.
+    /// Whether the chunks are in an object store.
     pub in_store: bool,
-    /// Length of every part but the last.
+    /// Length of every chunk but the last.
     pub part_bytes: u64,
-    /// How much of it is stored.
+    /// Number of bytes that are stored.
     pub bytes: u64,
-    /// What its sender says that its hash will be.
+    /// The hash of the whole body, as its sender announced it.
     pub sha256: Option<Sha256Hash>,
-    /// When it is deleted unless it counts by then.
+    /// When an unfinished body becomes obsolete.
     pub expires_at_ms: i64,
 }
 
-/// A body of which parts are stored.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct StagedRow {
-    /// The name of its parts.
+    /// The name under which its chunks are stored.
     pub id: String,
-    /// Whether they are in an object store.
+    /// Whether the chunks are in an object store.
     pub in_store: bool,
-    /// Length of every part but the last.
+    /// Length of every chunk but the last.
     #[sqlx(try_from = "i64")]
     pub part_bytes: u64,
-    /// How much of it is stored.
+    /// Number of bytes that are stored.
     #[sqlx(try_from = "i64")]
     pub bytes: u64,
     sha256: Option<Text<Sha256Hash>>,
-    /// Who may add to it.
+    /// Number of the request that may add to the body. Each new request raises it, which stops the earlier ones.
     pub attempt: i64,
 }
 
 impl StagedRow {
-    /// A body of which nothing is stored yet.
+    /// An unfinished body without a stored byte.
     #[must_use]
     pub fn begun(id: String, in_store: bool, part_bytes: usize) -> Self {
         Self { id, in_store, part_bytes: part_bytes as u64, bytes: 0, sha256: None, attempt: 1 }
     }
 
-    /// What its sender says that its hash will be.
+    /// The hash of the whole body, as its sender announced it.
     #[must_use]
     pub fn sha256(&self) -> Option<Sha256Hash> {
         self.sha256.map(|Text(hash)| hash)
     }
 
-    /// How many parts there are.
+    /// Number of chunks.
     #[must_use]
     pub fn parts(&self) -> u64 {
         self.bytes.div_ceil(self.part_bytes.max(1))
@@ -71,10 +71,10 @@ macro_rules! staged_columns {
 }
 
 impl Tx {
-    /// Begins a body. An unfinished update of the same assignment is of no more use from here on.
+    /// Begins a body. An unfinished update of the same assignment becomes obsolete.
     ///
     /// # Errors
-    /// [`DbError::Duplicate`] when another one of the assignment is begun at the same time.
+    /// [`DbError::Duplicate`] when another request begins an update of the assignment at the same time.
     pub async fn insert_staged(&mut self, staged: &NewStaged<'_>) -> Result<(), DbError> {
         if let Some(assignment) = staged.assignment {
             self.discard_upload(assignment).await?;
@@ -95,19 +95,15 @@ impl Tx {
         Ok(())
     }
 
-    /// Stores how much there is of an unfinished body. False when somebody else goes on with it, or it is of no more
-    /// use.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Stores the new length of an unfinished body. Returns false when another request continues it, or it is obsolete.
     pub async fn extend_staged(&mut self, id: &str, attempt: i64, bytes: u64) -> Result<bool, DbError> {
         let sql = "update staged_bodies set bytes = $3 \
                    where id = $1 and attempt = $2 and blob is null and expires_at_ms > 0";
         Ok(execute!(self, sql, id, attempt, stored(bytes)) == 1)
     }
 
-    /// Makes a staged body the body of this name. False when it is not the one of so many bytes that this attempt
-    /// wrote.
+    /// Makes a staged body the body of this name. Returns false unless the unfinished body has this length and this
+    /// attempt wrote it.
     ///
     /// # Errors
     /// [`DbError::Duplicate`] when the name has a body.
@@ -117,19 +113,14 @@ impl Tx {
         Ok(execute!(self, sql, id, attempt, stored(bytes), name) == 1)
     }
 
-    /// The body of this name, if it was written in parts.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// The staged body that is in use under this name.
     pub async fn staged_body(&mut self, name: &str) -> Result<Option<StagedRow>, DbError> {
         let sql = concat!("select ", staged_columns!(), " from staged_bodies where blob = $1");
         Ok(fetch!(self, StagedRow, fetch_optional, sql, name))
     }
 
-    /// The unfinished update of an assignment, for its next sender: whoever was at it before can add nothing more.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Takes over the unfinished update of an assignment. Earlier requests can add nothing more, because this raises
+    /// the attempt.
     pub async fn take_upload(&mut self, assignment: AssignmentId) -> Result<Option<StagedRow>, DbError> {
         let sql = concat!(
             "update staged_bodies set attempt = attempt + 1 \
@@ -139,30 +130,21 @@ impl Tx {
         Ok(fetch!(self, StagedRow, fetch_optional, sql, assignment.to_string()))
     }
 
-    /// An unfinished body is of no more use. False when it counts, or somebody else goes on with it.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Makes an unfinished body obsolete. Returns false when it is in use, or another request continues it.
     pub async fn discard_staged(&mut self, id: &str, attempt: i64) -> Result<bool, DbError> {
         let sql = "update staged_bodies set assignment = null, expires_at_ms = 0 \
                    where id = $1 and attempt = $2 and blob is null";
         Ok(execute!(self, sql, id, attempt) == 1)
     }
 
-    /// The unfinished update of an assignment is of no more use.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Makes the unfinished update of an assignment obsolete.
     pub async fn discard_upload(&mut self, assignment: AssignmentId) -> Result<(), DbError> {
         let sql = "update staged_bodies set assignment = null, expires_at_ms = 0 where assignment = $1";
         execute!(self, sql, assignment.to_string());
         Ok(())
     }
 
-    /// The unfinished updates of a round are of no more use: it takes none any more.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Makes the unfinished updates of a round obsolete, because the round accepts no more.
     pub async fn discard_uploads(&mut self, round: RoundKey) -> Result<(), DbError> {
         let sql = "update staged_bodies set assignment = null, expires_at_ms = 0 where assignment in \
                    (select id from assignments where job = $1 and task = $2 and round = $3)";
@@ -170,20 +152,14 @@ impl Tx {
         Ok(())
     }
 
-    /// Unfinished bodies whose time is up are of no more use. Returns how many those were.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Makes the unfinished bodies obsolete that have expired. Returns their number.
     pub async fn expire_staged(&mut self, now_ms: i64) -> Result<u64, DbError> {
         let sql = "update staged_bodies set assignment = null, expires_at_ms = 0 \
                    where blob is null and expires_at_ms > 0 and expires_at_ms <= $1";
         Ok(execute!(self, sql, now_ms))
     }
 
-    /// Bodies that are of no more use.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Obsolete bodies, whose chunks can be deleted.
     pub async fn useless_staged(&mut self, limit: u32) -> Result<Vec<StagedRow>, DbError> {
         let sql = concat!(
             "select ",
@@ -193,11 +169,9 @@ impl Tx {
         Ok(fetch!(self, StagedRow, fetch_all, sql, i64::from(limit)))
     }
 
-    /// Deletes the last parts of a body that is of no more use, at most `parts_max`, and with the first part the body.
-    /// Returns the objects that had them, which are to be deleted after the commit, and whether all of it is gone.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Deletes the last chunks of an obsolete body, at most `parts_max`; with the first chunk, also its row. Returns
+    /// the objects that had the chunks, which the caller deletes after the commit, and whether the whole body is
+    /// deleted.
     pub async fn delete_parts(&mut self, staged: &StagedRow, parts_max: u64) -> Result<(Vec<String>, bool), DbError> {
         let parts = staged.parts();
         let kept = parts.saturating_sub(parts_max);
@@ -220,7 +194,7 @@ impl Tx {
     }
 }
 
-/// The name in `objects` of one part.
+/// The name in `objects` of one chunk.
 #[must_use]
 pub fn part_name(id: &str, part: u64) -> String {
     format!("{id}/{part}")

@@ -1,4 +1,4 @@
-//! How large what is stored is.
+//! The size of everything that is stored.
 
 use tributary_protocol::operator::Storage;
 
@@ -14,12 +14,9 @@ struct Bodies {
 }
 
 impl Tx {
-    /// What is stored, in bytes.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Sizes in bytes.
     pub async fn storage(&mut self) -> Result<Storage, DbError> {
-        // The one question that each engine is asked in its own words.
+        // The only query whose text differs between the engines: neither knows the other's functions.
         let (database_bytes,) = match self {
             Self::Sqlite(tx) => {
                 let sql = "select page_count * page_size from pragma_page_count(), pragma_page_size()";

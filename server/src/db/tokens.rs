@@ -1,4 +1,4 @@
-//! Populations, and the tokens that let operators and clients in.
+//! Populations, and the tokens with which operators and apps authenticate.
 
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{Name, TokenId};
@@ -49,8 +49,6 @@ struct PopulationRow {
 }
 
 impl Tx {
-    /// Stores a population.
-    ///
     /// # Errors
     /// [`DbError::Duplicate`] when the name is taken.
     pub async fn insert_population(&mut self, name: &Name, now_ms: i64) -> Result<(), DbError> {
@@ -59,10 +57,7 @@ impl Tx {
         Ok(())
     }
 
-    /// Whether there is a population of this name, and how many clients enrolled in it.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// A population, and how many clients enrolled in it.
     pub async fn population(&mut self, name: &Name) -> Result<Option<Population>, DbError> {
         let sql = "select name, clients, created_at_ms from populations where name = $1";
         let row = fetch!(self, PopulationRow, fetch_optional, sql, name.as_str());
@@ -70,19 +65,13 @@ impl Tx {
     }
 
     /// Populations by name, after `after`.
-    ///
-    /// # Errors
-    /// [`DbError`].
     pub async fn populations(&mut self, after: &str, limit: u32) -> Result<Vec<Population>, DbError> {
         let sql = "select name, clients, created_at_ms from populations where name > $1 order by name limit $2";
         let rows = fetch!(self, PopulationRow, fetch_all, sql, after, i64::from(limit));
         Ok(rows.into_iter().map(population).collect())
     }
 
-    /// Stores a token by the hash of its secret.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Stores a token, and the hash of its secret instead of the secret.
     pub async fn insert_token(&mut self, token: &Token, secret: &Sha256Hash) -> Result<(), DbError> {
         let sql = "insert into tokens (id, population, label, secret_sha256, created_at_ms, expires_at_ms) \
                    values ($1, $2, $3, $4, $5, $6)";
@@ -99,10 +88,7 @@ impl Tx {
         Ok(())
     }
 
-    /// The token of this secret, if it works now.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// The token with this hash of its secret, if it is neither revoked nor expired.
     pub async fn working_token(&mut self, secret: &Sha256Hash, now_ms: i64) -> Result<Option<Token>, DbError> {
         let sql = concat!(
             "select ",
@@ -112,10 +98,7 @@ impl Tx {
         Ok(fetch!(self, TokenRow, fetch_optional, sql, secret.to_string(), now_ms).map(Token::from))
     }
 
-    /// Whether any operator token works now.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Whether an operator token exists that is neither revoked nor expired.
     pub async fn has_operator_token(&mut self, now_ms: i64) -> Result<bool, DbError> {
         let sql = concat!(
             "select ",
@@ -125,20 +108,14 @@ impl Tx {
         Ok(fetch!(self, TokenRow, fetch_optional, sql, now_ms).is_some())
     }
 
-    /// Tokens in the order of their ids, after `after`.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Tokens by id, after `after`.
     pub async fn tokens(&mut self, after: &str, limit: u32) -> Result<Vec<Token>, DbError> {
         let sql = concat!("select ", token_columns!(), " from tokens  where id > $1 order by id limit $2");
         let rows = fetch!(self, TokenRow, fetch_all, sql, after, i64::from(limit));
         Ok(rows.into_iter().map(Token::from).collect())
     }
 
-    /// Revokes a token; once revoked it stays so. False when there is no such token.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Revokes a token for good. Returns false when there is no such token.
     pub async fn revoke_token(&mut self, id: TokenId, now_ms: i64) -> Result<bool, DbError> {
         let sql = "update tokens set revoked_at_ms = coalesce(revoked_at_ms, $2) where id = $1";
         Ok(execute!(self, sql, id.to_string(), now_ms) == 1)

@@ -1,11 +1,10 @@
-//! What an event records: a job, a round or an assignment changed its state.
+//! The transitions of jobs, rounds and assignments that events record.
 
 use tributary_protocol::id::{AssignmentId, JobId};
 use tributary_protocol::state::{AbandonReason, AssignmentState, JobState, Phase, Task};
 
 use super::RoundKey;
 
-/// A change of state, as an event records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transition<'a> {
     Job { job: JobId, state: JobState, cause: Option<JobCause> },
@@ -16,17 +15,16 @@ pub enum Transition<'a> {
 /// Why the state of a job was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobCause {
-    /// An operator moved it.
+    /// An operator changed the state.
     Operator,
-    /// Its round policy was changed; its state is as before.
+    /// The round policy was changed; the state is unchanged.
     RoundPolicy,
 }
 
-/// What became of an assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Became {
     State(AssignmentState),
-    /// It had expired, and its client came with a report.
+    /// The client reported after its assignment had expired.
     Late,
 }
 
@@ -58,7 +56,7 @@ impl Transition<'_> {
         }
     }
 
-    /// Task and number of the round that it concerns.
+    /// Task and number of the round, for a transition of a round or an assignment.
     pub(super) fn round(&self) -> Option<(Task, u32)> {
         match self {
             Self::Job { .. } => None,
@@ -73,7 +71,7 @@ impl Transition<'_> {
         }
     }
 
-    /// The word that the column `became` holds.
+    /// The value of the column `became`.
     pub(super) fn became(&self) -> &'static str {
         match self {
             Self::Job { state, .. } => state.as_str(),
@@ -83,7 +81,7 @@ impl Transition<'_> {
         }
     }
 
-    /// The text that the column `cause` holds.
+    /// The value of the column `cause`.
     pub(super) fn cause(&self) -> Option<&str> {
         match self {
             Self::Job { cause, .. } => cause.map(|cause| match cause {

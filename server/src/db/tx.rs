@@ -1,4 +1,4 @@
-//! A transaction, and the macros that run one query text on whichever database it is.
+//! A transaction, and the macros that run one query text on either engine.
 
 use sqlx::{Postgres, Sqlite};
 
@@ -6,20 +6,18 @@ use super::DbError;
 use super::watched::Watched;
 use crate::metrics::Counted;
 
-/// An open transaction; dropped without a commit, it never happened.
+/// An open transaction. Dropping it without a commit rolls it back.
 #[derive(Debug)]
 pub enum Tx {
-    /// On SQLite.
     Sqlite(Watched<Sqlite>),
-    /// On PostgreSQL.
     Postgres(Watched<Postgres>),
 }
 
 impl Tx {
-    /// Makes everything that was done in it durable, and counts what it did.
+    /// Makes the changes durable, and then counts the transitions that were recorded in it.
     ///
     /// # Errors
-    /// [`DbError::Unavailable`]; nothing was stored then.
+    /// [`DbError::Unavailable`]; then nothing was stored.
     pub async fn commit(self) -> Result<(), DbError> {
         match self {
             Self::Sqlite(tx) => tx.commit().await?,
@@ -28,7 +26,7 @@ impl Tx {
         Ok(())
     }
 
-    /// What this transaction does, to be counted if it commits.
+    /// Notes a change for the metrics, which count it when the transaction commits.
     pub(super) fn counts(&mut self, counted: Counted) {
         match self {
             Self::Sqlite(tx) => tx.counts(counted),
@@ -36,7 +34,7 @@ impl Tx {
         }
     }
 
-    /// Whether anything is counted.
+    /// Whether the metrics are on.
     pub(super) fn is_counted(&self) -> bool {
         match self {
             Self::Sqlite(tx) => tx.metrics().is_on(),
@@ -45,7 +43,7 @@ impl Tx {
     }
 }
 
-/// Runs a statement: `execute!(tx, "sql", args..)` is the number of rows that it changed.
+/// Runs a statement: `execute!(tx, "sql", args..)` returns the number of changed rows.
 macro_rules! execute {
     ($tx:expr, $sql:expr $(, $arg:expr)* $(,)?) => {
         match $tx {
@@ -87,8 +85,8 @@ macro_rules! fetch {
 
 pub(super) use {execute, fetch};
 
-/// A column that holds a value as the text that it prints and parses, where the column may be null (elsewhere
-/// `#[sqlx(try_from = "String")]` does the same).
+/// A nullable text column as the type that parses from it. (For other columns `#[sqlx(try_from = "String")]` does the
+/// same.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Text<T>(pub T);
 
@@ -115,13 +113,13 @@ where
     }
 }
 
-/// A count as a column holds it. What a client claims may be larger than any column; it is kept as the largest then,
-/// so that one absurd number never makes a row unreadable.
+/// A count as a column stores it. Clients may claim counts beyond the range of a column. They are capped, so that one
+/// absurd number does not make a row unreadable.
 pub(super) fn stored(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// A column that holds a value as JSON.
+/// A text column that contains JSON.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Json<T>(pub T);
 
@@ -134,7 +132,6 @@ impl<T: serde::de::DeserializeOwned> TryFrom<String> for Json<T> {
 }
 
 impl<T: serde::Serialize> Json<T> {
-    /// The text to store.
     pub(super) fn text(value: &T) -> Result<String, DbError> {
         serde_json::to_string(value).map_err(|error| DbError::corrupt("a value to store", error))
     }

@@ -1,18 +1,16 @@
-//! What a database file needs now and then. PostgreSQL sees to itself (autovacuum).
+//! Upkeep of the SQLite file. PostgreSQL has autovacuum.
 
 use sqlx::sqlite::SqlitePool;
 
 use super::{Db, DbError};
 
-/// Gives back at most 2000 free pages (8 MB) at once; writers get a turn in between.
+/// Returns at most 2000 free pages (16 MB at 8 KiB per page) to the file system at once, so that writers get a turn in
+/// between.
 const VACUUM: &str = "pragma incremental_vacuum(2000)";
 
 impl Db {
-    /// Gives space that deleted rows left back to the file system, lets the planner look at what grew, and empties the
-    /// write-ahead log. Returns the bytes given back.
-    ///
-    /// # Errors
-    /// [`DbError`].
+    /// Returns the space of deleted rows to the file system, refreshes the planner's statistics, and empties the
+    /// write-ahead log. Returns the number of bytes by which the file shrank.
     pub async fn tidy(&self) -> Result<u64, DbError> {
         let Self::Sqlite { writer, .. } = self else { return Ok(0) };
         let page_bytes = pragma(writer, "pragma page_size").await?;
@@ -21,7 +19,7 @@ impl Db {
         while free > 0 {
             sqlx::query(VACUUM).execute(writer).await?;
             let left = pragma(writer, "pragma freelist_count").await?;
-            // A file that was made without auto_vacuum keeps its free pages and uses them again.
+            // A file that was created without auto_vacuum keeps its free pages and uses them again.
             if left >= free {
                 break;
             }
@@ -29,7 +27,7 @@ impl Db {
         }
         let pages_after = pragma(writer, "pragma page_count").await?;
         sqlx::query("pragma optimize").execute(writer).await?;
-        // Readers may be in its way; then the log is emptied the next time.
+        // Open readers can prevent this; then the next run empties the log.
         sqlx::query("pragma wal_checkpoint(truncate)").execute(writer).await?;
         let bytes = pages_before.saturating_sub(pages_after).saturating_mul(page_bytes);
         Ok(u64::try_from(bytes).unwrap_or(0))

@@ -1,4 +1,4 @@
-//! What each client has downloaded for its open assignment.
+//! The downloads of each client for its open assignment.
 //!
 //! With one coordinator the figures stay in memory until the assignment ends: a write per download would cost more than
 //! the figures are worth, and only a crash loses them. Several coordinators write them, since the report may arrive at
@@ -12,14 +12,12 @@ use tributary_protocol::id::ClientId;
 use crate::db::{Db, DbError};
 use crate::metrics::Traffic;
 
-/// Downloads for open assignments.
 #[derive(Debug)]
 pub struct Downloads {
     is_shared: bool,
     clients: Mutex<HashMap<ClientId, Download>>,
 }
 
-/// What a client downloaded for its open assignment.
 #[derive(Clone, Copy, Debug, Default)]
 struct Download {
     traffic: Traffic,
@@ -27,16 +25,13 @@ struct Download {
 }
 
 impl Downloads {
-    /// No download yet. `is_shared`: other coordinators may receive the reports.
+    /// `is_shared`: other coordinators may receive the reports.
     #[must_use]
     pub fn new(is_shared: bool) -> Self {
         Self { is_shared, clients: Mutex::default() }
     }
 
-    /// Counts bytes of a model that a client downloads, and what they are in a plain file.
-    ///
-    /// # Errors
-    /// When several coordinators share a database that does not answer.
+    /// Counts bytes of a model that a client downloads, and the length of the same content in a plain file.
     pub async fn count(&self, db: &Db, client: ClientId, bytes: u64, raw_bytes: u64) -> Result<(), DbError> {
         if self.is_shared {
             let signed = |bytes| i64::try_from(bytes).unwrap_or(i64::MAX);
@@ -49,11 +44,11 @@ impl Downloads {
         Ok(())
     }
 
-    /// Subtracts bytes that were counted and not sent, because the download broke off.
+    /// Subtracts bytes that were counted and not sent, because the download was interrupted.
     pub fn uncount(&self, db: &Db, client: ClientId, bytes: u64, raw_bytes: u64) {
         if self.is_shared {
             let (db, signed) = (db.clone(), |bytes| -i64::try_from(bytes).unwrap_or(i64::MAX));
-            // Should this fail, the figure is too high; nothing depends on it.
+            // If this fails, the figure is too high; nothing depends on it.
             tokio::spawn(async move { store(&db, client, signed(bytes), signed(raw_bytes)).await });
             return;
         }
@@ -63,10 +58,10 @@ impl Downloads {
         }
     }
 
-    /// Notes that the last byte of a model was sent to a client.
+    /// Records that the last byte of a model was sent to a client.
     ///
-    /// Among several coordinators the time is written, and kept in memory only until then: the report may come sooner,
-    /// or elsewhere.
+    /// Among several coordinators the time is written, and kept in memory only until then: the report may arrive
+    /// earlier, or at another coordinator.
     pub fn ended(self: &Arc<Self>, db: &Db, client: ClientId, now_ms: i64) {
         let ended_at_ms = Some(now_ms);
         if !self.is_shared {

@@ -1,6 +1,6 @@
 //! The lobby: clients that are checked in and held until there is work.
 //!
-//! It is in memory only. It records no work: a client that is forgotten here checks in again.
+//! The lobby is in memory only. It records no work: a client that is forgotten here checks in again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,6 @@ use tributary_protocol::id::{ClientId, Name};
 
 use tributary_engine::round::Candidate;
 
-/// Clients that wait for work.
 #[derive(Debug, Default)]
 pub struct Lobby {
     waiting: Mutex<Waiting>,
@@ -52,7 +51,6 @@ impl Lobby {
         Seat { lobby: Arc::clone(self), client, ticket, called }
     }
 
-    /// Everybody of a population who waits.
     #[must_use]
     pub fn candidates(&self, population: &Name) -> Vec<Candidate> {
         let waiting = self.lock();
@@ -60,19 +58,17 @@ impl Lobby {
         of_population.map(|entry| entry.candidate.clone()).collect()
     }
 
-    /// How many clients wait.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lock().clients.len()
     }
 
-    /// Whether nobody waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Tells clients that there is work for them: their wait ends.
+    /// Ends the wait of clients that have work.
     pub fn call(&self, clients: impl IntoIterator<Item = ClientId>) {
         let mut waiting = self.lock();
         for client in clients {

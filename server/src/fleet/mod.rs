@@ -1,6 +1,6 @@
-//! The clients that are here: who waits, at which coordinator, and what each has downloaded.
+//! The clients at this coordinator: which wait, and what each has downloaded.
 //!
-//! All of it is in memory or a hint in the database. A client that is forgotten checks in again.
+//! All of it is in memory, or a hint in the database. A client that is forgotten checks in again.
 
 pub mod checkins;
 pub mod downloads;
@@ -19,21 +19,19 @@ use downloads::Downloads;
 use lobby::Lobby;
 use seats::SeatLog;
 
-/// What this coordinator knows of the clients that it holds.
 #[derive(Debug)]
 pub struct Fleet {
-    /// Clients that wait here.
     pub lobby: Arc<Lobby>,
-    /// Their seats, for the other coordinators; none where there are no others.
+    /// The seats of the waiting clients, for other coordinators; none with a single coordinator.
     pub seats: Option<Arc<SeatLog>>,
     pub downloads: Arc<Downloads>,
     pub check_ins: CheckIns,
-    /// Draws retry windows.
+    /// Draws the retry delays.
     pace: Mutex<Stream>,
 }
 
 impl Fleet {
-    /// An empty fleet. `is_shared`: other coordinators may serve the same clients.
+    /// `is_shared`: other coordinators may serve the same clients.
     #[must_use]
     pub fn new(is_shared: bool) -> Self {
         Self {

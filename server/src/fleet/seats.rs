@@ -16,9 +16,9 @@ use crate::db::DbError;
 use crate::services::Services;
 use tributary_engine::round::Candidate;
 
-/// Pause after a batch that could not be written.
+/// Pause in milliseconds after a batch that could not be written.
 const RETRY_MS: i64 = 1_000;
-/// Most seats of one transaction.
+/// Most seats in one transaction.
 const BATCH_MAX: usize = 500;
 
 /// Changes of seats that are not written yet: the newest of each client.
@@ -31,7 +31,7 @@ pub struct SeatLog {
 #[derive(Debug, Default)]
 struct LogState {
     changes: HashMap<ClientId, Change>,
-    /// Held requests of each client: a second check-in may come before the first one has ended.
+    /// Number of held requests of each client. A second check-in may arrive before the first one has ended.
     holds: HashMap<ClientId, usize>,
 }
 
@@ -124,7 +124,7 @@ async fn write(services: &Services, batch: &[(ClientId, Change)]) -> Result<(), 
     let until_ms = services.clock.now_ms() + i64::from(WAIT_MS_MAX);
     let mut tx = services.db.begin_losable().await?;
     let mut has_arrival = false;
-    // In the order of the keys, so that two coordinators never wait for each other's rows.
+    // Sorted by key, so that two coordinators never wait for each other's rows.
     let mut batch: Vec<_> = batch.iter().collect();
     batch.sort_unstable_by_key(|(client, _)| *client);
     for (client, change) in batch {

@@ -1,4 +1,4 @@
-//! Candidates: the clients that wait, and which of them a round may draw.
+//! Candidates: the waiting clients, and which of them a round may draw.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::Fleet;
 use crate::db::{DbError, RoundRow, Tx};
 use crate::services::Services;
 
-/// The clients that wait, with what the eligibility rules need of them.
+/// The waiting clients, with what the eligibility rules need of them.
 #[derive(Debug, Default)]
 pub struct Waiting {
     candidates: Vec<Candidate>,
@@ -20,10 +20,7 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Reads who waits, here or at another coordinator. Nothing is read unless one of the rounds is selecting.
-    ///
-    /// # Errors
-    /// When the database does not answer.
+    /// Reads the clients that wait at any coordinator. Reads nothing unless one of the rounds is selecting.
     pub async fn read(
         services: &Services,
         fleet: &Fleet,
@@ -69,10 +66,7 @@ async fn last_rounds(tx: &mut Tx, spec: &JobSpec, rounds: &[RoundRow]) -> Result
     }
 }
 
-/// How many of the waiting clients a selecting round may draw.
-///
-/// # Errors
-/// When the database does not answer.
+/// The number of waiting clients that a selecting round may draw.
 pub async fn available(
     services: &Services,
     fleet: &Fleet,

@@ -28,8 +28,8 @@ use crate::updates::sums::{SharedSum, Sums};
 /// Values of a delta that are computed at a time. Their means are 64 KiB, which stay in the processor's cache.
 const STEP_VALUES: usize = 1 << 13;
 
-/// Why no model can be made. Updates were checked when they were accepted, so apart from an unavailable database these
-/// are faults.
+/// Errors of making a model. Updates were checked when they were accepted, so all but an unavailable database are
+/// faults.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
     #[error(transparent)]
@@ -48,7 +48,7 @@ pub enum CommitError {
 }
 
 impl CommitError {
-    /// Whether the next attempt would fail in the same way: what is stored cannot be read.
+    /// Whether the next attempt would fail in the same way, because stored data cannot be read.
     pub(crate) fn is_lasting(&self) -> bool {
         match self {
             Self::Stored(StoredError::Db(error)) => is_corrupt(error),
@@ -100,7 +100,7 @@ pub(crate) async fn commit_training(
 ) -> Result<(), CommitError> {
     let bench = services.workbench();
     let committed = make_and_store(services, &bench, sums, spec, round).await;
-    // Another driver may have been faster (its model is the same bytes), or the database is away.
+    // Another driver may have been faster (its model is the same bytes), or the database does not answer.
     bench.clear().await;
     match committed {
         Err(CommitError::Aggregate(AggregateError::NotFinite { .. })) => {
@@ -208,7 +208,7 @@ struct Maker {
     spec: Arc<JobSpec>,
     sum: SharedSum,
     rule: Box<dyn Rule>,
-    /// Rounds the step, where clients download a delta.
+    /// Rounds the model delta, where clients download it.
     delta: Option<ModelDeltaWriter>,
     decoder: ModelDecoder,
     hasher: Sha256Hasher,

@@ -1,4 +1,4 @@
-//! A file that is made of a model version: the model in a smaller form, or the delta from the version before.
+//! A file that is derived from a model version: the model in a smaller form, or the delta from the version before.
 
 use tributary_engine::job::JobSpec;
 use tributary_protocol::body::{Shrinker, is_packed};

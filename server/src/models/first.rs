@@ -17,10 +17,7 @@ const DRAWN_VALUES: usize = 1 << 18;
 /// Bytes of a value in the file.
 const VALUE_BYTES: u64 = 4;
 
-/// Draws the first model of a job.
-///
-/// # Errors
-/// When database or store do not answer.
+/// Draws the first model of a job from its seed.
 pub(crate) async fn draw_first(bench: &Workbench, clock: &Clock, spec: &JobSpec) -> Result<NewVersion, VersionError> {
     let network = spec.file.model.clone();
     let seed = spec.seed().derive("model", 0);
@@ -100,18 +97,13 @@ impl UploadedModel {
     }
 
     /// Takes the next bytes of the file.
-    ///
-    /// # Errors
-    /// When they are not this job's model, or cannot be stored.
     pub(crate) async fn push(&mut self, data: &[u8]) -> Result<(), UploadError> {
         self.decoder.push(data, &mut |_, _| ())?;
         Ok(self.spool.push(data).await?)
     }
 
-    /// Makes the version. The upload itself stays on the workbench, to be deleted.
-    ///
-    /// # Errors
-    /// As [`Self::push`], also for a file that ends too early.
+    /// Makes the version; refuses a file that ends too early. The upload itself stays on the workbench, which deletes
+    /// it.
     pub(crate) async fn finish(self, spec: &JobSpec) -> Result<NewVersion, UploadError> {
         let order = self.decoder.finish()?;
         Ok(in_order(&self.bench, &self.clock, spec, &self.spool, &order).await?)

@@ -26,7 +26,6 @@ pub use commit::CommitError;
 /// Models that are written at the same time in a form that is not stored: each is read from beginning to end.
 const FORMS_MADE_MAX: usize = 8;
 
-/// What this coordinator knows of models that it sends.
 #[derive(Debug)]
 pub struct Models {
     /// Chunks that several downloads share.

@@ -22,9 +22,6 @@ const COSINE_UPDATES_MAX: u64 = 1 << 12;
 ///
 /// When updates cannot be read, the cosines are missing: the model no longer needs the updates, so its statistics must
 /// not fail the round.
-///
-/// # Errors
-/// When the database does not answer or holds an accepted update without weight or norm.
 pub(crate) async fn update_statistics(
     services: &Services,
     spec: &Arc<JobSpec>,

@@ -11,12 +11,12 @@ use crate::runtime::clock::Clock;
 /// Time that a new version may take until the transaction that stores it: an hour in milliseconds.
 const UNFINISHED_KEPT_MS: i64 = 60 * 60 * 1_000;
 
-/// What a body is to its version.
+/// The role of a body in its version.
 #[derive(Debug)]
 pub(crate) enum Role {
     /// The model's plain file.
     Model,
-    /// A file that clients download instead of it, or to get from the version before to this one.
+    /// A file derived from the model, which clients download instead of it or on top of the previous version.
     Made(ModelFileRow),
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct NewVersion {
 }
 
 impl NewVersion {
-    /// Makes it the job's newest version, from the transaction's commit on.
+    /// Makes this the job's newest version, from the transaction's commit on.
     ///
     /// # Errors
     /// [`crate::db::DbError::Duplicate`] when the job has this version; otherwise as [`Staged::settle`].
@@ -44,7 +44,6 @@ impl NewVersion {
     }
 }
 
-/// Why the files of a version cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum VersionError {
     #[error(transparent)]

@@ -5,34 +5,29 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
 
-/// Where the coordinator gets its time from.
 #[derive(Clone, Debug)]
 pub enum Clock {
-    /// The machine's clock.
     System,
-    /// A clock that stands still until somebody moves it.
+    /// A clock that stands still until a test moves it.
     Manual(Arc<ManualClock>),
 }
 
-/// A clock that stands still until it is moved.
 #[derive(Debug)]
 pub struct ManualClock {
     now_ms: watch::Sender<i64>,
 }
 
-/// Measures how long something takes, for metrics alone: nothing is decided by it, so no test needs to move it.
+/// Measures a duration for metrics. No decision depends on it, so no test needs to move it.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch(Instant);
 
 impl Stopwatch {
-    /// Starts to measure.
     #[expect(clippy::disallowed_methods, reason = "a measurement of the machine, which decides nothing")]
     #[must_use]
     pub fn start() -> Self {
         Self(Instant::now())
     }
 
-    /// Seconds since the start.
     #[must_use]
     pub fn seconds(self) -> f64 {
         self.0.elapsed().as_secs_f64()
@@ -40,7 +35,7 @@ impl Stopwatch {
 }
 
 impl Clock {
-    /// A manual clock that shows `now_ms`.
+    /// A manual clock that shows `now_ms`, in milliseconds since 1970.
     #[must_use]
     pub fn manual(now_ms: i64) -> (Self, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock { now_ms: watch::Sender::new(now_ms) });

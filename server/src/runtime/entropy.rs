@@ -1,9 +1,8 @@
-//! Secrets and ids from the operating system's random bytes. (What a job draws comes from its seed instead.)
+//! Secrets and ids from the operating system's random bytes. (Draws of a job come from its seed instead.)
 
 use tributary_protocol::id::{Name, Secret, SecretKind};
 use tributary_protocol::seed::Seed;
 
-/// `N` random bytes.
 #[must_use]
 pub fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
@@ -11,13 +10,12 @@ pub fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// A fresh credential.
 #[must_use]
 pub fn secret(kind: SecretKind) -> Secret {
     Secret::from_random(kind, random())
 }
 
-/// A fresh seed for a job that names none.
+/// A seed for a job that names none.
 #[must_use]
 pub fn seed() -> Seed {
     Seed(u64::from_le_bytes(random())).derive("job", 0)

@@ -1,7 +1,7 @@
 //! Connections: HTTP/1.1 and HTTP/2 (with prior knowledge, as proxies speak it) on one port.
 //!
-//! `axum::serve` would do, but it reads the first bytes of a connection to tell the versions apart and pushes them
-//! back, and that doubles the read buffer of every held client. Here they are only looked at.
+//! `axum::serve` reads the first bytes of a connection to distinguish the versions and pushes them back, which doubles
+//! the read buffer of every held client. Here the first bytes are only peeked at.
 
 use std::io;
 use std::time::Duration;
@@ -14,19 +14,19 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Most bytes of a connection that are read before they are asked for. Heads must fit in; a large body's pieces are
-/// this long at most.
+/// Largest read buffer of a connection. The head of a request must fit in it, and it is the largest piece of a body.
 const READ_BYTES_MAX: usize = 64 << 10;
 
-/// What an HTTP/2 connection begins with (RFC 9113, section 3.4). Of HTTP/1.1 only WebDAV has methods that begin like
-/// this, which no route takes.
+/// The first bytes of an HTTP/2 connection (RFC 9113, section 3.4). Of the methods of HTTP/1.1 only WebDAV's begin like
+/// this, and no route accepts those.
 const HTTP2_BEGINS: &[u8] = b"PR";
-/// Pause when no connection can be accepted: the process has no file left for it, and ended ones may free some.
+/// Pause when no connection can be accepted because the process has no free file descriptor. Connections that end free
+/// some.
 const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 
-/// Serves until `stop` ends; then returns when the requests in flight are answered.
+/// Serves until `stop` is cancelled, and returns when the requests in flight are answered.
 pub(crate) async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
-    // Made once: a router that is not yet a service is rebuilt, 12 KB of it, for every connection.
+    // Made once: a router that is not a service yet is rebuilt for every connection, 12 KB each.
     let service = TowerToHyperService::new(router.with_state::<()>(()));
     let connections = TaskTracker::new();
     loop {
@@ -38,7 +38,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, stop: Cancellat
             Ok((stream, _)) => {
                 let (service, stop) = (service.clone(), stop.clone());
                 connections.spawn(async move {
-                    // A connection that breaks is the client's business.
+                    // A broken connection is no fault of the coordinator.
                     if let Err(error) = converse(stream, service, stop).await {
                         tracing::trace!(%error, "a connection ended");
                     }
@@ -65,7 +65,7 @@ async fn converse(
     service: TowerToHyperService<Router>,
     stop: CancellationToken,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    // Answers are small and written at once: waiting for more would only delay them.
+    // Answers are small and written at once, so waiting for more bytes would only delay them.
     stream.set_nodelay(true)?;
     let mut first = [0; HTTP2_BEGINS.len()];
     let seen = tokio::select! {
@@ -73,7 +73,7 @@ async fn converse(
         () = stop.cancelled() => return Ok(()),
     };
     if first[..seen] == *HTTP2_BEGINS {
-        // Rare and large: not part of every connection's future.
+        // Boxed because it is rare and large, so that it is not part of every connection's future.
         return Box::pin(converse2(stream, service, stop)).await;
     }
     let connection = http1::Builder::new().max_buf_size(READ_BYTES_MAX).serve_connection(TokioIo::new(stream), service);
@@ -99,7 +99,7 @@ async fn converse2(
     Ok(connection.await?)
 }
 
-/// Whether the connection that failed was only unlucky.
+/// Whether the error concerns one connection and not the listener.
 fn is_about_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)

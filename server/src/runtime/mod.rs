@@ -1,4 +1,4 @@
-//! What the process gives every room: time, randomness, sockets, threads, signals.
+//! Services of the process for all rooms: time, randomness, sockets, threads, signals.
 
 pub mod clock;
 pub mod entropy;

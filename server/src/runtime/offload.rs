@@ -33,8 +33,6 @@ impl<S: Send + 'static> Offload<S> {
         result
     }
 
-    /// The value.
-    ///
     /// # Panics
     /// As [`Self::run`].
     pub(crate) fn into_inner(self) -> S {

@@ -59,8 +59,8 @@ impl Signals {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// A client waits for work. Only jobs of its population that wait for clients look again: a check-in costs nothing
-    /// where nobody waits for it.
+    /// A client waits for work. Only jobs of its population that wait for clients look again, so a check-in costs
+    /// nothing where no round is selecting.
     pub fn client_waits(&self, population: &Name) {
         let jobs = self.jobs();
         for signal in jobs.values() {

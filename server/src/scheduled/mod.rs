@@ -1,8 +1,8 @@
-//! What is done by the clock, once for all coordinators: retention and upkeep.
+//! Scheduled work, done once for all coordinators: retention and upkeep.
 //!
-//! When work is due stands in the database. Every coordinator looks at each tick, and whoever moves the next run on
-//! does the one that is due. It is level-triggered like the driver: a run that was missed while nobody served is done
-//! once at the start, and what a killed run left over, the next one finds.
+//! The database stores when work is due. Every coordinator looks at each tick, and the one that advances the schedule
+//! does the run. Like the driver it is level-triggered: runs that were missed while no coordinator served are done once
+//! at the start, and the next run finds what an interrupted run left.
 
 mod retention;
 mod work;
@@ -20,26 +20,25 @@ use crate::runtime::entropy;
 use crate::services::Services;
 use tributary_engine::round::Calendar;
 
-/// When to look for work that is due: at the start of every minute. (The library's own jobs would not do: it keeps a
-/// time zone as a fixed offset, and schedules in memory or in tables of its own.)
+/// When to look for due work: at the start of every minute. The scheduled jobs of the library are not used, because
+/// they store a time zone as a fixed offset, and schedules in memory or in tables of their own.
 const TICKS: &str = "0 * * * * *";
-/// Schedules that are looked at.
 const SCHEDULES_MAX: u32 = 100;
 const MINUTE_MS: i64 = 60_000;
 
-/// Does what is due, at the start and at every tick, until the coordinator stops.
+/// Does due work at the start and at every tick, until the coordinator stops.
 pub async fn run(services: &Services) {
     let ticks = Arc::new(Notify::new());
     let mut ticker = match start_ticker(Arc::clone(&ticks)).await {
         Ok(ticker) => ticker,
         Err(error) => {
-            tracing::error!(%error, "no ticks: scheduled work is left to other coordinators");
+            tracing::error!(%error, "the scheduler could not start; scheduled work is left to other coordinators");
             return;
         }
     };
     while !services.stopping.is_cancelled() {
         if let Err(error) = run_due(services).await {
-            tracing::error!(%error, "scheduled work could not be looked at; the next tick tries again");
+            tracing::error!(%error, "the schedules could not be read; the next tick tries again");
         }
         tokio::select! {
             () = services.stopping.cancelled() => {}
@@ -47,7 +46,7 @@ pub async fn run(services: &Services) {
         }
     }
     if let Err(error) = ticker.shutdown().await {
-        tracing::warn!(%error, "the ticks did not end well");
+        tracing::warn!(%error, "the scheduler did not shut down cleanly");
     }
 }
 
@@ -59,14 +58,14 @@ async fn start_ticker(ticks: Arc<Notify>) -> Result<JobScheduler, JobSchedulerEr
     Ok(ticker)
 }
 
-/// Does the work that is due and that no other coordinator has taken. Returns what this one did.
+/// Does the work that is due and that no other coordinator has claimed. Returns the work that this one did.
 ///
 /// # Errors
-/// [`DbError`] when the schedules cannot be read or written. Work that fails is no error here: its schedule tells.
+/// [`DbError`] when the schedules cannot be read or written. A run that fails is recorded in its schedule instead.
 pub async fn run_due(services: &Services) -> Result<Vec<Work>, DbError> {
     let mut done = Vec::new();
     for schedule in arranged(services).await? {
-        // What a newer release has arranged is done by coordinators of that release.
+        // Unknown work belongs to a newer release, whose coordinators do it.
         let Some(work) = Work::named(&schedule.name) else { continue };
         let now_ms = services.clock.now_ms();
         if schedule.next_at_ms <= now_ms && claim(services, &schedule, now_ms).await? {
@@ -77,7 +76,7 @@ pub async fn run_due(services: &Services) -> Result<Vec<Work>, DbError> {
     Ok(done)
 }
 
-/// All schedules; those that nobody has stored yet are stored.
+/// All schedules. Those that do not exist yet are stored first.
 async fn arranged(services: &Services) -> Result<Vec<ScheduledWork>, DbError> {
     let stored = services.db.read().await?.schedules("", SCHEDULES_MAX).await?;
     let missing: Vec<Work> =
@@ -109,7 +108,7 @@ async fn perform(services: &Services, work: Work, started_at_ms: i64) -> Result<
     let (failed, outcome) = match work.run(services).await {
         Ok(outcome) => (false, outcome),
         Err(error) => {
-            tracing::error!(%error, work = work.as_str(), "scheduled work failed; its next run goes on");
+            tracing::error!(%error, work = work.as_str(), "scheduled work failed; the next run continues it");
             (true, error.to_string())
         }
     };
@@ -124,7 +123,7 @@ fn calendar_of(cron: &str, time_zone: &str) -> Result<Calendar, DbError> {
     Calendar::parse(cron, time_zone).map_err(|error| DbError::Corrupt(format!("schedules.cron: {error}")))
 }
 
-/// The first matching minute after this one. Whatever was missed until now is one run.
+/// The first matching minute after now. All runs that were missed until now are one run.
 fn next_run_ms(calendar: &Calendar, now_ms: i64) -> i64 {
     let next_minute_ms = (now_ms.div_euclid(MINUTE_MS) + 1).saturating_mul(MINUTE_MS);
     calendar.next_ms(next_minute_ms).unwrap_or(i64::MAX)
@@ -141,7 +140,7 @@ mod tests {
             ("* * * * *", MINUTE_MS - 1, MINUTE_MS),
             ("30 * * * *", 30 * MINUTE_MS, 90 * MINUTE_MS),
             ("30 * * * *", 29 * MINUTE_MS, 30 * MINUTE_MS),
-            // Many were missed: the next one is the next one from now.
+            // Many runs were missed; the next one is after now.
             ("30 * * * *", 1_000 * 60 * MINUTE_MS, (1_000 * 60 + 30) * MINUTE_MS),
         ];
         for (cron, now_ms, next_ms) in cases {

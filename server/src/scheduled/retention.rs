@@ -1,4 +1,5 @@
-//! Retention: deletes what the jobs' `[retention]` does not keep, little by little, so that nobody waits for it.
+//! Retention: deletes what the jobs' `[retention]` does not keep, in small transactions, so that other writers need not
+//! wait long.
 
 use std::fmt;
 
@@ -6,14 +7,11 @@ use crate::db::{DbError, JobRow};
 use crate::services::Services;
 use tributary_engine::round::{history_before_ms, keeps_version, separation_needs_from};
 
-/// Jobs read at once.
 const JOBS_AT_ONCE: u32 = 16;
-/// Rounds looked up at once; each is a transaction of its own.
+/// Rounds that one query returns. Each is deleted in a transaction of its own.
 const ROUNDS_AT_ONCE: u32 = 100;
-/// Events deleted in one transaction.
 const EVENTS_AT_ONCE: u32 = 1_000;
 
-/// What was deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Deleted {
     versions: u64,
@@ -28,7 +26,7 @@ impl fmt::Display for Deleted {
     }
 }
 
-/// Goes through all jobs; stops early when the coordinator does.
+/// Visits all jobs. Stops early when the coordinator does.
 pub(super) async fn run(services: &Services) -> Result<Deleted, DbError> {
     let mut deleted = Deleted::default();
     let mut after = String::new();
@@ -52,7 +50,7 @@ pub(super) async fn run(services: &Services) -> Result<Deleted, DbError> {
 async fn delete_versions(services: &Services, job: &JobRow) -> Result<u64, DbError> {
     let stored = services.db.read().await?.stored_versions(job.id).await?;
     let kept = job.file.0.retention.models;
-    // Whatever is the newest by now, these are older than the newest of them.
+    // A newer version may be committed meanwhile; the versions listed here are then older still.
     let newest_stored = stored.last().copied().unwrap_or(0);
     let mut deleted = 0;
     for version in stored.into_iter().filter(|version| !keeps_version(kept, *version, newest_stored, &[])) {
@@ -60,7 +58,7 @@ async fn delete_versions(services: &Services, job: &JobRow) -> Result<u64, DbErr
             break;
         }
         let mut tx = services.db.begin().await?;
-        // Under the job's lock no round opens: what is not in use now can be deleted.
+        // No round opens while the job is locked, so a version that is unused now stays unused.
         tx.lock_job(job.id).await?;
         let in_use: Vec<u32> = tx.open_rounds(job.id).await?.iter().map(|round| round.base_version).collect();
         if !keeps_version(kept, version, newest_stored, &in_use) {
@@ -89,12 +87,12 @@ async fn prune_rounds(services: &Services, job: &JobRow, before_ms: i64) -> Resu
     }
 }
 
-/// Events are numbered in the order of time, so the old ones are the first; only they are read.
+/// Events are numbered in the order of time, so only the oldest are read.
 async fn delete_events(services: &Services, job: &JobRow, before_ms: i64) -> Result<u64, DbError> {
     let (mut deleted, mut after) = (0, 0);
     loop {
         let mut tx = services.db.read().await?;
-        // What is younger than the oldest open round may be about it.
+        // Events after the opening of the oldest open round may belong to it, so they stay.
         let opened_at_ms = tx.open_rounds(job.id).await?.iter().map(|round| round.opened_at_ms).min();
         let before_ms = before_ms.min(opened_at_ms.unwrap_or(i64::MAX));
         let events = tx.events(job.id, after, EVENTS_AT_ONCE).await?;

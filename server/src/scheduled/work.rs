@@ -1,29 +1,25 @@
-//! The work itself, by name.
+//! The kinds of scheduled work.
 
 use super::retention;
 use crate::blob::BlobError;
 use crate::db::DbError;
 use crate::services::Services;
 
-/// How long a token that expired, and with which no client was enrolled, is still listed: 30 days in milliseconds.
+/// How long an expired token that no client enrolled with stays in the list: 30 days in milliseconds.
 const EXPIRED_TOKENS_KEPT_MS: i64 = 30 * 24 * 3600 * 1000;
-/// Tokens deleted in one transaction.
 const TOKENS_AT_ONCE: u32 = 100;
 
-/// Work that is done by the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Deletes what the jobs' `[retention]` does not keep, and bodies that broke off.
+    /// Deletes what the jobs' `[retention]` does not keep, and bodies that were never finished.
     Retention,
     /// Deletes expired tokens and tidies the database file.
     Upkeep,
 }
 
 impl Work {
-    /// Every kind.
     pub const ALL: &[Self] = &[Self::Retention, Self::Upkeep];
 
-    /// The name of its schedule.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -32,14 +28,13 @@ impl Work {
         }
     }
 
-    /// The work of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|work| work.as_str() == name)
     }
 
-    /// When it is done unless the database says otherwise: hourly or nightly (UTC), at a minute that `draw` chooses, so
-    /// that not all coordinators of the world are busy at the same time.
+    /// The schedule of a new database: hourly or nightly (UTC), at a minute that `draw` chooses, so that not all
+    /// deployments are busy at the same time.
     #[must_use]
     pub fn default_cron(self, draw: u64) -> String {
         let (minute, hour) = (draw % 60, 2 + draw / 60 % 3);
@@ -49,7 +44,7 @@ impl Work {
         }
     }
 
-    /// Does it; returns what was done, for operators.
+    /// Does the work. Returns a summary for operators.
     pub(super) async fn run(self, services: &Services) -> Result<String, DbError> {
         match self {
             Self::Retention => {
@@ -66,7 +61,7 @@ impl Work {
     }
 }
 
-/// What uploads and makers of models left unfinished when they broke off, and what the end of a round left.
+/// Deletes the bodies that interrupted uploads and commits left, and what the end of a round left.
 async fn delete_unfinished(services: &Services) -> Result<u64, DbError> {
     let mut tx = services.db.begin().await?;
     tx.expire_staged(services.clock.now_ms()).await?;

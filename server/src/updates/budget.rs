@@ -8,31 +8,32 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::metrics::UploadMeters;
 use crate::runtime::clock::Stopwatch;
 
-/// Memory is counted in units of so many bytes.
+/// The unit of the semaphore's permits.
 const UNIT_BYTES: usize = 1 << 10;
-/// Part that a large body is stored in. An upload has one of them; what SQLite copies of it while it is stored, it
-/// copies for one upload at a time, and PostgreSQL for as many as there are connections. Each part is a transaction.
+/// Chunk length of a large body. Each upload holds one chunk, and each chunk is one transaction. SQLite copies the
+/// chunk of one upload at a time, PostgreSQL those of as many as there are connections.
 const PART_BYTES: usize = 512 << 10;
-/// What an upload takes besides its part: the connection's buffer and decoded blocks.
+/// Memory of an upload besides its chunk: the connection's buffer and decoded blocks.
 const BESIDES_BYTES: usize = 192 << 10;
-/// What unpacking takes: zstd's window, blocks and tables ([`tributary_protocol::body::WINDOW_LOG_MAX`]).
+/// Memory for unpacking: zstd's window, blocks and tables ([`tributary_protocol::body::WINDOW_LOG_MAX`]).
 const UNPACKING_BYTES: usize = 704 << 10;
-/// What a small upload takes instead of the last two, and what each of its bytes adds.
+/// Memory of a small upload: a fixed part instead of the last two, and a factor for each of its bytes.
 const SMALL_BYTES: usize = 16 << 10;
 const SMALL_BYTES_PER_BYTE: usize = 4;
 
-/// What is known of a body that needs memory.
+/// What is known about a body that needs memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Need {
-    /// All of it, if that is known.
+    /// Length of the body, if it is known.
     pub bytes: Option<u64>,
-    /// Whether it has to be unpacked.
+    /// Whether the body has to be unpacked.
     pub packed: bool,
-    /// The part that it is stored in, if that is settled.
+    /// Chunk length, if chunks of the body are stored already.
     pub part_bytes: Option<usize>,
 }
 
-/// The memory that updates in flight share.
+/// The memory that updates in flight share, counted in bytes. A fixed number of uploads would make small ones queue
+/// needlessly.
 #[derive(Debug)]
 pub struct UploadMemory {
     units: usize,
@@ -41,7 +42,7 @@ pub struct UploadMemory {
     meters: UploadMeters,
 }
 
-/// What one upload has of it; dropping it frees it.
+/// The share of one upload; dropping it frees the memory.
 #[derive(Debug)]
 pub struct Share<'a> {
     memory: &'a UploadMemory,
@@ -57,7 +58,7 @@ impl UploadMemory {
         Self { units, free: Semaphore::new(units), taken: AtomicU64::new(0), meters }
     }
 
-    /// Waits for the memory that a body takes, in the order of arrival.
+    /// Waits for the memory of a body, in the order of arrival.
     ///
     /// # Panics
     /// Never: the semaphore is not closed.
@@ -68,7 +69,7 @@ impl UploadMemory {
         let besides = BESIDES_BYTES + if need.packed { UNPACKING_BYTES } else { 0 };
         let besides_small = SMALL_BYTES.saturating_add(body_bytes.saturating_mul(SMALL_BYTES_PER_BYTE));
         let bytes = part_bytes.min(body_bytes) + besides.min(besides_small);
-        // One that is alone may take more than there is.
+        // A body that needs more than the whole budget may be received alone.
         let units = bytes.div_ceil(UNIT_BYTES).min(self.units) as u32;
         let permit = self.free.acquire_many(units).await.expect("the semaphore is never closed");
         drop(waiting);
@@ -77,7 +78,7 @@ impl UploadMemory {
         Share { memory: self, part_bytes, stopwatch: Stopwatch::start(), _permit: permit, _in_flight: in_flight }
     }
 
-    /// Uploads that have memory.
+    /// Number of uploads that have memory.
     #[must_use]
     pub fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
@@ -85,7 +86,7 @@ impl UploadMemory {
 }
 
 impl Share<'_> {
-    /// How much of the body may be in memory before it is stored.
+    /// Bytes of the body that may be in memory before they are stored.
     #[must_use]
     pub fn part_bytes(&self) -> usize {
         self.part_bytes
@@ -99,7 +100,7 @@ impl Drop for Share<'_> {
     }
 }
 
-/// Something that a gauge counts while it is there, however it ends.
+/// Counts itself in a gauge until it is dropped.
 #[derive(Debug)]
 struct Present(Gauge);
 
@@ -135,7 +136,7 @@ mod tests {
             let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
             [value("tributary_updates_waiting "), value("tributary_updates_in_flight ")]
         };
-        // One that takes more than there is can be alone.
+        // A body that needs more than the whole budget is received alone.
         let first = memory.acquire(LARGE).await;
         let mut second = Box::pin(memory.acquire(Need { bytes: Some(1), ..LARGE }));
         assert!(second.as_mut().now_or_never().is_none());
@@ -164,7 +165,7 @@ mod tests {
         drop(large);
         assert_eq!(fill(Need { packed: true, ..LARGE }).len(), 8);
         assert!(fill(Need { bytes: Some(4_000), packed: true, part_bytes: None }).len() > 260);
-        // One that goes on has parts already.
+        // A resumed upload has stored chunks already.
         let resumed = memory.acquire(Need { part_bytes: Some(2 * PART_BYTES), ..LARGE });
         assert_eq!(resumed.now_or_never().unwrap().part_bytes(), 2 * PART_BYTES);
     }

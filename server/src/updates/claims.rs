@@ -1,7 +1,7 @@
 //! Claims: one request at a time sends the update of an assignment, and the newest wins.
 //!
 //! Claims order the requests of one coordinator. Between coordinators the database does: a staged body has an attempt
-//! number, and the request that goes on with it raises the number.
+//! number, which each new request raises.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 use tributary_protocol::id::AssignmentId;
 
-/// Updates that are on their way.
+/// The claims of all updates in flight.
 #[derive(Debug, Default)]
 pub struct Claims {
     places: Mutex<HashMap<AssignmentId, Place>>,
@@ -18,15 +18,15 @@ pub struct Claims {
 
 #[derive(Debug)]
 struct Place {
-    /// Held by the one who sends.
+    /// Held by the request that sends.
     turn: Arc<tokio::sync::Mutex<()>>,
-    /// Ends the newest claim when a newer one comes.
+    /// Cancelled when a newer claim replaces this one.
     newest: CancellationToken,
-    /// Claims that are not dropped.
+    /// Number of claims that are not dropped.
     claims: usize,
 }
 
-/// The right to send an assignment's update, until [`Claim::superseded`].
+/// The right to send an assignment's update, until [`Claim::superseded`] is cancelled.
 #[derive(Debug)]
 pub struct Claim {
     claims: Arc<Claims>,
@@ -36,8 +36,8 @@ pub struct Claim {
 }
 
 impl Claims {
-    /// Claims an assignment: whoever had it before is told to stop, and has stopped when this returns. None when a
-    /// newer claim came in the meantime.
+    /// Claims an assignment. The request that had the claim is asked to stop, and has stopped when this returns. None
+    /// when a newer claim replaced this one meanwhile.
     pub async fn claim(self: &Arc<Self>, assignment: AssignmentId) -> Option<Claim> {
         let (turn, superseded) = {
             let mut places = self.lock();
@@ -51,7 +51,7 @@ impl Claims {
             place.claims += 1;
             (Arc::clone(&place.turn), place.newest.clone())
         };
-        // Made first: it gives its place up even if nobody waits for this any more.
+        // Created first, so that it is removed even if the caller is cancelled while it waits.
         let mut claim = Claim { claims: Arc::clone(self), assignment, superseded, turn: None };
         tokio::select! {
             biased;
@@ -67,7 +67,7 @@ impl Claims {
 }
 
 impl Claim {
-    /// Ends when a newer claim came.
+    /// Cancelled when a newer claim replaces this one.
     #[must_use]
     pub fn superseded(&self) -> &CancellationToken {
         &self.superseded
@@ -101,7 +101,7 @@ mod tests {
         let first = claims.claim(id(1)).await.unwrap();
         assert!(!first.superseded().is_cancelled());
         let _other = claims.claim(id(2)).await.unwrap();
-        assert!(!first.superseded().is_cancelled(), "another assignment is nobody's business");
+        assert!(!first.superseded().is_cancelled(), "claims of other assignments are independent");
         let second = tokio::spawn({
             let claims = Arc::clone(&claims);
             async move { claims.claim(id(1)).await }

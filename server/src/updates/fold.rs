@@ -45,10 +45,7 @@ impl Folding {
         }
     }
 
-    /// Decodes the next bytes and adds the values that they complete.
-    ///
-    /// # Errors
-    /// When the update is malformed. Call [`Self::undo`] then.
+    /// Decodes the next bytes and adds the values that they complete. After an error call [`Self::undo`].
     pub(crate) fn push(&mut self, piece: &[u8]) -> Result<(), UpdateError> {
         let mut add = Add { flight: self.flight.as_mut(), values: &mut self.values };
         let stopwatch = Stopwatch::start();
@@ -66,10 +63,7 @@ impl Folding {
         }
     }
 
-    /// Checks that the update is complete.
-    ///
-    /// # Errors
-    /// When it is not. Call [`Self::undo`] then.
+    /// Checks that the update is complete. If it is not, call [`Self::undo`].
     pub(crate) fn finish(&mut self) -> Result<UpdateStatistics, UpdateError> {
         std::mem::replace(&mut self.decoder, decoder(&self.spec, self.base_version)).finish()
     }
@@ -98,12 +92,12 @@ impl Folding {
                     tracing::error!(
                         added,
                         values,
-                        "an update could not be taken out of its sum; the sum will be rebuilt"
+                        "an update could not be subtracted from its sum; the sum will be rebuilt"
                     );
                     return;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "an update could not be taken out of its sum; the sum will be rebuilt");
+                    tracing::warn!(%error, "an update could not be subtracted from its sum; the sum will be rebuilt");
                     return;
                 }
             }

@@ -24,17 +24,17 @@ pub(crate) fn start(services: &Services, spec: &Arc<JobSpec>, round: &RoundRow, 
     });
 }
 
-/// Adds every accepted update that the sum lacks. Returns how many those were.
+/// Adds every accepted update that the sum lacks. Returns their number.
 ///
 /// # Errors
-/// Of the first update that cannot be added. The sum is then invalid if values of it were added.
+/// The error of the first update that cannot be added. The sum is then invalid if values of the update were added.
 pub(crate) async fn fold_missing(
     services: &Services,
     spec: &Arc<JobSpec>,
     round: &RoundRow,
     sum: &SharedSum,
 ) -> Result<usize, StoredError> {
-    // The second task that comes here finds everything added, instead of reading it again.
+    // A second task that arrives here finds everything added, instead of reading it again.
     let _turn = sum.turn().lock_owned().await;
     let mut missing = accepted(&services.db, round.key()).await?;
     missing.retain(|update| !sum.has(update.assignment));

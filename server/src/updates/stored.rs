@@ -66,14 +66,14 @@ pub(crate) async fn accepted(db: &Db, round: RoundKey) -> Result<Vec<StoredUpdat
     rows.iter().map(StoredUpdate::try_from).collect()
 }
 
-/// Reads updates, several at a time, each into a sink of its own. Returns what `done` makes of the sinks, in the order
-/// of the updates; it is also given the seconds that decoding into the sink took.
+/// Reads updates, several at a time, each into a sink of its own. Returns the results of `done` for the sinks, in the
+/// order of the updates. `done` also receives the seconds that decoding into the sink took.
 ///
-/// `sink` is called before an update is read; without a sink it is skipped. Of an update one chunk is in memory at a
-/// time.
+/// `sink` is called before an update is read; an update without a sink is skipped. One chunk of an update is in memory
+/// at a time.
 ///
 /// # Errors
-/// Of the first update that cannot be read; others may have been.
+/// The error of the first update that cannot be read. Others may have been read.
 pub(crate) async fn each<S, T>(
     services: &Services,
     spec: &Arc<JobSpec>,

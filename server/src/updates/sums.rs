@@ -1,9 +1,9 @@
 //! The running sums of open rounds: a cache of what is stored.
 //!
 //! A small update is added after it was acknowledged. A large update is added while it arrives, before it is accepted:
-//! it is a [`Flight`] until it is acknowledged or taken out again. The stored updates are the truth: updates that a sum
-//! lacks (after a restart, all of them) are added from storage, at the latest when the round is aggregated. A sum whose
-//! contents are uncertain is *invalid*: it is discarded and rebuilt from the stored updates.
+//! it is a [`Flight`] until it is acknowledged or subtracted again. The stored updates are the truth: updates that a
+//! sum lacks (after a restart, all of them) are added from storage, at the latest when the round is aggregated. A sum
+//! whose contents are uncertain is *invalid*: it is discarded and rebuilt from the stored updates.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -140,9 +140,6 @@ impl RoundSum {
     }
 
     /// Begins to add a stored update, which a closing round still needs.
-    ///
-    /// # Errors
-    /// As [`Self::begin`].
     pub fn begin_stored(
         self: &Arc<Self>,
         assignment: AssignmentId,
@@ -162,7 +159,7 @@ impl RoundSum {
         Ok(Some(Flight { sum: Arc::clone(self), assignment, weight, touched: false, ended: false }))
     }
 
-    /// Stops taking arriving updates, and waits until each update in flight was acknowledged or taken out again. Their
+    /// Stops taking arriving updates, and waits until each update in flight was acknowledged or subtracted again. Their
     /// tasks watch [`Self::closing`], so this is soon.
     pub async fn close(&self) {
         self.closing.cancel();
@@ -245,7 +242,7 @@ impl Flight {
         self.end(counts, !counts);
     }
 
-    /// Ends the flight of an update of which nothing is in the sum.
+    /// Ends the flight of an update that has no values in the sum.
     pub fn leave(mut self) {
         self.end(false, false);
     }

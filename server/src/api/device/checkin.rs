@@ -1,7 +1,7 @@
-//! Check-ins: a client is held until there is work for it, or its patience ends.
+//! Check-ins: a client is held until there is work for it, or its waiting time ends.
 //!
-//! Nothing here waits for a fixed time: the driver draws a cohort as soon as the last needed client is in, and calls
-//! each held request.
+//! No check-in waits for a fixed time. The driver draws a cohort as soon as enough clients wait, and calls each held
+//! request.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::db::{AssignmentRow, ClientRow, DbError, MadeFor, ModelFileRow, Tx};
 use crate::metrics::CheckInAnswer;
 use tributary_engine::round::{Candidate, RetryReason};
 
-/// How stale `last_seen_at_ms` may be.
+/// Largest error of `last_seen_at_ms`. It saves a write per check-in.
 const SEEN_EVERY_MS: i64 = 60_000;
 
 pub(super) async fn check_in(
@@ -26,15 +26,16 @@ pub(super) async fn check_in(
     Json(request): Json<CheckInRequest>,
 ) -> Answer<Json<CheckInResponse>> {
     app.fleet.check_ins.count(app.clock.now_ms());
-    // What asks the database is boxed and gone while the client is held: ten thousand futures wait in the code below.
+    // The futures that ask the database are boxed and freed before the client is held, because ten thousand futures
+    // wait in the code below.
     Box::pin(remember(&app, &client, &request)).await?;
     let wait_ms = i64::from(request.wait_ms.min(WAIT_MS_MAX));
     let until_ms = app.clock.now_ms().saturating_add(wait_ms);
     let candidate = candidate(&client, request);
-    // The other coordinators see its seat while it is held, and that it is gone however the wait ends.
+    // The other coordinators see the seat while the client is held. Dropping it removes the seat however the wait ends.
     let _seat = app.fleet.seats.as_ref().map(|seats| seats.hold(&client.population, &candidate));
     let mut seat = app.fleet.lobby.enter(client.population.clone(), candidate);
-    // Looked up after sitting down: work that is stored from here on calls this seat.
+    // Looked up after the client entered the lobby: an assignment that is stored from here on calls it.
     if let Some(assignment) = Box::pin(open_work(&app, &client)).await? {
         app.metrics.checkin(client.population.as_str(), CheckInAnswer::Assigned);
         return Ok(Json(CheckInResponse::Assigned(Box::new(assignment))));
@@ -49,7 +50,7 @@ pub(super) async fn check_in(
     Ok(Json(Box::pin(after_wait(&app, &client, stopping)).await?))
 }
 
-/// The answer when the wait has ended: the client was called, or its time is up, or the coordinator stops.
+/// The answer after the wait: the client was called, its time has passed, or the coordinator stops.
 async fn after_wait(app: &App, client: &ClientRow, stopping: bool) -> Result<CheckInResponse, DbError> {
     if !stopping && let Some(assignment) = open_work(app, client).await? {
         app.metrics.checkin(client.population.as_str(), CheckInAnswer::Assigned);
@@ -66,7 +67,7 @@ async fn after_wait(app: &App, client: &ClientRow, stopping: bool) -> Result<Che
     Ok(CheckInResponse::Retry { retry_after_ms: retry(app, client, reason).await? })
 }
 
-/// When a client of this population should come back.
+/// When a client of this population should check in again.
 pub(super) async fn retry(app: &App, client: &ClientRow, reason: RetryReason) -> Result<u64, DbError> {
     let population = app.db.read().await?.population(&client.population).await?;
     Ok(app.fleet.retry_after_ms(reason, population.map_or(0, |population| population.clients)))
@@ -83,7 +84,7 @@ fn candidate(client: &ClientRow, request: CheckInRequest) -> Candidate {
     }
 }
 
-/// Stores what the client said of itself when it is news.
+/// Stores what the client declared, if it changed or `last_seen_at_ms` is too old.
 async fn remember(app: &App, client: &ClientRow, request: &CheckInRequest) -> Result<(), DbError> {
     let now_ms = app.clock.now_ms();
     let changed = client.attributes.0 != request.attributes || client.examples != request.state.examples;
@@ -95,8 +96,8 @@ async fn remember(app: &App, client: &ClientRow, request: &CheckInRequest) -> Re
     Ok(())
 }
 
-/// What the client is assigned to: new work, or work whose answer it never got. What is past its deadline is not worth
-/// beginning; the driver is about to expire it.
+/// The client's open assignment: a new one, or one whose answer was lost. An assignment past its deadline is left out,
+/// because the driver is about to expire it.
 async fn open_work(app: &App, client: &ClientRow) -> Result<Option<Assignment>, DbError> {
     let mut tx = app.db.read().await?;
     match tx.open_assignment(client.id).await? {
@@ -141,7 +142,7 @@ async fn assignment(app: &App, tx: &mut Tx, client: &ClientRow, row: &Assignment
     })
 }
 
-/// The last of these steps that follow each other without a gap.
+/// The last of these model deltas that follow each other without a gap.
 fn unbroken(mut steps: Vec<ModelDeltaFile>) -> Vec<ModelDeltaFile> {
     let gap = steps.windows(2).rposition(|pair| pair[0].version + 1 != pair[1].version);
     steps.split_off(gap.map_or(0, |gap| gap + 1))

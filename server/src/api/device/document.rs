@@ -11,7 +11,6 @@ use crate::api::openapi::{BYTES, Bearer, Call, Part, get, head, patch, post, put
 const ZSTD: &str = "application/zstd";
 const DIGEST: &str = "SHA-256 of the whole update (RFC 9530); an upload that breaks off can go on if it had one.";
 
-/// The device API.
 pub(in crate::api) fn part() -> Part {
     let enrol = post("/clients", "enrol", "Enrols a client.")
         .takes::<EnrolRequest>()

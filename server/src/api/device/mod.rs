@@ -86,14 +86,14 @@ async fn step(
     let mut tx = app.db.read().await?;
     let (job, model) = version_for(&mut tx, &client, job, version).await?;
     let work = tx.open_assignment(client.id).await?;
-    // However many deltas lead to the base version, they stand for one model: the last of them is counted as that.
+    // All deltas up to the base version count together as one model, so only the last of them counts.
     let is_last = work.as_ref().is_some_and(|work| work.base_version == version);
     let file = ModelFile::step(&mut tx, job.id, &model, if is_last { model.bytes } else { 0 }).await?;
     drop(tx);
     file_response(&app, file, &headers, work.map(|_| client.id)).await
 }
 
-/// A version that this client may see. A job of another population is as unknown to it as one that does not exist.
+/// A version that this client may see. A job of another population is answered like one that does not exist.
 async fn version_for(tx: &mut Tx, client: &ClientRow, job: JobId, version: u32) -> Answer<(JobRow, ModelVersion)> {
     let row = tx.job(job).await?.filter(|row| row.file.0.population == client.population);
     let row = row.ok_or_else(|| ApiError::not_found(job))?;

@@ -90,7 +90,7 @@ pub(super) async fn post_failure(
     if failure.detail.len() > DETAIL_BYTES_MAX {
         return Err(ApiError::new(ProblemType::Malformed, format!("a detail has at most {DETAIL_BYTES_MAX} bytes")));
     }
-    // PostgreSQL's text has no NUL.
+    // PostgreSQL's text type has no NUL.
     let detail = failure.detail.replace('\0', "");
     let reason = match detail.as_str() {
         "" => failure.reason.to_string(),
@@ -101,7 +101,8 @@ pub(super) async fn post_failure(
     report_accepted(&app, &client, RetryReason::NothingCame).await
 }
 
-/// Ends the client's open assignment without a report. Repeating a request is no error: its answer may have been lost.
+/// Ends the client's open assignment without a report. A repeated request succeeds, because the first answer may have
+/// been lost.
 async fn end(
     app: &App,
     client: &ClientRow,
@@ -121,7 +122,6 @@ async fn end(
     Ok(assignments::end(app, &app.fleet.downloads, &assignment, state, reason, Received::default()).await?)
 }
 
-/// The answer to a report that was accepted.
 pub(super) async fn report_accepted(
     app: &App,
     client: &ClientRow,
@@ -130,7 +130,6 @@ pub(super) async fn report_accepted(
     Ok(Json(ReportAccepted { retry_after_ms: retry(app, client, reason).await? }))
 }
 
-/// The result, or the answer to its refusal.
 async fn or_refused<T>(app: &App, client: &ClientRow, result: Result<T, Refusal>) -> Answer<T> {
     match result {
         Ok(value) => Ok(value),
@@ -138,7 +137,7 @@ async fn or_refused<T>(app: &App, client: &ClientRow, result: Result<T, Refusal>
     }
 }
 
-/// The answer to a refused report. A client whose assignment is closed also learns when to check in again.
+/// The answer to a refused report. If the assignment is closed, it says when the client should check in again.
 pub(super) async fn refused(app: &App, client: &ClientRow, refusal: Refusal) -> Result<ApiError, DbError> {
     let detail = refusal.to_string();
     let kind = match refusal {
@@ -149,7 +148,8 @@ pub(super) async fn refused(app: &App, client: &ClientRow, refusal: Refusal) -> 
         Refusal::Conflict(_) => ProblemType::UpdateConflict,
         Refusal::Blob(error) => return Ok(error.into()),
         Refusal::Closed { is_training, .. } => {
-            // Before the driver has expired it, the same assignment would be handed out again at once.
+            // Until the driver has expired the assignment, a check-in would return the same one at once, so the client
+            // waits longer.
             let reason = if is_training { RetryReason::NothingCame } else { RetryReason::Reported };
             let retry_after_ms = retry(app, client, reason).await?;
             return Ok(ApiError::new(ProblemType::AssignmentClosed, detail).retry_after_ms(retry_after_ms));

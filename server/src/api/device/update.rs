@@ -1,4 +1,4 @@
-//! The calls about an update: send it, resume one that broke off, ask how much of it is stored.
+//! The calls about an update: send it, resume an interrupted one, ask how much of it is stored.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ pub(super) async fn patch_update(
     headers: HeaderMap,
     body: Body,
 ) -> Answer<Response> {
-    let missing = |name: &str| ApiError::new(ProblemType::Malformed, format!("going on with an upload needs {name}"));
+    let missing = |name: &str| ApiError::new(ProblemType::Malformed, format!("resuming an upload needs {name}"));
     if headers.get(header::CONTENT_TYPE).is_none_or(|value| value != PARTIAL_UPLOAD) {
         return Err(missing(&format!("Content-Type: {PARTIAL_UPLOAD}")));
     }
@@ -62,7 +62,6 @@ pub(super) async fn patch_update(
     receive(&app, client, id, query, announced, body).await
 }
 
-/// How much of an update is stored.
 pub(super) async fn upload_offset(
     State(app): State<Arc<App>>,
     Device(client): Device,
@@ -99,7 +98,7 @@ async fn receive(
         announced,
     };
     let body = body.into_data_stream().map(|data| data.map_err(|error| error.to_string()));
-    // A task of its own: if the client disconnects, what it sent is still stored or taken out.
+    // A task of its own: if the client disconnects, the received bytes are still stored or subtracted.
     let received = tokio::spawn(upload.receive(Box::pin(body)).in_current_span()).await.map_err(ApiError::internal)?;
     match received {
         Ok(Uploaded::Accepted) => Ok(report_accepted(app, &client, RetryReason::Reported).await?.into_response()),
@@ -123,11 +122,11 @@ async fn answer(app: &App, client: &ClientRow, refusal: UploadRefusal) -> Answer
     Err(ApiError::new(kind, detail))
 }
 
-/// The answer to a body that was not read to its end although its round is still open.
+/// The answer when reading stopped although the round is still open.
 fn stopped(stop: Stop) -> ApiError {
     match stop {
         Stop::Deadline => ApiError::new(ProblemType::TooManyRequests, "the body came too slowly").retry_after_ms(5_000),
-        // A client that stopped sending must not delay the stop.
+        // A client that stopped sending must not delay the stop of the coordinator.
         Stop::Stopping => ApiError::new(ProblemType::Unavailable, "the coordinator is stopping").retry_after_ms(1_000),
         Stop::Closed => ApiError::new(ProblemType::Unavailable, "the round is ending").retry_after_ms(1_000),
         Stop::Superseded => {
@@ -136,7 +135,7 @@ fn stopped(stop: Stop) -> ApiError {
     }
 }
 
-/// An answer without content that says how far an upload is.
+/// An answer without a body that says how many bytes are stored.
 fn progress(bytes: Option<u64>, complete: bool) -> Response {
     let mut response = StatusCode::NO_CONTENT.into_response();
     if let Some(bytes) = bytes {
@@ -161,7 +160,7 @@ fn set(response: &mut Response, name: &'static str, value: &str) {
 
 fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Answer<Option<&'a str>> {
     let value = headers.get(name).map(HeaderValue::to_str).transpose();
-    value.map_err(|_| ApiError::new(ProblemType::Malformed, format!("{name} is no text")))
+    value.map_err(|_| ApiError::new(ProblemType::Malformed, format!("{name} is not text")))
 }
 
 fn number(headers: &HeaderMap, name: &HeaderName) -> Answer<Option<u64>> {

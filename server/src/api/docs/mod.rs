@@ -10,7 +10,7 @@ use super::openapi::document;
 use super::problem::{Answer, ApiError};
 use super::{device, operator};
 
-/// The page loads its two files and the document, and nothing from elsewhere.
+/// The page loads its two files and the document, and nothing from other origins.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'";
 
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
@@ -29,7 +29,6 @@ pub(super) async fn page() -> Response {
     sent("text/html; charset=utf-8", include_str!("index.html"))
 }
 
-/// The files that the page loads.
 pub(super) async fn file(Path(name): Path<String>) -> Answer<Response> {
     match name.as_str() {
         "docs.js" => Ok(sent("text/javascript; charset=utf-8", include_str!("docs.js"))),

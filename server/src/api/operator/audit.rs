@@ -39,7 +39,6 @@ impl Operator {
     }
 }
 
-/// What operators did, newest first.
 pub(super) async fn list(
     _: Operator,
     State(app): State<Arc<App>>,

@@ -1,4 +1,4 @@
-//! Clients: the list, one of them, its history, and how classes of devices fare.
+//! Clients: the list, one client, its history, and statistics of device classes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use crate::db::ClientsList;
 use crate::runtime::offload::blocking;
 use tributary_engine::story::{class_stats, funnel};
 
-/// Longest text to search for, in bytes.
+/// Longest search text in bytes.
 const SEARCH_BYTES_MAX: usize = 200;
-/// Sessions that statistics are about, the newest ones.
+/// Statistics cover the newest sessions, up to this number.
 const SESSIONS_MAX: u32 = 20_000;
-/// Rounds that a funnel is about unless the caller says otherwise, and at most.
+/// Rounds that a funnel covers: the default and the limit.
 const FUNNEL_ROUNDS_DEFAULT: u32 = 100;
 const FUNNEL_ROUNDS_MAX: u32 = 10_000;
-/// Most classes of an answer; values that are rarer come together under the last one.
+/// Most classes in an answer. Rarer values are counted together.
 const CLASSES_MAX: usize = 100;
 
 /// Which clients.
@@ -53,7 +53,7 @@ pub(super) async fn list(
 ) -> Answer<Json<Page<Client>>> {
     text("search", &query.search, SEARCH_BYTES_MAX)?;
     let asked = PageQuery { limit: query.limit, after: query.after };
-    // By number, `after` is the number alone.
+    // In the order by number, `after` is the number alone.
     let (limit, after) = match query.order {
         ClientOrder::Number => {
             let (limit, after) = page(&asked, 0)?;
@@ -147,7 +147,7 @@ pub(super) async fn classes(
     Ok(Json(stats.await))
 }
 
-/// The values that most clients have: an attribute that is another for each client makes no classes.
+/// The most common values of an attribute. An attribute with a different value for each client does not form classes.
 fn common_values(attribute: &str, clients: &[(Attributes, u64)]) -> BTreeSet<String> {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for (attributes, count) in clients {

@@ -19,7 +19,6 @@ use crate::api::openapi::{BYTES, Bearer, Call, Part, delete, get, patch, post, p
 const TOML: &str = "application/toml";
 const STREAM: &str = "text/event-stream";
 
-/// The operator API.
 pub(in crate::api) fn part() -> Part {
     let calls = [people(), jobs(), rounds(), clients(), system()].into_iter().flatten();
     Part {

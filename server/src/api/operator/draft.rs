@@ -1,4 +1,4 @@
-//! Job files as they are sent: JSON or TOML, and tried without being stored.
+//! Job files as they are sent, in JSON or TOML, and their dry run.
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
@@ -51,14 +51,13 @@ fn malformed(detail: &str) -> ApiError {
     ApiError::new(ProblemType::Malformed, detail)
 }
 
-/// A job that cannot run.
 pub(super) fn invalid(error: &SpecError) -> ApiError {
     ApiError::new(ProblemType::JobFileInvalid, error.to_string())
 }
 
-/// What creating a job of this file would make of it; refused where creating it would be.
+/// What creating a job of this file would store. Refused when creating it would be refused.
 pub(super) async fn try_out(app: &App, file: JobFile) -> Answer<Json<JobDraft>> {
-    // The id is part of what is sent to clients, and nothing of that is made here.
+    // The id is part of what clients receive, and a dry run sends nothing.
     let spec = JobSpec::new(JobId::from_random([0; 16]), file).map_err(|error| invalid(&error))?;
     let (population, name) = (&spec.file.population, &spec.file.name);
     let mut tx = app.db.read().await?;

@@ -1,4 +1,4 @@
-//! Events: a list to page through, a long poll to wait on, or a stream of server-sent events.
+//! Events of one job: a list in pages, a long poll, or a stream of server-sent events.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -35,8 +35,8 @@ pub(super) struct EventsQuery {
     wait_ms: u32,
 }
 
-/// `Accept: text/event-stream` gets a stream that goes on until the caller leaves, and resumes after the id in
-/// `Last-Event-ID`; anything else gets a page.
+/// `Accept: text/event-stream` gets a stream that lasts until the caller leaves, and resumes after the id in
+/// `Last-Event-ID`. Other requests get a page.
 pub(super) async fn list(
     _: Operator,
     State(app): State<Arc<App>>,
@@ -63,7 +63,6 @@ pub(super) async fn list(
     Ok(Json(full_page(items, limit, |event| event.sequence.to_string())).into_response())
 }
 
-/// Follows the events of a job from one on.
 struct Follow {
     app: Arc<App>,
     changes: watch::Receiver<u64>,
@@ -78,9 +77,9 @@ impl Follow {
         Self { app, changes, job, after, limit }
     }
 
-    /// The next events that are there already.
+    /// The next events that are stored already.
     async fn ready(&mut self) -> Result<Vec<Event>, DbError> {
-        // Seen before it is read: a change during the read wakes whoever waits after it.
+        // Marked before the read: a change during the read wakes the wait that follows.
         self.changes.mark_unchanged();
         let events = self.app.db.read().await?.events(self.job, self.after, self.limit).await?;
         if let Some(last) = events.last() {
@@ -115,7 +114,7 @@ fn stream_events(app: Arc<App>, job: JobId, after: u64, limit: u32) -> Response 
             match next {
                 Ok(events) => ready.extend(events),
                 Err(error) => {
-                    // The browser reconnects and resumes after the last id that it saw.
+                    // The browser reconnects and resumes after the last id that it received.
                     tracing::error!(%error, "an event stream ends");
                     return None;
                 }

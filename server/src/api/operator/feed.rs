@@ -1,4 +1,4 @@
-//! The feed: the events of all jobs as one stream of server-sent events, which resumes where it broke off.
+//! The feed: the events of all jobs as one stream of server-sent events, which resumes after an interruption.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -21,14 +21,14 @@ use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::{DbError, JobPosition};
 
-/// Jobs that a feed follows: the newest that have not ended.
+/// A feed follows the newest jobs that have not ended, up to this number.
 const JOBS_MAX: u32 = 200;
-/// Events of one job that are read at once.
 const EVENTS_AT_ONCE: u32 = 500;
-/// How long a job is followed after its end, and how far clocks of coordinators may be apart.
+/// Time in milliseconds that a job is followed after its end. It also covers the difference between the clocks of
+/// coordinators.
 const SLACK_MS: i64 = 600_000;
 
-/// Goes on until the caller leaves. `Last-Event-ID` resumes after that event; without it the feed begins now.
+/// The stream lasts until the caller leaves. `Last-Event-ID` resumes after that event; without it the feed begins now.
 pub(super) async fn stream(_: Operator, State(app): State<Arc<App>>, headers: HeaderMap) -> Answer<Response> {
     let last = headers.get("last-event-id").map(|id| id.to_str().unwrap_or_default());
     let mut feed = Feed { changes: app.signals.watch(), app, cursor: Cursor::default(), ready: VecDeque::new() };
@@ -40,7 +40,7 @@ pub(super) async fn stream(_: Operator, State(app): State<Arc<App>>, headers: He
         }
         None => feed.begin_now().await?,
     }
-    // An id without data is no event, but the caller remembers it: it can resume before anything has happened.
+    // An id without data is no event, but the caller stores it and can resume before the first event.
     let beginning = stream::once(std::future::ready(Ok(Sent::default().id(feed.cursor.to_string()))));
     let events = stream::unfold(feed, |mut feed| async move {
         let stopping = feed.app.stopping.clone();
@@ -48,7 +48,7 @@ pub(super) async fn stream(_: Operator, State(app): State<Arc<App>>, headers: He
             next = feed.next() => match next {
                 Ok(sent) => sent?,
                 Err(error) => {
-                    // Whoever listens comes back and resumes after the last id that it saw.
+                    // The caller reconnects and resumes after the last id that it received.
                     tracing::error!(%error, "a feed ends");
                     return None;
                 }
@@ -65,7 +65,7 @@ struct Feed {
     app: Arc<App>,
     changes: watch::Receiver<u64>,
     cursor: Cursor,
-    /// Events that were read and not sent yet; `None` marks the end of a look, with the time at which it began.
+    /// Events that were read and not sent yet. `None` marks the end of a look and has the time at which it began.
     ready: VecDeque<Ready>,
 }
 
@@ -83,7 +83,7 @@ impl Feed {
         Ok(())
     }
 
-    /// The next event; waits until there is one. None when the coordinator is gone.
+    /// The next event; waits until there is one. None when the coordinator has stopped.
     async fn next(&mut self) -> Result<Option<Sent>, DbError> {
         loop {
             match self.ready.pop_front() {
@@ -102,9 +102,9 @@ impl Feed {
         }
     }
 
-    /// Reads what has happened since. False when nothing has.
+    /// Reads the events since the last look. Returns false when there are none.
     async fn look(&mut self) -> Result<bool, DbError> {
-        // Seen before it is read: a change during the read wakes whoever waits after it.
+        // Marked before the read: a change during the read wakes the wait that follows.
         self.changes.mark_unchanged();
         let at_ms = self.app.clock.now_ms();
         let mut tx = self.app.db.read().await?;
@@ -120,7 +120,7 @@ impl Feed {
         let is_news = !events.is_empty();
         events.sort_by_key(|event| (event.at_ms, event.job, event.sequence));
         self.ready.extend(events.into_iter().map(|event| Ready::Event(Box::new(event))));
-        // Where some were left for the next look, the cursor keeps the time of the last whole one.
+        // If events were left for the next look, the cursor keeps the time of the last complete one.
         if is_whole {
             self.ready.push_back(Ready::Looked { at_ms, followed });
         }
@@ -128,8 +128,8 @@ impl Feed {
     }
 }
 
-/// How far a reader of the feed has come: the last event of each job that it follows. Jobs that are not named began
-/// after the last whole look, or ended well before it.
+/// The position of a reader: the last event of each job that it follows. Jobs that are not in it began after the last
+/// complete look, or ended well before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Cursor {
     looked_at_ms: i64,
@@ -137,7 +137,7 @@ struct Cursor {
 }
 
 impl Cursor {
-    /// The jobs that have events which this reader has not seen, and the last one that it has.
+    /// The jobs with events that this reader has not received, and the last event that it has.
     fn behind(&self, followed: &[JobPosition]) -> Vec<(JobId, u64)> {
         let seen = |position: &JobPosition| match self.known.get(&position.job) {
             Some(sequence) => *sequence,
@@ -148,7 +148,7 @@ impl Cursor {
         behind.filter(|(position, seen)| position.last > *seen).map(|(position, seen)| (position.job, seen)).collect()
     }
 
-    /// Everything that had happened at this time is seen.
+    /// Notes that the reader has received all events up to this time.
     fn looked(&mut self, at_ms: i64, followed: &[JobPosition]) {
         self.looked_at_ms = at_ms;
         let mut known = BTreeMap::new();

@@ -51,7 +51,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(view(&app, row)?)).into_response())
 }
 
-/// Stores a job, with its first model if that is drawn.
+/// Stores a job, with its first model if that is drawn from the seed.
 async fn create_with_model(app: &App, operator: &Operator, spec: &JobSpec, bench: &Workbench) -> Answer<JobRow> {
     let mut model = match spec.file.initial_model {
         InitialModel::Random => Some(draw_first(bench, &app.clock, spec).await?),
@@ -88,7 +88,6 @@ pub(super) async fn put_initial_model(
     Ok(Json(view(&app, row)?))
 }
 
-/// Gives a job its first model.
 async fn start_with_model(
     app: &App,
     operator: &Operator,
@@ -106,13 +105,13 @@ async fn start_with_model(
     Ok(row)
 }
 
-/// Reads an uploaded model, at most as long as this job's can be.
+/// Reads an uploaded model, up to the largest length of this job's model.
 async fn read_model(app: &App, spec: &JobSpec, bench: &Workbench, mut body: Body) -> Answer<NewVersion> {
-    // A model's file has the tensors of an f32 update, so the same bound.
+    // A model file has the tensors of an f32 update, so the same limit holds.
     let limit = bytes_max(&spec.model, tributary_protocol::update::Codec::F32);
     let mut model = UploadedModel::begin(bench, &app.clock, spec);
     while let Some(frame) = body.frame().await {
-        let broken = |error| ApiError::new(ProblemType::Malformed, format!("the body broke off: {error}"));
+        let broken = |error| ApiError::new(ProblemType::Malformed, format!("the body was interrupted: {error}"));
         let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
         if model.bytes() + data.len() as u64 > limit {
             let detail = format!("a model of this job has at most {limit} bytes");
@@ -165,7 +164,7 @@ pub(super) async fn stop(operator: Operator, State(app): State<Arc<App>>, Path(i
     move_to(&app, &operator, id, JobState::Stopped, AuditAction::JobStop).await
 }
 
-/// Moves a job to a state. A job that is in that state already stays as it is.
+/// Moves a job to a state. A job that is in that state already is unchanged.
 async fn move_to(app: &App, operator: &Operator, id: JobId, state: JobState, action: AuditAction) -> Answer<Json<Job>> {
     let now_ms = app.clock.now_ms();
     let mut tx = app.db.begin().await?;
@@ -184,14 +183,14 @@ async fn move_to(app: &App, operator: &Operator, id: JobId, state: JobState, act
     Ok(Json(view(app, row)?))
 }
 
-/// The job file as text, to look at or to start another job from.
+/// The job file as text, to read it or to start another job from it.
 pub(super) async fn file(_: Operator, State(app): State<Arc<App>>, Path(id): Path<JobId>) -> Answer<Response> {
     let row = app.db.read().await?.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
     Ok(([(header::CONTENT_TYPE, "application/toml; charset=utf-8")], row.file.0.text()).into_response())
 }
 
-/// Changes when rounds open, close and give up. The stored file is the truth, so every coordinator follows it; an open
-/// round keeps the policy that it was opened with.
+/// Changes the round policy. Every coordinator reads the stored file, so all follow the change. An open round keeps the
+/// policy that it was opened with.
 pub(super) async fn change_round_policy(
     operator: Operator,
     State(app): State<Arc<App>>,
@@ -212,7 +211,7 @@ pub(super) async fn change_round_policy(
     }
     let spec = JobSpec::new(id, file).map_err(|error| invalid(&error))?;
     tx.set_job_file(id, &spec.file).await?;
-    // The state stays as it is; the event makes watchers read the file again.
+    // The state is unchanged; the event makes watchers read the file again.
     let changed = Transition::Job { job: id, state: row.state, cause: Some(JobCause::RoundPolicy) };
     tx.record(changed, now_ms).await?;
     let detail = serde_json::to_string(&change).map_err(ApiError::internal)?;
@@ -247,7 +246,7 @@ pub(super) async fn model(
     let job = tx.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
     let model = tx.model(id, version).await?;
     let model = model.ok_or_else(|| ApiError::not_found(format!("version {version} of {id}")))?;
-    // Whoever asks as an operator wants a file that other tools read.
+    // Never packed, because operators open the file with other tools.
     let file = ModelFile::in_form(&app, &mut tx, &job, &model, query.form, false).await?;
     drop(tx);
     file_response(&app, file, &headers, None).await
@@ -269,7 +268,7 @@ pub(super) fn view(app: &App, row: JobRow) -> Result<Job, DbError> {
     })
 }
 
-/// Before when no training round of a running job opens, where that is known.
+/// The earliest time at which a running job's next training round opens, if it is known.
 pub(super) fn rounds_not_before_ms(row: &JobRow, now_ms: i64) -> Result<Option<i64>, DbError> {
     if row.state != JobState::Running {
         return Ok(None);

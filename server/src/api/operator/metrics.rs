@@ -1,4 +1,4 @@
-//! Per-round metrics of a job as one file, CSV or JSON, written while it is read.
+//! Per-round metrics of a job as one file, CSV or JSON, written while they are read.
 
 use std::sync::Arc;
 
@@ -107,7 +107,7 @@ pub(super) async fn export(
     Ok(response)
 }
 
-/// The rounds after one, as text, and after which the next part begins; none at the end.
+/// The rounds after one, as text, and the number after which the next page begins; none at the end.
 async fn part(app: &App, job: JobId, task: Task, format: Format, after: u32) -> Result<(String, Option<u32>), DbError> {
     let mut tx = app.db.read().await?;
     let rows = tx.rounds(job, task, RoundFilter::default(), after, PAGE_ITEMS_MAX).await?;
@@ -130,7 +130,7 @@ fn json(round: &Round) -> Result<serde_json::Value, DbError> {
     serde_json::to_value(round).map_err(|error| DbError::Corrupt(format!("round {}: {error}", round.number)))
 }
 
-/// Numbers and words of ours need no quotes; what is missing is an empty field.
+/// One CSV line. Numbers and enumerations need no quotes; a missing value is an empty field.
 fn line(round: &serde_json::Value) -> String {
     let field = |name: &&str| match &round[*name] {
         serde_json::Value::Null => String::new(),

@@ -1,4 +1,4 @@
-//! All jobs at a glance: what the dashboard opens with.
+//! An overview of all jobs: the dashboard's first page.
 
 use std::sync::Arc;
 
@@ -14,11 +14,9 @@ use crate::app::App;
 use crate::db::{DbError, JobRow, RoundFilter, Tx};
 use tributary_protocol::state::Task;
 
-/// Jobs of an overview.
 const JOBS_MAX: u32 = 100;
-/// Members of one cohort that are shown.
+/// Clients of one cohort that are shown.
 const CELLS_MAX: u32 = 500;
-/// Points of a small learning curve.
 const SPARK_POINTS_MAX: u32 = 60;
 
 pub(super) async fn show(_: Operator, State(app): State<Arc<App>>) -> Answer<Json<Overview>> {
@@ -39,7 +37,7 @@ async fn job(app: &App, tx: &mut Tx, row: JobRow) -> Result<JobOverview, DbError
         let cells = tx.cells(round.key(), CELLS_MAX).await?;
         open_rounds.push(OpenRound { round: view(app, tx, round).await?, cells });
     }
-    // The newest is open or the last that ended; should it be open, the one before has ended.
+    // The newest round is open or the last ended one. If it is open, the one before it has ended.
     let newest = tx.latest_rounds(id, Task::Train, RoundFilter::default(), i32::MAX.cast_unsigned(), 2).await?;
     let last_round = newest.into_iter().find(|round| !round.phase.is_open());
     let last_round = match last_round {

@@ -16,7 +16,6 @@ use crate::app::App;
 use crate::db::DbError;
 use crate::runtime::entropy;
 
-/// Longest label of a token in bytes.
 const LABEL_BYTES_MAX: usize = 200;
 
 pub(super) async fn create_population(

@@ -19,10 +19,10 @@ use crate::runtime::offload::blocking;
 use tributary_engine::round::TaskPolicy;
 use tributary_engine::story::{RoundStory, curve as curve_of, explain, phases, what_if};
 
-/// Points of a learning curve unless the caller says otherwise, and at most.
+/// Points of a learning curve: the default and the limit.
 const CURVE_POINTS_DEFAULT: u32 = 400;
 const CURVE_POINTS_MAX: u32 = 5_000;
-/// Assignments of a round that its explanation looks at: the largest cohort.
+/// Pages of assignments that an explanation reads: enough for the largest cohort.
 const COHORT_PAGES_MAX: u32 = 10;
 
 /// Which rounds.
@@ -73,7 +73,7 @@ pub(super) async fn list(
     Ok(Json(full_page(items, limit, |round: &Round| round.number.to_string())))
 }
 
-/// A round as operators see it: what is stored, and what is known only while it is open.
+/// A round as operators see it: its stored figures, and those that exist only while it is open.
 pub(super) async fn view(app: &App, tx: &mut Tx, row: RoundRow) -> Result<Round, DbError> {
     let key = row.key();
     let mut round = Round::from(row);
@@ -84,7 +84,7 @@ pub(super) async fn view(app: &App, tx: &mut Tx, row: RoundRow) -> Result<Round,
     Ok(round)
 }
 
-/// Updates in the round's running sum.
+/// Number of updates in the round's running sum.
 fn folded(app: &App, round: RoundKey) -> Option<u32> {
     let sum = app.updates.sums.begun(round)?;
     Some(sum.updates())
@@ -143,7 +143,7 @@ pub(super) async fn show(
     }))
 }
 
-/// Who is available for a selecting round, how many it needs, and when it gives up.
+/// The clients available to a selecting round, the number that it needs, and when it is abandoned.
 async fn selection(app: &App, tx: &mut Tx, row: &RoundRow) -> Result<Option<(u32, u32, i64)>, DbError> {
     let Some(job) = tx.job(row.job).await? else { return Ok(None) };
     let spec = app.specs.of(&job)?;
@@ -167,7 +167,7 @@ async fn cohort(tx: &mut Tx, key: RoundKey) -> Result<Vec<Assignment>, DbError> 
     Ok(cohort)
 }
 
-/// The client whose counted report came last, and how long after the selection.
+/// The client whose accepted report came last, and its time after the selection.
 fn slowest(round: &Round, cohort: &[Assignment]) -> Option<(u64, i64)> {
     let selected_at_ms = round.selected_at_ms?;
     let reported = cohort.iter().filter(|assignment| assignment.state == AssignmentState::Reported);
@@ -175,7 +175,7 @@ fn slowest(round: &Round, cohort: &[Assignment]) -> Option<(u64, i64)> {
     ends.max().map(|(ended_at_ms, number)| (number, ended_at_ms - selected_at_ms))
 }
 
-/// What other deadlines would have dropped, in a round that closed with the reports it has.
+/// What other deadlines would have dropped, in a round that closed with its reports.
 fn deadlines(round: &Round, cohort: &[Assignment]) -> Vec<tributary_protocol::operator::WhatIf> {
     let (Some(selected_at_ms), Some(deadline_at_ms)) = (round.selected_at_ms, round.deadline_at_ms) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! What the coordinators do by the clock.
+//! The schedules of retention and upkeep.
 
 use std::sync::Arc;
 

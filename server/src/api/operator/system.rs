@@ -1,4 +1,4 @@
-//! The coordinator itself: its database, its load, its peers.
+//! The coordinator itself: its database, its load, and the other coordinators.
 
 use std::sync::Arc;
 
@@ -34,7 +34,6 @@ pub(super) async fn show(_: Operator, State(app): State<Arc<App>>) -> Answer<Jso
     }))
 }
 
-/// The coordinators of the database.
 pub(super) async fn nodes(
     _: Operator,
     State(app): State<Arc<App>>,
