@@ -21,8 +21,8 @@ use tributary_protocol::sealed::Sealed;
 use super::device::{Connection, check_in_body};
 use super::error::BenchError;
 use super::fleet;
-use super::process::{CoordinatorProcess, database_of, engine, operator_token, population_name};
-use crate::api::JobChange;
+use super::populations::{self, Populations};
+use super::process::{CoordinatorProcess, database_of, engine, operator_token};
 use crate::error::CliError;
 use crate::output::Output;
 use crate::stopwatch::Stopwatch;
@@ -93,31 +93,26 @@ pub(crate) async fn run(args: &LoadArgs, output: &Output) -> Result<(), CliError
     let database = database_of(args.database.as_ref(), folder.path());
     let operator = operator_token()?;
     let coordinator = CoordinatorProcess::start(&database, &operator).await?;
-    let mut populations = Vec::new();
-    for _ in 0..args.jobs {
-        let population = population_name()?;
-        let token = coordinator.population(&population).await?;
-        populations.push((population, token));
-    }
+    let populations = Populations::create(&coordinator, args.jobs).await?;
 
     // One client more than are held, to probe.
     let enrolled = args.clients.max(args.held + 1).max(args.connections).next_multiple_of(args.jobs);
     output.note(&format!("enrolling {enrolled} clients"));
     let server = fleet::address(&coordinator)?;
     let clock = Stopwatch::start();
-    let clients: Arc<[HeaderValue]> = enrol(server, &populations, enrolled / args.jobs).await?.into();
+    let clients: Arc<[HeaderValue]> = populations.enrol(server, enrolled / args.jobs).await?.into();
     let enrolments_per_s = f64::from(enrolled) / clock.elapsed().as_secs_f64();
 
     // These jobs wait for clients that do not exist, so that every check-in is considered for a round.
-    let waiting = create_jobs(&coordinator, &populations, waiting_job).await?;
+    let waiting = populations.create_jobs(&coordinator, waiting_job).await?;
     output.note(&format!("{} check-ins", args.checkins));
     let (checkins_per_s, times_ms) = check_ins(args, server, &clients).await?;
-    stop_jobs(&coordinator, &waiting).await?;
+    populations::stop_jobs(&coordinator, &waiting).await?;
 
     output.note(&format!("{} updates of {} parameters", args.updates, args.params));
-    let training = create_jobs(&coordinator, &populations, |population| training_job(args, population)).await?;
+    let training = populations.create_jobs(&coordinator, |population| training_job(args, population)).await?;
     let updates_per_s = updates(args, server, &clients).await?;
-    stop_jobs(&coordinator, &training).await?;
+    populations::stop_jobs(&coordinator, &training).await?;
     drop(coordinator);
 
     output.note(&format!("holding {} clients", args.held));
@@ -157,34 +152,6 @@ fn check_open_files(wanted: u32) -> Result<(), BenchError> {
 fn open_files_max(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_whitespace().next()?.parse().ok()
-}
-
-/// Enrols `each` clients in every population. Client `i` of the result is in population `i % populations.len()`.
-async fn enrol(server: SocketAddr, populations: &[(Name, Secret)], each: u32) -> Result<Vec<HeaderValue>, CliError> {
-    let mut enrolled = Vec::new();
-    for (_, token) in populations {
-        enrolled.push(fleet::enrol(server, token, each).await?);
-    }
-    Ok((0..each as usize).flat_map(|client| enrolled.iter().map(move |clients| clients[client].clone())).collect())
-}
-
-async fn create_jobs(
-    coordinator: &CoordinatorProcess,
-    populations: &[(Name, Secret)],
-    file: impl Fn(&Name) -> Result<JobFile, CliError>,
-) -> Result<Vec<JobId>, CliError> {
-    let mut jobs = Vec::new();
-    for (population, _) in populations {
-        jobs.push(coordinator.api.create_job(file(population)?).await?.id);
-    }
-    Ok(jobs)
-}
-
-async fn stop_jobs(coordinator: &CoordinatorProcess, jobs: &[JobId]) -> Result<(), CliError> {
-    for job in jobs {
-        coordinator.api.change_job(*job, JobChange::Stop).await?;
-    }
-    Ok(())
 }
 
 fn waiting_job(population: &Name) -> Result<JobFile, CliError> {

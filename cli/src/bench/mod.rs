@@ -7,6 +7,7 @@ mod device;
 mod error;
 mod fleet;
 mod load;
+mod populations;
 mod process;
 mod recovery;
 mod round;

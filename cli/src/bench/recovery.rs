@@ -76,7 +76,7 @@ pub(crate) async fn run(args: &RecoveryArgs, output: &Output) -> Result<(), CliE
     let server = fleet::address(&coordinator)?;
     let clients = fleet::enrol(server, &token, args.clients).await?;
     let job = coordinator.api.create_job(job_file(args, &population)?).await?.id;
-    output.note(&format!("storing {} updates of {} numbers", args.updates, args.params));
+    output.note(&format!("storing {} updates of {} parameters", args.updates, args.params));
     let assignments = assigned(server, &clients[..=args.updates as usize]).await?;
     let update_bytes = send(server, assignments, args.updates).await?;
     drop(coordinator);

@@ -15,7 +15,7 @@ use crate::error::{CliError, Failure};
 const INPUT_SCALE_DEFAULT: f32 = 1.0;
 
 #[derive(Clone, Debug, Default, Args, Deserialize)]
-#[command(next_help_heading = "Examples (in the file a table: [examples])")]
+#[command(next_help_heading = "Examples (in the file: the table `examples`)")]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ExampleArgs {
     /// A table of numbers: each line is an example, one column its target. Gzipped if the file's name ends in .gz.

@@ -23,8 +23,8 @@ pub(super) struct ClientSettings {
     /// Where the client keeps its identity and its unfinished work; one folder per client.
     #[arg(long, env = "TRIBUTARY_STATE_DIR", value_name = "FOLDER", required_unless_present = "config")]
     pub(super) state_dir: Option<PathBuf>,
-    /// A property of the client that jobs may require, for example platform=linux; may be repeated. In the file it is a
-    /// table: [attributes].
+    /// A property of the client that jobs may require, for example platform=linux; may be repeated. In the file:
+    /// the table `attributes`.
     #[arg(long = "attribute", value_name = "NAME=VALUE", value_parser = parse_attribute)]
     #[serde(deserialize_with = "attribute_table")]
     pub(super) attributes: Vec<(String, String)>,
