@@ -1,10 +1,13 @@
-//! The device API over HTTP: one method per call, problem documents as errors, retries.
+//! The device API: one method per call, problem documents as errors, retries.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use futures_util::StreamExt;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tributary_protocol::device::{
     AssignmentStatus, CheckInRequest, CheckInResponse, EnrolRequest, EnrolResponse, EvaluationReport, FailureReport,
@@ -14,56 +17,41 @@ use tributary_protocol::id::{AssignmentId, Secret};
 use tributary_protocol::problem::Problem;
 use tributary_protocol::seed::{Seed, Stream};
 
-use crate::ClientError;
+use super::contract::{Body, Request, Response, Transport};
+use super::retry::{ATTEMPTS_MAX, pause};
 use crate::clock::Clock;
-use crate::retry::{ATTEMPTS_MAX, pause};
+use crate::error::ClientError;
 
-/// Longest wait for a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest wait for an answer, besides the time that a check-in asks to be held and that a body takes to send.
+/// Longest wait for the head of a response and for each further piece of its body. A check-in adds the time that it asks to
+/// be held, an upload the time that its body takes.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-/// Longest pause that a session waits out by itself; a longer one is left to the app.
+/// Longest pause within a session that the coordinator can ask for; a longer one ends the session.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// Largest JSON answer: an assignment with its plan.
+/// Longest JSON body of a response, in bytes: an assignment with its plan.
 const JSON_BYTES_MAX: usize = 1 << 20;
 
-/// Speaks the device API of one coordinator.
+/// One coordinator, as its clients call it.
 #[derive(Clone, Debug)]
-pub(crate) struct Transport {
-    http: reqwest::Client,
+pub(crate) struct Coordinator {
+    transport: Arc<dyn Transport>,
+    /// The URL that paths are appended to.
     server: String,
     clock: Arc<dyn Clock>,
     jitter: Arc<Mutex<Stream>>,
 }
 
-/// An HTTP client as the SDK wants it: bounded waits, rustls.
-pub(crate) fn http_client() -> Result<reqwest::Client, ClientError> {
-    // An app that chose a provider of its own keeps it.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder()
-        .connect_timeout(CONNECT_TIMEOUT)
-        // A redirect could carry a secret or an update to somebody else.
-        .redirect(reqwest::redirect::Policy::none())
-        .user_agent(concat!("tributary-client/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .map_err(|error| ClientError::Setup(describe(&error)))
-}
-
-impl Transport {
-    pub(crate) fn new(http: reqwest::Client, server: String, clock: Arc<dyn Clock>) -> Self {
+impl Coordinator {
+    pub(crate) fn new(transport: Arc<dyn Transport>, server: String, clock: Arc<dyn Clock>) -> Self {
         let mut random = [0; 8];
-        // Without random bytes the pauses are merely the same in every process.
+        // Without random bytes every process draws the same pauses, which is no reason to fail.
         let _ = getrandom::fill(&mut random);
         let jitter = Arc::new(Mutex::new(Seed(u64::from_le_bytes(random)).stream()));
-        Self { http, server, clock, jitter }
+        Self { transport, server, clock, jitter }
     }
 
     pub(crate) async fn enrol(&self, token: &Secret, request: &EnrolRequest) -> Result<EnrolResponse, ClientError> {
-        self.retrying(|| async {
-            let call = self.request(Method::POST, token, "/device/v1/clients").json(request);
-            self.json(call, ANSWER_TIMEOUT).await
-        })
-        .await
+        let call = with_json(self.request(Method::POST, token, "/device/v1/clients"), request);
+        self.retrying(|| self.json(call.clone(), ANSWER_TIMEOUT)).await
     }
 
     pub(crate) async fn check_in(
@@ -71,16 +59,14 @@ impl Transport {
         secret: &Secret,
         request: &CheckInRequest,
     ) -> Result<CheckInResponse, ClientError> {
-        self.retrying(|| async {
-            let call = self.request(Method::POST, secret, "/device/v1/checkins").json(request);
-            self.json(call, ANSWER_TIMEOUT + Duration::from_millis(request.wait_ms.into())).await
-        })
-        .await
+        let call = with_json(self.request(Method::POST, secret, "/device/v1/checkins"), request);
+        let timeout = ANSWER_TIMEOUT + Duration::from_millis(request.wait_ms.into());
+        self.retrying(|| self.json(call.clone(), timeout)).await
     }
 
     pub(crate) async fn status(&self, secret: &Secret, id: AssignmentId) -> Result<AssignmentStatus, ClientError> {
-        let path = format!("/device/v1/assignments/{id}");
-        self.retrying(|| async { self.json(self.request(Method::GET, secret, &path), ANSWER_TIMEOUT).await }).await
+        let call = self.request(Method::GET, secret, &format!("/device/v1/assignments/{id}"));
+        self.retrying(|| self.json(call.clone(), ANSWER_TIMEOUT)).await
     }
 
     pub(crate) async fn put_evaluation(
@@ -90,10 +76,8 @@ impl Transport {
         report: &EvaluationReport,
     ) -> Result<ReportAccepted, ClientError> {
         let path = format!("/device/v1/assignments/{id}/evaluation");
-        self.retrying(|| async {
-            self.json(self.request(Method::PUT, secret, &path).json(report), ANSWER_TIMEOUT).await
-        })
-        .await
+        let call = with_json(self.request(Method::PUT, secret, &path), report);
+        self.retrying(|| self.json(call.clone(), ANSWER_TIMEOUT)).await
     }
 
     pub(crate) async fn post_failure(
@@ -103,22 +87,29 @@ impl Transport {
         report: &FailureReport,
     ) -> Result<ReportAccepted, ClientError> {
         let path = format!("/device/v1/assignments/{id}/failure");
-        self.retrying(|| async {
-            self.json(self.request(Method::POST, secret, &path).json(report), ANSWER_TIMEOUT).await
-        })
-        .await
+        let call = with_json(self.request(Method::POST, secret, &path), report);
+        self.retrying(|| self.json(call.clone(), ANSWER_TIMEOUT)).await
     }
 
+    /// The pause after failed attempt `attempt`, from 1; at least the coordinator's retry window where it gave one.
     pub(crate) fn pause(&self, attempt: u32, window_ms: Option<u64>) -> Duration {
         pause(attempt, window_ms, &mut self.jitter.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn request(&self, method: Method, secret: &Secret, path: &str) -> RequestBuilder {
-        self.http.request(method, format!("{}{path}", self.server)).bearer_auth(secret.expose())
+    /// A request without a body.
+    pub(crate) fn request(&self, method: Method, secret: &Secret, path: &str) -> Request {
+        let mut bearer = header_value(&format!("Bearer {}", secret.expose()));
+        bearer.set_sensitive(true);
+        Request {
+            method,
+            url: format!("{}{path}", self.server),
+            headers: HeaderMap::from_iter([(AUTHORIZATION, bearer)]),
+            body: Bytes::new(),
+        }
     }
 
-    /// Tries a call again while its failure may pass, and soon. Every call of the API may be repeated: no report counts
-    /// twice. (An enrolment whose answer is lost leaves a client behind that never checks in.)
+    /// Repeats a call while its failure may be temporary and the pause is short. Every call of the API may be repeated: no
+    /// report counts twice. (An enrolment whose response is lost leaves a client behind that never checks in.)
     pub(crate) async fn retrying<T, F>(&self, call: impl Fn() -> F) -> Result<T, ClientError>
     where
         F: Future<Output = Result<T, ClientError>>,
@@ -126,13 +117,13 @@ impl Transport {
         let mut attempt = 1;
         loop {
             match call().await {
-                Err(error) if error.is_passing() && attempt < ATTEMPTS_MAX => {
+                Err(error) if error.is_temporary() && attempt < ATTEMPTS_MAX => {
                     let window_ms = error.retry_after().and_then(|window| u64::try_from(window.as_millis()).ok());
                     let pause = self.pause(attempt, window_ms);
                     if pause > PAUSE_MAX && window_ms.is_some() {
                         return Err(error);
                     }
-                    tracing::debug!(%error, attempt, ?pause, "a request is tried again");
+                    tracing::debug!(%error, attempt, ?pause, "a request is repeated");
                     self.clock.sleep(pause).await;
                     attempt += 1;
                 }
@@ -141,33 +132,50 @@ impl Transport {
         }
     }
 
+    /// Sends a request whose successful response is JSON.
     pub(crate) async fn json<T: DeserializeOwned>(
         &self,
-        call: RequestBuilder,
+        request: Request,
         timeout: Duration,
     ) -> Result<T, ClientError> {
-        let body = read_body(self.send(call, timeout).await?, JSON_BYTES_MAX).await?;
+        let response = self.send(request, timeout).await?;
+        let body = read_body(response.body, JSON_BYTES_MAX).await?;
         serde_json::from_slice(&body).map_err(|error| ClientError::BadAnswer(error.to_string()))
     }
 
-    /// Sends a request and waits for the head of its answer; anything but success is an error.
-    pub(crate) async fn send(&self, call: RequestBuilder, timeout: Duration) -> Result<Response, ClientError> {
-        let answered = tokio::time::timeout(timeout, call.send()).await.map_err(|_| no_answer(timeout))?;
-        let response = answered.map_err(|error| ClientError::Unreachable(describe(&error)))?;
-        if response.status().is_success() { Ok(response) } else { Err(refusal(response).await) }
+    /// Sends a request and waits for the head of its response. A status that is no success is an error.
+    pub(crate) async fn send(&self, request: Request, timeout: Duration) -> Result<Response, ClientError> {
+        let sent = tokio::time::timeout(timeout, self.transport.send(request)).await;
+        let response = sent.map_err(|_| no_answer(timeout))??;
+        if response.status.is_success() { Ok(response) } else { Err(refusal(response).await) }
     }
 }
 
-/// What an answer that is no success says.
+/// The request with this header.
+pub(crate) fn with_header(mut request: Request, name: HeaderName, value: &str) -> Request {
+    request.headers.insert(name, header_value(value));
+    request
+}
+
+fn with_json(request: Request, value: &impl Serialize) -> Request {
+    let body = serde_json::to_vec(value).expect("the types of the API have no map with keys that JSON lacks");
+    with_header(Request { body: body.into(), ..request }, CONTENT_TYPE, "application/json")
+}
+
+fn header_value(text: &str) -> HeaderValue {
+    HeaderValue::try_from(text).expect("tokens, hashes, numbers and media types are visible ASCII")
+}
+
+/// The error that a response without success stands for.
 async fn refusal(response: Response) -> ClientError {
-    let status = response.status();
-    let body = match read_body(response, JSON_BYTES_MAX).await {
+    let status = response.status;
+    let body = match read_body(response.body, JSON_BYTES_MAX).await {
         Ok(body) => body,
         Err(error) => return error,
     };
     match serde_json::from_slice::<Problem>(&body) {
         Ok(problem) => ClientError::Refused(Box::new(problem)),
-        // A proxy's answer, not the coordinator's.
+        // A proxy's response, not the coordinator's.
         Err(_) if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
             ClientError::Unreachable(format!("status {status}"))
         }
@@ -175,36 +183,24 @@ async fn refusal(response: Response) -> ClientError {
     }
 }
 
-/// A body of at most `bytes_max` bytes; memory grows only with what has arrived.
-async fn read_body(mut response: Response, bytes_max: usize) -> Result<Vec<u8>, ClientError> {
-    let mut body = Vec::new();
-    while let Some(piece) = next_piece(&mut response).await? {
-        if body.len() + piece.len() > bytes_max {
-            return Err(ClientError::BadAnswer(format!("an answer of more than {bytes_max} bytes")));
+/// Reads a body of at most `bytes_max` bytes. Memory grows only with what has arrived.
+async fn read_body(mut body: Body, bytes_max: usize) -> Result<Vec<u8>, ClientError> {
+    let mut bytes = Vec::new();
+    while let Some(piece) = next_piece(&mut body).await? {
+        if bytes.len() + piece.len() > bytes_max {
+            return Err(ClientError::BadAnswer(format!("a response of more than {bytes_max} bytes")));
         }
-        body.extend_from_slice(&piece);
+        bytes.extend_from_slice(&piece);
     }
-    Ok(body)
+    Ok(bytes)
 }
 
-/// The next bytes of a body; none at its end.
-pub(crate) async fn next_piece(response: &mut Response) -> Result<Option<Bytes>, ClientError> {
-    let piece = tokio::time::timeout(ANSWER_TIMEOUT, response.chunk()).await;
-    piece.map_err(|_| no_answer(ANSWER_TIMEOUT))?.map_err(|error| ClientError::Unreachable(describe(&error)))
+/// The next bytes of a body; `None` at its end.
+pub(crate) async fn next_piece(body: &mut Body) -> Result<Option<Bytes>, ClientError> {
+    let piece = tokio::time::timeout(ANSWER_TIMEOUT, body.next()).await;
+    Ok(piece.map_err(|_| no_answer(ANSWER_TIMEOUT))?.transpose()?)
 }
 
 fn no_answer(timeout: Duration) -> ClientError {
     ClientError::Unreachable(format!("no answer for {} s", timeout.as_secs()))
-}
-
-/// An error with its causes: reqwest's own text leaves them out.
-fn describe(error: &reqwest::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
