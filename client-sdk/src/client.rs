@@ -1,4 +1,4 @@
-//! The client: how it is built, one session, and the loop around it.
+//! The client: its settings, one session, and the loop of sessions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,78 +9,24 @@ use std::time::Duration;
 use tributary_protocol::device::{Attributes, AttributesError, WAIT_MS_MAX};
 use tributary_protocol::id::{ClientId, Secret, SecretKind};
 
-use crate::ClientError;
 use crate::clock::{Clock, SystemClock};
+use crate::error::ClientError;
 use crate::host::Host;
-use crate::session;
-use crate::state::State;
+use crate::outcome::Outcome;
+use crate::session::{Context, run_once};
+use crate::store::state::State;
+use crate::store::{FileStore, Store};
 use crate::trainer::Trainer;
-use crate::transport::{Transport, http_client};
+use crate::transport::coordinator::Coordinator;
+use crate::transport::{HttpTransport, Transport, is_url};
 
 /// How long a check-in is held when the app does not say.
 const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 
-/// One client of a coordinator. Its state is in a directory of its own; two processes must not share one.
+/// One client of a coordinator. It has a state directory of its own, which two processes must not share.
 #[derive(Debug)]
 pub struct Client {
-    pub(crate) server: String,
-    pub(crate) enrolment: Secret,
-    pub(crate) attributes: Attributes,
-    pub(crate) wait_ms: u32,
-    pub(crate) state: State,
-    pub(crate) transport: Transport,
-    pub(crate) clock: Arc<dyn Clock>,
-}
-
-/// What a session came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Outcome {
-    /// An update was accepted.
-    Contributed {
-        /// The round's number in its job.
-        round: u32,
-        /// When to come back.
-        retry_after: Duration,
-    },
-    /// An evaluation was accepted.
-    Evaluated {
-        /// Number of the round whose model was measured.
-        round: u32,
-        /// When to come back.
-        retry_after: Duration,
-    },
-    /// There was no work.
-    NothingToDo {
-        /// When to come back.
-        retry_after: Duration,
-    },
-    /// The round closed before this client was done: its work was dropped. Normal on a slow device.
-    TooLate {
-        /// The round's number in its job.
-        round: u32,
-        /// When to come back.
-        retry_after: Duration,
-    },
-    /// The host asked to stop.
-    Interrupted {
-        /// When to come back.
-        retry_after: Duration,
-    },
-}
-
-impl Outcome {
-    /// When to come back.
-    #[must_use]
-    pub fn retry_after(&self) -> Duration {
-        match *self {
-            Self::Contributed { retry_after, .. }
-            | Self::Evaluated { retry_after, .. }
-            | Self::NothingToDo { retry_after }
-            | Self::TooLate { retry_after, .. }
-            | Self::Interrupted { retry_after } => retry_after,
-        }
-    }
+    context: Context,
 }
 
 /// Settings of a client.
@@ -88,126 +34,143 @@ impl Outcome {
 pub struct Builder {
     server: String,
     enrolment_token: String,
-    state_dir: PathBuf,
+    store: Arc<dyn Store>,
     attributes: BTreeMap<String, String>,
     wait: Duration,
-    http: Option<reqwest::Client>,
-    clock: Option<Arc<dyn Clock>>,
+    /// The default cannot be made without a possible error, so [`Self::build`] makes it.
+    transport: Option<Arc<dyn Transport>>,
+    clock: Arc<dyn Clock>,
 }
 
 impl fmt::Debug for Builder {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the token.
+        // Without the token, which is a secret.
         let mut fields = formatter.debug_struct("Builder");
-        fields.field("server", &self.server).field("state_dir", &self.state_dir).finish_non_exhaustive()
+        fields.field("server", &self.server).field("store", &self.store).finish_non_exhaustive()
     }
 }
 
 impl Builder {
-    /// Where identity, model cache and undelivered work are kept (`tributary` in the working directory unless set).
+    /// Keeps identity, model cache and undelivered work in this directory, which is created when it is needed. The default
+    /// is `tributary` in the working directory.
     #[must_use]
     pub fn state_dir(self, directory: impl Into<PathBuf>) -> Self {
-        Self { state_dir: directory.into(), ..self }
+        self.store(Arc::new(FileStore::new(directory)))
     }
 
-    /// Says what the device is: jobs may ask for attributes.
+    /// Keeps identity, model cache and undelivered work in this store instead of a directory.
+    #[must_use]
+    pub fn store(self, store: Arc<dyn Store>) -> Self {
+        Self { store, ..self }
+    }
+
+    /// Describes the device, for example `("platform", "android")`: jobs choose clients by attributes. At most 32, with
+    /// names and values of 1 to 128 bytes.
     #[must_use]
     pub fn attribute(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.attributes.insert(name.into(), value.into());
         self
     }
 
-    /// How long a check-in is held while there is no work (30 s unless set, at most 60 s). A scheduled job on a phone
-    /// wants little; a daemon wants much.
+    /// How long the coordinator may hold a check-in while it has no work: 30 s by default, 60 s at most. A job that a phone
+    /// schedules should wait briefly, a daemon long.
     #[must_use]
     pub fn wait(self, wait: Duration) -> Self {
         Self { wait, ..self }
     }
 
-    /// Uses the app's own HTTP client: its proxy, certificates, connection pool.
+    /// Sends requests over this HTTP client, with its proxy, certificates and connection pool.
     #[must_use]
     pub fn http_client(self, http: reqwest::Client) -> Self {
-        Self { http: Some(http), ..self }
+        self.transport(Arc::new(HttpTransport::new(http)))
     }
 
-    /// Uses another clock.
+    /// Sends requests over this transport instead of the SDK's own HTTP client.
+    #[must_use]
+    pub fn transport(self, transport: Arc<dyn Transport>) -> Self {
+        Self { transport: Some(transport), ..self }
+    }
+
+    /// Takes time from this clock instead of the system's.
     #[must_use]
     pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
-        Self { clock: Some(clock), ..self }
+        Self { clock, ..self }
     }
 
     /// Checks the settings. Nothing is read, written or sent yet.
     ///
     /// # Errors
-    /// [`ClientError::BadServer`], [`ClientError::BadToken`], [`ClientError::Setup`].
+    /// [`ClientError::BadServer`], [`ClientError::BadToken`] or [`ClientError::Setup`], for the setting that is wrong.
     pub fn build(self) -> Result<Client, ClientError> {
         let server = self.server.trim_end_matches('/').to_owned();
-        let known_scheme = server.starts_with("http://") || server.starts_with("https://");
-        if !known_scheme || reqwest::Url::parse(&server).is_err() {
+        if !is_url(&server) {
             return Err(ClientError::BadServer(server));
         }
         let enrolment: Secret = self.enrolment_token.trim().parse().map_err(|_| ClientError::BadToken)?;
         if enrolment.kind() != SecretKind::Enrolment {
             return Err(ClientError::BadToken);
         }
-        let attributes = self.attributes.try_into();
-        let attributes = attributes.map_err(|error: AttributesError| ClientError::Setup(error.to_string()))?;
-        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::default()));
-        let http = match self.http {
-            Some(http) => http,
-            None => http_client()?,
+        let attributes: Result<Attributes, AttributesError> = self.attributes.try_into();
+        let attributes = attributes.map_err(|error| ClientError::Setup(error.to_string()))?;
+        let transport = match self.transport {
+            Some(transport) => transport,
+            None => Arc::new(HttpTransport::with_defaults().map_err(|error| ClientError::Setup(error.0))?),
         };
         Ok(Client {
-            wait_ms: u32::try_from(self.wait.as_millis()).unwrap_or(u32::MAX).min(WAIT_MS_MAX),
-            state: State::new(self.state_dir),
-            transport: Transport::new(http, server.clone(), Arc::clone(&clock)),
-            server,
-            enrolment,
-            attributes,
-            clock,
+            context: Context {
+                wait_ms: u32::try_from(self.wait.as_millis()).unwrap_or(u32::MAX).min(WAIT_MS_MAX),
+                state: State::new(self.store),
+                coordinator: Coordinator::new(transport, server.clone(), Arc::clone(&self.clock)),
+                server,
+                enrolment,
+                attributes,
+                clock: self.clock,
+            },
         })
     }
 }
 
 impl Client {
-    /// A client of the coordinator at `server`, which `enrolment_token` lets into a population.
+    /// Settings of a client of the coordinator at the URL `server`. `enrolment_token` admits it to a population.
     #[must_use]
     pub fn builder(server: impl Into<String>, enrolment_token: impl Into<String>) -> Builder {
         Builder {
             server: server.into(),
             enrolment_token: enrolment_token.into(),
-            state_dir: PathBuf::from("tributary"),
+            store: Arc::new(FileStore::new("tributary")),
             attributes: BTreeMap::new(),
             wait: WAIT_DEFAULT,
-            http: None,
-            clock: None,
+            transport: None,
+            clock: Arc::new(SystemClock::default()),
         }
     }
 
-    /// Enrols, if that has not happened yet. A session does it by itself; an app that wants to know the client's id, or
-    /// to learn early that its token does not work, asks first.
+    /// The client's id. Enrols the client first if it has none. A session enrols by itself: an app calls this to show the
+    /// id, or to learn early that its token does not work.
     ///
     /// # Errors
-    /// [`ClientError`].
+    /// [`ClientError`] if the store fails, or the coordinator does not answer or refuses the token.
     pub async fn enrol(&self) -> Result<ClientId, ClientError> {
-        Ok(session::identity(self).await?.client)
+        Ok(self.context.identity().await?.client)
     }
 
-    /// One session: delivers work that is pending, or checks in and does one round's work. Training runs on the calling
-    /// task (on a multi-threaded runtime the other tasks move to other threads meanwhile).
+    /// Runs one session: it delivers finished work of an earlier session, or checks in and does the work of one round.
+    ///
+    /// Training runs on the calling task and blocks it. On a multi-threaded runtime the other tasks continue on other
+    /// threads. The future may be dropped at any time: finished work is then delivered by a later session.
     ///
     /// # Errors
-    /// [`ClientError`]; work that is done stays on disk and is delivered by a later session.
+    /// [`ClientError`]; finished work is kept, and a later session delivers it.
     pub async fn run_once<T: Trainer + ?Sized>(
         &self,
         trainer: &mut T,
         host: &dyn Host,
     ) -> Result<Outcome, ClientError> {
-        session::run_once(self, trainer, host).await
+        run_once(&self.context, trainer, host).await
     }
 
-    /// Runs session after session, waiting in between as the coordinator asks, until `shutdown` ends. A session that
-    /// fails is logged and tried again after a pause.
+    /// Runs sessions until `shutdown` completes. Between two sessions it waits as long as the coordinator asks, after a
+    /// failed session with growing pauses; the failure is logged.
     pub async fn run<T: Trainer + ?Sized>(&self, trainer: &mut T, host: &dyn Host, shutdown: impl Future<Output = ()>) {
         let sessions = async {
             let mut failures = 0;
@@ -220,12 +183,12 @@ impl Client {
                     }
                     Err(error) => {
                         failures += 1;
-                        tracing::warn!(%error, "a session failed; it is tried again");
+                        tracing::warn!(%error, "a session failed; another one follows");
                         let window = error.retry_after().and_then(|window| u64::try_from(window.as_millis()).ok());
-                        self.transport.pause(failures, window)
+                        self.context.coordinator.pause(failures, window)
                     }
                 };
-                self.clock.sleep(pause).await;
+                self.context.clock.sleep(pause).await;
             }
         };
         tokio::select! {

@@ -1,16 +1,16 @@
-//! Time as an argument: apps use the system's, tests bring their own.
+//! Time as an argument: apps use the system's clock, tests their own.
 
 use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-/// Where a client gets its time from.
+/// The source of a client's time.
 pub trait Clock: Debug + Send + Sync {
-    /// Milliseconds since some fixed moment; never goes back.
+    /// Milliseconds since some fixed moment. Must never decrease.
     fn now_ms(&self) -> u64;
 
-    /// Returns after this time.
+    /// Completes after this time.
     fn sleep(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
@@ -21,7 +21,7 @@ pub struct SystemClock {
 }
 
 impl Default for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that asks the machine")]
+    #[expect(clippy::disallowed_methods, reason = "the only place in the SDK that asks the machine for the time")]
     fn default() -> Self {
         Self { start: Instant::now() }
     }

@@ -1,56 +1,58 @@
-//! What can go wrong, told apart by what an app can do about it.
+//! What can go wrong, by what an app can do about it.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use tributary_protocol::problem::{Problem, ProblemType};
 
+use crate::store::StoreError;
 use crate::trainer::TrainError;
+use crate::transport::TransportError;
 
-/// Why a session failed. Nothing is lost by it: what was trained is on disk and goes up in a later session.
+/// Why a session failed. Finished work is stored before it is sent, so a later session can still deliver it.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The server's address is no http or https URL.
+    /// The server's address is not an http or https URL.
     #[error("{0:?} is not the address of a coordinator: it must start with http:// or https://")]
     BadServer(String),
-    /// The enrolment token is none.
-    #[error("the enrolment token is not one: it must start with \"tributary_enrolment_\"")]
+    /// The text is not an enrolment token.
+    #[error("the enrolment token is invalid: it must start with \"tributary_enrolment_\"")]
     BadToken,
-    /// The settings for requests cannot be used (certificates, TLS).
-    #[error("cannot set up requests: {0}")]
+    /// A setting of the builder cannot be used: an attribute that is too long, certificates that cannot be loaded.
+    #[error("cannot set up the client: {0}")]
     Setup(String),
-    /// The state directory cannot be read or written.
-    #[error("{}: {source}", path.display())]
-    State {
-        /// The file or directory.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// The state directory belongs to a client of another coordinator.
-    #[error("{}: this state belongs to a client of {server}; use another directory", path.display())]
+    /// The client's state cannot be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The client's state belongs to another coordinator.
+    #[error("{place}: this state belongs to a client of {server}; use another directory")]
     ForeignState {
-        /// The file that says so.
-        path: PathBuf,
-        /// The other coordinator.
+        /// The entry that says so, as [`Store::place`](crate::store::Store::place) describes it.
+        place: String,
+        /// The URL of the other coordinator.
         server: String,
     },
-    /// The coordinator could not be reached, again and again.
+    /// No usable response after several attempts: the coordinator, or the way to it, is down.
     #[error("the coordinator does not answer: {0}")]
     Unreachable(String),
-    /// The coordinator refused.
+    /// The coordinator refused the request, with the reason.
     #[error("the coordinator refused: {0}")]
     Refused(Box<Problem>),
-    /// The coordinator's answer makes no sense to this SDK.
-    #[error("the coordinator's answer makes no sense: {0}")]
+    /// A response that this SDK cannot use: of another release, or not of a coordinator.
+    #[error("the coordinator's answer cannot be used: {0}")]
     BadAnswer(String),
-    /// The trainer failed; the coordinator was told.
+    /// The trainer failed. The failure was reported to the coordinator.
     #[error("training failed: {0}")]
     Training(#[from] TrainError),
 }
 
+impl From<TransportError> for ClientError {
+    fn from(error: TransportError) -> Self {
+        Self::Unreachable(error.0)
+    }
+}
+
 impl ClientError {
-    /// How long the coordinator wants to be left alone, where it said so.
+    /// How long to wait before the next session, where the coordinator said so.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -65,18 +67,18 @@ impl ClientError {
     }
 
     /// Whether the same request may succeed later.
-    pub(crate) fn is_passing(&self) -> bool {
+    pub(crate) fn is_temporary(&self) -> bool {
         match self {
             Self::Unreachable(_) => true,
             Self::Refused(problem) => {
-                // Of an upload that is at odds with itself the next try asks how far it is.
-                let unsettled = [
+                // The last three concern an upload: the next attempt asks first how much of it has arrived.
+                let temporary = [
                     ProblemType::TooManyRequests,
                     ProblemType::UploadOffset,
                     ProblemType::UploadSuperseded,
                     ProblemType::DigestMismatch,
                 ];
-                problem.status >= 500 || unsettled.contains(&problem.kind)
+                problem.status >= 500 || temporary.contains(&problem.kind)
             }
             _ => false,
         }

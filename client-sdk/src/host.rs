@@ -2,20 +2,20 @@
 
 use tributary_protocol::device::DeviceState;
 
-/// The app's view of the device. Implement it to train only when it does not disturb: while charging, on an unmetered
-/// network, idle, cool.
+/// The app's view of the device. Implement it to train only when that disturbs nobody: while the device is charging, idle,
+/// cool and on an unmetered network.
 pub trait Host: Sync {
-    /// Whether the session may go on. Asked before a check-in, before every batch of training and before an upload;
-    /// must be quick.
+    /// Whether the session may continue. It is called before a session, before every batch of training and before an
+    /// upload, so it must return at once.
     fn may_continue(&self) -> bool;
 
-    /// Battery, charging, metered; told at check-in. The number of examples comes from the trainer.
+    /// Battery, charging and metering, which a check-in reports. The number of examples is overwritten with the trainer's.
     fn device_state(&self) -> DeviceState {
         DeviceState::default()
     }
 }
 
-/// A host that always may: servers, silos, tests.
+/// A host that never stops a session, for servers, silos and tests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AlwaysOn;
 

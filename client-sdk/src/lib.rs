@@ -12,23 +12,37 @@
 //! let mut trainer = BurnTrainer::new(Arc::new(examples));
 //! match client.run_once(&mut trainer, &AlwaysOn).await? {
 //!     Outcome::Contributed { round, .. } => println!("contributed to round {round}"),
-//!     other => println!("come back in {:?}", other.retry_after()),
+//!     other => println!("next session in {:?}", other.retry_after()),
 //! }
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! One call of [`Client::run_once`] is one session: it checks in, does at most one round's work, and says when to come
-//! back. That is what job schedulers of phones want. [`Client::run`] repeats it for daemons. What a session has
-//! achieved is on disk, so a process that is killed after training uploads at its next start instead of training again.
+//! One call of [`Client::run_once`] is one session: it checks in, does the work of at most one round, and says how long to
+//! wait before the next session, as the job schedulers of phones expect. [`Client::run`] repeats it for daemons. A session
+//! stores its result before it sends it: a process that is killed after training uploads at its next start instead of
+//! training again.
+//!
+//! # Map
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`client`] | the builder, one session, the loop around it |
-//! | [`host`] | what the app says about the device: may it go on? |
-//! | [`trainer`] | local training as a trait, and burn's implementation |
+//! | [`client`] | [`Builder`] and [`Client`]: settings, one session, the loop of sessions |
+//! | [`outcome`], [`error`] | how a session ends |
+//! | [`host`] | what the app says about the device: may the session continue? |
+//! | [`trainer`] | local training as a trait, and its implementation with burn |
 //! | [`examples`] | example sets: in memory, from CSV, from IDX files |
-//! | [`error`] | what can go wrong |
+//! | [`store`] | what is kept between sessions, and where: [`FileStore`], [`MemoryStore`] |
+//! | [`transport`] | how requests reach the coordinator: [`HttpTransport`] |
+//! | [`clock`] | time as an argument |
+//! | `session` | what a session does next (a value without I/O), and the loop that does it |
+//! | `tasks` | what a client does for an assignment: train, evaluate |
+//! | `models` | the model of an assignment: cached, cached plus deltas, or downloaded |
+//!
+//! A session goes through them in this order: `session` asks `transport` for an assignment and `models` for its model, runs
+//! a task with the app's `trainer`, stores the result in `store` and delivers it over `transport`.
+
+#![warn(missing_docs)]
 
 pub mod client;
 pub mod clock;
@@ -36,22 +50,25 @@ pub mod error;
 pub mod examples;
 pub mod host;
 mod models;
-mod retry;
+pub mod outcome;
 mod session;
-mod state;
+pub mod store;
+mod tasks;
 pub mod trainer;
-mod transfer;
-mod transport;
+pub mod transport;
 
-/// The burn that this SDK was built with: networks of an app's own must use the same one.
+/// The burn that this SDK was built with. An app that brings its own network must use the same one.
 #[cfg(feature = "burn")]
 pub use burn;
-pub use client::{Builder, Client, Outcome};
+pub use client::{Builder, Client};
 pub use error::ClientError;
 pub use host::{AlwaysOn, Host};
+pub use outcome::Outcome;
+pub use store::{FileStore, MemoryStore, Store};
 #[cfg(feature = "burn")]
 pub use trainer::BurnTrainer;
 pub use trainer::{EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
+pub use transport::{HttpTransport, Transport};
 
 /// The Rust code of the README compiles.
 #[cfg(all(doctest, feature = "burn"))]

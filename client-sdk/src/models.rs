@@ -1,6 +1,6 @@
-//! The model of an assignment: the one on disk, the one on disk and the steps since, or fetched as a whole.
+//! The model of an assignment: the cached one, the cached one and the deltas since, or a download of the whole.
 //!
-//! Whichever way it comes, its hash is what the assignment says, so every client of a round begins with the same bits.
+//! In each case its hash is the assignment's, so all clients of a round begin with the same bits.
 
 use std::sync::Arc;
 
@@ -8,70 +8,70 @@ use tributary_protocol::body::packed_bytes_max;
 use tributary_protocol::device::Assignment;
 use tributary_protocol::download::{DELTA_CHAIN_MAX, ModelDeltaFile, ModelForm};
 use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::Secret;
 use tributary_protocol::model::{Model, ParameterList};
 use tributary_protocol::safetensors::{model_metadata, model_to_bytes};
 use tributary_protocol::update::{
     add_model_delta, bytes_max, form_bytes, model_delta_bytes_max, model_delta_header, model_in_form,
 };
 
-use crate::ClientError;
-use crate::client::Client;
-use crate::state::Identity;
-use crate::transfer::{Download, WantedFile};
+use crate::error::ClientError;
+use crate::store::state::State;
+use crate::transport::coordinator::Coordinator;
+use crate::transport::download::WantedFile;
 
-/// The model that an assignment starts from.
+/// Gets the model that an assignment starts from, and caches it.
 pub(crate) async fn fetch_model(
-    client: &Client,
-    identity: &Identity,
+    state: &State,
+    coordinator: &Coordinator,
+    secret: &Secret,
     assignment: &Assignment,
 ) -> Result<Model, ClientError> {
     let parameters = assignment.plan.model.parameters();
     let parameters = parameters.map_err(|error| ClientError::BadAnswer(format!("the plan's model: {error}")))?;
-    let wanted = Wanted::of(client, identity, assignment, Arc::new(parameters))?;
-    let body = match client.state.cached_model()? {
-        Some((known, body)) if known == wanted.sha256 => body,
-        Some((known, body)) => match wanted.catch_up(known, &body).await? {
+    let (form, sha256) = wanted_form(assignment)?;
+    let wanted = Wanted { state, coordinator, secret, assignment, parameters: Arc::new(parameters), form, sha256 };
+    let body = match state.cached_model()? {
+        Some((cached, body)) if cached == sha256 => body,
+        Some((cached, body)) => match wanted.catch_up(cached, &body).await? {
             Some(body) => body,
-            None => wanted.fetch().await?,
+            None => wanted.download_whole().await?,
         },
-        None => wanted.fetch().await?,
+        None => wanted.download_whole().await?,
     };
-    model_in_form(&body, &wanted.parameters, wanted.form)
+    model_in_form(&body, &wanted.parameters, form)
         .map_err(|error| ClientError::BadAnswer(format!("the model does not fit its plan: {error}")))
 }
 
-/// A model to get.
+/// In which form the model is sent, and the hash of that file.
+fn wanted_form(assignment: &Assignment) -> Result<(ModelForm, Sha256Hash), ClientError> {
+    let (form, sha256) = match assignment.form {
+        Some(file) => (file.form, file.sha256),
+        None => (ModelForm::F32, assignment.model_sha256),
+    };
+    // A client that starts from other bits than the rest of its cohort distorts their mean.
+    let planned = assignment.plan.download.codec;
+    if form != planned {
+        let (form, planned) = (form.as_str(), planned.as_str());
+        return Err(ClientError::BadAnswer(format!("a model as {form}, where the plan says {planned}")));
+    }
+    Ok((form, sha256))
+}
+
+/// The model to get, and what it takes to get it.
 struct Wanted<'a> {
-    client: &'a Client,
-    identity: &'a Identity,
+    state: &'a State,
+    coordinator: &'a Coordinator,
+    secret: &'a Secret,
     assignment: &'a Assignment,
     parameters: Arc<ParameterList>,
     form: ModelForm,
+    /// Of the file in that form.
     sha256: Sha256Hash,
 }
 
-impl<'a> Wanted<'a> {
-    fn of(
-        client: &'a Client,
-        identity: &'a Identity,
-        assignment: &'a Assignment,
-        parameters: Arc<ParameterList>,
-    ) -> Result<Self, ClientError> {
-        let (form, sha256) = match assignment.form {
-            Some(file) => (file.form, file.sha256),
-            None => (ModelForm::F32, assignment.model_sha256),
-        };
-        // A client that began elsewhere than the others would spoil their mean.
-        let planned = assignment.plan.download.codec;
-        if form != planned {
-            let (form, planned) = (form.as_str(), planned.as_str());
-            return Err(ClientError::BadAnswer(format!("a model as {form}, where the plan says {planned}")));
-        }
-        Ok(Self { client, identity, assignment, parameters, form, sha256 })
-    }
-
-    /// Fetches all of it.
-    async fn fetch(&self) -> Result<Vec<u8>, ClientError> {
+impl Wanted<'_> {
+    async fn download_whole(&self) -> Result<Vec<u8>, ClientError> {
         let query = match self.form {
             ModelForm::F32 => String::new(),
             form => format!("?form={}", form.as_str()),
@@ -83,75 +83,74 @@ impl<'a> Wanted<'a> {
             again_if_damaged: true,
         };
         let body = self.download(&file).await?;
-        self.keep(&body);
+        self.cache(&body);
         Ok(body)
     }
 
-    /// Adds the steps since the model on disk, if they are known, and shorter than the whole. None where they do not
-    /// lead to the model: it is to be fetched as a whole.
-    async fn catch_up(&self, known: Sha256Hash, body: &[u8]) -> Result<Option<Vec<u8>>, ClientError> {
-        let steps = &self.assignment.model_deltas;
-        let Some(place) = steps.iter().position(|step| step.base_sha256 == known) else { return Ok(None) };
-        let steps = &steps[place..];
-        let bytes = steps.iter().fold(0, |bytes: u64, step| bytes.saturating_add(step.bytes));
+    /// Adds the deltas since the cached model, if the assignment lists them and they are shorter than the model. `None` if
+    /// they do not lead to the wanted model, which is then downloaded as a whole.
+    async fn catch_up(&self, cached: Sha256Hash, body: &[u8]) -> Result<Option<Vec<u8>>, ClientError> {
+        let deltas = &self.assignment.model_deltas;
+        let Some(place) = deltas.iter().position(|delta| delta.base_sha256 == cached) else { return Ok(None) };
+        let deltas = &deltas[place..];
+        let bytes = deltas.iter().fold(0, |bytes: u64, delta| bytes.saturating_add(delta.bytes));
         let shorter = bytes < form_bytes(&self.parameters, ModelForm::F32);
-        if self.form != ModelForm::F32 || !shorter || steps.len() > DELTA_CHAIN_MAX as usize {
+        if self.form != ModelForm::F32 || !shorter || deltas.len() > DELTA_CHAIN_MAX as usize {
             return Ok(None);
         }
         let Ok(mut model) = model_in_form(body, &self.parameters, ModelForm::F32) else { return Ok(None) };
         let mut file = Vec::new();
-        let leads_to = steps.iter().skip(1).map(|next| next.base_sha256).chain([self.sha256]);
-        for (step, sha256) in steps.iter().zip(leads_to) {
-            let Some(next) = self.step(model, step).await? else { return Ok(None) };
+        let leads_to = deltas.iter().skip(1).map(|next| next.base_sha256).chain([self.sha256]);
+        for (delta, sha256) in deltas.iter().zip(leads_to) {
+            let Some(next) = self.add_delta(model, delta).await? else { return Ok(None) };
             file = model_to_bytes(&next, &model_metadata());
             if Sha256Hash::of(&file) != sha256 {
-                tracing::warn!(version = step.version, "a step does not lead to its version");
+                tracing::warn!(version = delta.version, "a model delta does not lead to its version");
                 return Ok(None);
             }
-            // A session that breaks off now goes on from here.
-            self.keep(&file);
+            // A session that breaks off after this delta continues with the next one.
+            self.cache(&file);
             model = next;
         }
         Ok(Some(file))
     }
 
-    /// The model and one step; none when the step cannot be had or is none.
-    async fn step(&self, model: Model, step: &ModelDeltaFile) -> Result<Option<Model>, ClientError> {
+    /// The model plus one delta; `None` if the delta is gone or unusable.
+    async fn add_delta(&self, model: Model, delta: &ModelDeltaFile) -> Result<Option<Model>, ClientError> {
         let file = WantedFile {
-            path: format!("{}/delta", self.path(step.version)),
-            sha256: step.sha256,
+            path: format!("{}/delta", self.path(delta.version)),
+            sha256: delta.sha256,
             bytes_max: packed_bytes_max(model_delta_bytes_max(&self.parameters)),
             again_if_damaged: false,
         };
         let body = match self.download(&file).await {
             Ok(body) => body,
-            Err(error) if error.is_passing() => return Err(error),
+            Err(error) if error.is_temporary() => return Err(error),
             Err(error) => {
-                tracing::warn!(%error, version = step.version, "a step cannot be had; the whole model is fetched");
+                tracing::warn!(%error, version = delta.version, "no model delta; the whole model is downloaded");
                 return Ok(None);
             }
         };
-        let header = model_delta_header(&self.assignment.job.to_string(), step.version.saturating_sub(1));
+        let header = model_delta_header(&self.assignment.job.to_string(), delta.version.saturating_sub(1));
         let mut values = model.into_values();
         if let Err(error) = add_model_delta(&mut values, &body, &self.parameters, header) {
-            tracing::warn!(%error, version = step.version, "a step cannot be read; the whole model is fetched");
+            tracing::warn!(%error, version = delta.version, "an unusable model delta; the whole model is downloaded");
             return Ok(None);
         }
         Ok(Model::new(Arc::clone(&self.parameters), values).ok())
     }
 
     async fn download(&self, file: &WantedFile) -> Result<Vec<u8>, ClientError> {
-        let mut download = Download::resume(self.client.state.partial_model(file.sha256));
-        self.client.transport.file(&self.identity.secret, file, &mut download).await
+        self.coordinator.download(self.secret, file, self.state.partial(file.sha256)).await
     }
 
     fn path(&self, version: u32) -> String {
         format!("/device/v1/jobs/{}/models/{version}", self.assignment.job)
     }
 
-    /// Without a cache (a full disk) the next round fetches it again.
-    fn keep(&self, body: &[u8]) {
-        if let Err(error) = self.client.state.save_model(body) {
+    /// A model that cannot be cached (the disk is full) is downloaded again in the next round.
+    fn cache(&self, body: &[u8]) {
+        if let Err(error) = self.state.save_model(body) {
             tracing::warn!(%error, "the model is not cached");
         }
     }

@@ -1,51 +1,52 @@
-//! Examples from tables of numbers: one line is one example, one column the target.
+//! Examples from tables of numbers. Each line is one example, one column is the target.
 
 use std::io::{self, BufRead, BufReader, Read};
 
-use super::{ExamplesError, MemoryExamples, Targets};
+use super::contract::{ExamplesError, Targets};
+use super::memory::MemoryExamples;
 
 /// Longest line in bytes: 1 MiB.
 pub const CSV_LINE_BYTES_MAX: u64 = 1 << 20;
 
-/// How a table is to be read.
+/// How to read a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CsvOptions {
-    /// What stands between two fields.
+    /// The character between two fields.
     pub delimiter: char,
-    /// Whether the first line has the columns' names.
+    /// Whether the first line holds the names of the columns.
     pub has_header: bool,
-    /// Which column is the target; all others are inputs, from left to right.
+    /// The column of the target. All others are inputs, from left to right.
     pub target_column: Column,
-    /// What the target column holds.
+    /// The type of the target.
     pub target: CsvTarget,
-    /// Each input is multiplied by this, for example `1.0 / 16.0` for pixels from 0 to 16.
+    /// Each input is multiplied by this: `1.0 / 16.0` for pixels from 0 to 16, for example.
     pub input_scale: f32,
-    /// Shape of one input; left out, `[columns - 1]`.
+    /// Shape of one input; `None` for `[columns - 1]`.
     pub input_shape: Option<Vec<usize>>,
 }
 
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Column {
-    /// The last one.
+    /// The last column.
     Last,
-    /// By number, from 0.
+    /// By number, counted from 0.
     Number(usize),
-    /// By name; needs a header.
+    /// By name, which needs a header.
     Name(String),
 }
 
-/// What a target column holds.
+/// The type of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CsvTarget {
-    /// Class numbers from 0.
+    /// A class, numbered from 0.
     Class,
-    /// A number to be predicted.
+    /// A value to predict.
     Value,
 }
 
 impl Default for CsvOptions {
-    /// Commas, a header, classes in the last column, inputs as they are.
+    /// Commas, a header, classes in the last column, inputs without scaling.
     fn default() -> Self {
         Self {
             delimiter: ',',
@@ -58,24 +59,24 @@ impl Default for CsvOptions {
     }
 }
 
-/// Why a table gives no examples.
+/// Why a table cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum CsvError {
-    /// Reading failed, or the bytes are no text in UTF-8.
+    /// Reading failed, or the bytes are not UTF-8.
     #[error("cannot be read: {0}")]
     Unreadable(#[from] io::Error),
-    /// A line that is no example.
+    /// A line is not an example.
     #[error("line {line}: {problem}")]
     Line {
-        /// Counted from 1, with the header and empty lines.
+        /// Number of the line, counted from 1 with the header and empty lines.
         line: u64,
-        /// What is wrong.
+        /// What is wrong with it.
         problem: CsvProblem,
     },
-    /// The target column is not there.
+    /// The target column does not exist.
     #[error("there is no column {0}")]
     NoSuchColumn(String),
-    /// The numbers are no examples of the shape given.
+    /// The values do not make examples of the given shape.
     #[error(transparent)]
     Examples(#[from] ExamplesError),
 }
@@ -83,39 +84,39 @@ pub enum CsvError {
 /// What is wrong with a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CsvProblem {
-    /// Longer than allowed.
+    /// It is longer than [`CSV_LINE_BYTES_MAX`].
     #[error("is longer than {CSV_LINE_BYTES_MAX} bytes")]
     TooLong,
-    /// Other than the first line.
+    /// It has another number of fields than the first line.
     #[error("has {got} fields instead of {expected}")]
     Fields {
-        /// As in the first line.
+        /// Number of fields in the first line.
         expected: usize,
-        /// As in this line.
+        /// Number of fields in this line.
         got: usize,
     },
-    /// Not a finite number.
-    #[error("column {column}: {text:?} is no finite number")]
+    /// A field is not a finite number.
+    #[error("column {column}: {text:?} is not a finite number")]
     NotANumber {
-        /// Counted from 0.
+        /// Number of the column, counted from 0.
         column: usize,
-        /// What stands there, cut short.
+        /// The beginning of the field.
         text: String,
     },
-    /// Not a class number.
-    #[error("column {column}: {text:?} is no class number (0, 1, ..)")]
+    /// A target is not a class.
+    #[error("column {column}: {text:?} is not a class (0, 1, ..)")]
     NotAClass {
-        /// Counted from 0.
+        /// Number of the column, counted from 0.
         column: usize,
-        /// What stands there, cut short.
+        /// The beginning of the field.
         text: String,
     },
 }
 
-/// Reads a whole table. Empty lines are skipped, fields may be quoted.
+/// Reads a whole table into memory. Empty lines are skipped; fields may be quoted.
 ///
 /// # Errors
-/// [`CsvError`] names the line and the column.
+/// [`CsvError`], which names the line and the column where one is to blame.
 pub fn read_csv(reader: impl Read, options: &CsvOptions) -> Result<MemoryExamples, CsvError> {
     let mut lines = Lines { reader: BufReader::new(reader), number: 0, text: String::new() };
     let names: Option<Vec<String>> = match options.has_header && lines.advance()? {
@@ -150,16 +151,16 @@ pub fn read_csv(reader: impl Read, options: &CsvOptions) -> Result<MemoryExample
     Ok(MemoryExamples::new(shape, inputs, targets)?)
 }
 
-/// The lines of a text that are not empty.
+/// Reads the lines of a text that are not empty.
 struct Lines<R> {
     reader: BufReader<R>,
-    /// Of the line in `text`, counted from 1.
+    /// Number of the line in `text`, counted from 1.
     number: u64,
     text: String,
 }
 
 impl<R: Read> Lines<R> {
-    /// Goes to the next line; `false` at the end.
+    /// Reads the next line; `false` at the end.
     fn advance(&mut self) -> Result<bool, CsvError> {
         loop {
             self.text.clear();
@@ -175,7 +176,7 @@ impl<R: Read> Lines<R> {
     }
 }
 
-/// The fields of a line without the blanks and quotes around them. A delimiter within quotes divides nothing.
+/// The fields of a line without surrounding blanks and quotes. A delimiter within quotes separates nothing.
 fn fields(line: &str, delimiter: char) -> impl Iterator<Item = &str> {
     let mut quoted = false;
     let divides = move |letter: char| {
@@ -202,7 +203,7 @@ fn number(column: usize, text: &str) -> Result<f32, CsvProblem> {
     parsed.ok_or_else(|| CsvProblem::NotANumber { column, text: shortened(text) })
 }
 
-/// A class number, also where a program wrote it as `3.0`.
+/// A class, which some programs write as `3.0`.
 fn class(column: usize, text: &str) -> Result<u32, CsvProblem> {
     let whole = text.split_once('.').filter(|(_, rest)| rest.bytes().all(|digit| digit == b'0'));
     let parsed = whole.map_or(text, |(whole, _)| whole).parse::<u32>().ok();
@@ -215,10 +216,10 @@ fn shortened(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::contract::{Batch, Examples};
     use super::*;
-    use crate::examples::Examples;
 
-    fn all(examples: &MemoryExamples) -> crate::examples::Batch {
+    fn all(examples: &MemoryExamples) -> Batch {
         examples.batch(&(0..examples.len()).collect::<Vec<_>>()).unwrap()
     }
 
@@ -272,12 +273,12 @@ mod tests {
     fn a_bad_line_is_named_with_its_column() {
         let options = CsvOptions::default();
         assert_eq!(error("a,b\n1,0\n1,0,0\n", &options), "line 3: has 3 fields instead of 2");
-        assert_eq!(error("a,b\r\n1,0\r\n\r\nx,0", &options), "line 4: column 0: \"x\" is no finite number");
-        assert_eq!(error("a,b\nNaN,0\n", &options), "line 2: column 0: \"NaN\" is no finite number");
-        assert_eq!(error("a,b\n1,-1\n", &options), "line 2: column 1: \"-1\" is no class number (0, 1, ..)");
-        assert_eq!(error("a,b\n1,1.5\n", &options), "line 2: column 1: \"1.5\" is no class number (0, 1, ..)");
+        assert_eq!(error("a,b\r\n1,0\r\n\r\nx,0", &options), "line 4: column 0: \"x\" is not a finite number");
+        assert_eq!(error("a,b\nNaN,0\n", &options), "line 2: column 0: \"NaN\" is not a finite number");
+        assert_eq!(error("a,b\n1,-1\n", &options), "line 2: column 1: \"-1\" is not a class (0, 1, ..)");
+        assert_eq!(error("a,b\n1,1.5\n", &options), "line 2: column 1: \"1.5\" is not a class (0, 1, ..)");
         let no_header = CsvOptions { has_header: false, ..CsvOptions::default() };
-        assert_eq!(error("1,", &no_header), "line 1: column 1: \"\" is no class number (0, 1, ..)");
+        assert_eq!(error("1,", &no_header), "line 1: column 1: \"\" is not a class (0, 1, ..)");
     }
 
     #[test]
@@ -286,8 +287,8 @@ mod tests {
         assert_eq!(error("a,b\n1,0\n", &with(Column::Number(2))), "there is no column 2");
         assert_eq!(error("a,b\n1,0\n", &with(Column::Name("c".into()))), "there is no column \"c\"");
         let shape = CsvOptions { input_shape: Some(vec![2]), ..CsvOptions::default() };
-        assert!(error("a,b\n1,0\n", &shape).contains("no whole number of examples"));
-        assert!(error("a\n1\n", &CsvOptions::default()).contains("is no shape"));
-        assert!(error("", &CsvOptions::default()).contains("is no shape"));
+        assert!(error("a,b\n1,0\n", &shape).contains("not a whole number of examples"));
+        assert!(error("a\n1\n", &CsvOptions::default()).contains("is not a shape"));
+        assert!(error("", &CsvOptions::default()).contains("is not a shape"));
     }
 }

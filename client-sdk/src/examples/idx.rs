@@ -1,4 +1,4 @@
-//! IDX files, the format of MNIST and its relatives: arrays of bytes with their dimensions in front, plain or gzipped.
+//! IDX files, the format of MNIST: arrays of bytes after their dimensions, plain or gzipped.
 //!
 //! Format: <http://yann.lecun.com/exdb/mnist/>. Two zero bytes, the type of the values, the number of dimensions, each
 //! dimension as a big-endian u32, then the values row by row. Lengths are not trusted: memory grows with what was read.
@@ -7,26 +7,27 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::bufread::MultiGzDecoder;
 
-use super::{ExamplesError, MemoryExamples, Targets};
+use super::contract::{ExamplesError, Targets};
+use super::memory::MemoryExamples;
 
-/// Most bytes of values in a file: 1 GiB.
+/// Largest number of values in a file, which have one byte each: 1 GiB.
 pub const IDX_BYTES_MAX: u64 = 1 << 30;
-/// The type code of unsigned bytes, the only one read here.
+/// The type code of unsigned bytes, the only type that is read.
 const UNSIGNED_BYTE: u8 = 0x08;
-/// Most dimensions of a file.
+/// Largest number of dimensions.
 const DIMENSIONS_MAX: u8 = 4;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// The content of an IDX file of unsigned bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Idx {
-    /// Length of each dimension.
+    /// Length of each dimension, 1 to 4 of them.
     pub dimensions: Vec<usize>,
     /// The values row by row; as many as the product of the dimensions.
     pub bytes: Vec<u8>,
 }
 
-/// How images become inputs.
+/// The input shape that images get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdxShape {
     /// `[1, height, width]`, for convolutions.
@@ -35,33 +36,33 @@ pub enum IdxShape {
     Flat,
 }
 
-/// Why a file is no IDX file of unsigned bytes.
+/// Why a file cannot be read as IDX.
 #[derive(Debug, thiserror::Error)]
 pub enum IdxError {
-    /// Reading or unpacking failed.
+    /// Reading or decompressing failed.
     #[error("cannot be read: {0}")]
     Unreadable(#[from] io::Error),
     /// The file does not begin with two zero bytes.
-    #[error("is no IDX file: it begins with {0:02x?}")]
+    #[error("is not an IDX file: it begins with {0:02x?}")]
     NotIdx([u8; 4]),
-    /// Values that are no unsigned bytes.
+    /// The values have another type than unsigned bytes.
     #[error("holds values of type {0:#04x}; only unsigned bytes (0x08) can be read")]
     OtherType(u8),
-    /// No dimension, or too many, or one of length 0, or too many values.
-    #[error("has the dimensions {0:?}; 1 to 4 of at least 1, and at most 1 GiB, can be read")]
+    /// There is no dimension or more than 4, one of them is 0, or there are too many values.
+    #[error("has the dimensions {0:?}; only 1 to 4 dimensions of at least 1 and 1 GiB in all can be read")]
     BadDimensions(Vec<u64>),
     /// The file ends too early.
     #[error("ends after {got} of {expected} bytes of values")]
     Truncated {
-        /// What the dimensions announce.
+        /// Number of bytes by the dimensions.
         expected: u64,
-        /// What is there.
+        /// Number of bytes found.
         got: u64,
     },
-    /// The file goes on behind its values.
-    #[error("goes on behind its {0} bytes of values")]
+    /// There are bytes after the values.
+    #[error("has more than its {0} bytes of values")]
     Trailing(u64),
-    /// Images or labels with the wrong number of dimensions.
+    /// Images must have 3 dimensions, labels 1.
     #[error("{what} have the dimensions {got:?}")]
     OtherDimensions {
         /// `images` or `labels`.
@@ -69,15 +70,15 @@ pub enum IdxError {
         /// Dimensions of the file.
         got: Vec<usize>,
     },
-    /// Not one label for each image.
+    /// The number of labels is not the number of images.
     #[error(transparent)]
     Examples(#[from] ExamplesError),
 }
 
-/// Reads images (`[count, height, width]`, bytes from 0 to 255 become numbers from 0 to 1) and their labels.
+/// Reads images, `[count, height, width]`, and their labels, `[count]`. Pixels of 0 to 255 become inputs of 0 to 1.
 ///
 /// # Errors
-/// [`IdxError`].
+/// [`IdxError`] if a file cannot be read or they do not belong together.
 pub fn read_idx_examples(images: impl Read, labels: impl Read, shape: IdxShape) -> Result<MemoryExamples, IdxError> {
     let images = read_idx(images)?;
     let [_, height, width] = images.dimensions[..] else {
@@ -99,10 +100,10 @@ pub fn read_idx_examples(images: impl Read, labels: impl Read, shape: IdxShape) 
     Ok(MemoryExamples::from_bytes(input_shape, images.bytes, 255.0, targets)?)
 }
 
-/// Reads one file, plain or gzipped (told by its first bytes).
+/// Reads one file. Its first bytes say whether it is gzipped.
 ///
 /// # Errors
-/// [`IdxError`].
+/// [`IdxError`] if it is not a whole IDX file of unsigned bytes.
 pub fn read_idx(reader: impl Read) -> Result<Idx, IdxError> {
     let mut reader = BufReader::new(reader);
     if reader.fill_buf()?.starts_with(&GZIP_MAGIC) {
@@ -153,8 +154,8 @@ mod tests {
     use flate2::Compression;
     use flate2::write::GzEncoder;
 
+    use super::super::contract::Examples;
     use super::*;
-    use crate::examples::Examples;
 
     fn file(dimensions: &[u32], values: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0, 0, UNSIGNED_BYTE, dimensions.len() as u8];
@@ -219,7 +220,7 @@ mod tests {
         let examples = |images: &[u8], labels: &[u8]| {
             read_idx_examples(images, labels, IdxShape::Flat).expect_err("must be refused").to_string()
         };
-        assert_eq!(examples(&images, &file(&[4], &[1; 4])), "4 targets do not belong to 2 examples");
+        assert_eq!(examples(&images, &file(&[4], &[1; 4])), "4 targets do not fit 2 examples");
         assert_eq!(examples(&images, &file(&[2, 1], &[1; 2])), "labels have the dimensions [2, 1]");
         assert_eq!(examples(&file(&[2], &[1, 2]), &file(&[2], &[1, 2])), "images have the dimensions [2]");
     }

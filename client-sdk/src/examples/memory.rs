@@ -1,30 +1,30 @@
-//! Examples held in memory, shared by all their subsets.
+//! Examples in memory, which all subsets share.
 
 use std::sync::Arc;
 
-use super::{Batch, Examples, ExamplesError, Targets};
+use super::contract::{Batch, Examples, ExamplesError, Targets};
 
-/// Examples in memory. Clones and subsets share the data, so that many clients of one process cost little.
+/// Examples in memory. Clones and subsets share the data, so many clients in one process need it only once.
 #[derive(Clone, Debug)]
 pub struct MemoryExamples {
     data: Arc<Data>,
-    /// Which of the stored examples these are; `None` for all of them.
+    /// Indices of these examples among those in `data`; `None` for all of them.
     chosen: Option<Arc<[usize]>>,
 }
 
 #[derive(Debug)]
 struct Data {
     input_shape: Vec<usize>,
-    /// Values of one input: the product of its shape.
+    /// Number of values of one input: the product of its shape.
     input_values: usize,
     inputs: Inputs,
     targets: Targets,
-    /// Targets of one example: class numbers, or values.
+    /// Number of classes or values of one example.
     target_values: usize,
     examples: usize,
 }
 
-/// Images stay bytes: a quarter of the memory.
+/// Images stay bytes, which take a quarter of the memory of `f32`.
 #[derive(Debug)]
 enum Inputs {
     Values(Vec<f32>),
@@ -32,10 +32,10 @@ enum Inputs {
 }
 
 impl MemoryExamples {
-    /// Examples of one shape, `inputs` row by row.
+    /// Examples with `inputs` row by row: `[examples, ..input_shape]`.
     ///
     /// # Errors
-    /// [`ExamplesError`] if the lengths do not fit each other or a value is not finite.
+    /// [`ExamplesError`] if shape, inputs and targets do not fit each other or a value is not finite.
     pub fn new(input_shape: Vec<usize>, inputs: Vec<f32>, targets: Targets) -> Result<Self, ExamplesError> {
         let each = values_of(&input_shape)?;
         if let Some(place) = inputs.iter().position(|value| !value.is_finite()) {
@@ -45,10 +45,10 @@ impl MemoryExamples {
         Self::of(input_shape, each, count, Inputs::Values(inputs), targets)
     }
 
-    /// Examples whose inputs are bytes, each of which means `byte / divisor`.
+    /// Examples whose inputs are bytes: the value of an input is `byte / divisor`.
     ///
     /// # Errors
-    /// [`ExamplesError`] if the lengths do not fit each other.
+    /// [`ExamplesError`] if shape, bytes and targets do not fit each other or the divisor is 0 or not finite.
     pub fn from_bytes(
         input_shape: Vec<usize>,
         bytes: Vec<u8>,
@@ -91,16 +91,16 @@ impl MemoryExamples {
         Ok(Self { data: Arc::new(data), chosen: None })
     }
 
-    /// The examples of these numbers, in this order, without copying the data.
+    /// The examples with these indices, in this order, without a copy of the data.
     ///
     /// # Errors
-    /// [`ExamplesError::NoSuchExample`].
+    /// [`ExamplesError::NoSuchExample`] if an index does not exist.
     pub fn subset(&self, indices: &[usize]) -> Result<Self, ExamplesError> {
         let chosen: Result<Arc<[usize]>, _> = indices.iter().map(|index| self.stored(*index)).collect();
         Ok(Self { data: Arc::clone(&self.data), chosen: Some(chosen?) })
     }
 
-    /// All targets in order, for splitting examples among clients by what they show.
+    /// The targets of all examples in order, to divide examples among clients by class.
     #[must_use]
     pub fn targets(&self) -> Targets {
         let stored: Vec<usize> = match &self.chosen {
@@ -110,7 +110,7 @@ impl MemoryExamples {
         self.data.targets_of(&stored)
     }
 
-    /// Where the example of this number is stored.
+    /// The index in `data` of the example with this index.
     fn stored(&self, index: usize) -> Result<usize, ExamplesError> {
         let stored = match &self.chosen {
             Some(chosen) => chosen.get(index).copied(),
@@ -164,7 +164,7 @@ impl Data {
     }
 }
 
-/// Values of one input of this shape.
+/// Number of values of one input of this shape.
 fn values_of(input_shape: &[usize]) -> Result<usize, ExamplesError> {
     let product = input_shape.iter().try_fold(1usize, |count, length| count.checked_mul(*length));
     match product {

@@ -1,27 +1,27 @@
-//! Which examples a step takes: passes over all of them in a seeded order, cut into batches.
+//! The batches of local training: passes over all examples in a seeded order, cut into batches.
 
 use tributary_protocol::plan::Training;
 use tributary_protocol::seed::Seed;
 
-/// The batches of a training, as numbers of examples.
+/// Gives one batch after the other, as indices of examples.
 pub(super) struct Batches {
-    /// Numbers of all examples in the order of this pass.
+    /// All indices in the order of this pass.
     order: Vec<usize>,
-    /// Where the next batch begins.
+    /// Place in `order` where the next batch begins.
     next: usize,
-    /// Passes begun.
+    /// Number of passes begun.
     passes: u64,
     batch_size: usize,
     shuffle: bool,
     seed: Seed,
-    /// Passes to make, or no limit.
+    /// Number of passes in all; `None` for no limit.
     epochs: Option<u64>,
-    /// Batches to give out, or no limit.
+    /// Number of batches still to give; `None` for no limit.
     steps_left: Option<u64>,
 }
 
 impl Batches {
-    /// For at least one example and settings that passed their check.
+    /// Needs at least one example, and settings that passed [`Training::check`].
     pub(super) fn new(examples: usize, training: &Training, seed: Seed) -> Self {
         let batch_size = training.batch_size.map_or(examples, |size| size as usize).min(examples);
         Self {
@@ -29,7 +29,7 @@ impl Batches {
             next: examples,
             passes: 0,
             batch_size,
-            // One batch of everything is the same in any order.
+            // One batch of all examples is the same in any order.
             shuffle: training.shuffle && batch_size < examples,
             seed,
             epochs: training.epochs.map(u64::from),
@@ -37,7 +37,7 @@ impl Batches {
         }
     }
 
-    /// The next batch; the last one of a pass may be smaller.
+    /// The next batch; `None` after the last one. The last batch of a pass may be smaller than the others.
     pub(super) fn next_batch(&mut self) -> Option<&[usize]> {
         if self.steps_left == Some(0) {
             return None;

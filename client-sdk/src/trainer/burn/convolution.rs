@@ -1,4 +1,4 @@
-//! Windows over images: convolution and pooling (`torch.nn.Conv2d`, `MaxPool2d`, `AvgPool2d`).
+//! Convolution and pooling of images (`torch.nn.Conv2d`, `MaxPool2d`, `AvgPool2d`).
 
 use burn::module::{Module, Param};
 use burn::tensor::module::{avg_pool2d, conv2d, max_pool2d};
@@ -6,9 +6,9 @@ use burn::tensor::ops::{AvgPoolOptions, ConvOptions, MaxPoolOptions};
 use burn::tensor::{Device, Tensor};
 use tributary_protocol::layers::{HeightWidth, Padding};
 
-use super::layered::zeros;
+use super::parameters::zeros;
 
-/// Cross-correlation of images with a kernel for each output channel.
+/// Cross-correlation of images with one kernel per output channel.
 #[derive(Module, Debug)]
 pub(super) struct Conv2d {
     /// `[out_channels, in_channels, height, width]`.
@@ -19,7 +19,7 @@ pub(super) struct Conv2d {
     input: [usize; 3],
     #[module(skip)]
     stride: [usize; 2],
-    /// Zeros before and after, of height and of width.
+    /// Zeros before and after the height, then the width.
     #[module(skip)]
     padding: [(usize, usize); 2],
 }
@@ -36,7 +36,7 @@ impl Conv2d {
         let around = |kernel: usize, zeros: usize| match padding {
             Padding::Valid => (0, 0),
             Padding::Zeros(_) => (zeros, zeros),
-            // PyTorch puts the odd zero behind.
+            // With an even kernel PyTorch adds the odd zero after the image.
             Padding::Same => ((kernel - 1) / 2, kernel / 2),
         };
         let zeros_given = if let Padding::Zeros(zeros) = padding { zeros } else { HeightWidth::square(0) };
@@ -56,16 +56,17 @@ impl Conv2d {
     }
 }
 
-/// Largest value or mean of each window.
+/// The largest value or the mean of each window.
 #[derive(Module, Debug)]
 pub(super) struct Pool2d {
+    /// Shape of one input: `[channels, height, width]`.
     #[module(skip)]
     input: [usize; 3],
     #[module(skip)]
     kernel: [usize; 2],
     #[module(skip)]
     stride: [usize; 2],
-    /// The largest value instead of the mean.
+    /// Whether it is the largest value.
     #[module(skip)]
     largest: bool,
 }
@@ -90,7 +91,7 @@ pub(super) fn images(values: Tensor<2>, [channels, height, width]: [usize; 3]) -
     values.reshape([batch, channels, height, width])
 }
 
-/// The reverse of [`images`].
+/// `[batch, channels, height, width]` to `[batch, channels * height * width]`.
 pub(super) fn flat(images: Tensor<4>) -> Tensor<2> {
     let [batch, channels, height, width] = images.dims();
     images.reshape([batch, channels * height * width])

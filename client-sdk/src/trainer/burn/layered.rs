@@ -1,19 +1,19 @@
 //! Networks as data, built as burn modules.
 //!
-//! Between layers, a batch is always `[batch, values of one example]`; each layer knows the shape that those values
-//! have.
+//! Between layers a batch is always `[batch, values of one example]`. Each layer knows the shape of those values.
 
-use burn::module::{Module, Param, ParamId};
-use burn::tensor::{Device, Shape, Tensor, activation};
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Tensor, activation};
 use tributary_protocol::layers::{HeightWidth, Layer, LayeredModel, ModelSpec};
 
-use super::super::TrainError;
+use super::super::contract::TrainError;
 use super::convolution::{Conv2d, Pool2d};
 use super::network::{Network, Pass};
 use super::norm::{BatchNorm, LayerNorm};
+use super::parameters::{transposed_weight, zeros};
 use super::recurrent::{Gru, Lstm};
 
-/// A network built from a list of layers. Its parameters have PyTorch's names and, outside, PyTorch's layouts.
+/// A network built from a list of layers. Its parameters are loaded and saved with PyTorch's names and layouts.
 #[derive(Module, Debug)]
 pub struct LayeredNetwork {
     layers: Vec<LayerModule>,
@@ -36,10 +36,10 @@ enum LayerModule {
 }
 
 impl LayeredNetwork {
-    /// A network of zeros, to be filled with a model.
+    /// A network of zeros, which a model fills. `Err` if the spec lists parameters instead of layers.
     pub(super) fn build(spec: &ModelSpec, device: &Device) -> Result<Self, TrainError> {
         let ModelSpec::Layers(model) = spec else {
-            let what = "the job's model lists parameters only: its network must come with the app";
+            let what = "the job's model is a list of parameters: the app must bring the network";
             return Err(TrainError::DoesNotFit(what.to_owned()));
         };
         Self::of_layers(model, device)
@@ -66,10 +66,10 @@ impl Network for LayeredNetwork {
 }
 
 impl LayerModule {
-    /// A layer for an input of this shape, which shape inference has accepted.
+    /// A layer for one input of this shape, which shape inference has accepted.
     fn new(layer: &Layer, input: &[usize], device: &Device) -> Self {
         let last = input.last().copied().unwrap_or(1);
-        let image = || -> [usize; 3] { input.try_into().expect("shape inference has seen three dimensions") };
+        let image = || -> [usize; 3] { input.try_into().expect("shape inference accepts only three dimensions here") };
         match *layer {
             Layer::Linear { out_features, bias } => Self::Linear(Linear::new(last, out_features, bias, device)),
             Layer::Conv2d { out_channels, kernel_size, stride, padding, bias } => {
@@ -119,24 +119,6 @@ fn pool(input: [usize; 3], kernel_size: HeightWidth, stride: Option<HeightWidth>
     Pool2d::new(input, kernel_size, stride.unwrap_or(kernel_size), largest)
 }
 
-/// A parameter that is filled later; until then it takes no memory.
-pub(super) fn zeros<const D: usize>(shape: [usize; D], learned: bool, device: &Device) -> Param<Tensor<D>> {
-    let init = move |device: &Device, grad| Tensor::zeros(shape, device).set_require_grad(grad);
-    Param::uninitialized(ParamId::new(), init, device.clone(), learned, Shape::from(shape))
-}
-
-/// A weight that is `[outputs, inputs]` outside, as in PyTorch, and `[inputs, outputs]` inside, where burn multiplies
-/// faster without transposing.
-pub(super) fn transposed_weight(outputs: usize, inputs: usize, device: &Device) -> Param<Tensor<2>> {
-    zeros([outputs, inputs], true, device).init_mapper(transposed).load_mapper(transposed).save_mapper(transposed)
-}
-
-/// The transpose in a buffer of its own: optimiser steps on a transposed view would be slow.
-fn transposed(weight: Tensor<2>) -> Tensor<2> {
-    let [rows, columns] = weight.dims();
-    weight.transpose().reshape([rows * columns]).reshape([columns, rows])
-}
-
 /// `y = x W^T + b` over the last dimension.
 #[derive(Module, Debug)]
 struct Linear {
@@ -164,7 +146,7 @@ impl Linear {
     }
 }
 
-/// A function of each number alone.
+/// A function of each value.
 #[derive(Module, Debug)]
 struct Pointwise {
     #[module(skip)]

@@ -1,12 +1,12 @@
-//! Losses, and how often the highest score is right.
+//! Losses, and the count of correct predictions.
 
 use burn::tensor::{Int, Tensor, TensorData, activation};
 use tributary_protocol::plan::Loss;
 
-use super::super::TrainError;
+use super::super::contract::TrainError;
 use crate::examples::Targets;
 
-/// The loss of a batch, averaged over its rows (cross-entropy) or over all its outputs (squared error).
+/// The loss of a batch, a scalar: the mean over its rows (cross-entropy) or over all its outputs (squared error).
 pub(super) fn loss_of(scores: Tensor<2>, targets: Targets, loss: Loss) -> Result<Tensor<1>, TrainError> {
     let [rows, outputs] = scores.dims();
     match (loss, targets) {
@@ -33,7 +33,7 @@ pub(super) fn loss_of(scores: Tensor<2>, targets: Targets, loss: Loss) -> Result
     }
 }
 
-/// How many rows have their highest score at their class, and how many rows there are; nothing for values.
+/// How many rows have their highest score at their class, and the number of rows; `None` if the targets are values.
 pub(super) fn right_rows(scores: Tensor<2>, targets: &Targets) -> Result<Option<(u64, u64)>, TrainError> {
     let Targets::Classes(classes) = targets else { return Ok(None) };
     let [_, outputs] = scores.dims();
@@ -43,13 +43,13 @@ pub(super) fn right_rows(scores: Tensor<2>, targets: &Targets) -> Result<Option<
     Ok(Some((right as u64, classes.len() as u64)))
 }
 
-/// Place of the highest score; the first of equal ones.
+/// Index of the highest score, the first of equal ones.
 fn highest(row: &[f32]) -> usize {
     let later_wins = |best: usize, place: usize| if row[place] > row[best] { place } else { best };
     (0..row.len()).fold(0, later_wins)
 }
 
-/// `[rows, 1]`, each below the number of outputs.
+/// The classes as indices `[rows, 1]`, each checked to be below the number of outputs.
 fn class_indices(scores: &Tensor<2>, classes: &[u32]) -> Result<Tensor<2, Int>, TrainError> {
     let [rows, outputs] = scores.dims();
     if classes.len() != rows {

@@ -1,7 +1,7 @@
 //! Training with burn: networks as data, or any burn module that the app brings.
 //!
-//! Everything random comes from the task's seed and nothing from burn's generator, which all threads share: the same
-//! seed, model and examples give the same bits, whatever else the process does.
+//! All randomness comes from the task's seed, none from burn's generator, which all threads share. So the same seed, model
+//! and examples give the same bits, whatever else the process does.
 
 mod batches;
 mod convolution;
@@ -10,12 +10,12 @@ mod loss;
 mod network;
 mod norm;
 mod optimizer;
+mod parameters;
 mod recurrent;
 #[cfg(test)]
 mod tests;
 mod transfer;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor, TensorData};
@@ -25,19 +25,20 @@ use tributary_protocol::model::Model;
 use self::batches::Batches;
 use self::loss::{loss_of, right_rows};
 use self::optimizer::Stepper;
-use super::{EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
+use super::contract::{EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
+use super::panics::caught;
 use crate::examples::{Batch, Examples, Targets};
 
 pub use layered::LayeredNetwork;
 pub use network::{Network, Pass};
 pub use transfer::parameters_of;
 
-/// Examples in a batch of an evaluation.
+/// Number of examples in a batch of an evaluation.
 const EVALUATION_BATCH: usize = 256;
 
 type Build<N> = Box<dyn Fn(&ModelSpec, &Device) -> Result<N, TrainError> + Send>;
 
-/// Trains with burn, on the CPU unless told otherwise.
+/// A [`Trainer`] with burn. It computes on the CPU unless [`Self::on_device`] names another device.
 pub struct BurnTrainer<N: Network = LayeredNetwork> {
     build: Build<N>,
     examples: Arc<dyn Examples>,
@@ -45,7 +46,7 @@ pub struct BurnTrainer<N: Network = LayeredNetwork> {
 }
 
 impl BurnTrainer {
-    /// A trainer of networks as data: each task brings its network.
+    /// A trainer for jobs whose model is a list of layers.
     #[must_use]
     pub fn new(examples: Arc<dyn Examples>) -> Self {
         Self { build: Box::new(LayeredNetwork::build), examples, device: Device::flex() }
@@ -53,19 +54,19 @@ impl BurnTrainer {
 }
 
 impl<N: Network> BurnTrainer<N> {
-    /// A trainer of the app's own network. `factory` builds it anew for each task, because burn shares the running
-    /// statistics of clones; its initial values do not matter.
+    /// A trainer for jobs whose model lists the parameters of the app's own network. `factory` builds the network for each
+    /// task, because burn's clones share running statistics. Its initial values do not matter.
     pub fn with_network(factory: impl Fn(&Device) -> N + Send + 'static, examples: Arc<dyn Examples>) -> Self {
         Self { build: Box::new(move |_, device| Ok(factory(device))), examples, device: Device::flex() }
     }
 
-    /// Computes on another device of burn's.
+    /// Computes on this device.
     #[must_use]
     pub fn on_device(self, device: Device) -> Self {
         Self { device: device.without_autodiff(), ..self }
     }
 
-    /// The task's network with the task's values, after checking that the examples fit it.
+    /// The task's network with the model's values. The examples are checked against it.
     fn network(&self, spec: &ModelSpec, model: &Model, device: &Device) -> Result<N, TrainError> {
         if self.examples.is_empty() {
             return Err(TrainError::NoExamples);
@@ -138,11 +139,11 @@ impl<N: Network> Trainer for BurnTrainer<N> {
     }
 
     fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
-        guarded(|| self.train_steps(task, should_stop))
+        caught("network", || self.train_steps(task, should_stop))
     }
 
     fn evaluate(&mut self, task: &EvaluateTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
-        guarded(|| self.evaluate_batches(task, should_stop))
+        caught("network", || self.evaluate_batches(task, should_stop))
     }
 }
 
@@ -152,8 +153,9 @@ struct Measured {
     examples: u64,
     /// Sum of the examples' losses.
     loss: f64,
+    /// How many of the classes had the highest score.
     right: u64,
-    /// Class numbers compared; 0 when the targets are values.
+    /// Number of classes compared; 0 if the targets are values.
     classes: u64,
 }
 
@@ -174,17 +176,7 @@ impl Measured {
     }
 }
 
-/// A panic of burn or of the app's network must not end the app.
-fn guarded<T>(work: impl FnOnce() -> Result<T, TrainError>) -> Result<T, TrainError> {
-    // What a panic leaves half done is dropped with the network; the trainer itself is only read.
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let message = panic.downcast_ref::<String>().map(String::as_str);
-        let message = message.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-        Err(TrainError::Other(format!("the network panicked: {message}")))
-    })
-}
-
-/// A network reads examples of its own shape; one that reads vectors reads any shape of as many numbers.
+/// The examples must have the network's input shape. A network that reads vectors accepts any shape of as many values.
 fn check_input_shape(spec: &ModelSpec, given: &[usize]) -> Result<(), TrainError> {
     let ModelSpec::Layers(model) = spec else { return Ok(()) };
     let values = given.iter().product::<usize>();
@@ -194,14 +186,14 @@ fn check_input_shape(spec: &ModelSpec, given: &[usize]) -> Result<(), TrainError
     Err(TrainError::DoesNotFit(format!("the network reads inputs {:?}, and the examples are {given:?}", model.input)))
 }
 
-/// Token ids must be whole numbers of the vocabulary.
+/// Token ids must be whole numbers below the size of the vocabulary.
 fn check_tokens(spec: &ModelSpec, inputs: &[f32]) -> Result<(), TrainError> {
     let ModelSpec::Layers(model) = spec else { return Ok(()) };
     let Some(Layer::Embedding { tokens, .. }) = model.layers.first() else { return Ok(()) };
     let is_token = |id: &f32| id.fract() == 0.0 && *id >= 0.0 && (*id as usize) < *tokens;
     match inputs.iter().find(|id| !is_token(id)) {
         None => Ok(()),
-        Some(id) => Err(TrainError::DoesNotFit(format!("{id} is no token id: they are 0 to {}", tokens - 1))),
+        Some(id) => Err(TrainError::DoesNotFit(format!("{id} is not a token id: those are 0 to {}", tokens - 1))),
     }
 }
 

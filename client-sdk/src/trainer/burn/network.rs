@@ -1,14 +1,14 @@
-//! What the trainer needs of a network: a forward pass, besides being a burn module.
+//! What the trainer needs of a network besides being a burn module: a forward pass.
 
 use burn::module::Module;
 use burn::tensor::{Tensor, TensorData};
 use tributary_protocol::seed::Stream;
 
-/// A network that [`BurnTrainer`](super::BurnTrainer) can train: any burn module with a forward pass.
+/// A burn module with a forward pass, which [`BurnTrainer`](crate::BurnTrainer) can train.
 ///
-/// Its float parameters, in the order in which burn visits them, are the model's parameters; their burn names and
-/// shapes stand under `[model] parameters` in the job file ([`parameters_of`](super::parameters_of) lists them).
-/// Parameters that require no gradient (running statistics) travel, too.
+/// Its float parameters, in burn's visiting order, are the model's parameters. The job file names them, with their shapes,
+/// under `[model] parameters`; [`parameters_of`](crate::trainer::parameters_of) lists them. Parameters without a gradient
+/// (running statistics) are part of the model, too.
 ///
 /// ```
 /// use burn::module::Module;
@@ -37,42 +37,42 @@ use tributary_protocol::seed::Stream;
 /// }
 /// ```
 pub trait Network: Module {
-    /// `[batch, values of one input]` to `[batch, outputs]`, or to `[batch * positions, outputs]` where the network
-    /// answers for each position of a sequence.
+    /// Maps `[batch, values of one input]` to `[batch, outputs]`, or to `[batch * positions, outputs]` if the network has an
+    /// output for each position of a sequence.
     ///
-    /// For results that a seed repeats, take randomness from `pass`, not from burn's layers, whose random numbers are
-    /// shared by all threads of the process.
+    /// Randomness must come from `pass` if the seed is to determine the result: burn's own layers draw from a generator that
+    /// all threads of the process share.
     fn forward(&mut self, inputs: Tensor<2>, pass: &mut Pass) -> Tensor<2>;
 }
 
-/// Whether a forward pass trains, and the randomness of it.
+/// Whether a forward pass is part of training, and its randomness.
 #[derive(Debug)]
 pub struct Pass {
-    /// `None` when the network is only measured.
+    /// `None` in an evaluation.
     randomness: Option<Stream>,
 }
 
 impl Pass {
-    /// For training, with the stream that dropout draws from.
+    /// A pass of training. Dropout draws from the stream.
     #[must_use]
     pub fn training(randomness: Stream) -> Self {
         Self { randomness: Some(randomness) }
     }
 
-    /// For measuring: dropout does nothing.
+    /// A pass of an evaluation: dropout does nothing.
     #[must_use]
     pub fn evaluation() -> Self {
         Self { randomness: None }
     }
 
-    /// Whether the network is being trained.
+    /// Whether the pass is part of training: batch norm behaves differently.
     #[must_use]
     pub fn is_training(&self) -> bool {
         self.randomness.is_some()
     }
 
-    /// In training, sets each number to 0 with this probability (in `[0, 1)`) and divides the others by
-    /// `1 - probability` (Srivastava et al. 2014, in the inverted form that PyTorch uses).
+    /// Dropout (Srivastava et al. 2014, in PyTorch's inverted form): in training it sets each value to 0 with this
+    /// probability, which is in `[0, 1)`, and divides the others by `1 - probability`.
     pub fn dropout<const D: usize>(&mut self, values: Tensor<D>, probability: f64) -> Tensor<D> {
         let Some(randomness) = self.randomness.as_mut().filter(|_| probability > 0.0) else {
             return values;
@@ -85,7 +85,7 @@ impl Pass {
     }
 }
 
-/// 0 or `1 / (1 - probability)`. One 64-bit number decides about two values.
+/// `count` factors, 0 or `1 / (1 - probability)`. One random number of 64 bits decides about two values.
 fn dropout_mask(randomness: &mut Stream, count: usize, probability: f64) -> Vec<f32> {
     let kept = (1.0 / (1.0 - probability)) as f32;
     let threshold = (probability * (1u64 << 32) as f64) as u64;

@@ -4,8 +4,8 @@ use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 
 use super::convolution::{flat, images};
-use super::layered::zeros;
 use super::network::Pass;
+use super::parameters::zeros;
 
 /// `weight (x - mean) / sqrt(variance + epsilon) + bias` over the last dimension of each example (variance with `1/n`).
 #[derive(Module, Debug)]
@@ -32,8 +32,9 @@ impl LayerNorm {
     }
 }
 
-/// As layer norm, but over the batch, for each feature or channel alone. Training normalises with the batch's own mean
-/// and variance (with `1/n`) and moves the running ones towards them (variance with `1/(n-1)`); measuring uses those.
+/// The formula of [`LayerNorm`] for each feature or channel over the batch. Training normalises with the batch's mean and
+/// variance (with `1/n`) and moves the running ones towards them (variance with `1/(n-1)`). Evaluation uses the running
+/// ones.
 #[derive(Module, Debug)]
 pub(super) struct BatchNorm {
     weight: Param<Tensor<1>>,
@@ -67,14 +68,14 @@ impl BatchNorm {
     fn normed<const D: usize>(&mut self, values: Tensor<D>, pass: &Pass) -> Tensor<D> {
         let (weight, bias) = (self.weight.val(), self.bias.val());
         if !pass.is_training() {
-            // An averaged, compressed variance may be a little below 0.
+            // Averaging and compression can make a variance slightly negative.
             let (mean, variance) = (self.running_mean.val(), self.running_var.val().clamp_min(0.0));
             return burn::tensor::module::batch_norm(values, weight, bias, mean, variance, self.epsilon);
         }
         let count = values.dims().iter().product::<usize>() / self.input[0];
         let result = burn::tensor::module::batch_norm_train(values, weight, bias, self.epsilon);
-        // One value has no variance: PyTorch refuses such a batch, here it leaves the running statistics alone, because
-        // the last batch of an epoch may well be a single example.
+        // One value has no variance. PyTorch refuses such a batch; here it leaves the running statistics unchanged, because
+        // the last batch of an epoch can be a single example.
         if count > 1 {
             let unbiased = count as f64 / (count - 1) as f64;
             self.running_mean = moved(&self.running_mean, result.mean, self.momentum);
@@ -84,7 +85,7 @@ impl BatchNorm {
     }
 }
 
-/// `(1 - momentum) running + momentum batch`, outside the graph of gradients.
+/// `(1 - momentum) running + momentum batch`, without gradients.
 fn moved(running: &Param<Tensor<1>>, batch: Tensor<1>, momentum: f64) -> Param<Tensor<1>> {
     running.clone().map(|running| (running * (1.0 - momentum) + batch * momentum).detach())
 }

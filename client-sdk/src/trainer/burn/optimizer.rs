@@ -1,34 +1,34 @@
-//! Optimiser steps with PyTorch's formulas (`torch.optim`, version 2), written over tensors because burn's own differ
-//! in details, and settings must carry over.
+//! Optimiser steps with PyTorch's formulas (`torch.optim`, version 2), so that settings carry over. Burn's own optimisers
+//! differ in details.
 
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Gradients, Tensor};
 use tributary_protocol::plan::Optimizer;
 
-/// An optimiser and what it remembers of each parameter.
+/// An optimiser and its state for each parameter.
 pub(super) struct Stepper {
     optimizer: Optimizer,
-    /// Steps taken.
+    /// Number of steps so far.
     steps: i32,
-    /// In burn's visiting order.
-    memories: Vec<Memory>,
+    /// One per parameter, in burn's visiting order.
+    states: Vec<State>,
 }
 
-/// What is remembered of one parameter, as vectors; nothing before the first step.
+/// What an optimiser keeps of one parameter from step to step; nothing before the first step.
 #[derive(Default)]
-struct Memory {
-    /// The velocity, or the decaying mean of the gradient.
+struct State {
+    /// SGD: the velocity. Adam: the decaying mean of the gradient.
     first: Option<Tensor<1>>,
-    /// The decaying mean of the gradient's square.
+    /// Adam: the decaying mean of the squared gradient.
     second: Option<Tensor<1>>,
 }
 
 impl Stepper {
     pub(super) fn new(optimizer: Optimizer) -> Self {
-        Self { optimizer, steps: 0, memories: Vec::new() }
+        Self { optimizer, steps: 0, states: Vec::new() }
     }
 
-    /// Changes all parameters that have a gradient.
+    /// Updates all parameters that have a gradient.
     pub(super) fn step<N: Module>(&mut self, network: N, gradients: Gradients) -> N {
         self.steps = self.steps.saturating_add(1);
         network.map(&mut Step { stepper: self, gradients, next: 0 })
@@ -36,25 +36,25 @@ impl Stepper {
 
     /// The new value of parameter `index`.
     fn moved(&mut self, index: usize, weight: Tensor<1>, gradient: Tensor<1>) -> Tensor<1> {
-        let memory = std::mem::take(&mut self.memories[index]);
-        let (weight, memory) = match self.optimizer {
+        let state = std::mem::take(&mut self.states[index]);
+        let (weight, state) = match self.optimizer {
             Optimizer::Sgd { learning_rate, momentum, weight_decay, nesterov } => {
                 let gradient = with_penalty(gradient, &weight, weight_decay);
-                let (direction, memory) = with_momentum(gradient, memory, momentum, nesterov);
-                (weight - direction * learning_rate, memory)
+                let (direction, state) = with_momentum(gradient, state, momentum, nesterov);
+                (weight - direction * learning_rate, state)
             }
             Optimizer::Adam { learning_rate, beta1, beta2, epsilon, weight_decay } => {
                 let gradient = with_penalty(gradient, &weight, weight_decay);
                 let adam = Adam { learning_rate, beta1, beta2, epsilon, steps: self.steps };
-                adam.moved(weight, gradient, memory)
+                adam.moved(weight, gradient, state)
             }
             Optimizer::AdamW { learning_rate, beta1, beta2, epsilon, weight_decay } => {
                 let weight = if weight_decay == 0.0 { weight } else { weight * (1.0 - learning_rate * weight_decay) };
                 let adam = Adam { learning_rate, beta1, beta2, epsilon, steps: self.steps };
-                adam.moved(weight, gradient, memory)
+                adam.moved(weight, gradient, state)
             }
         };
-        self.memories[index] = memory;
+        self.states[index] = state;
         weight
     }
 }
@@ -65,16 +65,16 @@ fn with_penalty(gradient: Tensor<1>, weight: &Tensor<1>, weight_decay: f64) -> T
 }
 
 /// `v = momentum v + g`, first `v = g`; the direction is `v`, with Nesterov `g + momentum v`.
-fn with_momentum(gradient: Tensor<1>, memory: Memory, momentum: f64, nesterov: bool) -> (Tensor<1>, Memory) {
+fn with_momentum(gradient: Tensor<1>, state: State, momentum: f64, nesterov: bool) -> (Tensor<1>, State) {
     if momentum == 0.0 {
-        return (gradient, memory);
+        return (gradient, state);
     }
-    let velocity = decayed(memory.first, momentum, gradient.clone());
+    let velocity = decayed(state.first, momentum, gradient.clone());
     let direction = if nesterov { gradient + velocity.clone() * momentum } else { velocity.clone() };
-    (direction, Memory { first: Some(velocity), second: None })
+    (direction, State { first: Some(velocity), second: None })
 }
 
-/// `share old + new`, or `new` where nothing is remembered.
+/// `share old + new`; `new` in the first step.
 fn decayed(old: Option<Tensor<1>>, share: f64, new: Tensor<1>) -> Tensor<1> {
     match old {
         Some(old) => old * share + new,
@@ -88,27 +88,27 @@ struct Adam {
     beta1: f64,
     beta2: f64,
     epsilon: f64,
-    /// Counted from 1.
+    /// Number of this step, from 1.
     steps: i32,
 }
 
 impl Adam {
     /// `m = b1 m + (1 - b1) g`, `v = b2 v + (1 - b2) g^2`,
     /// `w - lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + epsilon)`.
-    fn moved(&self, weight: Tensor<1>, gradient: Tensor<1>, memory: Memory) -> (Tensor<1>, Memory) {
-        let first = decayed(memory.first, self.beta1, gradient.clone() * (1.0 - self.beta1));
-        let second = decayed(memory.second, self.beta2, gradient.square() * (1.0 - self.beta2));
+    fn moved(&self, weight: Tensor<1>, gradient: Tensor<1>, state: State) -> (Tensor<1>, State) {
+        let first = decayed(state.first, self.beta1, gradient.clone() * (1.0 - self.beta1));
+        let second = decayed(state.second, self.beta2, gradient.square() * (1.0 - self.beta2));
         let rate = self.learning_rate / (1.0 - self.beta1.powi(self.steps));
         let correction = (1.0 - self.beta2.powi(self.steps)).sqrt();
         let denominator = second.clone().sqrt() / correction + self.epsilon;
-        (weight - first.clone() / denominator * rate, Memory { first: Some(first), second: Some(second) })
+        (weight - first.clone() / denominator * rate, State { first: Some(first), second: Some(second) })
     }
 }
 
 struct Step<'a> {
     stepper: &'a mut Stepper,
     gradients: Gradients,
-    /// Place of the parameter that burn visits next.
+    /// Index of the parameter that burn visits next.
     next: usize,
 }
 
@@ -116,8 +116,8 @@ impl ModuleMapper for Step<'_> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let index = self.next;
         self.next += 1;
-        if self.stepper.memories.len() <= index {
-            self.stepper.memories.push(Memory::default());
+        if self.stepper.states.len() <= index {
+            self.stepper.states.push(State::default());
         }
         let (id, weight, mapper) = param.consume();
         let value = match weight.grad_remove(&mut self.gradients) {

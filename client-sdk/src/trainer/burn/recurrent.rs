@@ -1,15 +1,15 @@
-//! LSTM and GRU with PyTorch's parameters (`torch.nn.LSTM`, `GRU`, one layer, one direction): the gates' matrices stand
-//! one below the other. States start at 0.
+//! LSTM and GRU with PyTorch's parameters (`torch.nn.LSTM`, `GRU`, one layer, one direction): the matrices of the gates are
+//! stacked by rows. States start at 0.
 //!
-//! Each time step multiplies its own input instead of all at once, because the gradient of cutting a large product into
-//! steps would fill a tensor of the whole product for each of them.
+//! Each time step multiplies its own input. One product for all steps would be slower: the gradient of cutting it into steps
+//! fills a tensor of the whole product for each step.
 
 use burn::module::{Module, Param};
 use burn::tensor::activation::{sigmoid, tanh};
 use burn::tensor::module::linear;
 use burn::tensor::{Device, Tensor};
 
-use super::layered::{transposed_weight, zeros};
+use super::parameters::{transposed_weight, zeros};
 
 /// Gates input, forget, cell, output: `c' = f c + i g`, `h' = o tanh(c')`.
 #[derive(Module, Debug)]
@@ -93,7 +93,7 @@ impl Gru {
             let reset = sigmoid(input_gate(0) + state_gate(0));
             let update = sigmoid(input_gate(1) + state_gate(1));
             let new = tanh(input_gate(2) + reset * state_gate(2));
-            // The same as (1 - z) n + z h.
+            // n + z (h - n) = (1 - z) n + z h
             state = new.clone() + update * (state - new);
             if self.return_sequences {
                 states.push(state.clone());

@@ -1,19 +1,22 @@
-//! Values into a network and out of it, parameter by parameter in burn's visiting order.
+//! Loads a model's values into a network and saves them, parameter by parameter in burn's visiting order.
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Tensor, TensorData};
 use tributary_protocol::model::{Model, ParameterSpec};
 
-use super::super::TrainError;
+use super::super::contract::TrainError;
 
-/// Names and shapes of a network's float parameters, for `[model] parameters` of a job file.
+/// Names and shapes of a network's float parameters in burn's visiting order, for `[model] parameters` of a job file.
 pub fn parameters_of(network: &impl Module) -> Vec<ParameterSpec> {
     let mut listing = Listing::default();
     network.visit(&mut listing);
     listing.parameters
 }
 
-/// Puts the model's values into a freshly built network (not a clone: burn's running statistics are shared by clones).
+/// Loads the model's values into a newly built network. A clone would not do: burn's clones share running statistics.
+///
+/// # Errors
+/// [`TrainError::DoesNotFit`] if the parameters of model and network differ in number, name or shape.
 pub(super) fn import<N: Module>(network: N, model: &Model) -> Result<N, TrainError> {
     let mut import = Import { model, next: 0, path: Path::default(), problem: None };
     let network = network.map(&mut import);
@@ -28,10 +31,10 @@ pub(super) fn import<N: Module>(network: N, model: &Model) -> Result<N, TrainErr
     }
 }
 
-/// All values in the model's order.
+/// All values in the model's order; `count` is their number, to allocate once.
 pub(super) fn export<N: Module>(network: &N, count: usize) -> Result<Vec<f32>, TrainError> {
     let mut export = Export { values: Vec::with_capacity(count), problem: None };
-    // `valid` also brings running statistics up to date, which lag by one step.
+    // Running statistics lag by one step until `valid` is called.
     network.valid().visit(&mut export);
     match export.problem {
         Some(problem) => Err(TrainError::Other(problem)),
@@ -41,15 +44,15 @@ pub(super) fn export<N: Module>(network: &N, count: usize) -> Result<Vec<f32>, T
 
 struct Import<'a> {
     model: &'a Model,
-    /// Parameter of the model that comes next.
+    /// Index of the model's parameter that is expected next.
     next: usize,
     path: Path,
-    /// The first one; nothing is imported after it.
+    /// The first mismatch; nothing is loaded after it.
     problem: Option<String>,
 }
 
 impl Import<'_> {
-    /// The values for the parameter that burn is visiting, if it is the model's next one.
+    /// The values of the parameter that burn is visiting, which must be the model's next one.
     fn values<const D: usize>(&mut self, param: &Param<Tensor<D>>) -> Result<TensorData, String> {
         let name = self.path.name();
         let Some(spec) = self.model.parameters().specs().get(self.next) else {
@@ -71,9 +74,9 @@ impl Import<'_> {
     }
 }
 
-/// The shape in which a parameter is loaded and saved; burn may keep another one inside.
+/// The shape in which a parameter is loaded and saved. Burn may hold it in another one.
 fn outer_shape<const D: usize>(param: &Param<Tensor<D>>) -> Vec<usize> {
-    // Initial values are not needed, so they are not computed: a lazy parameter knows its outer shape.
+    // A parameter that is not initialised knows its shape. Initialising it would compute values that nobody needs.
     match param.is_initialized() {
         true => param.transform_for_save().val().dims().to_vec(),
         false => param.lazy_shape().as_slice().to_vec(),
@@ -120,7 +123,7 @@ impl ModuleVisitor for Export {
     }
 }
 
-/// Where burn is in the tree of modules.
+/// The names of the modules that burn is in, from the outermost one.
 #[derive(Default)]
 struct Path(Vec<String>);
 
@@ -143,7 +146,7 @@ impl Path {
     }
 }
 
-/// Which variant of an enum a module is does not belong to a parameter's name.
+/// The variant of an enum is no part of a parameter's name.
 fn is_enum(container_type: &str) -> bool {
     container_type.starts_with("Enum:")
 }

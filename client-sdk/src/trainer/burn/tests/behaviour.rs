@@ -129,7 +129,7 @@ fn a_model_of_another_network_is_refused() {
     assert!(matches!(result, Err(TrainError::DoesNotFit(what)) if what.contains("layers[0] max_pool2d")));
     let own = ModelSpec::Parameters(start.parameters().specs().to_vec());
     let result = train(&data(&spec), &start, &own, &batches(SGD), 1);
-    assert!(matches!(result, Err(TrainError::DoesNotFit(what)) if what.contains("must come with the app")));
+    assert!(matches!(result, Err(TrainError::DoesNotFit(what)) if what.contains("the app must bring the network")));
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn an_id_outside_the_vocabulary_is_refused() {
     for id in [5.0, -1.0, 0.5, 1e30] {
         let data = examples(&[7], vec![0.0, 1.0, 2.0, 3.0, 4.0, 0.0, id], classes(1, 3, 1));
         let result = train(&data, &start, &spec, &batches(SGD), 1);
-        assert!(matches!(result, Err(TrainError::DoesNotFit(what)) if what.contains("no token id")));
+        assert!(matches!(result, Err(TrainError::DoesNotFit(what)) if what.contains("is not a token id")));
     }
 }
 

@@ -1,19 +1,19 @@
-//! How long to wait before a request is tried again.
+//! How long to wait before a request is repeated.
 
 use std::time::Duration;
 
 use tributary_protocol::seed::Stream;
 
-/// Tries of one request, the first included.
+/// Attempts of one request, the first included.
 pub(crate) const ATTEMPTS_MAX: u32 = 6;
 /// Mean of the first pause, in milliseconds.
 const BASE_MS: u64 = 200;
 /// Longest mean of a pause, in milliseconds.
 const CAP_MS: u64 = 30_000;
 
-/// The pause after failed attempt `attempt` (from 1): a doubling mean, spread over half to one and a half times, so
-/// that clients which failed together do not return together. A coordinator's retry window is kept, and spread by up to
-/// half of it.
+/// The pause after failed attempt `attempt`, counted from 1. Without a retry window of the coordinator its mean doubles with
+/// each attempt, and it is drawn from half to one and a half times the mean: clients that failed together must not return
+/// together. A retry window is waited for in full, plus up to half of it.
 pub(crate) fn pause(attempt: u32, window_ms: Option<u64>, stream: &mut Stream) -> Duration {
     let pause_ms = match window_ms {
         Some(window_ms) => window_ms + stream.below(window_ms / 2 + 1),

@@ -1,0 +1,154 @@
+//! One session: deliver finished work, or check in, get the model, compute, store the result and deliver it.
+//!
+//! A session is a value, [`Step`], that says what comes next. The loop here does it with the client's store and coordinator
+//! and hands the result back. What a session has achieved is stored before the next request, so a session that ends
+//! anywhere (the process is killed, the future is dropped) is continued by the next one.
+
+mod context;
+mod step;
+
+use tributary_protocol::device::{Assignment, CheckInRequest, DeviceState};
+use tributary_protocol::model::Model;
+use tributary_protocol::state::Task;
+use tributary_protocol::update::CodecName;
+
+use self::step::{Fate, Step, interrupted};
+use crate::error::ClientError;
+use crate::host::Host;
+use crate::models::fetch_model;
+use crate::outcome::Outcome;
+use crate::store::client_state::ClientState;
+use crate::store::state::{Finished, Identity, Pending, Work};
+use crate::tasks::{evaluate, train};
+use crate::trainer::Trainer;
+use crate::transport::upload::Update;
+
+pub(crate) use self::context::Context;
+
+/// Runs one session to its end.
+pub(crate) async fn run_once<T: Trainer + ?Sized>(
+    context: &Context,
+    trainer: &mut T,
+    host: &dyn Host,
+) -> Result<Outcome, ClientError> {
+    let Context { state, coordinator, clock, .. } = context;
+    if !host.may_continue() {
+        return Ok(interrupted());
+    }
+    let mut identity = context.identity().await?;
+    let mut step = Step::Resume;
+    loop {
+        step = match step {
+            Step::Resume => Step::after_resume(state.finished()?),
+            Step::CheckIn { enrolled_again } => {
+                let request = check_in_request(context, trainer, host);
+                Step::after_check_in(coordinator.check_in(&identity.secret, &request).await, enrolled_again)
+            }
+            Step::EnrolAgain => {
+                identity = context.enrol().await?;
+                Step::CheckIn { enrolled_again: true }
+            }
+            Step::Fetch(assignment) => {
+                let deadline_ms = clock.now_ms().saturating_add(assignment.deadline_in_ms);
+                let model = fetch_model(state, coordinator, &identity.secret, &assignment).await;
+                Step::after_fetch(assignment, model, deadline_ms)
+            }
+            Step::Compute { assignment, model, deadline_ms } => {
+                compute(context, trainer, host, assignment, &model, deadline_ms)
+            }
+            Step::Store(finished, next_state) => {
+                store(context, &finished, next_state.as_ref());
+                Step::after_store(finished, host.may_continue())
+            }
+            Step::Deliver(finished) => {
+                let answer = deliver(context, &identity, &finished).await;
+                settle(context, &finished, &answer)?;
+                Step::after_delivery(&finished.pending, answer)
+            }
+            Step::AskStatus { assignment, round } => {
+                Step::after_status(round, coordinator.status(&identity.secret, assignment).await)
+            }
+            Step::ReportFailure { assignment, report, error } => {
+                let answer = coordinator.post_failure(&identity.secret, assignment, &report).await;
+                Step::after_failure(error, answer.map(|accepted| accepted.retry_after_ms))
+            }
+            Step::End(outcome) => return outcome,
+        }
+    }
+}
+
+fn check_in_request<T: Trainer + ?Sized>(context: &Context, trainer: &T, host: &dyn Host) -> CheckInRequest {
+    CheckInRequest {
+        attributes: context.attributes.clone(),
+        state: DeviceState { examples: trainer.examples(), ..host.device_state() },
+        sdk_version: env!("CARGO_PKG_VERSION").to_owned(),
+        codecs: CodecName::ALL.to_vec(),
+        wait_ms: context.wait_ms,
+    }
+}
+
+fn compute<T: Trainer + ?Sized>(
+    context: &Context,
+    trainer: &mut T,
+    host: &dyn Host,
+    assignment: Box<Assignment>,
+    model: &Model,
+    deadline_ms: u64,
+) -> Step {
+    let Context { state, clock, .. } = context;
+    let in_time = || clock.now_ms() < deadline_ms;
+    let should_stop = || !host.may_continue() || !in_time();
+    let completed = match assignment.task {
+        Task::Train => train(trainer, &assignment, model, state, clock.as_ref(), &should_stop),
+        Task::Evaluate => evaluate(trainer, &assignment, model, clock.as_ref(), &should_stop),
+    };
+    Step::after_compute(assignment, completed, in_time())
+}
+
+/// Stores finished work. Where that fails (the disk is full) the work can still be delivered now.
+fn store(context: &Context, finished: &Finished, next_state: Option<&ClientState>) {
+    if let Err(error) = context.state.save_next_state(next_state) {
+        tracing::warn!(%error, "the client state is lost");
+    }
+    if let Err(error) = context.state.save_finished(finished) {
+        tracing::warn!(%error, "the finished work is not stored");
+    }
+}
+
+/// Delivers finished work. Answers how long the coordinator asks to wait before the next session, in milliseconds.
+async fn deliver(context: &Context, identity: &Identity, finished: &Finished) -> Result<u64, ClientError> {
+    let (coordinator, secret) = (&context.coordinator, &identity.secret);
+    let id = finished.pending.assignment.id;
+    let accepted = match &finished.pending.work {
+        Work::Update { query, sha256 } => {
+            // Asked first, so that no bytes are sent to a round that has closed.
+            if coordinator.status(secret, id).await?.reported {
+                // An earlier upload was accepted; only its response was lost.
+                return Ok(0);
+            }
+            let (body, begun) = (&finished.body, finished.begun);
+            coordinator.send_update(secret, &Update { id, query, body, sha256: *sha256, begun }).await?
+        }
+        Work::Evaluation(report) => coordinator.put_evaluation(secret, id, report).await?,
+    };
+    Ok(accepted.retry_after_ms)
+}
+
+/// Stores what became of finished work.
+fn settle(context: &Context, finished: &Finished, answer: &Result<u64, ClientError>) -> Result<(), ClientError> {
+    let (state, pending) = (&context.state, &finished.pending);
+    match Fate::of(pending.failures, answer) {
+        Fate::Accepted => state.accepted(pending)?,
+        Fate::Refused => state.remove_finished()?,
+        Fate::GivenUp => {
+            tracing::warn!(
+                deliveries = pending.failures + 1,
+                "finished work is given up: no delivery was answered usably"
+            );
+            state.remove_finished()?;
+        }
+        Fate::Kept => {}
+        Fate::KeptAfterFailures(failures) => state.save_pending(&Pending { failures, ..pending.clone() })?,
+    }
+    Ok(())
+}

@@ -1,0 +1,386 @@
+//! What a session does next: pure functions of what has happened so far. The loop in `session` does what a step asks for.
+
+use std::time::Duration;
+
+use tributary_protocol::device::{Assignment, AssignmentStatus, CheckInResponse, DETAIL_BYTES_MAX, FailureReport};
+use tributary_protocol::id::AssignmentId;
+use tributary_protocol::model::Model;
+use tributary_protocol::problem::ProblemType;
+use tributary_protocol::state::FailureReason;
+
+use crate::error::ClientError;
+use crate::outcome::Outcome;
+use crate::store::client_state::ClientState;
+use crate::store::state::{Finished, Pending, Work};
+use crate::tasks::Completed;
+use crate::trainer::TrainError;
+
+/// How often the delivery of finished work may end with an unusable answer before the work is given up.
+const DELIVERY_FAILURES_MAX: u32 = 10;
+/// The pause after an interruption.
+const INTERRUPTED_RETRY: Duration = Duration::from_secs(60);
+
+/// The outcome when the host stops a session that holds no assignment.
+pub(crate) fn interrupted() -> Outcome {
+    Outcome::Interrupted { retry_after: INTERRUPTED_RETRY }
+}
+
+/// What a session does next. The function in parentheses takes the result and gives the step after it.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Look for work that an earlier session finished ([`Step::after_resume`]).
+    Resume,
+    /// Check in ([`Step::after_check_in`]).
+    CheckIn { enrolled_again: bool },
+    /// Enrol, because the coordinator does not know this client any more, then check in.
+    EnrolAgain,
+    /// Get the assignment's model ([`Step::after_fetch`]).
+    Fetch(Box<Assignment>),
+    /// Train or evaluate, until the deadline by the device's clock ([`Step::after_compute`]).
+    Compute { assignment: Box<Assignment>, model: Model, deadline_ms: u64 },
+    /// Store finished work, and the state that replaces the job's once it is accepted ([`Step::after_store`]).
+    Store(Box<Finished>, Option<ClientState>),
+    /// Deliver finished work ([`Fate::of`] says what becomes of it, then [`Step::after_delivery`]).
+    Deliver(Box<Finished>),
+    /// Ask about the round, because its deadline has passed on this device ([`Step::after_status`]).
+    AskStatus { assignment: AssignmentId, round: u32 },
+    /// Report that the assignment ends without a result ([`Step::after_failure`]).
+    ReportFailure { assignment: AssignmentId, report: FailureReport, error: ClientError },
+    /// The session has ended.
+    End(Result<Outcome, ClientError>),
+}
+
+/// What becomes of finished work after an attempt to deliver it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// The coordinator accepted it.
+    Accepted,
+    /// The coordinator refused it for good.
+    Refused,
+    /// Too many deliveries ended with an unusable answer.
+    GivenUp,
+    /// A later session delivers it.
+    Kept,
+    /// The same, and so many deliveries have ended with an unusable answer.
+    KeptAfterFailures(u32),
+}
+
+impl Step {
+    pub(crate) fn after_resume(finished: Option<Finished>) -> Self {
+        match finished {
+            Some(finished) => Self::Deliver(Box::new(finished)),
+            None => Self::CheckIn { enrolled_again: false },
+        }
+    }
+
+    pub(crate) fn after_check_in(answer: Result<CheckInResponse, ClientError>, enrolled_again: bool) -> Self {
+        match answer {
+            Ok(CheckInResponse::Assigned(assignment)) => Self::Fetch(assignment),
+            Ok(CheckInResponse::Retry { retry_after_ms }) => {
+                Self::End(Ok(Outcome::NothingToDo { retry_after: Duration::from_millis(retry_after_ms) }))
+            }
+            // The coordinator's database is another one than at the enrolment.
+            Err(error) if error.is(ProblemType::Unauthorized) && !enrolled_again => Self::EnrolAgain,
+            Err(error) => Self::End(Err(error)),
+        }
+    }
+
+    pub(crate) fn after_fetch(
+        assignment: Box<Assignment>,
+        model: Result<Model, ClientError>,
+        deadline_ms: u64,
+    ) -> Self {
+        match model {
+            Ok(model) => Self::Compute { assignment, model, deadline_ms },
+            Err(error) => Self::without_result(assignment.id, error),
+        }
+    }
+
+    pub(crate) fn after_compute(
+        assignment: Box<Assignment>,
+        completed: Result<Completed, TrainError>,
+        in_time: bool,
+    ) -> Self {
+        match completed {
+            Ok(Completed { work, body, next_state }) => {
+                let pending = Pending { assignment: *assignment, work, failures: 0 };
+                Self::Store(Box::new(Finished { pending, body, begun: false }), next_state)
+            }
+            Err(TrainError::Interrupted) if !in_time => {
+                Self::AskStatus { assignment: assignment.id, round: assignment.round }
+            }
+            Err(error) => Self::without_result(assignment.id, ClientError::Training(error)),
+        }
+    }
+
+    pub(crate) fn after_store(finished: Box<Finished>, may_continue: bool) -> Self {
+        if may_continue { Self::Deliver(finished) } else { Self::End(Ok(interrupted())) }
+    }
+
+    /// `answer` holds the coordinator's retry window in milliseconds.
+    pub(crate) fn after_delivery(pending: &Pending, answer: Result<u64, ClientError>) -> Self {
+        let round = pending.assignment.round;
+        match answer {
+            Ok(retry_after_ms) => {
+                let retry_after = Duration::from_millis(retry_after_ms);
+                Self::End(Ok(match pending.work {
+                    Work::Update { .. } => Outcome::Contributed { round, retry_after },
+                    Work::Evaluation(_) => Outcome::Evaluated { round, retry_after },
+                }))
+            }
+            Err(error) if error.is(ProblemType::AssignmentClosed) => {
+                Self::End(Ok(Outcome::TooLate { round, retry_after: error.retry_after().unwrap_or_default() }))
+            }
+            Err(error) if leaves_assignment_open(&error) => {
+                // Without a report the coordinator would hand out the same work again.
+                let report = FailureReport { reason: FailureReason::DoesNotFit, detail: cut(error.to_string()) };
+                Self::ReportFailure { assignment: pending.assignment.id, report, error }
+            }
+            Err(error) => Self::End(Err(error)),
+        }
+    }
+
+    pub(crate) fn after_status(round: u32, status: Result<AssignmentStatus, ClientError>) -> Self {
+        let retry_after = match status {
+            // The device's clock runs a little fast: the round is still open.
+            Ok(status) => Duration::from_millis(status.deadline_in_ms),
+            Err(error) if error.is(ProblemType::AssignmentClosed) => error.retry_after().unwrap_or_default(),
+            Err(error) => return Self::End(Err(error)),
+        };
+        Self::End(Ok(Outcome::TooLate { round, retry_after }))
+    }
+
+    /// `answer` holds the coordinator's retry window in milliseconds. A failure report that was not received changes nothing
+    /// else: the round waits for its deadline.
+    pub(crate) fn after_failure(error: ClientError, answer: Result<u64, ClientError>) -> Self {
+        let ClientError::Training(TrainError::Interrupted) = error else { return Self::End(Err(error)) };
+        let retry_after = match answer {
+            Ok(retry_after_ms) => Duration::from_millis(retry_after_ms),
+            Err(error) => error.retry_after().unwrap_or(INTERRUPTED_RETRY),
+        };
+        Self::End(Ok(Outcome::Interrupted { retry_after }))
+    }
+
+    /// The assignment ends without a result. The coordinator learns why, so that the round need not wait for it, unless the
+    /// error is temporary: then a later session does the work.
+    fn without_result(assignment: AssignmentId, error: ClientError) -> Self {
+        let reason = match &error {
+            ClientError::Training(TrainError::Interrupted) => FailureReason::Interrupted,
+            ClientError::Training(TrainError::NoExamples) => FailureReason::NoData,
+            ClientError::Training(TrainError::Diverged) => FailureReason::Diverged,
+            ClientError::Training(TrainError::DoesNotFit(_)) | ClientError::BadAnswer(_) => FailureReason::DoesNotFit,
+            ClientError::Training(TrainError::Other(_)) => FailureReason::Other,
+            _ => return Self::End(Err(error)),
+        };
+        let detail = if reason == FailureReason::Interrupted { String::new() } else { cut(error.to_string()) };
+        Self::ReportFailure { assignment, report: FailureReport { reason, detail }, error }
+    }
+}
+
+impl Fate {
+    /// What becomes of work whose delivery has failed `failures` times before, after this answer.
+    pub(crate) fn of<T>(failures: u32, answer: &Result<T, ClientError>) -> Self {
+        match answer {
+            Ok(_) => Self::Accepted,
+            // Being offline does not count as a failure: once it answers, the coordinator says what became of the round.
+            Err(ClientError::Unreachable(_)) => Self::Kept,
+            Err(error @ ClientError::Refused(_)) if !error.is_temporary() => Self::Refused,
+            // Not from the coordinator (a proxy, a captive portal), or it is busy. Work must not stay for ever all the same.
+            Err(_) if failures + 1 >= DELIVERY_FAILURES_MAX => Self::GivenUp,
+            Err(_) => Self::KeptAfterFailures(failures + 1),
+        }
+    }
+}
+
+/// Whether the coordinator refused a report for good and still waits for another one.
+fn leaves_assignment_open(error: &ClientError) -> bool {
+    let ends = [ProblemType::AssignmentClosed, ProblemType::UpdateRejected, ProblemType::UpdateConflict];
+    match error {
+        ClientError::Refused(problem) => !error.is_temporary() && !ends.contains(&problem.kind),
+        _ => false,
+    }
+}
+
+/// A detail that is not longer than the coordinator accepts.
+fn cut(mut detail: String) -> String {
+    while detail.len() > DETAIL_BYTES_MAX {
+        detail.pop();
+    }
+    detail
+}
+
+#[cfg(test)]
+mod tests {
+    use tributary_protocol::problem::Problem;
+
+    use super::*;
+
+    fn refused(kind: ProblemType) -> ClientError {
+        ClientError::Refused(Box::new(Problem::new(kind, "a detail").retry_after_ms(1_500)))
+    }
+
+    fn unreachable() -> ClientError {
+        ClientError::Unreachable("nobody answers".to_owned())
+    }
+
+    fn bad_answer() -> ClientError {
+        ClientError::BadAnswer("a login page".to_owned())
+    }
+
+    fn assignment() -> Box<Assignment> {
+        let assignment = serde_json::json!({
+            "id": AssignmentId::from_random([6; 16]), "task": "train",
+            "job": tributary_protocol::id::JobId::from_random([5; 16]), "round": 3, "model_version": 2,
+            "model_sha256": tributary_protocol::hash::Sha256Hash([0; 32]),
+            "plan": {
+                "model": { "parameters": [{ "name": "w", "shape": [1] }] },
+                "training": { "epochs": 1, "optimizer": { "kind": "sgd", "learning_rate": 0.1 } },
+                "codec": "f32", "weight_max": 10,
+            },
+            "seed": 1, "deadline_in_ms": 1000,
+        });
+        serde_json::from_value(assignment).unwrap()
+    }
+
+    fn evaluation() -> Work {
+        let report = serde_json::json!({ "examples": 1, "loss": 0.5, "evaluate_ms": 1 });
+        Work::Evaluation(serde_json::from_value(report).unwrap())
+    }
+
+    fn completed() -> Completed {
+        Completed { work: evaluation(), body: bytes::Bytes::new(), next_state: None }
+    }
+
+    fn outcome(step: Step) -> Outcome {
+        let Step::End(Ok(outcome)) = step else { panic!("{step:?}") };
+        outcome
+    }
+
+    fn reason(step: &Step) -> Option<FailureReason> {
+        match step {
+            Step::ReportFailure { report, .. } => Some(report.reason),
+            _ => None,
+        }
+    }
+
+    const WINDOW: Duration = Duration::from_millis(1_500);
+
+    #[test]
+    fn a_client_that_is_not_known_enrols_again_once() {
+        let after = |again| Step::after_check_in(Err(refused(ProblemType::Unauthorized)), again);
+        assert!(matches!(after(false), Step::EnrolAgain));
+        assert!(matches!(after(true), Step::End(Err(_))));
+        for error in [unreachable(), bad_answer(), refused(ProblemType::Forbidden)] {
+            assert!(matches!(Step::after_check_in(Err(error), false), Step::End(Err(_))));
+        }
+    }
+
+    #[test]
+    fn an_assignment_without_a_result_is_reported_unless_a_later_session_can_do_it() {
+        let cases = [
+            (ClientError::Training(TrainError::Interrupted), Some(FailureReason::Interrupted)),
+            (ClientError::Training(TrainError::NoExamples), Some(FailureReason::NoData)),
+            (ClientError::Training(TrainError::Diverged), Some(FailureReason::Diverged)),
+            (ClientError::Training(TrainError::DoesNotFit("a".into())), Some(FailureReason::DoesNotFit)),
+            (ClientError::Training(TrainError::Other("b".into())), Some(FailureReason::Other)),
+            (bad_answer(), Some(FailureReason::DoesNotFit)),
+            (unreachable(), None),
+            (refused(ProblemType::Unavailable), None),
+        ];
+        for (error, expected) in cases {
+            let text = error.to_string();
+            assert_eq!(reason(&Step::after_fetch(assignment(), Err(error), 0)), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_interruption_is_late_when_the_deadline_has_passed_and_a_failure_otherwise() {
+        let after = |in_time| Step::after_compute(assignment(), Err(TrainError::Interrupted), in_time);
+        assert!(matches!(after(false), Step::AskStatus { round: 3, .. }));
+        assert_eq!(reason(&after(true)), Some(FailureReason::Interrupted));
+        let late = Step::after_compute(assignment(), Err(TrainError::Diverged), false);
+        assert_eq!(reason(&late), Some(FailureReason::Diverged));
+    }
+
+    #[test]
+    fn finished_work_is_stored_before_the_host_may_stop_the_session() {
+        let step = Step::after_compute(assignment(), Ok(completed()), false);
+        let Step::Store(finished, None) = step else { panic!("{step:?}") };
+        assert!(!finished.begun);
+        let step = Step::after_store(finished, false);
+        assert!(matches!(step, Step::End(Ok(Outcome::Interrupted { .. }))), "{step:?}");
+    }
+
+    #[test]
+    fn only_an_answer_of_the_coordinator_ends_the_life_of_finished_work() {
+        let cases = [
+            (Ok(()), Fate::Accepted),
+            (Err(unreachable()), Fate::Kept),
+            (Err(bad_answer()), Fate::KeptAfterFailures(5)),
+            (Err(refused(ProblemType::Unavailable)), Fate::KeptAfterFailures(5)),
+            (Err(refused(ProblemType::TooManyRequests)), Fate::KeptAfterFailures(5)),
+            (Err(refused(ProblemType::UploadOffset)), Fate::KeptAfterFailures(5)),
+            (Err(refused(ProblemType::AssignmentClosed)), Fate::Refused),
+            (Err(refused(ProblemType::UpdateRejected)), Fate::Refused),
+            (Err(refused(ProblemType::Forbidden)), Fate::Refused),
+        ];
+        for (answer, expected) in cases {
+            assert_eq!(Fate::of(4, &answer), expected, "{answer:?}");
+        }
+        assert_eq!(Fate::of(9, &Err::<(), _>(bad_answer())), Fate::GivenUp);
+        assert_eq!(Fate::of(1_000, &Err::<(), _>(unreachable())), Fate::Kept);
+    }
+
+    #[test]
+    fn a_refusal_that_leaves_the_assignment_open_is_reported() {
+        let pending = Pending { assignment: *assignment(), work: evaluation(), failures: 0 };
+        let after = |error| Step::after_delivery(&pending, Err(error));
+        for (kind, reported) in [
+            (ProblemType::Malformed, true),
+            (ProblemType::TooLarge, true),
+            (ProblemType::Forbidden, true),
+            (ProblemType::UpdateRejected, false),
+            (ProblemType::UpdateConflict, false),
+            (ProblemType::Unavailable, false),
+            (ProblemType::UploadSuperseded, false),
+        ] {
+            let step = after(refused(kind));
+            assert_eq!(reason(&step), reported.then_some(FailureReason::DoesNotFit), "{kind:?}");
+            assert_eq!(matches!(step, Step::End(Err(_))), !reported, "{kind:?}");
+        }
+        assert_eq!(reason(&after(bad_answer())), None);
+        assert_eq!(
+            outcome(after(refused(ProblemType::AssignmentClosed))),
+            Outcome::TooLate { round: 3, retry_after: WINDOW }
+        );
+        let done = Step::after_delivery(&pending, Ok(7));
+        assert_eq!(outcome(done), Outcome::Evaluated { round: 3, retry_after: Duration::from_millis(7) });
+    }
+
+    #[test]
+    fn a_deadline_that_has_passed_is_too_late_whatever_the_round_became() {
+        let open = AssignmentStatus { reported: false, deadline_in_ms: 40 };
+        let late = outcome(Step::after_status(3, Ok(open)));
+        assert_eq!(late, Outcome::TooLate { round: 3, retry_after: Duration::from_millis(40) });
+        let late = outcome(Step::after_status(3, Err(refused(ProblemType::AssignmentClosed))));
+        assert_eq!(late, Outcome::TooLate { round: 3, retry_after: WINDOW });
+        assert!(matches!(Step::after_status(3, Err(unreachable())), Step::End(Err(_))));
+    }
+
+    #[test]
+    fn after_an_interruption_the_coordinator_says_when_to_come_back() {
+        let interrupted = || ClientError::Training(TrainError::Interrupted);
+        let wait = |answer| outcome(Step::after_failure(interrupted(), answer)).retry_after();
+        assert_eq!(wait(Ok(9)), Duration::from_millis(9));
+        assert_eq!(wait(Err(refused(ProblemType::AssignmentClosed))), WINDOW);
+        assert_eq!(wait(Err(unreachable())), INTERRUPTED_RETRY);
+        let diverged = Step::after_failure(ClientError::Training(TrainError::Diverged), Ok(9));
+        assert!(matches!(diverged, Step::End(Err(ClientError::Training(TrainError::Diverged)))), "{diverged:?}");
+    }
+
+    #[test]
+    fn a_detail_is_cut_between_letters() {
+        let detail = cut("ü".repeat(DETAIL_BYTES_MAX));
+        assert_eq!(detail, "ü".repeat(DETAIL_BYTES_MAX / 2));
+    }
+}

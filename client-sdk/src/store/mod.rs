@@ -1,0 +1,23 @@
+//! What a client keeps from one session to the next, and where.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | [`Store`] | the trait: named entries of bytes |
+//! | [`FileStore`] | one file per entry in a directory; the default |
+//! | [`MemoryStore`] | in memory, for tests and simulations |
+//! | `state` | the entries of the SDK, with their types: identity, finished work, cached model |
+//! | `client_state` | what a job keeps on the device between rounds, such as the residual of error feedback |
+//! | `partial` | a download that is not complete |
+
+pub(crate) mod client_state;
+mod contract;
+mod files;
+mod memory;
+pub(crate) mod partial;
+pub(crate) mod state;
+#[cfg(test)]
+mod tests;
+
+pub use contract::{Durability, Store, StoreError};
+pub use files::FileStore;
+pub use memory::MemoryStore;

@@ -1,0 +1,94 @@
+//! What every trainer promises.
+
+use tributary_protocol::layers::ModelSpec;
+use tributary_protocol::model::Model;
+use tributary_protocol::plan::{Loss, Training};
+use tributary_protocol::seed::Seed;
+
+/// Learns from the examples of one client.
+pub trait Trainer: Send {
+    /// How many examples the client has. A check-in reports it; jobs may require a minimum.
+    fn examples(&self) -> u64;
+
+    /// Trains the global model on the client's examples. It calls `should_stop` before every batch and ends with
+    /// [`TrainError::Interrupted`] when that returns `true`.
+    ///
+    /// # Errors
+    /// [`TrainError`], which is reported to the coordinator. A panic counts as [`TrainError::Other`].
+    fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError>;
+
+    /// Measures the global model on the client's examples. It calls `should_stop` before every batch and ends with
+    /// [`TrainError::Interrupted`] when that returns `true`.
+    ///
+    /// # Errors
+    /// [`TrainError`], which is reported to the coordinator. A panic counts as [`TrainError::Other`].
+    fn evaluate(&mut self, task: &EvaluateTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Evaluated, TrainError>;
+}
+
+/// What to learn and how. The result must depend on nothing but this and the examples, so that it can be reproduced.
+#[derive(Clone, Copy, Debug)]
+pub struct TrainTask<'a> {
+    /// The global model, from which training starts.
+    pub model: &'a Model,
+    /// The network, as layers or as a list of parameters.
+    pub spec: &'a ModelSpec,
+    /// Epochs or steps, batch size, loss and optimiser.
+    pub training: &'a Training,
+    /// The source of all randomness: the order of the examples, dropout. Every client of a round has another seed.
+    pub seed: Seed,
+}
+
+/// What to measure.
+#[derive(Clone, Copy, Debug)]
+pub struct EvaluateTask<'a> {
+    /// The global model.
+    pub model: &'a Model,
+    /// The network, as layers or as a list of parameters.
+    pub spec: &'a ModelSpec,
+    /// The loss to report; with cross-entropy the accuracy as well.
+    pub loss: Loss,
+}
+
+/// The result of training.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trained {
+    /// The local model: one value for each parameter of the global model, in its order, all finite.
+    pub values: Vec<f32>,
+    /// Number of examples trained on: the weight of the update. At least 1.
+    pub examples: u64,
+    /// Number of optimiser steps.
+    pub steps: u64,
+    /// Mean loss of the steps; finite.
+    pub loss: f64,
+}
+
+/// The result of an evaluation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Evaluated {
+    /// Number of examples measured: the weight of the report. At least 1.
+    pub examples: u64,
+    /// Mean loss per example; finite.
+    pub loss: f64,
+    /// Share of targets, 0 to 1, whose class had the highest score; `None` unless the targets are classes.
+    pub accuracy: Option<f64>,
+}
+
+/// Why there is no result.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TrainError {
+    /// `should_stop` returned `true`: the host stopped the session, or the round's deadline passed.
+    #[error("training was interrupted")]
+    Interrupted,
+    /// The client has nothing to learn from.
+    #[error("there are no examples")]
+    NoExamples,
+    /// A NaN or an infinity: the learning rate may be too high.
+    #[error("training diverged: the loss or a weight is not finite")]
+    Diverged,
+    /// Examples, settings, model and network do not match. The text says which.
+    #[error("{0}")]
+    DoesNotFit(String),
+    /// Any other reason, as text for the operator.
+    #[error("{0}")]
+    Other(String),
+}

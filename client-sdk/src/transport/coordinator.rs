@@ -1,0 +1,206 @@
+//! The device API: one method per call, problem documents as errors, retries.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tributary_protocol::device::{
+    AssignmentStatus, CheckInRequest, CheckInResponse, EnrolRequest, EnrolResponse, EvaluationReport, FailureReport,
+    ReportAccepted,
+};
+use tributary_protocol::id::{AssignmentId, Secret};
+use tributary_protocol::problem::Problem;
+use tributary_protocol::seed::{Seed, Stream};
+
+use super::contract::{Body, Request, Response, Transport};
+use super::retry::{ATTEMPTS_MAX, pause};
+use crate::clock::Clock;
+use crate::error::ClientError;
+
+/// Longest wait for the head of a response and for each further piece of its body. A check-in adds the time that it asks to
+/// be held, an upload the time that its body takes.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longest pause within a session that the coordinator can ask for; a longer one ends the session.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Longest JSON body of a response, in bytes: an assignment with its plan.
+const JSON_BYTES_MAX: usize = 1 << 20;
+
+/// One coordinator, as its clients call it.
+#[derive(Clone, Debug)]
+pub(crate) struct Coordinator {
+    transport: Arc<dyn Transport>,
+    /// The URL that paths are appended to.
+    server: String,
+    clock: Arc<dyn Clock>,
+    jitter: Arc<Mutex<Stream>>,
+}
+
+impl Coordinator {
+    pub(crate) fn new(transport: Arc<dyn Transport>, server: String, clock: Arc<dyn Clock>) -> Self {
+        let mut random = [0; 8];
+        // Without random bytes every process draws the same pauses, which is no reason to fail.
+        let _ = getrandom::fill(&mut random);
+        let jitter = Arc::new(Mutex::new(Seed(u64::from_le_bytes(random)).stream()));
+        Self { transport, server, clock, jitter }
+    }
+
+    pub(crate) async fn enrol(&self, token: &Secret, request: &EnrolRequest) -> Result<EnrolResponse, ClientError> {
+        let call = with_json(self.request(Method::POST, token, "/device/v1/clients"), request);
+        self.retrying(|| self.json(call.clone(), ANSWER_TIMEOUT)).await
+    }
+
+    pub(crate) async fn check_in(
+        &self,
+        secret: &Secret,
+        request: &CheckInRequest,
+    ) -> Result<CheckInResponse, ClientError> {
+        let call = with_json(self.request(Method::POST, secret, "/device/v1/checkins"), request);
+        let timeout = ANSWER_TIMEOUT + Duration::from_millis(request.wait_ms.into());
+        self.retrying(|| self.json(call.clone(), timeout)).await
+    }
+
+    pub(crate) async fn status(&self, secret: &Secret, id: AssignmentId) -> Result<AssignmentStatus, ClientError> {
+        let call = self.request(Method::GET, secret, &format!("/device/v1/assignments/{id}"));
+        self.retrying(|| self.json(call.clone(), ANSWER_TIMEOUT)).await
+    }
+
+    pub(crate) async fn put_evaluation(
+        &self,
+        secret: &Secret,
+        id: AssignmentId,
+        report: &EvaluationReport,
+    ) -> Result<ReportAccepted, ClientError> {
+        let path = format!("/device/v1/assignments/{id}/evaluation");
+        let call = with_json(self.request(Method::PUT, secret, &path), report);
+        self.retrying(|| self.json(call.clone(), ANSWER_TIMEOUT)).await
+    }
+
+    pub(crate) async fn post_failure(
+        &self,
+        secret: &Secret,
+        id: AssignmentId,
+        report: &FailureReport,
+    ) -> Result<ReportAccepted, ClientError> {
+        let path = format!("/device/v1/assignments/{id}/failure");
+        let call = with_json(self.request(Method::POST, secret, &path), report);
+        self.retrying(|| self.json(call.clone(), ANSWER_TIMEOUT)).await
+    }
+
+    /// The pause after failed attempt `attempt`, from 1; at least the coordinator's retry window where it gave one.
+    pub(crate) fn pause(&self, attempt: u32, window_ms: Option<u64>) -> Duration {
+        pause(attempt, window_ms, &mut self.jitter.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A request without a body.
+    pub(crate) fn request(&self, method: Method, secret: &Secret, path: &str) -> Request {
+        let mut bearer = header_value(&format!("Bearer {}", secret.expose()));
+        bearer.set_sensitive(true);
+        Request {
+            method,
+            url: format!("{}{path}", self.server),
+            headers: HeaderMap::from_iter([(AUTHORIZATION, bearer)]),
+            body: Bytes::new(),
+        }
+    }
+
+    /// Repeats a call while its failure may be temporary and the pause is short. Every call of the API may be repeated: no
+    /// report counts twice. (An enrolment whose response is lost leaves a client behind that never checks in.)
+    pub(crate) async fn retrying<T, F>(&self, call: impl Fn() -> F) -> Result<T, ClientError>
+    where
+        F: Future<Output = Result<T, ClientError>>,
+    {
+        let mut attempt = 1;
+        loop {
+            match call().await {
+                Err(error) if error.is_temporary() && attempt < ATTEMPTS_MAX => {
+                    let window_ms = error.retry_after().and_then(|window| u64::try_from(window.as_millis()).ok());
+                    let pause = self.pause(attempt, window_ms);
+                    if pause > PAUSE_MAX && window_ms.is_some() {
+                        return Err(error);
+                    }
+                    tracing::debug!(%error, attempt, ?pause, "a request is repeated");
+                    self.clock.sleep(pause).await;
+                    attempt += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Sends a request whose successful response is JSON.
+    pub(crate) async fn json<T: DeserializeOwned>(
+        &self,
+        request: Request,
+        timeout: Duration,
+    ) -> Result<T, ClientError> {
+        let response = self.send(request, timeout).await?;
+        let body = read_body(response.body, JSON_BYTES_MAX).await?;
+        serde_json::from_slice(&body).map_err(|error| ClientError::BadAnswer(error.to_string()))
+    }
+
+    /// Sends a request and waits for the head of its response. A status that is no success is an error.
+    pub(crate) async fn send(&self, request: Request, timeout: Duration) -> Result<Response, ClientError> {
+        let sent = tokio::time::timeout(timeout, self.transport.send(request)).await;
+        let response = sent.map_err(|_| no_answer(timeout))??;
+        if response.status.is_success() { Ok(response) } else { Err(refusal(response).await) }
+    }
+}
+
+/// The request with this header.
+pub(crate) fn with_header(mut request: Request, name: HeaderName, value: &str) -> Request {
+    request.headers.insert(name, header_value(value));
+    request
+}
+
+fn with_json(request: Request, value: &impl Serialize) -> Request {
+    let body = serde_json::to_vec(value).expect("the types of the API have no map with keys that JSON lacks");
+    with_header(Request { body: body.into(), ..request }, CONTENT_TYPE, "application/json")
+}
+
+fn header_value(text: &str) -> HeaderValue {
+    HeaderValue::try_from(text).expect("tokens, hashes, numbers and media types are visible ASCII")
+}
+
+/// The error that a response without success stands for.
+async fn refusal(response: Response) -> ClientError {
+    let status = response.status;
+    let body = match read_body(response.body, JSON_BYTES_MAX).await {
+        Ok(body) => body,
+        Err(error) => return error,
+    };
+    match serde_json::from_slice::<Problem>(&body) {
+        Ok(problem) => ClientError::Refused(Box::new(problem)),
+        // A proxy's response, not the coordinator's.
+        Err(_) if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
+            ClientError::Unreachable(format!("status {status}"))
+        }
+        Err(_) => ClientError::BadAnswer(format!("status {status} without a problem document")),
+    }
+}
+
+/// Reads a body of at most `bytes_max` bytes. Memory grows only with what has arrived.
+async fn read_body(mut body: Body, bytes_max: usize) -> Result<Vec<u8>, ClientError> {
+    let mut bytes = Vec::new();
+    while let Some(piece) = next_piece(&mut body).await? {
+        if bytes.len() + piece.len() > bytes_max {
+            return Err(ClientError::BadAnswer(format!("a response of more than {bytes_max} bytes")));
+        }
+        bytes.extend_from_slice(&piece);
+    }
+    Ok(bytes)
+}
+
+/// The next bytes of a body; `None` at its end.
+pub(crate) async fn next_piece(body: &mut Body) -> Result<Option<Bytes>, ClientError> {
+    let piece = tokio::time::timeout(ANSWER_TIMEOUT, body.next()).await;
+    Ok(piece.map_err(|_| no_answer(ANSWER_TIMEOUT))?.transpose()?)
+}
+
+fn no_answer(timeout: Duration) -> ClientError {
+    ClientError::Unreachable(format!("no answer for {} s", timeout.as_secs()))
+}
