@@ -11,7 +11,7 @@ use crate::output::Output;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ScheduleCommand {
-    /// Lists scheduled work (retention and maintenance) with its last and next run.
+    /// Lists scheduled work (retention and upkeep) with its last and next run.
     List {
         #[command(flatten)]
         limit: LimitArgs,
