@@ -78,8 +78,8 @@ impl Tx {
         Ok(fetch!(self, (i64,), fetch_optional, "select bytes from objects limit 1").is_some())
     }
 
-    /// Deletes the body of this name. Returns the object that had it, which the caller deletes after the commit. A
-    /// staged body becomes obsolete; upkeep deletes its chunks later, a few at a time.
+    /// Deletes the body of this name. Returns the object that had it, which the caller deletes after the commit. The
+    /// chunks of a staged body become obsolete and are deleted later, a few at a time.
     pub async fn delete_blob(&mut self, name: &str) -> Result<Option<String>, DbError> {
         execute!(self, "update staged_bodies set blob = null, expires_at_ms = 0 where blob = $1", name);
         execute!(self, "delete from blob_chunks where blob = $1", name);

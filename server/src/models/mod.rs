@@ -2,11 +2,11 @@
 //!
 //! | part | what it does |
 //! |---|---|
-//! | [`version`] | a new version: a set of bodies that one transaction stores |
+//! | `version` | a new version: a set of bodies that one transaction stores |
 //! | [`file`] | a file that is made of a version: a form, or a model delta |
-//! | [`first`] | version 0: drawn from the job's seed, or uploaded |
-//! | [`commit`] | the next version: base model plus the step of the aggregation rule |
-//! | [`statistics`] | update statistics of a round |
+//! | `first` | version 0: drawn from the job's seed, or uploaded |
+//! | `commit` | the next version: base model plus the step of the aggregation rule |
+//! | `statistics` | update statistics of a round |
 //!
 //! No model is ever whole in memory: all of this streams chunks.
 

@@ -2,13 +2,13 @@
 //!
 //! | part | what it does |
 //! |---|---|
-//! | [`upload`] | receives an update: a small one is held in memory, a large one is stored and added while it arrives |
+//! | `upload` | receives an update: a small one is held in memory, a large one is stored and added while it arrives |
 //! | [`claims`] | one request at a time sends an update |
 //! | [`budget`] | memory that updates in flight share |
 //! | [`sums`] | the running sums of open rounds |
-//! | [`fold`] | decodes an update in flight into its sum, and out of it |
+//! | `fold` | decodes an update in flight into its sum, and out of it |
 //! | [`stored`] | the one reader of accepted updates |
-//! | [`rebuild`] | adds what a sum lacks from the stored updates |
+//! | `rebuild` | adds what a sum lacks from the stored updates |
 
 pub mod budget;
 pub mod claims;
