@@ -15,10 +15,15 @@ pub(crate) enum NodeCommand {
         #[command(flatten)]
         limit: LimitArgs,
     },
+    /// Checks that the coordinator can serve, for health checks of containers. Needs no token.
+    Ready,
 }
 
 pub(crate) async fn run(command: NodeCommand, api: &Api, output: &Output) -> Result<(), CliError> {
-    let NodeCommand::List { limit } = command;
+    let limit = match command {
+        NodeCommand::List { limit } => limit,
+        NodeCommand::Ready => return Ok(api.ready().await?),
+    };
     let nodes = collect(limit.items_max(), async |page| api.nodes(page).await).await?;
     output.list(&nodes.items, &["name", "release", "started", "seen", "drives"], |node| {
         let jobs: Vec<String> = node.leases.iter().map(|lease| lease.job.to_string()).collect();

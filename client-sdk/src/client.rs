@@ -51,8 +51,8 @@ impl fmt::Debug for Builder {
 }
 
 impl Builder {
-    /// Keeps identity, model cache and undelivered work in this directory, which is created when it is needed. The default
-    /// is `tributary` in the working directory.
+    /// Keeps identity, model cache and undelivered work in this directory, which is created when it is needed. The
+    /// default is `tributary` in the working directory.
     #[must_use]
     pub fn state_dir(self, directory: impl Into<PathBuf>) -> Self {
         self.store(Arc::new(FileStore::new(directory)))
@@ -72,8 +72,8 @@ impl Builder {
         self
     }
 
-    /// How long the coordinator may hold a check-in while it has no work: 30 s by default, 60 s at most. A job that a phone
-    /// schedules should wait briefly, a daemon long.
+    /// How long the coordinator may hold a check-in while it has no work: 30 s by default, 60 s at most. A job that a
+    /// phone schedules should wait briefly, a daemon long.
     #[must_use]
     pub fn wait(self, wait: Duration) -> Self {
         Self { wait, ..self }
@@ -145,8 +145,8 @@ impl Client {
         }
     }
 
-    /// The client's id. Enrols the client first if it has none. A session enrols by itself: an app calls this to show the
-    /// id, or to learn early that its token does not work.
+    /// The client's id. Enrols the client first if it has none. A session enrols by itself: an app calls this to show
+    /// the id, or to learn early that its token does not work.
     ///
     /// # Errors
     /// [`ClientError`] if the store fails, or the coordinator does not answer or refuses the token.

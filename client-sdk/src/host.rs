@@ -2,14 +2,15 @@
 
 use tributary_protocol::device::DeviceState;
 
-/// The app's view of the device. Implement it to train only when that disturbs nobody: while the device is charging, idle,
-/// cool and on an unmetered network.
+/// The app's view of the device. Implement it to train only when that disturbs nobody: while the device is charging,
+/// idle, cool and on an unmetered network.
 pub trait Host: Sync {
     /// Whether the session may continue. It is called before a session, before every batch of training and before an
     /// upload, so it must return at once.
     fn may_continue(&self) -> bool;
 
-    /// Battery, charging and metering, which a check-in reports. The number of examples is overwritten with the trainer's.
+    /// Battery, charging and metering, which a check-in reports. The number of examples is overwritten with the
+    /// trainer's.
     fn device_state(&self) -> DeviceState {
         DeviceState::default()
     }

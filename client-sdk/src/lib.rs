@@ -18,10 +18,10 @@
 //! # }
 //! ```
 //!
-//! One call of [`Client::run_once`] is one session: it checks in, does the work of at most one round, and says how long to
-//! wait before the next session, as the job schedulers of phones expect. [`Client::run`] repeats it for daemons. A session
-//! stores its result before it sends it: a process that is killed after training uploads at its next start instead of
-//! training again.
+//! One call of [`Client::run_once`] is one session: it checks in, does the work of at most one round, and says how long
+//! to wait before the next session, as the job schedulers of phones expect. [`Client::run`] repeats it for daemons. A
+//! session stores its result before it sends it: a process that is killed after training uploads at its next start
+//! instead of training again.
 //!
 //! # Map
 //!
@@ -39,8 +39,8 @@
 //! | `tasks` | what a client does for an assignment: train, evaluate |
 //! | `models` | the model of an assignment: cached, cached plus deltas, or downloaded |
 //!
-//! A session goes through them in this order: `session` asks `transport` for an assignment and `models` for its model, runs
-//! a task with the app's `trainer`, stores the result in `store` and delivers it over `transport`.
+//! A session goes through them in this order: `session` asks `transport` for an assignment and `models` for its model,
+//! runs a task with the app's `trainer`, stores the result in `store` and delivers it over `transport`.
 
 #![warn(missing_docs)]
 

@@ -87,8 +87,8 @@ impl Wanted<'_> {
         Ok(body)
     }
 
-    /// Adds the deltas since the cached model, if the assignment lists them and they are shorter than the model. `None` if
-    /// they do not lead to the wanted model, which is then downloaded as a whole.
+    /// Adds the deltas since the cached model, if the assignment lists them and they are shorter than the model. `None`
+    /// if they do not lead to the wanted model, which is then downloaded as a whole.
     async fn catch_up(&self, cached: Sha256Hash, body: &[u8]) -> Result<Option<Vec<u8>>, ClientError> {
         let deltas = &self.assignment.model_deltas;
         let Some(place) = deltas.iter().position(|delta| delta.base_sha256 == cached) else { return Ok(None) };

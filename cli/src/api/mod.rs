@@ -217,6 +217,15 @@ impl Api {
         self.get(&["schedules"], &page_pairs(&page)).await
     }
 
+    /// `GET /readyz`: the coordinator can serve. Needs no token.
+    pub(crate) async fn ready(&self) -> Result<(), ApiError> {
+        let mut url = self.server.clone();
+        let path = url.path_segments_mut();
+        path.expect("the command line takes only http and https URLs, which have a path").pop_if_empty().push("readyz");
+        self.send(self.http.get(url).timeout(CALL_TIMEOUT)).await?;
+        Ok(())
+    }
+
     async fn get<T: DeserializeOwned>(&self, segments: &[&str], pairs: &[(&str, String)]) -> Result<T, ApiError> {
         self.send_json(self.call(Method::GET, segments, pairs).timeout(CALL_TIMEOUT)).await
     }

@@ -1,7 +1,7 @@
 //! What a client learns from: numbered examples, each an input and its targets. All inputs of a set have one shape.
 //!
-//! [`MemoryExamples`] holds them in memory; [`read_csv`] and [`read_idx_examples`] fill it from files. An app whose data is
-//! elsewhere implements [`Examples`].
+//! [`MemoryExamples`] holds them in memory; [`read_csv`] and [`read_idx_examples`] fill it from files. An app whose
+//! data is elsewhere implements [`Examples`].
 
 mod contract;
 mod csv;

@@ -1,8 +1,8 @@
 //! One session: deliver finished work, or check in, get the model, compute, store the result and deliver it.
 //!
-//! A session is a value, [`Step`], that says what comes next. The loop here does it with the client's store and coordinator
-//! and hands the result back. What a session has achieved is stored before the next request, so a session that ends
-//! anywhere (the process is killed, the future is dropped) is continued by the next one.
+//! A session is a value, [`Step`], that says what comes next. The loop here does it with the client's store and
+//! coordinator and hands the result back. What a session has achieved is stored before the next request, so a session
+//! that ends anywhere (the process is killed, the future is dropped) is continued by the next one.
 
 mod context;
 mod step;

@@ -1,4 +1,5 @@
-//! What a session does next: pure functions of what has happened so far. The loop in `session` does what a step asks for.
+//! What a session does next: pure functions of what has happened so far. The loop in `session` does what a step asks
+//! for.
 
 use std::time::Duration;
 
@@ -150,8 +151,8 @@ impl Step {
         Self::End(Ok(Outcome::TooLate { round, retry_after }))
     }
 
-    /// `answer` holds the coordinator's retry window in milliseconds. A failure report that was not received changes nothing
-    /// else: the round waits for its deadline.
+    /// `answer` holds the coordinator's retry window in milliseconds. A failure report that was not received changes
+    /// nothing else: the round waits for its deadline.
     pub(crate) fn after_failure(error: ClientError, answer: Result<u64, ClientError>) -> Self {
         let ClientError::Training(TrainError::Interrupted) = error else { return Self::End(Err(error)) };
         let retry_after = match answer {
@@ -161,8 +162,8 @@ impl Step {
         Self::End(Ok(Outcome::Interrupted { retry_after }))
     }
 
-    /// The assignment ends without a result. The coordinator learns why, so that the round need not wait for it, unless the
-    /// error is temporary: then a later session does the work.
+    /// The assignment ends without a result. The coordinator learns why, so that the round need not wait for it, unless
+    /// the error is temporary: then a later session does the work.
     fn without_result(assignment: AssignmentId, error: ClientError) -> Self {
         let reason = match &error {
             ClientError::Training(TrainError::Interrupted) => FailureReason::Interrupted,
@@ -182,10 +183,12 @@ impl Fate {
     pub(crate) fn of<T>(failures: u32, answer: &Result<T, ClientError>) -> Self {
         match answer {
             Ok(_) => Self::Accepted,
-            // Being offline does not count as a failure: once it answers, the coordinator says what became of the round.
+            // Being offline does not count as a failure: once it answers, the coordinator says what became of the
+            // round.
             Err(ClientError::Unreachable(_)) => Self::Kept,
             Err(error @ ClientError::Refused(_)) if !error.is_temporary() => Self::Refused,
-            // Not from the coordinator (a proxy, a captive portal), or it is busy. Work must not stay for ever all the same.
+            // Not from the coordinator (a proxy, a captive portal), or it is busy. Work must not stay for ever all the
+            // same.
             Err(_) if failures + 1 >= DELIVERY_FAILURES_MAX => Self::GivenUp,
             Err(_) => Self::KeptAfterFailures(failures + 1),
         }

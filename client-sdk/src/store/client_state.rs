@@ -14,11 +14,12 @@ const FORMAT: &str = "tributary-memory-1";
 /// Longest header of a file, in bytes: a few vectors and metadata.
 const HEADER_BYTES_MAX: u64 = 4096;
 
-/// Named vectors that a job keeps on the device from one accepted update to the next: the residual of error feedback and
-/// the momentum of `dgc`.
+/// Named vectors that a job keeps on the device from one accepted update to the next: the residual of error feedback
+/// and the momentum of `dgc`.
 ///
-/// An update replaces it, but only once the coordinator has accepted the update. Until then the new state is kept beside
-/// the old one. So an update that is lost or refused changes nothing, and its training is repeated from the old state.
+/// An update replaces it, but only once the coordinator has accepted the update. Until then the new state is kept
+/// beside the old one. So an update that is lost or refused changes nothing, and its training is repeated from the old
+/// state.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ClientState {
     pub(crate) job: JobId,

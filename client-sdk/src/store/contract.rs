@@ -4,8 +4,9 @@ use std::fmt::Debug;
 
 /// Named entries of bytes that outlive the process.
 ///
-/// The SDK uses a handful of entries. Their names consist of ASCII letters, digits, `.` and `-`. Entries hold up to a model
-/// (4 bytes per parameter), so an implementation should not copy them without need. One client uses a store at a time.
+/// The SDK uses a handful of entries. Their names consist of ASCII letters, digits, `.` and `-`. Entries hold up to a
+/// model (4 bytes per parameter), so an implementation should not copy them without need. One client uses a store at a
+/// time.
 pub trait Store: Debug + Send + Sync {
     /// Reads an entry; `None` if it does not exist.
     ///
@@ -25,8 +26,8 @@ pub trait Store: Debug + Send + Sync {
     /// [`StoreError`]; some of the bytes may then have been added.
     fn append(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError>;
 
-    /// Gives an entry another name atomically and replaces the entry of that name. Returns `false`, without any change, if
-    /// there is no entry `from`.
+    /// Gives an entry another name atomically and replaces the entry of that name. Returns `false`, without any change,
+    /// if there is no entry `from`.
     ///
     /// # Errors
     /// [`StoreError`]; both entries are then unchanged.

@@ -37,7 +37,8 @@ impl FileStore {
         let file = file.persist(path).map_err(|error| error.error)?;
         if durability == Durability::Power {
             file.sync_all()?;
-            // The directory holds the name. Where directories cannot be opened (Windows), the file system syncs it itself.
+            // The directory holds the name. Where directories cannot be opened (Windows), the file system syncs it
+            // itself.
             if cfg!(unix) {
                 fs::File::open(&self.directory)?.sync_all()?;
             }

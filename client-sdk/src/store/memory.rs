@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::contract::{Durability, Store, StoreError};
 
-/// Keeps entries for as long as the store itself exists, which may be longer than a [`Client`](crate::Client) of it: tests
-/// and simulations give the store of a client that "was killed" to its successor.
+/// Keeps entries for as long as the store itself exists, which may be longer than a [`Client`](crate::Client) of it:
+/// tests and simulations give the store of a client that "was killed" to its successor.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     entries: Mutex<BTreeMap<String, Vec<u8>>>,

@@ -1,7 +1,7 @@
 //! The entries of the SDK: who the client is, finished work that is not delivered, the cached model, client states.
 //!
-//! Only the identity must survive a power failure: it cannot be obtained again. A damaged model or update is recognised by
-//! its hash, and is downloaded or trained again.
+//! Only the identity must survive a power failure: it cannot be obtained again. A damaged model or update is recognised
+//! by its hash, and is downloaded or trained again.
 
 use std::sync::Arc;
 
@@ -147,8 +147,8 @@ impl State {
         self.store.remove(NEXT_STATE)
     }
 
-    /// The state that the job's last accepted update left. `None` if it cannot be read: then the job starts without one,
-    /// which delays what the residual held back.
+    /// The state that the job's last accepted update left. `None` if it cannot be read: then the job starts without
+    /// one, which delays what the residual held back.
     pub(crate) fn client_state(&self, job: JobId) -> Option<ClientState> {
         let entry = state_entry(job);
         let file =
@@ -158,8 +158,8 @@ impl State {
         read.inspect_err(|error| tracing::warn!(place = place(), %error, "a client state is ignored")).ok()
     }
 
-    /// Stores the state that an update leaves, until the update is accepted. After an error the job has no state at all: the
-    /// update holds the old residual, which must not be sent twice.
+    /// Stores the state that an update leaves, until the update is accepted. After an error the job has no state at
+    /// all: the update holds the old residual, which must not be sent twice.
     pub(crate) fn save_next_state(&self, next: Option<&ClientState>) -> Result<(), StoreError> {
         let Some(next) = next else { return self.store.remove(NEXT_STATE) };
         let saved = self.store.put(NEXT_STATE, &next.to_bytes(), Durability::Process);

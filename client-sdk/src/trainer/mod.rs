@@ -1,7 +1,7 @@
 //! Local training: the trait [`Trainer`], and its implementation with burn behind the feature `burn`.
 //!
-//! A trainer is synchronous and knows neither network nor server: the session gives it a model and settings and takes its
-//! values back.
+//! A trainer is synchronous and knows neither network nor server: the session gives it a model and settings and takes
+//! its values back.
 
 #[cfg(feature = "burn")]
 mod burn;

@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::contract::TrainError;
 
-/// Runs `work`; a panic becomes [`TrainError::Other`] with its message. `what` names the code that may panic. The caller must
-/// not use anything that `work` may have left half changed.
+/// Runs `work`; a panic becomes [`TrainError::Other`] with its message. `what` names the code that may panic. The
+/// caller must not use anything that `work` may have left half changed.
 pub(crate) fn caught<T>(what: &str, work: impl FnOnce() -> Result<T, TrainError>) -> Result<T, TrainError> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let message = panic.downcast_ref::<String>().map(String::as_str);

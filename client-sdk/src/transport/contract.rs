@@ -9,14 +9,14 @@ use http::{HeaderMap, Method, StatusCode};
 
 /// Carries requests to the coordinator and its responses back.
 ///
-/// An app implements it to use the platform's own HTTP stack; a test, to lose a request or its response. The SDK limits the
-/// time of a call, repeats calls that failed, and checks what a response says.
+/// An app implements it to use the platform's own HTTP stack; a test, to lose a request or its response. The SDK limits
+/// the time of a call, repeats calls that failed, and checks what a response says.
 pub trait Transport: Debug + Send + Sync {
-    /// Sends one request and waits for the head of its response. Dropping the future or the response's body abandons the
-    /// request; the coordinator may have received any part of it.
+    /// Sends one request and waits for the head of its response. Dropping the future or the response's body abandons
+    /// the request; the coordinator may have received any part of it.
     ///
-    /// A response with any status is a success here. Redirects must not be followed: they could carry a secret to another
-    /// server.
+    /// A response with any status is a success here. Redirects must not be followed: they could carry a secret to
+    /// another server.
     ///
     /// # Errors
     /// [`TransportError`] if no response came.

@@ -22,8 +22,8 @@ use super::retry::{ATTEMPTS_MAX, pause};
 use crate::clock::Clock;
 use crate::error::ClientError;
 
-/// Longest wait for the head of a response and for each further piece of its body. A check-in adds the time that it asks to
-/// be held, an upload the time that its body takes.
+/// Longest wait for the head of a response and for each further piece of its body. A check-in adds the time that it
+/// asks to be held, an upload the time that its body takes.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest pause within a session that the coordinator can ask for; a longer one ends the session.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -108,8 +108,8 @@ impl Coordinator {
         }
     }
 
-    /// Repeats a call while its failure may be temporary and the pause is short. Every call of the API may be repeated: no
-    /// report counts twice. (An enrolment whose response is lost leaves a client behind that never checks in.)
+    /// Repeats a call while its failure may be temporary and the pause is short. Every call of the API may be repeated:
+    /// no report counts twice. (An enrolment whose response is lost leaves a client behind that never checks in.)
     pub(crate) async fn retrying<T, F>(&self, call: impl Fn() -> F) -> Result<T, ClientError>
     where
         F: Future<Output = Result<T, ClientError>>,

@@ -11,9 +11,9 @@ const BASE_MS: u64 = 200;
 /// Longest mean of a pause, in milliseconds.
 const CAP_MS: u64 = 30_000;
 
-/// The pause after failed attempt `attempt`, counted from 1. Without a retry window of the coordinator its mean doubles with
-/// each attempt, and it is drawn from half to one and a half times the mean: clients that failed together must not return
-/// together. A retry window is waited for in full, plus up to half of it.
+/// The pause after failed attempt `attempt`, counted from 1. Without a retry window of the coordinator its mean doubles
+/// with each attempt, and it is drawn from half to one and a half times the mean: clients that failed together must not
+/// return together. A retry window is waited for in full, plus up to half of it.
 pub(crate) fn pause(attempt: u32, window_ms: Option<u64>, stream: &mut Stream) -> Duration {
     let pause_ms = match window_ms {
         Some(window_ms) => window_ms + stream.below(window_ms / 2 + 1),

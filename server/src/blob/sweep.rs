@@ -51,7 +51,7 @@ pub async fn run(blobs: &Blobs, db: &Db, clock: &Clock, stopping: &CancellationT
         match swept {
             Ok(Swept { orphans: 0, .. }) => {}
             Ok(Swept { objects, orphans }) => {
-                tracing::info!(objects, orphans, "the sweep deleted orphans from the store")
+                tracing::info!(objects, orphans, "the sweep deleted orphans from the store");
             }
             Err(error) => tracing::warn!(%error, "the sweep of the store failed; the next one tries again"),
         }

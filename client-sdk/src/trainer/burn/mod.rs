@@ -1,7 +1,7 @@
 //! Training with burn: networks as data, or any burn module that the app brings.
 //!
-//! All randomness comes from the task's seed, none from burn's generator, which all threads share. So the same seed, model
-//! and examples give the same bits, whatever else the process does.
+//! All randomness comes from the task's seed, none from burn's generator, which all threads share. So the same seed,
+//! model and examples give the same bits, whatever else the process does.
 
 mod batches;
 mod convolution;
@@ -54,8 +54,8 @@ impl BurnTrainer {
 }
 
 impl<N: Network> BurnTrainer<N> {
-    /// A trainer for jobs whose model lists the parameters of the app's own network. `factory` builds the network for each
-    /// task, because burn's clones share running statistics. Its initial values do not matter.
+    /// A trainer for jobs whose model lists the parameters of the app's own network. `factory` builds the network for
+    /// each task, because burn's clones share running statistics. Its initial values do not matter.
     pub fn with_network(factory: impl Fn(&Device) -> N + Send + 'static, examples: Arc<dyn Examples>) -> Self {
         Self { build: Box::new(move |_, device| Ok(factory(device))), examples, device: Device::flex() }
     }

@@ -6,9 +6,9 @@ use tributary_protocol::seed::Stream;
 
 /// A burn module with a forward pass, which [`BurnTrainer`](crate::BurnTrainer) can train.
 ///
-/// Its float parameters, in burn's visiting order, are the model's parameters. The job file names them, with their shapes,
-/// under `[model] parameters`; [`parameters_of`](crate::trainer::parameters_of) lists them. Parameters without a gradient
-/// (running statistics) are part of the model, too.
+/// Its float parameters, in burn's visiting order, are the model's parameters. The job file names them, with their
+/// shapes, under `[model] parameters`; [`parameters_of`](crate::trainer::parameters_of) lists them. Parameters without
+/// a gradient (running statistics) are part of the model, too.
 ///
 /// ```
 /// use burn::module::Module;
@@ -37,11 +37,11 @@ use tributary_protocol::seed::Stream;
 /// }
 /// ```
 pub trait Network: Module {
-    /// Maps `[batch, values of one input]` to `[batch, outputs]`, or to `[batch * positions, outputs]` if the network has an
-    /// output for each position of a sequence.
+    /// Maps `[batch, values of one input]` to `[batch, outputs]`, or to `[batch * positions, outputs]` if the network
+    /// has an output for each position of a sequence.
     ///
-    /// Randomness must come from `pass` if the seed is to determine the result: burn's own layers draw from a generator that
-    /// all threads of the process share.
+    /// Randomness must come from `pass` if the seed is to determine the result: burn's own layers draw from a generator
+    /// that all threads of the process share.
     fn forward(&mut self, inputs: Tensor<2>, pass: &mut Pass) -> Tensor<2>;
 }
 

@@ -32,9 +32,9 @@ impl LayerNorm {
     }
 }
 
-/// The formula of [`LayerNorm`] for each feature or channel over the batch. Training normalises with the batch's mean and
-/// variance (with `1/n`) and moves the running ones towards them (variance with `1/(n-1)`). Evaluation uses the running
-/// ones.
+/// The formula of [`LayerNorm`] for each feature or channel over the batch. Training normalises with the batch's mean
+/// and variance (with `1/n`) and moves the running ones towards them (variance with `1/(n-1)`). Evaluation uses the
+/// running ones.
 #[derive(Module, Debug)]
 pub(super) struct BatchNorm {
     weight: Param<Tensor<1>>,
@@ -74,8 +74,8 @@ impl BatchNorm {
         }
         let count = values.dims().iter().product::<usize>() / self.input[0];
         let result = burn::tensor::module::batch_norm_train(values, weight, bias, self.epsilon);
-        // One value has no variance. PyTorch refuses such a batch; here it leaves the running statistics unchanged, because
-        // the last batch of an epoch can be a single example.
+        // One value has no variance. PyTorch refuses such a batch; here it leaves the running statistics unchanged,
+        // because the last batch of an epoch can be a single example.
         if count > 1 {
             let unbiased = count as f64 / (count - 1) as f64;
             self.running_mean = moved(&self.running_mean, result.mean, self.momentum);

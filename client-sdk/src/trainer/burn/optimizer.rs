@@ -1,5 +1,5 @@
-//! Optimiser steps with PyTorch's formulas (`torch.optim`, version 2), so that settings carry over. Burn's own optimisers
-//! differ in details.
+//! Optimiser steps with PyTorch's formulas (`torch.optim`, version 2), so that settings carry over. Burn's own
+//! optimisers differ in details.
 
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Gradients, Tensor};

@@ -9,8 +9,8 @@ pub(super) fn zeros<const D: usize>(shape: [usize; D], learned: bool, device: &D
     Param::uninitialized(ParamId::new(), init, device.clone(), learned, Shape::from(shape))
 }
 
-/// A weight that is loaded and saved as `[outputs, inputs]`, PyTorch's layout, and held as `[inputs, outputs]`, which burn
-/// multiplies without transposing first.
+/// A weight that is loaded and saved as `[outputs, inputs]`, PyTorch's layout, and held as `[inputs, outputs]`, which
+/// burn multiplies without transposing first.
 pub(super) fn transposed_weight(outputs: usize, inputs: usize, device: &Device) -> Param<Tensor<2>> {
     zeros([outputs, inputs], true, device).init_mapper(transposed).load_mapper(transposed).save_mapper(transposed)
 }

@@ -1,8 +1,8 @@
-//! LSTM and GRU with PyTorch's parameters (`torch.nn.LSTM`, `GRU`, one layer, one direction): the matrices of the gates are
-//! stacked by rows. States start at 0.
+//! LSTM and GRU with PyTorch's parameters (`torch.nn.LSTM`, `GRU`, one layer, one direction): the matrices of the gates
+//! are stacked by rows. States start at 0.
 //!
-//! Each time step multiplies its own input. One product for all steps would be slower: the gradient of cutting it into steps
-//! fills a tensor of the whole product for each step.
+//! Each time step multiplies its own input. One product for all steps would be slower: the gradient of cutting it into
+//! steps fills a tensor of the whole product for each step.
 
 use burn::module::{Module, Param};
 use burn::tensor::activation::{sigmoid, tanh};
