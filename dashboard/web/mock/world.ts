@@ -2,6 +2,7 @@
 
 import type {
   Assignment,
+  AuditEntry,
   Client,
   FeedEvent,
   Job,
@@ -56,7 +57,7 @@ export class World {
   readonly jobs = new Map<string, MockJob>();
   readonly events: LoggedEvent[] = [];
   readonly listeners = new Set<(entry: LoggedEvent) => void>();
-  readonly audit: { at_ms: number; action: string; subject: string; detail?: string }[] = [];
+  readonly audit: Omit<AuditEntry, "id" | "token" | "label">[] = [];
   private readonly plans = new Map<string, PlannedRound>();
   private readonly told = new Map<string, string>();
   private eventId = 0;
@@ -124,10 +125,10 @@ export class World {
     this.add("waiting", "own-network", "keyboard", "awaiting_model", rules(5, {}), {}, 0, MINUTE);
     this.add("done", "digits-baseline", "demo", "completed", rules(4, { pace: 5 }), { rounds: 30 }, 30, MINUTE);
     this.audit.push(
-      { at_ms: startedAtMs - 40 * MINUTE, action: "job_paused", subject: JOBS.paused },
+      { at_ms: startedAtMs - 40 * MINUTE, action: "job.pause", subject: JOBS.paused },
       {
         at_ms: startedAtMs - 90 * MINUTE,
-        action: "token_created",
+        action: "token.create",
         subject: `token_${digits(32, 77)}`,
         detail: "enrolment token of keyboard",
       },
@@ -195,7 +196,7 @@ export class World {
     };
     this.jobs.set(job.id, job);
     this.tell({ at_ms: nowMs, job: job.id, became: "running" });
-    this.note("job_created", job.id, nowMs, name);
+    this.note("job.create", job.id, nowMs, name);
     this.tick(nowMs);
     return job;
   }
@@ -204,7 +205,7 @@ export class World {
     job.state = state;
     if (state === "stopped") job.endedAtMs = nowMs;
     this.tell({ at_ms: nowMs, job: job.id, became: state, cause: "operator" });
-    this.note(`job_${state}`, job.id, nowMs);
+    this.note(state === "paused" ? "job.pause" : state === "running" ? "job.resume" : "job.stop", job.id, nowMs);
   }
 
   setPolicy(job: MockJob, policy: Partial<RoundPolicy>, nowMs: number): void {
@@ -214,10 +215,10 @@ export class World {
     );
     job.rules = { ...job.rules, ...Object.fromEntries(given) };
     job.text = jobText(job.name, job.population, job.rules, job.stop);
-    this.note("round_policy_changed", job.id, nowMs, JSON.stringify(policy));
+    this.note("job.round_policy", job.id, nowMs, JSON.stringify(policy));
   }
 
-  note(action: string, subject: string, atMs: number, detail?: string): void {
+  note(action: AuditEntry["action"], subject: string, atMs: number, detail?: string): void {
     this.audit.push({ at_ms: atMs, action, subject, ...(detail === undefined ? {} : { detail }) });
   }
 

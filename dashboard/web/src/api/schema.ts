@@ -1,152 +1,170 @@
 // Types of the coordinator's requests and answers. `npm run api` writes this file from openapi.json.
 
-/** Why a round ended without a result. */
+/** The reason why a round was abandoned. */
 export type AbandonReason = "selection_timeout" | "too_few_reports" | "job_stopped" | "not_finite" | "fault";
 
-/** How updates become the next version (`[aggregation]`). */
+/** How updates become the next model version (`[aggregation]`). */
 export type Aggregation = {
   rule: "fed_avg";
-  /** 1 is plain federated averaging. */
+  /** Factor of the mean delta, above 0 and at most 1000. Default: 1, plain federated averaging. */
   server_learning_rate?: number;
 };
 
-/** An assignment as operators see it. */
+/** An assignment: the work of one client in one round. */
 export interface Assignment {
-  /** Accuracy that an evaluator told. */
+  /** Accuracy that an evaluator reported, 0 to 1. */
   accuracy?: number;
-  /** When the client was drawn. */
+  /** Time at which the client was drawn. */
   assigned_at_ms: number;
-  /** What the client said it is, at its last check-in. */
+  /** Attributes of the client, as of its last check-in. */
   attributes?: Attributes;
-  /** Bytes of the model that it fetched. */
+  /** Bytes of the model that the client downloaded. */
   bytes_down: number;
-  /** Bytes that it sent (bodies of its report, those that broke off or were refused included). */
+  /** Bytes that the client uploaded: bodies of its report, including interrupted and refused ones. */
   bytes_up: number;
-  /** The client. */
+  /** Id of the client. */
   client: ClientId;
-  /** The client's number in the order of enrolment. */
+  /** Number of the client in the order of enrolment. */
   client_number: number;
   /**
-   * Cosine of the angle between the update and the mean of its round, -1 to 1; none where it would have
-   * cost too much.
+   * Cosine of the angle between the update and the mean of its round, -1 to 1. Absent where it would
+   * cost too much to compute.
    */
   cosine?: number;
-  /** When it ended: report, refusal, failure or expiry. */
+  /** Time at which the assignment ended: by report, rejection, failure or expiry. */
   ended_at_ms?: number;
-  /** When its download of the model ended. */
+  /** Time at which the download of the model ended. */
   fetched_at_ms?: number;
-  /** Its id. */
+  /** Id of the assignment. */
   id: AssignmentId;
-  /** When a straggler came back with its late work. */
+  /** Time at which a straggler sent its late report. */
   late_at_ms?: number;
-  /** Loss that the client told. */
+  /** Loss that the client reported. */
   loss?: number;
-  /** What the model that it fetched would have taken as a plain f32 file. */
+  /** Bytes of the downloaded model if it were a plain f32 file. */
   raw_bytes_down?: number;
-  /** What its accepted report would have taken as a plain f32 file. */
+  /** Bytes of the accepted report if it were a plain f32 file. */
   raw_bytes_up?: number;
-  /** Why it was rejected or failed. */
+  /** Why the update was rejected or the client gave up. */
   reason?: string;
   /**
-   * Shape of the session, one letter per event: `c` checked in, `a` assigned, `d` downloaded, `t`
-   * trained, `u` uploaded, then `+` reported, `!` rejected, `x` failed, `i` interrupted or `.` expired,
-   * and `~` came late.
+   * Course of the client's session, one character per event: `c` checked in, `a` assigned, `d`
+   * downloaded, `t` trained, `u` uploaded; then `+` reported, `!` rejected, `x` failed, `i` interrupted
+   * or `.` expired; then `~` for a late report.
    */
   shape?: string;
-  /** Where it stands. */
+  /** State of the assignment. */
   state: AssignmentState;
   /** L2 norm of the update. */
   update_norm?: number;
-  /** When the first byte of its update came. */
+  /** Time at which the first byte of the update arrived. */
   upload_at_ms?: number;
-  /** Time from that byte to the last one, in milliseconds. */
+  /** Time from the first to the last byte of the update, in milliseconds. */
   upload_ms?: number;
-  /** Examples behind the report. */
+  /** Number of examples of the report. */
   weight?: number;
-  /** Time that the client says it worked, in milliseconds. */
+  /** Work time that the client reported, in milliseconds. */
   work_ms?: number;
 }
 
-/** One client in one round. */
+/** Id of an assignment: the work of one client in one round. */
 export type AssignmentId = string;
 
-/** One client in one round. */
+/** The state of an assignment, the work of one client in one round. */
 export type AssignmentState = "assigned" | "reported" | "rejected" | "failed" | "expired";
 
-/** An assignment that is still open. */
+/** Status of an assignment whose round is open. */
 export interface AssignmentStatus {
-  /** Time left until the round closes, in milliseconds. */
+  /** Time until the round closes, in milliseconds. */
   deadline_in_ms: number;
-  /** Whether this client's report was already accepted: nothing more to send. */
+  /** Whether the client's report was accepted. If so there is nothing more to send. */
   reported: boolean;
 }
 
-/** A name that clients of a population have an attribute under. */
+/** The name of an attribute that clients of a population have. */
 export interface AttributeName {
-  /** The name. */
+  /** Name of the attribute. */
   name: string;
-  /** How many different values there are. */
+  /** Number of distinct values. */
   values: number;
 }
 
-/** What a client is: at most 32 names and values. */
+/** Attributes of a client, as names and values: at most 32 pairs. */
 export type Attributes = Record<string, string>;
 
-/** Something that an operator did. */
+/** What an operator did, as the audit log records it. */
+export type AuditAction =
+  | "population.create"
+  | "token.create"
+  | "token.revoke"
+  | "job.create"
+  | "job.pause"
+  | "job.resume"
+  | "job.stop"
+  | "job.round_policy"
+  | "model.upload";
+
+/** An entry of the audit log: one audit action of an operator. */
 export interface AuditEntry {
-  /** What was done, as `job.pause`. */
-  action: string;
-  /** When. */
+  /** The audit action, such as `job.pause`. */
+  action: AuditAction;
+  /** Time of the action. */
   at_ms: number;
-  /** More about it. */
+  /** Further details of the action. */
   detail?: string;
-  /** Its id. */
+  /** Id of the entry. */
   id: AuditId;
-  /** The token's label. */
+  /** Label of that token. */
   label: string;
-  /** To what: an id or a name. */
+  /** Id or name of the object that was changed. */
   subject: string;
-  /** The operator token that was used. */
+  /** Id of the operator token that authorised it. */
   token: TokenId;
 }
 
-/** One entry of the audit log. */
+/** Id of an entry of the audit log. */
 export type AuditId = string;
 
 /** Settings of `int8` and `int4`. */
 export interface Blocks {
-  /** Values that share a scale, a multiple of 8 from 8 to 4096; blocks begin anew with each parameter. */
+  /**
+   * Values per scale: a multiple of 8 from 8 to 4096. A longer block takes fewer bytes and has a larger
+   * error. Blocks do not cross parameters.
+   */
   block?: number;
 }
 
 /** A member of a cohort. */
 export interface Cell {
-  /** The client's number in the order of enrolment. */
+  /** Number of the client in the order of enrolment. */
   number: number;
-  /** Why it was rejected or failed. */
+  /** Why the update was rejected or the client gave up. */
   reason?: string;
-  /** Where its assignment stands. */
+  /** State of its assignment. */
   state: AssignmentState;
 }
 
-/** A client says that it is available and what it can do. */
+/** Check-in: a client is available for work. */
 export interface CheckInRequest {
-  /** What it is now; replaces what it said before. */
+  /** Current attributes. They replace those of earlier check-ins. */
   attributes?: Attributes;
   /**
-   * Update codecs that it can write, each once. Names that this release does not know, those of a newer
-   * client, are left out when it is read.
+   * Codecs in which the client can write updates. The coordinator ignores names that it does not know,
+   * such as those of a newer SDK.
    */
   codecs: string[];
-  /** Version of the SDK, for the operator's eyes. */
+  /** Version of the SDK, for information. */
   sdk_version: string;
-  /** How it is. */
+  /** Current state of the device. */
   state: DeviceState;
-  /** How long it would like to be held until there is work, in milliseconds (at most [`WAIT_MS_MAX`]). */
+  /**
+   * Longest time to hold the request until there is work, in milliseconds, at most 60,000. Default: 0,
+   * an immediate answer.
+   */
   wait_ms?: number;
 }
 
-/** The answer to a check-in. */
+/** Response to a check-in. */
 export type CheckInResponse =
   | (DeviceAssignment & {
       answer: "assigned";
@@ -154,93 +172,93 @@ export type CheckInResponse =
   | {
       answer: "retry";
       /**
-       * How long to wait before the next check-in, in milliseconds; spread so that a fleet does not come at
-       * once.
+       * Time to wait before the next check-in, in milliseconds. It is randomised, so that a fleet does not
+       * check in at once.
        */
       retry_after_ms: number;
     };
 
 /**
- * How the clients with one value of an attribute fare, over the newest assignments of their
+ * Statistics of the clients with one value of an attribute, over the newest assignments of their
  * population.
  */
 export interface ClassStats {
-  /** Their assignments. */
+  /** Number of their assignments. */
   assigned: number;
-  /** Clients that have it. */
+  /** Number of clients with this value. */
   clients: number;
-  /** Share of the ended assignments that did not report, 0 to 1. */
+  /** Share of ended assignments without a report, 0 to 1. */
   drop_rate: number;
-  /** Those that were too late. */
+  /** Number of assignments whose round closed first. */
   expired: number;
-  /** Those that gave up. */
+  /** Number of assignments that the client gave up. */
   failed: number;
-  /** Those whose report was rejected. */
+  /** Number of assignments whose update was rejected. */
   rejected: number;
-  /** Those that reported. */
+  /** Number of assignments that ended with a report. */
   reported: number;
-  /** Their sessions by shape, most frequent first. */
+  /** Courses of their sessions, most frequent first. */
   shapes: ShapeCount[];
-  /** The value; empty for clients without the attribute. */
+  /** Value of the attribute. Empty for clients without the attribute. */
   value: string;
-  /** Median of the time worked for a report, in milliseconds. */
+  /** Median work time per report, in milliseconds. */
   work_ms_p50?: number;
-  /** The time that nine of ten reports took less than, in milliseconds. */
+  /** 90th percentile of the work time per report, in milliseconds. */
   work_ms_p90?: number;
 }
 
-/** A client as operators see it. */
+/** A client: an enrolled device or silo. */
 export interface Client {
-  /** What it said it is. */
+  /** Attributes, as of the last check-in. */
   attributes: Attributes;
-  /** Bytes of the models that it fetched. */
+  /** Bytes of the models that it downloaded. */
   bytes_down?: number;
-  /** Bytes of the updates that it sent. */
+  /** Bytes of the updates that it uploaded. */
   bytes_up?: number;
-  /** When it enrolled. */
+  /** Time of enrolment. */
   created_at_ms: number;
-  /** Examples it said it holds. */
+  /** Number of training examples, as of the last check-in. */
   examples: number;
-  /** Rounds that closed without it. */
+  /** Number of rounds that closed before it reported. */
   expired: number;
-  /** Rounds in which it failed or its update was rejected. */
+  /** Number of rounds in which it gave up or its update was rejected. */
   failed: number;
-  /** Its id. */
+  /** Id of the client. */
   id: ClientId;
-  /** When it was last heard of. */
+  /** Time of its last request. */
   last_seen_at_ms: number;
-  /** Its number in the order of enrolment. */
+  /** Number in the order of enrolment, from 1, unique in the population. */
   number: number;
-  /** Its population. */
+  /** Population of the client. */
   population: Name;
-  /** Those of them in which its update was rejected. */
+  /** Number of rounds in which its update was rejected; included in `failed`. */
   rejected?: number;
-  /** Rounds in which it reported. */
+  /** Number of rounds in which it reported. */
   reported: number;
-  /** Mean time that it worked for a report, in milliseconds. */
+  /** Mean work time per report, in milliseconds, as reported by the client. */
   work_ms_mean?: number;
 }
 
 /** An assignment in the history of its client. */
 export type ClientAssignment = Assignment & {
-  /** Of which job. */
+  /** Id of the job. */
   job: JobId;
-  /** In which round. */
+  /** Number of the round. */
   round: number;
-  /** Training or evaluation. */
+  /** Task of the round. */
   task: Task;
 };
 
-/** One enrolled device or silo. */
+/** Id of a client: an enrolled device or silo. */
 export type ClientId = string;
 
 /** The order of a list of clients. */
 export type ClientOrder = "number" | "last_seen" | "drop_rate";
 
-/** As it stands in files: a name alone, or a table with a name and settings. */
+/** How updates are encoded: the name of a codec, or a table of its name and settings. */
 export type Codec = CodecName | Tagged;
 
-/** What a codec is called. */
+/** The name of a codec, as job files, metadata and check-ins write it. */
 export type CodecName =
   | "f32"
   | "f16"
@@ -255,278 +273,287 @@ export type CodecName =
   | "dgc"
   | "eden";
 
-/** A job is wanted. */
+/** Request for a new job. */
 export interface CreateJob {
-  /** The job. */
+  /** The job file. */
   job: JobFile;
 }
 
-/** A population is wanted. */
+/** Request for a new population. */
 export interface CreatePopulation {
-  /** Its name. */
+  /** Name of the population, unique in the deployment. */
   name: Name;
 }
 
-/** A token is wanted: for enrolment in a population, or for an operator when no population is named. */
+/** Request for a new token: an enrolment token with a population, an operator token without. */
 export interface CreateToken {
-  /** What it is for, for people. */
+  /** Purpose of the token, for people. */
   label?: string;
-  /** The population whose clients it may enrol; none makes an operator token. */
+  /** Population in which the token can enrol clients. Absent for an operator token. */
   population?: Name;
-  /** Life time in milliseconds; for ever when left out. */
+  /** Lifetime in milliseconds. Default: unlimited. */
   valid_for_ms?: number;
 }
 
-/** A new token with its secret, which is shown this once. */
+/** A new token with its secret, which no later call returns. */
 export interface CreatedToken {
-  /** The credential. */
+  /** Bearer credential. */
   secret: Secret;
-  /** What can be seen of it later. */
+  /** The token without its secret. */
   token: Token;
 }
 
-/** The learning curve of a job, thinned out by the coordinator. */
+/** The learning curve of a job, reduced to the requested number of points. */
 export interface Curve {
   /**
-   * Ended training rounds in order; the first, the last, and the best and worst of each stretch in
+   * Ended training rounds in order: the first, the last, and the best and worst of each interval in
    * between.
    */
   points: CurvePoint[];
-  /** How many rounds they stand for. */
+  /** Number of ended training rounds before the reduction. */
   rounds: number;
-  /** What it took to reach accuracies, as far as they were reached. */
+  /** The cost of reaching given accuracies, for those that were reached. */
   targets: Target[];
 }
 
 /**
- * An ended training round as a point of a curve. What is cumulative counts all training rounds up to
- * this one.
+ * An ended training round as a point of a learning curve. Cumulative fields sum over all training
+ * rounds up to this one.
  */
 export interface CurvePoint {
-  /** Whether it ended without a result. */
+  /** Whether the round was abandoned. */
   abandoned: boolean;
-  /** Accuracy of its model. */
+  /** Accuracy of the resulting model in its evaluation, 0 to 1. */
   accuracy?: number;
-  /** When it ended. */
+  /** Time at which the round ended. */
   at_ms: number;
-  /** Bytes that clients fetched, cumulative. */
+  /** Bytes that clients downloaded, cumulative. */
   bytes_down: number;
-  /** Bytes that clients sent, cumulative. */
+  /** Bytes that clients uploaded, cumulative. */
   bytes_up: number;
-  /** Time that clients worked, cumulative, in milliseconds. */
+  /** Work time of clients, cumulative, in milliseconds. */
   clients_ms: number;
-  /** Clients selected. */
+  /** Number of clients drawn. */
   cohort: number;
-  /** Loss of its model. */
+  /** Loss of the resulting model in its evaluation. */
   loss?: number;
-  /** Reports counted. */
+  /** Number of accepted reports. */
   reported: number;
-  /** Its number. */
+  /** Number of the round. */
   round: number;
-  /** Mean training loss of its updates. */
+  /** Mean training loss of the round's updates. */
   training_loss?: number;
-  /** Time from the job's creation to that, in milliseconds. */
+  /** Time from the job's creation to the end of the round, in milliseconds. */
   wall_ms: number;
 }
 
 /**
- * How fast a database answers, over the last transactions of the coordinator that tells it; none
- * before the first ones.
+ * Latency of the database, over the last transactions of one coordinator. Fields are absent before the
+ * first ones.
  */
 export interface DbLatency {
-  /** Median of the time to get a snapshot to read from, in milliseconds. */
+  /** Median time to begin a reading transaction, in milliseconds. */
   read_ms_p50?: number;
-  /** The time that 99 of 100 stay below. */
+  /** 99th percentile of that time, in milliseconds. */
   read_ms_p99?: number;
-  /**
-   * Median of the time to get a transaction that writes, in milliseconds: on SQLite, writers queue for
-   * it.
-   */
+  /** Median time to begin a writing transaction, in milliseconds. On SQLite, writers queue for it. */
   write_ms_p50?: number;
-  /** The time that 99 of 100 stay below. */
+  /** 99th percentile of that time, in milliseconds. */
   write_ms_p99?: number;
 }
 
-/** One client's work in one round. */
+/** The work of one client in one round. */
 export interface DeviceAssignment {
-  /** Time left until the round closes, in milliseconds (a duration, because device clocks are wrong). */
+  /** Time until the round closes, in milliseconds. A duration, since device clocks are often wrong. */
   deadline_in_ms: number;
-  /** The file to start from instead, in the form that the plan names. */
+  /**
+   * The file to download instead, if the plan chooses another form than plain f32. Train from what it
+   * decodes to.
+   */
   form?: FormFile;
-  /** Its id: names the update. */
+  /** Id of the assignment. Status, update, evaluation and failure are sent under it. */
   id: AssignmentId;
-  /** The job. */
+  /** Id of the job. */
   job: JobId;
-  /** Content hash of that version's safetensors file. */
+  /** SHA-256 of that version's plain f32 file. */
   model_sha256: Sha256Hash;
-  /** The model version to start from. */
+  /** Model version to train from or to evaluate. */
   model_version: number;
-  /** What to do. */
+  /** Model, training settings and codec. */
   plan: Plan;
-  /** The round's number in its job, from 1. */
+  /** Number of the round in its job, from 1. */
   round: number;
-  /** Every random choice of the client in this round derives from it. */
+  /** Seed of all random choices of the client in this round. */
   seed: Seed;
   /**
-   * The last steps that lead to that version, at most [`crate::download::DELTA_CHAIN_MAX`], in their
-   * order.
+   * The last model deltas up to that version, at most 3, in ascending order. A client whose model has
+   * the `base_sha256` of one of them downloads only that delta and those after it.
    */
-  steps?: StepFile[];
-  /** Train or evaluate. */
+  steps?: ModelDeltaFile[];
+  /** Training or evaluation. */
   task: Task;
 }
 
-/** How a device is at a check-in. */
+/** State of a device at a check-in. */
 export interface DeviceState {
-  /** Charge of the battery, 0 to 100; none on machines without one. */
+  /** Charge of the battery in percent, 0 to 100. Absent without a battery. */
   battery_percent?: number;
-  /** Whether it is being charged. */
+  /** Whether the battery is being charged. Absent if unknown. */
   charging?: boolean;
-  /** Examples that it holds. */
+  /** Number of training examples on the device. */
   examples: number;
-  /** Whether its connection costs by the byte. */
+  /** Whether the network connection is metered. Absent if unknown. */
   metered?: boolean;
 }
 
 /** Settings of `dgc`. */
 export interface Dgc {
   /**
-   * Longest L2 norm of a delta before it is accumulated; 0 for none. With N clients in a round the paper
-   * takes the length that their sum may have, over the square root of N.
+   * Largest L2 norm of a delta; a longer one is scaled down before it is accumulated. 0 disables
+   * clipping. For N clients per round the paper uses the largest norm of their sum, divided by the
+   * square root of N. Default: 0.
    */
   clip?: number;
-  /** Share of the values that is sent once warmed up. */
+  /** Share of the values that is sent after the warm-up, above 0 and at most 1. Default: 0.001. */
   density?: number;
-  /** Momentum, 0 to 1. */
+  /** Momentum m, at least 0 and below 1. Default: 0.9. */
   momentum?: number;
-  /** Whether the momentum of values that are sent starts anew (momentum factor masking). */
+  /**
+   * Whether the momentum of a value becomes zero when the value is sent (momentum factor masking).
+   * Default: true.
+   */
   momentum_masking?: boolean;
-  /** Rounds after which a device forgets what it did not send, and its momentum. */
+  /** Age in rounds after which a device drops its residual and its momentum. Default: 100. */
   residual_age_rounds_max?: number;
-  /** How the values are written that are sent. */
+  /** Encoding of the values that are sent. Default: `f16`. */
   values?: SparseValues;
-  /** Rounds over which the density falls to `density`. */
+  /**
+   * Rounds of the warm-up, in which the density falls from 0.25 to `density`. At most 10,000. Default:
+   * 4.
+   */
   warm_up_rounds?: number;
 }
 
-/** How models travel to the clients (`[download]` of a job file). */
+/** Encoding of downloads (`[download]` of a job file). */
 export interface Download {
-  /** The form in which training clients and evaluators fetch the model. */
+  /** Form in which training clients and evaluators download the model. Default: `f32`. */
   codec?: ModelForm;
   /**
-   * Whether each round's step is rounded to 8-bit numbers, so that a client that has the version before
-   * fetches only those. The step that is added to the model is the rounded one: model and file never
-   * drift apart.
+   * Whether a client that has an earlier version downloads only the 8-bit model deltas since then. The
+   * coordinator adds the same rounded delta to its model, so both stay identical. Default: false.
    */
   delta?: boolean;
 }
 
 /** Settings of `eden`. */
 export interface Eden {
-  /** Bits for each value, 1 to 4. */
+  /** Bits per value, 1 to 4. Default: 1. */
   bits?: number;
 }
 
-/** Who may take part (`[eligibility]`). */
+/** Eligibility rules: which clients may train (`[eligibility]`). */
 export interface Eligibility {
-  /** Attributes that a client must have with these values. */
+  /** Attributes that a client must have, with these values. Default: none. */
   attributes?: Record<string, string>;
-  /** Fewest examples that a client must hold. */
+  /** Fewest training examples that a client must have. Default: 1. */
   examples_min?: number;
-  /** Rounds that must pass before the same client is drawn again (0: it may be drawn every round). */
+  /** Rounds that must pass before a client is drawn again. Default: 0, it may be drawn in every round. */
   separation_rounds?: number;
 }
 
 /** A kind of database. */
 export type Engine = "sqlite" | "postgres";
 
-/** A device asks to become a client. */
+/** Enrolment of a device or silo as a client. */
 export interface EnrolRequest {
-  /** What it is. */
+  /** Attributes of the client. */
   attributes?: Attributes;
 }
 
-/** The device is a client now. */
+/** Response to an enrolment. */
 export interface EnrolResponse {
-  /** Its id. */
+  /** Id of the new client. */
   client: ClientId;
-  /** The population it belongs to. */
+  /** Population of the client, given by the enrolment token. */
   population: Name;
-  /** Its credential; the coordinator keeps only a hash. */
+  /** Bearer credential of the client. The coordinator stores only its hash and cannot show it again. */
   secret: Secret;
 }
 
-/** Measuring the global model on clients (`[evaluation]`). */
+/** Evaluation of the global model on clients (`[evaluation]`). */
 export interface EvaluationPolicy {
   /**
-   * Attributes that make a client an evaluator. Evaluators do not train. When empty, any client that may
-   * train may evaluate, on the examples it has.
+   * Attributes of evaluators, which then do not train. Default: none, and every client that may train
+   * may also evaluate.
    */
   attributes?: Record<string, string>;
-  /** How long its clients have. */
+  /** Time from the draw of the evaluators to the deadline, in milliseconds. Default: 300,000. */
   deadline_ms?: number;
-  /** A version is evaluated each time that this many rounds were committed, and at the end of the job. */
+  /**
+   * Committed rounds between evaluated versions. The last version of a job is always evaluated. Default:
+   * 1.
+   */
   every_rounds?: number;
-  /** Clients selected per report of the goal. */
+  /** Clients drawn per report of the goal, 1 to 10. Default: 1. */
   over_selection?: number;
-  /** Reports that close an evaluation early. */
+  /** Reports after which an evaluation closes before its deadline. Default: 1. */
   reports_goal?: number;
-  /** Reports without which the deadline abandons it. */
+  /** Fewest reports for a result. An evaluation with fewer at its deadline is abandoned. Default: 1. */
   reports_min?: number;
-  /** How long an evaluation waits for available clients. */
+  /** Longest wait for available clients, in milliseconds. Default: 300,000. */
   selection_timeout_ms?: number;
 }
 
-/** What a client measured. */
+/** Result of an evaluation on one client. */
 export interface EvaluationReport {
-  /** Share of examples classified rightly, 0 to 1; none for regression. */
+  /** Share of correctly classified examples, 0 to 1. Absent for regression. */
   accuracy?: number;
-  /** Time spent, in milliseconds. */
+  /** Time spent in evaluation, in milliseconds. */
   evaluate_ms: number;
-  /** Number of examples measured on: the report's weight. */
+  /** Number of examples evaluated: the weight of the report. */
   examples: number;
-  /** Mean loss per example. */
+  /** Mean loss per example, at most 1e12 in magnitude. */
   loss: number;
 }
 
-/** Something that happened, for those who watch: look the round up for the details. */
+/** An event of a job: a change of phase or state. The round or assignment itself has the details. */
 export interface Event {
-  /** Which assignment; none for events of the round itself. */
+  /** Id of the assignment. Absent for events of the round or job. */
   assignment?: AssignmentId;
-  /** When. */
+  /** Time of the event. */
   at_ms: number;
-  /** The new phase or state, in its word. */
+  /** The new phase of the round, or the new state of the assignment or job. */
   became: string;
-  /** Why, where there is a reason. */
+  /** The reason, where there is one. */
   cause?: string;
-  /** Which job. */
+  /** Id of the job. */
   job: JobId;
-  /** Which round; none for events of the job itself. */
+  /** Number of the round. Absent for events of the job itself. */
   round?: number;
-  /** Rises by one with each event of the job. */
+  /** Increases by one with each event of the job. */
   sequence: number;
-  /** Training or evaluation, with `round`. */
+  /** Task of the round. Present whenever `round` is. */
   task?: Task;
 }
 
-/** Why a client gave up. */
+/** The reason why a client gave up. */
 export type FailureReason = "interrupted" | "out_of_memory" | "no_data" | "diverged" | "does_not_fit" | "other";
 
-/** A client gives up. */
+/** Report of a client that gives up its assignment. */
 export interface FailureReport {
-  /** For the operator; at most [`DETAIL_BYTES_MAX`] bytes. */
+  /** Explanation for the operator, at most 1024 bytes. */
   detail?: string;
-  /** Why. */
+  /** Kind of failure. */
   reason: FailureReason;
 }
 
-/** The file of a model in its job's form. */
+/** The file of a model in the form of its job. */
 export interface FormFile {
-  /** Its length. */
+  /** Length of that body. */
   bytes: number;
-  /** The form. */
+  /** Encoding of the model. */
   form: ModelForm;
-  /** Hash of the body as it is sent, which may be one zstd frame. */
+  /** SHA-256 of the body as it is sent, compressed or not. */
   sha256: Sha256Hash;
 }
 
@@ -536,174 +563,177 @@ export type Format = "json" | "csv";
 /** A height and a width, as a pair or as one number for both. */
 export type HeightWidth = number | number[];
 
-/** Where model version 0 comes from. */
+/** Source of model version 0. */
 export type InitialModel = "random" | "upload";
 
-/** A job as operators see it. */
+/** A job. */
 export interface Job {
-  /** When it was made. */
+  /** Time of creation. */
   created_at_ms: number;
-  /** When it stopped or was completed. */
+  /** Time at which the job stopped or completed. */
   ended_at_ms?: number;
-  /** The job file, with the seed filled in. */
+  /** The job file, with the seed that the coordinator drew and all changes since. */
   file: JobFile;
-  /** Its id. */
+  /** Id of the job. */
   id: JobId;
-  /** Newest model version; none while the job waits for version 0. */
+  /** Newest model version. Absent while the job waits for the upload of version 0. */
   model_version?: number;
-  /** Parameters of the model. */
+  /** Number of parameters of the model. */
   parameters: number;
-  /** Hash of the plan that its clients follow. */
+  /** SHA-256 of the plan that its clients follow. */
   plan_hash: Sha256Hash;
-  /** Rounds committed so far. */
+  /** Number of training rounds committed so far. */
   rounds_committed: number;
   /**
-   * No training round opens before this time: its schedule or the pause after abandoned rounds says so.
-   * None when one may open at any moment, or only after an operator acted.
+   * Time before which no training round opens, because of the schedule or the pause after abandoned
+   * rounds. Absent if a round may open now, or only after an operator acts.
    */
   rounds_not_before_ms?: number;
-  /** Rounds opened so far. */
+  /** Number of training rounds opened so far. */
   rounds_opened: number;
-  /** Where it stands. */
+  /** State of the job. */
   state: JobState;
 }
 
-/** A job file that was only tried. */
+/** A job file that was checked without creating the job. */
 export interface JobDraft {
-  /** The file as the coordinator understands it: with every default that it has. */
+  /** The job with all defaults filled in. */
   job: JobFile;
-  /** Parameters of its model. */
+  /** Number of parameters of its model. */
   parameters: number;
-  /** The same as TOML. */
+  /** The same job as a TOML file. */
   toml: string;
 }
 
-/** A job: what is learned, by whom, how. */
+/** A job file: model, clients, training and rounds of a job. */
 export interface JobFile {
-  /** How updates become the next version. */
+  /** How updates become the next model version. */
   aggregation?: Aggregation;
-  /** How models travel to the clients. */
+  /** Encoding of downloads. */
   download?: Download;
-  /** Who may take part. */
+  /** Which clients may train. */
   eligibility?: Eligibility;
-  /** Measuring the global model on clients; none when left out. */
+  /** Evaluation of the global model on clients. Default: none. */
   evaluation?: EvaluationPolicy;
-  /** Where model version 0 comes from. */
+  /** Source of model version 0. Default: `random`. */
   initial_model?: InitialModel;
-  /** The network, or the names and shapes of an app's own. */
+  /** The network as layers, or the names and shapes of the parameters of an app's own network. */
   model: ModelSpec;
-  /** The job's name, unique in its population. */
+  /** Name of the job, unique in its population. */
   name: Name;
-  /** Whose clients learn it. */
+  /** Population whose clients train the model. */
   population: Name;
-  /** What is kept of the job's models and rounds. */
+  /** Which model versions and how much history are kept. Default: everything. */
   retention?: Retention;
-  /** When a round opens, closes and gives up. */
+  /** When a training round opens, closes and is abandoned. */
   round?: RoundPolicy;
-  /** When rounds may start; at any time when left out. */
+  /** When training rounds may start. Default: at any time. */
   schedule?: Schedule;
-  /** Every random choice of the job derives from it; drawn by the coordinator when left out. */
+  /** Seed of all random choices of the job. Default: drawn by the coordinator. */
   seed?: Seed;
-  /** When the job is complete; it goes on for ever when left out. */
+  /** When the job is complete. Default: never. */
   stop?: StopPolicy;
-  /** Local training. */
+  /** Local training on a client. */
   training: Training;
-  /** How updates travel and what they may be. */
+  /** Encoding and limits of updates. */
   update?: UpdatePolicy;
 }
 
-/** One job. */
+/** Id of a job. */
 export type JobId = string;
 
-/** A job at a glance. */
+/** A job with its open rounds and its progress. */
 export interface JobOverview {
-  /** Accuracy of the newest measured version. */
+  /** Accuracy of the newest evaluated version, 0 to 1. */
   accuracy?: number;
-  /** Best accuracy of any of its versions. */
+  /** Best accuracy of all evaluated versions, 0 to 1. */
   best_accuracy?: number;
-  /** Bytes that clients fetched in all of its rounds. */
+  /** Bytes that clients downloaded in all rounds. */
   bytes_down: number;
-  /** Bytes that clients sent in all of its rounds. */
+  /** Bytes that clients uploaded in all rounds. */
   bytes_up: number;
-  /** The job. */
+  /** Summary of the job. */
   job: JobSummary;
-  /** The last training round that ended. */
+  /** The training round that ended last. */
   last_round?: Round;
-  /** Loss of the newest measured version. */
+  /** Loss of the newest evaluated version. */
   loss?: number;
-  /** Its open rounds, training and evaluation. */
+  /** Open rounds, of training and evaluation. */
   open_rounds: OpenRound[];
-  /** At most 60 points of its learning curve. */
+  /** At most 60 points of the learning curve: round, accuracy, loss. */
   spark: [number, number | null, number | null][];
 }
 
-/** Where a job stands. */
+/** The state of a job. */
 export type JobState = "awaiting_model" | "running" | "paused" | "stopped" | "completed";
 
-/** What a list of jobs shows of one. */
+/** Summary of a job in a list. */
 export interface JobSummary {
-  /** How its updates are encoded. */
+  /** Codec of the updates. */
   codec: Codec;
-  /** When it was made. */
+  /** Time of creation. */
   created_at_ms: number;
-  /** When it stopped or was completed. */
+  /** Time at which the job stopped or completed. */
   ended_at_ms?: number;
-  /** Its id. */
+  /** Id of the job. */
   id: JobId;
-  /** Newest model version; none while the job waits for version 0. */
+  /** Newest model version. Absent while the job waits for the upload of version 0. */
   model_version?: number;
-  /** Its name. */
+  /** Name of the job. */
   name: Name;
-  /** Parameters of the model. */
+  /** Number of parameters of the model. */
   parameters: number;
-  /** Whose clients learn it. */
+  /** Population whose clients train the model. */
   population: Name;
-  /** Rounds committed so far. */
+  /** Number of training rounds committed so far. */
   rounds_committed: number;
-  /** No training round opens before this time. */
+  /**
+   * Time before which no training round opens. Absent if a round may open now, or only after an operator
+   * acts.
+   */
   rounds_not_before_ms?: number;
-  /** Rounds opened so far. */
+  /** Number of training rounds opened so far. */
   rounds_opened: number;
-  /** Where it stands. */
+  /** State of the job. */
   state: JobState;
-  /** When it is complete. */
+  /** When the job is complete. */
   stop: StopPolicy;
 }
 
-/** One layer. Settings that are left out have PyTorch's defaults. */
+/** A layer of a network. Settings that are left out have the defaults of PyTorch. */
 export type Layer =
   | {
-      /** Adds `b`. */
+      /** Whether `b` is added. Default: true. */
       bias?: boolean;
       kind: "linear";
       /** Length of the last dimension of the output. */
       out_features: number;
     }
   | {
-      /** Adds a number to each channel. */
+      /** Whether a learned bias is added to each channel. Default: true. */
       bias?: boolean;
       /** Size of the window. */
       kernel_size: HeightWidth;
       kind: "conv2d";
-      /** Channels of the output. */
+      /** Number of output channels. */
       out_channels: number;
-      /** Zeros around the input. */
+      /** Zeros around the input. Default: `valid`, none. */
       padding?: Padding;
-      /** Steps of the window. */
+      /** Distance between windows. Default: 1. */
       stride?: HeightWidth;
     }
   | {
       /** Size of the window. */
       kernel_size: HeightWidth;
       kind: "max_pool2d";
-      /** Steps of the window; the window's size unless given. */
+      /** Distance between windows. Default: the size of the window. */
       stride?: HeightWidth;
     }
   | {
       /** Size of the window. */
       kernel_size: HeightWidth;
       kind: "avg_pool2d";
-      /** Steps of the window; the window's size unless given. */
+      /** Distance between windows. Default: the size of the window. */
       stride?: HeightWidth;
     }
   | {
@@ -723,60 +753,78 @@ export type Layer =
     }
   | {
       kind: "dropout";
-      /** In `[0, 1)`. */
+      /** p, in `[0, 1)`. */
       probability: number;
     }
   | {
-      /** Added to the variance. */
+      /** Added to the variance for numerical stability. Default: 1e-5. */
       epsilon?: number;
       kind: "layer_norm";
     }
   | {
-      /** Added to the variance. */
+      /** Added to the variance for numerical stability. Default: 1e-5. */
       epsilon?: number;
       kind: "batch_norm";
-      /** Share of the running statistics that a batch replaces. */
+      /** Weight of a batch in the running statistics, 0 to 1. Default: 0.1. */
       momentum?: number;
     }
   | {
       kind: "embedding";
-      /** Length of the vectors. */
+      /** Length of each vector. */
       size: number;
-      /** Size of the vocabulary: ids are `0..tokens`. */
+      /** Size of the vocabulary, at most 2^24. Ids are `0..tokens`. */
       tokens: number;
     }
   | {
-      /** Length of the state. */
+      /** Length of the hidden state. */
       hidden_size: number;
       kind: "lstm";
-      /** Puts out the state after every time step, not only after the last. */
+      /**
+       * Whether the output is the hidden state after every time step, `[time, hidden_size]`, instead of the
+       * last one. Default: false.
+       */
       return_sequences?: boolean;
     }
   | {
-      /** Length of the state. */
+      /** Length of the hidden state. */
       hidden_size: number;
       kind: "gru";
-      /** Puts out the state after every time step, not only after the last. */
+      /**
+       * Whether the output is the hidden state after every time step, `[time, hidden_size]`, instead of the
+       * last one. Default: false.
+       */
       return_sequences?: boolean;
     };
 
-/** The right to drive a job, for a while. */
+/** The temporary right of one coordinator to drive a job. */
 export interface Lease {
-  /** When it ends unless it is renewed. */
+  /** Time at which the lease ends unless it is renewed. */
   expires_at_ms: number;
-  /** Which job. */
+  /** Id of the job. */
   job: JobId;
-  /** How often the job has changed hands. */
+  /** How often the job's coordinator has changed. */
   token: number;
 }
 
-/** What is minimised, averaged over the batch. */
+/** Loss function, averaged over the batch. */
 export type Loss = "cross_entropy" | "mse";
 
-/** How the values of a whole model are written. */
+/** The file of a model delta: the difference between a version and the one before it. */
+export interface ModelDeltaFile {
+  /** SHA-256 of the plain f32 file of the version before. */
+  base_sha256: Sha256Hash;
+  /** Length of that body. */
+  bytes: number;
+  /** SHA-256 of the delta's body as it is sent, compressed or not. */
+  sha256: Sha256Hash;
+  /** The version that results when the delta is added to the version before it. */
+  version: number;
+}
+
+/** Encoding of a whole model. */
 export type ModelForm = "f32" | "f16" | "int8";
 
-/** The network as layers, or the names and shapes of an app's own. */
+/** The network as layers, or the names and shapes of the parameters of an app's own network. */
 export type ModelSpec =
   | {
       input: number[];
@@ -786,31 +834,31 @@ export type ModelSpec =
       parameters: ParameterSpec[];
     };
 
-/** A model version. */
+/** A version of a job's model. */
 export interface ModelVersion {
-  /** Size of that file. */
+  /** Length of that file in bytes. */
   bytes: number;
-  /** When it was stored. */
+  /** Time at which the version was stored. */
   created_at_ms: number;
-  /** When its file was deleted, as the job's retention says; what stands here stays. */
+  /** Time at which the file was deleted under the job's retention policy. This entry stays. */
   deleted_at_ms?: number;
-  /** The round that made it; none for version 0. */
+  /** Training round that made the version. Absent for version 0. */
   round?: number;
-  /** Content hash of its safetensors file. */
+  /** SHA-256 of its plain f32 safetensors file. */
   sha256: Sha256Hash;
-  /** Its number, from 0. */
+  /** Number of the version, from 0. */
   version: number;
 }
 
-/** Which model versions are kept. */
+/** The model versions to keep. */
 export type ModelsKept =
   | "all"
   | {
-      /** The newest n. */
+      /** The newest n versions. */
       last: number;
     }
   | {
-      /** Those whose number n divides: 0, n, 2n, .. */
+      /** Every nth version: 0, n, 2n, and so on. */
       every: number;
     };
 
@@ -821,150 +869,144 @@ export type NoSettings = Record<string, never>;
 
 /** A coordinator process. */
 export interface Node {
-  /** Its name. */
+  /** Name of the coordinator. */
   id: Name;
-  /** The jobs that it drives. */
+  /** Leases of the jobs that it drives. */
   leases: Lease[];
-  /** When it was last heard of. */
+  /** Time of its last sign of life in the database. */
   seen_at_ms: number;
-  /** When it started. */
+  /** Time at which it started. */
   started_at_ms: number;
-  /** Release of its program. */
+  /** Release that it runs. */
   version: string;
 }
 
-/** An open round and its cohort. */
+/** An open round with its cohort. */
 export type OpenRound = Round & {
-  /** Its cohort by client number; at most 500 of it. */
+  /** At most 500 members of the cohort, ordered by client number. */
   cells: Cell[];
 };
 
-/** How a step changes the weights. Formulas as in PyTorch, so that settings carry over. */
+/** Optimiser. The formulas are those of `torch.optim` (PyTorch 2), so settings carry over. */
 export type Optimizer =
   | {
       kind: "sgd";
-      /** Step size. */
+      /** Learning rate, above 0. */
       learning_rate: number;
-      /** Velocity kept from step to step, in `[0, 1)`. */
+      /** Momentum, in `[0, 1)`. Default: 0. */
       momentum?: number;
-      /** Looks ahead along the velocity; needs a momentum. */
+      /** Nesterov momentum; requires a momentum above 0. Default: false. */
       nesterov?: boolean;
-      /** L2 penalty added to the gradient. */
+      /** Weight of the L2 penalty, which is added to the gradient. Default: 0. */
       weight_decay?: number;
     }
   | {
-      /** Decay of the first moment. */
+      /** Decay rate of the first moment, in `[0, 1)`. Default: 0.9. */
       beta1?: number;
-      /** Decay of the second moment. */
+      /** Decay rate of the second moment, in `[0, 1)`. Default: 0.999. */
       beta2?: number;
-      /** Added to the denominator. */
+      /** Added to the denominator for numerical stability. Default: 1e-8. */
       epsilon?: number;
       kind: "adam";
-      /** Step size. */
+      /** Learning rate, above 0. */
       learning_rate: number;
-      /** L2 penalty added to the gradient. */
+      /** Weight of the L2 penalty, which is added to the gradient. Default: 0. */
       weight_decay?: number;
     }
   | {
-      /** Decay of the first moment. */
+      /** Decay rate of the first moment, in `[0, 1)`. Default: 0.9. */
       beta1?: number;
-      /** Decay of the second moment. */
+      /** Decay rate of the second moment, in `[0, 1)`. Default: 0.999. */
       beta2?: number;
-      /** Added to the denominator. */
+      /** Added to the denominator for numerical stability. Default: 1e-8. */
       epsilon?: number;
       kind: "adam_w";
-      /** Step size. */
+      /** Learning rate, above 0. */
       learning_rate: number;
-      /** Share of a weight that a step takes away, times the learning rate. */
+      /** Weight decay: each step multiplies the weights by 1 - learning_rate * weight_decay. Default: 0.01. */
       weight_decay?: number;
     };
 
-/** The order of a list. */
+/** Order of a list. */
 export type Order = "asc" | "desc";
 
-/** What a coordinator does right now. */
+/** Overview of a deployment: populations and jobs. */
 export interface Overview {
-  /** The jobs: those that may still run first, then the others; of each the newest first. At most 100. */
+  /** At most 100 jobs: first those that have not ended, then the others, each group newest first. */
   jobs: JobOverview[];
-  /** What its clock shows. */
+  /** Current time of that coordinator. Clients compute ages from it, not from their own clocks. */
   now_at_ms: number;
-  /** The populations, by name. */
+  /** Populations, ordered by name. */
   populations: Population[];
-  /** Release of the coordinator. */
+  /** Release of the coordinator that answers. */
   version: string;
 }
 
 /** Zeros around the input: a word, a number or a pair [height, width]. */
 export type Padding = number | number[] | ("valid" | "same");
 
-/**
- * One tensor of a model: its name, as a PyTorch user would write it, and its shape in PyTorch's
- * layout.
- */
+/** A parameter: one named tensor of a model. Name and layout follow PyTorch. */
 export interface ParameterSpec {
-  /** For example `layers.0.weight`. */
+  /** Name, such as `layers.0.weight`: 1 to 256 printable bytes, unique in the model. */
   name: string;
-  /** Length of each dimension; empty for a scalar. */
+  /** Length of each dimension, at most 8 dimensions of at least 1. Empty for a scalar. */
   shape: number[];
 }
 
-/** Where a round stands; it only ever moves down this list. */
+/** The phase of a round. A round moves down this list, never up. */
 export type Phase = "selecting" | "training" | "aggregating" | "committed" | "abandoned";
 
-/** A phase of a round. */
+/** The time that a round spent in one phase. */
 export interface PhaseSpan {
-  /** When it began. */
+  /** Beginning of the phase. */
   began_at_ms: number;
-  /** When it ended; none while it lasts. */
+  /** End of the phase. Absent while it lasts. */
   ended_at_ms?: number;
-  /** Which phase: selecting, training or aggregating. */
+  /** `selecting`, `training` or `aggregating`. */
   phase: Phase;
 }
 
-/** What a client does in a round; the same for every client of a job. */
+/** The plan of a job: what its clients do in a round. It is the same for all clients. */
 export interface Plan {
-  /** How updates are encoded. */
+  /** Codec of the updates. */
   codec: Codec;
-  /** How models travel. Left out where they travel as they are, so that plans keep their hashes. */
+  /** Encoding of downloads. Absent for plain f32 models. */
   download?: Download;
-  /** The network, or the names and shapes of the app's own. */
+  /** The network as layers, or the names and shapes of the parameters of an app's own network. */
   model: ModelSpec;
-  /** Local training. */
+  /** Local training settings. */
   training: Training;
-  /** Largest weight to claim: a client with more examples says this. */
+  /** Largest weight of an update. A client with more examples reports this number. */
   weight_max: number;
 }
 
-/** A population. */
+/** A population: the clients of one app or study. */
 export interface Population {
-  /** Enrolled clients. */
+  /** Number of enrolled clients. */
   clients: number;
-  /** When it was made. */
+  /** Time of creation. */
   created_at_ms: number;
-  /** Its name. */
+  /** Name of the population. */
   name: Name;
 }
 
-/** A problem document. */
+/** An error response (RFC 9457). */
 export interface Problem {
-  /** What went wrong this time, and what the caller can do. */
+  /** This occurrence of the error, and what the caller can do about it. */
   detail: string;
-  /**
-   * The request that it answers, by the name that the coordinator's log has for it; also in the header
-   * `x-request-id`.
-   */
+  /** Id of the request in the coordinator's log; also in the header `x-request-id`. */
   request_id?: string;
-  /** When a retry makes sense: how long to wait, in milliseconds. */
+  /** Time to wait before a retry, in milliseconds. Absent where a retry cannot succeed. */
   retry_after_ms?: number;
-  /** The HTTP status. */
+  /** The HTTP status of the response. */
   status: number;
-  /** The type's sentence. */
+  /** Summary of the type, the same for every occurrence. */
   title: string;
-  /** What went wrong. */
+  /** The kind of error, for programs. */
   type: ProblemType;
 }
 
-/** What went wrong, as a program tells it apart. */
+/** The kind of error, for programs. */
 export type ProblemType =
   | "urn:tributary:problem:malformed"
   | "urn:tributary:problem:unauthorized"
@@ -990,292 +1032,298 @@ export type ProblemType =
 
 /** Settings of `qsgd`. */
 export interface Qsgd {
-  /** Values that share a norm: 16 to 262,144; buckets begin anew with each parameter. */
+  /** Values per norm, 16 to 262,144. Buckets do not cross parameters. Default: 512. */
   bucket?: number;
   /**
-   * Levels above zero, s in the paper: 1 to 16,384. Twice the levels halve the noise at least and cost
-   * less than one bit more for each value.
+   * Number of levels above zero (s in the paper), 1 to 16,384. Doubling it at least halves the noise and
+   * costs less than one bit per value. Default: 4.
    */
   levels?: number;
 }
 
 /** Settings of `random_k`. */
 export interface RandomK {
-  /** Share of the values that is sent on average. */
+  /** Expected share of the values that is sent, above 0 and at most 1. Default: 0.1. */
   density?: number;
-  /** How the values are written that are sent; not as signs, which would not be unbiased. */
+  /**
+   * Encoding of the values that are sent: `f16`, `int8` or `f32`. Signs alone would be biased. Default:
+   * `f16`.
+   */
   values?: SparseValues;
 }
 
-/** A report was accepted (and stored: it will not be asked for again). */
+/** Response to a report. It is stored durably, so the client can discard its copy. */
 export interface ReportAccepted {
-  /** How long to wait before the next check-in, in milliseconds. */
+  /** Time to wait before the next check-in, in milliseconds. */
   retry_after_ms: number;
 }
 
-/** What is kept (`[retention]`). */
+/** Retention of models and history (`[retention]`). */
 export interface Retention {
   /**
-   * Days after which the assignments and events of an ended round are deleted; its summary stays. Left
-   * out: never.
+   * Days after the end of a round when its assignments and events are deleted. The round's summary
+   * stays. Default: never.
    */
   history_days?: number;
-  /** Which model versions. The newest, and those that open rounds use, are kept whatever this says. */
+  /** Model versions to keep. The newest version and those of open rounds are always kept. Default: `all`. */
   models?: ModelsKept;
 }
 
-/** A round as operators see it. */
+/** A round: training or evaluation by one cohort. */
 export interface Round {
-  /** Accuracy of the resulting model over the evaluators, weighted by examples, 0 to 1. */
+  /** Accuracy of the resulting model in its evaluation, weighted by examples, 0 to 1. */
   accuracy?: number;
-  /** Members of the cohort that still work. */
+  /** Number of clients of the cohort that still work. */
   assigned?: number;
-  /** The model version that it started from. */
+  /** Model version that the clients started from. */
   base_version: number;
-  /** Bytes that clients fetched in this round (model bodies). */
+  /** Bytes that clients downloaded in this round: bodies of models. */
   bytes_down: number;
   /**
-   * Bytes that clients sent in this round (bodies of reports, those that broke off or were refused
-   * included).
+   * Bytes that clients uploaded in this round: bodies of reports, including interrupted and refused
+   * ones.
    */
   bytes_up: number;
   /**
-   * Sum of the time that clients say they worked for their reports, in milliseconds; of each at most the
-   * time that its assignment was open.
+   * Sum of the work times that clients reported, in milliseconds. Each is capped at the time that its
+   * assignment was open.
    */
   clients_ms?: number;
-  /** When it took its last report: from here on its result was made. */
+  /** Time at which the round stopped accepting reports. */
   closed_at_ms?: number;
-  /** Clients selected. */
+  /** Number of clients drawn. */
   cohort: number;
-  /** When the cohort's time is up. */
+  /** Deadline of the cohort. */
   deadline_at_ms?: number;
   /**
-   * Diversity of the updates: sum of the squared norms of the weighted deltas over the squared norm of
-   * their sum (Yin et al. 2018, definition 1). 1 / updates when all point the same way, 1 when they are
-   * orthogonal.
+   * Gradient diversity of the updates: the sum of the squared norms of the weighted deltas over the
+   * squared norm of their sum (Yin et al. 2018, definition 1). It is 1 / updates for equal deltas and 1
+   * for orthogonal ones.
    */
   diversity?: number;
-  /** When it was committed or abandoned. */
+  /** Time at which the round was committed or abandoned. */
   ended_at_ms?: number;
-  /** Stragglers. */
+  /** Number of stragglers: clients that had not reported when the round closed. */
   expired: number;
-  /** Clients that gave up. */
+  /** Number of clients that gave up. */
   failed: number;
   /**
-   * Updates in the running sum of the coordinator that answers; all of `reported` unless it was just
-   * started. None for rounds that it does not sum up.
+   * Number of updates in the running sum of the coordinator that answers. It equals `reported` unless
+   * that coordinator has just restarted. Absent if the coordinator keeps no sum of this round.
    */
   folded?: number;
-  /** Reports that close it early. */
+  /** Number of reports after which the round closes before its deadline. */
   goal: number;
-  /** Mean loss of the resulting model over the evaluators, weighted by examples. */
+  /** Mean loss of the resulting model in its evaluation, weighted by examples. */
   loss?: number;
-  /** Reports without which it is abandoned. */
+  /** Fewest reports for a result. */
   minimum: number;
-  /** Its number in the job, from 1. An evaluation has the number of the round whose model it measures. */
+  /**
+   * Number in the job, from 1. An evaluation has the number of the training round whose model it
+   * evaluates.
+   */
   number: number;
-  /** When it was opened. */
+  /** Time at which the round opened. */
   opened_at_ms: number;
-  /** Where it stands. */
+  /** Current phase. */
   phase: Phase;
-  /** What the fetched models would have taken as plain f32 files. */
+  /** Bytes of the downloaded models if they were plain f32 files. */
   raw_bytes_down?: number;
-  /** What the accepted reports would have taken as plain f32 files. */
+  /** Bytes of the accepted reports if they were plain f32 files. */
   raw_bytes_up?: number;
-  /** Why it was abandoned. */
+  /** Reason of an abandoned round. */
   reason?: AbandonReason;
-  /** Updates refused. */
+  /** Number of rejected updates. */
   rejected: number;
-  /** Reports counted. */
+  /** Number of accepted reports. */
   reported: number;
-  /** Seed of the cohort and of what its clients draw. */
+  /** Seed of the cohort's draw and of the random choices of its clients. */
   seed: Seed;
-  /** When the cohort was drawn. */
+  /** Time at which the cohort was drawn. */
   selected_at_ms?: number;
-  /** L2 norm of the step from the base version to the result. */
+  /** L2 norm of the model delta from the base version to the resulting version. */
   step_norm?: number;
   /** Training or evaluation. */
   task: Task;
-  /** Mean training loss over the reported updates, weighted by examples. */
+  /** Mean training loss of the accepted updates, weighted by examples. */
   training_loss?: number;
-  /** Sum of the reported weights (examples). */
+  /** Sum of the weights (examples) of the accepted reports. */
   weight: number;
 }
 
-/** A round, and what to make of it. */
+/** A round with its phases, an explanation and alternatives. */
 export interface RoundDetail {
-  /** The evaluation of the model that it made. */
+  /** The evaluation of the resulting model. */
   evaluation?: Round;
-  /** One sentence: what it waits for, why it took so long, or why it was abandoned. */
+  /** One sentence for people: what the round waits for, what took its time, or why it was abandoned. */
   explanation: string;
-  /** The phases that it went through, in order. */
+  /** The phases so far, in order. */
   phases: PhaseSpan[];
   /** The round. */
   round: Round;
   /**
-   * What other deadlines would have dropped; empty before it closed and after its assignments were
+   * The effect of other deadlines. Empty until the round has closed, and after its assignments were
    * deleted.
    */
   what_if: WhatIf[];
 }
 
-/** When a round opens, closes and gives up (`[round]`). */
+/** When a training round opens, closes and is abandoned (`[round]`). */
 export interface RoundPolicy {
-  /** Clients that must be available before a cohort is drawn; at least the cohort's size. */
+  /**
+   * Clients that must be available before a cohort is drawn. At least the size of the cohort is always
+   * required. Default: 0.
+   */
   available_min?: number;
-  /** Longest pause after abandoned rounds. */
+  /** Longest pause after abandoned rounds, in milliseconds. Default: 600,000. */
   backoff_max_ms?: number;
-  /** Pause after an abandoned round; it doubles with each further one. */
+  /**
+   * Pause after an abandoned round, in milliseconds. It doubles with each further one in a row. Default:
+   * 1,000.
+   */
   backoff_ms?: number;
-  /** How long a cohort has from its selection to its last counted update. */
+  /**
+   * Time from the draw of the cohort to its deadline, in milliseconds. Later updates do not count.
+   * Default: 600,000.
+   */
   deadline_ms?: number;
-  /** Clients selected per update of the goal: the spare ones make up for stragglers. */
+  /** Clients drawn per update of the goal, 1 to 10. The surplus makes up for stragglers. Default: 1.3. */
   over_selection?: number;
-  /** How long a round waits for available clients. */
+  /** Longest wait for available clients, in milliseconds. Default: 300,000. */
   selection_timeout_ms?: number;
-  /** Updates that close a round early. */
+  /** Updates after which a round closes before its deadline. Default: 10. */
   updates_goal?: number;
-  /** Updates without which the deadline abandons the round. */
+  /** Fewest updates for a result. A round with fewer at its deadline is abandoned. Default: 5. */
   updates_min?: number;
 }
 
-/** New values for settings of `[round]`; those that are left out stay. */
+/**
+ * New values for settings of `[round]`. Absent settings stay unchanged. Open rounds keep the policy
+ * that they started with.
+ */
 export interface RoundPolicyChange {
   /** Clients that must be available before a cohort is drawn. */
   available_min?: number;
-  /** Longest pause after abandoned rounds. */
+  /** Longest pause after abandoned rounds, in milliseconds. */
   backoff_max_ms?: number;
-  /** Pause after an abandoned round. */
+  /** Pause after an abandoned round, in milliseconds. */
   backoff_ms?: number;
-  /** How long a cohort has. */
+  /** Time from the draw of the cohort to its deadline, in milliseconds. */
   deadline_ms?: number;
-  /** Clients selected per update of the goal. */
+  /** Clients drawn per update of the goal, 1 to 10. */
   over_selection?: number;
-  /** How long a round waits for available clients. */
+  /** Longest wait for available clients, in milliseconds. */
   selection_timeout_ms?: number;
-  /** Updates that close a round early. */
+  /** Updates after which a round closes before its deadline. */
   updates_goal?: number;
-  /** Updates without which the deadline abandons the round. */
+  /** Fewest updates for a result. */
   updates_min?: number;
 }
 
-/** When rounds may start (`[schedule]`). */
+/** Times at which training rounds may start (`[schedule]`). */
 export interface Schedule {
   /**
-   * The minutes in which a training round may open, as a cron expression: minute, hour, day of month,
-   * month, day of week. `* 22-23,0-5 * * *` is every minute of the nights from 22:00 to 5:59.
+   * Cron expression of the minutes in which a training round may open: minute, hour, day of month,
+   * month, day of week. `* 22-23,0-5 * * *` allows every minute from 22:00 to 5:59.
    */
   rounds: string;
-  /** The zone whose wall clocks the expression is about, by its IANA name: `Europe/Berlin`. */
+  /** IANA name of the time zone of the expression, such as `Europe/Berlin`. Default: `UTC`. */
   time_zone?: string;
 }
 
 /** A run of scheduled work. */
 export interface ScheduledRun {
   /**
-   * When it ended; none while it runs, or if its coordinator was killed (the next run does what is
-   * left).
+   * Time at which the run ended. Absent while it runs, or if its coordinator was killed; the next run
+   * then does the rest.
    */
   ended_at_ms?: number;
-  /** Whether it failed. */
+  /** Whether the run failed. */
   failed: boolean;
-  /** Which coordinator ran it. */
+  /** Name of the coordinator that ran it. */
   node: string;
-  /** What was done, or why it failed. */
+  /** Summary of the work done, or the error. */
   outcome: string;
-  /** When it began. */
+  /** Time at which the run began. */
   started_at_ms: number;
 }
 
-/** Work that the coordinators do by the clock, once for all of them. */
+/** Scheduled work. At each due time one of the coordinators does it. */
 export interface ScheduledWork {
-  /** When, as a cron expression: minute, hour, day of month, month, day of week. */
+  /** Cron expression of the due times: minute, hour, day of month, month, day of week. */
   cron: string;
-  /** The last run; none before the first one. */
+  /** The last run. Absent before the first one. */
   last?: ScheduledRun;
-  /** What is done: `retention` or `upkeep`. */
+  /** Kind of work: `retention` or `upkeep`. */
   name: string;
-  /** When it is due next. */
+  /** Next due time. */
   next_at_ms: number;
-  /** The zone of the expression. */
+  /** IANA time zone of the expression. */
   time_zone: string;
 }
 
-/** A bearer credential. */
+/** A bearer credential. Its prefix names its kind. */
 export type Secret = string;
 
 /**
- * A 64-bit seed. Serialised as a number that JSON readers with 53-bit integers keep exact (see
- * [`Seed::derive`]).
+ * A 64-bit seed. In JSON it is a number; derived seeds are below 2^53, which JavaScript represents
+ * exactly.
  */
 export type Seed = number;
 
-/** The SHA-256 of some bytes. */
+/** A SHA-256 in lower-case hexadecimal digits. */
 export type Sha256Hash = string;
 
-/** How often a session took a course. */
+/** How often sessions took one course. */
 export interface ShapeCount {
-  /** The same by the value of the attribute that was asked for. */
+  /** The same number by value of the attribute in the query. */
   by_class?: Record<string, number>;
-  /** How many sessions had it. */
+  /** Number of sessions with this course. */
   count: number;
-  /** The shape, as in `Assignment::shape`. */
+  /** The course, as in the field `shape` of an assignment. */
   shape: string;
 }
 
 /** How the values of a sparse codec are written. */
 export type SparseValues = "f16" | "int8" | "sign" | "f32";
 
-/** The file of a step: what a version has that the one before has not. */
-export interface StepFile {
-  /** Hash of the plain file of the version before. */
-  base_sha256: Sha256Hash;
-  /** Its length. */
-  bytes: number;
-  /** Hash of the step's body as it is sent, which may be one zstd frame. */
-  sha256: Sha256Hash;
-  /** The version that it leads to, from the one before. */
-  version: number;
-}
-
-/** When a job is complete (`[stop]`); whichever comes first. */
+/** When a job is complete (`[stop]`): as soon as one of these is reached. */
 export interface StopPolicy {
-  /** Accuracy of an evaluated version, between 0 and 1. */
+  /** Accuracy of an evaluated version, above 0 and at most 1. Requires an `[evaluation]`. */
   accuracy?: number;
-  /** Committed rounds. */
+  /** Number of committed training rounds. */
   rounds?: number;
 }
 
-/** What is stored, in bytes. */
+/** Size of the stored data in bytes. */
 export interface Storage {
-  /** Size of the database; none where it does not tell. */
+  /** Size of the database. Absent where the database does not report it. */
   database_bytes?: number;
-  /** Bodies of models, wherever they are. */
+  /** Bodies of models, in the database and in the object store. */
   models_bytes: number;
-  /** Bodies of updates in open rounds, wherever they are. */
+  /** Bodies of updates in open rounds, in the database and in the object store. */
   updates_bytes: number;
 }
 
-/** How a coordinator and its database are. */
+/** State of a coordinator and its database. */
 export interface System {
-  /** Check-ins per second at the coordinator that answers, over the last minute. */
+  /** Check-ins per second at the coordinator that answers, averaged over the last minute. */
   checkins_per_s: number;
-  /** How fast its database answers. */
+  /** Latency of its database. */
   db: DbLatency;
-  /** The database. */
+  /** Kind of database. */
   engine: Engine;
-  /** Clients that it holds. */
+  /** Number of check-ins that it holds until there is work. */
   held_clients: number;
   /** All coordinators of the database, with their leases. */
   nodes: Node[];
-  /** Work that is done by the clock. */
+  /** Scheduled work. */
   schedules: ScheduledWork[];
-  /** When it started. */
+  /** Time at which it started. */
   started_at_ms: number;
-  /** What is stored. */
+  /** Size of the stored data. */
   storage: Storage;
-  /** Updates that it receives. */
+  /** Number of updates that it is receiving. */
   updates_in_flight: number;
   /** Release of the coordinator that answers. */
   version: string;
@@ -1319,99 +1367,108 @@ export type Tagged =
       name: "eden";
     });
 
-/** What it took to reach an accuracy for the first time. */
+/** The cost of reaching an accuracy for the first time. */
 export interface Target {
-  /** The accuracy. */
+  /** The accuracy, 0 to 1. */
   accuracy: number;
-  /** When that round ended. */
+  /** Time at which that round ended. */
   at_ms: number;
-  /** Bytes that clients had sent by then. */
+  /** Bytes that clients uploaded until then. */
   bytes_up: number;
-  /** Time that clients had worked by then, in milliseconds. */
+  /** Work time of clients until then, in milliseconds. */
   clients_ms: number;
-  /** The round whose model reached it. */
+  /** Number of the round whose model reached it. */
   round: number;
 }
 
-/** What the clients of a round do. */
+/** The work of a round's clients. */
 export type Task = "train" | "evaluate";
 
 /** Settings of `ternary`. */
 export interface Ternary {
   /**
-   * Values are clipped at so many standard deviations of their section (the paper: 2.5); 0 for none,
-   * which alone is unbiased.
+   * Values are clipped at this number of standard deviations of their section, 0.5 to 100 (the paper
+   * uses 2.5). 0 disables clipping. Only without clipping the codec is unbiased. Default: 0.
    */
   clip?: number;
   /**
-   * The scale in largest magnitudes, 1 to 1024. Twice the scale sends half as many values with about
-   * twice the noise, still unbiased: for cohorts so large that the noise does not matter.
+   * Scale as a multiple of the largest magnitude, 1 to 1024. Twice the scale sends half as many values
+   * with about twice the noise, still unbiased. Large cohorts average that noise out. Default: 1.
    */
   scale?: number;
 }
 
 /** A token without its secret. */
 export interface Token {
-  /** When it was made. */
+  /** Time of creation. */
   created_at_ms: number;
-  /** When it stops working by itself. */
+  /** Time from which the token is no longer valid. Absent if its lifetime is unlimited. */
   expires_at_ms?: number;
-  /** Its id. */
+  /** Id of the token. */
   id: TokenId;
-  /** What it is for. */
+  /** Purpose of the token, as given at its creation. */
   label: string;
-  /** The population it enrols in; none for an operator token. */
+  /** Population in which the token can enrol clients. Absent for an operator token. */
   population?: Name;
-  /** When it was revoked. */
+  /** Time at which an operator revoked it. */
   revoked_at_ms?: number;
 }
 
-/** One operator or enrolment token (not its secret). */
+/** Id of an operator token or enrolment token; it is not a credential. */
 export type TokenId = string;
 
 /** Settings of `top_k`. */
 export interface TopK {
-  /** Share of the values that is sent: the whole number next above this share of them. */
+  /**
+   * Share of the values that is sent, above 0 and at most 1; the number of values is rounded up.
+   * Default: 0.01.
+   */
   density?: number;
-  /** Rounds after which a device forgets what it did not send. */
+  /** Age in rounds after which a device drops its residual. Default: 100. */
   residual_age_rounds_max?: number;
-  /** How the values are written that are sent. */
+  /** Encoding of the values that are sent. Default: `f16`. */
   values?: SparseValues;
 }
 
 /** Local training (`[training]` of a job file). */
 export interface Training {
-  /** Examples in a step; left out, a step takes all examples of the client (full batch). */
+  /** Examples per optimiser step. Default: all examples of the client (full batch). */
   batch_size?: number;
-  /** Passes over the client's examples. Either this or `steps` is given. */
+  /** Passes over the client's examples. Exactly one of `epochs` and `steps` is required. */
   epochs?: number;
-  /** What is minimised. */
+  /** Loss function. */
   loss?: Loss;
-  /** How a step changes the weights. */
+  /** Optimiser and its settings. */
   optimizer: Optimizer;
-  /** Draws a new order of the examples for each epoch (on unless the job says otherwise). */
+  /** Whether each epoch draws a new order of the examples. Default: true. */
   shuffle?: boolean;
-  /** Optimiser steps, however many examples the client has. Either this or `epochs` is given. */
+  /**
+   * Optimiser steps, independent of the number of examples. Exactly one of `epochs` and `steps` is
+   * required.
+   */
   steps?: number;
 }
 
-/** How updates travel and what they may be (`[update]`). */
+/** Encoding and limits of updates (`[update]`). */
 export interface UpdatePolicy {
-  /** How weight deltas are encoded: a name, or a table with a name and settings. */
+  /** Codec of the weight deltas: a name, or a table of a name and settings. Default: `int8`. */
   codec?: Codec;
-  /** Largest absolute value of one element of a delta: beyond it an update is refused. */
+  /**
+   * Largest magnitude of a value of a delta. The coordinator refuses an update with a larger one.
+   * Default: 32.
+   */
   magnitude_max?: number;
-  /** Largest weight (number of examples) of one update: clients cap theirs, the coordinator refuses more. */
+  /**
+   * Largest weight (number of examples) of one update. Clients cap their weight; the coordinator refuses
+   * a larger one. Default: 10,000.
+   */
   weight_max?: number;
 }
 
-/** What another deadline would have done to a round that has closed. */
+/** The effect that another deadline would have had on a closed round. */
 export interface WhatIf {
-  /** The deadline, from the selection of the cohort, in milliseconds. */
+  /** The deadline as a time since the draw of the cohort, in milliseconds. */
   deadline_ms: number;
-  /**
-   * Members of the cohort whose report would not have come in time (those that gave up or were refused
-   * count too).
-   */
+  /** Number of clients without a report in time, including those that gave up or were rejected. */
   dropped: number;
 }

@@ -90,8 +90,8 @@ async fn a_round_explains_itself_from_its_opening_to_its_end() {
     let detail = look().await;
     assert_eq!(
         detail.explanation,
-        "Round 1 waits for clients: 0 of the 2 it needs are checked in and eligible; in 1 min it starts with whoever is \
-         there, or gives up with less than 1 client."
+        "Round 1 waits for clients: 0 of the 2 it needs are checked in and eligible; in 1 min it starts with the clients \
+         that wait, or is abandoned with less than 1 client."
     );
     assert_eq!((detail.phases.len(), detail.what_if.len()), (1, 0));
     let [a, b] = world.devices().await;
