@@ -11,23 +11,19 @@ import sys
 NAMES = ("LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE")
 
 
+def lines(*command):
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+
+
 def crates(target):
-    """Name, version, licence and folder of each crate that the binary depends on, except build tools and our own."""
-    command = ["cargo", "metadata", "--locked", "--format-version=1", f"--filter-platform={target}"]
-    metadata = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-    packages = {package["id"]: package for package in metadata["packages"]}
-    edges = {node["id"]: node["deps"] for node in metadata["resolve"]["nodes"]}
-    waiting = [package["id"] for package in packages.values() if package["name"] == "tributary"]
-    reached = set(waiting)
-    while waiting:
-        for edge in edges[waiting.pop()]:
-            is_linked = any(kind["kind"] is None for kind in edge["dep_kinds"])
-            is_macro = any("proc-macro" in target["kind"] for target in packages[edge["pkg"]]["targets"])
-            if is_linked and not is_macro and edge["pkg"] not in reached:
-                reached.add(edge["pkg"])
-                waiting.append(edge["pkg"])
-    for package in sorted((packages[id] for id in reached), key=lambda package: (package["name"], package["version"])):
-        if package["source"] is not None:
+    """Name, version, licence and folder of each crate in the binary, except our own."""
+    # `cargo metadata` alone also lists what optional features would add.
+    tree = ("cargo", "tree", "--locked", "--package=tributary", f"--target={target}", "--edges=normal,no-proc-macro")
+    linked = {tuple(line.split()[:2]) for line in lines(*tree, "--prefix=none")}
+    metadata = json.loads("".join(lines("cargo", "metadata", "--locked", "--format-version=1")))
+    packages = sorted(metadata["packages"], key=lambda package: (package["name"], package["version"]))
+    for package in packages:
+        if (package["name"], f"v{package['version']}") in linked and package["source"] is not None:
             folder = pathlib.Path(package["manifest_path"]).parent
             yield package["name"], package["version"], package["license"] or "see below", folder
 
@@ -43,9 +39,11 @@ def scripts(node_modules):
 def main(target, node_modules):
     for name, version, licence, folder in [*crates(target), *scripts(node_modules)]:
         print(f"{'=' * 100}\n{name} {version}: {licence}\n")
-        for file in sorted(folder.iterdir()):
-            if file.is_file() and file.name.upper().startswith(NAMES):
-                print(f"--- {file.name}\n{file.read_text(errors='replace').strip()}\n")
+        files = [file for file in sorted(folder.iterdir()) if file.is_file() and file.name.upper().startswith(NAMES)]
+        for file in files:
+            print(f"--- {file.name}\n{file.read_text(errors='replace').strip()}\n")
+        if not files:
+            print("The package has no licence file.\n")
 
 
 if __name__ == "__main__":
