@@ -32,7 +32,8 @@ export function JobModels({ job }: { job: Job }) {
             columns={columnsOf(job)}
             rows={rows}
             rowKey={(model) => model.version}
-            stale={models.stale}
+            // On the newest page each new version changes the query; the rows stay right meanwhile.
+            stale={models.stale && end !== undefined}
             empty={
               job.state === "awaiting_model" ? (
                 <UploadModel job={job.id} name={job.file.name} />
