@@ -75,7 +75,7 @@ pub(crate) enum Work {
 }
 
 /// The entries of one client.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct State {
     store: Arc<dyn Store>,
 }

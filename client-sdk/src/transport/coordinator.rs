@@ -31,13 +31,13 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 const JSON_BYTES_MAX: usize = 1 << 20;
 
 /// One coordinator, as its clients call it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Coordinator {
     transport: Arc<dyn Transport>,
     /// The URL that paths are appended to.
     server: String,
     clock: Arc<dyn Clock>,
-    jitter: Arc<Mutex<Stream>>,
+    jitter: Mutex<Stream>,
 }
 
 impl Coordinator {
@@ -45,7 +45,7 @@ impl Coordinator {
         let mut random = [0; 8];
         // Without random bytes every process draws the same pauses, which is no reason to fail.
         let _ = getrandom::fill(&mut random);
-        let jitter = Arc::new(Mutex::new(Seed(u64::from_le_bytes(random)).stream()));
+        let jitter = Mutex::new(Seed(u64::from_le_bytes(random)).stream());
         Self { transport, server, clock, jitter }
     }
 

@@ -1,21 +1,24 @@
 //! The SDK's way down: from its cache, by steps, or as a whole; the same bits in every client of a round.
 
-use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use axum::body::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::{StreamExt, TryStreamExt};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tributary_client::{AlwaysOn, Client, EvaluateTask, Evaluated, Outcome, TrainError, TrainTask, Trained, Trainer};
+use tributary_client::transport::{Request, Response, TransportError};
+use tributary_client::{
+    AlwaysOn, Client, EvaluateTask, Evaluated, HttpTransport, Outcome, TrainError, TrainTask, Trained, Trainer,
+    Transport,
+};
 use tributary_engine::round::Candidate;
 use tributary_protocol::operator::{Client as Enrolled, Job, Page};
 use tributary_protocol::state::Phase;
 use tributary_protocol::update::CodecName;
 
 use super::bits_of;
-use crate::support::{Adds, JumpingClock, World, http, job_file, within_reason};
+use crate::support::{Adds, World, http, job_file, sdk_client, sdk_client_over, within_reason};
 
 /// Values of the model: enough that headers do not matter.
 const VALUES: usize = 20_000;
@@ -52,40 +55,29 @@ fn job(download: Value) -> Value {
     }))
 }
 
-/// A way to the coordinator that turns one bit in the body of every step.
-async fn spoiler(world: &World) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let (address, server) = (listener.local_addr().unwrap(), world.address);
-    tokio::spawn(async move {
-        while let Ok((near, _)) = listener.accept().await {
-            tokio::spawn(pass(near, server));
-        }
-    });
-    address
+/// A way to the coordinator that turns one bit in every piece of a model delta.
+#[derive(Debug)]
+struct Damaging(HttpTransport);
+
+impl Transport for Damaging {
+    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, TransportError>> {
+        Box::pin(async move {
+            let damages = request.url.ends_with("/delta");
+            let mut response = self.0.send(request).await?;
+            if damages {
+                response.body = response.body.map_ok(damaged).boxed();
+            }
+            Ok(response)
+        })
+    }
 }
 
-async fn pass(near: TcpStream, server: SocketAddr) -> std::io::Result<()> {
-    let mut far = TcpStream::connect(server).await?;
-    let (mut near_in, mut near_out) = near.into_split();
-    let mut head = vec![0; 4096];
-    let bytes = near_in.read(&mut head).await?;
-    far.write_all(&head[..bytes]).await?;
-    let spoils = head[..bytes].windows(7).any(|text| text == b"/delta ");
-    let (mut far_in, mut far_out) = far.into_split();
-    let requests = tokio::spawn(async move { tokio::io::copy(&mut near_in, &mut far_out).await });
-    let mut answer = vec![0; 4096];
-    loop {
-        let bytes = far_in.read(&mut answer).await?;
-        if bytes == 0 {
-            requests.abort();
-            return Ok(());
-        }
-        // Heads end with an empty line, and are longer than nothing.
-        if spoils && !answer[..bytes].ends_with(b"\r\n\r\n") {
-            answer[bytes - 1] ^= 1;
-        }
-        near_out.write_all(&answer[..bytes]).await?;
+fn damaged(piece: Bytes) -> Bytes {
+    let mut bytes = piece.to_vec();
+    if let Some(last) = bytes.last_mut() {
+        *last ^= 1;
     }
+    bytes.into()
 }
 
 struct Fleet {
@@ -97,12 +89,13 @@ struct Fleet {
 impl Fleet {
     /// Enrolled one after another; the last one's way to the coordinator turns bits in steps.
     async fn of(world: &World) -> Self {
-        let spoiler = format!("http://{}", spoiler(world).await);
         let mut fleet = Self { clients: Vec::new(), directories: Vec::new(), notes: Vec::new() };
         for number in 0..CLIENTS {
             let directory = TempDir::new().unwrap();
-            let server = if number + 1 == CLIENTS { spoiler.clone() } else { world.server() };
-            let client = client(world, &server, directory.path());
+            let http = HttpTransport::new(http());
+            let transport: Arc<dyn Transport> =
+                if number + 1 == CLIENTS { Arc::new(Damaging(http)) } else { Arc::new(http) };
+            let client = sdk_client_over(world, directory.path(), transport);
             client.enrol().await.unwrap();
             fleet.clients.push(client);
             fleet.directories.push(directory);
@@ -135,11 +128,6 @@ impl Fleet {
             None => std::fs::remove_file(path).unwrap(),
         }
     }
-}
-
-fn client(world: &World, server: &str, directory: &Path) -> Client {
-    let builder = Client::builder(server, world.enrolment.clone()).state_dir(directory);
-    builder.http_client(http()).clock(Arc::new(JumpingClock::default())).build().unwrap()
 }
 
 /// Lets everybody be drawn; each finds its assignment at its next check-in.
@@ -260,7 +248,7 @@ async fn evaluators_measure_the_bits_that_clients_train_from() {
         file["model"] = json!({ "parameters": [{ "name": "w", "shape": [VALUES] }] });
         let job: Job = world.create_job(&file).await.ok();
         let (one, two) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-        let trains = client(&world, &world.server(), one.path());
+        let trains = sdk_client(&world, one.path());
         let measures = Client::builder(world.server(), world.enrolment.clone()).state_dir(two.path());
         let measures = measures.attribute("evaluator", "yes").http_client(http()).build().unwrap();
         let (mut trainer, mut evaluator) = (Notes::default(), Notes::default());
@@ -285,7 +273,7 @@ async fn a_model_in_a_form_that_the_client_has_is_not_downloaded_again() {
     let changes = json!({ "download": { "codec": "int8" }, "round": { "updates_goal": 1, "backoff_ms": 1 } });
     let job = world.job(changes).await;
     let directory = TempDir::new().unwrap();
-    let client = client(&world, &world.server(), directory.path());
+    let client = sdk_client(&world, directory.path());
     let mut diverges = crate::support::Meanwhile(Adds::new(0.5), || Err(TrainError::Diverged));
     crate::sdk::session(&world, &client, &mut diverges).await.expect_err("it diverged");
     world.pass_ms(1).await;

@@ -1,11 +1,13 @@
 //! Sessions that go wrong: what is done is not done twice, and the app lives on.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 use tempfile::TempDir;
-use tributary_client::{AlwaysOn, Client, ClientError, Host, Outcome, TrainError};
+use tributary_client::store::{Durability, StoreError};
+use tributary_client::{AlwaysOn, Client, ClientError, Host, MemoryStore, Outcome, Store, TrainError};
 use tributary_protocol::operator::{Client as Enrolled, Page};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AssignmentState, Phase};
@@ -22,7 +24,7 @@ async fn work_that_could_not_be_delivered_is_uploaded_by_the_next_process_withou
     let mut world = World::start().await;
     let job = world.job(json!({})).await;
     let directory = TempDir::new().unwrap();
-    let gate = Gate::before(&world).await;
+    let gate = Gate::before(&world);
     let mut trainer = Meanwhile(Adds::new(0.5), || {
         gate.set(Way::Cut);
         Ok(())
@@ -189,7 +191,7 @@ async fn a_lost_answer_to_an_upload_does_not_count_it_twice() {
     let world = World::start().await;
     let job = world.job(json!({})).await;
     let directory = TempDir::new().unwrap();
-    let gate = Gate::before(&world).await;
+    let gate = Gate::before(&world);
     gate.set(Way::LosesUploadAnswers);
     let client = gate.client(&world, directory.path());
     let error = session(&world, &client, &mut Adds::new(0.5)).await.expect_err("the answer is lost");
@@ -214,4 +216,76 @@ async fn a_state_directory_of_another_coordinator_is_refused() {
     let error =
         sdk_client(&two, directory.path()).run_once(&mut Adds::new(0.5), &AlwaysOn).await.expect_err("another's");
     assert!(matches!(error, ClientError::ForeignState { .. }), "{error}");
+}
+
+/// A store whose disk can be full.
+#[derive(Debug, Default)]
+struct Disk {
+    entries: MemoryStore,
+    full: AtomicBool,
+}
+
+impl Disk {
+    fn room(&self, name: &str) -> Result<(), StoreError> {
+        match self.full.load(Ordering::SeqCst) {
+            true => Err(StoreError { place: self.place(name), source: ErrorKind::StorageFull.into() }),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Store for Disk {
+    fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.entries.get(name)
+    }
+
+    fn put(&self, name: &str, value: &[u8], durability: Durability) -> Result<(), StoreError> {
+        self.room(name)?;
+        self.entries.put(name, value, durability)
+    }
+
+    fn append(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
+        self.room(name)?;
+        self.entries.append(name, bytes)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<bool, StoreError> {
+        self.entries.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> Result<(), StoreError> {
+        self.entries.remove(name)
+    }
+
+    fn place(&self, name: &str) -> String {
+        self.entries.place(name)
+    }
+}
+
+/// Goal: a full disk costs a client its cache, not its work. Only an identity must be stored before it is used.
+#[tokio::test]
+async fn a_client_whose_disk_is_full_contributes_all_the_same() {
+    let world = World::start().await;
+    // A codec that keeps something on the device, and a model that is long enough to be stored while it comes.
+    let model = json!({ "parameters": [{ "name": "w", "shape": [600, 1000] }] });
+    let job = world.job(json!({ "model": model, "update": { "codec": "sign" } })).await;
+    let disk = Arc::new(Disk::default());
+    let client = Client::builder(world.server(), world.enrolment.clone()).store(Arc::clone(&disk) as Arc<_>);
+    let client = client.http_client(world.http.clone()).clock(Arc::new(JumpingClock::default())).build().unwrap();
+    disk.full.store(true, Ordering::SeqCst);
+    let error = client.enrol().await.expect_err("the identity cannot be stored");
+    assert!(matches!(error, ClientError::Store(_)), "{error}");
+    disk.full.store(false, Ordering::SeqCst);
+    session(&world, &client, &mut Adds::new(0.5)).await.unwrap();
+    let state = format!("memory-{}.safetensors", job.id);
+    assert!(disk.get(&state).unwrap().is_some());
+    disk.full.store(true, Ordering::SeqCst);
+    for number in 2..=3 {
+        let outcome = session(&world, &client, &mut Adds::new(0.5)).await.unwrap();
+        assert!(matches!(outcome, Outcome::Contributed { .. }), "{outcome:?}");
+        let round = world.round(job.id, number).await;
+        assert_eq!((round.phase, round.reported), (Phase::Committed, 1));
+        assert_eq!(disk.get(&state).unwrap(), None, "the first residual was sent, and is not sent again");
+    }
+    world.check_books(job.id).await;
 }

@@ -3,6 +3,7 @@
 mod broken;
 mod burn;
 mod faults;
+mod feedback;
 mod gate;
 mod sessions;
 mod times;

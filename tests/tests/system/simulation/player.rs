@@ -1,22 +1,23 @@
-//! A client of the history: the real SDK, on a state directory of its own, whose sessions stand still between requests.
+//! A client of the history: the real SDK on a store of its own, whose sessions stand still between requests.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tempfile::TempDir;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tributary_client::clock::Clock;
+use tributary_client::transport::{Request, TransportError};
 use tributary_client::{
-    AlwaysOn, Client, ClientError, EvaluateTask, Evaluated, Outcome, TrainError, TrainTask, Trained, Trainer,
+    AlwaysOn, Client, ClientError, EvaluateTask, Evaluated, MemoryStore, Outcome, TrainError, TrainTask, Trained,
+    Trainer,
 };
 use tributary_protocol::id::ClientId;
 use tributary_server::runtime::clock::ManualClock;
 
 use super::ledger::{Ledger, noise, step, weight};
-use super::road::{Reply, Request, Road};
-use crate::support::{WEIGHTS, World, directory_in_memory, within_reason};
+use super::road::{Call, Reply, Road, is_upload};
+use crate::support::{WEIGHTS, World, within_reason};
 
 /// How long a check-in is held.
 pub(super) const WAIT_MS: i64 = 3_000;
@@ -27,10 +28,12 @@ pub(super) struct Player {
     /// Who it is since the last enrolment whose answer it got.
     pub(super) id: Option<ClientId>,
     /// Its last upload, arrived or not.
-    pub(super) last_upload: Option<Vec<u8>>,
+    pub(super) last_upload: Option<Request>,
     pub(super) at: At,
-    road: Road,
-    directory: TempDir,
+    road: Arc<Road>,
+    calls: mpsc::UnboundedReceiver<Call>,
+    /// Outlives the sessions, like the disk of a device.
+    store: Arc<MemoryStore>,
     session: Option<JoinHandle<Result<Outcome, ClientError>>>,
     naps: mpsc::UnboundedReceiver<oneshot::Sender<()>>,
     clock: Arc<NapClock>,
@@ -42,23 +45,25 @@ pub(super) enum At {
     /// There is none.
     Home,
     /// A request is on the road.
-    Asking(Request),
+    Asking(Call),
     /// A retry pause; it ends when this is sent.
     Napping(oneshot::Sender<()>),
     /// The coordinator holds its check-in until this time.
-    Held { request: Request, reply: JoinHandle<std::io::Result<Reply>>, until_ms: i64 },
+    Held { call: Call, reply: JoinHandle<Result<Reply, TransportError>>, until_ms: i64 },
 }
 
 impl Player {
-    pub(super) async fn new(number: usize, world: &World, ledger: &Arc<Mutex<Ledger>>) -> Self {
+    pub(super) fn new(number: usize, world: &World, ledger: &Arc<Mutex<Ledger>>) -> Self {
         let (nap, naps) = mpsc::unbounded_channel();
+        let (road, calls) = Road::build();
         Self {
             number,
             id: None,
             last_upload: None,
             at: At::Home,
-            road: Road::build().await,
-            directory: directory_in_memory(),
+            road: Arc::new(road),
+            calls,
+            store: Arc::default(),
             session: None,
             naps,
             clock: Arc::new(NapClock { server: Arc::clone(&world.hand), nap }),
@@ -66,12 +71,12 @@ impl Player {
         }
     }
 
-    /// Begins a session: a new process on the same state directory.
+    /// Begins a session: a new process on the same store.
     pub(super) async fn begin(&mut self, world: &World) {
         assert!(self.session.is_none());
-        let builder = Client::builder(self.road.url(), world.enrolment.clone()).state_dir(self.directory.path());
+        let builder = Client::builder(world.server(), world.enrolment.clone()).store(Arc::clone(&self.store) as Arc<_>);
         let builder = builder.wait(Duration::from_millis(WAIT_MS as u64)).clock(Arc::clone(&self.clock) as Arc<_>);
-        let client = builder.http_client(world.http.clone()).build().unwrap();
+        let client = builder.transport(Arc::clone(&self.road) as Arc<_>).build().unwrap();
         let mut learner = Learner { client: self.number, ledger: Arc::clone(&self.ledger) };
         self.session = Some(tokio::spawn(async move { client.run_once(&mut learner, &AlwaysOn).await }));
         self.settle().await;
@@ -82,7 +87,7 @@ impl Player {
         let Some(session) = &mut self.session else { return };
         let next = async {
             tokio::select! {
-                near = self.road.connected() => At::Asking(Request::read(near).await.unwrap()),
+                call = self.calls.recv() => At::Asking(call.unwrap()),
                 nap = self.naps.recv() => At::Napping(nap.unwrap()),
                 outcome = &mut *session => {
                     self.ledger.lock().unwrap().ended(self.number, &outcome.unwrap());
@@ -93,21 +98,19 @@ impl Player {
         self.at = within_reason(next).await;
         match &self.at {
             At::Home => self.session = None,
-            At::Asking(request) if request.is_upload() => {
-                self.last_upload = Some(request.bytes.clone());
-            }
+            At::Asking(call) if is_upload(&call.request) => self.last_upload = Some(call.request.clone()),
             _ => {}
         }
     }
 
     /// Takes the request on the road, if there is one; ends a nap and begins a session for it.
-    pub(super) async fn request(&mut self, world: &World) -> Option<Request> {
+    pub(super) async fn request(&mut self, world: &World) -> Option<Call> {
         if matches!(self.at, At::Home) {
             self.begin(world).await;
         }
         self.wake().await;
         match std::mem::replace(&mut self.at, At::Home) {
-            At::Asking(request) => Some(request),
+            At::Asking(call) => Some(call),
             other => {
                 self.at = other;
                 None
@@ -126,7 +129,7 @@ impl Player {
         }
     }
 
-    /// Ends the process; its state directory stays.
+    /// Ends the process; its store stays.
     pub(super) async fn kill(&mut self) {
         if let Some(session) = self.session.take() {
             session.abort();
@@ -138,10 +141,10 @@ impl Player {
     }
 
     /// Brings an answer, or breaks the connection without one.
-    pub(super) async fn answered(&mut self, request: Request, reply: Option<&Reply>) {
+    pub(super) async fn answered(&mut self, call: Call, reply: Option<&Reply>) {
         match reply {
-            Some(reply) => request.answer(reply).await,
-            None => drop::<Request>(request),
+            Some(reply) => call.answer(reply),
+            None => drop::<Call>(call),
         }
         self.settle().await;
     }

@@ -1,136 +1,122 @@
 //! The road between a client and the coordinator: each request stops on it until the history says what becomes of it.
 
-use std::io::{Error, Result};
 use std::net::SocketAddr;
 
+use axum::body::Bytes;
+use axum::http::{HeaderMap, StatusCode};
+use futures_util::future::BoxFuture;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use reqwest::Method;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, oneshot};
+use tributary_client::transport::{Request, Response, TransportError};
+use tributary_client::{HttpTransport, Transport};
 
-/// Where one client believes the coordinator to be.
+/// The transport of one client: requests go onto the road and wait there.
+#[derive(Debug)]
 pub(super) struct Road {
-    listener: TcpListener,
+    calls: mpsc::UnboundedSender<Call>,
 }
 
 /// A request that was sent and has not arrived.
-pub(super) struct Request {
-    /// As it came from the client.
-    pub(super) bytes: Vec<u8>,
-    /// Where the client waits for the answer. Dropping it breaks the connection.
-    near: TcpStream,
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) request: Request,
+    /// Where the client waits for the response. Dropping it breaks the connection.
+    client: oneshot::Sender<Reply>,
 }
 
-/// A whole answer of the coordinator.
+/// A whole response of the coordinator.
+#[derive(Clone, Debug)]
 pub(super) struct Reply {
-    bytes: Vec<u8>,
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Bytes,
 }
 
 impl Road {
-    pub(super) async fn build() -> Self {
-        Self { listener: TcpListener::bind("127.0.0.1:0").await.unwrap() }
-    }
-
-    pub(super) fn url(&self) -> String {
-        format!("http://{}", self.listener.local_addr().unwrap())
-    }
-
-    /// The client's next connection; it carries one request.
-    pub(super) async fn connected(&self) -> TcpStream {
-        self.listener.accept().await.unwrap().0
+    /// The client's end of a road, and the other end.
+    pub(super) fn build() -> (Self, mpsc::UnboundedReceiver<Call>) {
+        let (calls, sent) = mpsc::unbounded_channel();
+        (Self { calls }, sent)
     }
 }
 
-impl Request {
-    pub(super) async fn read(mut near: TcpStream) -> Result<Self> {
-        let mut bytes = Vec::new();
-        loop {
-            if near.read_buf(&mut bytes).await? == 0 {
-                return Err(Error::other("the client hung up in the middle of a request"));
-            }
-            if let Some(head) = head_bytes(&bytes)
-                && bytes.len() >= head + content_bytes(&bytes[..head])
-            {
-                return Ok(Self { bytes, near });
-            }
-        }
+impl Transport for Road {
+    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, TransportError>> {
+        Box::pin(async move {
+            let broken = |_| TransportError("the connection broke".into());
+            let (client, answered) = oneshot::channel();
+            let _ = self.calls.send(Call { request, client });
+            let Reply { status, headers, body } = answered.await.map_err(broken)?;
+            Ok(Response { status, headers, body: stream::iter([Ok(body)]).boxed() })
+        })
     }
+}
 
-    /// Method and path without the query, as in `PUT /device/v1/assignments/../update`.
-    pub(super) fn what(&self) -> String {
-        what(&self.bytes)
-    }
-
-    /// Whether it brings an update, or the rest of one.
-    pub(super) fn is_upload(&self) -> bool {
-        let what = self.what();
-        what.ends_with("/update") && !what.starts_with("HEAD ")
-    }
-
-    /// Brings the answer to the client.
-    pub(super) async fn answer(mut self, reply: &Reply) {
-        // A client that is gone does not mind.
-        let _ = self.near.write_all(&reply.bytes).await;
-        let _ = self.near.shutdown().await;
+impl Call {
+    /// Brings the response to the client. A client that was killed does not take it.
+    pub(super) fn answer(self, reply: &Reply) {
+        let _ = self.client.send(reply.clone());
     }
 }
 
 impl Reply {
     pub(super) fn status(&self) -> u16 {
-        let status = self.bytes.get(9..12).and_then(|status| std::str::from_utf8(status).ok()?.parse().ok());
-        status.expect("an answer of HTTP")
+        self.status.as_u16()
     }
 
     /// The JSON of the body.
     pub(super) fn json<T: serde::de::DeserializeOwned>(&self) -> T {
-        serde_json::from_slice(&self.bytes[head_bytes(&self.bytes).unwrap()..]).unwrap()
+        serde_json::from_slice(&self.body).unwrap()
     }
 }
 
-/// Lets a request arrive at the coordinator, on a connection of its own, and takes the answer.
-pub(super) async fn arrive(server: SocketAddr, request: Vec<u8>) -> Result<Reply> {
-    let mut far = send(server, &request, request.len()).await?;
-    let mut bytes = Vec::new();
-    far.read_to_end(&mut bytes).await?;
-    Ok(Reply { bytes })
+/// Lets a request arrive at the coordinator, on a connection of its own, and takes the response.
+pub(super) async fn arrive(http: HttpTransport, request: Request) -> Result<Reply, TransportError> {
+    let mut response = http.send(request).await?;
+    let mut body = Vec::new();
+    while let Some(piece) = response.body.try_next().await? {
+        body.extend_from_slice(&piece);
+    }
+    Ok(Reply { status: response.status, headers: response.headers, body: body.into() })
 }
 
-/// Lets a request arrive with so many eighths of its body, fewer than eight; then its connection ends, and the answer
-/// is nobody's. A request without a body does not arrive.
-pub(super) async fn arrive_in_part(server: SocketAddr, request: &[u8], eighths: u32) {
-    let head = head_bytes(request).unwrap();
-    if head == request.len() {
+/// Lets a request arrive with so many eighths of its body, fewer than eight; then its connection ends, and nobody takes
+/// the response. A request without a body does not arrive.
+pub(super) async fn arrive_in_part(server: SocketAddr, request: &Request, eighths: u32) {
+    if request.body.is_empty() {
         return;
     }
-    let bytes = head + (request.len() - head) * eighths as usize / 8;
-    let mut far = send(server, request, bytes).await.unwrap();
+    let bytes = request.body.len() * eighths as usize / 8;
+    let mut far = TcpStream::connect(server).await.unwrap();
+    far.write_all(&[&head(server, request), &request.body[..bytes]].concat()).await.unwrap();
     far.shutdown().await.unwrap();
-    // The coordinator may end it before all has been read.
+    // The coordinator may close the connection before it has read everything.
     let _ = far.read_to_end(&mut Vec::new()).await;
 }
 
-/// Sends the first bytes of a request.
-async fn send(server: SocketAddr, request: &[u8], bytes: usize) -> Result<TcpStream> {
-    let mut far = TcpStream::connect(server).await?;
-    let line = request.windows(2).position(|pair| pair == b"\r\n").unwrap_or(0) + 2;
-    // So that the answer ends with the connection.
-    let begun = [&request[..line], b"connection: close\r\n", &request[line..bytes]].concat();
-    far.write_all(&begun).await?;
-    Ok(far)
+/// The head of a request over HTTP/1.1, whose connection ends with the response.
+fn head(server: SocketAddr, request: &Request) -> Vec<u8> {
+    let path = request.url.strip_prefix(&format!("http://{server}")).unwrap();
+    let (method, body_bytes) = (&request.method, request.body.len());
+    let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {server}\r\nconnection: close\r\n").into_bytes();
+    head.extend(format!("content-length: {body_bytes}\r\n").into_bytes());
+    for (name, value) in &request.headers {
+        head.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+    }
+    head.extend(b"\r\n");
+    head
 }
 
-/// Method and path of a request.
-pub(super) fn what(request: &[u8]) -> String {
-    let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    let line = String::from_utf8_lossy(line).into_owned();
-    line.split(['?']).next().unwrap_or_default().trim_end_matches(" HTTP/1.1").to_owned()
+/// Method and path of a request without its query, as in `PUT /device/v1/assignments/../update`.
+pub(super) fn what(request: &Request) -> String {
+    let path = request.url.splitn(4, '/').nth(3).unwrap();
+    format!("{} /{}", request.method, path.split('?').next().unwrap())
 }
 
-/// Where the head ends, if it has arrived.
-fn head_bytes(message: &[u8]) -> Option<usize> {
-    message.windows(4).position(|end| end == b"\r\n\r\n").map(|place| place + 4)
-}
-
-fn content_bytes(head: &[u8]) -> usize {
-    let head = String::from_utf8_lossy(head).to_ascii_lowercase();
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
-    length.map_or(0, |length| length.trim().parse().unwrap())
+/// Whether it brings an update, or the rest of one.
+pub(super) fn is_upload(request: &Request) -> bool {
+    request.method != Method::HEAD && what(request).ends_with("/update")
 }

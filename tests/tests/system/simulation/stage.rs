@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use futures_util::FutureExt;
 use reqwest::Method;
 use serde_json::json;
+use tributary_client::HttpTransport;
 use tributary_protocol::device::EnrolResponse;
 use tributary_protocol::id::JobId;
 use tributary_protocol::state::{JobState, Phase};
@@ -14,7 +15,7 @@ use tributary_server::Coordinator;
 use super::ledger::Ledger;
 use super::op::{Op, Setup};
 use super::player::{At, Player, WAIT_MS};
-use super::road::{Reply, Request, arrive, arrive_in_part, what};
+use super::road::{Call, Reply, arrive, arrive_in_part, is_upload, what};
 use crate::support::{World, within_reason};
 
 /// How long a round waits for clients.
@@ -34,6 +35,8 @@ const REST_WEIGHTS: usize = 420_000;
 /// Who and what takes part in a history.
 struct Stage {
     world: World,
+    /// The last stretch of every road.
+    http: HttpTransport,
     job: JobId,
     players: Vec<Player>,
     ledger: Arc<Mutex<Ledger>>,
@@ -85,9 +88,10 @@ impl Stage {
         let ledger = Arc::new(Mutex::new(Ledger::new(setup.delta)));
         let mut players = Vec::new();
         for number in 0..setup.clients {
-            players.push(Player::new(number, &world, &ledger).await);
+            players.push(Player::new(number, &world, &ledger));
         }
-        Self { world, job, players, ledger, other: None }
+        let http = HttpTransport::new(world.http.clone());
+        Self { world, http, job, players, ledger, other: None }
     }
 
     async fn act(&mut self, op: Op) {
@@ -99,13 +103,13 @@ impl Stage {
             Op::LoseRequest(client) => self.go_on(client, Fate::Lost).await,
             Op::LoseResponse(client) => self.go_on(client, Fate::AnswerLost).await,
             Op::ToUpload(client) => {
-                if let Some(request) = self.until_upload(client).await {
-                    self.players[client].at = At::Asking(request);
+                if let Some(call) = self.until_upload(client).await {
+                    self.players[client].at = At::Asking(call);
                 }
             }
             Op::BreakUpload(client, eighths) => {
-                if let Some(request) = self.until_upload(client).await {
-                    self.pass(client, request, Fate::Broken(eighths)).await;
+                if let Some(call) = self.until_upload(client).await {
+                    self.pass(client, call, Fate::Broken(eighths)).await;
                 }
             }
             Op::KillClient(client) => self.players[client].kill().await,
@@ -131,9 +135,9 @@ impl Stage {
 
     async fn check_in(&mut self, client: usize) {
         for _ in 0..REQUESTS_MAX {
-            let Some(request) = self.players[client].request(&self.world).await else { return };
-            let checks_in = request.what().ends_with("/checkins");
-            self.pass(client, request, Fate::Arrives).await;
+            let Some(call) = self.players[client].request(&self.world).await else { return };
+            let checks_in = what(&call.request).ends_with("/checkins");
+            self.pass(client, call, Fate::Arrives).await;
             if checks_in {
                 return;
             }
@@ -158,13 +162,13 @@ impl Stage {
         panic!("a session of client {client} never ends");
     }
 
-    async fn until_upload(&mut self, client: usize) -> Option<Request> {
+    async fn until_upload(&mut self, client: usize) -> Option<Call> {
         for _ in 0..REQUESTS_MAX {
-            let request = self.players[client].request(&self.world).await?;
-            if request.is_upload() {
-                return Some(request);
+            let call = self.players[client].request(&self.world).await?;
+            if is_upload(&call.request) {
+                return Some(call);
             }
-            self.pass(client, request, Fate::Arrives).await;
+            self.pass(client, call, Fate::Arrives).await;
             if matches!(self.players[client].at, At::Home | At::Held { .. }) {
                 return None;
             }
@@ -174,22 +178,22 @@ impl Stage {
 
     /// A client's next request meets its fate. Where it is held already, the connection may break.
     async fn go_on(&mut self, client: usize, fate: Fate) {
-        if let Some(request) = self.players[client].request(&self.world).await {
-            self.pass(client, request, fate).await;
+        if let Some(call) = self.players[client].request(&self.world).await {
+            self.pass(client, call, fate).await;
         } else if fate == Fate::AnswerLost {
             let player = &mut self.players[client];
-            if let At::Held { request, .. } = std::mem::replace(&mut player.at, At::Home) {
-                player.answered(request, None).await;
+            if let At::Held { call, .. } = std::mem::replace(&mut player.at, At::Home) {
+                player.answered(call, None).await;
             }
         }
     }
 
-    async fn pass(&mut self, client: usize, request: Request, fate: Fate) {
+    async fn pass(&mut self, client: usize, call: Call, fate: Fate) {
         if fate == Fate::Lost {
-            return self.players[client].answered(request, None).await;
+            return self.players[client].answered(call, None).await;
         }
         if let Fate::Broken(eighths) = fate {
-            within_reason(arrive_in_part(self.world.address, &request.bytes, eighths)).await;
+            within_reason(arrive_in_part(self.world.address, &call.request, eighths)).await;
             // What came of it is still on its way to the disk.
             within_reason(async {
                 while self.world.app().updates.budget.taken() > 0 {
@@ -197,12 +201,12 @@ impl Stage {
                 }
             })
             .await;
-            return self.players[client].answered(request, None).await;
+            return self.players[client].answered(call, None).await;
         }
         // Whoever woke the driver before does not count.
         let _ = self.world.app().signals.unknown_changed().now_or_never();
-        let what = request.what();
-        let mut reply = tokio::spawn(arrive(self.world.address, request.bytes.clone()));
+        let what = what(&call.request);
+        let mut reply = tokio::spawn(arrive(self.http.clone(), call.request.clone()));
         let answered = async {
             if !what.ends_with("/checkins") {
                 return Some((&mut reply).await);
@@ -214,24 +218,24 @@ impl Stage {
             }
         };
         match within_reason(answered).await {
-            Some(reply) => self.answer(client, request, fate, &reply.unwrap().unwrap()).await,
-            None if fate == Fate::AnswerLost => self.players[client].answered(request, None).await,
+            Some(reply) => self.answer(client, call, fate, &reply.unwrap().unwrap()).await,
+            None if fate == Fate::AnswerLost => self.players[client].answered(call, None).await,
             None => {
                 let until_ms = self.now_ms() + WAIT_MS;
-                self.players[client].at = At::Held { request, reply, until_ms };
+                self.players[client].at = At::Held { call, reply, until_ms };
             }
         }
         self.call_held(false).await;
     }
 
-    async fn answer(&mut self, client: usize, request: Request, fate: Fate, reply: &Reply) {
-        let what = request.what();
+    async fn answer(&mut self, client: usize, call: Call, fate: Fate, reply: &Reply) {
+        let what = what(&call.request);
         self.ledger.lock().unwrap().answered(client, &what, reply);
         let player = &mut self.players[client];
         if fate == Fate::Arrives && what == "POST /device/v1/clients" {
             player.id = Some(reply.json::<EnrolResponse>().client);
         }
-        player.answered(request, (fate == Fate::Arrives).then_some(reply)).await;
+        player.answered(call, (fate == Fate::Arrives).then_some(reply)).await;
     }
 
     /// Brings the answers of held check-ins that the coordinator has ended.
@@ -245,16 +249,16 @@ impl Stage {
                 continue;
             }
             let player = &mut self.players[client];
-            let At::Held { request, reply, .. } = std::mem::replace(&mut player.at, At::Home) else { continue };
+            let At::Held { call, reply, .. } = std::mem::replace(&mut player.at, At::Home) else { continue };
             let reply = within_reason(reply).await.unwrap().unwrap();
-            self.answer(client, request, Fate::Arrives, &reply).await;
+            self.answer(client, call, Fate::Arrives, &reply).await;
         }
     }
 
     async fn repeat_upload(&mut self, client: usize) {
         let Some(upload) = self.players[client].last_upload.clone() else { return };
         let what = what(&upload);
-        let reply = within_reason(arrive(self.world.address, upload)).await.unwrap();
+        let reply = within_reason(arrive(self.http.clone(), upload)).await.unwrap();
         self.ledger.lock().unwrap().answered(client, &what, &reply);
     }
 

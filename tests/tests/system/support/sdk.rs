@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tributary_client::clock::Clock;
-use tributary_client::{Client, EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
+use tributary_client::{
+    Client, EvaluateTask, Evaluated, HttpTransport, TrainError, TrainTask, Trained, Trainer, Transport,
+};
 
 use super::World;
 
@@ -90,6 +92,11 @@ impl Clock for JumpingClock {
 
 /// A client of this world's coordinator whose state is in `directory`.
 pub(crate) fn sdk_client(world: &World, directory: &Path) -> Client {
+    sdk_client_over(world, directory, Arc::new(HttpTransport::new(world.http.clone())))
+}
+
+/// The same, whose requests take this way.
+pub(crate) fn sdk_client_over(world: &World, directory: &Path, transport: Arc<dyn Transport>) -> Client {
     let builder = Client::builder(world.server(), world.enrolment.clone()).state_dir(directory);
-    builder.http_client(world.http.clone()).clock(Arc::new(JumpingClock::default())).build().unwrap()
+    builder.transport(transport).clock(Arc::new(JumpingClock::default())).build().unwrap()
 }
