@@ -9,6 +9,7 @@ use crate::blob::{Blobs, Workbench};
 use crate::db::Db;
 use crate::metrics::Metrics;
 use crate::runtime::clock::Clock;
+use crate::runtime::offload::Cores;
 use crate::runtime::signals::Signals;
 use crate::specs::Specs;
 
@@ -24,6 +25,8 @@ pub struct Services {
     pub metrics: Arc<Metrics>,
     /// The specs of the jobs in use.
     pub specs: Arc<Specs>,
+    /// The cores, for decoding updates.
+    pub cores: Cores,
     /// Signals for driver tasks and watchers.
     pub signals: Arc<Signals>,
     /// Cancelled when the coordinator stops.
@@ -40,6 +43,7 @@ impl Services {
             clock,
             specs: Arc::new(Specs::new(Arc::clone(&metrics))),
             metrics,
+            cores: Cores::default(),
             signals: Arc::default(),
             stopping: CancellationToken::new(),
         }

@@ -166,6 +166,12 @@ impl Unpacker {
         Ok(())
     }
 
+    /// Whether the body is known to be uncompressed.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        matches!(self.state, State::Plain)
+    }
+
     /// Ends the body.
     ///
     /// # Errors

@@ -210,6 +210,13 @@ impl Codec {
         }
     }
 
+    /// Whether every value takes a number of bits that the settings fix, at least four. The length of such a body
+    /// bounds the work of decoding it. A few bytes of the other codecs may stand for 2^18 values.
+    #[must_use]
+    pub fn is_fixed_width(&self) -> bool {
+        matches!(self, Self::F32 | Self::F16 | Self::Bf16 | Self::Int8(_) | Self::Int4(_))
+    }
+
     /// The server's half, for codecs that write a frame of sections.
     pub(super) fn sections(self) -> Option<Box<dyn SectionCodec>> {
         Some(match self {

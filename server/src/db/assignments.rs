@@ -324,16 +324,25 @@ impl Tx {
     }
 
     /// Adds the bytes of a refused body to its assignment, and to its round if the round has counted the assignment
-    /// already. The caller holds the lock on the job's row.
-    pub async fn count_upload(&mut self, id: AssignmentId, round: RoundKey, bytes: u64) -> Result<(), DbError> {
-        let sql = "update assignments set bytes_up = bytes_up + $2 where id = $1 returning state";
-        let state = fetch!(self, (String,), fetch_optional, sql, id.to_string(), stored(bytes));
-        if state.is_some_and(|(state,)| state != AssignmentState::Assigned.as_str()) {
+    /// already. The caller holds the lock on the job's row. Returns how many bodies of the update counted as attempts.
+    pub async fn count_upload(
+        &mut self,
+        id: AssignmentId,
+        round: RoundKey,
+        bytes: u64,
+        is_attempt: bool,
+    ) -> Result<u64, DbError> {
+        let sql = "update assignments set bytes_up = bytes_up + $2, attempts = attempts + $3 where id = $1 \
+                   returning state, attempts";
+        let row =
+            fetch!(self, (String, i64), fetch_optional, sql, id.to_string(), stored(bytes), i64::from(is_attempt));
+        let Some((state, attempts)) = row else { return Ok(0) };
+        if state != AssignmentState::Assigned.as_str() {
             let sql = "update rounds set bytes_up = bytes_up + $4 where job = $1 and task = $2 and number = $3";
             let (job, number) = (round.job.to_string(), i64::from(round.number));
             execute!(self, sql, job.as_str(), round.task.as_str(), number, stored(bytes));
         }
-        Ok(())
+        u64::try_from(attempts).map_err(|error| DbError::corrupt("assignments.attempts", error))
     }
 
     /// Records that a client reported after its assignment expired. Returns false when that is recorded already.

@@ -164,11 +164,11 @@ macro_rules! round_columns {
 }
 
 /// Time that the clients of a round worked for their accepted reports (`$1` job, `$2` task, `$3` number). Each claim is
-/// capped at the duration of the assignment.
+/// capped at the duration of the assignment, which is 0 if the clock stepped back meanwhile.
 macro_rules! work_of_round {
     () => {
-        "(select coalesce(cast(sum(case when work_ms < ended_at_ms - assigned_at_ms then work_ms \
-         else ended_at_ms - assigned_at_ms end) as bigint), 0) \
+        "(select coalesce(cast(sum(case when ended_at_ms < assigned_at_ms then 0 \
+         when work_ms < ended_at_ms - assigned_at_ms then work_ms else ended_at_ms - assigned_at_ms end) as bigint), 0) \
          from assignments where job = $1 and task = $2 and round = $3 and state = 'reported')"
     };
 }

@@ -68,7 +68,7 @@ impl Clock {
 }
 
 impl ManualClock {
-    /// Moves the clock on.
+    /// Moves the clock on. A negative number moves it back, as a corrected system clock does.
     pub fn advance_ms(&self, by_ms: i64) {
         self.now_ms.send_modify(|now_ms| *now_ms += by_ms);
     }

@@ -1,10 +1,26 @@
 //! Computation on threads that may block, so that no task keeps one of tokio's threads for long.
 
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+use tokio::sync::Semaphore;
+
 /// Runs a computation on a blocking thread.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
         Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+    }
+}
+
+/// The cores, for computations whose length a client chooses: one computation per core at a time, in the order of
+/// arrival. More would take the cores away from requests, and memory with them.
+#[derive(Clone, Debug)]
+pub struct Cores(Arc<Semaphore>);
+
+impl Default for Cores {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from))))
     }
 }
 
@@ -31,6 +47,35 @@ impl<S: Send + 'static> Offload<S> {
         .await;
         self.0 = Some(value);
         result
+    }
+
+    /// As [`Self::run`], as soon as a core is free for it.
+    pub(crate) async fn run_in_turn<T: Send + 'static>(
+        &mut self,
+        cores: &Cores,
+        work: impl FnOnce(&mut S) -> T + Send + 'static,
+    ) -> T {
+        let permit = Arc::clone(&cores.0).acquire_owned().await.expect("the semaphore is never closed");
+        self.run(move |value| {
+            // Kept by the computation, which goes on when its caller is cancelled.
+            let _permit = permit;
+            work(value)
+        })
+        .await
+    }
+
+    /// # Panics
+    /// As [`Self::run`].
+    pub(crate) fn get(&self) -> &S {
+        self.0.as_ref().expect("an earlier call was cancelled")
+    }
+
+    /// The value, for work that is known to be short.
+    ///
+    /// # Panics
+    /// As [`Self::run`].
+    pub(crate) fn get_mut(&mut self) -> &mut S {
+        self.0.as_mut().expect("an earlier call was cancelled")
     }
 
     /// # Panics

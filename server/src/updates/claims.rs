@@ -32,6 +32,8 @@ pub struct Claim {
     claims: Arc<Claims>,
     assignment: AssignmentId,
     superseded: CancellationToken,
+    /// Whether another request had the claim before and was asked to stop.
+    replaces: bool,
     turn: Option<OwnedMutexGuard<()>>,
 }
 
@@ -39,7 +41,7 @@ impl Claims {
     /// Claims an assignment. The request that had the claim is asked to stop, and has stopped when this returns. None
     /// when a newer claim replaced this one meanwhile.
     pub async fn claim(self: &Arc<Self>, assignment: AssignmentId) -> Option<Claim> {
-        let (turn, superseded) = {
+        let (turn, superseded, replaces) = {
             let mut places = self.lock();
             let place = places.entry(assignment).or_insert_with(|| Place {
                 turn: Arc::default(),
@@ -49,10 +51,10 @@ impl Claims {
             place.newest.cancel();
             place.newest = CancellationToken::new();
             place.claims += 1;
-            (Arc::clone(&place.turn), place.newest.clone())
+            (Arc::clone(&place.turn), place.newest.clone(), place.claims > 1)
         };
         // Created first, so that it is removed even if the caller is cancelled while it waits.
-        let mut claim = Claim { claims: Arc::clone(self), assignment, superseded, turn: None };
+        let mut claim = Claim { claims: Arc::clone(self), assignment, superseded, replaces, turn: None };
         tokio::select! {
             biased;
             () = claim.superseded.cancelled() => return None,
@@ -67,6 +69,12 @@ impl Claims {
 }
 
 impl Claim {
+    /// Whether another request had the claim before, and may have completed the update meanwhile.
+    #[must_use]
+    pub fn replaces(&self) -> bool {
+        self.replaces
+    }
+
     /// Cancelled when a newer claim replaces this one.
     #[must_use]
     pub fn superseded(&self) -> &CancellationToken {

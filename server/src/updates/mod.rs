@@ -6,12 +6,14 @@
 //! | [`claims`] | one request at a time sends an update |
 //! | [`budget`] | memory that updates in flight share |
 //! | [`sums`] | the running sums of open rounds |
+//! | `decoding` | decodes an update in turns, so that no thread is kept for long |
 //! | `fold` | decodes an update in flight into its sum, and out of it |
 //! | [`stored`] | the one reader of accepted updates |
 //! | `rebuild` | adds what a sum lacks from the stored updates |
 
 pub mod budget;
 pub mod claims;
+mod decoding;
 pub(crate) mod fold;
 pub(crate) mod rebuild;
 pub mod stored;

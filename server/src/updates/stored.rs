@@ -9,16 +9,13 @@ use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::update::{DeltaSink, UpdateError};
 
-use super::fold::decoder;
-use crate::blob::{BlobError, Blobs, update_key};
+use super::decoding::Decoding;
+use crate::blob::{BlobError, update_key};
 use crate::db::{AssignmentRow, Db, DbError, RoundKey};
-use crate::runtime::clock::Stopwatch;
 use crate::services::Services;
 
 /// Updates that are read at the same time. They leave half of the database's connections to requests.
 const UPDATES_AT_ONCE: usize = 4;
-/// Bytes that are decoded without a pause, so that no task keeps its thread for long.
-const PIECE_BYTES: usize = 64 << 10;
 
 /// Why a stored update cannot be used. Every update was checked before it was accepted, so this is a fault.
 #[derive(Debug, thiserror::Error)]
@@ -86,13 +83,13 @@ where
     T: Send + 'static,
 {
     let reads = updates.into_iter().map(|update| {
-        let (spec, db, blobs) = (Arc::clone(spec), services.db.clone(), services.blobs.clone());
+        let (spec, services) = (Arc::clone(spec), services.clone());
         let sink = sink(&update);
         async move {
-            let Some(mut sink) = sink? else { return Ok(None) };
+            let Some(sink) = sink? else { return Ok(None) };
             // A task of its own: decoding runs on all cores.
             let task = tokio::spawn(async move {
-                let seconds = read_into(&db, &blobs, &spec, &update, &mut sink).await?;
+                let (sink, seconds) = read_into(&services, &spec, &update, sink).await?;
                 Ok::<_, StoredError>(Some(done(sink, seconds)))
             });
             task.await.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()))
@@ -102,25 +99,21 @@ where
     Ok(results.into_iter().flatten().collect())
 }
 
-async fn read_into(
-    db: &Db,
-    blobs: &Blobs,
-    spec: &JobSpec,
+async fn read_into<S: DeltaSink + Send + 'static>(
+    services: &Services,
+    spec: &Arc<JobSpec>,
     update: &StoredUpdate,
-    sink: &mut (impl DeltaSink + Send),
-) -> Result<f64, StoredError> {
+    sink: S,
+) -> Result<(S, f64), StoredError> {
     let assignment = update.assignment;
     let unreadable = |source| StoredError::Update { assignment, source };
-    let (mut decoder, mut seconds) = (decoder(spec, update.base_version), 0.0);
-    let mut body = blobs.reader(db, update_key(assignment), update.sha256).await?;
+    let mut decoding = Decoding::new(spec, update.base_version, &services.cores, sink);
+    let mut body = services.blobs.reader(&services.db, update_key(assignment), update.sha256).await?;
     while let Some(data) = body.next().await? {
-        for piece in data.chunks(PIECE_BYTES) {
-            let stopwatch = Stopwatch::start();
-            decoder.push(piece, sink).map_err(unreadable)?;
-            seconds += stopwatch.seconds();
-            tokio::task::yield_now().await;
-        }
+        decoding.push(&data).await.map_err(unreadable)?;
+        // Chunks that are in memory already would keep the thread otherwise.
+        tokio::task::yield_now().await;
     }
-    decoder.finish().map_err(unreadable)?;
-    Ok(seconds)
+    decoding.finish().map_err(unreadable)?;
+    Ok(decoding.into_sink())
 }

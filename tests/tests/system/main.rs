@@ -10,6 +10,7 @@
 //! | [`blobs`] | bodies in object stores: in memory, in files, over S3, and in one that fails |
 //! | [`downloads`] | models in other forms, steps instead of models, the same bits for every client |
 //! | [`streams`] | bodies that are never whole in memory: large, broken off, gone on with, two at once |
+//! | [`hostile`] | the torture table: hostile clients and clocks, beside honest clients whose round commits |
 //! | [`simulation`] | drawn histories of losses, deaths and restarts: what was acknowledged is counted once |
 //! | [`cluster`] | three coordinators on one PostgreSQL, one of which dies |
 //! | [`schema`] | the OpenAPI document holds for drawn requests |
@@ -24,6 +25,7 @@ mod blobs;
 mod cluster;
 mod database;
 mod downloads;
+mod hostile;
 mod house;
 mod python;
 mod rounds;

@@ -112,6 +112,12 @@ impl UpdateDecoder {
         unpacker.push(piece, &mut |piece| file.push(piece, checked))
     }
 
+    /// Whether the body is known to be uncompressed, which its first bytes show.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.unpacker.is_plain()
+    }
+
     /// Ends the body. The sink has received every value at most once; the others are zero.
     ///
     /// # Errors

@@ -129,6 +129,10 @@ fn stopped(stop: Stop) -> ApiError {
         // A client that stopped sending must not delay the stop of the coordinator.
         Stop::Stopping => ApiError::new(ProblemType::Unavailable, "the coordinator is stopping").retry_after_ms(1_000),
         Stop::Closed => ApiError::new(ProblemType::Unavailable, "the round is ending").retry_after_ms(1_000),
+        Stop::Outpaced => {
+            let detail = "the body came too slowly while other updates waited; send it again, or resume it";
+            ApiError::new(ProblemType::TooManyRequests, detail).retry_after_ms(5_000)
+        }
         Stop::Superseded => {
             ApiError::new(ProblemType::UploadSuperseded, "this update is being sent by another request")
         }

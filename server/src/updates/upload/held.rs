@@ -3,71 +3,57 @@
 //! Bytes moved per byte of the body: one copy from the socket, one read for the hash, two for decoding (to check, and
 //! to add once it is acknowledged), one copy into the database's transaction. The transaction is the limit.
 
-use std::sync::Arc;
-
 use bytes::{Bytes, BytesMut};
 use tributary_engine::aggregate::Weight;
-use tributary_engine::job::JobSpec;
-use tributary_protocol::body::is_packed;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::state::Task;
 use tributary_protocol::update::{DeltaSink, UpdateError, UpdateStatistics};
 
-use super::{PIECE_BYTES, Target, Upload, UploadRefusal, Uploaded, piece, stopped, too_large};
+use super::{Body, Stops, Target, Upload, UploadRefusal, Uploaded, piece};
 use crate::blob::{Workbench, update_key};
-use crate::db::{BLOB_CHUNK_BYTES, Times};
+use crate::db::Times;
 use crate::lifecycle::assignments::{self, Received};
-use crate::runtime::clock::Stopwatch;
-use crate::runtime::offload::blocking;
-use crate::updates::budget::Need;
-use crate::updates::fold::decoder;
+use crate::updates::budget::{Need, Share};
+use crate::updates::claims::Claim;
+use crate::updates::decoding::Decoding;
 use crate::updates::sums::Flight;
 
 impl Upload {
+    /// Receives a body of `length` bytes.
     pub(super) async fn held(
         &self,
         target: &Target,
+        claim: &Claim,
         bench: &Workbench,
-        mut body: super::Body,
+        (mut body, length): (Body, u64),
     ) -> Result<Uploaded, UploadRefusal> {
-        let Target { assignment, round, spec } = target;
+        let Target { round, spec, .. } = target;
         let sum = self.updates.sums.begun(round.key());
         let closing = sum.as_ref().map(|sum| sum.closing());
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let stops =
+            Stops { closing: closing.as_ref(), claim: Some(claim), ..Stops::new(&self.services, target.until_ms()) };
+        let share = tokio::select! {
+            share = self.updates.budget.acquire(Need::held(spec.file.population.clone(), length)) => share,
+            stop = stops.first() => return self.stop(stop).await,
+        };
         let mut received = Received::default();
-        let reading = async {
-            let beginning = piece(&mut body).await?;
-            let need = Need {
-                bytes: self.announced.length,
-                packed: beginning.as_ref().is_some_and(|beginning| is_packed(beginning)),
-                part_bytes: Some(BLOB_CHUNK_BYTES),
-            };
-            let share = self.updates.budget.acquire(need).await;
-            let body = self.read(beginning, &mut body, spec, &mut received).await?;
-            Ok::<_, UploadRefusal>((share, body))
-        };
         let read = tokio::select! {
-            read = reading => read,
-            stop = stopped(&self.services, target.until_ms(), closing.as_ref(), None) => {
-                self.count(assignment, received).await;
-                return self.stop(stop).await;
-            }
+            read = self.read(&mut body, length, &share, &mut received) => read,
+            stop = Stops { share: Some(&share), ..stops }.first() => Err(UploadRefusal::Stopped(stop)),
         };
-        let (_share, body) = match read {
-            Ok(read) => read,
-            Err(error) => {
-                self.count(assignment, received).await;
-                return Err(error);
-            }
+        let body = match read {
+            Ok(body) => body,
+            Err(refusal) => return self.refuse(target, received, refusal).await,
         };
         received.times.uploaded_at_ms = Some(self.services.clock.now_ms());
         let sha256 = Sha256Hash::of(&body);
         if self.announced.digest.is_some_and(|announced| announced != sha256) {
             // The body was damaged on the way: this says nothing about the update.
-            self.count(assignment, received).await;
-            return Err(UploadRefusal::WrongDigest(sha256));
+            return self.refuse(target, received, UploadRefusal::WrongDigest(sha256)).await;
         }
         let checked = match self.check_figures(spec) {
-            Ok(()) => check(spec, assignment.base_version, body.clone()).await.map_err(|error| error.to_string()),
+            Ok(()) => self.check(target, &body).await.map_err(|error| error.to_string()),
             Err(reason) => Err(reason),
         };
         let summary = match checked {
@@ -93,18 +79,14 @@ impl Upload {
         match accepted {
             Ok(flight) => {
                 if let Some(flight) = flight {
-                    self.fold(spec, assignment.base_version, flight, body).await;
+                    self.fold(target, flight, &body).await;
                 }
                 self.services.signals.changed(round.job);
                 Ok(Uploaded::Accepted)
             }
-            Err(error) => {
-                self.count(
-                    assignment,
-                    Received { times: Times { uploaded_at_ms: None, ..received.times }, ..received },
-                )
-                .await;
-                Err(error)
+            Err(refusal) => {
+                let times = Times { uploaded_at_ms: None, ..received.times };
+                self.refuse(target, Received { times, ..received }, refusal).await
             }
         }
     }
@@ -112,69 +94,52 @@ impl Upload {
     /// Reads the body to its end.
     async fn read(
         &self,
-        beginning: Option<Bytes>,
-        body: &mut super::Body,
-        spec: &JobSpec,
+        body: &mut Body,
+        length: usize,
+        share: &Share<'_>,
         received: &mut Received,
     ) -> Result<Bytes, UploadRefusal> {
-        let mut whole = BytesMut::with_capacity(usize::try_from(self.announced.length.unwrap_or(0)).unwrap_or(0));
-        let mut next = beginning;
-        while let Some(data) = next {
+        let mut whole = BytesMut::with_capacity(length);
+        while let Some(data) = piece(body).await? {
             if !data.is_empty() {
                 received.times.upload_at_ms.get_or_insert_with(|| self.services.clock.now_ms());
             }
             received.bytes += data.len() as u64;
-            if received.bytes > spec.update_bytes_max {
-                return Err(too_large(spec));
+            if whole.len() + data.len() > length {
+                return Err(UploadRefusal::BrokenOff("it is longer than announced".into()));
             }
+            share.received(data.len());
             whole.extend_from_slice(&data);
-            next = piece(body).await?;
         }
         Ok(whole.freeze())
     }
 
+    /// Decodes a complete update to check it.
+    async fn check(&self, target: &Target, body: &Bytes) -> Result<UpdateStatistics, UpdateError> {
+        let Target { assignment, spec, .. } = target;
+        let mut decoding = Decoding::new(spec, assignment.base_version, &self.services.cores, Ignore);
+        decoding.push(body).await?;
+        decoding.finish()
+    }
+
     /// Adds an acknowledged update. A failure here loses nothing: the update is stored, and the commit of the round
     /// adds what the sum lacks.
-    async fn fold(&self, spec: &Arc<JobSpec>, base_version: u32, flight: Flight, body: Bytes) {
-        let metrics = Arc::clone(&self.services.metrics);
-        let (spec, is_short) = (Arc::clone(spec), body.len() <= PIECE_BYTES);
-        let fold = move || {
-            let (stopwatch, mut flight) = (Stopwatch::start(), flight);
-            decode(&spec, base_version, &body, &mut flight)?;
-            flight.land();
-            metrics.folded(stopwatch.seconds());
-            Ok::<_, UpdateError>(())
-        };
-        let folded = if is_short { fold() } else { blocking(fold).await };
-        if let Err(error) = folded {
-            tracing::error!(%error, "an accepted update could not be added yet");
+    async fn fold(&self, target: &Target, flight: Flight, body: &Bytes) {
+        let Target { assignment, spec, .. } = target;
+        let mut decoding = Decoding::new(spec, assignment.base_version, &self.services.cores, flight);
+        match decoding.push(body).await.and_then(|()| decoding.finish()) {
+            Ok(_) => {
+                let (flight, seconds) = decoding.into_sink();
+                flight.land();
+                self.services.metrics.folded(seconds);
+            }
+            Err(error) => tracing::error!(%error, "an accepted update could not be added yet"),
         }
     }
 }
 
-/// Decodes a complete update to check it. A short one is decoded at once, since a thread costs more.
-async fn check(spec: &Arc<JobSpec>, base_version: u32, body: Bytes) -> Result<UpdateStatistics, UpdateError> {
-    if body.len() <= PIECE_BYTES {
-        return decode(spec, base_version, &body, &mut Ignore);
-    }
-    let spec = Arc::clone(spec);
-    blocking(move || decode(&spec, base_version, &body, &mut Ignore)).await
-}
-
-fn decode(
-    spec: &JobSpec,
-    base_version: u32,
-    body: &[u8],
-    sink: &mut impl DeltaSink,
-) -> Result<UpdateStatistics, UpdateError> {
-    let mut decoder = decoder(spec, base_version);
-    for piece in body.chunks(PIECE_BYTES) {
-        decoder.push(piece, sink)?;
-    }
-    decoder.finish()
-}
-
 /// Ignores decoded values: the decoder has checked them.
+#[derive(Debug)]
 struct Ignore;
 
 impl DeltaSink for Ignore {

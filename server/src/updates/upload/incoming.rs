@@ -8,11 +8,12 @@ use tributary_engine::job::JobSpec;
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
 use tributary_protocol::update::UpdateStatistics;
 
-use super::{Body, PIECE_BYTES, Stop, UploadRefusal, piece, too_large};
+use super::{Body, Stop, UploadRefusal, piece, too_large};
 use crate::blob::{BlobError, Spool, Staged};
 use crate::db::Times;
 use crate::lifecycle::assignments::Received;
 use crate::runtime::clock::Clock;
+use crate::updates::budget::Share;
 use crate::updates::fold::Folding;
 
 /// After reading stops: how many received bytes to drain, so that the sender need not send them again, and how many
@@ -71,12 +72,12 @@ impl Incoming {
         }
         let mut replay = spool.replay().await?;
         while let Some(data) = replay.next().await? {
-            for piece in data.chunks(PIECE_BYTES) {
-                hasher.update(piece);
-                if bad.is_none() {
-                    *bad = folding.push(piece).err().map(|error| error.to_string());
-                }
+            hasher.update(&data);
+            if bad.is_none() {
+                *bad = folding.push(&data).await.err().map(|error| error.to_string());
             }
+            // Chunks that are in memory already would keep the thread otherwise.
+            tokio::task::yield_now().await;
         }
         if let Some(reason) = self.bad.take() {
             self.refuse(reason).await;
@@ -88,27 +89,27 @@ impl Incoming {
     /// afterwards.
     pub(super) async fn read(
         &mut self,
-        beginning: Option<Bytes>,
         body: &mut Body,
+        share: &Share<'_>,
         spec: &JobSpec,
         mut stop: Pin<&mut impl Future<Output = Stop>>,
     ) -> End {
         let before = self.spool.as_ref().map_or(0, Spool::bytes);
-        let mut next = beginning;
-        while let Some(data) = next {
-            if let Err(end) = self.take_all(&data, spec, before).await {
-                return end;
-            }
+        loop {
             let came = tokio::select! {
                 came = piece(body) => came,
                 stop = &mut stop => return self.drain(body, spec, before, stop).await,
             };
-            next = match came {
-                Ok(next) => next,
+            let data = match came {
+                Ok(Some(data)) => data,
+                Ok(None) => return End::Whole,
                 Err(error) => return End::Failed(error),
             };
+            share.received(data.len());
+            if let Err(end) = self.take_all(&data, spec, before).await {
+                return end;
+            }
         }
-        End::Whole
     }
 
     /// Takes the bytes that have arrived already when reading stops.
@@ -146,21 +147,19 @@ impl Incoming {
         if before + self.received > spec.update_bytes_max {
             return Err(End::Failed(too_large(spec)));
         }
-        for piece in data.chunks(PIECE_BYTES) {
-            self.take(piece).await.map_err(|error| match error {
-                BlobError::Superseded(_) => End::Stopped(Stop::Superseded),
-                error => End::Failed(error.into()),
-            })?;
-        }
-        Ok(())
+        self.take(data).await.map_err(|error| match error {
+            BlobError::Superseded(_) => End::Stopped(Stop::Superseded),
+            error => End::Failed(error.into()),
+        })
     }
 
-    async fn take(&mut self, piece: &[u8]) -> Result<(), BlobError> {
+    /// Takes a piece of at most the connection's read buffer.
+    async fn take(&mut self, piece: &Bytes) -> Result<(), BlobError> {
         self.hasher.update(piece);
         let (Some(spool), Some(folding)) = (&mut self.spool, &mut self.folding) else { return Ok(()) };
         // Stored first: every value in the sum can be decoded again.
         spool.push(piece).await?;
-        if let Err(error) = folding.push(piece) {
+        if let Err(error) = folding.push(piece).await {
             self.refuse(error.to_string()).await;
         }
         Ok(())

@@ -21,22 +21,22 @@ use tributary_protocol::state::{AssignmentState, Task};
 use tributary_protocol::update::UpdateStatistics;
 
 use super::Updates;
-use super::budget::Need;
 use super::claims::Claim;
-use crate::db::{AssignmentRow, BLOB_CHUNK_BYTES, Report, RoundRow, Times};
+use crate::db::{AssignmentRow, BLOB_CHUNK_BYTES, DbError, Report, RoundRow, Times};
 use crate::fleet::downloads::Downloads;
 use crate::lifecycle::assignments::{self, Received, Refusal};
 use crate::metrics::Traffic;
 use crate::services::Services;
 pub(crate) use body::Body;
-use body::{piece, stopped};
+use body::{Stops, piece};
+use refusal::ATTEMPT_BYTES;
 pub(crate) use refusal::{Stop, UploadRefusal};
 
 /// Largest update that is held in memory and stored by the transaction that acknowledges it.
 const HELD_BYTES_MAX: u64 = BLOB_CHUNK_BYTES as u64;
 
-/// Bytes that are decoded and added without a pause, so that no task keeps its thread for long.
-const PIECE_BYTES: usize = 64 << 10;
+/// Bodies of one update that may be damaged, or break off early, before its assignment is rejected.
+const ATTEMPTS_MAX: u64 = 32;
 
 /// Longest time in which a repeated update is read, in milliseconds.
 const REPEAT_MS_MAX: i64 = 600_000;
@@ -101,8 +101,8 @@ impl Target {
 }
 
 impl Upload {
-    /// Receives the body. The caller runs this in a task of its own: if the client disconnects, what it sent is still
-    /// stored or taken out.
+    /// Receives the body. At most one request per assignment does so at a time, and the newest wins. The caller runs
+    /// this in a task of its own: if the client disconnects, what it sent is still stored or taken out.
     pub(crate) async fn receive(self, body: Body) -> Result<Uploaded, UploadRefusal> {
         let target = self.target().await?;
         if target.has_reported() {
@@ -114,14 +114,24 @@ impl Upload {
         if bytes > target.spec.update_bytes_max {
             return Err(too_large(&target.spec));
         }
-        let is_held = complete && offset.is_none() && length.is_some_and(|length| length <= HELD_BYTES_MAX);
+        let held_bytes = length.filter(|length| complete && offset.is_none() && *length <= HELD_BYTES_MAX);
+        let claim = self.claim(target.until_ms()).await?;
+        if claim.replaces() && self.target().await?.has_reported() {
+            // The earlier request completed it.
+            drop(claim);
+            return self.repeat(&target, body).await;
+        }
         let bench = self.services.workbench();
-        let uploaded = match is_held {
-            true => self.held(&target, &bench, body).await,
-            false => self.streamed(target, &bench, body).await,
+        let uploaded = match held_bytes {
+            Some(length) => self.held(&target, &claim, &bench, (body, length)).await,
+            None => self.streamed(&target, &claim, &bench, body).await,
         };
         bench.clear().await;
         uploaded
+    }
+
+    async fn claim(&self, until_ms: i64) -> Result<Claim, UploadRefusal> {
+        claim(&self.services, &self.updates, self.id, until_ms).await
     }
 
     async fn target(&self) -> Result<Target, UploadRefusal> {
@@ -170,37 +180,59 @@ impl Upload {
     /// The refusal of a body that was not read to its end. The state of its round is read again.
     async fn stop(&self, stop: Stop) -> Result<Uploaded, UploadRefusal> {
         let target = self.target().await?;
-        if !target.has_reported() && stop != Stop::Stopping {
+        if !target.has_reported() && !matches!(stop, Stop::Stopping | Stop::Outpaced) {
             assignments::require_open(&self.services, &target.assignment, &target.round).await?;
         }
         Err(UploadRefusal::Stopped(stop))
     }
 
-    /// Counts the bytes of a body that was not accepted, and when they were received.
-    async fn count(&self, assignment: &AssignmentRow, received: Received) {
-        let Received { bytes, times } = received;
+    /// Ends a request whose body was not accepted.
+    async fn refuse(
+        &self,
+        target: &Target,
+        received: Received,
+        refusal: UploadRefusal,
+    ) -> Result<Uploaded, UploadRefusal> {
+        self.count(target, received, refusal.is_attempt(received.bytes)).await?;
+        match refusal {
+            UploadRefusal::Stopped(stop) => self.stop(stop).await,
+            refusal => Err(refusal),
+        }
+    }
+
+    /// Counts the bytes of a body that was not accepted, and when they were received. After too many attempts the
+    /// assignment ends.
+    async fn count(&self, target: &Target, received: Received, is_attempt: bool) -> Result<(), UploadRefusal> {
+        let (Received { bytes, times }, assignment) = (received, &target.assignment);
         if bytes == 0 {
-            return;
+            return Ok(());
         }
         let key = assignment.round();
         let counted = async {
             let mut tx = self.services.db.begin().await?;
             tx.lock_job(key.job).await?;
-            tx.count_upload(assignment.id, key, bytes).await?;
+            let attempts = tx.count_upload(assignment.id, key, bytes, is_attempt).await?;
             tx.store_times(assignment.id, times).await?;
-            tx.commit().await
+            tx.commit().await?;
+            Ok::<_, DbError>(attempts)
         };
-        if let Err(error) = counted.await {
+        let attempts = counted.await.unwrap_or_else(|error| {
             tracing::debug!(%error, bytes, "the bytes of an upload that was not accepted are not counted");
+            0
+        });
+        if is_attempt && attempts >= ATTEMPTS_MAX {
+            let reason = format!("{attempts} bodies of this update were damaged or broke off early");
+            self.reject(target, reason, Received::default()).await?;
         }
+        Ok(())
     }
 
-    /// Reads an update again that was accepted before, to tell a repetition from a conflict.
+    /// Reads an update again that was accepted before, to tell a repetition from a conflict. Hashing needs no memory.
     async fn repeat(&self, target: &Target, mut body: Body) -> Result<Uploaded, UploadRefusal> {
         let until_ms = self.services.clock.now_ms() + REPEAT_MS_MAX;
+        let claim = self.claim(until_ms).await?;
         let mut hasher = Sha256Hasher::new();
         let reading = async {
-            let _share = self.updates.budget.acquire(Need { bytes: Some(0), packed: false, part_bytes: None }).await;
             let mut received = 0;
             while let Some(data) = piece(&mut body).await? {
                 received += data.len() as u64;
@@ -213,10 +245,12 @@ impl Upload {
         };
         let received = tokio::select! {
             received = reading => received?,
-            stop = stopped(&self.services, until_ms, None, None) => return self.stop(stop).await,
+            stop = Stops { claim: Some(&claim), ..Stops::new(&self.services, until_ms) }.first() => {
+                return self.stop(stop).await;
+            }
         };
         let target = self.target().await?;
-        self.count(&target.assignment, Received { bytes: received, ..Received::default() }).await;
+        self.count(&target, Received { bytes: received, ..Received::default() }, false).await?;
         // Of an update that resumes, this body is only the end: its announced hash stands for the whole.
         let announced = self.announced.digest.filter(|_| self.announced.offset.is_some());
         let sha256 = announced.unwrap_or_else(|| hasher.finish());
@@ -260,7 +294,7 @@ async fn claim(
 ) -> Result<Claim, UploadRefusal> {
     let claimed = tokio::select! {
         claimed = updates.claims.claim(id) => claimed,
-        stop = stopped(services, until_ms, None, None) => return Err(UploadRefusal::Stopped(stop)),
+        stop = Stops::new(services, until_ms).first() => return Err(UploadRefusal::Stopped(stop)),
     };
     claimed.ok_or(UploadRefusal::Stopped(Stop::Superseded))
 }

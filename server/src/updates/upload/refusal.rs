@@ -6,6 +6,9 @@ use crate::blob::BlobError;
 use crate::db::DbError;
 use crate::lifecycle::assignments::Refusal;
 
+/// A body that breaks off before this many bytes costs the coordinator more than its sender.
+pub(super) const ATTEMPT_BYTES: u64 = 64 << 10;
+
 /// Why an upload is refused or ends early.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UploadRefusal {
@@ -49,6 +52,16 @@ impl UploadRefusal {
             _ => false,
         }
     }
+
+    /// Whether the sender could repeat such bodies for ever at the coordinator's cost. Bodies that broke off count if
+    /// they brought little.
+    pub(super) fn is_attempt(&self, bytes: u64) -> bool {
+        match self {
+            Self::WrongDigest(_) => true,
+            Self::BrokenOff(_) | Self::Stopped(Stop::Superseded | Stop::Outpaced) => bytes < ATTEMPT_BYTES,
+            _ => false,
+        }
+    }
 }
 
 /// Why a body is not read to its end.
@@ -62,4 +75,6 @@ pub(crate) enum Stop {
     Closed,
     /// A newer request sends the same update.
     Superseded,
+    /// It brought too few bytes while other uploads waited for memory.
+    Outpaced,
 }

@@ -6,81 +6,64 @@
 use std::pin::pin;
 
 use tributary_engine::aggregate::Weight;
-use tributary_protocol::body::is_packed;
 use tributary_protocol::state::Task;
 
 use super::incoming::{End, Incoming};
-use super::{Body, HELD_BYTES_MAX, Stop, Target, Upload, UploadRefusal, Uploaded, claim, piece, stopped};
+use super::{ATTEMPT_BYTES, Body, HELD_BYTES_MAX, Stop, Stops, Target, Upload, UploadRefusal, Uploaded};
 use crate::blob::{Owner, Spool, Workbench, update_key};
 use crate::db::{BLOB_CHUNK_BYTES, Times};
 use crate::lifecycle::assignments::{self, Received};
 use crate::updates::budget::Need;
+use crate::updates::claims::Claim;
 use crate::updates::fold::Folding;
 
 impl Upload {
     pub(super) async fn streamed(
         &self,
-        target: Target,
+        target: &Target,
+        claim: &Claim,
         bench: &Workbench,
         mut body: Body,
     ) -> Result<Uploaded, UploadRefusal> {
         let until_ms = target.until_ms();
-        let claim = claim(&self.services, &self.updates, self.id, until_ms).await?;
-        if self.target().await?.has_reported() {
-            // An earlier request completed it while this one waited.
-            drop(claim);
-            return self.repeat(&target, body).await;
-        }
-        let superseded = Some(claim.superseded());
-        let beginning = async {
-            // The first bytes are in the connection's buffer already. They say whether the rest must be unpacked.
-            let beginning = piece(&mut body).await?;
-            let share = self.updates.budget.acquire(self.need(beginning.as_deref())).await;
-            Ok::<_, UploadRefusal>((share, beginning))
-        };
-        let (share, beginning) = tokio::select! {
-            beginning = beginning => beginning?,
-            stop = stopped(&self.services, until_ms, None, superseded) => return self.stop(stop).await,
+        let stops = Stops { claim: Some(claim), ..Stops::new(&self.services, until_ms) };
+        let share = tokio::select! {
+            share = self.updates.budget.acquire(self.need(target)) => share,
+            stop = stops.first() => return self.stop(stop).await,
         };
         let spool = self.spool(bench, until_ms, share.part_bytes()).await?;
-        let mut incoming = self.begin(&target, spool).await;
+        let mut incoming = self.begin(target, spool).await;
         let closing = self.updates.sums.begun(target.round.key()).map(|sum| sum.closing());
         let end = match incoming.replay().await {
             Ok(()) => {
-                let stop = pin!(stopped(&self.services, until_ms, closing.as_ref(), superseded));
-                incoming.read(beginning, &mut body, &target.spec, stop).await
+                let stops = Stops { closing: closing.as_ref(), share: Some(&share), ..stops };
+                incoming.read(&mut body, &share, &target.spec, pin!(stops.first())).await
             }
             Err(error) => End::Failed(error.into()),
         };
-        match end {
-            End::Whole if self.announced.complete => self.conclude(incoming, &target).await,
+        let refusal = match end {
+            End::Whole if self.announced.complete => return self.conclude(incoming, target).await,
             End::Whole => {
                 let bytes = incoming.interrupt(self.announced.digest.is_some()).await?;
-                self.count(&target.assignment, incoming.received()).await;
-                Ok(Uploaded::Partly { bytes })
+                let received = incoming.received();
+                self.count(target, received, received.bytes < ATTEMPT_BYTES).await?;
+                return Ok(Uploaded::Partly { bytes });
             }
-            End::Failed(error) => {
-                self.interrupt(incoming, &target, true).await;
-                Err(error)
-            }
-            End::Stopped(stop) => {
-                // After the end of the round nothing resumes.
-                let is_open = matches!(stop, Stop::Stopping | Stop::Superseded);
-                self.interrupt(incoming, &target, is_open).await;
-                self.stop(stop).await
-            }
-        }
+            End::Failed(refusal) => refusal,
+            End::Stopped(stop) => UploadRefusal::Stopped(stop),
+        };
+        // After the end of the round nothing resumes.
+        let is_over = matches!(refusal, UploadRefusal::Stopped(Stop::Deadline | Stop::Closed));
+        self.interrupt(&mut incoming, !is_over).await;
+        self.refuse(target, incoming.received(), refusal).await
     }
 
-    fn need(&self, beginning: Option<&[u8]>) -> Need {
+    fn need(&self, target: &Target) -> Need {
         let offset = self.announced.offset.unwrap_or(0);
         // An update that resumes has chunks already, of the largest size for all that is known.
-        let resumes = offset > 0;
-        Need {
-            bytes: self.announced.length.map(|length| length.saturating_add(offset)),
-            packed: resumes || beginning.is_some_and(is_packed),
-            part_bytes: resumes.then_some(BLOB_CHUNK_BYTES),
-        }
+        let part_bytes = (offset > 0).then_some(BLOB_CHUNK_BYTES);
+        let length = self.announced.length.map(|length| length.saturating_add(offset));
+        Need::streamed(target.spec.file.population.clone(), length, part_bytes)
     }
 
     /// Where the body is stored: a new body, or one that broke off.
@@ -118,7 +101,7 @@ impl Upload {
         let sum = updates.sums.begun(round.key()).filter(|_| bad.is_none() && !updates.sums.is_left_to_commits());
         // The weight was checked, and the sum has a place for each member of the cohort.
         let flight = sum.and_then(|sum| sum.begin(self.id, Weight::examples(self.query.weight)).ok().flatten());
-        let folding = Folding::new(spec, assignment.base_version, flight, &services.metrics);
+        let folding = Folding::new(spec, assignment.base_version, flight, services);
         let mut incoming = Incoming::new(spool, folding, services.clock.clone());
         if let Some(reason) = bad {
             incoming.refuse(reason).await;
@@ -136,15 +119,14 @@ impl Upload {
         if self.announced.digest.is_some_and(|announced| announced != sha256) {
             // The body was damaged on the way: this says nothing about the update.
             incoming.take_out().await;
-            self.count(&target.assignment, received).await;
-            return Err(UploadRefusal::WrongDigest(sha256));
+            return self.refuse(target, received, UploadRefusal::WrongDigest(sha256)).await;
         }
         let (summary, mut staged) = match incoming.finish(services.clock.now_ms()).await {
             Ok(Ok(finished)) => finished,
             Ok(Err(reason)) => return self.reject(target, reason, whole).await,
             Err(error) => {
-                self.interrupt(incoming, target, true).await;
-                return Err(error.into());
+                self.interrupt(&mut incoming, true).await;
+                return self.refuse(target, received, error.into()).await;
             }
         };
         let report = self.report(&summary, sha256, whole, &target.spec);
@@ -161,18 +143,23 @@ impl Upload {
         if self.announced.digest.is_some() && accepted.as_ref().is_err_and(UploadRefusal::is_passing) {
             staged.release();
         }
-        self.count(&target.assignment, received).await;
-        accepted.map(|_| Uploaded::Accepted)
+        match accepted {
+            // Stored, but not settled: another request stored the same update before.
+            Ok(_) => {
+                self.count(target, received, false).await?;
+                Ok(Uploaded::Accepted)
+            }
+            Err(refusal) => self.refuse(target, received, refusal).await,
+        }
     }
 
     /// Keeps what arrived if its sender can resume, and takes it out of the sum until then.
-    async fn interrupt(&self, mut incoming: Incoming, target: &Target, is_open: bool) {
+    async fn interrupt(&self, incoming: &mut Incoming, is_open: bool) {
         let resumable = is_open
             && self.announced.digest.is_some()
             && (self.announced.offset.is_some() || self.announced.length.is_none_or(|length| length > HELD_BYTES_MAX));
         if let Err(error) = incoming.interrupt(resumable).await {
             tracing::debug!(%error, id = %self.id, "the end of an interrupted upload is not kept");
         }
-        self.count(&target.assignment, incoming.received()).await;
     }
 }

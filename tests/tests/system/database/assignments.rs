@@ -161,12 +161,13 @@ pub(super) async fn bytes_of_broken_uploads_are_counted_once(db: &Db) {
     let mut tx = db.begin().await.unwrap();
     start_round(&mut tx, training(1), 2).await;
     let id = assigned(training(1), 1);
-    tx.count_upload(id, training(1), 100).await.unwrap();
+    assert_eq!(tx.count_upload(id, training(1), 100, true).await.unwrap(), 1);
+    assert_eq!(tx.count_upload(id, training(1), 0, false).await.unwrap(), 1, "not every body is an attempt");
     assert_eq!(Round::from(tx.round(training(1)).await.unwrap().unwrap()).bytes_up, 0, "counted when it ends");
     let ended = tx.end_assignment(id, AssignmentState::Failed, None, traffic(0, 5), 50).await.unwrap().unwrap();
     assert_eq!(ended, Traffic { bytes_up: 100, ..traffic(0, 5) });
     tx.count_ended(training(1), AssignmentState::Failed, 1, 0, ended).await.unwrap();
-    tx.count_upload(id, training(1), 11).await.unwrap();
+    assert_eq!(tx.count_upload(id, training(1), 11, true).await.unwrap(), 2);
     assert_eq!(Round::from(tx.round(training(1)).await.unwrap().unwrap()).bytes_up, 111);
     assert_eq!(tx.assignments(training(1), None, 0, 1).await.unwrap()[0].bytes_up, 111);
 }

@@ -46,6 +46,8 @@ pub(crate) struct World {
     /// Where the bodies of models and updates are; with everything else without one.
     blobs: Option<OpenedStore>,
     metrics: MetricsAccess,
+    /// For updates that are being received, in bytes.
+    upload_memory: usize,
     /// Keeps the port for the time between two coordinators.
     _place: TcpSocket,
     running: Option<Running>,
@@ -187,6 +189,7 @@ impl World {
             blobs: None,
             _place: place,
             metrics: MetricsAccess::default(),
+            upload_memory: Config::default().upload_memory,
             running: None,
         }
     }
@@ -205,6 +208,7 @@ impl World {
             database: self.database().into(),
             node: Some(self.node.clone()),
             metrics: self.metrics,
+            upload_memory: self.upload_memory,
             ..Config::default()
         };
         Coordinator::open_on(&config, self.blobs.clone(), self.clock.clone()).await.unwrap()
@@ -218,6 +222,11 @@ impl World {
     /// The next coordinator tells its metrics to these.
     pub(crate) fn set_metrics(&mut self, metrics: MetricsAccess) {
         self.metrics = metrics;
+    }
+
+    /// The next coordinator has this much memory for updates that are being received, in bytes.
+    pub(crate) fn set_upload_memory(&mut self, bytes: usize) {
+        self.upload_memory = bytes;
     }
 
     fn serve(&mut self, coordinator: Coordinator) {
