@@ -52,9 +52,9 @@ pub(crate) fn relative(at_ms: i64, now_ms: i64) -> String {
 
 /// A time in UTC, to the second: `2026-11-20 21:54:11Z`; the number itself outside the calendar's range.
 pub(crate) fn timestamp(at_ms: i64) -> String {
-    match jiff::Timestamp::from_millisecond(at_ms) {
-        Ok(time) => time.strftime("%Y-%m-%d %H:%M:%SZ").to_string(),
-        Err(_) => format!("{at_ms} ms"),
+    match chrono::DateTime::from_timestamp_millis(at_ms) {
+        Some(time) => time.format("%Y-%m-%d %H:%M:%SZ").to_string(),
+        None => format!("{at_ms} ms"),
     }
 }
 

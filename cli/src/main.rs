@@ -36,6 +36,7 @@ use clap::Parser;
 use crate::command_line::{Command, CommandLine};
 use crate::error::CliError;
 use crate::output::Output;
+use tributary_server::runtime::clock::Clock;
 
 /// Most pages of the buffers of ten thousand held connections are never touched. This allocator keeps blocks of equal
 /// size together, so that such pages stay with the system (`bench load` prints the memory per held client).
@@ -54,7 +55,7 @@ fn main() -> ExitCode {
         libmimalloc_sys::mi_option_set(PURGE_DELAY_OPTION, PURGE_DELAY_MS);
     }
     let line = CommandLine::parse();
-    let output = Output::of_process(line.global.json, jiff::Timestamp::now().as_millisecond());
+    let output = Output::of_process(line.global.json, Clock::System.now_ms());
     match start(line, output) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is_closed_pipe() => ExitCode::SUCCESS,

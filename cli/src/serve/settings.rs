@@ -43,7 +43,8 @@ struct ServeSettings {
     #[arg(long, env = "TRIBUTARY_DATABASE", value_name = "URL", hide_env_values = true)]
     database: Option<Sealed<String>>,
     /// An object store for models and updates [default: they are stored in the database]: file:///DIRECTORY,
-    /// s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX. Credentials and endpoints come from the usual
+    /// s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX (releases have these three; otherwise build with
+    /// --features full). Credentials and endpoints come from the usual
     /// variables (AWS_ACCESS_KEY_ID, AWS_ENDPOINT, GOOGLE_SERVICE_ACCOUNT, AZURE_STORAGE_ACCOUNT_NAME, ..).
     #[arg(long, env = "TRIBUTARY_BLOBS", value_name = "URL")]
     blobs: Option<String>,
@@ -72,8 +73,7 @@ struct ServeSettings {
     #[arg(long, env = "TRIBUTARY_LOG_FORMAT", value_enum, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
     /// Sends spans of requests and round steps to an OpenTelemetry collector: OTLP over HTTP, as JSON, to
-    /// URL/v1/traces.
-    /// --log filters them, too, and OTEL_TRACES_SAMPLER and its siblings apply.
+    /// URL/v1/traces. Releases have it; otherwise build with --features full. --log filters them, too, and OTEL_TRACES_SAMPLER and its siblings apply.
     #[arg(long, env = "TRIBUTARY_OTLP_ENDPOINT", value_name = "URL")]
     otlp_endpoint: Option<HttpUrl>,
 }

@@ -2,7 +2,7 @@
 //!
 //! A notification is a hint: its receiver reads the database. A lost notification costs a delay of one second.
 
-use sqlx::postgres::{PgListener, PgPool};
+use sqlx_postgres::{PgListener, PgPool};
 use tributary_protocol::id::{ClientId, JobId};
 
 use crate::db::DbError;

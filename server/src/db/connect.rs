@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::Connection;
-use sqlx::SqliteConnection;
 use sqlx::migrate::Migrator;
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
-use sqlx::sqlite::{
-    SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+use sqlx_postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx_sqlite::{
+    SqliteAutoVacuum, SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions,
+    SqliteSynchronous,
 };
 use tokio::time::Instant;
 use tributary_protocol::operator::DbLatency;
@@ -260,7 +260,10 @@ pub(crate) async fn sqlite_schema(connection: &mut SqliteConnection) -> Result<(
 
 /// Begins a transaction of PostgreSQL in a task of its own, so that a cancelled caller does not cancel the beginning.
 /// sqlx would forget that the server may have begun, and the connection's next user would be in that transaction.
-async fn begun(pool: &PgPool, statement: &'static str) -> sqlx::Result<sqlx::Transaction<'static, sqlx::Postgres>> {
+async fn begun(
+    pool: &PgPool,
+    statement: &'static str,
+) -> sqlx::Result<sqlx::Transaction<'static, sqlx_postgres::Postgres>> {
     let pool = pool.clone();
     let beginning = tokio::spawn(async move { pool.begin_with(statement).await });
     beginning.await.map_err(|failed| sqlx::Error::Io(std::io::Error::other(failed)))?

@@ -1,6 +1,7 @@
 //! A transaction, and the macros that run one query text on either engine.
 
-use sqlx::{Postgres, Sqlite};
+use sqlx_postgres::Postgres;
+use sqlx_sqlite::Sqlite;
 
 use super::DbError;
 use super::watched::Watched;

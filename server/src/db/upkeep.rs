@@ -1,6 +1,6 @@
 //! Upkeep of the SQLite file. PostgreSQL has autovacuum.
 
-use sqlx::sqlite::SqlitePool;
+use sqlx_sqlite::SqlitePool;
 
 use super::{Db, DbError};
 

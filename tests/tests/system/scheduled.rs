@@ -202,7 +202,7 @@ async fn upkeep_gives_deleted_space_back() {
     let size = || std::fs::metadata(world.database()).unwrap().len();
     let before = size();
     assert!(before > 12 << 20, "{before} bytes");
-    let pool = sqlx::SqlitePool::connect(&format!("sqlite:{}", world.database())).await.unwrap();
+    let pool = sqlx_sqlite::SqlitePool::connect(&format!("sqlite:{}", world.database())).await.unwrap();
     sqlx::query("delete from blob_chunks where blob like 'model/test/%'").execute(&pool).await.unwrap();
     pool.close().await;
     let bytes = world.app().db.tidy().await.unwrap();

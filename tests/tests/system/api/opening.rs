@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use sqlx::{Connection, SqliteConnection};
+use sqlx::Connection;
+use sqlx_sqlite::SqliteConnection;
 use tempfile::TempDir;
 use tributary_protocol::id::{Secret, SecretKind};
 use tributary_server::db::DbError;

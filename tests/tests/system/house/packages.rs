@@ -19,7 +19,8 @@ pub(super) const PACKAGES: [(&str, &[&str]); 6] = [
 
 /// Packages of pure functions.
 const PURE: [&str; 2] = ["engine", "protocol"];
-const RUNTIMES: [&str; 8] = ["tokio", "mio", "async-std", "sqlx", "axum", "hyper", "reqwest", "object_store"];
+const RUNTIMES: [&str; 10] =
+    ["tokio", "mio", "async-std", "sqlx", "sqlx-postgres", "sqlx-sqlite", "axum", "hyper", "reqwest", "object_store"];
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Dependency {

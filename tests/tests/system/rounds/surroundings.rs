@@ -3,7 +3,8 @@
 
 use reqwest::Method;
 use serde_json::json;
-use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use sqlx::{AssertSqlSafe, Connection};
+use sqlx_postgres::PgConnection;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AssignmentState, Phase, Task};
 use tributary_server::db::{Db, DbError, RoundKey};
