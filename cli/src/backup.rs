@@ -10,7 +10,7 @@ use tributary_protocol::sealed::Sealed;
 use tributary_server::backup::{BackupError, check, copy, file_of, release};
 
 use crate::error::{CliError, Failure};
-use crate::files::temporary_beside;
+use crate::files::private_beside;
 use crate::output::Output;
 
 #[derive(Debug, Args)]
@@ -69,7 +69,7 @@ struct Written<'a> {
 pub(crate) async fn backup(args: &BackupArgs, output: &Output) -> Result<(), CliError> {
     let database = file_of(args.database.expose())?;
     refuse_existing(&args.file, args.force)?;
-    let temporary = temporary_beside(&args.file).map_err(CliError::file("create", &args.file))?;
+    let temporary = private_beside(&args.file).map_err(CliError::file("create", &args.file))?;
     copy(&database, temporary.path()).await?;
     let bytes = keep(temporary, &args.file, args.force)?;
     let written = Written { event: "backup", file: &args.file, bytes };
@@ -83,7 +83,7 @@ pub(crate) async fn restore(args: &RestoreArgs, output: &Output) -> Result<(), C
         return Err(BackupError::Missing(args.file.clone()).into());
     }
     refuse_existing(&database, args.force)?;
-    let mut temporary = temporary_beside(&database).map_err(CliError::file("create", &database))?;
+    let mut temporary = private_beside(&database).map_err(CliError::file("create", &database))?;
     let copied = std::fs::File::open(&args.file).and_then(|mut from| io::copy(&mut from, temporary.as_file_mut()));
     copied.map_err(CliError::file("copy", &args.file))?;
     // The copy is checked, not the file, which could change in between.

@@ -7,15 +7,26 @@ use tempfile::NamedTempFile;
 
 /// An empty file in the folder of `target`. `persist` renames it to `target`: readers see the old file or the new one.
 pub(crate) fn temporary_beside(target: &Path) -> io::Result<NamedTempFile> {
+    // The umask decides, as for any new file. The default of temporary files, 0600, would survive the rename.
+    beside(target, 0o666)
+}
+
+/// As [`temporary_beside`], readable for its owner alone: a backup holds updates and hashes of secrets.
+pub(crate) fn private_beside(target: &Path) -> io::Result<NamedTempFile> {
+    beside(target, 0o600)
+}
+
+fn beside(target: &Path, mode: u32) -> io::Result<NamedTempFile> {
     let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
     builder.prefix(".tributary-").suffix(".part");
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        // The umask decides, as for any new file. The default of temporary files, 0600, would survive the rename.
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
+        builder.permissions(std::fs::Permissions::from_mode(mode));
     }
+    #[cfg(not(unix))]
+    let _ = mode;
     builder.tempfile_in(folder)
 }
 

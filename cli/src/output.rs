@@ -5,6 +5,8 @@ use std::io::{self, IsTerminal, Write};
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 
+use tributary_protocol::text;
+
 use crate::error::CliError;
 
 #[derive(Clone, Debug)]
@@ -90,7 +92,9 @@ pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>
     if !header.is_empty() {
         table.set_header(header.iter().map(|name| name.to_uppercase()));
     }
-    table.add_rows(rows);
+    // Some cells are texts of devices, which must not act on the operator's terminal. A cell may have lines.
+    let visible = |cell: String| cell.lines().map(text::visible).collect::<Vec<_>>().join("\n");
+    table.add_rows(rows.into_iter().map(|row| row.into_iter().map(visible)));
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
@@ -142,6 +146,16 @@ mod tests {
         let text = table(&["id", "label"], rows(), None);
         assert_eq!(text.lines().count(), 3);
         assert!(text.ends_with("short"));
+    }
+
+    #[test]
+    fn nothing_in_a_table_acts_on_the_terminal() {
+        let clears = "\u{1b}[2J\u{1b}]52;c;AAAA\u{7}\u{9b}2J\u{202e}gpj";
+        for text in
+            [table(&["id"], [vec![clears.to_owned()]], Some(40)), fields(&[("platform", clears.to_owned())], None)]
+        {
+            assert!(text.lines().all(text::is_text), "{text:?}");
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //! | [`device`], [`operator`] | requests and responses of the two HTTP APIs |
 //! | [`problem`] | errors as problem documents (RFC 9457) |
 //! | [`state`] | states of jobs, rounds and assignments |
+//! | [`text`] | text that people see, without characters that act on a terminal |
 //! | [`seed`] | seeds and portable random streams |
 //! | [`sealed`] | secrets that logs cannot show |
 //! | [`hash`], [`digest`] | SHA-256 content hashes, and the header `Repr-Digest` |
@@ -43,4 +44,5 @@ mod schema;
 pub mod sealed;
 pub mod seed;
 pub mod state;
+pub mod text;
 pub mod update;

@@ -51,10 +51,14 @@ problem_types! {
     Unauthorized = "urn:tributary:problem:unauthorized", 401, "A valid token is needed";
     /// The token is valid but does not allow this: it is of another kind, or the assignment belongs to another client.
     Forbidden = "urn:tributary:problem:forbidden", 403, "This token does not allow that";
+    /// An operator revoked this client: it takes part no more.
+    ClientRevoked = "urn:tributary:problem:client-revoked", 403, "This client was revoked";
     /// The path, or the object that it names, does not exist.
     NotFound = "urn:tributary:problem:not-found", 404, "Not found";
     /// The path exists, but not with this method.
     MethodNotAllowed = "urn:tributary:problem:method-not-allowed", 405, "This path does not support that method";
+    /// The body did not arrive in time.
+    Timeout = "urn:tributary:problem:timeout", 408, "The request took too long";
     /// Another object has this name.
     NameTaken = "urn:tributary:problem:name-taken", 409, "The name is taken";
     /// The object is in a state in which this is not possible.

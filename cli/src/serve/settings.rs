@@ -73,7 +73,8 @@ struct ServeSettings {
     #[arg(long, env = "TRIBUTARY_LOG_FORMAT", value_enum, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
     /// Sends spans of requests and round steps to an OpenTelemetry collector: OTLP over HTTP, as JSON, to
-    /// URL/v1/traces. Releases have it; otherwise build with --features full. --log filters them, too, and OTEL_TRACES_SAMPLER and its siblings apply.
+    /// URL/v1/traces. Releases have it; otherwise build with --features full. --log filters them, too, and
+    /// OTEL_TRACES_SAMPLER and its siblings apply.
     #[arg(long, env = "TRIBUTARY_OTLP_ENDPOINT", value_name = "URL")]
     otlp_endpoint: Option<HttpUrl>,
 }

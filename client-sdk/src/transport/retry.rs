@@ -8,6 +8,8 @@ use tributary_protocol::seed::Stream;
 pub(crate) const ATTEMPTS_MAX: u32 = 6;
 /// Mean of the first pause, in milliseconds.
 const BASE_MS: u64 = 200;
+/// Longest retry window that is believed, in milliseconds: a day. A wrong one must not put a client to sleep for good.
+const WINDOW_MAX_MS: u64 = 86_400_000;
 /// Longest mean of a pause, in milliseconds.
 const CAP_MS: u64 = 30_000;
 
@@ -16,7 +18,10 @@ const CAP_MS: u64 = 30_000;
 /// return together. A retry window is waited for in full, plus up to half of it.
 pub(crate) fn pause(attempt: u32, window_ms: Option<u64>, stream: &mut Stream) -> Duration {
     let pause_ms = match window_ms {
-        Some(window_ms) => window_ms + stream.below(window_ms / 2 + 1),
+        Some(window_ms) => {
+            let window_ms = window_ms.min(WINDOW_MAX_MS);
+            window_ms + stream.below(window_ms / 2 + 1)
+        }
         None => {
             let mean_ms = (BASE_MS << attempt.saturating_sub(1).min(16)).min(CAP_MS);
             mean_ms / 2 + stream.below(mean_ms)
@@ -49,5 +54,6 @@ mod tests {
             assert!((1_000..=1_500).contains(&pause));
         }
         assert_eq!(pause(1, Some(0), &mut stream), Duration::ZERO);
+        assert!(pause(1, Some(u64::MAX), &mut stream).as_millis() <= u128::from(WINDOW_MAX_MS * 3 / 2));
     }
 }

@@ -1,5 +1,7 @@
 //! Paths, queries and JSON bodies, refused as problem documents when they do not parse.
 
+use std::time::Duration;
+
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::StatusCode;
@@ -7,10 +9,14 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 use tributary_protocol::operator::{PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page, PageQuery};
 use tributary_protocol::problem::ProblemType;
 
 use super::problem::ApiError;
+
+/// Longest time in which a JSON body arrives. It is held in memory, and its sender could drip it for ever.
+const JSON_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// A JSON body of a request or a response.
 pub(super) struct Json<T>(pub(super) T);
@@ -27,7 +33,11 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        match axum::Json::<T>::from_request(request, state).await {
+        let Ok(read) = timeout(JSON_TIME_MAX, axum::Json::<T>::from_request(request, state)).await else {
+            let detail = format!("the JSON body did not arrive within {} s", JSON_TIME_MAX.as_secs());
+            return Err(ApiError::new(ProblemType::Timeout, detail));
+        };
+        match read {
             Ok(axum::Json(value)) => Ok(Self(value)),
             Err(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
                 Err(ApiError::new(ProblemType::TooLarge, "the JSON body is larger than this call takes"))
@@ -107,4 +117,24 @@ pub(super) fn text(name: &str, text: &str, bytes_max: usize) -> Result<(), ApiEr
 pub(super) fn full_page<T>(items: Vec<T>, limit: u32, key: impl Fn(&T) -> String) -> Page<T> {
     let next = items.last().filter(|_| items.len() == limit as usize).map(key);
     Page { items, next }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::{Body, Bytes};
+    use futures_util::stream;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_json_body_that_drips_is_given_up() {
+        let drips = stream::unfold((), |()| async {
+            tokio::time::sleep(Duration::from_secs(9)).await;
+            Some((Ok::<_, std::io::Error>(Bytes::from_static(b" ")), ()))
+        });
+        let request = Request::post("/").header("content-type", "application/json");
+        let request = request.body(Body::from_stream(drips)).unwrap();
+        let error = Json::<u32>::from_request(request, &()).await.err().unwrap();
+        assert_eq!(error.into_response().status(), StatusCode::REQUEST_TIMEOUT);
+    }
 }

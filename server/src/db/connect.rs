@@ -108,6 +108,8 @@ impl Db {
             .page_size(PAGE_BYTES)
             .journal_mode(SqliteJournalMode::Wal)
             .pragma("wal_autocheckpoint", LOG_PAGES)
+            // Zeroes what is deleted, where that needs no further write: a client's update should not outlive its round.
+            .pragma("secure_delete", "FAST")
             // An acknowledged update is durable: each commit syncs the log.
             .synchronous(SqliteSynchronous::Full);
         let opened = |error: sqlx::Error| match error.as_database_error().and_then(sqlx::error::DatabaseError::code) {
@@ -131,6 +133,7 @@ impl Db {
                 Ok(!connection.is_in_transaction())
             })
         });
+        make_private(path).map_err(|error| opened(sqlx::Error::Io(error)))?;
         let writer = writer.connect_with(writing).await.map_err(opened)?;
         MIGRATIONS.run(&writer).await?;
         let reading = common.read_only(true).pragma("cache_size", READER_CACHE);
@@ -256,6 +259,19 @@ pub(crate) async fn sqlite_schema(connection: &mut SqliteConnection) -> Result<(
         }
     }
     Ok(())
+}
+
+/// Makes the file of a new database, readable for its owner alone: it holds updates until their round ends, and hashes
+/// of secrets. SQLite gives its log the same permissions. An existing file keeps its own.
+fn make_private(path: &str) -> std::io::Result<()> {
+    if path.starts_with(':') || std::path::Path::new(path).exists() {
+        return Ok(());
+    }
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).map(drop)
 }
 
 /// Begins a transaction of PostgreSQL in a task of its own, so that a cancelled caller does not cancel the beginning.

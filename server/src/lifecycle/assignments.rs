@@ -123,7 +123,8 @@ fn closed(assignment: &AssignmentRow, round: &RoundRow) -> Refusal {
     Refusal::Closed { round: round.number, why, is_training: round.phase == Phase::Training }
 }
 
-/// Assigned to Rejected or Failed, with the reason. Nothing changes when the assignment has ended meanwhile.
+/// Assigned to Rejected or Failed, with the reason. Returns false when the assignment has ended meanwhile; then nothing
+/// changes.
 pub(crate) async fn end(
     services: &Services,
     downloads: &Downloads,
@@ -131,7 +132,7 @@ pub(crate) async fn end(
     state: AssignmentState,
     reason: &str,
     received: Received,
-) -> Result<(), DbError> {
+) -> Result<bool, DbError> {
     let (key, client, now_ms) = (assignment.round(), assignment.client, services.clock.now_ms());
     let traffic = Traffic { bytes_up: received.bytes, ..downloads.traffic(client) };
     let times = Times { fetched_at_ms: downloads.ended_at_ms(client), ..received.times };
@@ -147,7 +148,7 @@ pub(crate) async fn end(
         downloads.forget(client);
         services.signals.changed(key.job);
     }
-    Ok(())
+    Ok(ended.is_some())
 }
 
 /// Assigned to Reported: stores an accepted report, with its body if it has one. From the commit on it is counted,

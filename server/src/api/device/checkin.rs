@@ -9,6 +9,7 @@ use axum::extract::State;
 use tributary_protocol::device::{Assignment, CheckInRequest, CheckInResponse, WAIT_MS_MAX};
 use tributary_protocol::download::{DELTA_CHAIN_MAX, FormFile, ModelDeltaFile, ModelForm};
 
+use super::require_text;
 use crate::api::auth::Device;
 use crate::api::extract::Json;
 use crate::api::problem::Answer;
@@ -25,6 +26,7 @@ pub(super) async fn check_in(
     Device(client): Device,
     Json(request): Json<CheckInRequest>,
 ) -> Answer<Json<CheckInResponse>> {
+    require_text(&request.attributes)?;
     app.fleet.check_ins.count(app.clock.now_ms());
     // The futures that ask the database are boxed and freed before the client is held, because ten thousand futures
     // wait in the code below.

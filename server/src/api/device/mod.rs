@@ -12,10 +12,12 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::{get, post, put};
-use tributary_protocol::device::{EnrolRequest, EnrolResponse};
+use tributary_protocol::device::{Attributes, EnrolRequest, EnrolResponse};
 use tributary_protocol::download::FormQuery;
 use tributary_protocol::id::{ClientId, JobId, SecretKind};
 use tributary_protocol::operator::ModelVersion;
+use tributary_protocol::problem::ProblemType;
+use tributary_protocol::text;
 
 use super::auth::{Device, Enroller, stored_hash};
 use super::extract::{Json, Path, Query};
@@ -45,6 +47,7 @@ async fn enrol(
     enroller: Enroller,
     Json(request): Json<EnrolRequest>,
 ) -> Answer<Json<EnrolResponse>> {
+    require_text(&request.attributes)?;
     let now_ms = app.clock.now_ms();
     let secret = entropy::secret(SecretKind::Client);
     let mut tx = app.db.begin().await?;
@@ -60,6 +63,13 @@ async fn enrol(
     tx.insert_client(&client, enroller.token, &stored_hash(&secret)).await?;
     tx.commit().await?;
     Ok(Json(EnrolResponse { client: client.id, secret, population: client.population }))
+}
+
+/// An operator's terminal shows attributes. Stored ones of an older release may be otherwise, so the type allows it.
+fn require_text(attributes: &Attributes) -> Answer<()> {
+    let is_text = attributes.as_map().iter().all(|(name, value)| text::is_text(name) && text::is_text(value));
+    let detail = "an attribute has a control character";
+    if is_text { Ok(()) } else { Err(ApiError::new(ProblemType::Malformed, detail)) }
 }
 
 async fn model(

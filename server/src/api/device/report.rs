@@ -11,6 +11,7 @@ use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AssignmentState, Task};
+use tributary_protocol::text::visible;
 
 use super::checkin::retry;
 use crate::api::auth::Device;
@@ -47,11 +48,17 @@ pub(super) async fn put_evaluation(
         or_refused(&app, &client, rejected).await?;
         return Err(ApiError::new(ProblemType::UpdateRejected, reason));
     }
+    // No evaluator counts for more than a client of a training round could.
+    let mut tx = app.db.read().await?;
+    let (assignment, _) = or_refused(&app, &client, assignments::find(&mut tx, client.id, id, None).await).await?;
+    let job = tx.job(assignment.round().job).await?.ok_or_else(|| ApiError::not_found(id))?;
+    drop(tx);
+    let weight_max = u64::from(job.file.0.update.weight_max);
     let body = serde_json::to_vec(&evaluation).map_err(ApiError::internal)?;
     let downloads = &app.fleet.downloads;
     let bytes = body.len() as u64;
     let report = Report {
-        weight: evaluation.examples,
+        weight: evaluation.examples.min(weight_max),
         loss: evaluation.loss,
         accuracy: evaluation.accuracy,
         steps: 0,
@@ -90,8 +97,8 @@ pub(super) async fn post_failure(
     if failure.detail.len() > DETAIL_BYTES_MAX {
         return Err(ApiError::new(ProblemType::Malformed, format!("a detail has at most {DETAIL_BYTES_MAX} bytes")));
     }
-    // PostgreSQL's text type has no NUL.
-    let detail = failure.detail.replace('\0', "");
+    // An operator's terminal shows it. (PostgreSQL's text type has no NUL either.)
+    let detail = visible(&failure.detail);
     let reason = match detail.as_str() {
         "" => failure.reason.to_string(),
         detail => format!("{}: {detail}", failure.reason),
@@ -119,7 +126,12 @@ async fn end(
         return Ok(());
     }
     assignments::require_open(app, &assignment, &round).await?;
-    Ok(assignments::end(app, &app.fleet.downloads, &assignment, state, reason, Received::default()).await?)
+    if !assignments::end(app, &app.fleet.downloads, &assignment, state, reason, Received::default()).await? {
+        // Another request of this client ended it meanwhile. Only one of the two may be told that it counts.
+        let (assignment, round) = assignments::find(&mut app.db.read().await?, client.id, id, task).await?;
+        assignments::require_open(app, &assignment, &round).await?;
+    }
+    Ok(())
 }
 
 pub(super) async fn report_accepted(

@@ -21,6 +21,8 @@ use crate::db::ClientsList;
 use crate::runtime::offload::blocking;
 use tributary_engine::story::{class_stats, funnel};
 
+/// Names of attributes in one answer. Devices choose them, so their number has no other limit.
+const ATTRIBUTE_NAMES_MAX: usize = 1_000;
 /// Longest search text in bytes.
 const SEARCH_BYTES_MAX: usize = 200;
 /// Statistics cover the newest sessions, up to this number.
@@ -106,8 +108,8 @@ pub(super) async fn attributes(
     for (name, value) in clients.iter().flat_map(|(attributes, _)| attributes.as_map()) {
         names.entry(name).or_default().insert(value);
     }
-    let names =
-        names.into_iter().map(|(name, values)| AttributeName { name: name.into(), values: values.len() as u64 });
+    let names = names.into_iter().take(ATTRIBUTE_NAMES_MAX);
+    let names = names.map(|(name, values)| AttributeName { name: name.into(), values: values.len() as u64 });
     Ok(Json(names.collect()))
 }
 
