@@ -14,6 +14,7 @@ use tributary_protocol::device::{Assignment, CheckInResponse};
 use tributary_protocol::id::{JobId, Name};
 use tributary_protocol::operator::{self, CreatedToken, Job, Page, Round};
 use tributary_protocol::safetensors::model_from_bytes;
+use tributary_protocol::state::Role;
 use tributary_server::app::App;
 use tributary_server::blob::OpenedStore;
 use tributary_server::metrics::MetricsAccess;
@@ -46,6 +47,7 @@ pub(crate) struct World {
     /// Where the bodies of models and updates are; with everything else without one.
     blobs: Option<OpenedStore>,
     metrics: MetricsAccess,
+    behind_proxy: bool,
     /// Keeps the port for the time between two coordinators.
     _place: TcpSocket,
     running: Option<Running>,
@@ -187,6 +189,7 @@ impl World {
             blobs: None,
             _place: place,
             metrics: MetricsAccess::default(),
+            behind_proxy: false,
             running: None,
         }
     }
@@ -205,6 +208,7 @@ impl World {
             database: self.database().into(),
             node: Some(self.node.clone()),
             metrics: self.metrics,
+            behind_proxy: self.behind_proxy,
             ..Config::default()
         };
         Coordinator::open_on(&config, self.blobs.clone(), self.clock.clone()).await.unwrap()
@@ -218,6 +222,11 @@ impl World {
     /// The next coordinator tells its metrics to these.
     pub(crate) fn set_metrics(&mut self, metrics: MetricsAccess) {
         self.metrics = metrics;
+    }
+
+    /// The next coordinator believes a proxy.
+    pub(crate) fn set_behind_proxy(&mut self, behind_proxy: bool) {
+        self.behind_proxy = behind_proxy;
     }
 
     fn serve(&mut self, coordinator: Coordinator) {
@@ -326,7 +335,16 @@ impl World {
     }
 
     pub(crate) async fn token(&self, population: &str) -> CreatedToken {
-        self.operate(Method::POST, "/tokens", &json!({ "population": population })).await.ok()
+        self.operate(Method::POST, "/tokens", &json!({ "kind": "enrolment", "population": population })).await.ok()
+    }
+
+    /// A token of an operator with a role, for one population or for all.
+    pub(crate) async fn operator_token(&self, role: Role, population: Option<&str>) -> CreatedToken {
+        let mut wanted = json!({ "kind": "operator", "role": role, "label": role });
+        if let Some(population) = population {
+            wanted["population"] = population.into();
+        }
+        self.operate(Method::POST, "/tokens", &wanted).await.ok()
     }
 
     /// Creates the job of [`job_file`] with these changes.
