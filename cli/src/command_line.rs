@@ -2,6 +2,8 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::account::AccountCommand;
+use crate::audit::AuditCommand;
 use crate::backup::{BackupArgs, RestoreArgs};
 use crate::bench::BenchCommand;
 use crate::client::ClientCommand;
@@ -51,6 +53,12 @@ pub(crate) enum Command {
     /// Creates, lists and revokes tokens.
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Creates, lists and revokes accounts: people who sign in to the dashboard.
+    #[command(subcommand)]
+    Account(AccountCommand),
+    /// Lists, exports and verifies the audit log.
+    #[command(subcommand)]
+    Audit(AuditCommand),
     /// Creates and lists populations: the clients of one app or model family.
     #[command(subcommand)]
     Population(PopulationCommand),
@@ -98,11 +106,12 @@ mod tests {
 
     #[test]
     fn a_token_is_for_a_population_or_for_an_operator_and_nothing_else() {
-        assert!(parse("tributary token create --operator --valid-for 30d").is_ok());
+        assert!(parse("tributary token create --operator viewer --valid-for 30d").is_ok());
+        assert!(parse("tributary token create --operator viewer --population demo").is_ok());
         assert!(parse("tributary token create --population demo --label phones").is_ok());
         let neither = parse("tributary token create").expect_err("no kind");
         assert_eq!(neither.kind(), ErrorKind::MissingRequiredArgument);
-        let both = parse("tributary token create --operator --population demo").expect_err("both kinds");
+        let both = parse("tributary token create --operator admin --uses 3").expect_err("both kinds");
         assert_eq!(both.kind(), ErrorKind::ArgumentConflict);
         assert_eq!(both.exit_code(), 2);
     }

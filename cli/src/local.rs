@@ -45,7 +45,7 @@ impl LocalCoordinator {
     /// Creates a population and returns an enrolment token for it.
     pub(crate) async fn population(&self, name: &Name) -> Result<Secret, CliError> {
         self.api.create_population(name.clone()).await?;
-        let wanted = CreateToken { population: Some(name.clone()), label: "local".into(), valid_for_ms: None };
+        let wanted = CreateToken::enrolment(name.clone(), "local");
         Ok(self.api.create_token(&wanted).await?.secret)
     }
 

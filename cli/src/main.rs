@@ -1,6 +1,8 @@
 //! `tributary`: coordinator, client and tools in one binary. Wiring only: each command has a module of its name.
 
+mod account;
 mod api;
+mod audit;
 mod backup;
 mod bench;
 mod client;
@@ -79,6 +81,8 @@ async fn run(CommandLine { global, command }: CommandLine, output: Output) -> Re
         Command::Job(command) => job::run(command, &global.operator_api()?, &output).await,
         Command::Round(command) => round::run(command, &global.operator_api()?, &output).await,
         Command::Token(command) => token::run(command, &global.operator_api()?, &output).await,
+        Command::Account(command) => account::run(command, &global.operator_api()?, &output).await,
+        Command::Audit(command) => audit::run(command, &global, &output).await,
         Command::Population(command) => population::run(command, &global.operator_api()?, &output).await,
         Command::Node(command) => node::run(command, &global.operator_api()?, &output).await,
         Command::Schedule(command) => schedule::run(command, &global.operator_api()?, &output).await,

@@ -61,7 +61,7 @@ impl Failure for TokenError {
         let hint = match self {
             Self::Malformed(_) => "tokens start with `tributary_`; check that nothing was cut off",
             Self::WrongKind { .. } => {
-                "`tributary token create` makes both kinds: --operator for commands, --population for clients"
+                "`tributary token create` makes both kinds: --operator ROLE for commands, --population for clients"
             }
             Self::Missing(_) => "pass it with --token or TRIBUTARY_TOKEN",
         };

@@ -89,6 +89,26 @@ impl Attributes {
     pub fn include(&self, wanted: &BTreeMap<String, String>) -> bool {
         wanted.iter().all(|(name, value)| self.0.get(name) == Some(value))
     }
+
+    /// These attributes, with the granted ones in place of those of the same names. Where both are more than
+    /// [`ATTRIBUTES_MAX`], the last names of these are left out.
+    #[must_use]
+    pub fn with_granted(&self, granted: &Self) -> Self {
+        let mut pairs = granted.0.clone();
+        for (name, value) in &self.0 {
+            if pairs.len() >= ATTRIBUTES_MAX {
+                break;
+            }
+            pairs.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+        Self(pairs)
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 impl TryFrom<BTreeMap<String, String>> for Attributes {

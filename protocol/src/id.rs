@@ -94,13 +94,9 @@ random_id!(
     /// Id of an operator token or enrolment token; it is not a credential. Text: `token_` and 32 hexadecimal digits.
     TokenId, "token"
 );
-random_id!(
-    /// Id of an entry of the audit log. Text: `audit_` and 32 hexadecimal digits.
-    AuditId, "audit"
-);
 
-/// A name that people choose for a population, a job or a coordinator: 1 to 64 ASCII letters, digits, `-`, `_` and `.`,
-/// starting with a letter or digit. Such names are safe in URLs and file names.
+/// A name that people choose for a population, a job, a coordinator or an account: 1 to 64 ASCII letters, digits, `-`,
+/// `_` and `.`, starting with a letter or digit. Such names are safe in URLs and file names.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Name(String);
@@ -156,7 +152,7 @@ impl TryFrom<String> for Name {
 /// The kind of caller that a bearer secret authenticates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecretKind {
-    /// An operator: all calls of the operator API.
+    /// An operator: the calls of the operator API that its role allows.
     Operator,
     /// An app: enrolment of clients in one population.
     Enrolment,

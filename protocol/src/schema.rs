@@ -10,7 +10,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::device::{ATTRIBUTE_BYTES_MAX, ATTRIBUTES_MAX, Attributes};
 use crate::hash::Sha256Hash;
-use crate::id::{AssignmentId, AuditId, ClientId, JobId, Name, Secret, TokenId};
+use crate::id::{AssignmentId, ClientId, JobId, Name, Secret, TokenId};
 use crate::layers::{HeightWidth, Layer, ModelSpec, Padding};
 use crate::model::ParameterSpec;
 use crate::problem::ProblemType;
@@ -41,8 +41,7 @@ written_as! {
     JobId: id("job", "Id of a job.");
     AssignmentId: id("assignment", "Id of an assignment: the work of one client in one round.");
     TokenId: id("token", "Id of an operator token or enrolment token; it is not a credential.");
-    AuditId: id("audit", "Id of an entry of the audit log.");
-    Name: text("^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", "The name of a population, a job or a coordinator.");
+    Name: text("^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", "The name of a population, a job, a coordinator or an account.");
     Secret: text("^tributary_(operator|enrolment|client)_[0-9a-f]{64}$", "A bearer credential. Its prefix names its kind.");
     Sha256Hash: text("^[0-9a-f]{64}$", "A SHA-256 in lower-case hexadecimal digits.");
     Attributes: ObjectBuilder::new()
@@ -135,7 +134,7 @@ mod tests {
     fn patterns_fit_what_is_written() {
         for (id, prefix) in [
             (ClientId::from_random([0xab; 16]).to_string(), "client_"),
-            (AuditId::from_random([0xab; 16]).to_string(), "audit_"),
+            (TokenId::from_random([0xab; 16]).to_string(), "token_"),
         ] {
             assert_eq!(id.len(), prefix.len() + 32);
         }

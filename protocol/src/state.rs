@@ -1,5 +1,5 @@
-//! The states of jobs, rounds and assignments. Each is written as one word, the same in API, database and
-//! documentation.
+//! The states of jobs, rounds and assignments, roles, and audit actions. Each is written as one word, the same in API,
+//! database and documentation.
 
 use std::fmt;
 use std::str::FromStr;
@@ -174,7 +174,29 @@ states! {
 }
 
 states! {
-    /// What an operator did, as the audit log records it.
+    /// What the holder of a token or account may do. Each role may also do what the roles before it may.
+    Role {
+        /// Sees everything but tokens and accounts, and changes nothing.
+        Viewer = "viewer",
+        /// Creates and steers jobs.
+        Operator = "operator",
+        /// Manages populations, tokens and accounts.
+        Admin = "admin",
+    }
+}
+
+states! {
+    /// The holder for whom a token is made.
+    TokenKind {
+        /// An operator: a person or program that uses the operator API.
+        Operator = "operator",
+        /// An app that enrols clients.
+        Enrolment = "enrolment",
+    }
+}
+
+states! {
+    /// What was done, as the audit log records it.
     AuditAction {
         /// A population was created.
         PopulationCreate = "population.create",
@@ -182,6 +204,22 @@ states! {
         TokenCreate = "token.create",
         /// A token was revoked.
         TokenRevoke = "token.revoke",
+        /// An account was created.
+        AccountCreate = "account.create",
+        /// The password of an account was set.
+        AccountPassword = "account.password",
+        /// An account was revoked.
+        AccountRevoke = "account.revoke",
+        /// All sessions of an account were ended.
+        SessionsEnd = "account.sessions_end",
+        /// An account signed in.
+        Login = "session.login",
+        /// An account signed out.
+        Logout = "session.logout",
+        /// A client was enrolled.
+        ClientEnrol = "client.enrol",
+        /// A request was refused: the first of its kind, from this actor on this day.
+        Refusal = "refusal",
         /// A job was created.
         JobCreate = "job.create",
         /// A job was paused: its open round goes on, no new one opens.

@@ -9,6 +9,7 @@ use crate::db::Db;
 use crate::driver::Driver;
 use crate::fleet::Fleet;
 use crate::models::Models;
+use crate::people::People;
 use crate::services::Services;
 use crate::updates::Updates;
 
@@ -22,19 +23,21 @@ pub struct App {
     pub updates: Arc<Updates>,
     pub models: Models,
     pub leases: Arc<Leases>,
+    pub people: People,
 }
 
 impl App {
     /// `lease` is how long a dead coordinator's jobs wait before another takes them over. `upload_memory` is the limit
     /// in bytes for all updates in flight.
     #[must_use]
-    pub fn new(services: Services, lease: Duration, upload_memory: usize) -> Arc<Self> {
+    pub fn new(services: Services, lease: Duration, upload_memory: usize, people: People) -> Arc<Self> {
         let is_shared = matches!(services.db, Db::Postgres { .. });
         Arc::new(Self {
             fleet: Arc::new(Fleet::new(is_shared)),
             updates: Arc::new(Updates::new(upload_memory, &services.metrics)),
             models: Models::default(),
             leases: Arc::new(Leases::new(lease, services.clock.now_ms())),
+            people,
             services,
         })
     }

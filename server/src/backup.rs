@@ -174,7 +174,7 @@ mod tests {
 
     async fn count(path: &Path) -> usize {
         let db = Db::open(path.to_str().unwrap()).await.unwrap();
-        let populations = db.read().await.unwrap().populations("", 1_000_000).await.unwrap().len();
+        let populations = db.read().await.unwrap().populations(None, "", 1_000_000).await.unwrap().len();
         db.close().await;
         populations
     }
@@ -199,7 +199,7 @@ mod tests {
             }
         });
         for _ in 0..5 {
-            let before = db.read().await.unwrap().populations("", 1_000_000).await.unwrap().len();
+            let before = db.read().await.unwrap().populations(None, "", 1_000_000).await.unwrap().len();
             let _ = std::fs::remove_file(&into);
             copy(&path, &into).await.unwrap();
             check(&into).await.unwrap();

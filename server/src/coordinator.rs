@@ -7,17 +7,20 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tributary_protocol::device::Attributes;
 use tributary_protocol::id::{Name, Secret, SecretKind, TokenId};
 use tributary_protocol::operator::Token;
 use tributary_protocol::sealed::Sealed;
+use tributary_protocol::state::{AuditAction, Role, TokenKind};
 
 use crate::app::App;
 use crate::blob::{self, BlobError, Blobs, OpenStoreError, OpenedStore, sweep};
 use crate::cluster::bell;
 use crate::cluster::lease::LEASE_DEFAULT;
-use crate::db::{Db, DbError};
+use crate::db::{Db, DbError, NewAudit};
 use crate::fleet::seats;
 use crate::metrics::{Metrics, MetricsAccess};
+use crate::people::{Entrance, People};
 use crate::runtime::clock::Clock;
 use crate::runtime::{entropy, listen};
 use crate::services::Services;
@@ -27,6 +30,8 @@ use crate::{api, scheduled};
 const METRICS_TIDY_EVERY: Duration = Duration::from_secs(5);
 /// Longest wait for requests in flight when the coordinator stops.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
+/// Audit entries of an earlier release that one transaction brings into the chain.
+const OLD_AUDIT_AT_ONCE: u32 = 500;
 
 /// Default memory for updates that are being received, in bytes.
 pub const UPLOAD_MEMORY_DEFAULT: usize = 12 << 20;
@@ -40,6 +45,8 @@ pub struct Config {
     pub blobs: Option<String>,
     /// An operator token that is accepted in addition to those in the database.
     pub operator_token: Option<Secret>,
+    /// A proxy is in front of the coordinator, and its `X-Forwarded-For` and `X-Forwarded-Proto` are to be believed.
+    pub behind_proxy: bool,
     /// This process's name among the coordinators of its database; random unless given. A coordinator that restarts
     /// under the same name continues its jobs at once. SQLite has one coordinator, so there the name does not matter.
     pub node: Option<Name>,
@@ -60,6 +67,7 @@ impl Default for Config {
             database: "tributary.db".into(),
             blobs: None,
             operator_token: None,
+            behind_proxy: false,
             node: None,
             lease: LEASE_DEFAULT,
             upload_memory: UPLOAD_MEMORY_DEFAULT,
@@ -108,13 +116,16 @@ impl Coordinator {
         let metrics = Metrics::new(config.metrics, clock.now_ms());
         let db = Db::open_watched(config.database.expose(), Arc::clone(&metrics)).await?;
         let blobs = Blobs::open(store, &db).await?;
+        chain_old_audit(&db).await?;
         let first_operator_token = let_operator_in(&db, &clock, config.operator_token.as_ref()).await?;
         let node = match (&db, &config.node) {
             (Db::Sqlite { .. }, _) => "local".parse().expect("a valid name"),
             (Db::Postgres { .. }, Some(node)) => node.clone(),
             (Db::Postgres { .. }, None) => entropy::node(),
         };
-        let app = App::new(Services::new(db, node, blobs, clock, metrics), config.lease, config.upload_memory);
+        let entrance = Entrance { is_encrypted: false, is_behind_proxy: config.behind_proxy };
+        let services = Services::new(db, node, blobs, clock, metrics);
+        let app = App::new(services, config.lease, config.upload_memory, People::new(entrance));
         if config.fold_at_commit {
             app.updates.sums.leave_to_commits();
         }
@@ -208,6 +219,9 @@ impl Coordinator {
         if let Err(error) = app.leases.leave(&app).await {
             tracing::warn!(%error, "the leases could not be given up; they stay until they expire");
         }
+        if let Err(error) = tell_audit_head(&app).await {
+            tracing::warn!(%error, "the newest hash of the audit log could not be read");
+        }
         app.db.close().await;
         Ok(())
     }
@@ -223,6 +237,25 @@ async fn tidy_metrics(app: Arc<App>) {
     }
 }
 
+/// Brings the entries of a release without a chain into it.
+async fn chain_old_audit(db: &Db) -> Result<(), DbError> {
+    loop {
+        let mut tx = db.begin().await?;
+        let chained = tx.chain_old_audit(OLD_AUDIT_AT_ONCE).await?;
+        tx.commit().await?;
+        if chained < OLD_AUDIT_AT_ONCE as usize {
+            return Ok(());
+        }
+    }
+}
+
+/// Logs the newest hash of the audit log. Kept elsewhere, it shows later whether entries were removed or replaced.
+async fn tell_audit_head(app: &App) -> Result<(), DbError> {
+    let (number, hash) = app.db.read().await?.audit_head().await?;
+    tracing::info!(number, %hash, "the audit log ends with this entry");
+    Ok(())
+}
+
 fn make_directory(database: &str) -> Result<(), ServeError> {
     let path = database.strip_prefix("sqlite://").or_else(|| database.strip_prefix("sqlite:")).unwrap_or(database);
     if path.contains("://") {
@@ -234,7 +267,7 @@ fn make_directory(database: &str) -> Result<(), ServeError> {
     std::fs::create_dir_all(directory).map_err(|source| ServeError::Directory { path: directory.to_owned(), source })
 }
 
-/// Ensures that an operator token works. Returns the token that was created for this, if any.
+/// Ensures that a token of an admin works. Returns the token that was created for this, if any.
 async fn let_operator_in(db: &Db, clock: &Clock, configured: Option<&Secret>) -> Result<Option<Secret>, ServeError> {
     let now_ms = clock.now_ms();
     if configured.is_some_and(|secret| secret.kind() != SecretKind::Operator) {
@@ -244,16 +277,23 @@ async fn let_operator_in(db: &Db, clock: &Clock, configured: Option<&Secret>) ->
     let (secret, label) = match configured {
         Some(secret) if tx.working_token(&api::stored_hash(secret), now_ms).await?.is_some() => return Ok(None),
         Some(secret) => (secret.clone(), "from the configuration"),
-        None if tx.has_operator_token(now_ms).await? => return Ok(None),
+        None if tx.has_admin_token(now_ms).await? => return Ok(None),
         None => (entropy::secret(SecretKind::Operator), "made at the first start"),
     };
     let token = Token {
         id: TokenId::from_random(entropy::random()),
+        kind: TokenKind::Operator,
         population: None,
+        role: Some(Role::Admin),
         label: label.to_owned(),
         created_at_ms: now_ms,
         expires_at_ms: None,
         revoked_at_ms: None,
+        last_used_at_ms: None,
+        uses: 0,
+        uses_max: None,
+        per_minute_max: None,
+        attributes: Attributes::default(),
     };
     match tx.insert_token(&token, &api::stored_hash(&secret)).await {
         // The configured token was revoked and stays revoked.
@@ -263,6 +303,15 @@ async fn let_operator_in(db: &Db, clock: &Clock, configured: Option<&Secret>) ->
         }
         stored => stored?,
     }
+    let made = NewAudit {
+        actor: "coordinator".to_owned(),
+        label: label.to_owned(),
+        action: AuditAction::TokenCreate,
+        subject: token.id.to_string(),
+        population: None,
+        detail: Some("for admin".to_owned()),
+    };
+    tx.append_audit(made, now_ms).await?;
     tx.commit().await?;
     Ok(configured.is_none().then_some(secret))
 }

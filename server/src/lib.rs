@@ -14,6 +14,7 @@
 //! | `lifecycle` | the only place where a phase or a state changes |
 //! | [`updates`] | the way in: from an update's first byte to its round's sum |
 //! | [`models`] | the way out: from a sum to the next version and its files |
+//! | [`people`] | who signs in: passwords, attempts, refusals |
 //! | [`scheduled`] | scheduled work: retention, upkeep |
 //! | [`driver`] | one task per job: moves it on, one stored step at a time |
 //! | [`api`] | the HTTP APIs |
@@ -33,6 +34,7 @@ pub mod fleet;
 mod lifecycle;
 pub mod metrics;
 pub mod models;
+pub mod people;
 pub mod runtime;
 pub mod scheduled;
 pub mod services;

@@ -66,7 +66,9 @@ fn problem_hint(problem: &Problem) -> Option<String> {
         ProblemType::Unauthorized => {
             "pass an operator token with --token or TRIBUTARY_TOKEN; a coordinator shows its first one at its first start"
         }
-        ProblemType::Forbidden => "an operator token is needed: `tributary token create --operator` makes one",
+        ProblemType::Forbidden => {
+            "an operator token with a higher role is needed: `tributary token create --operator ROLE` makes one"
+        }
         ProblemType::NotFound => "`tributary job list` and `tributary population list` show what there is",
         ProblemType::NameTaken => "choose another name; `tributary job list` shows those in use",
         ProblemType::Internal => "the coordinator's log says why",

@@ -12,15 +12,17 @@ use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use reqwest::{Body, Client, Method, RequestBuilder, Response, StatusCode, Url, redirect};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use tokio_util::io::ReaderStream;
 use tributary_protocol::id::{JobId, Name, Secret, TokenId};
 use tributary_protocol::job_file::{JobFile, RoundPolicyChange};
 use tributary_protocol::operator::{
-    self, Assignment, CreateJob, CreatePopulation, CreateToken, CreatedToken, Event, Job, JobDraft, ModelVersion, Page,
-    PageQuery, Population, Round, RoundDetail, ScheduledWork, Token,
+    self, Account, Assignment, AuditEntry, CreateJob, CreatePopulation, CreateToken, CreatedToken, Event, Job,
+    JobDraft, ModelVersion, Page, PageQuery, Population, Round, RoundDetail, ScheduledWork, Session, Token,
 };
 use tributary_protocol::problem::Problem;
-use tributary_protocol::state::Task;
+use tributary_protocol::sealed::Sealed;
+use tributary_protocol::state::{Role, Task};
 
 use crate::error::CliError;
 use crate::http::{self, causes};
@@ -82,6 +84,65 @@ impl Api {
     pub(crate) async fn revoke_token(&self, id: TokenId) -> Result<(), ApiError> {
         let call = self.call(Method::DELETE, &["tokens", &id.to_string()], &[]);
         self.send(call.timeout(CALL_TIMEOUT)).await.map(drop)
+    }
+
+    /// `GET /operator/v1/accounts`
+    pub(crate) async fn accounts(&self, page: PageQuery) -> Result<Page<Account>, ApiError> {
+        self.get(&["accounts"], &page_pairs(&page)).await
+    }
+
+    /// `POST /operator/v1/accounts`
+    pub(crate) async fn create_account(
+        &self,
+        name: &Name,
+        role: Role,
+        population: Option<&Name>,
+        password: &Sealed<String>,
+    ) -> Result<Account, ApiError> {
+        let mut wanted = json!({ "name": name, "role": role, "password": password.expose() });
+        if let Some(population) = population {
+            wanted["population"] = json!(population);
+        }
+        self.post(&["accounts"], &wanted).await
+    }
+
+    /// `PUT /operator/v1/accounts/{name}/password`
+    pub(crate) async fn change_password(&self, name: &Name, password: &Sealed<String>) -> Result<(), ApiError> {
+        let call = self.call(Method::PUT, &["accounts", name.as_str(), "password"], &[]);
+        let call = call.json(&json!({ "password": password.expose() }));
+        self.send(call.timeout(CALL_TIMEOUT)).await.map(drop)
+    }
+
+    /// `DELETE /operator/v1/accounts/{name}`
+    pub(crate) async fn revoke_account(&self, name: &Name) -> Result<(), ApiError> {
+        let call = self.call(Method::DELETE, &["accounts", name.as_str()], &[]);
+        self.send(call.timeout(CALL_TIMEOUT)).await.map(drop)
+    }
+
+    /// `GET /operator/v1/accounts/{name}/sessions`
+    pub(crate) async fn sessions(&self, name: &Name) -> Result<Vec<Session>, ApiError> {
+        self.get(&["accounts", name.as_str(), "sessions"], &[]).await
+    }
+
+    /// `DELETE /operator/v1/accounts/{name}/sessions`
+    pub(crate) async fn end_sessions(&self, name: &Name) -> Result<(), ApiError> {
+        let call = self.call(Method::DELETE, &["accounts", name.as_str(), "sessions"], &[]);
+        self.send(call.timeout(CALL_TIMEOUT)).await.map(drop)
+    }
+
+    /// `GET /operator/v1/audit`
+    pub(crate) async fn audit(&self, page: PageQuery) -> Result<Page<AuditEntry>, ApiError> {
+        self.get(&["audit"], &page_pairs(&page)).await
+    }
+
+    /// `GET /operator/v1/audit/export`: JSON lines, which the caller reads
+    pub(crate) async fn export_audit(&self) -> Result<Response, ApiError> {
+        self.send(self.call(Method::GET, &["audit", "export"], &[])).await
+    }
+
+    /// The error of an answer that broke off while its body was read.
+    pub(crate) fn interrupted(&self, error: &reqwest::Error) -> ApiError {
+        self.unreachable(causes(error))
     }
 
     /// `GET /operator/v1/clients?population=`

@@ -127,7 +127,7 @@ impl CoordinatorProcess {
     /// Creates a population and returns an enrolment token for it.
     pub(super) async fn population(&self, name: &Name) -> Result<Secret, CliError> {
         self.api.create_population(name.clone()).await?;
-        let wanted = CreateToken { population: Some(name.clone()), label: "bench".into(), valid_for_ms: None };
+        let wanted = CreateToken::enrolment(name.clone(), "bench");
         Ok(self.api.create_token(&wanted).await?.secret)
     }
 

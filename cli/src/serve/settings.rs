@@ -51,6 +51,10 @@ struct ServeSettings {
     /// A valid operator token, besides those in the database [default: the first start creates a token and prints it].
     #[arg(long, env = "TRIBUTARY_OPERATOR_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     operator_token: Option<Sealed<String>>,
+    /// A proxy is in front of the coordinator and sets X-Forwarded-For and X-Forwarded-Proto: sign-ins are limited by
+    /// the addresses that it names, and session cookies are sent over HTTPS only if it says so.
+    #[arg(long, env = "TRIBUTARY_BEHIND_PROXY", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    behind_proxy: Option<bool>,
     /// Name of this process among several coordinators on one PostgreSQL [default: a random name]. A coordinator that
     /// restarts with the same name has its jobs back at once.
     #[arg(long, env = "TRIBUTARY_NODE", value_name = "NAME")]
@@ -157,6 +161,7 @@ impl ServeArgs {
                 database: settings.database.unwrap_or(defaults.database),
                 blobs: settings.blobs,
                 operator_token: operator_token.map(|token| secret(token, SecretKind::Operator)).transpose()?,
+                behind_proxy: settings.behind_proxy.unwrap_or_default(),
                 node: settings.node,
                 lease: settings.lease.map_or(defaults.lease, HumanDuration::duration),
                 upload_memory: settings.upload_memory.map_or(defaults.upload_memory, |UploadMemory(bytes)| bytes),
@@ -178,6 +183,7 @@ impl ServeSettings {
             database: self.database.or(file.database),
             blobs: self.blobs.or(file.blobs),
             operator_token: self.operator_token.or(file.operator_token),
+            behind_proxy: self.behind_proxy.or(file.behind_proxy),
             node: self.node.or(file.node),
             lease: self.lease.or(file.lease),
             upload_memory: self.upload_memory.or(file.upload_memory),

@@ -18,6 +18,7 @@ import type {
   System,
   Target,
   Task,
+  Who,
 } from "../src/api/types";
 import { detailOf } from "./plan";
 import { digits } from "./random";
@@ -76,19 +77,23 @@ export function answer(world: World, call: Call): Answer {
     ] satisfies AttributeName[]);
   if (first === "populations" && third === "classes") return ok(classes(world, second!, query.get("attribute") ?? ""));
   if (first === "clients") return clients(world, second, third, query, nowMs);
+  if (first === "me")
+    return ok({ name: "first operator", actor: `token_${digits(32, 9)}`, role: "admin" } satisfies Who);
   if (first === "system") return ok(system(world, nowMs));
   if (first === "audit") {
     const entries = world.audit
       .map(
         (entry, index): AuditEntry => ({
-          id: String(index),
-          token: `token_${digits(32, 9)}`,
+          number: index + 1,
+          actor: `token_${digits(32, 9)}`,
           label: "first operator",
+          previous: "0".repeat(64),
+          hash: "0".repeat(64),
           ...entry,
         }),
       )
       .toSorted((a, b) => b.at_ms - a.at_ms);
-    return ok(paged(entries, query, (entry) => entry.id));
+    return ok(paged(entries, query, (entry) => String(entry.number)));
   }
   if (first === "jobs" && second === undefined && call.method === "POST") return createJob(world, call);
   if (first === "jobs" && second === undefined)

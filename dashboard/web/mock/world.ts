@@ -57,7 +57,7 @@ export class World {
   readonly jobs = new Map<string, MockJob>();
   readonly events: LoggedEvent[] = [];
   readonly listeners = new Set<(entry: LoggedEvent) => void>();
-  readonly audit: Omit<AuditEntry, "id" | "token" | "label">[] = [];
+  readonly audit: Omit<AuditEntry, "number" | "actor" | "label" | "previous" | "hash">[] = [];
   private readonly plans = new Map<string, PlannedRound>();
   private readonly told = new Map<string, string>();
   private eventId = 0;

@@ -4,10 +4,11 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { ServerClock } from "./api/clock";
 import { Feed } from "./api/feed";
 import { Api } from "./api/http";
-import { forgetToken, type Stores, savedToken, saveToken, tokenInHash } from "./api/session";
+import { forgetToken, hasSession, markSession, type Stores, savedToken, saveToken, tokenInHash } from "./api/session";
+import type { Who } from "./api/types";
 import { links, type Route, useLocation } from "./router";
 import { type Message, Shell } from "./shell";
-import { type Connection, ConnectionContext } from "./ui/connection";
+import { type Connection, ConnectionContext, WhoContext } from "./ui/connection";
 import { jobName } from "./ui/names";
 import { Empty, Panel } from "./ui/parts";
 import { ClientView } from "./views/client";
@@ -32,55 +33,71 @@ export function takeToken(): void {
   window.history.replaceState(null, "", window.location.pathname + window.location.search + found.rest);
 }
 
-/** The sign-in until there is a token, then the view of the address. */
+/** What requests are signed with. Without a token the browser sends the cookie of its session. */
+interface Access {
+  token: string | undefined;
+}
+
+function savedAccess(): Access | undefined {
+  const token = savedToken(stores());
+  return token !== undefined || hasSession(stores()) ? { token } : undefined;
+}
+
+/** The sign-in until there is a token or a session, then the view of the address. */
 export function App() {
-  const [token, setToken] = useState(() => savedToken(stores()));
+  const [access, setAccess] = useState(savedAccess);
   const [ended, setEnded] = useState(false);
   const { route } = useLocation();
   useEffect(() => {
     // A link with a token in a tab that is open already.
     const changed = () => {
       takeToken();
-      setToken(savedToken(stores()));
+      setAccess(savedAccess());
     };
     window.addEventListener("hashchange", changed);
     return () => window.removeEventListener("hashchange", changed);
   }, []);
   const leave = (because: "asked" | "refused") => {
     forgetToken(stores());
-    setToken(undefined);
+    markSession(stores(), false);
+    setAccess(undefined);
     setEnded(because === "refused");
   };
-  if (token === undefined) {
-    const enter = (given: string, remember: boolean) => {
-      saveToken(stores(), given, remember);
-      setToken(given);
+  if (access === undefined) {
+    const enter = (token: string, remember: boolean) => {
+      saveToken(stores(), token, remember);
+      setAccess({ token });
     };
-    return <SignIn ended={ended} onToken={enter} />;
+    const enterBySession = () => {
+      markSession(stores(), true);
+      setAccess({ token: undefined });
+    };
+    return <SignIn ended={ended} onToken={enter} onSession={enterBySession} />;
   }
   return (
     <SignedIn
-      key={token}
-      token={token}
+      key={access.token ?? ""}
+      token={access.token}
       route={route}
       onRefused={() => leave("refused")}
-      onSignOut={() => leave("asked")}
+      onSignedOut={() => leave("asked")}
     />
   );
 }
 
-/** The page with one token: it owns the connection and the messages. */
+/** The page with one token or session: it owns the connection and the messages. */
 function SignedIn({
   token,
   route,
   onRefused,
-  onSignOut,
+  onSignedOut,
 }: {
-  token: string;
+  token: string | undefined;
   route: Route;
   onRefused: () => void;
-  onSignOut: () => void;
+  onSignedOut: () => void;
 }) {
+  const [who, setWho] = useState<Who | null>();
   const [messages, setMessages] = useState<readonly Message[]>([]);
   const connection = useMemo<Connection>(() => {
     const clock = new ServerClock();
@@ -94,6 +111,14 @@ function SignedIn({
     };
     return { api, clock, feed: new Feed(api), notify };
   }, [token]);
+  useEffect(() => {
+    connection.api.json<Who>("me").then(setWho, () => setWho(null));
+  }, [connection]);
+  const signOut = async (path: "logout" | "logout-everywhere") => {
+    // A session that is over already cannot be ended; a token has none.
+    if (token === undefined) await connection.api.send(path, { method: "POST" }).catch(() => {});
+    onSignedOut();
+  };
   useEffect(() => {
     const { feed } = connection;
     void feed.run();
@@ -112,9 +137,11 @@ function SignedIn({
   useEffect(() => window.scrollTo(0, 0), [keyOf(route)]);
   return (
     <ConnectionContext.Provider value={connection}>
-      <Shell route={route} messages={messages} onSignOut={onSignOut}>
-        <View key={keyOf(route)} route={route} />
-      </Shell>
+      <WhoContext.Provider value={who}>
+        <Shell route={route} messages={messages} hasSession={token === undefined} onSignOut={signOut}>
+          <View key={keyOf(route)} route={route} />
+        </Shell>
+      </WhoContext.Provider>
     </ConnectionContext.Provider>
   );
 }

@@ -1,12 +1,12 @@
 // The frame of each view: the bar, the state of the live feed, messages, and announcements for screen readers.
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useContext, useEffect, useRef, useState } from "preact/hooks";
 import type { FeedEvent } from "./api/types";
-import { words } from "./lib/format";
+import { shortId, words } from "./lib/format";
 import { links, type Route } from "./router";
 import { applyTheme, nextTheme, savedTheme, type Theme } from "./theme";
-import { useConnection, useFeedState } from "./ui/connection";
+import { useConnection, useFeedState, WhoContext } from "./ui/connection";
 import { Mark } from "./ui/mark";
 import { jobName } from "./ui/names";
 
@@ -30,12 +30,15 @@ export interface Message {
 export function Shell({
   route,
   messages,
+  hasSession,
   onSignOut,
   children,
 }: {
   route: Route;
   messages: readonly Message[];
-  onSignOut: () => void;
+  /** Signed in by an account, whose other sessions can be ended, too. */
+  hasSession: boolean;
+  onSignOut: (path: "logout" | "logout-everywhere") => void;
   children: ComponentChildren;
 }) {
   const main = useRef<HTMLElement>(null);
@@ -69,9 +72,20 @@ export function Shell({
           <div class="bar-end">
             <LiveState />
             <ThemeSwitch />
-            <button type="button" class="plain" onClick={onSignOut}>
+            <SignedInAs />
+            <button type="button" class="plain" onClick={() => onSignOut("logout")}>
               Sign out
             </button>
+            {hasSession && (
+              <button
+                type="button"
+                class="plain"
+                onClick={() => onSignOut("logout-everywhere")}
+                title="Ends the sessions of this account in all browsers"
+              >
+                Everywhere
+              </button>
+            )}
           </div>
         </div>
       </header>
@@ -87,6 +101,18 @@ export function Shell({
         ))}
       </div>
     </>
+  );
+}
+
+/** Name and role of the operator. */
+function SignedInAs() {
+  const who = useContext(WhoContext);
+  if (!who) return null;
+  const role = who.population === undefined ? who.role : `${who.role} of ${who.population}`;
+  return (
+    <span class="signed-in-as" title={`${who.name || who.actor}, ${role}`}>
+      {who.name || shortId(who.actor)} <span class="quiet">{role}</span>
+    </span>
   );
 }
 

@@ -3,7 +3,9 @@ import { ServerClock } from "../src/api/clock";
 import { Api, ApiError, apiUrl, problemOf } from "../src/api/http";
 import {
   forgetToken,
+  hasSession,
   looksLikeOperatorToken,
+  markSession,
   type Stores,
   savedToken,
   saveToken,
@@ -70,6 +72,17 @@ describe("answers", () => {
     expect(observed.mock.calls[0]![0]).toBe(123);
   });
 
+  it("of a session are asked for with the cookie and the header that other sites cannot set", async () => {
+    const asked = answer(200, {});
+    await new Api(undefined).json("me");
+    await new Api("tributary_operator_x").json("me");
+    const [bySession, byToken] = asked.mock.calls.map((call) => call[1]);
+    expect(bySession).toMatchObject({ credentials: "same-origin", headers: { "x-tributary-request": "dashboard" } });
+    expect(bySession!.headers).not.toHaveProperty("authorization");
+    expect(byToken).toMatchObject({ credentials: "omit" });
+    expect(byToken!.headers).not.toHaveProperty("x-tributary-request");
+  });
+
   it("that do not come are told apart from those that were not wanted any more", async () => {
     vi.stubGlobal("document", { baseURI: BASE });
     vi.stubGlobal("fetch", async () => {
@@ -122,6 +135,15 @@ describe("the token", () => {
     expect(savedToken(stores)).toBe("b");
     forgetToken(stores);
     expect(savedToken(stores)).toBeUndefined();
+  });
+
+  it("is no session, which has only a mark", () => {
+    const stores: Stores = { session: store(), local: store() };
+    expect(hasSession(stores)).toBe(false);
+    markSession(stores, true);
+    expect([hasSession(stores), savedToken(stores)]).toEqual([true, undefined]);
+    markSession(stores, false);
+    expect(hasSession(stores)).toBe(false);
   });
 
   it("of another kind is noticed before it is sent", () => {

@@ -3,6 +3,8 @@
 //! Lists are paged with `?limit=` (1 to [`PAGE_ITEMS_MAX`]) and `?after=` (the `next` of the page before).
 //! Fields that end in `_at_ms` are milliseconds since 1970 (UTC); other fields in `_ms` are durations.
 
+mod access;
+mod audit;
 mod overview;
 mod people;
 mod round;
@@ -12,15 +14,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::Attributes;
 use crate::hash::Sha256Hash;
-use crate::id::{AssignmentId, ClientId, JobId, Name, Secret, TokenId};
+use crate::id::{AssignmentId, ClientId, JobId, Name};
 use crate::job_file::JobFile;
 use crate::seed::Seed;
 use crate::state::{AbandonReason, AssignmentState, JobState, Phase, Task};
 
+pub use access::{
+    Account, ChangePassword, CreateAccount, CreateToken, CreatedToken, LABEL_BYTES_MAX, Login,
+    OPERATOR_TOKEN_VALID_FOR_MS_DEFAULT, PASSWORD_BYTES_MAX, PASSWORD_CHARS_MIN, REQUESTED_BY, Session, SignedIn,
+    Token, is_invisible,
+};
+pub use audit::{AuditEntry, CHAIN_BEGINS, ChainCheck, ChainError};
 pub use overview::{Cell, JobOverview, JobSummary, OpenRound, Overview, SparkPoint};
 pub use people::{AttributeName, ClassStats, ClientAssignment, ClientOrder, ShapeCount};
 pub use round::{Curve, CurvePoint, Order, PhaseSpan, RoundDetail, Target, WhatIf};
-pub use system::{AuditEntry, DbLatency, Engine, JobDraft, Storage, System};
+pub use system::{DbLatency, Engine, JobDraft, Storage, System};
 
 /// Largest `limit` of a page.
 pub const PAGE_ITEMS_MAX: u32 = 1000;
@@ -72,53 +80,6 @@ pub struct Population {
     pub created_at_ms: i64,
 }
 
-/// Request for a new token: an enrolment token with a population, an operator token without.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
-pub struct CreateToken {
-    /// Population in which the token can enrol clients. Absent for an operator token.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub population: Option<Name>,
-    /// Purpose of the token, for people.
-    #[serde(default)]
-    pub label: String,
-    /// Lifetime in milliseconds. Default: unlimited.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub valid_for_ms: Option<u64>,
-}
-
-/// A new token with its secret, which no later call returns.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct CreatedToken {
-    /// The token without its secret.
-    pub token: Token,
-    /// Bearer credential.
-    pub secret: Secret,
-}
-
-/// A token without its secret.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Token {
-    /// Id of the token.
-    pub id: TokenId,
-    /// Population in which the token can enrol clients. Absent for an operator token.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub population: Option<Name>,
-    /// Purpose of the token, as given at its creation.
-    pub label: String,
-    /// Time of creation.
-    pub created_at_ms: i64,
-    /// Time from which the token is no longer valid. Absent if its lifetime is unlimited.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires_at_ms: Option<i64>,
-    /// Time at which an operator revoked it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub revoked_at_ms: Option<i64>,
-}
-
 /// A client: an enrolled device or silo.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -131,6 +92,9 @@ pub struct Client {
     pub population: Name,
     /// Attributes, as of the last check-in.
     pub attributes: Attributes,
+    /// Those of the attributes that its enrolment token granted. The client cannot change them.
+    #[serde(default)]
+    pub granted: Attributes,
     /// Number of training examples, as of the last check-in.
     pub examples: u64,
     /// Time of enrolment.

@@ -1,11 +1,9 @@
-//! The coordinator, its database and its audit log.
+//! The coordinator and its database.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Node, ScheduledWork};
-use crate::id::{AuditId, TokenId};
 use crate::job_file::JobFile;
-use crate::state::AuditAction;
 
 /// State of a coordinator and its database.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -73,27 +71,6 @@ pub struct Storage {
     pub models_bytes: u64,
     /// Bodies of updates in open rounds, in the database and in the object store.
     pub updates_bytes: u64,
-}
-
-/// An entry of the audit log: one audit action of an operator.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct AuditEntry {
-    /// Id of the entry.
-    pub id: AuditId,
-    /// Time of the action.
-    pub at_ms: i64,
-    /// Id of the operator token that authorised it.
-    pub token: TokenId,
-    /// Label of that token.
-    pub label: String,
-    /// The audit action, such as `job.pause`.
-    pub action: AuditAction,
-    /// Id or name of the object that was changed.
-    pub subject: String,
-    /// Further details of the action.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub detail: Option<String>,
 }
 
 /// A job file that was checked without creating the job.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use axum::extract::rejection::JsonRejection;
+use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -33,24 +33,41 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let Ok(read) = timeout(JSON_TIME_MAX, axum::Json::<T>::from_request(request, state)).await else {
+        if !is_json(request.headers()) {
+            return Err(malformed("the body must be application/json"));
+        }
+        let Ok(body) = timeout(JSON_TIME_MAX, Bytes::from_request(request, state)).await else {
             let detail = format!("the JSON body did not arrive within {} s", JSON_TIME_MAX.as_secs());
             return Err(ApiError::new(ProblemType::Timeout, detail));
         };
-        match read {
-            Ok(axum::Json(value)) => Ok(Self(value)),
-            Err(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-                Err(ApiError::new(ProblemType::TooLarge, "the JSON body is larger than this call takes"))
+        let body = body.map_err(|rejection| match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                ApiError::new(ProblemType::TooLarge, "the JSON body is larger than this call takes")
             }
-            Err(JsonRejection::MissingJsonContentType(_)) => Err(malformed("the body must be application/json")),
-            Err(rejection) => Err(malformed(rejection.body_text())),
+            _ => malformed(rejection.body_text()),
+        })?;
+        // serde would take the members of an object from an array, too, by their order.
+        if body.trim_ascii_start().first() == Some(&b'[') {
+            return Err(malformed("the body must be a JSON object, not an array"));
         }
+        let axum::Json(value) = axum::Json::from_bytes(&body).map_err(|rejection| malformed(rejection.body_text()))?;
+        Ok(Self(value))
     }
 }
 
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}
+
 impl<T: Serialize> IntoResponse for Json<T> {
+    /// Answers hold secrets and what only operators may see, so no cache keeps them.
     fn into_response(self) -> Response {
-        axum::Json(self.0).into_response()
+        let headers = [
+            (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+            (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        ];
+        (headers, axum::Json(self.0)).into_response()
     }
 }
 

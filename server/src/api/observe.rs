@@ -1,4 +1,4 @@
-//! Wraps every request: its id, its span, its metrics.
+//! Wraps every request: its id, its span, its metrics, and the audit entry of a refusal.
 //!
 //! The future of this tower layer is not boxed, so a held check-in allocates only its id and its span.
 
@@ -15,9 +15,13 @@ use tower_layer::Layer;
 use tower_service::Service;
 use tracing::Instrument;
 use tracing::instrument::Instrumented;
+use tributary_protocol::operator::is_invisible;
 use tributary_protocol::problem::{CONTENT_TYPE, Problem};
+use tributary_protocol::state::AuditAction;
 
+use super::auth::CallerCell;
 use crate::app::App;
+use crate::db::NewAudit;
 use crate::metrics;
 use crate::runtime::entropy;
 
@@ -25,6 +29,8 @@ use crate::runtime::entropy;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest id that is accepted from a caller.
 const REQUEST_ID_BYTES_MAX: usize = 64;
+/// Longest detail of a refusal in the audit log.
+const DETAIL_CHARS_MAX: usize = 300;
 
 #[derive(Clone)]
 pub(super) struct Observe(pub(super) Arc<App>);
@@ -41,6 +47,7 @@ pin_project! {
         inner: Instrumented<F>,
         app: Arc<App>,
         id: HeaderValue,
+        caller: CallerCell,
         request: Option<metrics::Request>,
     }
 }
@@ -66,7 +73,9 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request) -> Self::Future {
+    fn call(&mut self, mut request: Request) -> Self::Future {
+        let caller = CallerCell::default();
+        request.extensions_mut().insert(caller.clone());
         let id = request_id(request.headers());
         let path = request.extensions().get::<MatchedPath>().cloned();
         let route = path.as_ref().map(MatchedPath::as_str);
@@ -79,7 +88,7 @@ where
         );
         let watched = self.app.metrics.request_begun(route, request.method());
         let inner = span.in_scope(|| self.inner.call(request)).instrument(span);
-        Answering { inner, app: Arc::clone(&self.app), id, request: Some(watched) }
+        Answering { inner, app: Arc::clone(&self.app), id, caller, request: Some(watched) }
     }
 }
 
@@ -99,8 +108,49 @@ where
         if let Some(request) = this.request.take() {
             this.app.metrics.request_answered(request, status);
         }
+        if let Some(problem) = response.extensions().get::<Problem>() {
+            note_refusal(this.app, this.caller, problem);
+        }
         Poll::Ready(Ok(signed(response, this.id)))
     }
+}
+
+/// Writes a refusal to the audit log, if it is the first of its kind. The answer does not wait for it.
+fn note_refusal(app: &Arc<App>, caller: &CallerCell, problem: &Problem) {
+    let (actor, label, population) = match caller.caller() {
+        Some(caller) => caller.audited(),
+        None => ("anonymous".to_owned(), String::new(), None),
+    };
+    let now_ms = app.clock.now_ms();
+    if !app.people.refusals.is_first(&actor, problem.kind, now_ms) {
+        return;
+    }
+    // The detail may quote what the caller sent.
+    let detail: String = problem
+        .detail
+        .chars()
+        .map(|letter| if is_invisible(letter) { ' ' } else { letter })
+        .take(DETAIL_CHARS_MAX)
+        .collect();
+    let new = NewAudit {
+        actor,
+        label,
+        action: AuditAction::Refusal,
+        subject: problem.kind.uri().rsplit(':').next().unwrap_or_default().to_owned(),
+        population,
+        detail: Some(detail),
+    };
+    let app = Arc::clone(app);
+    tokio::spawn(async move {
+        let written = async {
+            let mut tx = app.db.begin().await?;
+            tx.append_audit(new, now_ms).await?;
+            tx.commit().await
+        };
+        if let Err(error) = written.await {
+            tracing::warn!(%error, "a refusal is not in the audit log");
+        }
+    });
 }
 
 /// The caller's own id if it is valid, so that the caller can find its request in our log; otherwise a new one.
@@ -132,7 +182,10 @@ fn signed(mut response: Response, id: &HeaderValue) -> Response {
 pub(super) fn problem_response(problem: Problem) -> Response {
     let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = (status, Json(&problem)).into_response();
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response.extensions_mut().insert(problem);
     response
 }

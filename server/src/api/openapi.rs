@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use tributary_protocol::id::{AssignmentId, ClientId, JobId, Name, TokenId};
 use tributary_protocol::problem::{CONTENT_TYPE, Problem, ProblemType};
+use tributary_protocol::state::Role;
 use utoipa::openapi::path::{
     HttpMethod, Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn, PathsBuilder,
 };
@@ -14,7 +15,9 @@ use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
 use utoipa::openapi::schema::{
     ArrayBuilder, ComponentsBuilder, KnownFormat, ObjectBuilder, Ref, Schema, SchemaFormat, SchemaType, Type,
 };
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::security::{
+    ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
+};
 use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{
     ContentBuilder, InfoBuilder, OpenApi, OpenApiBuilder, PathItem, RefOr, Required, Response, ResponseBuilder,
@@ -22,6 +25,8 @@ use utoipa::openapi::{
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
 pub(super) const BYTES: &str = "application/octet-stream";
+/// The security scheme of a browser's session.
+const SESSION: &str = "session";
 
 /// The token that a call needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +36,8 @@ pub(super) enum Bearer {
     Enrolment,
     /// The client's own.
     Client,
+    /// None: the call gives a credential.
+    Nobody,
 }
 
 impl Bearer {
@@ -45,12 +52,14 @@ impl Bearer {
             Self::Operator => "operator",
             Self::Enrolment => "enrolment",
             Self::Client => "client",
+            Self::Nobody => "nobody",
         }
     }
 }
 
 pub(super) struct Call {
     method: HttpMethod,
+    role: Role,
     path: &'static str,
     id: &'static str,
     summary: &'static str,
@@ -79,8 +88,10 @@ methods! {
 
 impl Call {
     fn new(method: HttpMethod, path: &'static str, id: &'static str, summary: &'static str) -> Self {
+        let role = if matches!(method, HttpMethod::Get | HttpMethod::Head) { Role::Viewer } else { Role::Operator };
         let mut call = Self {
             method,
+            role,
             path,
             id,
             summary,
@@ -94,6 +105,12 @@ impl Call {
             call.parameters.push(parameter);
         }
         call
+    }
+
+    /// The lowest role that may make the call. Otherwise calls that change nothing are for viewers, and all others for
+    /// operators.
+    pub(super) fn role(self, role: Role) -> Self {
+        Self { role, ..self }
     }
 
     pub(super) fn query<T: IntoParams>(mut self) -> Self {
@@ -191,11 +208,22 @@ impl Call {
             .summary(Some(self.summary))
             .parameters(Some(self.parameters))
             .request_body(self.body)
-            .security(SecurityRequirement::new(bearer.name(), Vec::<String>::new()));
+            .securities(Some(security(bearer, self.role)));
         for (status, response) in self.responses {
             operation = operation.response(status, response);
         }
         operation.response("default", problem()).build()
+    }
+}
+
+/// The credentials of which a call needs one, with the role that an operator's needs.
+fn security(bearer: Bearer, role: Role) -> Vec<SecurityRequirement> {
+    match bearer {
+        Bearer::Nobody => Vec::new(),
+        Bearer::Operator => {
+            [bearer.name(), SESSION].map(|scheme| SecurityRequirement::new(scheme, [role.as_str()])).into()
+        }
+        Bearer::Enrolment | Bearer::Client => vec![SecurityRequirement::new(bearer.name(), Vec::<String>::new())],
     }
 }
 
@@ -212,6 +240,7 @@ fn path_parameter(path: &str, name: &str) -> Parameter {
         "client" => (ClientId::schema(), "The client's id."),
         "assignment" => (AssignmentId::schema(), "The assignment's id."),
         "population" => (Name::schema(), "The population's name."),
+        "account" => (Name::schema(), "The account's name."),
         "number" => (u32::schema(), "The round's number in its job, from 1."),
         "version" => (u32::schema(), "The model version, from 0."),
         other => unreachable!("{path}: {{{other}}} has no description"),
@@ -265,6 +294,10 @@ pub(super) fn document(parts: Vec<Part>) -> OpenApi {
         let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(description)).build();
         components = components.security_scheme(bearer.name(), SecurityScheme::Http(scheme));
     }
+    let about = "The session of a browser, from `/operator/v1/login`. Over TLS the cookie's name begins with `__Host-`. \
+                 Calls that change something also need the header `x-tributary-request`.";
+    let cookie = ApiKey::Cookie(ApiKeyValue::with_description("tributary_session", about));
+    components = components.security_scheme(SESSION, SecurityScheme::ApiKey(cookie));
     let kinds: Vec<&str> = ProblemType::ALL.iter().map(|kind| kind.uri()).collect();
     let description = format!(
         "Federated learning: rounds of clients that train and a coordinator that adds up. Times are milliseconds since \

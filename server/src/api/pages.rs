@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use tributary_protocol::problem::ProblemType;
 
-use super::auth::Operator;
+use super::auth::{Operator, Views};
 use super::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::metrics::MetricsAccess;
@@ -33,7 +33,8 @@ pub(super) async fn readyz(State(app): State<Arc<App>>) -> Answer<&'static str> 
 /// The metrics in Prometheus's text format, open or for operators, as configured.
 pub(super) async fn metrics(State(app): State<Arc<App>>, request: Request) -> Answer<Response> {
     if app.metrics.access() == MetricsAccess::Token {
-        let _: Operator = Operator::from_request_parts(&mut request.into_parts().0, &app).await?;
+        let operator = Operator::<Views>::from_request_parts(&mut request.into_parts().0, &app).await?;
+        operator.may_everywhere()?;
     }
     let text = app.metrics.render(app.fleet.lobby.len(), app.leases.count(app.clock.now_ms()));
     let text = text.ok_or_else(|| ApiError::not_found("/metrics: this coordinator records no metrics"))?;

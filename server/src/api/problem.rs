@@ -10,9 +10,12 @@ use crate::db::DbError;
 use crate::lifecycle::jobs::JobRefusal;
 use crate::models::first::UploadError;
 use crate::models::version::VersionError;
+use crate::people::PasswordsBusy;
 
 /// Retry delay of clients after the database or the object store failed to answer, in milliseconds.
 const UNAVAILABLE_RETRY_MS: u64 = 2_000;
+/// The same when too many passwords are being checked.
+const PASSWORDS_RETRY_MS: u64 = 2_000;
 
 #[derive(Debug)]
 pub(super) struct ApiError(Box<Problem>);
@@ -66,6 +69,13 @@ impl From<BlobError> for ApiError {
             }
             other => Self::internal(other),
         }
+    }
+}
+
+impl From<PasswordsBusy> for ApiError {
+    fn from(PasswordsBusy: PasswordsBusy) -> Self {
+        Self::new(ProblemType::TooManyRequests, "too many passwords are being checked")
+            .retry_after_ms(PASSWORDS_RETRY_MS)
     }
 }
 

@@ -1,19 +1,64 @@
-//! The audit log: which operator changed what, and when.
+//! The audit log: what was done, by whom, as a hash chain.
 
-use tributary_protocol::id::{AuditId, TokenId};
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::Name;
 use tributary_protocol::operator::AuditEntry;
 use tributary_protocol::state::AuditAction;
 
-use super::tx::{execute, fetch};
+use super::tx::{Text, execute, fetch, stored};
 use super::{DbError, Tx};
+
+/// An entry before it has its place in the chain.
+#[derive(Clone, Debug)]
+pub struct NewAudit {
+    /// Who acted: a token's or client's id, `account:` and a name, `anonymous` or `coordinator`.
+    pub actor: String,
+    pub label: String,
+    pub action: AuditAction,
+    pub subject: String,
+    pub population: Option<Name>,
+    pub detail: Option<String>,
+}
 
 #[derive(sqlx::FromRow)]
 struct AuditRow {
-    #[sqlx(try_from = "String")]
-    id: AuditId,
+    #[sqlx(try_from = "i64")]
+    number: u64,
     at_ms: i64,
+    actor: String,
+    label: String,
     #[sqlx(try_from = "String")]
-    token: TokenId,
+    action: AuditAction,
+    subject: String,
+    population: Option<Text<Name>>,
+    detail: Option<String>,
+    #[sqlx(try_from = "String")]
+    previous: Sha256Hash,
+    #[sqlx(try_from = "String")]
+    hash: Sha256Hash,
+}
+
+/// The columns of an [`AuditRow`].
+macro_rules! audit_columns {
+    () => {
+        "number, at_ms, actor, label, action, subject, population, detail, previous, hash"
+    };
+}
+
+#[derive(sqlx::FromRow)]
+struct HeadRow {
+    #[sqlx(try_from = "i64")]
+    number: u64,
+    #[sqlx(try_from = "String")]
+    hash: Sha256Hash,
+}
+
+/// An entry of a release without a chain.
+#[derive(sqlx::FromRow)]
+struct UnchainedRow {
+    id: String,
+    at_ms: i64,
+    token: String,
     label: String,
     #[sqlx(try_from = "String")]
     action: AuditAction,
@@ -23,35 +68,108 @@ struct AuditRow {
 
 impl From<AuditRow> for AuditEntry {
     fn from(row: AuditRow) -> Self {
-        let AuditRow { id, at_ms, token, label, action, subject, detail } = row;
-        Self { id, at_ms, token, label, action, subject, detail }
+        Self {
+            action: row.action,
+            actor: row.actor,
+            at_ms: row.at_ms,
+            detail: row.detail,
+            hash: row.hash,
+            label: row.label,
+            number: row.number,
+            population: row.population.map(|Text(name)| name),
+            previous: row.previous,
+            subject: row.subject,
+        }
     }
 }
 
 impl Tx {
-    /// Stores an action of an operator, in the transaction of the action itself.
-    pub async fn insert_audit(&mut self, entry: &AuditEntry) -> Result<(), DbError> {
-        let sql = "insert into audit (id, at_ms, token, label, action, subject, detail) \
-                   values ($1, $2, $3, $4, $5, $6, $7)";
+    /// Appends an entry in the transaction of the action itself. It locks the end of the chain until the transaction
+    /// ends, so it is the last statement before the commit: then no transaction waits for it with the lock in hand.
+    pub async fn append_audit(&mut self, new: NewAudit, now_ms: i64) -> Result<(), DbError> {
+        if let Self::Postgres(tx) = self {
+            sqlx::query("select number from audit_head for update").execute(&mut **tx).await?;
+        }
+        let (last, previous) = self.audit_head().await?;
+        let NewAudit { actor, label, action, subject, population, detail } = new;
+        let mut entry = AuditEntry {
+            action,
+            actor,
+            at_ms: now_ms,
+            detail,
+            hash: previous,
+            label,
+            number: last + 1,
+            population,
+            previous,
+            subject,
+        };
+        entry.hash = entry.computed_hash();
+        let sql = "insert into audit (number, at_ms, actor, label, action, subject, population, detail, previous, hash) \
+                   values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
         execute!(
             self,
             sql,
-            entry.id.to_string(),
+            stored(entry.number),
             entry.at_ms,
-            entry.token.to_string(),
-            entry.label.as_str(),
+            entry.actor,
+            entry.label,
             entry.action.as_str(),
-            entry.subject.as_str(),
-            entry.detail.as_deref()
+            entry.subject,
+            entry.population.as_ref().map(Name::as_str),
+            entry.detail,
+            entry.previous.to_string(),
+            entry.hash.to_string()
         );
+        let sql = "update audit_head set number = $1, hash = $2";
+        execute!(self, sql, stored(entry.number), entry.hash.to_string());
         Ok(())
     }
 
-    /// The newest entries first, from before `(at_ms, id)` on.
-    pub async fn audit(&mut self, before: (i64, &str), limit: u32) -> Result<Vec<AuditEntry>, DbError> {
-        let sql = "select id, at_ms, token, label, action, subject, detail from audit \
-                   where at_ms < $1 or (at_ms = $1 and id < $2) order by at_ms desc, id desc limit $3";
-        let rows = fetch!(self, AuditRow, fetch_all, sql, before.0, before.1, i64::from(limit));
+    /// Number and hash of the newest entry; zeros before the first.
+    pub async fn audit_head(&mut self) -> Result<(u64, Sha256Hash), DbError> {
+        let HeadRow { number, hash } = fetch!(self, HeadRow, fetch_one, "select number, hash from audit_head");
+        Ok((number, hash))
+    }
+
+    /// The newest entries first, from before `before` on; with `population`, only its entries.
+    pub async fn audit(
+        &mut self,
+        population: Option<&Name>,
+        before: u64,
+        limit: u32,
+    ) -> Result<Vec<AuditEntry>, DbError> {
+        let sql = concat!(
+            "select ",
+            audit_columns!(),
+            " from audit where number < $1 and (population = $2 or $2 = '') order by number desc limit $3"
+        );
+        let population = population.map_or("", Name::as_str);
+        let rows = fetch!(self, AuditRow, fetch_all, sql, stored(before), population, i64::from(limit));
         Ok(rows.into_iter().map(AuditEntry::from).collect())
+    }
+
+    /// Entries in the order of the chain, after `after`.
+    pub async fn audit_chain(&mut self, after: u64, limit: u32) -> Result<Vec<AuditEntry>, DbError> {
+        let sql = concat!("select ", audit_columns!(), " from audit where number > $1 order by number limit $2");
+        let rows = fetch!(self, AuditRow, fetch_all, sql, stored(after), i64::from(limit));
+        Ok(rows.into_iter().map(AuditEntry::from).collect())
+    }
+
+    /// Appends the entries of earlier releases, which had no chain, oldest first. Returns how many there were.
+    pub async fn chain_old_audit(&mut self, limit: u32) -> Result<usize, DbError> {
+        if let Self::Postgres(tx) = self {
+            sqlx::query("select number from audit_head for update").execute(&mut **tx).await?;
+        }
+        let sql = "select id, at_ms, token, label, action, subject, detail from audit_unchained \
+                   order by at_ms, id limit $1";
+        let rows = fetch!(self, UnchainedRow, fetch_all, sql, i64::from(limit));
+        let count = rows.len();
+        for UnchainedRow { id, at_ms, token, label, action, subject, detail } in rows {
+            let new = NewAudit { actor: token, label, action, subject, population: None, detail };
+            self.append_audit(new, at_ms).await?;
+            execute!(self, "delete from audit_unchained where id = $1", id);
+        }
+        Ok(count)
     }
 }

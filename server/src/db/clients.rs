@@ -18,9 +18,12 @@ pub struct ClientRow {
     /// Its number in the order of enrolment, from 1. Cohorts are drawn by it.
     #[sqlx(try_from = "i64")]
     pub number: u64,
-    /// As the client declared them at its latest check-in.
+    /// As the client declared them at its latest check-in, with the granted ones.
     #[sqlx(try_from = "String")]
     pub attributes: Json<Attributes>,
+    /// Those that its enrolment token granted.
+    #[sqlx(try_from = "String")]
+    pub granted: Json<Attributes>,
     /// Number of examples that the client declared.
     #[sqlx(try_from = "i64")]
     pub examples: u64,
@@ -81,7 +84,7 @@ macro_rules! counts {
 /// Clients `c` with their counts `s`; a client without assignments has none.
 macro_rules! columns_with_counts {
     () => {
-        "c.id, c.population, c.number, c.attributes, c.examples, c.created_at_ms, c.last_seen_at_ms, \
+        "c.id, c.population, c.number, c.attributes, c.granted, c.examples, c.created_at_ms, c.last_seen_at_ms, \
          coalesce(s.reported, 0) as reported, coalesce(s.expired, 0) as expired, coalesce(s.failed, 0) as failed, \
          coalesce(s.rejected, 0) as rejected, coalesce(s.bytes_up, 0) as bytes_up, \
          coalesce(s.bytes_down, 0) as bytes_down, s.work_ms_mean, coalesce(s.drops, 0) as drops"
@@ -119,8 +122,8 @@ impl Tx {
         token: TokenId,
         secret: &Sha256Hash,
     ) -> Result<(), DbError> {
-        let sql = "insert into clients (id, population, number, token, secret_sha256, attributes, examples, \
-                   created_at_ms, last_seen_at_ms) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+        let sql = "insert into clients (id, population, number, token, secret_sha256, attributes, granted, \
+                   examples, created_at_ms, last_seen_at_ms) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
         execute!(
             self,
             sql,
@@ -130,6 +133,7 @@ impl Tx {
             token.to_string(),
             secret.to_string(),
             Json::text(&client.attributes.0)?,
+            Json::text(&client.granted.0)?,
             stored(client.examples),
             client.created_at_ms,
             client.last_seen_at_ms
@@ -139,7 +143,7 @@ impl Tx {
 
     /// The client with this hash of its secret.
     pub async fn client_by_secret(&mut self, secret: &Sha256Hash) -> Result<Option<ClientRow>, DbError> {
-        let sql = "select id, population, number, attributes, examples, created_at_ms, last_seen_at_ms \
+        let sql = "select id, population, number, attributes, granted, examples, created_at_ms, last_seen_at_ms \
                    from clients where secret_sha256 = $1";
         Ok(fetch!(self, ClientRow, fetch_optional, sql, secret.to_string()))
     }
@@ -260,6 +264,7 @@ impl TryFrom<ClientWithCounts> for Client {
             number: client.number,
             population: client.population,
             attributes: client.attributes.0,
+            granted: client.granted.0,
             examples: client.examples,
             created_at_ms: client.created_at_ms,
             last_seen_at_ms: client.last_seen_at_ms,

@@ -1,6 +1,6 @@
 //! Events: every transition with its time and cause, numbered per job.
 
-use tributary_protocol::id::{AssignmentId, JobId};
+use tributary_protocol::id::{AssignmentId, JobId, Name};
 use tributary_protocol::operator::Event;
 use tributary_protocol::state::Task;
 
@@ -67,11 +67,19 @@ impl Tx {
         rows.into_iter().map(event).collect()
     }
 
-    /// The newest events of the newest jobs that have not ended, or ended at `since_ms` or later.
-    pub async fn job_positions(&mut self, since_ms: i64, limit: u32) -> Result<Vec<JobPosition>, DbError> {
+    /// The newest events of the newest jobs that have not ended, or ended at `since_ms` or later; with `population`,
+    /// only of its jobs.
+    pub async fn job_positions(
+        &mut self,
+        population: Option<&Name>,
+        since_ms: i64,
+        limit: u32,
+    ) -> Result<Vec<JobPosition>, DbError> {
         let sql = "select id as job, events as last, created_at_ms from jobs \
-                   where ended_at_ms is null or ended_at_ms >= $1 order by created_at_ms desc, id limit $2";
-        Ok(fetch!(self, JobPosition, fetch_all, sql, since_ms, i64::from(limit)))
+                   where (ended_at_ms is null or ended_at_ms >= $1) and (population = $2 or $2 = '') \
+                   order by created_at_ms desc, id limit $3";
+        let population = population.map_or("", Name::as_str);
+        Ok(fetch!(self, JobPosition, fetch_all, sql, since_ms, population, i64::from(limit)))
     }
 }
 

@@ -3,6 +3,7 @@
 //! Every query is one text and one method on `Tx`, in the file of its table group. The function that owns a step begins
 //! and commits its transaction, so the transaction is visible in one place.
 
+mod accounts;
 mod assignments;
 mod audit;
 mod blobs;
@@ -28,7 +29,9 @@ mod tx;
 mod upkeep;
 mod watched;
 
+pub use accounts::SignedInRow;
 pub use assignments::{AssignmentRow, NewAssignment, Report, Times};
+pub use audit::NewAudit;
 pub use blobs::BLOB_CHUNK_BYTES;
 pub use clients::{ClientRow, ClientsList};
 pub use connect::Db;
@@ -42,6 +45,6 @@ pub use overview::{JobTotals, Measured};
 pub use rounds::{EvaluationSummary, NewRound, RoundFilter, RoundKey, RoundRow, RoundStatistics};
 pub use schedules::RunEnd;
 pub use staged::{NewStaged, StagedRow, part_name};
-pub use tokens::TokenRow;
+pub use tokens::{Enrolment, TokenRow};
 pub use transition::{Became, JobCause, Transition};
 pub use tx::{Json, Text, Tx};

@@ -1,6 +1,6 @@
 //! Jobs at a glance: totals, sparklines, learning curves, cohorts as cells.
 
-use tributary_protocol::id::JobId;
+use tributary_protocol::id::{JobId, Name};
 use tributary_protocol::operator::{Cell, SparkPoint};
 use tributary_protocol::state::{AssignmentState, Phase};
 
@@ -69,13 +69,14 @@ struct CurveColumns {
 
 impl Tx {
     /// Jobs of the overview: first those that may still run, then the others, each group newest first.
-    pub async fn jobs_at_a_glance(&mut self, limit: u32) -> Result<Vec<JobRow>, DbError> {
+    pub async fn jobs_at_a_glance(&mut self, population: Option<&Name>, limit: u32) -> Result<Vec<JobRow>, DbError> {
         let sql = concat!(
             "select ",
             super::jobs::job_columns!(),
-            " from jobs order by case when ended_at_ms is null then 0 else 1 end, created_at_ms desc, id limit $1"
+            " from jobs where population = $1 or $1 = '' \
+             order by case when ended_at_ms is null then 0 else 1 end, created_at_ms desc, id limit $2"
         );
-        Ok(fetch!(self, JobRow, fetch_all, sql, i64::from(limit)))
+        Ok(fetch!(self, JobRow, fetch_all, sql, population.map_or("", Name::as_str), i64::from(limit)))
     }
 
     /// Totals over all training and evaluation rounds of a job.

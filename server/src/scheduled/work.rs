@@ -13,7 +13,7 @@ const TOKENS_AT_ONCE: u32 = 100;
 pub enum Work {
     /// Deletes what the jobs' `[retention]` does not keep, and bodies that were never finished.
     Retention,
-    /// Deletes expired tokens and tidies the database file.
+    /// Deletes expired tokens and sessions, and tidies the database file.
     Upkeep,
 }
 
@@ -54,6 +54,7 @@ impl Work {
             }
             Self::Upkeep => {
                 let tokens = delete_spent_tokens(services).await?;
+                delete_expired_sessions(services).await?;
                 let bytes = services.db.tidy().await?;
                 Ok(format!("deleted {tokens} expired tokens, gave {bytes} bytes back"))
             }
@@ -74,6 +75,12 @@ async fn delete_unfinished(services: &Services) -> Result<u64, DbError> {
         }
         Ok(cleared) => Ok(cleared),
     }
+}
+
+async fn delete_expired_sessions(services: &Services) -> Result<(), DbError> {
+    let mut tx = services.db.begin().await?;
+    tx.delete_expired_sessions(services.clock.now_ms()).await?;
+    tx.commit().await
 }
 
 async fn delete_spent_tokens(services: &Services) -> Result<usize, DbError> {

@@ -25,7 +25,9 @@ impl Operator {
     /// Creates the population; returns an enrolment token for it.
     pub(crate) async fn population(&self) -> String {
         self.call(Method::POST, "populations", Some(&json!({"name": "p"}))).await.unwrap();
-        let token = self.call(Method::POST, "tokens", Some(&json!({"population": "p", "label": "test"}))).await;
+        let token = self
+            .call(Method::POST, "tokens", Some(&json!({"kind": "enrolment", "population": "p", "label": "test"})))
+            .await;
         token.unwrap()["secret"].as_str().unwrap().to_owned()
     }
 

@@ -1,4 +1,4 @@
-// Requests to the operator API: bearer token in, JSON or a problem out.
+// Requests to the operator API: bearer token or session cookie in, JSON or a problem out.
 
 import type { Problem } from "./types";
 
@@ -19,6 +19,9 @@ export class ApiError extends Error {
     return this.status === 404 || this.status === 405 || this.status === 410;
   }
 }
+
+/** Shows the coordinator that a request with a cookie comes from this page: other sites cannot set it. */
+const REQUESTED_BY = "x-tributary-request";
 
 export type Query = Record<string, string | number | boolean | undefined>;
 
@@ -61,12 +64,12 @@ export interface Request {
 }
 
 /**
- * Calls the API with one token. `unauthorized` is called when the token no longer works, `observed` for each answer
- * that has the coordinator's time.
+ * Calls the API with a token or, without one, with the session cookie. `unauthorized` is called when it no longer
+ * works, `observed` for each answer that has the coordinator's time.
  */
 export class Api {
   constructor(
-    private readonly token: string,
+    private readonly token: string | undefined,
     private readonly unauthorized: () => void = () => {},
     private readonly observed: (serverNowMs: number, sentMs: number, receivedMs: number) => void = () => {},
   ) {}
@@ -74,10 +77,11 @@ export class Api {
   /** The response as it is, once its status says success. */
   async send(path: string, request: Request = {}): Promise<Response> {
     const headers: Record<string, string> = {
-      authorization: `Bearer ${this.token}`,
       accept: request.accept ?? "application/json",
       ...request.headers,
     };
+    if (this.token !== undefined) headers.authorization = `Bearer ${this.token}`;
+    else headers[REQUESTED_BY] = "dashboard";
     if (request.body !== undefined) headers["content-type"] = request.contentType ?? "application/json";
     const asIs = typeof request.body === "string" || request.body instanceof Blob;
     const body =
@@ -90,7 +94,7 @@ export class Api {
         body,
         signal: request.signal ?? null,
         cache: "no-store",
-        credentials: "omit",
+        credentials: this.token === undefined ? "same-origin" : "omit",
       });
     } catch (error) {
       if (request.signal?.aborted) throw error;

@@ -3,6 +3,22 @@
 /** The reason why a round was abandoned. */
 export type AbandonReason = "selection_timeout" | "too_few_reports" | "job_stopped" | "not_finite" | "fault";
 
+/** An account: a person who signs in with a password. */
+export interface Account {
+  /** Time of creation. */
+  created_at_ms: number;
+  /** Name of the account. */
+  name: Name;
+  /** Time at which the password was set. */
+  password_at_ms: number;
+  /** The only population that it shows and changes. Absent for the whole deployment. */
+  population?: Name;
+  /** Time at which an operator revoked it. */
+  revoked_at_ms?: number;
+  /** Role of the account. */
+  role: Role;
+}
+
 /** How updates become the next model version (`[aggregation]`). */
 export type Aggregation = {
   rule: "fed_avg";
@@ -92,11 +108,19 @@ export interface AttributeName {
 /** Attributes of a client, as names and values: at most 32 pairs. */
 export type Attributes = Record<string, string>;
 
-/** What an operator did, as the audit log records it. */
+/** What was done, as the audit log records it. */
 export type AuditAction =
   | "population.create"
   | "token.create"
   | "token.revoke"
+  | "account.create"
+  | "account.password"
+  | "account.revoke"
+  | "account.sessions_end"
+  | "session.login"
+  | "session.logout"
+  | "client.enrol"
+  | "refusal"
   | "job.create"
   | "job.pause"
   | "job.resume"
@@ -104,26 +128,29 @@ export type AuditAction =
   | "job.round_policy"
   | "model.upload";
 
-/** An entry of the audit log: one audit action of an operator. */
+/** An entry of the audit log. Its members are ordered by name, which the canonical JSON depends on. */
 export interface AuditEntry {
   /** The audit action, such as `job.pause`. */
   action: AuditAction;
+  /** Who acted: `token_..`, `account:NAME`, `client_..`, `anonymous` or `coordinator`. */
+  actor: string;
   /** Time of the action. */
   at_ms: number;
   /** Further details of the action. */
   detail?: string;
-  /** Id of the entry. */
-  id: AuditId;
-  /** Label of that token. */
+  /** SHA-256 of the entry: of its canonical JSON without this member. */
+  hash: Sha256Hash;
+  /** Name of the account, or label of the token, at that time. */
   label: string;
+  /** Number of the entry, from 1 without gaps. */
+  number: number;
+  /** Population that the action concerned. Absent if it concerned the deployment. */
+  population?: Name;
+  /** Hash of the entry before; zeros for the first. */
+  previous: Sha256Hash;
   /** Id or name of the object that was changed. */
   subject: string;
-  /** Id of the operator token that authorised it. */
-  token: TokenId;
 }
-
-/** Id of an entry of the audit log. */
-export type AuditId = string;
 
 /** Settings of `int8` and `int4`. */
 export interface Blocks {
@@ -142,6 +169,12 @@ export interface Cell {
   reason?: string;
   /** State of its assignment. */
   state: AssignmentState;
+}
+
+/** Request for a new password of an account. */
+export interface ChangePassword {
+  /** Password: at least 12 characters, at most 1024 bytes. */
+  password: string;
 }
 
 /** Check-in: a client is available for work. */
@@ -223,6 +256,8 @@ export interface Client {
   expired: number;
   /** Number of rounds in which it gave up or its update was rejected. */
   failed: number;
+  /** Those of the attributes that its enrolment token granted. The client cannot change them. */
+  granted?: Attributes;
   /** Id of the client. */
   id: ClientId;
   /** Time of its last request. */
@@ -273,6 +308,18 @@ export type CodecName =
   | "dgc"
   | "eden";
 
+/** Request for a new account. */
+export interface CreateAccount {
+  /** Name of the account, unique in the deployment. */
+  name: Name;
+  /** Password: at least 12 characters, at most 1024 bytes. */
+  password: string;
+  /** The only population that it shows and changes. Default: the whole deployment. */
+  population?: Name;
+  /** Role of the account. */
+  role: Role;
+}
+
 /** Request for a new job. */
 export interface CreateJob {
   /** The job file. */
@@ -285,15 +332,34 @@ export interface CreatePopulation {
   name: Name;
 }
 
-/** Request for a new token: an enrolment token with a population, an operator token without. */
-export interface CreateToken {
-  /** Purpose of the token, for people. */
-  label?: string;
-  /** Population in which the token can enrol clients. Absent for an operator token. */
-  population?: Name;
-  /** Lifetime in milliseconds. Default: unlimited. */
-  valid_for_ms?: number;
-}
+/** Request for a new token. Its kind is explicit. */
+export type CreateToken =
+  | {
+      kind: "operator";
+      /** Purpose of the token, for people: at most 200 bytes, no control or invisible characters. */
+      label?: string;
+      /** The only population that it shows and changes. Default: the whole deployment. */
+      population?: Name;
+      /** Role of its holder. */
+      role: Role;
+      /** Lifetime in milliseconds. Default: 90 days. */
+      valid_for_ms?: number;
+    }
+  | {
+      /** Attributes of each client that it enrols. The client cannot change them. */
+      attributes?: Attributes;
+      kind: "enrolment";
+      /** Purpose of the token, for people: at most 200 bytes, no control or invisible characters. */
+      label?: string;
+      /** Most clients that it can enrol in a minute. Default: unlimited. */
+      per_minute_max?: number;
+      /** Population in which it can enrol clients. */
+      population: Name;
+      /** Most clients that it can enrol. Default: unlimited. */
+      uses_max?: number;
+      /** Lifetime in milliseconds. Default: unlimited. */
+      valid_for_ms?: number;
+    };
 
 /** A new token with its secret, which no later call returns. */
 export interface CreatedToken {
@@ -806,6 +872,14 @@ export interface Lease {
   token: number;
 }
 
+/** Request of a browser for a session. */
+export interface Login {
+  /** Name of the account. */
+  account: string;
+  /** Password of the account. */
+  password: string;
+}
+
 /** Loss function, averaged over the batch. */
 export type Loss = "cross_entropy" | "mse";
 
@@ -862,7 +936,7 @@ export type ModelsKept =
       every: number;
     };
 
-/** The name of a population, a job or a coordinator. */
+/** The name of a population, a job, a coordinator or an account. */
 export type Name = string;
 
 export type NoSettings = Record<string, never>;
@@ -1069,6 +1143,9 @@ export interface Retention {
   models?: ModelsKept;
 }
 
+/** What the holder of a token or account may do. Each role may also do what the roles before it may. */
+export type Role = "viewer" | "operator" | "admin";
+
 /** A round: training or evaluation by one cohort. */
 export interface Round {
   /** Accuracy of the resulting model in its evaluation, weighted by examples, 0 to 1. */
@@ -1271,6 +1348,18 @@ export type Secret = string;
  */
 export type Seed = number;
 
+/** A session: a browser in which an account is signed in. */
+export interface Session {
+  /** Address from which the account signed in. Absent where the coordinator does not know it. */
+  address?: string;
+  /** Time of the sign-in. */
+  created_at_ms: number;
+  /** Time at which the session ends. */
+  expires_at_ms: number;
+  /** Time of its last request, to the minute. */
+  last_used_at_ms: number;
+}
+
 /** A SHA-256 in lower-case hexadecimal digits. */
 export type Sha256Hash = string;
 
@@ -1282,6 +1371,20 @@ export interface ShapeCount {
   count: number;
   /** The course, as in the field `shape` of an assignment. */
   shape: string;
+}
+
+/** The operator that a request's credential stands for. */
+export interface SignedIn {
+  /** Id in the audit log: `token_..` or `account:NAME`. */
+  actor: string;
+  /** Time at which the credential expires. Absent if it does not. */
+  expires_at_ms?: number;
+  /** Name of the account, or label of the token. */
+  name: string;
+  /** The only population that it shows and changes. Absent for the whole deployment. */
+  population?: Name;
+  /** Role of the operator. */
+  role: Role;
 }
 
 /** How the values of a sparse codec are written. */
@@ -1400,22 +1503,42 @@ export interface Ternary {
 
 /** A token without its secret. */
 export interface Token {
+  /** Attributes that it grants to the clients that it enrols. */
+  attributes?: Attributes;
   /** Time of creation. */
   created_at_ms: number;
   /** Time from which the token is no longer valid. Absent if its lifetime is unlimited. */
   expires_at_ms?: number;
   /** Id of the token. */
   id: TokenId;
+  /** For operators or for apps. */
+  kind: TokenKind;
   /** Purpose of the token, as given at its creation. */
   label: string;
-  /** Population in which the token can enrol clients. Absent for an operator token. */
+  /** Time of its last use, to the minute. Absent if it was never used. */
+  last_used_at_ms?: number;
+  /** Most clients that it can enrol in a minute. Absent if unlimited. */
+  per_minute_max?: number;
+  /**
+   * Population in which an enrolment token enrols clients, or to which an operator token is restricted.
+   * Absent for an operator token of the whole deployment.
+   */
   population?: Name;
   /** Time at which an operator revoked it. */
   revoked_at_ms?: number;
+  /** Role of an operator token. Absent for an enrolment token. */
+  role?: Role;
+  /** Number of clients that it enrolled. */
+  uses: number;
+  /** Most clients that it can enrol. Absent if unlimited. */
+  uses_max?: number;
 }
 
 /** Id of an operator token or enrolment token; it is not a credential. */
 export type TokenId = string;
+
+/** The holder for whom a token is made. */
+export type TokenKind = "operator" | "enrolment";
 
 /** Settings of `top_k`. */
 export interface TopK {

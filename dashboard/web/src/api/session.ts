@@ -1,6 +1,8 @@
-// The operator token: where it is stored, and how it is read from the address.
+// The operator token: where it is stored, and how it is read from the address; and the mark of a session.
 
 const KEY = "tributary.token";
+/** The session itself is a cookie that scripts cannot read. */
+const SESSION_KEY = "tributary.session";
 
 export interface Stores {
   session: Pick<Storage, "getItem" | "setItem" | "removeItem">;
@@ -28,6 +30,16 @@ export function saveToken(stores: Stores, token: string, remember: boolean): voi
 export function forgetToken(stores: Stores): void {
   stores.session.removeItem(KEY);
   stores.local.removeItem(KEY);
+}
+
+/** Whether this browser may have a session: without the mark the page asks for none. */
+export function hasSession(stores: Stores): boolean {
+  return stores.local.getItem(SESSION_KEY) !== null;
+}
+
+export function markSession(stores: Stores, signedIn: boolean): void {
+  if (signedIn) stores.local.setItem(SESSION_KEY, "1");
+  else stores.local.removeItem(SESSION_KEY);
 }
 
 /** Whether a text has the form of an operator token: other secrets are refused before they are sent. */

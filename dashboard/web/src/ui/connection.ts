@@ -6,7 +6,7 @@ import type { ServerClock } from "../api/clock";
 import { Coalescer } from "../api/coalesce";
 import type { Feed, FeedState } from "../api/feed";
 import { type Api, ApiError, type Query } from "../api/http";
-import type { FeedEvent } from "../api/types";
+import type { FeedEvent, Role, Who } from "../api/types";
 
 export interface Connection {
   api: Api;
@@ -23,6 +23,22 @@ export function useConnection(): Connection {
   const connection = useContext(ConnectionContext);
   if (!connection) throw new Error("a view is shown only within a connection");
   return connection;
+}
+
+/** Who is signed in; undefined until the coordinator has said it, null where it does not say it. */
+export const WhoContext = createContext<Who | null | undefined>(undefined);
+
+const RANKS: Record<Role, number> = { viewer: 0, operator: 1, admin: 2 };
+
+/** Whether the operator has this role or a higher one. The coordinator checks it again. */
+export function useMay(role: Role): boolean {
+  const who = useContext(WhoContext);
+  return who === null || (who !== undefined && RANKS[who.role] >= RANKS[role]);
+}
+
+/** The only population that the operator sees; undefined for all. */
+export function useScope(): string | undefined {
+  return useContext(WhoContext)?.population;
 }
 
 /** How often a live view asks again while the feed is down, in milliseconds. */

@@ -294,14 +294,22 @@ export function Share({
 }
 
 /** The attributes of a client as chips. */
-export function Attributes({ value }: { value: Record<string, string> | undefined }) {
+export function Attributes({
+  value,
+  granted = {},
+}: {
+  value: Record<string, string> | undefined;
+  /** Those that the enrolment token granted. */
+  granted?: Record<string, string> | undefined;
+}) {
   const entries = Object.entries(value ?? {});
   if (entries.length === 0) return <span class="quiet">none</span>;
   return (
     <span class="chips">
       {entries.map(([name, text]) => (
-        <span key={name} class="chip" title={`${name} = ${text}`}>
+        <span key={name} class="chip" title={`${name} = ${text}${name in granted ? ", granted by its token" : ""}`}>
           <span class="chip-name">{name}</span> {text}
+          {name in granted && <span class="quiet"> granted</span>}
         </span>
       ))}
     </span>

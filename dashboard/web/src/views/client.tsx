@@ -102,7 +102,7 @@ function Head({ client }: { client: Client }) {
         <p class="quiet">
           <code>{client.id}</code>
         </p>
-        <Attributes value={client.attributes} />
+        <Attributes value={client.attributes} granted={client.granted} />
       </div>
       <Stats class="head-stats">
         <Stat

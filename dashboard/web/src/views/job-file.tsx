@@ -4,7 +4,7 @@ import type { Job } from "../api/types";
 import { save } from "../lib/download";
 import { tokens } from "../lib/toml";
 import { links } from "../router";
-import { useConnection, useResource } from "../ui/connection";
+import { useConnection, useMay, useResource } from "../ui/connection";
 import { NotAvailable, Panel, Pending } from "../ui/parts";
 import { endsSomething } from "./job";
 
@@ -30,6 +30,7 @@ export function Toml({ text, label }: { text: string; label: string }) {
 
 /** The file of a job, to copy, download, or begin a new job with. */
 export function JobFileView({ job }: { job: Job }) {
+  const may = useMay("operator");
   const { notify } = useConnection();
   const file = useResource<string>(`jobs/${job.id}/file`, {}, { text: true, live: endsSomething(job.id) });
   const { data } = file;
@@ -50,9 +51,11 @@ export function JobFileView({ job }: { job: Job }) {
       >
         Download
       </button>
-      <a class="button small" href={`${links.newJob()}?from=${job.id}`}>
-        New job from this file
-      </a>
+      {may && (
+        <a class="button small" href={`${links.newJob()}?from=${job.id}`}>
+          New job from this file
+        </a>
+      )}
     </>
   );
   return (

@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { FeedEvent, Job, Page, Round } from "../api/types";
 import { compact, count, plural, shortId } from "../lib/format";
 import { links, useLocation } from "../router";
-import { useConnection, useResource } from "../ui/connection";
+import { useConnection, useMay, useResource } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
 import { rememberJob } from "../ui/names";
 import { Ago, Confirm, Empty, Panel, Pending, Stat, Stats } from "../ui/parts";
@@ -207,6 +207,7 @@ type Action = "pause" | "resume" | "stop" | "policy";
 function Controls({ job, changed }: { job: Job; changed: () => void }) {
   const { api, notify } = useConnection();
   const [asking, ask] = useState<Action>();
+  const may = useMay("operator");
   const final = job.state === "stopped" || job.state === "completed";
   const act = (action: Action, done: string) => async () => {
     await api.json(`jobs/${job.id}/${action}`, { method: "POST" });
@@ -215,6 +216,7 @@ function Controls({ job, changed }: { job: Job; changed: () => void }) {
   };
   const close = () => ask(undefined);
   const { name } = job.file;
+  if (!may) return null;
   if (final)
     return (
       <div class="actions">

@@ -6,7 +6,7 @@ import type { Job, JobDraft, Overview } from "../api/types";
 import { count, plural } from "../lib/format";
 import { errorLine, fill, TEMPLATES, withName } from "../lib/templates";
 import { links, useLocation } from "../router";
-import { useConnection, useResource } from "../ui/connection";
+import { useConnection, useMay, useResource } from "../ui/connection";
 import { Glyph } from "../ui/glyph";
 import { Choice, Command, Empty, Panel, Trouble } from "../ui/parts";
 import { Toml } from "./job-file";
@@ -24,6 +24,7 @@ type Check =
 export function NewJobView() {
   const { query } = useLocation();
   const from = query.get("from") ?? undefined;
+  const may = useMay("operator");
   const overview = useResource<Overview>("overview");
   const source = useResource<string>(from ? `jobs/${from}/file` : undefined, {}, { text: true });
   const ready = (overview.data ?? overview.error) && (!from || source.data !== undefined || source.error);
@@ -38,7 +39,11 @@ export function NewJobView() {
           <h1>New job</h1>
         </div>
       </header>
-      {overview.data && populations.length === 0 ? (
+      {!may ? (
+        <Panel title="Job file">
+          <Empty title="Jobs are created by operators">You are signed in as a viewer.</Empty>
+        </Panel>
+      ) : overview.data && populations.length === 0 ? (
         <Panel title="Job file">
           <Empty title="A job needs a population first" command="tributary population create shop">
             The clients that learn it belong to one:

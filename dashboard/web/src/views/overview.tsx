@@ -5,7 +5,7 @@ import { Sparkline } from "../charts/sparkline";
 import { bytes, compact, count, percent, plural, real, UNKNOWN } from "../lib/format";
 import { links } from "../router";
 import { CohortBar } from "../ui/cohort";
-import { useResource } from "../ui/connection";
+import { useMay, useResource } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
 import { rememberJob } from "../ui/names";
 import { Ago, Empty, NotAvailable, Panel, Pending, Stat, Stats, Trouble } from "../ui/parts";
@@ -18,14 +18,17 @@ import { UploadModel } from "./upload-model";
 export function OverviewView() {
   const overview = useResource<Overview>("overview", {}, { live: () => true, pollMs: 30_000 });
   const { data } = overview;
+  const may = useMay("operator");
   for (const { job } of data?.jobs ?? []) rememberJob(job.id, job.name);
   return (
     <>
       <header class="view-head">
         <h1>Overview</h1>
-        <a class="button primary" href={links.newJob()}>
-          New job
-        </a>
+        {may && (
+          <a class="button primary" href={links.newJob()}>
+            New job
+          </a>
+        )}
       </header>
       {data ? (
         <Content data={data} />
@@ -43,6 +46,7 @@ export function OverviewView() {
 
 /** The overview once it is loaded. */
 function Content({ data }: { data: Overview }) {
+  const may = useMay("operator");
   const open = data.jobs.filter(({ job }) => job.state !== "stopped" && job.state !== "completed");
   const ended = data.jobs.filter(({ job }) => job.state === "stopped" || job.state === "completed");
   return (
@@ -52,7 +56,13 @@ function Content({ data }: { data: Overview }) {
         <Panel title="Jobs">
           <Empty title="No job yet" command="tributary job create examples/digits.toml">
             A job says which model is trained, how clients train it, and when a round closes.{" "}
-            <a href={links.newJob()}>Create one here</a>, or from a file:
+            {may ? (
+              <>
+                <a href={links.newJob()}>Create one here</a>, or from a file:
+              </>
+            ) : (
+              "An operator creates it from a file:"
+            )}
           </Empty>
         </Panel>
       )}

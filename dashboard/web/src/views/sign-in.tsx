@@ -1,16 +1,57 @@
-// Asks for the operator token.
+// Asks for the operator token, or for the name and password of an account.
 
 import { useState } from "preact/hooks";
 import { Api, type ApiError } from "../api/http";
 import { looksLikeOperatorToken } from "../api/session";
 import { Mark } from "../ui/mark";
 
-/** The form for the token. `ended` says that an earlier token was refused; `onToken` gets a token that works. */
-export function SignIn({ ended, onToken }: { ended: boolean; onToken: (token: string, remember: boolean) => void }) {
+interface Props {
+  /** An earlier token or session was refused. */
+  ended: boolean;
+  /** Gets a token that works. */
+  onToken: (token: string, remember: boolean) => void;
+  /** The browser has a session now. */
+  onSession: () => void;
+}
+
+/** The form for the token or, in its place, the one for an account. */
+export function SignIn({ ended, onToken, onSession }: Props) {
+  const [byAccount, setByAccount] = useState(false);
+  const [message, setMessage] = useState(ended ? "You were signed out: the token or session has ended." : "");
+  const change = () => {
+    setMessage("");
+    setByAccount(!byAccount);
+  };
+  return (
+    <main class="sign-in">
+      <div class="panel">
+        <div class="brand">
+          <Mark />
+          <h1>Tributary</h1>
+        </div>
+        <p class="quiet">Federated learning, round by round.</p>
+        {byAccount ? (
+          <AccountForm message={message} setMessage={setMessage} onSession={onSession} />
+        ) : (
+          <TokenForm message={message} setMessage={setMessage} onToken={onToken} />
+        )}
+        <button type="button" class="plain" onClick={change}>
+          {byAccount ? "Use an operator token" : "Use an account"}
+        </button>
+      </div>
+    </main>
+  );
+}
+
+interface FormProps {
+  message: string;
+  setMessage: (message: string) => void;
+}
+
+function TokenForm({ message, setMessage, onToken }: FormProps & Pick<Props, "onToken">) {
   const [token, setToken] = useState("");
   const [remember, setRemember] = useState(false);
   const [busy, setBusy] = useState(false);
-  const [message, setMessage] = useState(ended ? "The token no longer works: it was revoked or has expired." : "");
   const submit = async (event: Event) => {
     event.preventDefault();
     const text = token.trim();
@@ -33,42 +74,96 @@ export function SignIn({ ended, onToken }: { ended: boolean; onToken: (token: st
     }
   };
   return (
-    <main class="sign-in">
-      <form class="panel" onSubmit={submit} noValidate>
-        <div class="brand">
-          <Mark />
-          <h1>Tributary</h1>
-        </div>
-        <p class="quiet">Federated learning, round by round.</p>
-        <label class="field">
-          <span class="field-label">Operator token</span>
-          <input
-            type="password"
-            name="token"
-            value={token}
-            placeholder="tributary_operator_…"
-            autoComplete="current-password"
-            spellcheck={false}
-            aria-invalid={message ? "true" : undefined}
-            aria-describedby="sign-in-help"
-            onInput={(event) => setToken(event.currentTarget.value)}
-          />
-        </label>
-        <p class="sign-in-message" role="alert">
-          {message}
-        </p>
-        <label class="check-line">
-          <input type="checkbox" checked={remember} onChange={(event) => setRemember(event.currentTarget.checked)} />
-          Remember it on this device
-        </label>
-        <button type="submit" class="primary" disabled={busy}>
-          {busy ? "Signing in…" : "Sign in"}
-        </button>
-        <p class="hint" id="sign-in-help">
-          <code>tributary serve</code> prints it at its first start. <code>tributary token create --operator</code>{" "}
-          makes another one.
-        </p>
-      </form>
-    </main>
+    <form onSubmit={submit} noValidate>
+      <label class="field">
+        <span class="field-label">Operator token</span>
+        <input
+          type="password"
+          name="token"
+          value={token}
+          placeholder="tributary_operator_…"
+          autoComplete="current-password"
+          spellcheck={false}
+          aria-invalid={message ? "true" : undefined}
+          aria-describedby="sign-in-help"
+          onInput={(event) => setToken(event.currentTarget.value)}
+        />
+      </label>
+      <p class="sign-in-message" role="alert">
+        {message}
+      </p>
+      <label class="check-line">
+        <input type="checkbox" checked={remember} onChange={(event) => setRemember(event.currentTarget.checked)} />
+        Remember it on this device
+      </label>
+      <button type="submit" class="primary" disabled={busy}>
+        {busy ? "Signing in…" : "Sign in"}
+      </button>
+      <p class="hint" id="sign-in-help">
+        <code>tributary serve</code> prints it at its first start.{" "}
+        <code>tributary token create --operator ROLE</code> makes another one.
+      </p>
+    </form>
+  );
+}
+
+function AccountForm({ message, setMessage, onSession }: FormProps & Pick<Props, "onSession">) {
+  const [account, setAccount] = useState("");
+  const [password, setPassword] = useState("");
+  const [busy, setBusy] = useState(false);
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    if (!account.trim() || !password) {
+      setMessage("Enter the account and its password first.");
+      return;
+    }
+    setBusy(true);
+    try {
+      await new Api(undefined).send("login", { method: "POST", body: { account: account.trim(), password } });
+      onSession();
+    } catch (error) {
+      const problem = error as ApiError;
+      setMessage(problem.status === 401 ? "The account or the password is wrong." : problem.message);
+      setPassword("");
+      setBusy(false);
+    }
+  };
+  return (
+    <form onSubmit={submit} noValidate>
+      <label class="field">
+        <span class="field-label">Account</span>
+        <input
+          type="text"
+          name="account"
+          value={account}
+          autoComplete="username"
+          autoCapitalize="none"
+          spellcheck={false}
+          aria-invalid={message ? "true" : undefined}
+          onInput={(event) => setAccount(event.currentTarget.value)}
+        />
+      </label>
+      <label class="field">
+        <span class="field-label">Password</span>
+        <input
+          type="password"
+          name="password"
+          value={password}
+          autoComplete="current-password"
+          aria-invalid={message ? "true" : undefined}
+          aria-describedby="sign-in-help"
+          onInput={(event) => setPassword(event.currentTarget.value)}
+        />
+      </label>
+      <p class="sign-in-message" role="alert">
+        {message}
+      </p>
+      <button type="submit" class="primary" disabled={busy}>
+        {busy ? "Signing in…" : "Sign in"}
+      </button>
+      <p class="hint" id="sign-in-help">
+        An admin makes accounts: <code>tributary account create NAME --role ROLE</code>
+      </p>
+    </form>
   );
 }

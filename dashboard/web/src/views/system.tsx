@@ -4,7 +4,7 @@ import { Fragment } from "preact";
 import type { AuditEntry, Node, Page, ScheduledWork, System } from "../api/types";
 import { bytes, count, duration, short, shortId, UNKNOWN, words } from "../lib/format";
 import { links } from "../router";
-import { useNow, useResource } from "../ui/connection";
+import { useNow, useResource, useScope } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
 import { jobName } from "../ui/names";
 import { Ago, Empty, NotAvailable, Panel, Pending, Stat, Stats } from "../ui/parts";
@@ -13,8 +13,22 @@ import { type Column, Pager, Table, usePaging } from "../ui/table";
 /** A coordinator without a sign of life for so long is shown as lost, in milliseconds. */
 const LOST_MS = 30_000;
 
-/** The system as one coordinator sees it. */
+/** The system as one coordinator sees it. An operator of one population sees only what concerns that. */
 export function SystemView() {
+  const scope = useScope();
+  if (scope === undefined) return <WholeSystem />;
+  return (
+    <>
+      <header class="view-head">
+        <h1>System</h1>
+        <p class="quiet">What concerns {scope}</p>
+      </header>
+      <Audit />
+    </>
+  );
+}
+
+function WholeSystem() {
   const system = useResource<System>("system", {}, { pollMs: 5_000 });
   // Older coordinators have the parts without the whole.
   const missing = system.error?.missing === true;
@@ -181,7 +195,7 @@ const AUDIT: readonly Column<AuditEntry>[] = [
   { head: "When", cell: (entry) => <Ago at={entry.at_ms} /> },
   { head: "Action", name: true, cell: (entry) => words(entry.action) },
   { head: "Subject", cell: (entry) => <span title={entry.subject}>{subjectName(entry.subject)}</span> },
-  { head: "Token", cell: (entry) => <span title={entry.token}>{entry.label || shortId(entry.token)}</span> },
+  { head: "Who", cell: (entry) => <span title={entry.actor}>{entry.label || shortId(entry.actor)}</span> },
   { head: "Detail", wide: true, cell: (entry) => <span class="audit-detail">{entry.detail}</span> },
 ];
 
@@ -195,14 +209,14 @@ function Audit() {
   const paging = usePaging("audit");
   const audit = useResource<Page<AuditEntry>>("audit", { limit: 20, after: paging.after }, { pollMs: 15_000 });
   return (
-    <Panel title="Audit" hint="what operators did, newest first">
+    <Panel title="Audit" hint="what operators did, enrolments and first refusals, newest first">
       {audit.data ? (
         <>
           <Table
             label="What operators did"
             columns={AUDIT}
             rows={audit.data.items}
-            rowKey={(entry) => entry.id}
+            rowKey={(entry) => entry.number}
             stale={audit.stale}
             empty={
               <Empty title="No entry yet">What operators do to jobs, tokens and populations is recorded here.</Empty>

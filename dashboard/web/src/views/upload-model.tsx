@@ -3,8 +3,8 @@
 import { useId, useState } from "preact/hooks";
 import type { ApiError } from "../api/http";
 import { bytes } from "../lib/format";
-import { useConnection } from "../ui/connection";
-import { Command, Trouble } from "../ui/parts";
+import { useConnection, useMay } from "../ui/connection";
+import { Command, Empty, Trouble } from "../ui/parts";
 
 /** A file input that uploads version 0, and the command that does the same. `name` is the job's. */
 export function UploadModel({ job, name }: { job: string; name: string }) {
@@ -12,6 +12,7 @@ export function UploadModel({ job, name }: { job: string; name: string }) {
   const [busy, setBusy] = useState<string>();
   const [error, setError] = useState<ApiError>();
   const id = useId();
+  const may = useMay("operator");
   const upload = async (file: File | undefined) => {
     if (!file) return;
     setBusy(`Sending ${bytes(file.size)}…`);
@@ -25,6 +26,7 @@ export function UploadModel({ job, name }: { job: string; name: string }) {
       setBusy(undefined);
     }
   };
+  if (!may) return <Empty title="Waits for its first model">An operator uploads it.</Empty>;
   const address = new URL(`operator/v1/jobs/${job}/models/0`, document.baseURI).href.split("#")[0];
   return (
     <div class="upload">

@@ -24,10 +24,13 @@ const SEEN_EVERY_MS: i64 = 60_000;
 pub(super) async fn check_in(
     State(app): State<Arc<App>>,
     Device(client): Device,
-    Json(request): Json<CheckInRequest>,
+    Json(mut request): Json<CheckInRequest>,
 ) -> Answer<Json<CheckInResponse>> {
     require_text(&request.attributes)?;
     app.fleet.check_ins.count(app.clock.now_ms());
+    if !client.granted.0.is_empty() {
+        request.attributes = request.attributes.with_granted(&client.granted.0);
+    }
     // The futures that ask the database are boxed and freed before the client is held, because ten thousand futures
     // wait in the code below.
     Box::pin(remember(&app, &client, &request)).await?;

@@ -17,6 +17,7 @@ use tributary_protocol::download::FormQuery;
 use tributary_protocol::id::{ClientId, JobId, SecretKind};
 use tributary_protocol::operator::ModelVersion;
 use tributary_protocol::problem::ProblemType;
+use tributary_protocol::state::AuditAction;
 use tributary_protocol::text;
 
 use super::auth::{Device, Enroller, stored_hash};
@@ -24,7 +25,7 @@ use super::extract::{Json, Path, Query};
 use super::models::{ModelFile, file_response};
 use super::problem::{Answer, ApiError};
 use crate::app::App;
-use crate::db::{ClientRow, JobRow, Json as Stored, Tx};
+use crate::db::{ClientRow, Enrolment, JobRow, Json as Stored, NewAudit, Tx};
 use crate::runtime::entropy;
 
 pub(super) fn routes() -> Router<Arc<App>> {
@@ -51,16 +52,30 @@ async fn enrol(
     let now_ms = app.clock.now_ms();
     let secret = entropy::secret(SecretKind::Client);
     let mut tx = app.db.begin().await?;
+    let token = match tx.count_enrolment(enroller.token, now_ms).await? {
+        Enrolment::Counted(token) => token,
+        refused => return Err(refused_enrolment(&refused)),
+    };
     let client = ClientRow {
         id: ClientId::from_random(entropy::random()),
         number: tx.next_client_number(&enroller.population).await?,
         population: enroller.population,
-        attributes: Stored(request.attributes),
+        attributes: Stored(request.attributes.with_granted(&token.attributes)),
+        granted: Stored(token.attributes),
         examples: 0,
         created_at_ms: now_ms,
         last_seen_at_ms: now_ms,
     };
-    tx.insert_client(&client, enroller.token, &stored_hash(&secret)).await?;
+    tx.insert_client(&client, token.id, &stored_hash(&secret)).await?;
+    let enrolled = NewAudit {
+        actor: token.id.to_string(),
+        label: token.label,
+        action: AuditAction::ClientEnrol,
+        subject: client.id.to_string(),
+        population: Some(client.population.clone()),
+        detail: None,
+    };
+    tx.append_audit(enrolled, now_ms).await?;
     tx.commit().await?;
     Ok(Json(EnrolResponse { client: client.id, secret, population: client.population }))
 }
@@ -70,6 +85,23 @@ fn require_text(attributes: &Attributes) -> Answer<()> {
     let is_text = attributes.as_map().iter().all(|(name, value)| text::is_text(name) && text::is_text(value));
     let detail = "an attribute has a control character";
     if is_text { Ok(()) } else { Err(ApiError::new(ProblemType::Malformed, detail)) }
+}
+
+fn refused_enrolment(refused: &Enrolment) -> ApiError {
+    match refused {
+        Enrolment::UsedUp { uses_max } => ApiError::new(
+            ProblemType::Unauthorized,
+            format!("this enrolment token has enrolled {uses_max} clients, as many as it may"),
+        ),
+        Enrolment::TooSoon { per_minute_max, retry_after_ms } => ApiError::new(
+            ProblemType::TooManyRequests,
+            format!("this enrolment token enrols at most {per_minute_max} clients in a minute"),
+        )
+        .retry_after_ms(*retry_after_ms),
+        Enrolment::Unknown | Enrolment::Counted(_) => {
+            ApiError::new(ProblemType::Unauthorized, "this enrolment token is unknown, expired or revoked")
+        }
+    }
 }
 
 async fn model(

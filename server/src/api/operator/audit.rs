@@ -1,50 +1,51 @@
-//! The audit log: each change by an operator is stored in the transaction that makes it.
+//! The audit log: the newest entries for people, and all of it for programs.
 
-use std::fmt::Display;
 use std::sync::Arc;
 
+use axum::body::{Body, Bytes};
 use axum::extract::State;
-use tributary_protocol::id::AuditId;
-use tributary_protocol::operator::{AuditEntry, Page, PageQuery};
-use tributary_protocol::state::AuditAction;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use tributary_protocol::operator::{AuditEntry, PAGE_ITEMS_MAX, Page, PageQuery};
 
-use crate::api::auth::Operator;
-use crate::api::extract::{Json, Place, Query, full_page, page};
+use crate::api::auth::{Operator, Views};
+use crate::api::extract::{Json, Query, full_page, page};
 use crate::api::problem::Answer;
 use crate::app::App;
-use crate::db::{DbError, Tx};
-use crate::runtime::entropy;
+use crate::db::DbError;
 
-impl Operator {
-    /// Writes an action of this operator to the audit log, in the transaction that performs it.
-    pub(super) async fn audits(
-        &self,
-        tx: &mut Tx,
-        action: AuditAction,
-        subject: &(dyn Display + Sync),
-        detail: Option<String>,
-        now_ms: i64,
-    ) -> Result<(), DbError> {
-        let entry = AuditEntry {
-            id: AuditId::from_random(entropy::random()),
-            at_ms: now_ms,
-            token: self.0.id,
-            label: self.0.label.clone(),
-            action,
-            subject: subject.to_string(),
-            detail,
-        };
-        tracing::info!(action = %entry.action, subject = %entry.subject, token = %entry.token, "an operator acts");
-        tx.insert_audit(&entry).await
-    }
-}
+/// Media type of JSON lines.
+pub(super) const JSON_LINES: &str = "application/jsonl";
 
 pub(super) async fn list(
-    _: Operator,
+    operator: Operator<Views>,
     State(app): State<Arc<App>>,
     Query(query): Query<PageQuery>,
 ) -> Answer<Json<Page<AuditEntry>>> {
-    let (limit, Place(at_ms, before)) = page(&query, Place(i64::MAX, String::new()))?;
-    let items = app.db.read().await?.audit((at_ms, &before), limit).await?;
-    Ok(Json(full_page(items, limit, |entry| Place(entry.at_ms, entry.id).to_string())))
+    let permit = operator.may_within();
+    let (limit, before) = page(&query, i64::MAX.cast_unsigned())?;
+    let items = app.db.read().await?.audit(permit.population(), before, limit).await?;
+    Ok(Json(full_page(items, limit, |entry| entry.number.to_string())))
+}
+
+/// The whole chain as JSON lines, oldest first, written while it is read. A part of it could not be verified, so it is
+/// for operators of the whole deployment.
+pub(super) async fn export(operator: Operator<Views>, State(app): State<Arc<App>>) -> Answer<Response> {
+    operator.may_everywhere()?;
+    let lines = stream::try_unfold(Some(0), move |after| {
+        let app = Arc::clone(&app);
+        async move {
+            let Some(after) = after else { return Ok::<_, DbError>(None) };
+            let entries = app.db.read().await?.audit_chain(after, PAGE_ITEMS_MAX).await?;
+            let next = entries.last().filter(|_| entries.len() == PAGE_ITEMS_MAX as usize).map(|entry| entry.number);
+            let text: String = entries.iter().flat_map(|entry| [entry.line(), "\n".to_owned()]).collect();
+            Ok(Some((Bytes::from(text), next)))
+        }
+    });
+    let mut response = Body::from_stream(lines).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON_LINES));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
 }

@@ -13,7 +13,8 @@ use tributary_protocol::operator::{
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::Task;
 
-use crate::api::auth::Operator;
+use super::people::require_population;
+use crate::api::auth::{Operator, Views};
 use crate::api::extract::{Json, Path, Place, Query, full_page, page, text};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
@@ -49,10 +50,11 @@ pub(super) struct ClientsQuery {
 }
 
 pub(super) async fn list(
-    _: Operator,
+    operator: Operator<Views>,
     State(app): State<Arc<App>>,
     Query(query): Query<ClientsQuery>,
 ) -> Answer<Json<Page<Client>>> {
+    operator.may(&query.population)?;
     text("search", &query.search, SEARCH_BYTES_MAX)?;
     let asked = PageQuery { limit: query.limit, after: query.after };
     // In the order by number, `after` is the number alone.
@@ -76,30 +78,35 @@ pub(super) async fn list(
     Ok(Json(Page { items: found.into_iter().map(|(client, _)| client).collect(), next }))
 }
 
-pub(super) async fn show(_: Operator, State(app): State<Arc<App>>, Path(id): Path<ClientId>) -> Answer<Json<Client>> {
-    let client = app.db.read().await?.client(id).await?;
-    Ok(Json(client.ok_or_else(|| ApiError::not_found(id))?))
+pub(super) async fn show(
+    operator: Operator<Views>,
+    State(app): State<Arc<App>>,
+    Path(id): Path<ClientId>,
+) -> Answer<Json<Client>> {
+    let (client, _) = operator.client(&mut app.db.read().await?, id).await?;
+    Ok(Json(client))
 }
 
 pub(super) async fn history(
-    _: Operator,
+    operator: Operator<Views>,
     State(app): State<Arc<App>>,
     Path(id): Path<ClientId>,
     Query(query): Query<PageQuery>,
 ) -> Answer<Json<Page<ClientAssignment>>> {
     let (limit, Place(at_ms, before)) = page(&query, Place(i64::MAX, String::new()))?;
     let mut tx = app.db.read().await?;
-    tx.client(id).await?.ok_or_else(|| ApiError::not_found(id))?;
+    operator.client(&mut tx, id).await?;
     let items = tx.client_history(id, (at_ms, &before), limit).await?;
     let end = |item: &ClientAssignment| Place(item.assignment.assigned_at_ms, item.assignment.id).to_string();
     Ok(Json(full_page(items, limit, end)))
 }
 
 pub(super) async fn attributes(
-    _: Operator,
+    operator: Operator<Views>,
     State(app): State<Arc<App>>,
     Path(population): Path<Name>,
 ) -> Answer<Json<Vec<AttributeName>>> {
+    operator.may(&population)?;
     let mut tx = app.db.read().await?;
     require_population(&mut tx, &population).await?;
     let clients = tx.client_attributes(&population).await?;
@@ -122,11 +129,12 @@ pub(super) struct ClassesQuery {
 }
 
 pub(super) async fn classes(
-    _: Operator,
+    operator: Operator<Views>,
     State(app): State<Arc<App>>,
     Path(population): Path<Name>,
     Query(query): Query<ClassesQuery>,
 ) -> Answer<Json<Vec<ClassStats>>> {
+    operator.may(&population)?;
     text("attribute", &query.attribute, ATTRIBUTE_BYTES_MAX)?;
     let mut tx = app.db.read().await?;
     require_population(&mut tx, &population).await?;
@@ -178,7 +186,7 @@ fn train() -> Task {
 }
 
 pub(super) async fn shapes(
-    _: Operator,
+    operator: Operator<Views>,
     State(app): State<Arc<App>>,
     Path(id): Path<JobId>,
     Query(query): Query<ShapesQuery>,
@@ -191,7 +199,7 @@ pub(super) async fn shapes(
         text("attribute", attribute, ATTRIBUTE_BYTES_MAX)?;
     }
     let mut tx = app.db.read().await?;
-    let job = tx.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
+    let (job, _) = operator.job(&mut tx, id).await?;
     let from = job.rounds_opened.saturating_sub(rounds) + 1;
     let sessions = tx.sessions_of_job(id, query.task, from, SESSIONS_MAX).await?;
     drop(tx);
@@ -200,9 +208,4 @@ pub(super) async fn shapes(
         funnel(sessions, query.attribute.as_deref())
     });
     Ok(Json(counts.await))
-}
-
-async fn require_population(tx: &mut crate::db::Tx, name: &Name) -> Answer<()> {
-    let known = tx.population(name).await?;
-    known.map(drop).ok_or_else(|| ApiError::not_found(format!("population {name}")))
 }

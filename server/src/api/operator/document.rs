@@ -2,12 +2,14 @@
 
 use tributary_protocol::job_file::RoundPolicyChange;
 use tributary_protocol::operator::{
-    Assignment, AttributeName, AuditEntry, ClassStats, Client, ClientAssignment, ClientOrder, CreateJob,
-    CreatePopulation, CreateToken, CreatedToken, Curve, Event, Job, JobDraft, ModelVersion, Node, Order, Overview,
-    PageQuery, Population, Round, RoundDetail, ScheduledWork, ShapeCount, System, Token,
+    Account, Assignment, AttributeName, AuditEntry, ChangePassword, ClassStats, Client, ClientAssignment, ClientOrder,
+    CreateAccount, CreateJob, CreatePopulation, CreateToken, CreatedToken, Curve, Event, Job, JobDraft, Login,
+    ModelVersion, Node, Order, Overview, PageQuery, Population, Round, RoundDetail, ScheduledWork, Session, ShapeCount,
+    SignedIn, System, Token,
 };
-use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
+use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Role, Task};
 
+use super::audit::JSON_LINES;
 use super::clients::{ClassesQuery, ClientsQuery, ShapesQuery};
 use super::draft::CreateQuery;
 use super::events::EventsQuery;
@@ -20,12 +22,12 @@ const TOML: &str = "application/toml";
 const STREAM: &str = "text/event-stream";
 
 pub(in crate::api) fn part() -> Part {
-    let calls = [people(), jobs(), rounds(), clients(), system()].into_iter().flatten();
+    let calls = [people(), accounts(), jobs(), rounds(), clients(), system()].into_iter().flatten();
     Part {
         tag: "operator",
         description: "What command line and dashboard use.",
         prefix: "/operator/v1",
-        calls: calls.map(|call| (Bearer::Operator, call)).collect(),
+        calls: calls.map(|call| (Bearer::Operator, call)).chain([(Bearer::Nobody, login())]).collect(),
     }
 }
 
@@ -33,15 +35,64 @@ fn people() -> Vec<Call> {
     vec![
         get("/populations", "populations", "Populations by name.").query::<PageQuery>().page::<Population>("A page."),
         post("/populations", "createPopulation", "Makes a population.")
+            .role(Role::Admin)
             .takes::<CreatePopulation>()
             .answers::<Population>(201, "The population."),
-        get("/tokens", "tokens", "Tokens by id, without their secrets.").query::<PageQuery>().page::<Token>("A page."),
+        get("/tokens", "tokens", "Tokens by id, without their secrets.")
+            .role(Role::Admin)
+            .query::<PageQuery>()
+            .page::<Token>("A page."),
         post("/tokens", "createToken", "Makes an operator or enrolment token.")
+            .role(Role::Admin)
             .takes::<CreateToken>()
             .answers::<CreatedToken>(201, "The token with its secret, which is shown this once."),
         delete("/tokens/{token}", "revokeToken", "Makes a token stop working.")
+            .role(Role::Admin)
             .nothing(204, "It does not work any more."),
     ]
+}
+
+fn accounts() -> Vec<Call> {
+    vec![
+        get("/accounts", "accounts", "Accounts by name.")
+            .role(Role::Admin)
+            .query::<PageQuery>()
+            .page::<Account>("A page."),
+        post("/accounts", "createAccount", "Makes an account.")
+            .role(Role::Admin)
+            .takes::<CreateAccount>()
+            .answers::<Account>(201, "The account."),
+        delete("/accounts/{account}", "revokeAccount", "Makes an account stop working, and ends its sessions.")
+            .role(Role::Admin)
+            .nothing(204, "It does not work any more."),
+        put(
+            "/accounts/{account}/password",
+            "changePassword",
+            "Sets the password of an account, and ends its sessions.",
+        )
+        .role(Role::Admin)
+        .takes::<ChangePassword>()
+        .nothing(204, "The new password works."),
+        get("/accounts/{account}/sessions", "sessions", "The sessions of an account, newest first.")
+            .role(Role::Admin)
+            .list::<Session>("The sessions."),
+        delete("/accounts/{account}/sessions", "endSessions", "Ends the sessions of an account.")
+            .role(Role::Admin)
+            .nothing(204, "There is none any more."),
+        get("/me", "me", "Who the credential of the request stands for.").answers::<SignedIn>(200, "The operator."),
+        post("/logout", "logout", "Ends the session of the request.")
+            .role(Role::Viewer)
+            .nothing(204, "The session has ended."),
+        post("/logout-everywhere", "logoutEverywhere", "Ends all sessions of the account of the request.")
+            .role(Role::Viewer)
+            .nothing(204, "The sessions have ended."),
+    ]
+}
+
+fn login() -> Call {
+    post("/login", "login", "Begins a session of a browser, whose cookie the answer sets.")
+        .takes::<Login>()
+        .answers::<SignedIn>(200, "The operator.")
 }
 
 fn jobs() -> Vec<Call> {
@@ -143,7 +194,12 @@ fn clients() -> Vec<Call> {
 fn system() -> Vec<Call> {
     vec![
         get("/system", "system", "How the coordinator is.").answers::<System>(200, "Its figures."),
-        get("/audit", "audit", "What operators did, newest first.").query::<PageQuery>().page::<AuditEntry>("A page."),
+        get("/audit", "audit", "The audit log, newest first.").query::<PageQuery>().page::<AuditEntry>("A page."),
+        get("/audit/export", "exportAudit", "The whole audit log as JSON lines, oldest first.").answers_raw(
+            200,
+            "The entries.",
+            JSON_LINES,
+        ),
         get("/nodes", "nodes", "Coordinators by name.").query::<PageQuery>().page::<Node>("A page."),
         get("/schedules", "schedules", "Work by the clock.").query::<PageQuery>().page::<ScheduledWork>("A page."),
     ]

@@ -14,8 +14,9 @@ use tokio::sync::watch;
 use tributary_protocol::device::WAIT_MS_MAX;
 use tributary_protocol::id::JobId;
 use tributary_protocol::operator::{Event, PageQuery};
+use tributary_protocol::problem::ProblemType;
 
-use crate::api::auth::Operator;
+use crate::api::auth::{Operator, StillIn, Views};
 use crate::api::extract::{Json, Query, full_page, page};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
@@ -38,29 +39,36 @@ pub(super) struct EventsQuery {
 /// `Accept: text/event-stream` gets a stream that lasts until the caller leaves, and resumes after the id in
 /// `Last-Event-ID`. Other requests get a page.
 pub(super) async fn list(
-    _: Operator,
+    operator: Operator<Views>,
     State(app): State<Arc<App>>,
     Query(query): Query<EventsQuery>,
     headers: HeaderMap,
 ) -> Answer<Response> {
     let (limit, after) = page(&PageQuery { limit: query.limit, after: query.after }, 0)?;
-    app.db.read().await?.job(query.job).await?.ok_or_else(|| ApiError::not_found(query.job))?;
+    operator.job(&mut app.db.read().await?, query.job).await?;
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     if text(header::ACCEPT.as_str()).is_some_and(|accept| accept.contains("text/event-stream")) {
         let last = text("last-event-id").and_then(|id| id.parse().ok()).unwrap_or(after);
-        return Ok(stream_events(app, query.job, last, limit));
+        let still_in = operator.still_in(&app);
+        return Ok(stream_events(app, still_in, query.job, last, limit));
     }
     let until_ms = app.clock.now_ms() + i64::from(query.wait_ms.min(WAIT_MS_MAX));
     let mut follow = Follow::new(Arc::clone(&app), query.job, after, limit);
+    let mut still_in = operator.still_in(&app);
     let mut items = follow.ready().await?;
     if items.is_empty() {
         items = tokio::select! {
             items = follow.next() => items?,
+            ended = still_in.ended(&app) => return Err(ended.map_or_else(ApiError::from, |()| credential_ended())),
             () = app.clock.sleep_until(until_ms) => Vec::new(),
             () = app.stopping.cancelled() => Vec::new(),
         };
     }
     Ok(Json(full_page(items, limit, |event| event.sequence.to_string())).into_response())
+}
+
+fn credential_ended() -> ApiError {
+    ApiError::new(ProblemType::Unauthorized, "the token or session has ended")
 }
 
 struct Follow {
@@ -102,27 +110,38 @@ impl Follow {
     }
 }
 
-fn stream_events(app: Arc<App>, job: JobId, after: u64, limit: u32) -> Response {
+fn stream_events(app: Arc<App>, still_in: StillIn, job: JobId, after: u64, limit: u32) -> Response {
     let follow = Follow::new(app, job, after, limit);
-    let events = stream::unfold((follow, VecDeque::new()), |(mut follow, mut ready)| async move {
-        while ready.is_empty() {
-            let stopping = follow.app.stopping.clone();
-            let next = tokio::select! {
-                next = follow.next() => next,
-                () = stopping.cancelled() => return None,
-            };
-            match next {
-                Ok(events) => ready.extend(events),
-                Err(error) => {
-                    // The browser reconnects and resumes after the last id that it received.
-                    tracing::error!(%error, "an event stream ends");
-                    return None;
+    let events =
+        stream::unfold((follow, still_in, VecDeque::new()), |(mut follow, mut still_in, mut ready)| async move {
+            while ready.is_empty() {
+                match next_events(&mut follow, &mut still_in).await {
+                    Ok(events) if events.is_empty() => return None,
+                    Ok(events) => ready.extend(events),
+                    Err(error) => {
+                        // The browser reconnects and resumes after the last id that it received.
+                        tracing::error!(%error, "an event stream ends");
+                        return None;
+                    }
                 }
             }
-        }
-        let event: Event = ready.pop_front()?;
-        let sent = Sent::default().id(event.sequence.to_string()).event("transition").json_data(&event);
-        Some((Ok::<_, Infallible>(sent.unwrap_or_default()), (follow, ready)))
-    });
+            let event: Event = ready.pop_front()?;
+            let sent = Sent::default().id(event.sequence.to_string()).event("transition").json_data(&event);
+            Some((Ok::<_, Infallible>(sent.unwrap_or_default()), (follow, still_in, ready)))
+        });
     Sse::new(events).keep_alive(KeepAlive::default()).into_response()
+}
+
+/// The next events of a stream; none when the coordinator stops or the credential has ended.
+async fn next_events(follow: &mut Follow, still_in: &mut StillIn) -> Result<Vec<Event>, DbError> {
+    let app = Arc::clone(&follow.app);
+    // A stream that never waits looks its credential up as well.
+    if !still_in.works(&app).await? {
+        return Ok(Vec::new());
+    }
+    tokio::select! {
+        events = follow.next() => events,
+        ended = still_in.ended(&app) => ended.map(|()| Vec::new()),
+        () = app.stopping.cancelled() => Ok(Vec::new()),
+    }
 }

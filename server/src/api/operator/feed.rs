@@ -12,11 +12,11 @@ use axum::response::sse::{Event as Sent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use tokio::sync::watch;
-use tributary_protocol::id::JobId;
+use tributary_protocol::id::{JobId, Name};
 use tributary_protocol::operator::Event;
 use tributary_protocol::problem::ProblemType;
 
-use crate::api::auth::Operator;
+use crate::api::auth::{Operator, StillIn, Views};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::{DbError, JobPosition};
@@ -29,9 +29,21 @@ const EVENTS_AT_ONCE: u32 = 500;
 const SLACK_MS: i64 = 600_000;
 
 /// The stream lasts until the caller leaves. `Last-Event-ID` resumes after that event; without it the feed begins now.
-pub(super) async fn stream(_: Operator, State(app): State<Arc<App>>, headers: HeaderMap) -> Answer<Response> {
+pub(super) async fn stream(
+    operator: Operator<Views>,
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+) -> Answer<Response> {
+    let permit = operator.may_within();
     let last = headers.get("last-event-id").map(|id| id.to_str().unwrap_or_default());
-    let mut feed = Feed { changes: app.signals.watch(), app, cursor: Cursor::default(), ready: VecDeque::new() };
+    let mut feed = Feed {
+        changes: app.signals.watch(),
+        still_in: operator.still_in(&app),
+        population: permit.population().cloned(),
+        app,
+        cursor: Cursor::default(),
+        ready: VecDeque::new(),
+    };
     match last {
         Some(last) => {
             feed.cursor = last.parse().map_err(|()| {
@@ -63,6 +75,9 @@ pub(super) async fn stream(_: Operator, State(app): State<Arc<App>>, headers: He
 
 struct Feed {
     app: Arc<App>,
+    still_in: StillIn,
+    /// The only population whose jobs are followed.
+    population: Option<Name>,
     changes: watch::Receiver<u64>,
     cursor: Cursor,
     /// Events that were read and not sent yet. `None` marks the end of a look and has the time at which it began.
@@ -77,15 +92,20 @@ enum Ready {
 impl Feed {
     async fn begin_now(&mut self) -> Result<(), DbError> {
         let now_ms = self.app.clock.now_ms();
-        let positions = self.app.db.read().await?.job_positions(now_ms - SLACK_MS, JOBS_MAX).await?;
+        let positions =
+            self.app.db.read().await?.job_positions(self.population.as_ref(), now_ms - SLACK_MS, JOBS_MAX).await?;
         self.cursor = Cursor { looked_at_ms: now_ms, known: BTreeMap::new() };
         self.cursor.known.extend(positions.iter().map(|position| (position.job, position.last)));
         Ok(())
     }
 
-    /// The next event; waits until there is one. None when the coordinator has stopped.
+    /// The next event; waits until there is one. None when the coordinator has stopped or the credential has ended.
     async fn next(&mut self) -> Result<Option<Sent>, DbError> {
         loop {
+            // A feed that never waits looks its credential up as well.
+            if !self.still_in.works(&self.app).await? {
+                return Ok(None);
+            }
             match self.ready.pop_front() {
                 Some(Ready::Event(event)) => {
                     self.cursor.known.insert(event.job, event.sequence);
@@ -94,8 +114,12 @@ impl Feed {
                 }
                 Some(Ready::Looked { at_ms, followed }) => self.cursor.looked(at_ms, &followed),
                 None => {
-                    if !self.look().await? && self.changes.changed().await.is_err() {
-                        return Ok(None);
+                    if self.look().await? {
+                        continue;
+                    }
+                    tokio::select! {
+                        changed = self.changes.changed() => if changed.is_err() { return Ok(None) },
+                        ended = self.still_in.ended(&self.app) => return ended.map(|()| None),
                     }
                 }
             }
@@ -108,7 +132,8 @@ impl Feed {
         self.changes.mark_unchanged();
         let at_ms = self.app.clock.now_ms();
         let mut tx = self.app.db.read().await?;
-        let followed = tx.job_positions(self.cursor.looked_at_ms.saturating_sub(SLACK_MS), JOBS_MAX).await?;
+        let since_ms = self.cursor.looked_at_ms.saturating_sub(SLACK_MS);
+        let followed = tx.job_positions(self.population.as_ref(), since_ms, JOBS_MAX).await?;
         let mut events = Vec::new();
         let mut is_whole = true;
         for (job, after) in self.cursor.behind(&followed) {

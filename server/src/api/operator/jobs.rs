@@ -17,7 +17,7 @@ use tributary_protocol::state::{AuditAction, JobState};
 use tributary_protocol::update::bytes_max;
 
 use super::draft::{CreateQuery, SentJob, invalid, try_out};
-use crate::api::auth::Operator;
+use crate::api::auth::{Operator, Permit, Steers, Views};
 use crate::api::extract::{Json, Path, Query, full_page, page};
 use crate::api::models::{ModelFile, file_response};
 use crate::api::problem::{Answer, ApiError};
@@ -32,11 +32,12 @@ use tributary_engine::job::{JobSpec, calendar_of, plan_of};
 use tributary_engine::round::may_open_at_ms;
 
 pub(super) async fn create(
-    operator: Operator,
+    operator: Operator<Steers>,
     State(app): State<Arc<App>>,
     Query(query): Query<CreateQuery>,
     SentJob(mut file): SentJob,
 ) -> Answer<Response> {
+    let permit = operator.may(&file.population)?;
     if query.dry_run {
         return Ok(try_out(&app, file).await?.into_response());
     }
@@ -44,7 +45,7 @@ pub(super) async fn create(
     let id = JobId::from_random(entropy::random());
     let spec = JobSpec::new(id, file).map_err(|error| invalid(&error))?;
     let bench = app.workbench();
-    let created = create_with_model(&app, &operator, &spec, &bench).await;
+    let created = create_with_model(&app, permit, &spec, &bench).await;
     bench.clear().await;
     let row = created?;
     app.signals.changed(id);
@@ -52,7 +53,7 @@ pub(super) async fn create(
 }
 
 /// Stores a job, with its first model if that is drawn from the seed.
-async fn create_with_model(app: &App, operator: &Operator, spec: &JobSpec, bench: &Workbench) -> Answer<JobRow> {
+async fn create_with_model(app: &App, permit: Permit<Steers>, spec: &JobSpec, bench: &Workbench) -> Answer<JobRow> {
     let mut model = match spec.file.initial_model {
         InitialModel::Random => Some(draw_first(bench, &app.clock, spec).await?),
         InitialModel::Upload => None,
@@ -61,14 +62,14 @@ async fn create_with_model(app: &App, operator: &Operator, spec: &JobSpec, bench
     let mut tx = app.db.begin().await?;
     jobs::create(&mut tx, spec, model.as_mut(), now_ms).await?;
     let detail = format!("{}/{}", spec.file.population, spec.file.name);
-    operator.audits(&mut tx, AuditAction::JobCreate, &id, Some(detail), now_ms).await?;
     let row = tx.job(id).await?.ok_or_else(|| ApiError::internal("a job that was stored is gone"))?;
+    permit.audits(&mut tx, AuditAction::JobCreate, &id, Some(detail), now_ms).await?;
     tx.commit().await?;
     Ok(row)
 }
 
 pub(super) async fn put_initial_model(
-    operator: Operator,
+    operator: Operator<Steers>,
     State(app): State<Arc<App>>,
     Path((id, version)): Path<(JobId, u32)>,
     body: Body,
@@ -77,11 +78,11 @@ pub(super) async fn put_initial_model(
         let detail = format!("only version 0 is uploaded; version {version} is made by a round");
         return Err(ApiError::new(ProblemType::MethodNotAllowed, detail));
     }
-    let row = app.db.read().await?.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
+    let (row, permit) = operator.job(&mut app.db.read().await?, id).await?;
     let spec = app.specs.of(&row)?;
     jobs::require_awaiting(&row)?;
     let bench = app.workbench();
-    let started = start_with_model(&app, &operator, &spec, &bench, body).await;
+    let started = start_with_model(&app, permit, &spec, &bench, body).await;
     bench.clear().await;
     let row = started?;
     app.signals.changed(id);
@@ -90,7 +91,7 @@ pub(super) async fn put_initial_model(
 
 async fn start_with_model(
     app: &App,
-    operator: &Operator,
+    permit: Permit<Steers>,
     spec: &JobSpec,
     bench: &Workbench,
     body: Body,
@@ -99,8 +100,8 @@ async fn start_with_model(
     let (id, now_ms) = (spec.id, app.clock.now_ms());
     let mut tx = app.db.begin().await?;
     jobs::start(&mut tx, id, &mut model, now_ms).await?;
-    operator.audits(&mut tx, AuditAction::ModelUpload, &id, None, now_ms).await?;
     let row = tx.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
+    permit.audits(&mut tx, AuditAction::ModelUpload, &id, None, now_ms).await?;
     tx.commit().await?;
     Ok(row)
 }
@@ -133,47 +134,68 @@ pub(super) struct JobsQuery {
 }
 
 pub(super) async fn list(
-    _: Operator,
+    operator: Operator<Views>,
     State(app): State<Arc<App>>,
     Query(query): Query<JobsQuery>,
 ) -> Answer<Json<Page<Job>>> {
+    let permit = match &query.population {
+        Some(population) => operator.may(population)?,
+        None => operator.may_within(),
+    };
     let (limit, after) = page(&PageQuery { limit: query.limit, after: query.after }, String::new())?;
-    let rows = app.db.read().await?.jobs(query.population.as_ref(), &after, limit).await?;
+    let rows = app.db.read().await?.jobs(permit.population(), &after, limit).await?;
     let items = rows.into_iter().map(|row| view(&app, row)).collect::<Result<Vec<_>, _>>()?;
     Ok(Json(full_page(items, limit, |job| job.id.to_string())))
 }
 
-pub(super) async fn show(_: Operator, State(app): State<Arc<App>>, Path(id): Path<JobId>) -> Answer<Json<Job>> {
-    let row = app.db.read().await?.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
+pub(super) async fn show(
+    operator: Operator<Views>,
+    State(app): State<Arc<App>>,
+    Path(id): Path<JobId>,
+) -> Answer<Json<Job>> {
+    let (row, _) = operator.job(&mut app.db.read().await?, id).await?;
     Ok(Json(view(&app, row)?))
 }
 
-pub(super) async fn pause(operator: Operator, State(app): State<Arc<App>>, Path(id): Path<JobId>) -> Answer<Json<Job>> {
+pub(super) async fn pause(
+    operator: Operator<Steers>,
+    State(app): State<Arc<App>>,
+    Path(id): Path<JobId>,
+) -> Answer<Json<Job>> {
     move_to(&app, &operator, id, JobState::Paused, AuditAction::JobPause).await
 }
 
 pub(super) async fn resume(
-    operator: Operator,
+    operator: Operator<Steers>,
     State(app): State<Arc<App>>,
     Path(id): Path<JobId>,
 ) -> Answer<Json<Job>> {
     move_to(&app, &operator, id, JobState::Running, AuditAction::JobResume).await
 }
 
-pub(super) async fn stop(operator: Operator, State(app): State<Arc<App>>, Path(id): Path<JobId>) -> Answer<Json<Job>> {
+pub(super) async fn stop(
+    operator: Operator<Steers>,
+    State(app): State<Arc<App>>,
+    Path(id): Path<JobId>,
+) -> Answer<Json<Job>> {
     move_to(&app, &operator, id, JobState::Stopped, AuditAction::JobStop).await
 }
 
 /// Moves a job to a state. A job that is in that state already is unchanged.
-async fn move_to(app: &App, operator: &Operator, id: JobId, state: JobState, action: AuditAction) -> Answer<Json<Job>> {
+async fn move_to(
+    app: &App,
+    operator: &Operator<Steers>,
+    id: JobId,
+    state: JobState,
+    action: AuditAction,
+) -> Answer<Json<Job>> {
     let now_ms = app.clock.now_ms();
     let mut tx = app.db.begin().await?;
+    let (_, permit) = operator.job(&mut tx, id).await?;
     let moved = jobs::move_to(&mut tx, id, state, now_ms).await?;
-    if moved {
-        operator.audits(&mut tx, action, &id, None, now_ms).await?;
-    }
     let row = tx.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
     if moved {
+        permit.audits(&mut tx, action, &id, None, now_ms).await?;
         tx.commit().await?;
         if state.is_final() {
             app.specs.forget(id);
@@ -184,22 +206,27 @@ async fn move_to(app: &App, operator: &Operator, id: JobId, state: JobState, act
 }
 
 /// The job file as text, to read it or to start another job from it.
-pub(super) async fn file(_: Operator, State(app): State<Arc<App>>, Path(id): Path<JobId>) -> Answer<Response> {
-    let row = app.db.read().await?.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
+pub(super) async fn file(
+    operator: Operator<Views>,
+    State(app): State<Arc<App>>,
+    Path(id): Path<JobId>,
+) -> Answer<Response> {
+    let (row, _) = operator.job(&mut app.db.read().await?, id).await?;
     Ok(([(header::CONTENT_TYPE, "application/toml; charset=utf-8")], row.file.0.text()).into_response())
 }
 
 /// Changes the round policy. Every coordinator reads the stored file, so all follow the change. An open round keeps the
 /// policy that it was opened with.
 pub(super) async fn change_round_policy(
-    operator: Operator,
+    operator: Operator<Steers>,
     State(app): State<Arc<App>>,
     Path(id): Path<JobId>,
     Json(change): Json<RoundPolicyChange>,
 ) -> Answer<Json<Job>> {
     let now_ms = app.clock.now_ms();
     let mut tx = app.db.begin().await?;
-    let row = tx.job_locked(id).await?.ok_or_else(|| ApiError::not_found(id))?;
+    tx.lock_job(id).await?;
+    let (row, permit) = operator.job(&mut tx, id).await?;
     if row.state.is_final() {
         let detail = format!("a job that is {} has no further rounds", row.state);
         return Err(ApiError::new(ProblemType::WrongState, detail));
@@ -215,35 +242,35 @@ pub(super) async fn change_round_policy(
     let changed = Transition::Job { job: id, state: row.state, cause: Some(JobCause::RoundPolicy) };
     tx.record(changed, now_ms).await?;
     let detail = serde_json::to_string(&change).map_err(ApiError::internal)?;
-    operator.audits(&mut tx, AuditAction::JobRoundPolicy, &id, Some(detail), now_ms).await?;
     let row = tx.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
+    permit.audits(&mut tx, AuditAction::JobRoundPolicy, &id, Some(detail), now_ms).await?;
     tx.commit().await?;
     app.signals.changed(id);
     Ok(Json(view(&app, row)?))
 }
 
 pub(super) async fn models(
-    _: Operator,
+    operator: Operator<Views>,
     State(app): State<Arc<App>>,
     Path(id): Path<JobId>,
     Query(query): Query<PageQuery>,
 ) -> Answer<Json<Page<ModelVersion>>> {
     let (limit, from) = page(&query, 0)?;
     let mut tx = app.db.read().await?;
-    tx.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
+    operator.job(&mut tx, id).await?;
     let items = tx.models(id, from, limit).await?;
     Ok(Json(full_page(items, limit, |model| (model.version + 1).to_string())))
 }
 
 pub(super) async fn model(
-    _: Operator,
+    operator: Operator<Views>,
     State(app): State<Arc<App>>,
     Path((id, version)): Path<(JobId, u32)>,
     Query(query): Query<FormQuery>,
     headers: HeaderMap,
 ) -> Answer<Response> {
     let mut tx = app.db.read().await?;
-    let job = tx.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
+    let (job, _) = operator.job(&mut tx, id).await?;
     let model = tx.model(id, version).await?;
     let model = model.ok_or_else(|| ApiError::not_found(format!("version {version} of {id}")))?;
     // Never packed, because operators open the file with other tools.

@@ -13,9 +13,9 @@ use tributary_protocol::operator::{PAGE_ITEMS_MAX, Round};
 use tributary_protocol::state::Task;
 
 use super::rounds::view;
-use crate::api::auth::Operator;
+use crate::api::auth::{Operator, Views};
 use crate::api::extract::{Path, Query};
-use crate::api::problem::{Answer, ApiError};
+use crate::api::problem::Answer;
 use crate::app::App;
 use crate::db::{DbError, RoundFilter};
 
@@ -81,12 +81,12 @@ fn train() -> Task {
 }
 
 pub(super) async fn export(
-    _: Operator,
+    operator: Operator<Views>,
     State(app): State<Arc<App>>,
     Path(job): Path<JobId>,
     Query(query): Query<MetricsQuery>,
 ) -> Answer<Response> {
-    app.db.read().await?.job(job).await?.ok_or_else(|| ApiError::not_found(job))?;
+    operator.job(&mut app.db.read().await?, job).await?;
     let format = query.format;
     let (beginning, end, kind) = match format {
         Format::Json => ("[".to_owned(), "\n]\n", "application/json"),

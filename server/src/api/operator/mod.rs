@@ -1,5 +1,6 @@
 //! The operator API: what command line and dashboard use.
 
+mod accounts;
 mod audit;
 mod clients;
 pub(super) mod document;
@@ -7,6 +8,7 @@ mod draft;
 mod events;
 mod feed;
 mod jobs;
+mod login;
 mod metrics;
 mod overview;
 mod people;
@@ -17,7 +19,7 @@ mod system;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::routing::{delete, get, patch, post};
+use axum::routing::{delete, get, patch, post, put};
 
 use crate::app::App;
 
@@ -27,6 +29,14 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/populations", get(people::populations).post(people::create_population))
         .route("/tokens", get(people::tokens).post(people::create_token))
         .route("/tokens/{id}", delete(people::revoke_token))
+        .route("/accounts", get(accounts::list).post(accounts::create))
+        .route("/accounts/{account}", delete(accounts::revoke))
+        .route("/accounts/{account}/password", put(accounts::change_password))
+        .route("/accounts/{account}/sessions", get(accounts::sessions).delete(accounts::end_sessions))
+        .route("/login", post(login::login))
+        .route("/logout", post(login::logout))
+        .route("/logout-everywhere", post(login::logout_everywhere))
+        .route("/me", get(login::me))
         .route("/populations/{name}/attributes", get(clients::attributes))
         .route("/populations/{name}/classes", get(clients::classes))
         .route("/clients", get(clients::list))
@@ -53,4 +63,5 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/nodes", get(system::nodes))
         .route("/system", get(system::show))
         .route("/audit", get(audit::list))
+        .route("/audit/export", get(audit::export))
 }

@@ -7,7 +7,7 @@ use tributary_protocol::operator::{JobOverview, JobSummary, OpenRound, Overview,
 
 use super::jobs::rounds_not_before_ms;
 use super::rounds::view;
-use crate::api::auth::Operator;
+use crate::api::auth::{Operator, Views};
 use crate::api::extract::Json;
 use crate::api::problem::Answer;
 use crate::app::App;
@@ -19,11 +19,12 @@ const JOBS_MAX: u32 = 100;
 const CELLS_MAX: u32 = 500;
 const SPARK_POINTS_MAX: u32 = 60;
 
-pub(super) async fn show(_: Operator, State(app): State<Arc<App>>) -> Answer<Json<Overview>> {
+pub(super) async fn show(operator: Operator<Views>, State(app): State<Arc<App>>) -> Answer<Json<Overview>> {
+    let permit = operator.may_within();
     let mut tx = app.db.read().await?;
-    let populations = tx.populations("", PAGE_ITEMS_MAX).await?;
+    let populations = tx.populations(permit.population(), "", PAGE_ITEMS_MAX).await?;
     let mut jobs = Vec::new();
-    for row in tx.jobs_at_a_glance(JOBS_MAX).await? {
+    for row in tx.jobs_at_a_glance(permit.population(), JOBS_MAX).await? {
         jobs.push(job(&app, &mut tx, row).await?);
     }
     let version = env!("CARGO_PKG_VERSION").to_owned();

@@ -4,25 +4,27 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use tributary_protocol::id::{SecretKind, TokenId};
-use tributary_protocol::operator::{CreatePopulation, CreateToken, CreatedToken, Page, PageQuery, Population, Token};
+use tributary_protocol::id::{Name, SecretKind, TokenId};
+use tributary_protocol::operator::{
+    CreatePopulation, CreateToken, CreatedToken, LABEL_BYTES_MAX, OPERATOR_TOKEN_VALID_FOR_MS_DEFAULT, Page, PageQuery,
+    Population, Token, is_invisible,
+};
 use tributary_protocol::problem::ProblemType;
-use tributary_protocol::state::AuditAction;
+use tributary_protocol::state::{AuditAction, TokenKind};
 
-use crate::api::auth::{Operator, stored_hash};
+use crate::api::auth::{Administers, Operator, Views, stored_hash};
 use crate::api::extract::{Json, Path, Query, full_page, page};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
-use crate::db::DbError;
+use crate::db::{DbError, Tx};
 use crate::runtime::entropy;
 
-const LABEL_BYTES_MAX: usize = 200;
-
 pub(super) async fn create_population(
-    operator: Operator,
+    operator: Operator<Administers>,
     State(app): State<Arc<App>>,
     Json(request): Json<CreatePopulation>,
 ) -> Answer<(StatusCode, Json<Population>)> {
+    let permit = operator.may_everywhere()?.about(Some(request.name.clone()));
     let created_at_ms = app.clock.now_ms();
     let mut tx = app.db.begin().await?;
     match tx.insert_population(&request.name, created_at_ms).await {
@@ -31,78 +33,131 @@ pub(super) async fn create_population(
         }
         stored => stored?,
     }
-    operator.audits(&mut tx, AuditAction::PopulationCreate, &request.name, None, created_at_ms).await?;
+    permit.audits(&mut tx, AuditAction::PopulationCreate, &request.name, None, created_at_ms).await?;
     tx.commit().await?;
     Ok((StatusCode::CREATED, Json(Population { name: request.name, clients: 0, created_at_ms })))
 }
 
 pub(super) async fn populations(
-    _: Operator,
+    operator: Operator<Views>,
     State(app): State<Arc<App>>,
     Query(query): Query<PageQuery>,
 ) -> Answer<Json<Page<Population>>> {
+    let permit = operator.may_within();
     let (limit, after) = page(&query, String::new())?;
-    let items = app.db.read().await?.populations(&after, limit).await?;
+    let items = app.db.read().await?.populations(permit.population(), &after, limit).await?;
     Ok(Json(full_page(items, limit, |population| population.name.to_string())))
 }
 
 pub(super) async fn create_token(
-    operator: Operator,
+    operator: Operator<Administers>,
     State(app): State<Arc<App>>,
     Json(request): Json<CreateToken>,
 ) -> Answer<(StatusCode, Json<CreatedToken>)> {
-    if request.label.len() > LABEL_BYTES_MAX {
-        return Err(ApiError::new(ProblemType::Malformed, format!("a label has at most {LABEL_BYTES_MAX} bytes")));
-    }
-    if request.label.chars().any(char::is_control) {
-        return Err(ApiError::new(ProblemType::Malformed, "a label has no control characters"));
-    }
-    let kind = if request.population.is_some() { SecretKind::Enrolment } else { SecretKind::Operator };
     let now_ms = app.clock.now_ms();
-    let valid_for_ms = request.valid_for_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
-    let token = Token {
-        id: TokenId::from_random(entropy::random()),
-        population: request.population,
-        label: request.label,
-        created_at_ms: now_ms,
-        expires_at_ms: valid_for_ms.map(|ms| now_ms.saturating_add(ms)),
-        revoked_at_ms: None,
+    let token = new_token(request, now_ms)?;
+    let permit = match &token.population {
+        Some(population) => operator.may(population)?,
+        None => operator.may_everywhere()?,
     };
-    let secret = entropy::secret(kind);
+    let secret = entropy::secret(match token.kind {
+        TokenKind::Operator => SecretKind::Operator,
+        TokenKind::Enrolment => SecretKind::Enrolment,
+    });
     let mut tx = app.db.begin().await?;
     if let Some(population) = &token.population {
-        let known = tx.population(population).await?;
-        known.ok_or_else(|| ApiError::not_found(format!("population {population}")))?;
+        require_population(&mut tx, population).await?;
     }
     tx.insert_token(&token, &stored_hash(&secret)).await?;
-    let whose = token.population.as_ref().map_or("an operator".to_owned(), ToString::to_string);
-    let detail = format!("for {whose}: {}", token.label);
-    operator.audits(&mut tx, AuditAction::TokenCreate, &token.id, Some(detail), now_ms).await?;
+    permit.audits(&mut tx, AuditAction::TokenCreate, &token.id, Some(described(&token)), now_ms).await?;
     tx.commit().await?;
     Ok((StatusCode::CREATED, Json(CreatedToken { token, secret })))
 }
 
+/// The token that a request describes.
+fn new_token(request: CreateToken, now_ms: i64) -> Answer<Token> {
+    let after_ms = |ms: u64| now_ms.saturating_add(i64::try_from(ms).unwrap_or(i64::MAX));
+    let token = Token {
+        id: TokenId::from_random(entropy::random()),
+        kind: TokenKind::Operator,
+        population: None,
+        role: None,
+        label: String::new(),
+        created_at_ms: now_ms,
+        expires_at_ms: None,
+        revoked_at_ms: None,
+        last_used_at_ms: None,
+        uses: 0,
+        uses_max: None,
+        per_minute_max: None,
+        attributes: Default::default(),
+    };
+    let token = match request {
+        CreateToken::Operator { role, population, label, valid_for_ms } => {
+            let valid_for_ms = valid_for_ms.unwrap_or(OPERATOR_TOKEN_VALID_FOR_MS_DEFAULT);
+            Token { role: Some(role), population, label, expires_at_ms: Some(after_ms(valid_for_ms)), ..token }
+        }
+        CreateToken::Enrolment { population, label, valid_for_ms, uses_max, per_minute_max, attributes } => Token {
+            kind: TokenKind::Enrolment,
+            population: Some(population),
+            label,
+            expires_at_ms: valid_for_ms.map(after_ms),
+            uses_max,
+            per_minute_max,
+            attributes,
+            ..token
+        },
+    };
+    let texts = token.attributes.as_map().iter().flat_map(|(name, value)| [name, value]).chain([&token.label]);
+    if texts.flat_map(|text| text.chars()).any(is_invisible) {
+        let detail = "label and attributes have no control characters and no invisible ones";
+        return Err(ApiError::new(ProblemType::Malformed, detail));
+    }
+    if token.label.len() > LABEL_BYTES_MAX {
+        return Err(ApiError::new(ProblemType::Malformed, format!("a label has at most {LABEL_BYTES_MAX} bytes")));
+    }
+    Ok(token)
+}
+
+/// A new token in the words of the audit log.
+fn described(token: &Token) -> String {
+    let whose = match (token.role, &token.population) {
+        (Some(role), None) => role.to_string(),
+        (Some(role), Some(population)) => format!("{role} of {population}"),
+        (None, population) => format!("clients of {}", population.as_ref().map_or("", Name::as_str)),
+    };
+    format!("for {whose}: {}", token.label)
+}
+
 pub(super) async fn tokens(
-    _: Operator,
+    operator: Operator<Administers>,
     State(app): State<Arc<App>>,
     Query(query): Query<PageQuery>,
 ) -> Answer<Json<Page<Token>>> {
+    let permit = operator.may_within();
     let (limit, after) = page(&query, String::new())?;
-    let items = app.db.read().await?.tokens(&after, limit).await?;
+    let items = app.db.read().await?.tokens(permit.population(), &after, limit).await?;
     Ok(Json(full_page(items, limit, |token| token.id.to_string())))
 }
 
 pub(super) async fn revoke_token(
-    operator: Operator,
+    operator: Operator<Administers>,
     State(app): State<Arc<App>>,
     Path(id): Path<TokenId>,
 ) -> Answer<StatusCode> {
     let now_ms = app.clock.now_ms();
     let mut tx = app.db.begin().await?;
-    if !tx.revoke_token(id, now_ms).await? {
-        return Err(ApiError::not_found(id));
-    }
-    operator.audits(&mut tx, AuditAction::TokenRevoke, &id, None, now_ms).await?;
+    // A token out of reach is answered like one that does not exist.
+    let token = tx.token(id).await?.filter(|token| operator.reaches(token.population.as_ref()));
+    let token = token.ok_or_else(|| ApiError::not_found(id))?;
+    tx.revoke_token(id, now_ms).await?;
+    let permit = operator.may_within().about(token.population);
+    permit.audits(&mut tx, AuditAction::TokenRevoke, &id, None, now_ms).await?;
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+pub(super) async fn require_population(tx: &mut Tx, name: &Name) -> Answer<()> {
+    let known = tx.population(name).await?;
+    known.map(drop).ok_or_else(|| ApiError::not_found(format!("population {name}")))
 }

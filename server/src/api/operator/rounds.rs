@@ -9,7 +9,7 @@ use tributary_protocol::operator::{Assignment, Curve, Order, PAGE_ITEMS_MAX, Pag
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
 
-use crate::api::auth::Operator;
+use crate::api::auth::{Operator, Views};
 use crate::api::extract::{Json, Path, Query, full_page, page};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
@@ -51,7 +51,7 @@ fn train() -> Task {
 }
 
 pub(super) async fn list(
-    _: Operator,
+    operator: Operator<Views>,
     State(app): State<Arc<App>>,
     Path(job): Path<JobId>,
     Query(query): Query<RoundsQuery>,
@@ -61,7 +61,7 @@ pub(super) async fn list(
     let (limit, after) = page(&PageQuery { limit: query.limit, after: query.after }, first)?;
     let filter = RoundFilter { phase: query.phase, reason: query.reason };
     let mut tx = app.db.read().await?;
-    tx.job(job).await?.ok_or_else(|| ApiError::not_found(job))?;
+    operator.job(&mut tx, job).await?;
     let rows = match newest_first {
         true => tx.latest_rounds(job, query.task, filter, after, limit).await?,
         false => tx.rounds(job, query.task, filter, after, limit).await?,
@@ -100,13 +100,14 @@ pub(super) struct TaskQuery {
 }
 
 pub(super) async fn show(
-    _: Operator,
+    operator: Operator<Views>,
     State(app): State<Arc<App>>,
     Path((job, number)): Path<(JobId, u32)>,
     Query(query): Query<TaskQuery>,
 ) -> Answer<Json<RoundDetail>> {
     let key = RoundKey { job, task: query.task, number };
     let mut tx = app.db.read().await?;
+    operator.job(&mut tx, job).await?;
     let row = tx.round(key).await?.ok_or_else(|| ApiError::not_found(format!("round {number} of {job}")))?;
     let evaluation = match key.task {
         Task::Train => tx.round(RoundKey { task: Task::Evaluate, ..key }).await?,
@@ -202,7 +203,7 @@ pub(super) struct CurveQuery {
 }
 
 pub(super) async fn curve(
-    _: Operator,
+    operator: Operator<Views>,
     State(app): State<Arc<App>>,
     Path(id): Path<JobId>,
     Query(query): Query<CurveQuery>,
@@ -212,7 +213,7 @@ pub(super) async fn curve(
         return Err(ApiError::new(ProblemType::Malformed, format!("points must be 2 to {CURVE_POINTS_MAX}")));
     }
     let mut tx = app.db.read().await?;
-    let job = tx.job(id).await?.ok_or_else(|| ApiError::not_found(id))?;
+    let (job, _) = operator.job(&mut tx, id).await?;
     let rows = tx.curve_rows(id).await?;
     drop(tx);
     let (created_at_ms, accuracy) = (job.created_at_ms, job.file.0.stop.accuracy);
@@ -233,7 +234,7 @@ pub(super) struct AssignmentsQuery {
 }
 
 pub(super) async fn assignments(
-    _: Operator,
+    operator: Operator<Views>,
     State(app): State<Arc<App>>,
     Path((job, number)): Path<(JobId, u32)>,
     Query(query): Query<AssignmentsQuery>,
@@ -241,6 +242,7 @@ pub(super) async fn assignments(
     let (limit, after) = page(&PageQuery { limit: query.limit, after: query.after }, 0)?;
     let key = RoundKey { job, task: query.task, number };
     let mut tx = app.db.read().await?;
+    operator.job(&mut tx, job).await?;
     let round = tx.round(key).await?.ok_or_else(|| ApiError::not_found(format!("round {number} of {job}")))?;
     if round.pruned_at_ms.is_some() {
         let detail = format!("the assignments of round {number} were deleted after [retention] history_days");

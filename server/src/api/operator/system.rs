@@ -5,13 +5,14 @@ use std::sync::Arc;
 use axum::extract::State;
 use tributary_protocol::operator::{Engine, Node, PAGE_ITEMS_MAX, Page, PageQuery, System};
 
-use crate::api::auth::Operator;
+use crate::api::auth::{Operator, Views};
 use crate::api::extract::{Json, Query, full_page, page};
 use crate::api::problem::Answer;
 use crate::app::App;
 use crate::db::{Db, DbError, Tx};
 
-pub(super) async fn show(_: Operator, State(app): State<Arc<App>>) -> Answer<Json<System>> {
+pub(super) async fn show(operator: Operator<Views>, State(app): State<Arc<App>>) -> Answer<Json<System>> {
+    operator.may_everywhere()?;
     let now_ms = app.clock.now_ms();
     let mut tx = app.db.read().await?;
     let nodes = nodes_with_leases(&mut tx, "", PAGE_ITEMS_MAX, now_ms).await?;
@@ -35,10 +36,11 @@ pub(super) async fn show(_: Operator, State(app): State<Arc<App>>) -> Answer<Jso
 }
 
 pub(super) async fn nodes(
-    _: Operator,
+    operator: Operator<Views>,
     State(app): State<Arc<App>>,
     Query(query): Query<PageQuery>,
 ) -> Answer<Json<Page<Node>>> {
+    operator.may_everywhere()?;
     let (limit, after) = page(&query, String::new())?;
     let nodes = nodes_with_leases(&mut app.db.read().await?, &after, limit, app.clock.now_ms()).await?;
     Ok(Json(full_page(nodes, limit, |node| node.id.to_string())))

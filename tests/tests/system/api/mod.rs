@@ -1,7 +1,10 @@
 //! What every call answers, above all to bad input: a typed problem, and nothing lost or changed.
 
+mod accounts;
+mod audit;
 mod clients;
 mod docs;
+mod enrolment;
 mod feed;
 mod jobs;
 mod late;
@@ -12,6 +15,7 @@ mod overview;
 mod paging;
 mod policy;
 mod reports;
+mod roles;
 mod routes;
 mod system;
 mod tokens;

@@ -99,16 +99,13 @@ async fn a_configured_operator_token_is_let_in_until_it_is_revoked() {
         let coordinator = open(SecretKind::Operator).await.unwrap();
         assert!(coordinator.first_operator_token().is_none());
         let mut tx = coordinator.app().db.read().await.unwrap();
-        assert_eq!(tx.tokens("", 10).await.unwrap().len(), 1, "stored once");
+        assert_eq!(tx.tokens(None, "", 10).await.unwrap().len(), 1, "stored once");
     }
     let coordinator = open(SecretKind::Operator).await.unwrap();
     let mut tx = coordinator.app().db.begin().await.unwrap();
-    let id = tx.tokens("", 10).await.unwrap()[0].id;
+    let id = tx.tokens(None, "", 10).await.unwrap()[0].id;
     assert!(tx.revoke_token(id, 1_000).await.unwrap());
     tx.commit().await.unwrap();
     let coordinator = open(SecretKind::Operator).await.unwrap();
-    assert!(
-        !coordinator.app().db.read().await.unwrap().has_operator_token(1_000).await.unwrap(),
-        "revoked stays revoked"
-    );
+    assert!(!coordinator.app().db.read().await.unwrap().has_admin_token(1_000).await.unwrap(), "revoked stays revoked");
 }

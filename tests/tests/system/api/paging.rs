@@ -49,7 +49,7 @@ async fn every_list_gives_each_item_once_whatever_the_page_size() {
         ("/populations".to_owned(), 4),
         ("/tokens".to_owned(), 5),
         ("/jobs".to_owned(), 4),
-        ("/audit".to_owned(), 12),
+        ("/audit".to_owned(), 15),
         ("/jobs?population=a".to_owned(), 1),
         ("/clients?population=devices".to_owned(), 2),
         ("/clients?population=devices&order=last_seen".to_owned(), 2),

@@ -47,6 +47,16 @@ pub(super) fn guarded_routes() -> Vec<(Method, String)> {
         (Method::GET, "/schedules".into()),
         (Method::GET, "/system".into()),
         (Method::GET, "/audit".into()),
+        (Method::GET, "/audit/export".into()),
+        (Method::GET, "/accounts".into()),
+        (Method::POST, "/accounts".into()),
+        (Method::DELETE, "/accounts/ada".into()),
+        (Method::PUT, "/accounts/ada/password".into()),
+        (Method::GET, "/accounts/ada/sessions".into()),
+        (Method::DELETE, "/accounts/ada/sessions".into()),
+        (Method::POST, "/logout".into()),
+        (Method::POST, "/logout-everywhere".into()),
+        (Method::GET, "/me".into()),
     ];
     let device = [
         (Method::POST, "/clients".into()),

@@ -2,6 +2,7 @@
 
 use reqwest::Method;
 use serde_json::json;
+use tributary_protocol::id::Name;
 use tributary_protocol::operator::{AuditEntry, CreatedToken, Engine, Page, Round, System};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::AuditAction;
@@ -33,7 +34,10 @@ async fn the_system_tells_its_load_and_its_size() {
 #[tokio::test]
 async fn every_change_by_an_operator_is_in_the_audit_log_with_its_token() {
     let world = World::start().await;
-    let token: CreatedToken = world.operate(Method::POST, "/tokens", &json!({ "label": "night shift" })).await.ok();
+    let token: CreatedToken = {
+        let wanted = json!({ "kind": "operator", "role": "admin", "label": "night shift" });
+        world.operate(Method::POST, "/tokens", &wanted).await.ok()
+    };
     let job = world.job(json!({})).await;
     let night = |method: Method, path: String| {
         let request = world.request(method, &format!("/operator/v1{path}"));
@@ -61,17 +65,19 @@ async fn every_change_by_an_operator_is_in_the_audit_log_with_its_token() {
         ("population.create", first),
         ("token.create", first),
         ("token.create", first),
+        ("token.create", first),
         ("token.revoke", "night shift"),
     ];
     expected.sort_unstable();
     assert_eq!(told, expected, "a pause of a paused job is no change");
     let policy = log.items.iter().find(|entry| entry.action == AuditAction::JobRoundPolicy).unwrap();
     assert_eq!((policy.subject.clone(), policy.detail.as_deref()), (job.id.to_string(), Some(r#"{"deadline_ms":99}"#)));
-    assert_eq!((policy.token, policy.at_ms), (token.token.id, NOW_MS));
+    assert_eq!((policy.actor.clone(), policy.at_ms), (token.token.id.to_string(), NOW_MS));
+    assert_eq!(policy.population.as_ref().map(Name::as_str), Some("devices"));
     let secrets = [token.secret.expose(), world.operator.clone(), world.enrolment.clone()];
     let text = String::from_utf8(world.look("/audit").await.body.to_vec()).unwrap();
     assert!(secrets.iter().all(|secret| !text.contains(secret)), "an audit log holds no secrets");
-    world.look("/audit?after=17").await.refused(ProblemType::Malformed);
+    world.look("/audit?after=x").await.refused(ProblemType::Malformed);
 }
 
 #[tokio::test]

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use tributary_protocol::device::Attributes;
-use tributary_protocol::id::{AuditId, TokenId};
-use tributary_protocol::operator::AuditEntry;
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::operator::{CHAIN_BEGINS, ChainCheck};
 use tributary_protocol::state::{AbandonReason, AssignmentState, AuditAction, JobState, Task};
-use tributary_server::db::{Db, EvaluationSummary, JobTotals, Measured, Report, RoundKey, Transition, Tx};
+use tributary_server::db::{Db, EvaluationSummary, JobTotals, Measured, NewAudit, Report, RoundKey, Transition, Tx};
 
 use super::stored::{
     assigned, client_id, evaluation, job_id, name, population, report, start_round, store_job, traffic, training,
@@ -68,9 +68,9 @@ pub(super) async fn jobs_that_may_run_come_first_and_the_newest_of_them(db: &Db)
         store_job(&mut tx, number, "people", JobState::Running).await;
     }
     tx.set_job_state(job_id(2), JobState::Stopped, 99).await.unwrap();
-    let ids: Vec<_> = tx.jobs_at_a_glance(10).await.unwrap().iter().map(|job| job.id).collect();
+    let ids: Vec<_> = tx.jobs_at_a_glance(None, 10).await.unwrap().iter().map(|job| job.id).collect();
     assert_eq!(ids, [job_id(1), job_id(3), job_id(4), job_id(2)]);
-    assert_eq!(tx.jobs_at_a_glance(1).await.unwrap().len(), 1);
+    assert_eq!(tx.jobs_at_a_glance(None, 1).await.unwrap().len(), 1);
 }
 
 pub(super) async fn a_cohort_is_shown_by_client_number(db: &Db) {
@@ -159,28 +159,91 @@ pub(super) async fn a_feed_follows_jobs_until_a_while_after_their_end(db: &Db) {
     store_job(&mut tx, 2, "people", JobState::Running).await;
     tx.record(Transition::Job { job: job_id(1), state: JobState::Running, cause: None }, 5).await.unwrap();
     tx.set_job_state(job_id(2), JobState::Stopped, 99).await.unwrap();
-    let positions = tx.job_positions(99, 10).await.unwrap();
+    let positions = tx.job_positions(None, 99, 10).await.unwrap();
     let told: Vec<_> = positions.iter().map(|position| (position.job, position.last)).collect();
     assert_eq!(told, [(job_id(1), 1), (job_id(2), 0)]);
-    assert_eq!(tx.job_positions(100, 10).await.unwrap().len(), 1);
-    assert_eq!(tx.job_positions(0, 1).await.unwrap().len(), 1);
+    assert_eq!(tx.job_positions(None, 100, 10).await.unwrap().len(), 1);
+    assert_eq!(tx.job_positions(None, 0, 1).await.unwrap().len(), 1);
 }
 
-pub(super) async fn the_audit_log_is_paged_from_its_end(db: &Db) {
-    let mut tx = db.begin().await.unwrap();
-    let entry = |number: u8, at_ms| AuditEntry {
-        id: AuditId::from_random([number; 16]),
-        at_ms,
-        token: TokenId::from_random([7; 16]),
-        label: "ops".to_owned(),
+fn entry(subject: &str, population: Option<&str>) -> NewAudit {
+    NewAudit {
+        actor: "account:ada".into(),
+        label: "ada".into(),
         action: AuditAction::JobPause,
-        subject: job_id(1).to_string(),
-        detail: (number == 2).then(|| "why".to_owned()),
-    };
-    for entry in [entry(1, 50), entry(2, 60), entry(3, 60)] {
-        tx.insert_audit(&entry).await.unwrap();
+        subject: subject.into(),
+        population: population.map(name),
+        detail: (subject == "2").then(|| "why".into()),
     }
-    let all = tx.audit((i64::MAX, ""), 10).await.unwrap();
-    assert_eq!(all, [entry(3, 60), entry(2, 60), entry(1, 50)]);
-    assert_eq!(tx.audit((60, &all[0].id.to_string()), 1).await.unwrap(), all[1..2]);
+}
+
+/// The chain of a database, checked.
+async fn checked_chain(db: &Db) -> (u64, Sha256Hash) {
+    let mut tx = db.read().await.unwrap();
+    let mut check = ChainCheck::new(None);
+    for entry in tx.audit_chain(0, 1_000).await.unwrap() {
+        check.line(&entry.line()).unwrap();
+    }
+    let end = check.finish().unwrap();
+    assert_eq!(end, tx.audit_head().await.unwrap());
+    end
+}
+
+pub(super) async fn the_audit_log_is_a_chain_and_is_paged_from_its_end(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    assert_eq!(tx.audit_head().await.unwrap(), (0, CHAIN_BEGINS));
+    for (subject, population, at_ms) in [("1", None, 50), ("2", Some("people"), 60), ("3", None, 40)] {
+        tx.append_audit(entry(subject, population), at_ms).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    assert_eq!(checked_chain(db).await.0, 3);
+    let mut tx = db.read().await.unwrap();
+    let all = tx.audit(None, 1_000, 10).await.unwrap();
+    let seen: Vec<_> = all.iter().map(|entry| (entry.number, &*entry.subject, entry.at_ms)).collect();
+    assert_eq!(seen, [(3, "3", 40), (2, "2", 60), (1, "1", 50)], "in the order of writing, not of the clock");
+    assert_eq!(tx.audit(None, 3, 1).await.unwrap(), all[1..2]);
+    assert_eq!(tx.audit(Some(&name("people")), 1_000, 10).await.unwrap(), all[1..2]);
+    assert_eq!((all[2].previous, all[1].previous), (CHAIN_BEGINS, all[2].hash));
+    assert_eq!(tx.audit_chain(1, 1).await.unwrap(), all[1..2]);
+}
+
+pub(super) async fn audit_entries_of_a_release_without_a_chain_are_brought_into_it(db: &Db) {
+    for (id, at_ms) in [("b", 20_i64), ("a", 20), ("c", 10)] {
+        let sql = "insert into audit_unchained (id, at_ms, token, label, action, subject) \
+                   values ($1, $2, 'token_1', 'ops', 'job.stop', $1)";
+        match db {
+            Db::Sqlite { writer, .. } => drop(sqlx::query(sql).bind(id).bind(at_ms).execute(writer).await.unwrap()),
+            Db::Postgres { pool, .. } => drop(sqlx::query(sql).bind(id).bind(at_ms).execute(pool).await.unwrap()),
+        }
+    }
+    for expected in [2, 1, 0] {
+        let mut tx = db.begin().await.unwrap();
+        assert_eq!(tx.chain_old_audit(2).await.unwrap(), expected);
+        tx.commit().await.unwrap();
+    }
+    assert_eq!(checked_chain(db).await.0, 3);
+    let entries = db.read().await.unwrap().audit_chain(0, 10).await.unwrap();
+    let subjects: Vec<_> = entries.iter().map(|entry| &*entry.subject).collect();
+    assert_eq!(subjects, ["c", "a", "b"]);
+    assert_eq!((entries[0].actor.as_str(), entries[0].at_ms), ("token_1", 10));
+}
+
+pub(super) async fn concurrent_entries_make_one_chain(db: &Db) {
+    const EACH: u64 = 10;
+    let write = |writer: u64| {
+        let db = db.clone();
+        async move {
+            for number in 0..EACH {
+                let mut tx = db.begin().await.unwrap();
+                tx.append_audit(entry(&format!("{writer}/{number}"), None), 1).await.unwrap();
+                tx.commit().await.unwrap();
+            }
+        }
+    };
+    let writers: Vec<_> = (0..4).map(|writer| tokio::spawn(write(writer))).collect();
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    assert_eq!(checked_chain(db).await.0, 4 * EACH);
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use tributary_protocol::device::Attributes;
 use tributary_protocol::id::TokenId;
-use tributary_protocol::operator::{Client, ClientOrder, Population};
-use tributary_protocol::state::AssignmentState;
-use tributary_server::db::{ClientsList, Db, DbError};
+use tributary_protocol::operator::{Account, Client, ClientOrder, Population, Session, Token};
+use tributary_protocol::state::{AssignmentState, Role};
+use tributary_server::db::{ClientsList, Db, DbError, Enrolment};
 
 use super::stored::{
     assigned, client_id, evaluation, job_id, name, population, report, secret, start_round, store_client, token,
@@ -27,7 +27,7 @@ pub(super) async fn a_population_is_stored_once_and_listed_by_name(db: &Db) {
     assert_eq!(tx.population(&name("d")).await.unwrap(), None);
     let mut names = Vec::new();
     for (after, limit) in [("", 2), ("b", 2), ("c", 2)] {
-        let page = tx.populations(after, limit).await.unwrap();
+        let page = tx.populations(None, after, limit).await.unwrap();
         names.push(page.into_iter().map(|population| population.name.to_string()).collect::<Vec<_>>());
     }
     assert_eq!(names, [vec!["a", "b"], vec!["c"], vec![]]);
@@ -47,27 +47,147 @@ pub(super) async fn a_token_works_until_it_expires_or_is_revoked(db: &Db) {
     assert!(tx.revoke_token(long.id, 70).await.unwrap(), "twice is no error");
     assert!(!tx.revoke_token(TokenId::from_random([9; 16]), 70).await.unwrap());
     assert_eq!(tx.working_token(&secret(2), 0).await.unwrap(), None);
-    let listed = tx.tokens("", 10).await.unwrap();
+    let listed = tx.tokens(None, "", 10).await.unwrap();
     assert!(listed.windows(2).all(|pair| pair[0].id.to_string() < pair[1].id.to_string()));
     let revoked = listed.iter().find(|token| token.id == long.id).unwrap();
     assert_eq!(revoked.revoked_at_ms, Some(60), "the first time counts");
-    assert_eq!(tx.tokens(&listed[0].id.to_string(), 1).await.unwrap(), listed[1..2]);
+    assert_eq!(tx.tokens(None, &listed[0].id.to_string(), 1).await.unwrap(), listed[1..2]);
     let twice = tx.insert_token(&token(3, None, None), &secret(2)).await;
     assert!(matches!(twice, Err(DbError::Duplicate)), "a revoked secret stays taken: {twice:?}");
 }
 
-pub(super) async fn operator_tokens_are_told_from_enrolment_tokens(db: &Db) {
+pub(super) async fn tokens_of_admins_are_told_from_all_others(db: &Db) {
     population(db).await;
     let mut tx = db.begin().await.unwrap();
-    assert!(!tx.has_operator_token(0).await.unwrap(), "an enrolment token is none");
+    let viewer = Token { role: Some(Role::Viewer), ..token(3, None, None) };
+    tx.insert_token(&viewer, &secret(3)).await.unwrap();
+    let local = Token { population: Some(name("people")), ..token(4, None, None) };
+    tx.insert_token(&local, &secret(4)).await.unwrap();
+    assert!(!tx.has_admin_token(0).await.unwrap(), "of the whole deployment");
     tx.insert_token(&token(1, None, Some(50)), &secret(1)).await.unwrap();
-    assert!(tx.has_operator_token(49).await.unwrap());
-    assert!(!tx.has_operator_token(50).await.unwrap());
+    assert!(tx.has_admin_token(49).await.unwrap());
+    assert!(!tx.has_admin_token(50).await.unwrap());
     let lasting = token(2, None, None);
     tx.insert_token(&lasting, &secret(2)).await.unwrap();
-    assert!(tx.has_operator_token(50).await.unwrap());
+    assert!(tx.has_admin_token(50).await.unwrap());
     tx.revoke_token(lasting.id, 60).await.unwrap();
-    assert!(!tx.has_operator_token(50).await.unwrap());
+    assert!(!tx.has_admin_token(50).await.unwrap());
+}
+
+/// Goal: uses are counted exactly, whichever limit stops them, and nothing is counted that was refused.
+pub(super) async fn enrolments_are_counted_up_to_the_limits_of_their_token(db: &Db) {
+    population(db).await;
+    let limited = Token { uses_max: Some(5), per_minute_max: Some(2), ..token(1, Some("people"), Some(1_000_000)) };
+    let mut tx = db.begin().await.unwrap();
+    tx.insert_token(&limited, &secret(1)).await.unwrap();
+    let mut counted = Vec::new();
+    for (now_ms, expected) in [
+        (100_000, Some(1)),
+        (130_000, Some(2)),
+        (159_999, None),
+        (160_000, Some(3)),
+        (150_000, Some(4)), // The clock was set back: a minute that begins in the future is none.
+        (220_000, Some(5)),
+    ] {
+        match tx.count_enrolment(limited.id, now_ms).await.unwrap() {
+            Enrolment::Counted(token) => counted.push((now_ms, Some(token.uses))),
+            Enrolment::TooSoon { per_minute_max, retry_after_ms } => {
+                assert_eq!((per_minute_max, retry_after_ms), (2, 1), "at {now_ms}");
+                counted.push((now_ms, None));
+            }
+            other => panic!("at {now_ms}: {other:?}"),
+        }
+        assert_eq!(*counted.last().unwrap(), (now_ms, expected));
+    }
+    assert_eq!(tx.count_enrolment(limited.id, 900_000).await.unwrap(), Enrolment::UsedUp { uses_max: 5 });
+    assert_eq!(tx.count_enrolment(limited.id, 1_000_000).await.unwrap(), Enrolment::Unknown, "expired");
+    let stored = tx.token(limited.id).await.unwrap().unwrap();
+    assert_eq!((stored.uses, stored.last_used_at_ms), (5, Some(220_000)));
+    let operator = token(2, None, None);
+    tx.insert_token(&operator, &secret(2)).await.unwrap();
+    assert_eq!(tx.count_enrolment(operator.id, 0).await.unwrap(), Enrolment::Unknown, "an operator's");
+    assert_eq!(tx.count_enrolment(TokenId::from_random([9; 16]), 0).await.unwrap(), Enrolment::Unknown);
+}
+
+pub(super) async fn the_last_use_of_a_token_only_moves_when_it_is_old(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    let token = token(1, None, None);
+    tx.insert_token(&token, &secret(1)).await.unwrap();
+    for (unless_since_ms, now_ms, known) in [(0, 10, 10), (10, 20, 10), (11, 30, 30)] {
+        tx.token_used(token.id, unless_since_ms, now_ms).await.unwrap();
+        assert_eq!(tx.token(token.id).await.unwrap().unwrap().last_used_at_ms, Some(known));
+    }
+    assert!(tx.token_works(token.id, 0).await.unwrap());
+    tx.revoke_token(token.id, 40).await.unwrap();
+    assert!(!tx.token_works(token.id, 0).await.unwrap());
+}
+
+fn account(text: &str, population: Option<&str>) -> Account {
+    Account {
+        name: name(text),
+        role: Role::Operator,
+        population: population.map(name),
+        created_at_ms: 5,
+        password_at_ms: 5,
+        revoked_at_ms: None,
+    }
+}
+
+pub(super) async fn accounts_are_stored_once_and_listed_by_name(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    let (ada, eve) = (account("ada", None), account("eve", Some("people")));
+    tx.insert_account(&eve, "hash of eve").await.unwrap();
+    tx.insert_account(&ada, "hash of ada").await.unwrap();
+    assert_eq!(tx.accounts(None, "", 10).await.unwrap(), [ada.clone(), eve.clone()]);
+    assert_eq!(tx.accounts(Some(&name("people")), "", 10).await.unwrap(), std::slice::from_ref(&eve));
+    assert_eq!(tx.accounts(None, "ada", 10).await.unwrap(), std::slice::from_ref(&eve));
+    assert_eq!(tx.account(&name("ada")).await.unwrap(), Some(ada.clone()));
+    assert_eq!(tx.password(&name("ada")).await.unwrap().as_deref(), Some("hash of ada"));
+    assert!(tx.set_password(&name("ada"), "another", 9).await.unwrap());
+    assert_eq!(tx.password(&name("ada")).await.unwrap().as_deref(), Some("another"));
+    tx.revoke_account(&name("ada"), 10).await.unwrap();
+    tx.revoke_account(&name("ada"), 11).await.unwrap();
+    assert_eq!(tx.account(&name("ada")).await.unwrap().unwrap().revoked_at_ms, Some(10), "the first time counts");
+    assert_eq!(tx.password(&name("ada")).await.unwrap(), None);
+    assert!(!tx.set_password(&name("ada"), "again", 12).await.unwrap());
+    let twice = tx.insert_account(&ada, "x").await;
+    assert!(matches!(twice, Err(DbError::Duplicate)), "a revoked name stays taken: {twice:?}");
+}
+
+pub(super) async fn a_session_works_until_it_expires_idles_or_its_account_is_revoked(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    let eve = account("eve", Some("people"));
+    tx.insert_account(&eve, "hash").await.unwrap();
+    let session = |created_at_ms| Session {
+        address: Some("192.0.2.1".into()),
+        created_at_ms,
+        last_used_at_ms: created_at_ms,
+        expires_at_ms: created_at_ms + 100,
+    };
+    for number in 1..=4 {
+        tx.insert_session(&eve.name, &session(i64::from(number)), &secret(number)).await.unwrap();
+    }
+    let found = tx.session(&secret(1), 1, 100).await.unwrap().unwrap();
+    assert_eq!((found.account.clone(), found.role, found.expires_at_ms), (eve.name.clone(), Role::Operator, 101));
+    assert_eq!(found.population.map(|population| population.0), Some(name("people")));
+    assert_eq!(tx.session(&secret(1), 1, 101).await.unwrap(), None, "expired");
+    assert_eq!(tx.session(&secret(1), 2, 50).await.unwrap(), None, "idle");
+    tx.session_used(&secret(1), 50, 60).await.unwrap();
+    assert_eq!(tx.session(&secret(1), 60, 70).await.unwrap().unwrap().last_used_at_ms, 60);
+    let began = |sessions: Vec<Session>| sessions.iter().map(|session| session.created_at_ms).collect::<Vec<_>>();
+    assert_eq!(began(tx.sessions(&eve.name, 0, 10).await.unwrap()), [4, 3, 2, 1]);
+    tx.keep_newest_sessions(&eve.name, 2, 0).await.unwrap();
+    assert_eq!(began(tx.sessions(&eve.name, 0, 10).await.unwrap()), [4, 3]);
+    tx.delete_session(&secret(4)).await.unwrap();
+    tx.revoke_account(&eve.name, 9).await.unwrap();
+    assert_eq!(tx.session(&secret(3), 0, 9).await.unwrap(), None, "revoked");
+    assert_eq!(tx.delete_sessions(&eve.name).await.unwrap(), 1);
+    tx.insert_session(&eve.name, &session(1), &secret(1)).await.unwrap();
+    assert_eq!(tx.delete_expired_sessions(101).await.unwrap(), 0);
+    assert_eq!(tx.delete_expired_sessions(102).await.unwrap(), 1);
 }
 
 pub(super) async fn clients_are_numbered_and_known_by_their_secret(db: &Db) {

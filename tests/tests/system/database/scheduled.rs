@@ -162,5 +162,5 @@ pub(super) async fn tokens_are_spent_when_they_expired_and_let_nobody_in(db: &Db
     assert_eq!(tx.spent_tokens(50, 10).await.unwrap(), [spent.id]);
     tx.delete_token(spent.id).await.unwrap();
     assert_eq!(tx.spent_tokens(50, 10).await.unwrap(), []);
-    assert_eq!(tx.tokens("", 10).await.unwrap().len(), 4, "three of these and the population's own");
+    assert_eq!(tx.tokens(None, "", 10).await.unwrap().len(), 4, "three of these and the population's own");
 }

@@ -8,7 +8,7 @@ use tributary_protocol::id::{AssignmentId, ClientId, JobId, Name, TokenId};
 use tributary_protocol::job_file::JobFile;
 use tributary_protocol::operator::Token;
 use tributary_protocol::seed::Seed;
-use tributary_protocol::state::{JobState, Task};
+use tributary_protocol::state::{JobState, Role, Task, TokenKind};
 use tributary_server::db::{ClientRow, Db, Json, NewAssignment, NewJob, NewRound, Report, RoundKey, Times, Tx};
 use tributary_server::metrics::Traffic;
 
@@ -46,11 +46,18 @@ pub(super) fn file(population: &str, job: &str) -> JobFile {
 pub(super) fn token(number: u8, population: Option<&str>, expires_at_ms: Option<i64>) -> Token {
     Token {
         id: TokenId::from_random([number; 16]),
+        kind: if population.is_some() { TokenKind::Enrolment } else { TokenKind::Operator },
         population: population.map(name),
+        role: population.is_none().then_some(Role::Admin),
         label: format!("token {number}"),
         created_at_ms: 5,
         expires_at_ms,
         revoked_at_ms: None,
+        last_used_at_ms: None,
+        uses: 0,
+        uses_max: None,
+        per_minute_max: None,
+        attributes: Attributes::default(),
     }
 }
 
@@ -66,6 +73,7 @@ pub(super) async fn store_client(tx: &mut Tx, number: u8, population: &str, by: 
         population: name(population),
         number: tx.next_client_number(&name(population)).await.unwrap(),
         attributes: Json(Attributes::default()),
+        granted: Json(Attributes::default()),
         examples: 0,
         created_at_ms: 20,
         last_seen_at_ms: 20,

@@ -53,6 +53,7 @@ pub(super) const ROOMS: [(&str, &[Room]); 2] = [
             room(&["models/"], "a model is made from a closed round, whatever closed it"),
             room(&["scheduled/"], "retention and upkeep need neither driver nor API"),
             room(&["driver/"], "a driver derives its steps from stored state, not from requests"),
+            room(&["people/"], "who may sign in depends on no job"),
             room(&["app.rs"], "the state that all calls of the API share depends on no single call"),
             room(&["api/"], "the coordinator gives the API its connections"),
             room(&["coordinator.rs", "lib.rs"], "nothing is above it"),

@@ -33,7 +33,13 @@ async fn a_full_disk_refuses_for_a_while_and_the_round_goes_on_when_there_is_roo
     // Until the free space inside the file's pages is used up, small rows still fit.
     let mut refused = None;
     for _ in 0..200 {
-        let answer = world.operate(Method::POST, "/tokens", &json!({ "label": "x".repeat(200) })).await;
+        let answer = world
+            .operate(
+                Method::POST,
+                "/tokens",
+                &json!({ "kind": "operator", "role": "viewer", "label": "x".repeat(200) }),
+            )
+            .await;
         if answer.status == 503 {
             refused = Some(answer.refused(ProblemType::Unavailable));
             break;
@@ -44,7 +50,9 @@ async fn a_full_disk_refuses_for_a_while_and_the_round_goes_on_when_there_is_roo
     assert_eq!(states, [AssignmentState::Reported, AssignmentState::Assigned]);
 
     pages_max(&world, Some(1 << 20)).await;
-    let token = world.operate(Method::POST, "/tokens", &json!({ "label": "x".repeat(200) })).await;
+    let token = world
+        .operate(Method::POST, "/tokens", &json!({ "kind": "operator", "role": "viewer", "label": "x".repeat(200) }))
+        .await;
     assert_eq!(token.status, 201, "the connection that met the full disk is of no more use, and was replaced");
     second.contribute(&two, &[1.5; WEIGHTS], 1).await;
     world.drive().await;

@@ -14,6 +14,7 @@ use tributary_protocol::device::{Assignment, CheckInResponse};
 use tributary_protocol::id::{JobId, Name};
 use tributary_protocol::operator::{self, CreatedToken, Job, Page, Round};
 use tributary_protocol::safetensors::model_from_bytes;
+use tributary_protocol::state::Role;
 use tributary_server::app::App;
 use tributary_server::blob::OpenedStore;
 use tributary_server::metrics::MetricsAccess;
@@ -48,6 +49,7 @@ pub(crate) struct World {
     metrics: MetricsAccess,
     /// For updates that are being received, in bytes.
     upload_memory: usize,
+    behind_proxy: bool,
     /// Keeps the port for the time between two coordinators.
     _place: TcpSocket,
     running: Option<Running>,
@@ -190,6 +192,7 @@ impl World {
             _place: place,
             metrics: MetricsAccess::default(),
             upload_memory: Config::default().upload_memory,
+            behind_proxy: false,
             running: None,
         }
     }
@@ -209,6 +212,7 @@ impl World {
             node: Some(self.node.clone()),
             metrics: self.metrics,
             upload_memory: self.upload_memory,
+            behind_proxy: self.behind_proxy,
             ..Config::default()
         };
         Coordinator::open_on(&config, self.blobs.clone(), self.clock.clone()).await.unwrap()
@@ -227,6 +231,11 @@ impl World {
     /// The next coordinator has this much memory for updates that are being received, in bytes.
     pub(crate) fn set_upload_memory(&mut self, bytes: usize) {
         self.upload_memory = bytes;
+    }
+
+    /// The next coordinator believes a proxy.
+    pub(crate) fn set_behind_proxy(&mut self, behind_proxy: bool) {
+        self.behind_proxy = behind_proxy;
     }
 
     fn serve(&mut self, coordinator: Coordinator) {
@@ -335,7 +344,16 @@ impl World {
     }
 
     pub(crate) async fn token(&self, population: &str) -> CreatedToken {
-        self.operate(Method::POST, "/tokens", &json!({ "population": population })).await.ok()
+        self.operate(Method::POST, "/tokens", &json!({ "kind": "enrolment", "population": population })).await.ok()
+    }
+
+    /// A token of an operator with a role, for one population or for all.
+    pub(crate) async fn operator_token(&self, role: Role, population: Option<&str>) -> CreatedToken {
+        let mut wanted = json!({ "kind": "operator", "role": role, "label": role });
+        if let Some(population) = population {
+            wanted["population"] = population.into();
+        }
+        self.operate(Method::POST, "/tokens", &wanted).await.ok()
     }
 
     /// Creates the job of [`job_file`] with these changes.

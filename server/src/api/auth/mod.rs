@@ -1,0 +1,16 @@
+//! Authentication. A handler gets an identity only through these extractors, and an operator's power only as a
+//! [`Permit`].
+
+mod bearer;
+mod caller;
+mod device;
+mod operator;
+mod permit;
+mod session;
+
+pub(crate) use bearer::stored_hash;
+pub(super) use caller::{Caller, CallerCell, Origin};
+pub(super) use device::{Device, Enroller};
+pub(super) use operator::{Credential, Operator, StillIn, account_actor};
+pub(super) use permit::{Administers, Permit, Steers, Views};
+pub(super) use session::{SESSION_MS_MAX, SESSIONS_MAX, cookie, cookie_that_ends, require_own_page};
