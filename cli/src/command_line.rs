@@ -78,6 +78,8 @@ mod tests {
     use clap::CommandFactory;
     use clap::error::ErrorKind;
 
+    use crate::output::Output;
+
     fn parse(line: &str) -> Result<CommandLine, clap::Error> {
         CommandLine::try_parse_from(line.split_whitespace())
     }
@@ -116,7 +118,7 @@ mod tests {
         assert!(parse("tributary job list --server localhost:7300").is_err());
         let wrong = parse("tributary job list --token tributary_operator_5ecret").unwrap();
         assert!(!format!("{wrong:?}").contains("5ecret"));
-        let error = wrong.global.operator_api().expect_err("too short");
+        let error = wrong.global.operator_api(&Output::of_process(false, 0)).expect_err("too short");
         assert!(!format!("{error} {error:?}").contains("5ecret"));
     }
 }

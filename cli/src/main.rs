@@ -75,12 +75,12 @@ fn start(line: CommandLine, output: Output) -> Result<(), CliError> {
 
 async fn run(CommandLine { global, command }: CommandLine, output: Output) -> Result<(), CliError> {
     match command {
-        Command::Job(command) => job::run(command, &global.operator_api()?, &output).await,
-        Command::Round(command) => round::run(command, &global.operator_api()?, &output).await,
-        Command::Token(command) => token::run(command, &global.operator_api()?, &output).await,
-        Command::Population(command) => population::run(command, &global.operator_api()?, &output).await,
-        Command::Node(command) => node::run(command, &global.operator_api()?, &output).await,
-        Command::Schedule(command) => schedule::run(command, &global.operator_api()?, &output).await,
+        Command::Job(command) => job::run(command, &global.operator_api(&output)?, &output).await,
+        Command::Round(command) => round::run(command, &global.operator_api(&output)?, &output).await,
+        Command::Token(command) => token::run(command, &global.operator_api(&output)?, &output).await,
+        Command::Population(command) => population::run(command, &global.operator_api(&output)?, &output).await,
+        Command::Node(command) => node::run(command, &global.operator_api(&output)?, &output).await,
+        Command::Schedule(command) => schedule::run(command, &global.operator_api(&output)?, &output).await,
         Command::Client(command) => client::run(command, &global, &output).await,
         Command::Demo(args) => demo::run(&args, &output).await,
         Command::Serve(args) => serve::run(args, &output).await,

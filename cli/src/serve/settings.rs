@@ -1,17 +1,20 @@
 //! The settings of `tributary serve`: one struct for flags, variables and the file.
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
+use rustls::pki_types::ServerName;
 use serde::Deserialize;
 use tributary_protocol::id::{Name, SecretKind};
 use tributary_protocol::sealed::Sealed;
 use tributary_server::Config;
 use tributary_server::metrics::MetricsAccess;
+use tributary_server::net::{ConnectionLimits, TlsSource, directory_beside};
 
-use crate::error::CliError;
+use crate::error::{CliError, Failure};
 use crate::options::secret;
 use crate::settings_file;
 use crate::units::{ByteSize, HttpUrl, HumanDuration};
@@ -35,10 +38,38 @@ pub(crate) struct ServeArgs {
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct ServeSettings {
-    /// Where to listen [default: 127.0.0.1:7300]. The coordinator speaks plain HTTP: for any but the loopback address,
-    /// put a proxy with TLS in front of it.
+    /// Where to listen [default: 127.0.0.1:7300]. For any but the loopback address, choose --tls-dev, --tls-cert or
+    /// --insecure-plaintext.
     #[arg(long, env = "TRIBUTARY_LISTEN", value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
+    /// Serves with TLS: a PEM file with the certificate and those between it and its CA. It is read again when it
+    /// changes.
+    #[arg(long, env = "TRIBUTARY_TLS_CERT", value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// The certificate's private key, a PEM file.
+    #[arg(long, env = "TRIBUTARY_TLS_KEY", value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// The private CA of --tls-cert, a PEM file. Enrolment tokens then carry its fingerprint, so that clients need no
+    /// CA file. Leave it out for certificates that the clients' systems trust.
+    #[arg(long, env = "TRIBUTARY_TLS_CA", value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// Serves with TLS and makes what it needs: a private CA at the first start, and certificates from it. Enrolment
+    /// tokens carry the CA's fingerprint. Where there is no population, it also creates one ("default") and an
+    /// enrolment token for it.
+    #[arg(long, env = "TRIBUTARY_TLS_DEV", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    tls_dev: Option<bool>,
+    /// Where --tls-dev stores its CA [default: tributary-tls beside the SQLite database, with PostgreSQL in the working
+    /// directory]. Several coordinators of a database need copies of the same folder.
+    #[arg(long, env = "TRIBUTARY_TLS_DIR", value_name = "FOLDER")]
+    tls_dir: Option<PathBuf>,
+    /// A name or address under which clients reach this coordinator, for the certificate of --tls-dev; may be repeated
+    /// [default: the addresses of this machine and its host name]. The loopback addresses are always in it.
+    #[arg(long, env = "TRIBUTARY_TLS_NAME", value_name = "NAME", value_delimiter = ',')]
+    tls_name: Vec<String>,
+    /// Speaks plain HTTP on an address that other machines can reach. Only behind a proxy with TLS: everyone on the way
+    /// can read models, updates and tokens.
+    #[arg(long, env = "TRIBUTARY_INSECURE_PLAINTEXT", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    insecure_plaintext: Option<bool>,
     /// The database: a file, sqlite:FILE, or postgres://USER@HOST/NAME [default: tributary.db].
     #[arg(long, env = "TRIBUTARY_DATABASE", value_name = "URL", hide_env_values = true)]
     database: Option<Sealed<String>>,
@@ -61,6 +92,15 @@ struct ServeSettings {
     /// to be unpacked; a small one takes its size. Further uploads wait.
     #[arg(long, env = "TRIBUTARY_UPLOAD_MEMORY", value_name = "SIZE")]
     upload_memory: Option<UploadMemory>,
+    /// Connections in all [default: the limit of open files, less an eighth of it (256 to 4096) for the database]. The
+    /// limit of open files is raised as far as the system allows.
+    #[arg(long, env = "TRIBUTARY_CONNECTIONS_MAX", value_name = "COUNT")]
+    connections_max: Option<NonZeroUsize>,
+    /// Connections from one address, or from one IPv6 network of 64 bits [default: half of --connections-max]. The
+    /// loopback address is exempt. Behind a proxy on another machine all connections have the proxy's address: set it
+    /// to --connections-max.
+    #[arg(long, env = "TRIBUTARY_CONNECTIONS_PER_ADDRESS", value_name = "COUNT")]
+    connections_per_address: Option<NonZeroUsize>,
     /// Access to /metrics, for Prometheus [default: open]. The metrics name populations, but no clients and no tokens.
     #[arg(long, env = "TRIBUTARY_METRICS", value_enum, value_name = "ACCESS")]
     metrics: Option<MetricsFor>,
@@ -150,16 +190,27 @@ impl ServeArgs {
         let settings = self.settings.over(file);
         let operator_token = settings.operator_token.as_ref();
         let defaults = Config::default();
+        let listen = settings.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 7300)));
+        let database = settings.database.clone().unwrap_or(defaults.database);
+        let tls = settings.tls(database.expose())?;
+        if tls.is_none() && !listen.ip().is_loopback() && !settings.insecure_plaintext.unwrap_or_default() {
+            return Err(PlaintextError(listen).into());
+        }
         Ok(Settings {
-            listen: settings.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 7300))),
+            listen,
             coordinator: Config {
-                database: settings.database.unwrap_or(defaults.database),
+                database,
+                tls,
                 blobs: settings.blobs,
                 operator_token: operator_token.map(|token| secret(token, SecretKind::Operator)).transpose()?,
                 node: settings.node,
                 lease: settings.lease.map_or(defaults.lease, HumanDuration::duration),
                 upload_memory: settings.upload_memory.map_or(defaults.upload_memory, |UploadMemory(bytes)| bytes),
                 metrics: settings.metrics.unwrap_or_default().into(),
+                connections: ConnectionLimits {
+                    max: settings.connections_max.map(NonZeroUsize::get),
+                    per_address: settings.connections_per_address.map(NonZeroUsize::get),
+                },
                 fold_at_commit: self.fold_at_commit,
             },
             log: settings.log.unwrap_or_else(|| LOG_DEFAULT.into()),
@@ -169,17 +220,64 @@ impl ServeArgs {
     }
 }
 
+/// Plain HTTP where other machines can reach it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} can be reached from other machines, and plain HTTP shows them models, updates and tokens")]
+pub(super) struct PlaintextError(SocketAddr);
+
+impl Failure for PlaintextError {
+    fn hint(&self) -> Option<String> {
+        let hint = "--tls-dev serves with a CA of its own, --tls-cert and --tls-key with your certificate, and \
+                    --insecure-plaintext is for a coordinator behind a proxy with TLS";
+        Some(hint.into())
+    }
+}
+
 impl ServeSettings {
+    /// `None`: without TLS.
+    fn tls(&self, database: &str) -> Result<Option<TlsSource>, CliError> {
+        let wrong = |message: &str| Err(CliError::BadSetting(message.into()));
+        let is_dev = self.tls_dev.unwrap_or_default();
+        match (&self.tls_cert, &self.tls_key) {
+            (Some(_), None) | (None, Some(_)) => return wrong("tls_cert and tls_key belong together"),
+            (Some(_), Some(_)) if is_dev => return wrong("tls_dev makes its own certificate; leave tls_cert out"),
+            (None, None) if self.tls_ca.is_some() => return wrong("tls_ca is the CA of tls_cert, which is missing"),
+            _ if !is_dev && (self.tls_dir.is_some() || !self.tls_name.is_empty()) => {
+                return wrong("tls_dir and tls_name are for tls_dev");
+            }
+            (Some(certificate), Some(key)) => {
+                let (certificate, key, ca) = (certificate.clone(), key.clone(), self.tls_ca.clone());
+                return Ok(Some(TlsSource::Files { certificate, key, ca }));
+            }
+            (None, None) if !is_dev => return Ok(None),
+            (None, None) => {}
+        }
+        if let Some(name) = self.tls_name.iter().find(|name| ServerName::try_from(name.as_str()).is_err()) {
+            return Err(CliError::BadSetting(format!("tls_name: {name:?} is neither a host name nor an address")));
+        }
+        let directory = self.tls_dir.clone().unwrap_or_else(|| directory_beside(database));
+        Ok(Some(TlsSource::Dev { directory, names: self.tls_name.clone() }))
+    }
+
     /// Flags and variables, and the file for what they leave open.
     fn over(self, file: Self) -> Self {
         Self {
             listen: self.listen.or(file.listen),
+            tls_cert: self.tls_cert.or(file.tls_cert),
+            tls_key: self.tls_key.or(file.tls_key),
+            tls_ca: self.tls_ca.or(file.tls_ca),
+            tls_dev: self.tls_dev.or(file.tls_dev),
+            tls_dir: self.tls_dir.or(file.tls_dir),
+            tls_name: if self.tls_name.is_empty() { file.tls_name } else { self.tls_name },
+            insecure_plaintext: self.insecure_plaintext.or(file.insecure_plaintext),
             database: self.database.or(file.database),
             blobs: self.blobs.or(file.blobs),
             operator_token: self.operator_token.or(file.operator_token),
             node: self.node.or(file.node),
             lease: self.lease.or(file.lease),
             upload_memory: self.upload_memory.or(file.upload_memory),
+            connections_max: self.connections_max.or(file.connections_max),
+            connections_per_address: self.connections_per_address.or(file.connections_per_address),
             metrics: self.metrics.or(file.metrics),
             log: self.log.or(file.log),
             log_format: self.log_format.or(file.log_format),
@@ -234,6 +332,42 @@ mod tests {
             assert_eq!(settings.coordinator.upload_memory, 64 << 20);
             assert_eq!(settings.otlp_endpoint.unwrap().url().port(), Some(4318));
             assert_eq!(settings.coordinator.metrics, MetricsAccess::Off);
+        }
+    }
+
+    #[test]
+    fn plain_http_leaves_this_machine_only_by_consent() {
+        let error = settings_of("--listen 0.0.0.0:7300").unwrap_err();
+        assert!(error.cause::<PlaintextError>().is_some() && error.hint().is_some(), "{error}");
+        for line in ["--listen [::1]:7300", "--listen 127.0.0.2:7300", "--listen 0.0.0.0:7300 --insecure-plaintext"] {
+            assert_eq!(settings_of(line).unwrap().coordinator.tls, None, "{line}");
+        }
+        assert!(settings_of_file("listen = '0.0.0.0:1'\ninsecure_plaintext = true", "").is_ok());
+        assert!(settings_of("--listen 0.0.0.0:7300 --tls-dev").unwrap().coordinator.tls.is_some());
+    }
+
+    #[test]
+    fn a_certificate_comes_from_files_or_is_made() {
+        let tls = |line: &str| settings_of(line).map(|settings| settings.coordinator.tls);
+        let files = TlsSource::Files { certificate: "c".into(), key: "k".into(), ca: None };
+        assert_eq!(tls("--tls-cert c --tls-key k").unwrap(), Some(files));
+        let names = vec!["fl.example.org".to_owned(), "10.0.0.1".to_owned()];
+        let dev = TlsSource::Dev { directory: "data/tributary-tls".into(), names: names.clone() };
+        let line = "--tls-dev --database data/x.db --tls-name fl.example.org --tls-name 10.0.0.1";
+        assert_eq!(tls(line).unwrap(), Some(dev));
+        let text = "tls_dev = true\ntls_dir = 'a'\ntls_name = ['fl.example.org', '10.0.0.1']";
+        let from_file = settings_of_file(text, "").unwrap().coordinator.tls;
+        assert_eq!(from_file, Some(TlsSource::Dev { directory: "a".into(), names }));
+        for (line, message) in [
+            ("--tls-cert c", "belong together"),
+            ("--tls-key k", "belong together"),
+            ("--tls-dev --tls-cert c --tls-key k", "leave tls_cert out"),
+            ("--tls-ca c", "which is missing"),
+            ("--tls-dev=false --tls-name a", "are for tls_dev"),
+            ("--tls-dev --tls-name a/b", "neither a host name nor an address"),
+        ] {
+            let error = tls(line).unwrap_err().to_string();
+            assert!(error.contains(message), "{line}: {error}");
         }
     }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::Attributes;
 use crate::hash::Sha256Hash;
-use crate::id::{AssignmentId, ClientId, JobId, Name, Secret, TokenId};
+use crate::id::{AssignmentId, ClientId, JobId, Name, PinnedSecret, TokenId};
 use crate::job_file::JobFile;
 use crate::seed::Seed;
 use crate::state::{AbandonReason, AssignmentState, JobState, Phase, Task};
@@ -95,7 +95,7 @@ pub struct CreatedToken {
     /// The token without its secret.
     pub token: Token,
     /// Bearer credential.
-    pub secret: Secret,
+    pub secret: PinnedSecret,
 }
 
 /// A token without its secret.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use tributary_protocol::id::{SecretKind, TokenId};
+use tributary_protocol::id::{PinnedSecret, SecretKind, TokenId};
 use tributary_protocol::operator::{CreatePopulation, CreateToken, CreatedToken, Page, PageQuery, Population, Token};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::AuditAction;
@@ -79,7 +79,7 @@ pub(super) async fn create_token(
     let detail = format!("for {whose}: {}", token.label);
     operator.audits(&mut tx, AuditAction::TokenCreate, &token.id, Some(detail), now_ms).await?;
     tx.commit().await?;
-    Ok((StatusCode::CREATED, Json(CreatedToken { token, secret })))
+    Ok((StatusCode::CREATED, Json(CreatedToken { token, secret: PinnedSecret::new(secret, app.ca) })))
 }
 
 pub(super) async fn tokens(
