@@ -118,8 +118,8 @@ impl Builder {
     /// Checks the settings. Nothing is read, written or sent yet.
     ///
     /// # Errors
-    /// [`ClientError::BadServer`], [`ClientError::Exposed`], [`ClientError::BadToken`] or [`ClientError::Setup`], for the
-    /// setting that is wrong.
+    /// [`ClientError::BadServer`], [`ClientError::Exposed`], [`ClientError::BadToken`] or [`ClientError::Setup`], for
+    /// the setting that is wrong.
     pub fn build(self) -> Result<Client, ClientError> {
         let server = self.server.trim_end_matches('/').to_owned();
         if !is_url(&server) {

@@ -277,17 +277,21 @@ async fn tidy_metrics(app: Arc<App>) {
 async fn keep_certificate(app: Arc<App>, tls: Arc<Tls>) {
     loop {
         let now_ms = app.clock.now_ms();
-        tokio::select! {
+        let looked = tokio::select! {
             () = app.stopping.cancelled() => return,
-            () = app.clock.sleep_until(now_ms + CERTIFICATE_EVERY_MS) => {}
-        }
-        match tls.look_again(app.clock.now_ms()) {
+            looked = tls.look_again(now_ms) => looked,
+        };
+        match looked {
             Ok(true) => {
                 app.metrics.certificate_used(tls.expires_at_ms());
                 tracing::info!("a new TLS certificate is in use");
             }
             Ok(false) => {}
             Err(error) => tracing::warn!(%error, "the TLS certificate stays the old one"),
+        }
+        tokio::select! {
+            () = app.stopping.cancelled() => return,
+            () = app.clock.sleep_until(now_ms + CERTIFICATE_EVERY_MS) => {}
         }
     }
 }

@@ -12,7 +12,7 @@ use tributary_protocol::id::{Name, SecretKind};
 use tributary_protocol::sealed::Sealed;
 use tributary_server::Config;
 use tributary_server::metrics::MetricsAccess;
-use tributary_server::net::{ConnectionLimits, TlsSource, directory_beside};
+use tributary_server::net::{AcmeSettings, ConnectionLimits, TlsSource, directory_beside};
 
 use crate::error::{CliError, Failure};
 use crate::options::secret;
@@ -21,6 +21,8 @@ use crate::units::{ByteSize, HttpUrl, HumanDuration};
 
 /// These libraries log every connection and every tick at `info`.
 const LOG_DEFAULT: &str = "info,sqlx=warn,tokio_cron_scheduler=warn,object_store=warn";
+
+const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 
 /// A flag counts before a variable, a variable before the file, and the file before the default.
 #[derive(Clone, Debug, Args)]
@@ -38,8 +40,8 @@ pub(crate) struct ServeArgs {
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct ServeSettings {
-    /// Where to listen [default: 127.0.0.1:7300]. For any but the loopback address, choose --tls-dev, --tls-cert or
-    /// --insecure-plaintext.
+    /// Where to listen [default: 127.0.0.1:7300]. For any but the loopback address, choose --tls-dev, --tls-cert,
+    /// --acme-domain or --insecure-plaintext.
     #[arg(long, env = "TRIBUTARY_LISTEN", value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
     /// Serves with TLS: a PEM file with the certificate and those between it and its CA. It is read again when it
@@ -58,7 +60,20 @@ struct ServeSettings {
     /// enrolment token for it.
     #[arg(long, env = "TRIBUTARY_TLS_DEV", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     tls_dev: Option<bool>,
-    /// Where --tls-dev stores its CA [default: tributary-tls beside the SQLite database, with PostgreSQL in the working
+    /// Serves with TLS, with a certificate of Let's Encrypt for this host name, whose terms of service are accepted so;
+    /// may be repeated. Port 443 of the name must lead to this listener.
+    #[arg(long, env = "TRIBUTARY_ACME_DOMAIN", value_name = "NAME", value_delimiter = ',')]
+    acme_domain: Vec<String>,
+    /// A mail address that the CA of --acme-domain may write to.
+    #[arg(long, env = "TRIBUTARY_ACME_CONTACT", value_name = "MAIL")]
+    acme_contact: Option<String>,
+    /// The directory of another CA that speaks ACME [default: https://acme-v02.api.letsencrypt.org/directory].
+    #[arg(long, env = "TRIBUTARY_ACME_SERVER", value_name = "URL")]
+    acme_server: Option<HttpUrl>,
+    /// The CA of the certificate of --acme-server itself, a PEM file [default: those that the system trusts].
+    #[arg(long, env = "TRIBUTARY_ACME_SERVER_CA", value_name = "FILE")]
+    acme_server_ca: Option<PathBuf>,
+    /// Where --tls-dev stores its CA, and --acme-domain its account and certificate [default: tributary-tls beside the SQLite database, with PostgreSQL in the working
     /// directory]. Several coordinators of a database need copies of the same folder.
     #[arg(long, env = "TRIBUTARY_TLS_DIR", value_name = "FOLDER")]
     tls_dir: Option<PathBuf>,
@@ -227,8 +242,8 @@ pub(super) struct PlaintextError(SocketAddr);
 
 impl Failure for PlaintextError {
     fn hint(&self) -> Option<String> {
-        let hint = "--tls-dev serves with a CA of its own, --tls-cert and --tls-key with your certificate, and \
-                    --insecure-plaintext is for a coordinator behind a proxy with TLS";
+        let hint = "--tls-dev serves with a CA of its own, --tls-cert and --tls-key with your certificate, --acme-domain \
+                    with one of Let's Encrypt, and --insecure-plaintext is for a coordinator behind a proxy with TLS";
         Some(hint.into())
     }
 }
@@ -237,26 +252,41 @@ impl ServeSettings {
     /// `None`: without TLS.
     fn tls(&self, database: &str) -> Result<Option<TlsSource>, CliError> {
         let wrong = |message: &str| Err(CliError::BadSetting(message.into()));
-        let is_dev = self.tls_dev.unwrap_or_default();
-        match (&self.tls_cert, &self.tls_key) {
-            (Some(_), None) | (None, Some(_)) => return wrong("tls_cert and tls_key belong together"),
-            (Some(_), Some(_)) if is_dev => return wrong("tls_dev makes its own certificate; leave tls_cert out"),
-            (None, None) if self.tls_ca.is_some() => return wrong("tls_ca is the CA of tls_cert, which is missing"),
-            _ if !is_dev && (self.tls_dir.is_some() || !self.tls_name.is_empty()) => {
-                return wrong("tls_dir and tls_name are for tls_dev");
-            }
+        let is_acme = !self.acme_domain.is_empty();
+        let (is_dev, has_certificate) = (self.tls_dev.unwrap_or_default(), self.tls_cert.is_some());
+        let has_acme = self.acme_contact.is_some() || self.acme_server.is_some() || self.acme_server_ca.is_some();
+        let names = || self.tls_name.iter().chain(&self.acme_domain);
+        if self.tls_key.is_some() != has_certificate {
+            return wrong("tls_cert and tls_key belong together");
+        } else if u8::from(has_certificate) + u8::from(is_dev) + u8::from(is_acme) > 1 {
+            return wrong("tls_cert, tls_dev and acme_domain are three ways to a certificate; choose one");
+        } else if self.tls_ca.is_some() && !has_certificate {
+            return wrong("tls_ca is the CA of tls_cert, which is missing");
+        } else if !self.tls_name.is_empty() && !is_dev {
+            return wrong("tls_name is for tls_dev");
+        } else if has_acme && !is_acme {
+            return wrong("acme_contact, acme_server and acme_server_ca are for acme_domain");
+        } else if self.tls_dir.is_some() && !is_dev && !is_acme {
+            return wrong("tls_dir is for tls_dev and acme_domain");
+        } else if let Some(name) = names().find(|name| ServerName::try_from(name.as_str()).is_err()) {
+            return Err(CliError::BadSetting(format!("{name:?} is neither a host name nor an address")));
+        }
+        let directory = || self.tls_dir.clone().unwrap_or_else(|| directory_beside(database));
+        Ok(match (&self.tls_cert, &self.tls_key) {
             (Some(certificate), Some(key)) => {
                 let (certificate, key, ca) = (certificate.clone(), key.clone(), self.tls_ca.clone());
-                return Ok(Some(TlsSource::Files { certificate, key, ca }));
+                Some(TlsSource::Files { certificate, key, ca })
             }
-            (None, None) if !is_dev => return Ok(None),
-            (None, None) => {}
-        }
-        if let Some(name) = self.tls_name.iter().find(|name| ServerName::try_from(name.as_str()).is_err()) {
-            return Err(CliError::BadSetting(format!("tls_name: {name:?} is neither a host name nor an address")));
-        }
-        let directory = self.tls_dir.clone().unwrap_or_else(|| directory_beside(database));
-        Ok(Some(TlsSource::Dev { directory, names: self.tls_name.clone() }))
+            _ if is_dev => Some(TlsSource::Dev { directory: directory(), names: self.tls_name.clone() }),
+            _ if is_acme => Some(TlsSource::Acme(AcmeSettings {
+                directory: directory(),
+                domains: self.acme_domain.clone(),
+                contact: self.acme_contact.clone(),
+                server: self.acme_server.as_ref().map_or(LETS_ENCRYPT.into(), |server| server.url().to_string()),
+                server_ca: self.acme_server_ca.clone(),
+            })),
+            _ => None,
+        })
     }
 
     /// Flags and variables, and the file for what they leave open.
@@ -267,6 +297,10 @@ impl ServeSettings {
             tls_key: self.tls_key.or(file.tls_key),
             tls_ca: self.tls_ca.or(file.tls_ca),
             tls_dev: self.tls_dev.or(file.tls_dev),
+            acme_domain: if self.acme_domain.is_empty() { file.acme_domain } else { self.acme_domain },
+            acme_contact: self.acme_contact.or(file.acme_contact),
+            acme_server: self.acme_server.or(file.acme_server),
+            acme_server_ca: self.acme_server_ca.or(file.acme_server_ca),
             tls_dir: self.tls_dir.or(file.tls_dir),
             tls_name: if self.tls_name.is_empty() { file.tls_name } else { self.tls_name },
             insecure_plaintext: self.insecure_plaintext.or(file.insecure_plaintext),
@@ -355,15 +389,27 @@ mod tests {
         let dev = TlsSource::Dev { directory: "data/tributary-tls".into(), names: names.clone() };
         let line = "--tls-dev --database data/x.db --tls-name fl.example.org --tls-name 10.0.0.1";
         assert_eq!(tls(line).unwrap(), Some(dev));
+        let acme = AcmeSettings {
+            directory: "tributary-tls".into(),
+            domains: vec!["fl.example.org".into(), "b.example.org".into()],
+            contact: Some("a@example.org".into()),
+            server: LETS_ENCRYPT.into(),
+            server_ca: None,
+        };
+        let line = "--acme-domain fl.example.org,b.example.org --acme-contact a@example.org";
+        assert_eq!(tls(line).unwrap(), Some(TlsSource::Acme(acme)));
         let text = "tls_dev = true\ntls_dir = 'a'\ntls_name = ['fl.example.org', '10.0.0.1']";
         let from_file = settings_of_file(text, "").unwrap().coordinator.tls;
         assert_eq!(from_file, Some(TlsSource::Dev { directory: "a".into(), names }));
         for (line, message) in [
             ("--tls-cert c", "belong together"),
             ("--tls-key k", "belong together"),
-            ("--tls-dev --tls-cert c --tls-key k", "leave tls_cert out"),
+            ("--tls-dev --tls-cert c --tls-key k", "choose one"),
+            ("--tls-dev --acme-domain fl.example.org", "choose one"),
+            ("--acme-contact a@example.org", "are for acme_domain"),
+            ("--tls-dir a", "tls_dir is for"),
             ("--tls-ca c", "which is missing"),
-            ("--tls-dev=false --tls-name a", "are for tls_dev"),
+            ("--tls-dev=false --tls-name a", "tls_name is for tls_dev"),
             ("--tls-dev --tls-name a/b", "neither a host name nor an address"),
         ] {
             let error = tls(line).unwrap_err().to_string();

@@ -23,7 +23,7 @@ use tokio_util::task::TaskTracker;
 use super::answering::Answers;
 use super::connections::{Connections, Place};
 use super::limits::{ConnectionLimits, Limits, open_files};
-use super::tls::{Tls, speaks_http2};
+use super::tls::{Spoken, Tls};
 use crate::metrics::{Dropped, Handshake, Metrics};
 
 /// Largest read buffer of a connection. The head of a request must fit in it, and it is the largest piece of a body.
@@ -170,11 +170,12 @@ async fn converse_secretly(
     };
     place.shook_hands(outcome);
     let stream = shaken??;
+    let spoken = Spoken::over(&stream);
     let answers = Answers { router: shared.router.clone(), peer, place };
-    if speaks_http2(&stream) {
-        Box::pin(converse2(stream, answers, shared)).await
-    } else {
-        converse1(stream, answers, shared).await
+    match spoken {
+        Spoken::Http1 => converse1(stream, answers, shared).await,
+        Spoken::Http2 => Box::pin(converse2(stream, answers, shared)).await,
+        Spoken::Nothing => Ok(()),
     }
 }
 

@@ -208,6 +208,11 @@ async fn where_all_connections_are_at_work_a_new_one_is_refused() {
 }
 
 mod tls {
+    use std::io::BufRead;
+    use std::path::Path;
+    use std::process::{Child, Command, Stdio};
+
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
     use rustls::client::Resumption;
     use rustls::pki_types::pem::PemObject;
     use rustls::pki_types::{CertificateDer, ServerName};
@@ -217,7 +222,7 @@ mod tls {
     use tokio_rustls::client::TlsStream;
 
     use super::*;
-    use crate::net::TlsSource;
+    use crate::net::{AcmeSettings, TlsSource};
     use crate::runtime::clock::Clock;
 
     /// A listener with a CA of its own, in a directory that lives as long.
@@ -229,9 +234,13 @@ mod tls {
         (served_with(Limits { max: 100, per_address: 100 }, Some(tls)).await, config, directory)
     }
 
-    fn client(versions: &[&'static SupportedProtocolVersion], ca: &std::path::Path) -> ClientConfig {
+    fn client(versions: &[&'static SupportedProtocolVersion], ca: &Path) -> ClientConfig {
+        client_of(versions, CertificateDer::from_pem_file(ca).unwrap())
+    }
+
+    fn client_of(versions: &[&'static SupportedProtocolVersion], ca: CertificateDer<'static>) -> ClientConfig {
         let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_file(ca).unwrap()).unwrap();
+        roots.add(ca).unwrap();
         let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
         builder.with_protocol_versions(versions).unwrap().with_root_certificates(roots).with_no_client_auth()
     }
@@ -307,6 +316,89 @@ mod tls {
             ended(&mut stream).await;
         }
         served.assert_metric("tributary_tls_handshakes_total{outcome=\"slow\"} 20");
+    }
+
+    /// An ACME server for tests; killed when dropped.
+    struct Pebble(Child);
+
+    impl Drop for Pebble {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    impl Pebble {
+        /// Starts it on a port, with its certificate's CA in `ca.pem`. It verifies names at the challenge's port. None
+        /// where it is not installed (under CI that is a failure).
+        async fn start(directory: &Path, port: u16, challenges: u16) -> Option<Self> {
+            let mut params = CertificateParams::new(Vec::new()).unwrap();
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+            let key = KeyPair::generate().unwrap();
+            let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+            let write = |name: &str, text: String| std::fs::write(directory.join(name), text).unwrap();
+            write("ca.pem", ca.pem());
+            write("pebble.pem", params.signed_by(&key, &ca).unwrap().pem());
+            write("pebble.key", key.serialize_pem());
+            let config = serde_json::json!({ "pebble": {
+                "listenAddress": format!("127.0.0.1:{port}"),
+                "managementListenAddress": "127.0.0.1:0",
+                "certificate": directory.join("pebble.pem"),
+                "privateKey": directory.join("pebble.key"),
+                "httpPort": challenges,
+                "tlsPort": challenges,
+            } });
+            write("pebble.json", config.to_string());
+            let mut command = Command::new("pebble");
+            command.arg("-config").arg(directory.join("pebble.json")).current_dir(directory);
+            // It would wait at random, and refuse requests at random.
+            command.env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_WFE_NONCEREJECT", "0");
+            let Ok(mut child) = command.stdout(Stdio::piped()).spawn() else {
+                assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "pebble is not installed");
+                return None;
+            };
+            // Its log must be read, or it stops.
+            let log = std::io::BufReader::new(child.stdout.take().unwrap());
+            std::thread::spawn(move || log.lines().for_each(|line| println!("{}", line.unwrap_or_default())));
+            while TcpStream::connect(("127.0.0.1", port)).await.is_err() {
+                assert_eq!(child.try_wait().unwrap(), None, "it did not start");
+                tokio::task::yield_now().await;
+            }
+            Some(Self(child))
+        }
+    }
+
+    /// Goal: the coordinator proves to a CA that it is reached under its name, and the next start needs no CA.
+    #[tokio::test]
+    async fn a_certificate_is_ordered_over_the_listener_itself() {
+        let directory = tempfile::tempdir().unwrap();
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let source = TlsSource::Acme(AcmeSettings {
+            directory: directory.path().join("tls"),
+            domains: vec!["localhost".into()],
+            contact: Some("operator@example.org".into()),
+            server: format!("https://127.0.0.1:{port}/dir"),
+            server_ca: Some(directory.path().join("ca.pem")),
+        });
+        let now_ms = Clock::System.now_ms();
+        let tls = Tls::open(&source, now_ms).unwrap();
+        let served = served_with(Limits { max: 100, per_address: 100 }, Some(Arc::clone(&tls))).await;
+        let challenges = served.address.port();
+        let Some(pebble) = Pebble::start(directory.path(), port, challenges).await else { return };
+        assert!(tls.look_again(now_ms).await.unwrap());
+        assert!(!tls.look_again(now_ms).await.unwrap(), "it is new");
+        drop(pebble);
+
+        let again = Tls::open(&source, now_ms).unwrap();
+        assert!(again.expires_at_ms() > now_ms);
+        assert_eq!(again.expires_at_ms(), tls.expires_at_ms());
+        let files: Vec<_> =
+            std::fs::read_dir(directory.path().join("tls")).unwrap().map(|file| file.unwrap().path()).collect();
+        let stored = files.iter().find(|file| file.extension().is_some_and(|kind| kind == "pem")).unwrap();
+        let issuer = CertificateDer::pem_file_iter(stored).unwrap().nth(1).unwrap().unwrap();
+        let config = Arc::new(client_of(&[&TLS13], issuer));
+        asked(&mut shake(&served, &config).await.unwrap()).await;
     }
 
     #[tokio::test]

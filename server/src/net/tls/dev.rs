@@ -1,7 +1,6 @@
 //! A private CA, made at the first start, and certificates from it. The certificates and their keys are only in memory.
 
-use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,9 +13,10 @@ use rustls::sign::CertifiedKey;
 use time::OffsetDateTime;
 use tributary_protocol::hash::Sha256Hash;
 
-use super::files::certificates;
+use super::error::TlsError;
+use super::files::{certificates, write_secret};
+use super::identity::{Identity, PinnedCa};
 use super::names::{and_local, of_this_machine};
-use super::{Identity, PinnedCa, TlsError};
 
 const CA_FILE: &str = "ca.pem";
 const CA_KEY_FILE: &str = "ca.key";
@@ -115,23 +115,11 @@ fn key(path: &Path) -> Result<KeyPair, TlsError> {
             .map_err(|error| TlsError::Content { path: path.to_owned(), message: error.to_string() }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let key = KeyPair::generate()?;
-            let failed = |source| TlsError::File { action: "write", path: path.to_owned(), source };
-            write_secret(path, &key.serialize_pem()).map_err(failed)?;
+            write_secret(path, &key.serialize_pem())?;
             Ok(key)
         }
         Err(source) => Err(TlsError::File { action: "read", path: path.to_owned(), source }),
     }
-}
-
-/// Creates a file that only its owner may read.
-fn write_secret(path: &Path, text: &str) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
 }
 
 /// The same for the same key, but for the dates: the CA's name is made of its key.

@@ -1,4 +1,4 @@
-//! The end of a certificate's validity.
+//! The validity of a certificate.
 
 use time::{Date, Month, Time};
 
@@ -8,8 +8,14 @@ const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
-/// `notAfter` of an X.509 certificate in DER, in milliseconds since 1970. `None` if this is no certificate.
+/// The end of [`validity_ms`].
 pub(super) fn expires_at_ms(certificate: &[u8]) -> Option<i64> {
+    validity_ms(certificate).map(|(_, until_ms)| until_ms)
+}
+
+/// `notBefore` and `notAfter` of an X.509 certificate in DER, in milliseconds since 1970. `None` if this is no
+/// certificate.
+pub(super) fn validity_ms(certificate: &[u8]) -> Option<(i64, i64)> {
     let (certificate, _) = sequence(certificate)?;
     let (mut fields, _) = sequence(certificate)?;
     if fields.first() == Some(&VERSION) {
@@ -20,9 +26,15 @@ pub(super) fn expires_at_ms(certificate: &[u8]) -> Option<i64> {
         (_, _, fields) = element(fields)?;
     }
     let (validity, _) = sequence(fields)?;
-    let (_, _, not_after) = element(validity)?;
-    let (kind, text, _) = element(not_after)?;
-    seconds(kind, std::str::from_utf8(text).ok()?)?.checked_mul(1000)
+    let (from_ms, rest) = time_ms(validity)?;
+    let (until_ms, _) = time_ms(rest)?;
+    Some((from_ms, until_ms))
+}
+
+fn time_ms(bytes: &[u8]) -> Option<(i64, &[u8])> {
+    let (kind, text, rest) = element(bytes)?;
+    let at_ms = seconds(kind, std::str::from_utf8(text).ok()?)?.checked_mul(1000)?;
+    Some((at_ms, rest))
 }
 
 fn sequence(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -82,6 +94,8 @@ mod tests {
             params.not_after = OffsetDateTime::from_unix_timestamp(seconds).unwrap();
             let certificate = params.self_signed(&key).unwrap();
             assert_eq!(expires_at_ms(certificate.der()), Some(seconds * 1000));
+            // rcgen's default for the beginning is 1975.
+            assert_eq!(validity_ms(certificate.der()), Some((157_766_400_000, seconds * 1000)));
             for cut in 0..certificate.der().len().min(200) {
                 assert_eq!(expires_at_ms(&certificate.der()[..cut]), None, "{cut}");
             }

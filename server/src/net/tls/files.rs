@@ -1,5 +1,7 @@
 //! A certificate and its key from PEM files, read again when they change.
 
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -10,8 +12,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use tributary_protocol::hash::Sha256Hash;
 
+use super::error::TlsError;
 use super::expiry::expires_at_ms;
-use super::{Identity, PinnedCa, TlsError};
+use super::identity::{Identity, PinnedCa};
 
 #[derive(Debug)]
 pub(super) struct Files {
@@ -83,7 +86,7 @@ pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
     read.map_err(unreadable(path))
 }
 
-fn unreadable(path: &Path) -> impl FnOnce(rustls::pki_types::pem::Error) -> TlsError {
+pub(super) fn unreadable(path: &Path) -> impl FnOnce(rustls::pki_types::pem::Error) -> TlsError {
     use rustls::pki_types::pem::Error::{Io, NoItemsFound};
     let path = path.to_owned();
     move |error| match error {
@@ -91,6 +94,22 @@ fn unreadable(path: &Path) -> impl FnOnce(rustls::pki_types::pem::Error) -> TlsE
         NoItemsFound => TlsError::Content { path, message: "it has no key in PEM".into() },
         other => TlsError::Content { path, message: other.to_string() },
     }
+}
+
+/// Writes a file that only its owner may read. A reader finds the old content or the new one.
+pub(super) fn write_secret(path: &Path, text: &str) -> Result<(), TlsError> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let written = options.open(&new).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    });
+    let failed = |source| TlsError::File { action: "write", path: path.to_owned(), source };
+    written.and_then(|()| std::fs::rename(&new, path)).map_err(failed)
 }
 
 fn stamp(path: &Path) -> Stamp {

@@ -4,12 +4,17 @@
 //! |---|---|
 //! | [`files`] | a certificate and its key from PEM files, read again when they change |
 //! | [`dev`] | a private CA, and certificates from it |
+//! | [`acme`] | certificates from a public CA, by ACME |
+//! | [`identity`] | a certificate with its key |
 //! | [`names`] | names and addresses of this machine |
 //! | [`expiry`] | the end of a certificate's validity |
 
+mod acme;
 mod dev;
+mod error;
 mod expiry;
 mod files;
+mod identity;
 mod names;
 
 use std::io;
@@ -25,12 +30,16 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
-use tributary_protocol::hash::Sha256Hash;
 
+pub use acme::AcmeSettings;
 pub use dev::directory_beside;
+pub use error::{AcmeError, TlsError};
+pub use identity::PinnedCa;
 
+use acme::Acme;
 use dev::Dev;
 use files::Files;
+use identity::Identity;
 
 /// HTTP/2 where the client offers it (RFC 7301).
 const PROTOCOLS: [&[u8]; 2] = [HTTP2, b"http/1.1"];
@@ -54,40 +63,8 @@ pub enum TlsSource {
         /// Names and addresses in the certificate. Empty: those of this machine.
         names: Vec<String>,
     },
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum TlsError {
-    #[error("cannot {action} {}: {source}", path.display())]
-    File {
-        /// A verb: `read`, `write`.
-        action: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
-    #[error("{}: {message}", path.display())]
-    Content { path: PathBuf, message: String },
-    #[error("{} and {} do not work together: {source}", certificate.display(), key.display())]
-    Pair { certificate: PathBuf, key: PathBuf, source: rustls::Error },
-    #[error("no certificate can be made: {0}")]
-    Make(#[from] rcgen::Error),
-    #[error("TLS cannot be set up: {0}")]
-    Setup(#[from] rustls::Error),
-}
-
-/// A private CA that clients can pin.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PinnedCa {
-    pub file: PathBuf,
-    /// SHA-256 of the certificate's DER form, as `openssl x509 -fingerprint -sha256` prints it.
-    pub fingerprint: Sha256Hash,
-}
-
-/// A certificate with its key, ready for use.
-#[derive(Debug)]
-struct Identity {
-    certified: Arc<CertifiedKey>,
-    expires_at_ms: i64,
+    /// A CA that speaks ACME.
+    Acme(AcmeSettings),
 }
 
 /// The TLS of one listener.
@@ -95,7 +72,6 @@ struct Identity {
 pub struct Tls {
     config: Arc<ServerConfig>,
     current: Arc<Current>,
-    source: Source,
     /// Handshakes that compute at the same time. Half of the threads remain for requests, however many clients arrive.
     /// A client that is slow to answer holds none.
     turns: Semaphore,
@@ -105,11 +81,15 @@ pub struct Tls {
 enum Source {
     Files(Files),
     Dev(Box<Dev>),
+    Acme(Box<Acme>),
 }
 
 /// The certificate that new connections get.
 #[derive(Debug)]
-struct Current(RwLock<Identity>);
+struct Current {
+    identity: RwLock<Identity>,
+    source: Source,
+}
 
 impl Tls {
     /// Reads or makes the certificate. Needs a tokio runtime.
@@ -123,54 +103,63 @@ impl Tls {
                 let (dev, identity) = Dev::open(directory, names, now_ms)?;
                 (Source::Dev(Box::new(dev)), identity)
             }
+            TlsSource::Acme(settings) => {
+                let (acme, identity) = Acme::open(settings, now_ms)?;
+                (Source::Acme(Box::new(acme)), identity)
+            }
         };
-        let current = Arc::new(Current(RwLock::new(identity)));
+        let current = Arc::new(Current { identity: RwLock::new(identity), source });
         let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let mut config = builder
             .with_protocol_versions(&[&TLS13, &TLS12])?
             .with_no_client_auth()
             .with_cert_resolver(Arc::clone(&current) as Arc<dyn ResolvesServerCert>);
         config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+        if matches!(current.source, Source::Acme(_)) {
+            config.alpn_protocols.push(acme::CHALLENGE.to_vec());
+        }
         // Sessions are resumed by tickets, which the clients keep, in both versions.
         config.ticketer = ring::Ticketer::new()?;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         let threads = tokio::runtime::Handle::current().metrics().num_workers();
-        Ok(Arc::new(Self { config: Arc::new(config), current, source, turns: Semaphore::new((threads / 2).max(1)) }))
+        Ok(Arc::new(Self { config: Arc::new(config), current, turns: Semaphore::new((threads / 2).max(1)) }))
     }
 
     /// The CA that enrolment tokens name.
     #[must_use]
     pub fn ca(&self) -> Option<&PinnedCa> {
-        match &self.source {
+        match &self.current.source {
             Source::Files(files) => files.ca.as_ref(),
             Source::Dev(dev) => Some(&dev.ca),
+            Source::Acme(_) => None,
         }
     }
 
     /// Names and addresses that clients may use, where the coordinator made the certificate.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
-        match &self.source {
-            Source::Files(_) => Vec::new(),
+        match &self.current.source {
+            Source::Files(_) | Source::Acme(_) => Vec::new(),
             Source::Dev(dev) => dev.names(),
         }
     }
 
     /// The end of the certificate's validity, in milliseconds since 1970.
     pub(crate) fn expires_at_ms(&self) -> i64 {
-        self.current.0.read().unwrap_or_else(PoisonError::into_inner).expires_at_ms
+        self.current.identity.read().unwrap_or_else(PoisonError::into_inner).expires_at_ms
     }
 
-    /// Uses a new certificate from now on, if there is one: its files changed, or it must be renewed. A failure leaves
-    /// the old one in use.
-    pub(crate) fn look_again(&self, now_ms: i64) -> Result<bool, TlsError> {
-        let renewed = match &self.source {
+    /// Uses a new certificate from now on, if there is one: its files changed, or it was renewed. A failure leaves the
+    /// old one in use. The listener must serve meanwhile.
+    pub(crate) async fn look_again(&self, now_ms: i64) -> Result<bool, TlsError> {
+        let renewed = match &self.current.source {
             Source::Files(files) => files.changed(),
             Source::Dev(dev) => dev.renewed(self.expires_at_ms(), now_ms),
+            Source::Acme(acme) => acme.renewed(&self.current.certified(), now_ms).await,
         }?;
         let is_renewed = renewed.is_some();
         if let Some(identity) = renewed {
-            *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = identity;
+            *self.current.identity.write().unwrap_or_else(PoisonError::into_inner) = identity;
         }
         Ok(is_renewed)
     }
@@ -186,14 +175,37 @@ impl Tls {
     }
 }
 
-/// Whether the client chose HTTP/2.
-pub(super) fn speaks_http2(stream: &TlsStream<TcpStream>) -> bool {
-    stream.get_ref().1.alpn_protocol() == Some(HTTP2)
+/// What a client speaks after the handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spoken {
+    Http1,
+    Http2,
+    /// Nothing: a CA has seen the certificate of its challenge.
+    Nothing,
+}
+
+impl Spoken {
+    pub(super) fn over(stream: &TlsStream<TcpStream>) -> Self {
+        match stream.get_ref().1.alpn_protocol() {
+            Some(HTTP2) => Self::Http2,
+            Some(acme::CHALLENGE) => Self::Nothing,
+            _ => Self::Http1,
+        }
+    }
+}
+
+impl Current {
+    fn certified(&self) -> Arc<CertifiedKey> {
+        Arc::clone(&self.identity.read().unwrap_or_else(PoisonError::into_inner).certified)
+    }
 }
 
 impl ResolvesServerCert for Current {
-    /// The same for every name that a client asks for.
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner).certified))
+    /// The same for every name that a client asks for, but for challenges.
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        match &self.source {
+            Source::Acme(acme) => acme.challenged(&hello).or_else(|| Some(self.certified())),
+            Source::Files(_) | Source::Dev(_) => Some(self.certified()),
+        }
     }
 }
