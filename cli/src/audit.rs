@@ -59,7 +59,7 @@ struct Verified {
 pub(crate) async fn run(command: AuditCommand, global: &GlobalArgs, output: &Output) -> Result<(), CliError> {
     match command {
         AuditCommand::List { limit } => {
-            let api = global.operator_api()?;
+            let api = global.operator_api(output)?;
             let entries = collect(limit.items_max(), async |page| api.audit(page).await).await?;
             output.list(&entries.items, &["#", "when", "who", "action", "subject", "detail"], |entry| {
                 let who = if entry.label.is_empty() { entry.actor.clone() } else { entry.label.clone() };
@@ -75,14 +75,14 @@ pub(crate) async fn run(command: AuditCommand, global: &GlobalArgs, output: &Out
             output.note_if_cut(entries.is_cut);
             Ok(())
         }
-        AuditCommand::Export { file } => export(&global.operator_api()?, file.as_deref()).await,
+        AuditCommand::Export { file } => export(&global.operator_api(output)?, file.as_deref()).await,
         AuditCommand::Verify { file, head } => {
             let check = ChainCheck::new(head);
             let (entries, head) = match file {
                 Some(file) => tokio::task::spawn_blocking(move || verify_file(&file, check))
                     .await
                     .map_err(|error| CliError::Internal(error.to_string()))??,
-                None => verify_export(&global.operator_api()?, check).await?,
+                None => verify_export(&global.operator_api(output)?, check).await?,
             };
             output.object(&Verified { entries, head }, || {
                 format!("{} entries, none changed, missing or moved\nnewest hash: {head}", count(entries))

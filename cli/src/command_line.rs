@@ -43,7 +43,7 @@ pub(crate) enum Command {
     /// Starts a coordinator and clients on this machine and trains a model on real data, to show how it works.
     Demo(DemoArgs),
     /// Runs a coordinator until Ctrl-C or SIGTERM.
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Creates, follows and controls jobs, and downloads their models.
     #[command(subcommand)]
     Job(JobCommand),
@@ -86,6 +86,8 @@ mod tests {
     use clap::CommandFactory;
     use clap::error::ErrorKind;
 
+    use crate::output::Output;
+
     fn parse(line: &str) -> Result<CommandLine, clap::Error> {
         CommandLine::try_parse_from(line.split_whitespace())
     }
@@ -125,7 +127,7 @@ mod tests {
         assert!(parse("tributary job list --server localhost:7300").is_err());
         let wrong = parse("tributary job list --token tributary_operator_5ecret").unwrap();
         assert!(!format!("{wrong:?}").contains("5ecret"));
-        let error = wrong.global.operator_api().expect_err("too short");
+        let error = wrong.global.operator_api(&Output::of_process(false, 0)).expect_err("too short");
         assert!(!format!("{error} {error:?}").contains("5ecret"));
     }
 }

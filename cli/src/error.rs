@@ -70,8 +70,8 @@ impl<E: Failure> From<E> for CliError {
 
 impl CliError {
     /// For `map_err` where an HTTP client is built.
-    pub(crate) fn http(error: reqwest::Error) -> Self {
-        Self::BadSetting(format!("cannot set up requests: {}", crate::http::causes(&error)))
+    pub(crate) fn http(error: impl Error) -> Self {
+        Self::BadSetting(format!("cannot set up requests: {error}"))
     }
 
     /// For `map_err` on file operations; `action` is a verb.

@@ -4,14 +4,33 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use reqwest::{Client, Response, Url, redirect};
+use tributary_client::{Trust, TrustError};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest silence within an answer. Long polls wait less.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A client for one server. Calls with a token must not follow redirects, which could send the token elsewhere. Fails
-/// when TLS cannot be set up, for example without readable root certificates.
-pub(crate) fn client(server: &Url, redirects: redirect::Policy) -> Result<Client, reqwest::Error> {
+/// Why an HTTP client cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ClientSetupError {
+    #[error("{}", causes(.0))]
+    Http(#[from] reqwest::Error),
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+}
+
+/// A client for one server that trusts the system's CAs. Calls with a token must not follow redirects, which could send
+/// the token elsewhere. Fails when TLS cannot be set up, for example without readable root certificates.
+pub(crate) fn client(server: &Url, redirects: redirect::Policy) -> Result<Client, ClientSetupError> {
+    client_trusting(server, redirects, &Trust::System)
+}
+
+/// The same with other CAs.
+pub(crate) fn client_trusting(
+    server: &Url,
+    redirects: redirect::Policy,
+    trust: &Trust,
+) -> Result<Client, ClientSetupError> {
     // The provider is process-wide: a second installation fails and changes nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = Client::builder()
@@ -23,7 +42,10 @@ pub(crate) fn client(server: &Url, redirects: redirect::Policy) -> Result<Client
         // HTTP_PROXY is meant for servers outside this machine.
         builder = builder.no_proxy();
     }
-    builder.build()
+    if let Some(config) = trust.client_config()? {
+        builder = builder.tls_backend_preconfigured(config);
+    }
+    Ok(builder.build()?)
 }
 
 #[derive(Debug, thiserror::Error)]

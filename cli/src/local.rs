@@ -46,7 +46,7 @@ impl LocalCoordinator {
     pub(crate) async fn population(&self, name: &Name) -> Result<Secret, CliError> {
         self.api.create_population(name.clone()).await?;
         let wanted = CreateToken::enrolment(name.clone(), "local");
-        Ok(self.api.create_token(&wanted).await?.secret)
+        Ok(self.api.create_token(&wanted).await?.secret.secret().clone())
     }
 
     /// The URL without the slash at its end.

@@ -1,16 +1,19 @@
 //! Options that several commands have.
 
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
 use reqwest::Url;
 use serde::Deserialize;
-use tributary_protocol::id::{IdError, Secret, SecretKind};
+use tributary_client::{Trust, is_exposed};
+use tributary_protocol::id::{IdError, PinnedSecret, Secret, SecretKind};
 use tributary_protocol::sealed::Sealed;
 use tributary_protocol::update::Codec;
 
 use crate::api::Api;
 use crate::error::{CliError, Failure};
+use crate::output::Output;
 use crate::units::HttpUrl;
 
 #[derive(Clone, Debug, Args)]
@@ -23,6 +26,10 @@ pub(crate) struct GlobalArgs {
     /// command lines.
     #[arg(long, global = true, env = "TRIBUTARY_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     pub(crate) token: Option<Sealed<String>>,
+    /// The CA of the coordinator's certificate, a PEM file [default: for `client run` the CA that the enrolment token
+    /// names, else those that the system trusts].
+    #[arg(long, global = true, env = "TRIBUTARY_CA", value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
     /// Prints JSON objects, one per line, instead of text.
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -71,9 +78,12 @@ impl Failure for TokenError {
 
 impl GlobalArgs {
     /// The operator API of the chosen coordinator.
-    pub(crate) fn operator_api(&self) -> Result<Api, CliError> {
+    pub(crate) fn operator_api(&self, output: &Output) -> Result<Api, CliError> {
         let token = self.token.as_ref().map(|token| secret(token, SecretKind::Operator)).transpose()?;
-        Ok(Api::new(self.server.clone().unwrap_or_default().url().clone(), token)?)
+        let server = self.server.clone().unwrap_or_default();
+        server.warn_if_exposed(output);
+        let trust = self.ca.as_deref().map(authorities).transpose()?.unwrap_or_default();
+        Ok(Api::trusting(server.url().clone(), token, &trust)?)
     }
 }
 
@@ -87,6 +97,12 @@ impl LimitArgs {
 impl ServerUrl {
     pub(crate) fn url(&self) -> &Url {
         &self.0
+    }
+
+    pub(crate) fn warn_if_exposed(&self, output: &Output) {
+        if is_exposed(self.0.as_str()) {
+            output.note(&format!("warning: {} is plain HTTP: everyone on the way can read and copy the token", self.0));
+        }
     }
 }
 
@@ -113,13 +129,25 @@ impl TryFrom<String> for ServerUrl {
     }
 }
 
+/// The CAs of a PEM file.
+pub(crate) fn authorities(file: &Path) -> Result<Trust, CliError> {
+    let pem = std::fs::read(file).map_err(CliError::file("read", file))?;
+    Trust::authorities(&pem).map_err(|error| CliError::BadSetting(format!("{}: {error}", file.display())))
+}
+
 /// Parses a token and checks its kind. The text is checked here and not by clap, whose messages would repeat it.
 pub(crate) fn secret(text: &Sealed<String>, needed: SecretKind) -> Result<Secret, TokenError> {
-    let secret: Secret = text.expose().trim().parse().map_err(TokenError::Malformed)?;
-    if secret.kind() == needed {
-        return Ok(secret);
+    pinned_secret(text, needed).map(|pinned| pinned.secret().clone())
+}
+
+/// The same with the CA that the token names.
+pub(crate) fn pinned_secret(text: &Sealed<String>, needed: SecretKind) -> Result<PinnedSecret, TokenError> {
+    let pinned: PinnedSecret = text.expose().trim().parse().map_err(TokenError::Malformed)?;
+    let given = pinned.secret().kind();
+    if given == needed {
+        return Ok(pinned);
     }
-    Err(TokenError::WrongKind { needed: kind_name(needed), given: kind_name(secret.kind()) })
+    Err(TokenError::WrongKind { needed: kind_name(needed), given: kind_name(given) })
 }
 
 fn kind_name(kind: SecretKind) -> &'static str {

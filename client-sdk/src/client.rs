@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tributary_protocol::device::{Attributes, AttributesError, WAIT_MS_MAX};
-use tributary_protocol::id::{ClientId, Secret, SecretKind};
+use tributary_protocol::id::{ClientId, PinnedSecret, SecretKind};
 
 use crate::clock::{Clock, SystemClock};
 use crate::error::ClientError;
@@ -18,7 +18,7 @@ use crate::store::state::State;
 use crate::store::{FileStore, Store};
 use crate::trainer::Trainer;
 use crate::transport::coordinator::Coordinator;
-use crate::transport::{HttpTransport, Transport, is_url};
+use crate::transport::{HttpTransport, Transport, Trust, is_exposed, is_url};
 
 /// How long a check-in is held when the app does not say.
 const WAIT_DEFAULT: Duration = Duration::from_secs(30);
@@ -37,6 +37,9 @@ pub struct Builder {
     store: Arc<dyn Store>,
     attributes: BTreeMap<String, String>,
     wait: Duration,
+    /// CAs in PEM.
+    ca: Option<Vec<u8>>,
+    allows_plaintext: bool,
     /// The default cannot be made without a possible error, so [`Self::build`] makes it.
     transport: Option<Arc<dyn Transport>>,
     clock: Arc<dyn Clock>,
@@ -79,7 +82,22 @@ impl Builder {
         Self { wait, ..self }
     }
 
-    /// Sends requests over this HTTP client, with its proxy, certificates and connection pool.
+    /// Accepts only certificates of the CAs in this PEM text, instead of those that the system trusts or that the
+    /// enrolment token names.
+    #[must_use]
+    pub fn ca_pem(self, pem: impl Into<Vec<u8>>) -> Self {
+        Self { ca: Some(pem.into()), ..self }
+    }
+
+    /// Allows `http://` to other machines: everyone on the way can read models and updates, and copy the client's
+    /// secret. On the loopback address it is always allowed.
+    #[must_use]
+    pub fn allow_plaintext(self) -> Self {
+        Self { allows_plaintext: true, ..self }
+    }
+
+    /// Sends requests over this HTTP client, with its proxy, certificates and connection pool. [`Self::ca_pem`] and the
+    /// CA that an enrolment token names have no effect on it: give it [`Trust::client_config`].
     #[must_use]
     pub fn http_client(self, http: reqwest::Client) -> Self {
         self.transport(Arc::new(HttpTransport::new(http)))
@@ -100,21 +118,30 @@ impl Builder {
     /// Checks the settings. Nothing is read, written or sent yet.
     ///
     /// # Errors
-    /// [`ClientError::BadServer`], [`ClientError::BadToken`] or [`ClientError::Setup`], for the setting that is wrong.
+    /// [`ClientError::BadServer`], [`ClientError::Exposed`], [`ClientError::BadToken`] or [`ClientError::Setup`], for
+    /// the setting that is wrong.
     pub fn build(self) -> Result<Client, ClientError> {
         let server = self.server.trim_end_matches('/').to_owned();
         if !is_url(&server) {
             return Err(ClientError::BadServer(server));
         }
-        let enrolment: Secret = self.enrolment_token.trim().parse().map_err(|_| ClientError::BadToken)?;
-        if enrolment.kind() != SecretKind::Enrolment {
+        if is_exposed(&server) && !self.allows_plaintext {
+            return Err(ClientError::Exposed(server));
+        }
+        let enrolment: PinnedSecret = self.enrolment_token.trim().parse().map_err(|_| ClientError::BadToken)?;
+        if enrolment.secret().kind() != SecretKind::Enrolment {
             return Err(ClientError::BadToken);
         }
+        let trust = match (self.ca, enrolment.ca()) {
+            (Some(pem), _) => Trust::authorities(&pem).map_err(|error| ClientError::Setup(error.to_string()))?,
+            (None, Some(fingerprint)) => Trust::Pinned(fingerprint),
+            (None, None) => Trust::System,
+        };
         let attributes: Result<Attributes, AttributesError> = self.attributes.try_into();
         let attributes = attributes.map_err(|error| ClientError::Setup(error.to_string()))?;
         let transport = match self.transport {
             Some(transport) => transport,
-            None => Arc::new(HttpTransport::with_defaults().map_err(|error| ClientError::Setup(error.0))?),
+            None => Arc::new(HttpTransport::trusting(&trust).map_err(|error| ClientError::Setup(error.0))?),
         };
         Ok(Client {
             context: Context {
@@ -122,7 +149,7 @@ impl Builder {
                 state: State::new(self.store),
                 coordinator: Coordinator::new(transport, server.clone(), Arc::clone(&self.clock)),
                 server,
-                enrolment,
+                enrolment: enrolment.secret().clone(),
                 attributes,
                 clock: self.clock,
             },
@@ -140,6 +167,8 @@ impl Client {
             store: Arc::new(FileStore::new("tributary")),
             attributes: BTreeMap::new(),
             wait: WAIT_DEFAULT,
+            ca: None,
+            allows_plaintext: false,
             transport: None,
             clock: Arc::new(SystemClock::default()),
         }
@@ -200,10 +229,19 @@ impl Client {
 
 #[cfg(test)]
 mod tests {
+    use tributary_protocol::id::Secret;
+
     use super::*;
 
     fn token() -> String {
         Secret::from_random(SecretKind::Enrolment, [1; 32]).expose()
+    }
+
+    #[test]
+    fn plain_http_to_another_machine_must_be_allowed() {
+        let exposed = Client::builder("http://fl.example.org", token()).build();
+        assert!(matches!(exposed, Err(ClientError::Exposed(server)) if server == "http://fl.example.org"));
+        assert!(Client::builder("http://fl.example.org", token()).allow_plaintext().build().is_ok());
     }
 
     #[test]
@@ -212,10 +250,10 @@ mod tests {
         assert!(build("http://127.0.0.1:1", &token()).is_ok());
         assert!(matches!(build("127.0.0.1:1", &token()), Err(ClientError::BadServer(_))));
         assert!(matches!(build("http://", &token()), Err(ClientError::BadServer(_))));
-        assert!(matches!(build("http://a", "secret"), Err(ClientError::BadToken)));
+        assert!(matches!(build("https://a", "secret"), Err(ClientError::BadToken)));
         let operator = Secret::from_random(SecretKind::Operator, [1; 32]).expose();
-        assert!(matches!(build("http://a", &operator), Err(ClientError::BadToken)));
-        let long = Client::builder("http://a", token()).attribute("x", "y".repeat(1000)).build();
+        assert!(matches!(build("https://a", &operator), Err(ClientError::BadToken)));
+        let long = Client::builder("https://a", token()).attribute("x", "y".repeat(1000)).build();
         assert!(matches!(long, Err(ClientError::Setup(_))));
     }
 }

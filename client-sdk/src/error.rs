@@ -14,6 +14,10 @@ pub enum ClientError {
     /// The server's address is not an http or https URL.
     #[error("{0:?} is not the address of a coordinator: it must start with http:// or https://")]
     BadServer(String),
+    /// Requests would cross a network without encryption, which
+    /// [`Builder::allow_plaintext`](crate::Builder::allow_plaintext) allows.
+    #[error("{0} is plain HTTP to another machine: everyone on the way could read models and updates; use https")]
+    Exposed(String),
     /// The text is not an enrolment token.
     #[error("the enrolment token is invalid: it must start with \"tributary_enrolment_\"")]
     BadToken,

@@ -68,7 +68,7 @@ pub use store::{FileStore, MemoryStore, Store};
 #[cfg(feature = "burn")]
 pub use trainer::BurnTrainer;
 pub use trainer::{EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
-pub use transport::{HttpTransport, Transport};
+pub use transport::{HttpTransport, Transport, Trust, TrustError, is_exposed};
 
 /// The Rust code of the README compiles.
 #[cfg(all(doctest, feature = "burn"))]

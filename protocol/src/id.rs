@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::hash::Sha256Hash;
 use crate::hex::{parse_hex, write_hex};
 use crate::sealed::Sealed;
 
@@ -234,6 +235,81 @@ impl TryFrom<String> for Secret {
     }
 }
 
+/// What separates a secret from the fingerprint of its CA.
+const CA_MARK: &str = "_ca_";
+
+/// A secret as people copy it. An enrolment secret may carry the fingerprint of the coordinator's private CA: clients
+/// then accept only certificates of this CA, whatever their system trusts. Text: the secret, and for a CA `_ca_` and 64
+/// hexadecimal digits. The fingerprint is no secret, and requests carry only the secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct PinnedSecret {
+    secret: Secret,
+    ca: Option<Sha256Hash>,
+}
+
+impl PinnedSecret {
+    /// `ca` is the SHA-256 of the CA's certificate in DER. Only enrolment secrets carry it.
+    #[must_use]
+    pub fn new(secret: Secret, ca: Option<Sha256Hash>) -> Self {
+        let ca = ca.filter(|_| secret.kind() == SecretKind::Enrolment);
+        Self { secret, ca }
+    }
+
+    /// The bearer credential.
+    #[must_use]
+    pub fn secret(&self) -> &Secret {
+        &self.secret
+    }
+
+    /// The fingerprint of the only CA whose certificates may be accepted.
+    #[must_use]
+    pub fn ca(&self) -> Option<Sha256Hash> {
+        self.ca
+    }
+
+    /// The whole text. It must not be logged.
+    #[must_use]
+    pub fn expose(&self) -> String {
+        let mut text = self.secret.expose();
+        if let Some(ca) = self.ca {
+            text.push_str(CA_MARK);
+            text.push_str(&ca.to_string());
+        }
+        text
+    }
+}
+
+impl FromStr for PinnedSecret {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let Some((secret, ca)) = text.split_once(CA_MARK) else {
+            return Ok(Self { secret: text.parse()?, ca: None });
+        };
+        let (secret, ca): (Secret, Option<Sha256Hash>) = (secret.parse()?, ca.parse().ok());
+        if secret.kind() == SecretKind::Enrolment && ca.is_some() {
+            Ok(Self { secret, ca })
+        } else {
+            Err(IdError { given: "the given text".into(), expected: "a Tributary token" })
+        }
+    }
+}
+
+impl From<PinnedSecret> for String {
+    fn from(secret: PinnedSecret) -> Self {
+        secret.expose()
+    }
+}
+
+impl TryFrom<String> for PinnedSecret {
+    type Error = IdError;
+
+    fn try_from(text: String) -> Result<Self, IdError> {
+        text.parse()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -267,5 +343,29 @@ mod tests {
         let almost = &secret.expose()[..60];
         let error = almost.parse::<Secret>().expect_err("too short");
         assert!(!error.to_string().contains("0707"));
+    }
+    #[test]
+    fn an_enrolment_secret_may_carry_a_ca_and_no_other_secret_does() {
+        let secret = |kind| Secret::from_random(kind, [7; 32]);
+        let ca = Some(Sha256Hash([9; 32]));
+        let pinned = PinnedSecret::new(secret(SecretKind::Enrolment), ca);
+        assert_eq!(pinned.expose(), format!("{}_ca_{}", pinned.secret().expose(), "09".repeat(32)));
+        assert_eq!(pinned.expose().parse(), Ok(pinned.clone()));
+        let plain = PinnedSecret::new(secret(SecretKind::Enrolment), None);
+        assert_eq!((plain.expose(), plain.expose().parse()), (plain.secret().expose(), Ok(plain)));
+        let operator = PinnedSecret::new(secret(SecretKind::Operator), ca);
+        assert_eq!((operator.ca(), operator.expose()), (None, operator.secret().expose()));
+        let suffix = &pinned.expose()[pinned.secret().expose().len()..];
+        for wrong in [
+            operator.expose() + suffix,
+            pinned.expose() + suffix,
+            format!("{}_ca_", pinned.secret().expose()),
+            format!("{}_ca_{}", pinned.secret().expose(), "09".repeat(31)),
+            suffix.to_owned(),
+        ] {
+            let error = wrong.parse::<PinnedSecret>().expect_err(&wrong);
+            assert!(!error.to_string().contains("0707"));
+        }
+        assert!(!format!("{pinned:?}").contains("0707"));
     }
 }

@@ -4,6 +4,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tributary_protocol::hash::Sha256Hash;
+
 use crate::cluster::lease::Leases;
 use crate::db::Db;
 use crate::driver::Driver;
@@ -24,13 +26,21 @@ pub struct App {
     pub models: Models,
     pub leases: Arc<Leases>,
     pub people: People,
+    /// Fingerprint of the private CA that enrolment tokens name.
+    pub ca: Option<Sha256Hash>,
 }
 
 impl App {
     /// `lease` is how long a dead coordinator's jobs wait before another takes them over. `upload_memory` is the limit
     /// in bytes for all updates in flight.
     #[must_use]
-    pub fn new(services: Services, lease: Duration, upload_memory: usize, people: People) -> Arc<Self> {
+    pub fn new(
+        services: Services,
+        lease: Duration,
+        upload_memory: usize,
+        people: People,
+        ca: Option<Sha256Hash>,
+    ) -> Arc<Self> {
         let is_shared = matches!(services.db, Db::Postgres { .. });
         Arc::new(Self {
             fleet: Arc::new(Fleet::new(is_shared)),
@@ -38,6 +48,7 @@ impl App {
             models: Models::default(),
             leases: Arc::new(Leases::new(lease, services.clock.now_ms())),
             people,
+            ca,
             services,
         })
     }

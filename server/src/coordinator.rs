@@ -8,7 +8,8 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tributary_protocol::device::Attributes;
-use tributary_protocol::id::{Name, Secret, SecretKind, TokenId};
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::{Name, PinnedSecret, Secret, SecretKind, TokenId};
 use tributary_protocol::operator::Token;
 use tributary_protocol::sealed::Sealed;
 use tributary_protocol::state::{AuditAction, Role, TokenKind};
@@ -20,18 +21,24 @@ use crate::cluster::lease::LEASE_DEFAULT;
 use crate::db::{Db, DbError, NewAudit};
 use crate::fleet::seats;
 use crate::metrics::{Metrics, MetricsAccess};
+use crate::net::{ConnectionLimits, Tls, TlsError, TlsSource, listen};
 use crate::people::{Entrance, People};
 use crate::runtime::clock::Clock;
-use crate::runtime::{entropy, listen};
+use crate::runtime::entropy;
 use crate::services::Services;
 use crate::{api, scheduled};
 
 /// How often recorded times are sorted into their buckets, with or without a reader. Until then they take memory.
 const METRICS_TIDY_EVERY: Duration = Duration::from_secs(5);
+/// How often the files of the certificate are looked at.
+const CERTIFICATE_EVERY_MS: i64 = 10_000;
 /// Longest wait for requests in flight when the coordinator stops.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// Audit entries of an earlier release that one transaction brings into the chain.
 const OLD_AUDIT_AT_ONCE: u32 = 500;
+
+/// The population that the first start with a private CA creates.
+const FIRST_POPULATION: &str = "default";
 
 /// Default memory for updates that are being received, in bytes.
 pub const UPLOAD_MEMORY_DEFAULT: usize = 12 << 20;
@@ -56,6 +63,9 @@ pub struct Config {
     /// its length. Further ones wait, their bodies unread.
     pub upload_memory: usize,
     pub metrics: MetricsAccess,
+    pub connections: ConnectionLimits,
+    /// `None`: the listener speaks plain HTTP.
+    pub tls: Option<TlsSource>,
     /// Adds updates when their round is committed instead of while they arrive. A benchmark measures the cost of adding
     /// with it.
     pub fold_at_commit: bool,
@@ -72,6 +82,8 @@ impl Default for Config {
             lease: LEASE_DEFAULT,
             upload_memory: UPLOAD_MEMORY_DEFAULT,
             metrics: MetricsAccess::default(),
+            connections: ConnectionLimits::default(),
+            tls: None,
             fold_at_commit: false,
         }
     }
@@ -85,6 +97,8 @@ pub enum ServeError {
     OpenStore(#[from] OpenStoreError),
     #[error(transparent)]
     Blob(#[from] BlobError),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     #[error("{}: cannot make the directory: {source}", path.display())]
     Directory { path: PathBuf, source: std::io::Error },
     #[error("the configured operator token is not an operator's: it must start with \"tributary_operator_\"")]
@@ -94,7 +108,18 @@ pub enum ServeError {
 #[derive(Debug)]
 pub struct Coordinator {
     app: Arc<App>,
+    connections: ConnectionLimits,
+    tls: Option<Arc<Tls>>,
     first_operator_token: Option<Secret>,
+    first_clients: Option<FirstClients>,
+}
+
+/// A population that was created because there was none.
+#[derive(Clone, Debug)]
+pub struct FirstClients {
+    pub population: Name,
+    /// It is shown once, because only its hash is stored.
+    pub token: PinnedSecret,
 }
 
 impl Coordinator {
@@ -123,13 +148,22 @@ impl Coordinator {
             (Db::Postgres { .. }, Some(node)) => node.clone(),
             (Db::Postgres { .. }, None) => entropy::node(),
         };
-        let entrance = Entrance { is_encrypted: false, is_behind_proxy: config.behind_proxy };
+        let tls = config.tls.as_ref().map(|source| Tls::open(source, clock.now_ms())).transpose()?;
+        if let Some(tls) = &tls {
+            metrics.certificate_used(tls.expires_at_ms());
+        }
+        let ca = tls.as_ref().and_then(|tls| tls.ca()).map(|ca| ca.fingerprint);
+        let first_clients = match config.tls {
+            Some(TlsSource::Dev { .. }) => let_clients_in(&db, &clock, ca).await?,
+            _ => None,
+        };
+        let entrance = Entrance { is_encrypted: tls.is_some(), is_behind_proxy: config.behind_proxy };
         let services = Services::new(db, node, blobs, clock, metrics);
-        let app = App::new(services, config.lease, config.upload_memory, People::new(entrance));
+        let app = App::new(services, config.lease, config.upload_memory, People::new(entrance), ca);
         if config.fold_at_commit {
             app.updates.sums.leave_to_commits();
         }
-        Ok(Self { app, first_operator_token })
+        Ok(Self { app, connections: config.connections, tls, first_operator_token, first_clients })
     }
 
     /// The operator token that was created because none worked. It cannot be read later, because only its hash is
@@ -137,6 +171,18 @@ impl Coordinator {
     #[must_use]
     pub fn first_operator_token(&self) -> Option<&Secret> {
         self.first_operator_token.as_ref()
+    }
+
+    /// The population that was created because there was none; only with [`TlsSource::Dev`].
+    #[must_use]
+    pub fn first_clients(&self) -> Option<&FirstClients> {
+        self.first_clients.as_ref()
+    }
+
+    /// The certificate and its CA; `None` without TLS.
+    #[must_use]
+    pub fn tls(&self) -> Option<&Tls> {
+        self.tls.as_deref()
     }
 
     /// This process's name among the coordinators.
@@ -174,6 +220,9 @@ impl Coordinator {
             sweep::run(blobs, db, clock, stopping).await;
         });
         tasks.spawn(tidy_metrics(Arc::clone(&app)));
+        if let Some(tls) = &self.tls {
+            tasks.spawn(keep_certificate(Arc::clone(&app), Arc::clone(tls)));
+        }
         if app.fleet.seats.is_some() {
             let app = Arc::clone(&app);
             tasks.spawn(async move {
@@ -199,7 +248,8 @@ impl Coordinator {
             }
         };
         tasks.spawn(stop);
-        let serving = listen::serve(listener, api::router(Arc::clone(&app)), app.stopping.clone());
+        let router = api::router(Arc::clone(&app));
+        let serving = listen::serve(listener, router, self.connections, self.tls, &app.metrics, app.stopping.clone());
         let drained = async {
             app.stopping.cancelled().await;
             tokio::time::sleep(DRAIN_MAX).await;
@@ -249,6 +299,29 @@ async fn chain_old_audit(db: &Db) -> Result<(), DbError> {
     }
 }
 
+/// Uses a new certificate when its files change or when it must be renewed.
+async fn keep_certificate(app: Arc<App>, tls: Arc<Tls>) {
+    loop {
+        let now_ms = app.clock.now_ms();
+        let looked = tokio::select! {
+            () = app.stopping.cancelled() => return,
+            looked = tls.look_again(now_ms) => looked,
+        };
+        match looked {
+            Ok(true) => {
+                app.metrics.certificate_used(tls.expires_at_ms());
+                tracing::info!("a new TLS certificate is in use");
+            }
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, "the TLS certificate stays the old one"),
+        }
+        tokio::select! {
+            () = app.stopping.cancelled() => return,
+            () = app.clock.sleep_until(now_ms + CERTIFICATE_EVERY_MS) => {}
+        }
+    }
+}
+
 /// Logs the newest hash of the audit log. Kept elsewhere, it shows later whether entries were removed or replaced.
 async fn tell_audit_head(app: &App) -> Result<(), DbError> {
     let (number, hash) = app.db.read().await?.audit_head().await?;
@@ -280,21 +353,7 @@ async fn let_operator_in(db: &Db, clock: &Clock, configured: Option<&Secret>) ->
         None if tx.has_admin_token(now_ms).await? => return Ok(None),
         None => (entropy::secret(SecretKind::Operator), "made at the first start"),
     };
-    let token = Token {
-        id: TokenId::from_random(entropy::random()),
-        kind: TokenKind::Operator,
-        population: None,
-        role: Some(Role::Admin),
-        label: label.to_owned(),
-        created_at_ms: now_ms,
-        expires_at_ms: None,
-        revoked_at_ms: None,
-        last_used_at_ms: None,
-        uses: 0,
-        uses_max: None,
-        per_minute_max: None,
-        attributes: Attributes::default(),
-    };
+    let token = lasting_token(None, label, now_ms);
     match tx.insert_token(&token, &api::stored_hash(&secret)).await {
         // The configured token was revoked and stays revoked.
         Err(DbError::Duplicate) => {
@@ -314,4 +373,46 @@ async fn let_operator_in(db: &Db, clock: &Clock, configured: Option<&Secret>) ->
     tx.append_audit(made, now_ms).await?;
     tx.commit().await?;
     Ok(configured.is_none().then_some(secret))
+}
+
+/// Ensures that there is a population. Returns the one that was created for this, if any.
+async fn let_clients_in(db: &Db, clock: &Clock, ca: Option<Sha256Hash>) -> Result<Option<FirstClients>, ServeError> {
+    let mut tx = db.begin().await?;
+    if !tx.populations(None, "", 1).await?.is_empty() {
+        return Ok(None);
+    }
+    let (population, now_ms) = (FIRST_POPULATION.parse::<Name>().expect("letters make a name"), clock.now_ms());
+    let secret = entropy::secret(SecretKind::Enrolment);
+    let token = lasting_token(Some(population.clone()), "made at the first start", now_ms);
+    match tx.insert_population(&population, now_ms).await {
+        // Another coordinator of the database starts at the same time.
+        Err(DbError::Duplicate) => return Ok(None),
+        stored => stored?,
+    }
+    tx.insert_token(&token, &api::stored_hash(&secret)).await?;
+    tx.commit().await?;
+    Ok(Some(FirstClients { population, token: PinnedSecret::new(secret, ca) }))
+}
+
+/// A token without an end: of an administrator, or with a population for enrolment in it.
+fn lasting_token(population: Option<Name>, label: &str, now_ms: i64) -> Token {
+    let (kind, role) = match population {
+        Some(_) => (TokenKind::Enrolment, None),
+        None => (TokenKind::Operator, Some(Role::Admin)),
+    };
+    Token {
+        id: TokenId::from_random(entropy::random()),
+        kind,
+        population,
+        role,
+        label: label.to_owned(),
+        created_at_ms: now_ms,
+        expires_at_ms: None,
+        revoked_at_ms: None,
+        last_used_at_ms: None,
+        uses: 0,
+        uses_max: None,
+        per_minute_max: None,
+        attributes: Attributes::default(),
+    }
 }

@@ -4,8 +4,9 @@
 //!
 //! | room | what it holds |
 //! |---|---|
-//! | [`runtime`] | time, randomness, sockets, threads, signals |
+//! | [`runtime`] | time, randomness, threads, signals |
 //! | [`metrics`] | the coordinator's metrics, for Prometheus |
+//! | [`net`] | connections: accepted, limited, handed to the router |
 //! | [`db`] | the database, SQLite or PostgreSQL: one query, one text, one method |
 //! | [`blob`] | bodies of models and updates, in the database or an object store |
 //! | [`services`], [`specs`] | services that every room below receives |
@@ -34,6 +35,7 @@ pub mod fleet;
 mod lifecycle;
 pub mod metrics;
 pub mod models;
+pub mod net;
 pub mod people;
 pub mod runtime;
 pub mod scheduled;
@@ -41,5 +43,5 @@ pub mod services;
 pub mod specs;
 pub mod updates;
 
-pub use coordinator::{Config, Coordinator, ServeError};
+pub use coordinator::{Config, Coordinator, FirstClients, ServeError};
 pub use models::CommitError;

@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio_util::io::ReaderStream;
+use tributary_client::Trust;
 use tributary_protocol::id::{JobId, Name, Secret, TokenId};
 use tributary_protocol::job_file::{JobFile, RoundPolicyChange};
 use tributary_protocol::operator::{
@@ -53,10 +54,15 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// Without a token the coordinator refuses every call.
+    /// Trusts the system's CAs. Without a token the coordinator refuses every call.
     pub(crate) fn new(server: Url, token: Option<Secret>) -> Result<Self, ApiError> {
-        let http = http::client(&server, redirect::Policy::none())
-            .map_err(|error| ApiError::Unreachable { server: server.to_string(), cause: causes(&error) })?;
+        Self::trusting(server, token, &Trust::System)
+    }
+
+    /// The same with other CAs.
+    pub(crate) fn trusting(server: Url, token: Option<Secret>, trust: &Trust) -> Result<Self, ApiError> {
+        let http = http::client_trusting(&server, redirect::Policy::none(), trust)
+            .map_err(|error| ApiError::Unreachable { server: server.to_string(), cause: error.to_string() })?;
         Ok(Self { server, token, http })
     }
 

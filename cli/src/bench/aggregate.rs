@@ -7,7 +7,6 @@
 //! slow disk affects both. With
 //! --database there is no second coordinator.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -23,7 +22,7 @@ use tributary_protocol::sealed::Sealed;
 use tributary_protocol::state::{Phase, Task};
 use tributary_protocol::update::Codec;
 
-use super::device::{Connection, check_in_body};
+use super::device::{Connection, Server, check_in_body};
 use super::error::BenchError;
 use super::fleet;
 use super::process::{CoordinatorProcess, Options, database_of, engine, operator_token, population_name};
@@ -98,7 +97,7 @@ struct Measured {
 /// A measured coordinator with its clients.
 struct Bench {
     coordinator: CoordinatorProcess,
-    server: SocketAddr,
+    server: Server,
     clients: Vec<HeaderValue>,
     job: JobId,
     costs: Vec<RoundCost>,
@@ -158,18 +157,18 @@ impl Bench {
         let database = database_of(args.database.as_ref(), folder.path());
         let blobs = args.files.then(|| format!("file://{}", folder.path().join("bodies").display()));
         let operator = operator_token()?;
-        let options = Options { blobs: blobs.as_deref(), fold_at_commit };
+        let options = Options { blobs: blobs.as_deref(), fold_at_commit, ..Options::default() };
         let coordinator = CoordinatorProcess::start_with(&database, &operator, options).await?;
         let population = population_name()?;
         let token = coordinator.population(&population).await?;
-        let server = fleet::address(&coordinator)?;
-        let clients = fleet::enrol(server, &token, args.clients).await?;
+        let server = fleet::server(&coordinator)?;
+        let clients = fleet::enrol(&server, &token, args.clients).await?;
         let job = coordinator.api.create_job(job_file(args, &population)?).await?.id;
         Ok(Self { coordinator, server, clients, job, costs: Vec::new(), body: Bytes::new(), _folder: folder })
     }
 
     async fn play(&mut self, round: u32) -> Result<(), CliError> {
-        let (cost, body) = one_round(&self.coordinator, self.server, &self.clients, self.job, round).await?;
+        let (cost, body) = one_round(&self.coordinator, &self.server, &self.clients, self.job, round).await?;
         if round >= WARM_UP_ROUNDS {
             self.costs.push(cost);
         }
@@ -213,7 +212,7 @@ fn job_file(args: &AggregateArgs, population: &Name) -> Result<JobFile, CliError
 /// Plays one round; returns its cost and the body that every client sent.
 async fn one_round(
     coordinator: &CoordinatorProcess,
-    server: SocketAddr,
+    server: &Server,
     clients: &[HeaderValue],
     job: JobId,
     round: u32,
@@ -224,10 +223,10 @@ async fn one_round(
     let (body_sender, body_receiver) = tokio::sync::watch::channel(Bytes::new());
     let (assignment_sender, mut assignments) = tokio::sync::mpsc::channel(clients.len());
     for client in clients {
-        let (client, fetched) = (client.clone(), Arc::clone(&fetched));
+        let (client, fetched, server) = (client.clone(), Arc::clone(&fetched), server.clone());
         let (assignment_sender, mut body_receiver) = (assignment_sender.clone(), body_receiver.clone());
         working.spawn(async move {
-            let mut connection = Connection::open(server).await?;
+            let mut connection = Connection::open(&server).await?;
             let limit_s = u64::from(WAIT_MS) / 1000;
             let assignment = connection.check_in(&client, &check_in_body(WAIT_MS)).await?;
             let assignment = assignment.ok_or(BenchError::TooSlow { what: "the drawing of a cohort", limit_s })?;

@@ -2,6 +2,7 @@
 //! generator shares its processors with the coordinator that it measures.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -12,7 +13,10 @@ use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tributary_client::{Trust, TrustError};
 use tributary_protocol::device::{
     Assignment, CheckInRequest, CheckInResponse, DeviceState, EnrolRequest, EnrolResponse, ReportAccepted,
 };
@@ -24,6 +28,26 @@ use super::error::BenchError;
 /// Bytes of an unexpected answer that are shown.
 const SHOWN_BYTES: usize = 300;
 
+/// Where a coordinator serves, and how.
+#[derive(Clone)]
+pub(super) struct Server {
+    address: SocketAddr,
+    /// Resumes sessions of earlier connections, as an SDK client does.
+    tls: Option<TlsConnector>,
+}
+
+impl Server {
+    pub(super) fn new(address: SocketAddr, trust: Option<&Trust>) -> Result<Self, TrustError> {
+        let config = trust.map(Trust::client_config).transpose()?.flatten();
+        let tls = config.map(|mut config| {
+            // One request at a time needs no streams.
+            config.alpn_protocols.clear();
+            TlsConnector::from(Arc::new(config))
+        });
+        Ok(Self { address, tls })
+    }
+}
+
 /// A connection that any device may use: each call has its own credential.
 pub(super) struct Connection {
     sender: SendRequest<Full<Bytes>>,
@@ -31,14 +55,16 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) async fn open(server: SocketAddr) -> Result<Self, BenchError> {
-        let failed = |error: &dyn std::error::Error| BenchError::Connection(error.to_string());
-        let stream = TcpStream::connect(server).await.map_err(|error| failed(&error))?;
-        stream.set_nodelay(true).map_err(|error| failed(&error))?;
-        let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
-        // It ends with the sender, which reports the same errors.
-        tokio::spawn(connection);
-        let host = HeaderValue::from_str(&server.to_string()).expect("an address is a legal header value");
+    pub(super) async fn open(server: &Server) -> Result<Self, BenchError> {
+        let failed = |error: std::io::Error| BenchError::Connection(error.to_string());
+        let Server { address, tls } = server;
+        let stream = TcpStream::connect(address).await.map_err(failed)?;
+        stream.set_nodelay(true).map_err(failed)?;
+        let sender = match tls {
+            None => spoken(stream).await?,
+            Some(tls) => spoken(tls.connect(address.ip().into(), stream).await.map_err(failed)?).await?,
+        };
+        let host = HeaderValue::from_str(&address.to_string()).expect("an address is a legal header value");
         Ok(Self { sender, host })
     }
 
@@ -132,6 +158,17 @@ impl Connection {
         self.sender.ready().await.map_err(broken)?;
         self.sender.send_request(request).await.map_err(broken)
     }
+}
+
+/// Speaks HTTP/1.1 over a stream, in a task of its own.
+async fn spoken<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+) -> Result<SendRequest<Full<Bytes>>, BenchError> {
+    let shaken = handshake(TokioIo::new(stream)).await;
+    let (sender, connection) = shaken.map_err(|error| BenchError::Connection(error.to_string()))?;
+    // It ends with the sender, which reports the same errors.
+    tokio::spawn(connection);
+    Ok(sender)
 }
 
 /// The body of a check-in that may be held for `wait_ms`.

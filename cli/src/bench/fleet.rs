@@ -1,6 +1,5 @@
 //! Many clients of one coordinator: they are enrolled over a few connections and send updates of random values.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,7 +13,7 @@ use tributary_protocol::model::ParameterList;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::update::{UpdateHeader, encode};
 
-use super::device::{Connection, bearer};
+use super::device::{Connection, Server, bearer};
 use super::error::BenchError;
 use super::process::CoordinatorProcess;
 use crate::error::CliError;
@@ -25,21 +24,22 @@ const ENROLLING_CONNECTIONS: usize = 16;
 /// Largest absolute value of an update.
 const MAGNITUDE: f32 = 0.01;
 
-pub(super) fn address(coordinator: &CoordinatorProcess) -> Result<SocketAddr, CliError> {
+pub(super) fn server(coordinator: &CoordinatorProcess) -> Result<Server, CliError> {
     let addresses = coordinator.url.socket_addrs(|| None);
     let address = addresses.ok().and_then(|addresses| addresses.into_iter().next());
-    Ok(address.ok_or_else(|| BenchError::Start(format!("it serves at {}", coordinator.url)))?)
+    let address = address.ok_or_else(|| BenchError::Start(format!("it serves at {}", coordinator.url)))?;
+    Server::new(address, coordinator.trust.as_ref()).map_err(CliError::http)
 }
 
 /// Enrols `count` clients; returns their credentials.
-pub(super) async fn enrol(server: SocketAddr, token: &Secret, count: u32) -> Result<Vec<HeaderValue>, CliError> {
+pub(super) async fn enrol(server: &Server, token: &Secret, count: u32) -> Result<Vec<HeaderValue>, CliError> {
     let left = Arc::new(AtomicUsize::new(count as usize));
     let token = bearer(token);
     let mut enrolling = JoinSet::new();
     for _ in 0..ENROLLING_CONNECTIONS {
-        let (left, token) = (Arc::clone(&left), token.clone());
+        let (left, token, server) = (Arc::clone(&left), token.clone(), server.clone());
         enrolling.spawn(async move {
-            let mut connection = Connection::open(server).await?;
+            let mut connection = Connection::open(&server).await?;
             let mut clients = Vec::new();
             while take(&left) {
                 clients.push(connection.enrol(&token).await?);

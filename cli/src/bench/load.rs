@@ -4,7 +4,6 @@
 //! population of its own, and clients and connections are spread evenly over the jobs. A round takes half of its job's
 //! connections, at least one, so that more jobs mean smaller rounds.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -17,12 +16,13 @@ use tokio::task::JoinSet;
 use tributary_protocol::id::{JobId, Name, Secret};
 use tributary_protocol::job_file::JobFile;
 use tributary_protocol::sealed::Sealed;
+use tributary_server::net::raise_open_files;
 
-use super::device::{Connection, check_in_body};
+use super::device::{Connection, Server, check_in_body};
 use super::error::BenchError;
 use super::fleet;
 use super::populations::{self, Populations};
-use super::process::{CoordinatorProcess, database_of, engine, operator_token};
+use super::process::{CoordinatorProcess, Options, database_of, engine, operator_token};
 use crate::error::CliError;
 use crate::output::Output;
 use crate::stopwatch::Stopwatch;
@@ -65,6 +65,9 @@ pub(crate) struct LoadArgs {
     /// The database, for example postgres://USER@HOST/NAME [default: a SQLite file in an empty folder].
     #[arg(long, value_name = "URL")]
     database: Option<Sealed<String>>,
+    /// The coordinator serves with TLS. Connections resume sessions where they can.
+    #[arg(long)]
+    tls: bool,
 }
 
 /// Programs rely on the names of its members.
@@ -83,22 +86,30 @@ struct Measured {
     params: u32,
     updates_per_s: f64,
     held: u32,
+    tls: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     kb_per_held_client: Option<f64>,
 }
 
 pub(crate) async fn run(args: &LoadArgs, output: &Output) -> Result<(), CliError> {
+    raise_open_files();
     check_open_files(args.held.max(args.connections))?;
     let folder = tempfile::tempdir().map_err(CliError::file("create", std::env::temp_dir()))?;
     let database = database_of(args.database.as_ref(), folder.path());
     let operator = operator_token()?;
-    let coordinator = CoordinatorProcess::start(&database, &operator).await?;
+    let options = Options {
+        // Some of OTHER_FILES are for connections of the API and for the probe.
+        connections_max: Some(args.held.max(args.connections) + 32),
+        tls: args.tls.then_some(folder.path()),
+        ..Options::default()
+    };
+    let coordinator = CoordinatorProcess::start_with(&database, &operator, options).await?;
     let populations = Populations::create(&coordinator, args.jobs).await?;
 
     // One client more than are held, to probe.
     let enrolled = args.clients.max(args.held + 1).max(args.connections).next_multiple_of(args.jobs);
     output.note(&format!("enrolling {enrolled} clients"));
-    let server = fleet::address(&coordinator)?;
+    let server = &fleet::server(&coordinator)?;
     let clock = Stopwatch::start();
     let clients: Arc<[HeaderValue]> = populations.enrol(server, enrolled / args.jobs).await?.into();
     let enrolments_per_s = f64::from(enrolled) / clock.elapsed().as_secs_f64();
@@ -117,7 +128,7 @@ pub(crate) async fn run(args: &LoadArgs, output: &Output) -> Result<(), CliError
 
     output.note(&format!("holding {} clients", args.held));
     // In a new process, because memory that the allocator kept from the earlier phases would hide the difference.
-    let bytes_per_held = held(args, &database, &operator, &clients).await?;
+    let bytes_per_held = held(args, &database, &operator, options, &clients).await?;
     let measured = Measured {
         engine: engine(database.expose()),
         clients: args.clients,
@@ -132,6 +143,7 @@ pub(crate) async fn run(args: &LoadArgs, output: &Output) -> Result<(), CliError
         params: args.params,
         updates_per_s,
         held: args.held,
+        tls: args.tls,
         kb_per_held_client: bytes_per_held.map(|bytes| bytes / 1000.0),
     };
     output.object(&measured, || text(&measured))
@@ -178,7 +190,7 @@ fn training_job(args: &LoadArgs, population: &Name) -> Result<JobFile, CliError>
 /// Check-ins that are answered at once. Returns their rate per second and their sorted times in milliseconds.
 async fn check_ins(
     args: &LoadArgs,
-    server: SocketAddr,
+    server: &Server,
     clients: &Arc<[HeaderValue]>,
 ) -> Result<(f64, Vec<f64>), CliError> {
     let left = Arc::new(AtomicUsize::new(args.checkins as usize));
@@ -186,10 +198,10 @@ async fn check_ins(
     let clock = Stopwatch::start();
     let mut workers = JoinSet::new();
     for worker in 0..args.connections as usize {
-        let (left, clients, body) = (Arc::clone(&left), Arc::clone(clients), body.clone());
+        let (left, clients, body, server) = (Arc::clone(&left), Arc::clone(clients), body.clone(), server.clone());
         let stride = args.connections as usize;
         workers.spawn(async move {
-            let mut connection = Connection::open(server).await?;
+            let mut connection = Connection::open(&server).await?;
             let mut times_ms = Vec::new();
             // Each worker has clients of its own, because a client may have one check-in at a time.
             let own = (worker..clients.len()).step_by(stride).cycle();
@@ -214,13 +226,13 @@ async fn check_ins(
 }
 
 /// Cycles of check-in, assignment and update in rounds that follow each other. Returns the updates per second.
-async fn updates(args: &LoadArgs, server: SocketAddr, clients: &Arc<[HeaderValue]>) -> Result<f64, CliError> {
+async fn updates(args: &LoadArgs, server: &Server, clients: &Arc<[HeaderValue]>) -> Result<f64, CliError> {
     let left = Arc::new(AtomicUsize::new(args.updates as usize));
     let clock = Stopwatch::start();
     let mut workers = JoinSet::new();
     for worker in 0..args.connections as usize {
         let own = own_clients(worker, args).map(|client| clients[client].clone());
-        workers.spawn(deliver(server, own.collect(), Arc::clone(&left)));
+        workers.spawn(deliver(server.clone(), own.collect(), Arc::clone(&left)));
     }
     // The first worker to end has delivered the last update. The others still wait for a round and are aborted.
     if let Some(worker) = workers.join_next().await {
@@ -236,9 +248,9 @@ fn own_clients(worker: usize, args: &LoadArgs) -> impl Iterator<Item = usize> + 
 }
 
 /// Delivers updates of these clients in turn, until all workers together have delivered enough.
-async fn deliver(server: SocketAddr, clients: Vec<HeaderValue>, left: Arc<AtomicUsize>) -> Result<(), CliError> {
+async fn deliver(server: Server, clients: Vec<HeaderValue>, left: Arc<AtomicUsize>) -> Result<(), CliError> {
     let check_in = check_in_body(WORK_WAIT_MS);
-    let mut connection = Connection::open(server).await?;
+    let mut connection = Connection::open(&server).await?;
     let mut body: Option<((JobId, u32), Bytes)> = None;
     for client in clients.iter().cycle() {
         if left.load(Ordering::Relaxed) == 0 {
@@ -262,10 +274,11 @@ async fn held(
     args: &LoadArgs,
     database: &Sealed<String>,
     operator: &Secret,
+    options: Options<'_>,
     clients: &Arc<[HeaderValue]>,
 ) -> Result<Option<f64>, CliError> {
-    let coordinator = CoordinatorProcess::start(database, operator).await?;
-    let server = fleet::address(&coordinator)?;
+    let coordinator = CoordinatorProcess::start_with(database, operator, options).await?;
+    let server = &fleet::server(&coordinator)?;
     // Check-ins before the first reading let the process allocate what it needs once.
     let warm_up = LoadArgs { checkins: args.connections * 10, ..args.clone() };
     check_ins(&warm_up, server, clients).await?;
@@ -306,11 +319,12 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
 
 fn text(measured: &Measured) -> String {
     let Measured { engine, connections, checkins_per_s, p50_ms, p99_ms, updates_per_s, params, held, .. } = measured;
+    let tls = if measured.tls { "TLS, " } else { "" };
     let jobs = if measured.jobs > 1 { format!("{} jobs, ", measured.jobs) } else { String::new() };
     let memory =
         measured.kb_per_held_client.map_or_else(String::new, |kb| format!(", {kb:.1} kB per held client of {held}"));
     format!(
-        "{engine}, {jobs}{connections} connections: {checkins_per_s:.0} check-ins/s (p50 {p50_ms:.1} ms, p99 {p99_ms:.1} ms), \
+        "{engine}, {tls}{jobs}{connections} connections: {checkins_per_s:.0} check-ins/s (p50 {p50_ms:.1} ms, p99 {p99_ms:.1} ms), \
          {updates_per_s:.0} updates/s of {params} parameters{memory}"
     )
 }

@@ -1,11 +1,10 @@
 //! Several populations of one coordinator, with one live job in each.
 
-use std::net::SocketAddr;
-
 use hyper::header::HeaderValue;
 use tributary_protocol::id::{JobId, Name, Secret};
 use tributary_protocol::job_file::JobFile;
 
+use super::device::Server;
 use super::fleet;
 use super::process::{CoordinatorProcess, population_name};
 use crate::api::JobChange;
@@ -26,7 +25,7 @@ impl Populations {
     }
 
     /// Enrols `each` clients in every population. Client `i` of the result is in population `i % count`.
-    pub(super) async fn enrol(&self, server: SocketAddr, each: u32) -> Result<Vec<HeaderValue>, CliError> {
+    pub(super) async fn enrol(&self, server: &Server, each: u32) -> Result<Vec<HeaderValue>, CliError> {
         let mut enrolled = Vec::new();
         for (_, token) in &self.0 {
             enrolled.push(fleet::enrol(server, token, each).await?);

@@ -1,11 +1,12 @@
 //! A coordinator in a process of its own: this program again, serving on a free port of the loopback address.
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use reqwest::Url;
 use serde::Deserialize;
+use tributary_client::Trust;
 use tributary_protocol::id::{Name, Secret, SecretKind};
 use tributary_protocol::operator::CreateToken;
 use tributary_protocol::sealed::Sealed;
@@ -13,6 +14,7 @@ use tributary_protocol::sealed::Sealed;
 use super::error::BenchError;
 use crate::api::Api;
 use crate::error::CliError;
+use crate::options::authorities;
 use crate::random::random;
 use crate::serve;
 
@@ -23,6 +25,8 @@ pub(super) struct ChildProcess(Child);
 pub(super) struct CoordinatorProcess {
     process: ChildProcess,
     pub(super) url: Url,
+    /// `None`: it serves without TLS.
+    pub(super) trust: Option<Trust>,
     pub(super) api: Api,
 }
 
@@ -33,12 +37,17 @@ pub(super) struct Options<'a> {
     pub(super) blobs: Option<&'a str>,
     /// Adds updates when their round is committed instead of while they arrive.
     pub(super) fold_at_commit: bool,
+    /// `None`: the coordinator's default, which keeps many files back.
+    pub(super) connections_max: Option<u32>,
+    /// Serves with TLS, with a CA in this folder.
+    pub(super) tls: Option<&'a Path>,
 }
 
 /// The first line of `tributary serve --json`.
 #[derive(Deserialize)]
 struct Serving {
     url: String,
+    ca_file: Option<PathBuf>,
 }
 
 /// Starts this program with arguments and variables, and waits for its first line.
@@ -113,6 +122,10 @@ impl CoordinatorProcess {
         arguments.extend(["--node", "bench"]);
         arguments.extend(options.blobs.iter().flat_map(|blobs| ["--blobs", *blobs]));
         arguments.extend(options.fold_at_commit.then_some("--fold-at-commit"));
+        let connections_max = options.connections_max.map(|connections| connections.to_string());
+        arguments.extend(connections_max.iter().flat_map(|connections| ["--connections-max", connections]));
+        let tls_dir = options.tls.map(|folder| folder.display().to_string());
+        arguments.extend(tls_dir.iter().flat_map(|folder| ["--tls-dev", "--tls-dir", folder]));
         // Secrets are variables, because other users of the machine can see arguments.
         let variables =
             [("TRIBUTARY_OPERATOR_TOKEN", &*operator.expose()), ("TRIBUTARY_DATABASE", database.expose().as_str())];
@@ -120,15 +133,16 @@ impl CoordinatorProcess {
         let serving: Serving = serde_json::from_str(&line)
             .map_err(|_| BenchError::Start("it ended at once; its messages are above".into()))?;
         let url: Url = serving.url.parse().map_err(|_| BenchError::Start(format!("it serves at {}", serving.url)))?;
-        let api = Api::new(url.clone(), Some(operator.clone()))?;
-        Ok(Self { process, url, api })
+        let trust = serving.ca_file.as_deref().map(authorities).transpose()?;
+        let api = Api::trusting(url.clone(), Some(operator.clone()), &trust.clone().unwrap_or_default())?;
+        Ok(Self { process, url, trust, api })
     }
 
     /// Creates a population and returns an enrolment token for it.
     pub(super) async fn population(&self, name: &Name) -> Result<Secret, CliError> {
         self.api.create_population(name.clone()).await?;
         let wanted = CreateToken::enrolment(name.clone(), "bench");
-        Ok(self.api.create_token(&wanted).await?.secret)
+        Ok(self.api.create_token(&wanted).await?.secret.secret().clone())
     }
 
     /// Resident memory in bytes; `None` on systems without `/proc`.

@@ -1,6 +1,5 @@
 //! Time to recover: a coordinator whose open round has stored updates is killed and started again.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
@@ -15,7 +14,7 @@ use tributary_protocol::operator::Round;
 use tributary_protocol::sealed::Sealed;
 use tributary_protocol::state::Task;
 
-use super::device::{Connection, check_in_body};
+use super::device::{Connection, Server, check_in_body};
 use super::error::BenchError;
 use super::fleet;
 use super::process::{CoordinatorProcess, database_of, engine, operator_token, population_name};
@@ -73,7 +72,7 @@ pub(crate) async fn run(args: &RecoveryArgs, output: &Output) -> Result<(), CliE
     let population = population_name()?;
     let token = coordinator.population(&population).await?;
     output.note(&format!("enrolling {} clients", args.clients));
-    let server = fleet::address(&coordinator)?;
+    let server = &fleet::server(&coordinator)?;
     let clients = fleet::enrol(server, &token, args.clients).await?;
     let job = coordinator.api.create_job(job_file(args, &population)?).await?.id;
     output.note(&format!("storing {} updates of {} parameters", args.updates, args.params));
@@ -110,16 +109,13 @@ fn job_file(args: &RecoveryArgs, population: &Name) -> Result<JobFile, CliError>
 }
 
 /// Checks all clients in; returns their assignments.
-async fn assigned(
-    server: SocketAddr,
-    clients: &[HeaderValue],
-) -> Result<Vec<(HeaderValue, Box<Assignment>)>, CliError> {
+async fn assigned(server: &Server, clients: &[HeaderValue]) -> Result<Vec<(HeaderValue, Box<Assignment>)>, CliError> {
     let body = check_in_body(WAIT_MS);
     let mut waiting = JoinSet::new();
     for client in clients {
-        let (client, body) = (client.clone(), body.clone());
+        let (client, body, server) = (client.clone(), body.clone(), server.clone());
         waiting.spawn(async move {
-            let mut connection = Connection::open(server).await?;
+            let mut connection = Connection::open(&server).await?;
             let assignment = connection.check_in(&client, &body).await?;
             let limit_s = u64::from(WAIT_MS) / 1000;
             Ok::<_, BenchError>((
@@ -133,7 +129,7 @@ async fn assigned(
 
 /// Sends all updates; returns their total size in bytes.
 async fn send(
-    server: SocketAddr,
+    server: &Server,
     assignments: Vec<(HeaderValue, Box<Assignment>)>,
     updates: u32,
 ) -> Result<u64, CliError> {

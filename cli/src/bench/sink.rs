@@ -13,7 +13,7 @@ use hyper_util::rt::TokioIo;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
-use super::device::Connection;
+use super::device::{Connection, Server};
 use super::error::BenchError;
 use super::process::{ChildProcess, own_process};
 use crate::error::CliError;
@@ -38,20 +38,21 @@ impl SinkProcess {
         let (child, line) = own_process(&["--json", "bench", "sink"], &[]).await?;
         let listening: Listening =
             serde_json::from_str(&line).map_err(|_| BenchError::Start("it ended at once".into()))?;
+        let server = Server::new(listening.address, None).map_err(CliError::http)?;
         // The first bodies are a warm-up.
-        send(listening.address, body, clients, 1).await?;
+        send(&server, body, clients, 1).await?;
         let before = ChildProcess::cpu_s(&child)?;
-        send(listening.address, body, clients, BODIES_PER_CLIENT).await?;
+        send(&server, body, clients, BODIES_PER_CLIENT).await?;
         Ok((child.cpu_s()? - before) / f64::from(clients * BODIES_PER_CLIENT))
     }
 }
 
-async fn send(address: SocketAddr, body: &Bytes, clients: u32, bodies: u32) -> Result<(), CliError> {
+async fn send(server: &Server, body: &Bytes, clients: u32, bodies: u32) -> Result<(), CliError> {
     let mut sending = JoinSet::new();
     for _ in 0..clients {
-        let body = body.clone();
+        let (body, server) = (body.clone(), server.clone());
         sending.spawn(async move {
-            let mut connection = Connection::open(address).await?;
+            let mut connection = Connection::open(&server).await?;
             for _ in 0..bodies {
                 connection.put("/", body.clone()).await?;
             }

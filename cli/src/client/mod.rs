@@ -30,7 +30,7 @@ pub(crate) async fn run(command: ClientCommand, global: &GlobalArgs, output: &Ou
     match command {
         ClientCommand::Run(args) => run::run(*args, global, output).await,
         ClientCommand::List { population, limit } => {
-            list::run(&population, limit, &global.operator_api()?, output).await
+            list::run(&population, limit, &global.operator_api(output)?, output).await
         }
     }
 }

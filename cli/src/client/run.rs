@@ -7,12 +7,12 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 use tokio_util::sync::CancellationToken;
 use tributary_client::examples::Examples;
-use tributary_client::{AlwaysOn, BurnTrainer, Client, Host, Outcome};
+use tributary_client::{AlwaysOn, BurnTrainer, Client, Host, Outcome, Trust};
 use tributary_protocol::id::SecretKind;
 
 use super::settings::ClientSettings;
 use crate::error::CliError;
-use crate::options::{GlobalArgs, TokenError, secret};
+use crate::options::{GlobalArgs, TokenError, authorities, pinned_secret};
 use crate::output::Output;
 use crate::settings_file::SettingsError;
 use crate::{http, settings_file};
@@ -27,7 +27,7 @@ const FAILED_PAUSE: Duration = Duration::from_secs(5);
 #[command(group(group("images", ["config", "idx_images"])))]
 #[command(group(group("labels", ["config", "idx_labels"])))]
 pub(crate) struct ClientRunArgs {
-    /// A TOML file with these settings, --server and --token, under the names of the flags with `_` for `-`
+    /// A TOML file with these settings, --server, --token and --ca, under the names of the flags with `_` for `-`
     /// (examples/client.toml).
     #[arg(long, env = "TRIBUTARY_CLIENT_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
@@ -56,10 +56,16 @@ pub(super) async fn run(args: ClientRunArgs, global: &GlobalArgs, output: &Outpu
     let once = args.once;
     let settings = args.settings(global)?;
     let token = settings.token.as_ref().ok_or(TokenError::Missing("an enrolment"))?;
-    let token = secret(token, SecretKind::Enrolment)?;
+    let token = pinned_secret(token, SecretKind::Enrolment)?;
+    let trust = match (&settings.ca, token.ca()) {
+        (Some(file), _) => authorities(file)?,
+        (None, Some(fingerprint)) => Trust::Pinned(fingerprint),
+        (None, None) => Trust::System,
+    };
     let state_dir = settings.state_dir.as_ref();
     let state_dir = state_dir.ok_or_else(|| CliError::BadSetting("a state_dir is needed".into()))?;
     let server = settings.server.unwrap_or_default();
+    server.warn_if_exposed(output);
 
     let examples = settings.examples.load()?;
     let count = examples.len();
@@ -68,8 +74,9 @@ pub(super) async fn run(args: ClientRunArgs, global: &GlobalArgs, output: &Outpu
     for (name, value) in &settings.attributes {
         builder = builder.attribute(name, value);
     }
-    let http = http::client(server.url(), reqwest::redirect::Policy::none()).map_err(CliError::http)?;
-    let client = builder.http_client(http).build()?;
+    let http =
+        http::client_trusting(server.url(), reqwest::redirect::Policy::none(), &trust).map_err(CliError::http)?;
+    let client = builder.http_client(http).allow_plaintext().build()?;
     let id = client.enrol().await?;
     let enrolled = serde_json::json!({ "event": "enrolled", "client": id, "examples": count });
     output.object(&enrolled, || format!("client {id} with {count} examples"))?;
@@ -255,7 +262,11 @@ mod tests {
     fn the_example_file_holds_every_setting() {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/client.toml");
         settings_file::read::<ClientSettings>(&path).unwrap();
-        let text = std::fs::read_to_string(&path).unwrap().replace("# idx", "idx").replace("# flat", "flat");
+        let text = std::fs::read_to_string(&path)
+            .unwrap()
+            .replace("# idx", "idx")
+            .replace("# flat", "flat")
+            .replace("# ca", "ca");
         toml::from_str::<ClientSettings>(&text).unwrap();
         let table: toml::Table = toml::from_str(&text).unwrap();
         let command = ClientRunArgs::augment_args(GlobalArgs::augment_args(clap::Command::new("run")));

@@ -20,6 +20,9 @@ pub(super) struct ClientSettings {
     /// The global --token: an enrolment token.
     #[arg(skip)]
     pub(super) token: Option<Sealed<String>>,
+    /// The global --ca.
+    #[arg(skip)]
+    pub(super) ca: Option<PathBuf>,
     /// Where the client keeps its identity and its unfinished work; one folder per client.
     #[arg(long, env = "TRIBUTARY_STATE_DIR", value_name = "FOLDER", required_unless_present = "config")]
     pub(super) state_dir: Option<PathBuf>,
@@ -38,6 +41,7 @@ impl ClientSettings {
         Self {
             server: global.server.clone().or(file.server),
             token: global.token.clone().or(file.token),
+            ca: global.ca.clone().or(file.ca),
             state_dir: self.state_dir.or(file.state_dir),
             // The last one of a name counts.
             attributes: [file.attributes, self.attributes].concat(),

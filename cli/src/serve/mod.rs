@@ -1,43 +1,31 @@
 //! `tributary serve`: the coordinator as a daemon.
 
+mod announce;
 mod log;
 mod settings;
 
 use clap::{Arg, Args};
-use serde::Serialize;
 use tokio_util::sync::CancellationToken;
-use tributary_protocol::id::{Name, Secret};
 use tributary_server::Coordinator;
+use tributary_server::net::raise_open_files;
 
 use crate::error::CliError;
 use crate::listen::listen;
 use crate::output::Output;
 
-pub(crate) use settings::ServeArgs;
+use announce::Serving;
 
-/// The first line of the output. Programs rely on the names of its members.
-#[derive(Serialize)]
-struct Serving {
-    event: &'static str,
-    url: String,
-    node: Name,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    operator_token: Option<Secret>,
-}
+pub(crate) use settings::ServeArgs;
 
 /// Serves until Ctrl-C or SIGTERM.
 pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<(), CliError> {
     let settings = args.resolve()?;
     let exporter = log::start(&settings)?;
+    raise_open_files();
     let (listener, address) = listen(settings.listen).await?;
     let coordinator = Coordinator::open(&settings.coordinator).await?;
-    let serving = Serving {
-        event: "serving",
-        url: format!("http://{address}/"),
-        node: coordinator.node().clone(),
-        operator_token: coordinator.first_operator_token().cloned(),
-    };
-    output.object(&serving, || text(&serving))?;
+    let serving = Serving::new(&coordinator, address);
+    output.object(&serving, || serving.text())?;
 
     let shutdown = CancellationToken::new();
     let stop = shutdown.clone();
@@ -58,18 +46,6 @@ pub(crate) fn variables() -> Vec<String> {
     let command = ServeArgs::augment_args(clap::Command::new("serve"));
     let names = command.get_arguments().filter_map(Arg::get_env);
     names.map(|name| name.to_string_lossy().into_owned()).collect()
-}
-
-fn text(serving: &Serving) -> String {
-    let url = format!("{} as {}", serving.url, serving.node);
-    match &serving.operator_token {
-        None => format!("serving at {url}"),
-        Some(token) => format!(
-            "serving at {url}\n\nThis is the first start. The operator token, which is not shown again:\n\n  {}\n\n\
-             next: export TRIBUTARY_TOKEN=.. and `tributary population create NAME`",
-            token.expose()
-        ),
-    }
 }
 
 /// Returns at Ctrl-C and, on Unix, at SIGTERM.

@@ -1,23 +1,28 @@
 //! The settings of `tributary serve`: one struct for flags, variables and the file.
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
+use rustls::pki_types::ServerName;
 use serde::Deserialize;
 use tributary_protocol::id::{Name, SecretKind};
 use tributary_protocol::sealed::Sealed;
 use tributary_server::Config;
 use tributary_server::metrics::MetricsAccess;
+use tributary_server::net::{AcmeSettings, ConnectionLimits, TlsSource, directory_beside};
 
-use crate::error::CliError;
+use crate::error::{CliError, Failure};
 use crate::options::secret;
 use crate::settings_file;
 use crate::units::{ByteSize, HttpUrl, HumanDuration};
 
 /// These libraries log every connection and every tick at `info`.
 const LOG_DEFAULT: &str = "info,sqlx=warn,tokio_cron_scheduler=warn,object_store=warn";
+
+const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 
 /// A flag counts before a variable, a variable before the file, and the file before the default.
 #[derive(Clone, Debug, Args)]
@@ -35,10 +40,51 @@ pub(crate) struct ServeArgs {
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct ServeSettings {
-    /// Where to listen [default: 127.0.0.1:7300]. The coordinator speaks plain HTTP: for any but the loopback address,
-    /// put a proxy with TLS in front of it.
+    /// Where to listen [default: 127.0.0.1:7300]. For any but the loopback address, choose --tls-dev, --tls-cert,
+    /// --acme-domain or --insecure-plaintext.
     #[arg(long, env = "TRIBUTARY_LISTEN", value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
+    /// Serves with TLS: a PEM file with the certificate and those between it and its CA. It is read again when it
+    /// changes.
+    #[arg(long, env = "TRIBUTARY_TLS_CERT", value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// The certificate's private key, a PEM file.
+    #[arg(long, env = "TRIBUTARY_TLS_KEY", value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// The private CA of --tls-cert, a PEM file. Enrolment tokens then carry its fingerprint, so that clients need no
+    /// CA file. Leave it out for certificates that the clients' systems trust.
+    #[arg(long, env = "TRIBUTARY_TLS_CA", value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// Serves with TLS and makes what it needs: a private CA at the first start, and certificates from it. Enrolment
+    /// tokens carry the CA's fingerprint. Where there is no population, it also creates one ("default") and an
+    /// enrolment token for it.
+    #[arg(long, env = "TRIBUTARY_TLS_DEV", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    tls_dev: Option<bool>,
+    /// Serves with TLS, with a certificate of Let's Encrypt for this host name, whose terms of service are accepted so;
+    /// may be repeated. Port 443 of the name must lead to this listener.
+    #[arg(long, env = "TRIBUTARY_ACME_DOMAIN", value_name = "NAME", value_delimiter = ',')]
+    acme_domain: Vec<String>,
+    /// A mail address that the CA of --acme-domain may write to.
+    #[arg(long, env = "TRIBUTARY_ACME_CONTACT", value_name = "MAIL")]
+    acme_contact: Option<String>,
+    /// The directory of another CA that speaks ACME [default: https://acme-v02.api.letsencrypt.org/directory].
+    #[arg(long, env = "TRIBUTARY_ACME_SERVER", value_name = "URL")]
+    acme_server: Option<HttpUrl>,
+    /// The CA of the certificate of --acme-server itself, a PEM file [default: those that the system trusts].
+    #[arg(long, env = "TRIBUTARY_ACME_SERVER_CA", value_name = "FILE")]
+    acme_server_ca: Option<PathBuf>,
+    /// Where --tls-dev stores its CA, and --acme-domain its account and certificate [default: tributary-tls beside the SQLite database, with PostgreSQL in the working
+    /// directory]. Several coordinators of a database need copies of the same folder.
+    #[arg(long, env = "TRIBUTARY_TLS_DIR", value_name = "FOLDER")]
+    tls_dir: Option<PathBuf>,
+    /// A name or address under which clients reach this coordinator, for the certificate of --tls-dev; may be repeated
+    /// [default: the addresses of this machine and its host name]. The loopback addresses are always in it.
+    #[arg(long, env = "TRIBUTARY_TLS_NAME", value_name = "NAME", value_delimiter = ',')]
+    tls_name: Vec<String>,
+    /// Speaks plain HTTP on an address that other machines can reach. Only behind a proxy with TLS: everyone on the way
+    /// can read models, updates and tokens.
+    #[arg(long, env = "TRIBUTARY_INSECURE_PLAINTEXT", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    insecure_plaintext: Option<bool>,
     /// The database: a file, sqlite:FILE, or postgres://USER@HOST/NAME [default: tributary.db].
     #[arg(long, env = "TRIBUTARY_DATABASE", value_name = "URL", hide_env_values = true)]
     database: Option<Sealed<String>>,
@@ -66,6 +112,15 @@ struct ServeSettings {
     /// to be unpacked; a small one takes its size. Further uploads wait.
     #[arg(long, env = "TRIBUTARY_UPLOAD_MEMORY", value_name = "SIZE")]
     upload_memory: Option<UploadMemory>,
+    /// Connections in all [default: the limit of open files, less an eighth of it (256 to 4096) for the database]. The
+    /// limit of open files is raised as far as the system allows.
+    #[arg(long, env = "TRIBUTARY_CONNECTIONS_MAX", value_name = "COUNT")]
+    connections_max: Option<NonZeroUsize>,
+    /// Connections from one address, or from one IPv6 network of 64 bits [default: half of --connections-max]. The
+    /// loopback address is exempt. Behind a proxy on another machine all connections have the proxy's address: set it
+    /// to --connections-max.
+    #[arg(long, env = "TRIBUTARY_CONNECTIONS_PER_ADDRESS", value_name = "COUNT")]
+    connections_per_address: Option<NonZeroUsize>,
     /// Access to /metrics, for Prometheus [default: open]. The metrics name populations, but no clients and no tokens.
     #[arg(long, env = "TRIBUTARY_METRICS", value_enum, value_name = "ACCESS")]
     metrics: Option<MetricsFor>,
@@ -155,10 +210,17 @@ impl ServeArgs {
         let settings = self.settings.over(file);
         let operator_token = settings.operator_token.as_ref();
         let defaults = Config::default();
+        let listen = settings.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 7300)));
+        let database = settings.database.clone().unwrap_or(defaults.database);
+        let tls = settings.tls(database.expose())?;
+        if tls.is_none() && !listen.ip().is_loopback() && !settings.insecure_plaintext.unwrap_or_default() {
+            return Err(PlaintextError(listen).into());
+        }
         Ok(Settings {
-            listen: settings.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 7300))),
+            listen,
             coordinator: Config {
-                database: settings.database.unwrap_or(defaults.database),
+                database,
+                tls,
                 blobs: settings.blobs,
                 operator_token: operator_token.map(|token| secret(token, SecretKind::Operator)).transpose()?,
                 behind_proxy: settings.behind_proxy.unwrap_or_default(),
@@ -166,6 +228,10 @@ impl ServeArgs {
                 lease: settings.lease.map_or(defaults.lease, HumanDuration::duration),
                 upload_memory: settings.upload_memory.map_or(defaults.upload_memory, |UploadMemory(bytes)| bytes),
                 metrics: settings.metrics.unwrap_or_default().into(),
+                connections: ConnectionLimits {
+                    max: settings.connections_max.map(NonZeroUsize::get),
+                    per_address: settings.connections_per_address.map(NonZeroUsize::get),
+                },
                 fold_at_commit: self.fold_at_commit,
             },
             log: settings.log.unwrap_or_else(|| LOG_DEFAULT.into()),
@@ -175,11 +241,75 @@ impl ServeArgs {
     }
 }
 
+/// Plain HTTP where other machines can reach it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} can be reached from other machines, and plain HTTP shows them models, updates and tokens")]
+pub(super) struct PlaintextError(SocketAddr);
+
+impl Failure for PlaintextError {
+    fn hint(&self) -> Option<String> {
+        let hint = "--tls-dev serves with a CA of its own, --tls-cert and --tls-key with your certificate, --acme-domain \
+                    with one of Let's Encrypt, and --insecure-plaintext is for a coordinator behind a proxy with TLS";
+        Some(hint.into())
+    }
+}
+
 impl ServeSettings {
+    /// `None`: without TLS.
+    fn tls(&self, database: &str) -> Result<Option<TlsSource>, CliError> {
+        let wrong = |message: &str| Err(CliError::BadSetting(message.into()));
+        let is_acme = !self.acme_domain.is_empty();
+        let (is_dev, has_certificate) = (self.tls_dev.unwrap_or_default(), self.tls_cert.is_some());
+        let has_acme = self.acme_contact.is_some() || self.acme_server.is_some() || self.acme_server_ca.is_some();
+        let names = || self.tls_name.iter().chain(&self.acme_domain);
+        if self.tls_key.is_some() != has_certificate {
+            return wrong("tls_cert and tls_key belong together");
+        } else if u8::from(has_certificate) + u8::from(is_dev) + u8::from(is_acme) > 1 {
+            return wrong("tls_cert, tls_dev and acme_domain are three ways to a certificate; choose one");
+        } else if self.tls_ca.is_some() && !has_certificate {
+            return wrong("tls_ca is the CA of tls_cert, which is missing");
+        } else if !self.tls_name.is_empty() && !is_dev {
+            return wrong("tls_name is for tls_dev");
+        } else if has_acme && !is_acme {
+            return wrong("acme_contact, acme_server and acme_server_ca are for acme_domain");
+        } else if self.tls_dir.is_some() && !is_dev && !is_acme {
+            return wrong("tls_dir is for tls_dev and acme_domain");
+        } else if let Some(name) = names().find(|name| ServerName::try_from(name.as_str()).is_err()) {
+            return Err(CliError::BadSetting(format!("{name:?} is neither a host name nor an address")));
+        }
+        let directory = || self.tls_dir.clone().unwrap_or_else(|| directory_beside(database));
+        Ok(match (&self.tls_cert, &self.tls_key) {
+            (Some(certificate), Some(key)) => {
+                let (certificate, key, ca) = (certificate.clone(), key.clone(), self.tls_ca.clone());
+                Some(TlsSource::Files { certificate, key, ca })
+            }
+            _ if is_dev => Some(TlsSource::Dev { directory: directory(), names: self.tls_name.clone() }),
+            _ if is_acme => Some(TlsSource::Acme(AcmeSettings {
+                directory: directory(),
+                domains: self.acme_domain.clone(),
+                contact: self.acme_contact.clone(),
+                server: self.acme_server.as_ref().map_or(LETS_ENCRYPT.into(), |server| server.url().to_string()),
+                server_ca: self.acme_server_ca.clone(),
+            })),
+            _ => None,
+        })
+    }
+
     /// Flags and variables, and the file for what they leave open.
     fn over(self, file: Self) -> Self {
         Self {
             listen: self.listen.or(file.listen),
+            tls_cert: self.tls_cert.or(file.tls_cert),
+            tls_key: self.tls_key.or(file.tls_key),
+            tls_ca: self.tls_ca.or(file.tls_ca),
+            tls_dev: self.tls_dev.or(file.tls_dev),
+            acme_domain: if self.acme_domain.is_empty() { file.acme_domain } else { self.acme_domain },
+            acme_contact: self.acme_contact.or(file.acme_contact),
+            acme_server: self.acme_server.or(file.acme_server),
+            acme_server_ca: self.acme_server_ca.or(file.acme_server_ca),
+            tls_dir: self.tls_dir.or(file.tls_dir),
+            tls_name: if self.tls_name.is_empty() { file.tls_name } else { self.tls_name },
+            insecure_plaintext: self.insecure_plaintext.or(file.insecure_plaintext),
             database: self.database.or(file.database),
             blobs: self.blobs.or(file.blobs),
             operator_token: self.operator_token.or(file.operator_token),
@@ -187,6 +317,8 @@ impl ServeSettings {
             node: self.node.or(file.node),
             lease: self.lease.or(file.lease),
             upload_memory: self.upload_memory.or(file.upload_memory),
+            connections_max: self.connections_max.or(file.connections_max),
+            connections_per_address: self.connections_per_address.or(file.connections_per_address),
             metrics: self.metrics.or(file.metrics),
             log: self.log.or(file.log),
             log_format: self.log_format.or(file.log_format),
@@ -241,6 +373,54 @@ mod tests {
             assert_eq!(settings.coordinator.upload_memory, 64 << 20);
             assert_eq!(settings.otlp_endpoint.unwrap().url().port(), Some(4318));
             assert_eq!(settings.coordinator.metrics, MetricsAccess::Off);
+        }
+    }
+
+    #[test]
+    fn plain_http_leaves_this_machine_only_by_consent() {
+        let error = settings_of("--listen 0.0.0.0:7300").unwrap_err();
+        assert!(error.cause::<PlaintextError>().is_some() && error.hint().is_some(), "{error}");
+        for line in ["--listen [::1]:7300", "--listen 127.0.0.2:7300", "--listen 0.0.0.0:7300 --insecure-plaintext"] {
+            assert_eq!(settings_of(line).unwrap().coordinator.tls, None, "{line}");
+        }
+        assert!(settings_of_file("listen = '0.0.0.0:1'\ninsecure_plaintext = true", "").is_ok());
+        assert!(settings_of("--listen 0.0.0.0:7300 --tls-dev").unwrap().coordinator.tls.is_some());
+    }
+
+    #[test]
+    fn a_certificate_comes_from_files_or_is_made() {
+        let tls = |line: &str| settings_of(line).map(|settings| settings.coordinator.tls);
+        let files = TlsSource::Files { certificate: "c".into(), key: "k".into(), ca: None };
+        assert_eq!(tls("--tls-cert c --tls-key k").unwrap(), Some(files));
+        let names = vec!["fl.example.org".to_owned(), "10.0.0.1".to_owned()];
+        let dev = TlsSource::Dev { directory: "data/tributary-tls".into(), names: names.clone() };
+        let line = "--tls-dev --database data/x.db --tls-name fl.example.org --tls-name 10.0.0.1";
+        assert_eq!(tls(line).unwrap(), Some(dev));
+        let acme = AcmeSettings {
+            directory: "tributary-tls".into(),
+            domains: vec!["fl.example.org".into(), "b.example.org".into()],
+            contact: Some("a@example.org".into()),
+            server: LETS_ENCRYPT.into(),
+            server_ca: None,
+        };
+        let line = "--acme-domain fl.example.org,b.example.org --acme-contact a@example.org";
+        assert_eq!(tls(line).unwrap(), Some(TlsSource::Acme(acme)));
+        let text = "tls_dev = true\ntls_dir = 'a'\ntls_name = ['fl.example.org', '10.0.0.1']";
+        let from_file = settings_of_file(text, "").unwrap().coordinator.tls;
+        assert_eq!(from_file, Some(TlsSource::Dev { directory: "a".into(), names }));
+        for (line, message) in [
+            ("--tls-cert c", "belong together"),
+            ("--tls-key k", "belong together"),
+            ("--tls-dev --tls-cert c --tls-key k", "choose one"),
+            ("--tls-dev --acme-domain fl.example.org", "choose one"),
+            ("--acme-contact a@example.org", "are for acme_domain"),
+            ("--tls-dir a", "tls_dir is for"),
+            ("--tls-ca c", "which is missing"),
+            ("--tls-dev=false --tls-name a", "tls_name is for tls_dev"),
+            ("--tls-dev --tls-name a/b", "neither a host name nor an address"),
+        ] {
+            let error = tls(line).unwrap_err().to_string();
+            assert!(error.contains(message), "{line}: {error}");
         }
     }
 

@@ -3,4 +3,5 @@
 #![expect(clippy::unwrap_used, reason = "in a test, what goes wrong should end it at once")]
 
 mod killed;
+mod listener;
 mod readme;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::device::Attributes;
-use crate::id::{Name, Secret, TokenId};
+use crate::id::{Name, PinnedSecret, TokenId};
 use crate::sealed::Sealed;
 use crate::state::{Role, TokenKind};
 
@@ -82,7 +82,7 @@ pub struct CreatedToken {
     /// The token without its secret.
     pub token: Token,
     /// Bearer credential.
-    pub secret: Secret,
+    pub secret: PinnedSecret,
 }
 
 /// A token without its secret.

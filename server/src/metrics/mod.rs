@@ -5,6 +5,7 @@
 //! (`Counted`), so that figures and database agree.
 
 mod codecs;
+mod connections;
 mod http;
 mod populations;
 mod process;
@@ -21,6 +22,7 @@ use serde::Serialize;
 use tributary_protocol::id::JobId;
 use tributary_protocol::state::{AssignmentState, Phase, Task};
 
+pub(crate) use connections::{ConnectionMeters, Dropped, Handshake};
 pub(crate) use http::Request;
 pub use populations::POPULATIONS_MAX;
 pub(crate) use populations::{AssignmentOutcome, CheckInAnswer, RoundEnd};
@@ -261,6 +263,16 @@ impl Metrics {
     /// What is told of the memory for updates in flight.
     pub(crate) fn uploads(&self) -> UploadMeters {
         UploadMeters::new(&self.registry)
+    }
+
+    /// What is told of connections.
+    pub(crate) fn connections(&self) -> ConnectionMeters {
+        ConnectionMeters::new(&self.registry)
+    }
+
+    /// The TLS certificate in use is valid until then.
+    pub(crate) fn certificate_used(&self, expires_at_ms: i64) {
+        self.registry.gauge(&table::TLS_CERTIFICATE_EXPIRY, &[]).set(expires_at_ms as f64 / 1000.0);
     }
 
     /// A job is ready for use: its updates are counted under its codec from now on.

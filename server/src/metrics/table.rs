@@ -104,6 +104,14 @@ table! {
         "Time from the head of a request to the head of its answer; held check-ins and event polls include the time for which they are held";
     HTTP_OPEN = Gauge, "tributary_http_requests_open", [],
         "Requests that are not answered yet, including held check-ins";
+    CONNECTIONS_OPEN = Gauge, "tributary_connections_open", [],
+        "Open connections, with or without a request";
+    CONNECTIONS_DROPPED = Counter, "tributary_connections_dropped_total", ["reason"],
+        "Connections that the coordinator closed or did not take: limit and address_limit (refused, because all others were at work), displaced (silent or idle, closed to make room for a new one), silent (sent nothing in time)";
+    TLS_HANDSHAKES = Counter, "tributary_tls_handshakes_total", ["outcome"],
+        "TLS handshakes by outcome: full, resumed (with a ticket of an earlier connection), failed, slow (given up)";
+    TLS_CERTIFICATE_EXPIRY = Gauge, "tributary_tls_certificate_expiry_seconds", [],
+        "End of the validity of the coordinator's TLS certificate in seconds since 1970; absent without TLS";
     SCHEDULED_RUNS = Counter, "tributary_scheduled_runs_total", ["work", "outcome"],
         "Runs of retention and upkeep by this coordinator; `outcome` is done or failed";
     BUILD = Gauge, "tributary_build_info", ["version"],

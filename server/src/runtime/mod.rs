@@ -1,7 +1,6 @@
-//! Services of the process for all rooms: time, randomness, sockets, threads, signals.
+//! Services of the process for all rooms: time, randomness, threads, signals.
 
 pub mod clock;
 pub mod entropy;
-pub(crate) mod listen;
 pub(crate) mod offload;
 pub mod signals;

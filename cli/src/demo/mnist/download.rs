@@ -45,7 +45,7 @@ async fn fetch(url: &Url, file: &MnistFile, target: &mut impl Write) -> Result<i
     // A gzip file is at most a little larger than its content.
     let mut bytes_left = file.bytes + 4096;
     let failed = |cause| MnistError::Download { url: url.to_string(), cause };
-    let client = http::client(url, redirect::Policy::limited(5)).map_err(|error| failed(causes(&error)))?;
+    let client = http::client(url, redirect::Policy::limited(5)).map_err(|error| failed(error.to_string()))?;
     let mut response = client.get(url.clone()).send().await.map_err(|error| failed(causes(&error)))?;
     if !response.status().is_success() {
         return Err(failed(format!("the server answers {}", response.status())));

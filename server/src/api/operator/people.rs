@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use tributary_protocol::id::{Name, SecretKind, TokenId};
+use tributary_protocol::id::{Name, PinnedSecret, SecretKind, TokenId};
 use tributary_protocol::operator::{
     CreatePopulation, CreateToken, CreatedToken, LABEL_BYTES_MAX, OPERATOR_TOKEN_VALID_FOR_MS_DEFAULT, Page, PageQuery,
     Population, Token, is_invisible,
@@ -71,7 +71,7 @@ pub(super) async fn create_token(
     tx.insert_token(&token, &stored_hash(&secret)).await?;
     permit.audits(&mut tx, AuditAction::TokenCreate, &token.id, Some(described(&token)), now_ms).await?;
     tx.commit().await?;
-    Ok((StatusCode::CREATED, Json(CreatedToken { token, secret })))
+    Ok((StatusCode::CREATED, Json(CreatedToken { token, secret: PinnedSecret::new(secret, app.ca) })))
 }
 
 /// The token that a request describes.

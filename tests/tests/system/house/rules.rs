@@ -35,8 +35,9 @@ pub(super) const ROOMS: [(&str, &[Room]); 2] = [
     (
         SERVER,
         &[
-            room(&["runtime/"], "clock, entropy and sockets serve every room and know none"),
+            room(&["runtime/"], "clock and entropy serve every room and know none"),
             room(&["metrics/"], "a metric is given its values and asks nobody for them"),
+            room(&["net/"], "a listener hands requests on and understands none of them"),
             room(&["db/"], "queries know rows, not what the rows are for"),
             room(&["backup.rs"], "a backup is a copy of the database and needs no coordinator"),
             room(&["blob/"], "a store keeps bodies and does not know what they mean"),
@@ -134,7 +135,7 @@ const RESERVED: &[Reserved] = &[
     Reserved {
         package: "server",
         paths: &["axum"],
-        files: &["api/", "coordinator.rs", "runtime/listen.rs", "metrics/"],
+        files: &["api/", "coordinator.rs", "net/", "metrics/"],
         reason: "only the API speaks HTTP",
     },
     Reserved {

@@ -1,0 +1,18 @@
+//! Connections: accepting them, limiting them, and handing their requests to the router.
+//!
+//! | part | content |
+//! |---|---|
+//! | `listen` | one port: HTTP/1.1 and HTTP/2, time limits |
+//! | `connections` | which connections are open, and which make room when there are too many |
+//! | `answering` | a request on its way through the router: its connection is at work |
+//! | `limits` | the limits of connections, derived from the limit of open files |
+//! | `tls` | certificates: from files, from a CA of our own, or by ACME |
+
+mod answering;
+mod connections;
+mod limits;
+pub(crate) mod listen;
+mod tls;
+
+pub use limits::{ConnectionLimits, raise_open_files};
+pub use tls::{AcmeError, AcmeSettings, PinnedCa, Tls, TlsError, TlsSource, directory_beside};
