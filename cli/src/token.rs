@@ -29,6 +29,9 @@ pub(crate) enum TokenCommand {
         /// The token's id (not its secret), as `token list` shows it.
         #[arg(value_name = "ID")]
         id: TokenId,
+        /// Revokes all clients that it enrolled, too.
+        #[arg(long)]
+        with_clients: bool,
     },
 }
 
@@ -82,8 +85,8 @@ pub(crate) async fn run(command: TokenCommand, api: &Api, output: &Output) -> Re
             output.note_if_cut(tokens.is_cut);
             Ok(())
         }
-        TokenCommand::Revoke { id } => {
-            api.revoke_token(id).await?;
+        TokenCommand::Revoke { id, with_clients } => {
+            api.revoke_token(id, with_clients).await?;
             output.object(&serde_json::json!({ "revoked": id }), || format!("revoked {id}"))
         }
     }

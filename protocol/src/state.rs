@@ -196,6 +196,18 @@ states! {
 }
 
 states! {
+    /// Whether a client may take part.
+    Standing {
+        /// It may.
+        Active = "active",
+        /// It may check in, but gets no work until an operator releases it.
+        Quarantined = "quarantined",
+        /// All its requests are refused, for good.
+        Revoked = "revoked",
+    }
+}
+
+states! {
     /// What was done, as the audit log records it.
     AuditAction {
         /// A population was created.
@@ -218,6 +230,12 @@ states! {
         Logout = "session.logout",
         /// A client was enrolled.
         ClientEnrol = "client.enrol",
+        /// A client was quarantined: it gets no work.
+        ClientQuarantine = "client.quarantine",
+        /// A client was released from quarantine.
+        ClientRelease = "client.release",
+        /// A client was revoked: its requests are refused.
+        ClientRevoke = "client.revoke",
         /// A request was refused: the first of its kind, from this actor on this day.
         Refusal = "refusal",
         /// A job was created.

@@ -15,11 +15,11 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio_util::io::ReaderStream;
 use tributary_client::Trust;
-use tributary_protocol::id::{JobId, Name, Secret, TokenId};
+use tributary_protocol::id::{ClientId, JobId, Name, Secret, TokenId};
 use tributary_protocol::job_file::{JobFile, RoundPolicyChange};
 use tributary_protocol::operator::{
-    self, Account, Assignment, AuditEntry, CreateJob, CreatePopulation, CreateToken, CreatedToken, Event, Job,
-    JobDraft, ModelVersion, Page, PageQuery, Population, Round, RoundDetail, ScheduledWork, Session, Token,
+    self, Account, Assignment, AuditEntry, ChangeStanding, CreateJob, CreatePopulation, CreateToken, CreatedToken,
+    Event, Job, JobDraft, ModelVersion, Page, PageQuery, Population, Round, RoundDetail, ScheduledWork, Session, Token,
 };
 use tributary_protocol::problem::Problem;
 use tributary_protocol::sealed::Sealed;
@@ -87,8 +87,9 @@ impl Api {
     }
 
     /// `DELETE /operator/v1/tokens/{id}`
-    pub(crate) async fn revoke_token(&self, id: TokenId) -> Result<(), ApiError> {
-        let call = self.call(Method::DELETE, &["tokens", &id.to_string()], &[]);
+    pub(crate) async fn revoke_token(&self, id: TokenId, with_clients: bool) -> Result<(), ApiError> {
+        let query = [("with_clients", with_clients.to_string())];
+        let call = self.call(Method::DELETE, &["tokens", &id.to_string()], &query);
         self.send(call.timeout(CALL_TIMEOUT)).await.map(drop)
     }
 
@@ -156,6 +157,16 @@ impl Api {
         let mut pairs = page_pairs(&page);
         pairs.push(("population", population.to_string()));
         self.get(&["clients"], &pairs).await
+    }
+
+    /// `PUT /operator/v1/clients/{id}/standing`
+    pub(crate) async fn change_standing(
+        &self,
+        id: ClientId,
+        change: &ChangeStanding,
+    ) -> Result<operator::Client, ApiError> {
+        let call = self.call(Method::PUT, &["clients", &id.to_string(), "standing"], &[]).json(change);
+        self.send_json(call.timeout(CALL_TIMEOUT)).await
     }
 
     /// `GET /operator/v1/jobs`, of one population or of all populations

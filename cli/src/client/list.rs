@@ -11,7 +11,7 @@ use crate::output::Output;
 
 pub(super) async fn run(population: &Name, limit: LimitArgs, api: &Api, output: &Output) -> Result<(), CliError> {
     let clients = collect(limit.items_max(), async |page| api.clients(population, page).await).await?;
-    let header = ["#", "id", "examples", "reported", "late", "failed", "seen", "attributes"];
+    let header = ["#", "id", "examples", "reported", "late", "failed", "standing", "seen", "attributes"];
     output.list(&clients.items, &header, |client| {
         vec![
             client.number.to_string(),
@@ -20,6 +20,7 @@ pub(super) async fn run(population: &Name, limit: LimitArgs, api: &Api, output: 
             client.reported.to_string(),
             client.expired.to_string(),
             client.failed.to_string(),
+            client.standing.to_string(),
             relative(client.last_seen_at_ms, output.now_ms),
             attributes(&client.attributes),
         ]

@@ -73,8 +73,9 @@ struct ServeSettings {
     /// The CA of the certificate of --acme-server itself, a PEM file [default: those that the system trusts].
     #[arg(long, env = "TRIBUTARY_ACME_SERVER_CA", value_name = "FILE")]
     acme_server_ca: Option<PathBuf>,
-    /// Where --tls-dev stores its CA, and --acme-domain its account and certificate [default: tributary-tls beside the SQLite database, with PostgreSQL in the working
-    /// directory]. Several coordinators of a database need copies of the same folder.
+    /// Where --tls-dev stores its CA, and --acme-domain its account and certificate [default: tributary-tls beside the
+    /// SQLite database, with PostgreSQL in the working directory]. Several coordinators of a database need copies of
+    /// the same folder.
     #[arg(long, env = "TRIBUTARY_TLS_DIR", value_name = "FOLDER")]
     tls_dir: Option<PathBuf>,
     /// A name or address under which clients reach this coordinator, for the certificate of --tls-dev; may be repeated

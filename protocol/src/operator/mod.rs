@@ -17,7 +17,7 @@ use crate::hash::Sha256Hash;
 use crate::id::{AssignmentId, ClientId, JobId, Name};
 use crate::job_file::JobFile;
 use crate::seed::Seed;
-use crate::state::{AbandonReason, AssignmentState, JobState, Phase, Task};
+use crate::state::{AbandonReason, AssignmentState, JobState, Phase, Standing, Task};
 
 pub use access::{
     Account, ChangePassword, CreateAccount, CreateToken, CreatedToken, LABEL_BYTES_MAX, Login,
@@ -95,6 +95,12 @@ pub struct Client {
     /// Those of the attributes that its enrolment token granted. The client cannot change them.
     #[serde(default)]
     pub granted: Attributes,
+    /// Whether it may take part.
+    #[serde(default = "active")]
+    pub standing: Standing,
+    /// Why it is quarantined or revoked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standing_reason: Option<String>,
     /// Number of training examples, as of the last check-in.
     pub examples: u64,
     /// Time of enrolment.
@@ -119,6 +125,22 @@ pub struct Client {
     /// Mean work time per report, in milliseconds, as reported by the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work_ms_mean: Option<u64>,
+}
+
+fn active() -> Standing {
+    Standing::Active
+}
+
+/// Request that quarantines or revokes a client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ChangeStanding {
+    /// The new standing.
+    pub standing: Standing,
+    /// The reason, for people; at most 200 bytes.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
 }
 
 /// Request for a new job.

@@ -4,9 +4,10 @@ use tributary_protocol::device::Attributes;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{ClientId, JobId, Name, TokenId};
 use tributary_protocol::operator::{Client, ClientOrder};
+use tributary_protocol::state::Standing;
 
 use super::jobs::number;
-use super::tx::{Json, execute, fetch, stored};
+use super::tx::{Json, Text, execute, fetch, stored};
 use super::{DbError, Tx};
 
 #[derive(Clone, Debug, sqlx::FromRow)]
@@ -24,6 +25,8 @@ pub struct ClientRow {
     /// Those that its enrolment token granted.
     #[sqlx(try_from = "String")]
     pub granted: Json<Attributes>,
+    #[sqlx(try_from = "String")]
+    pub standing: Standing,
     /// Number of examples that the client declared.
     #[sqlx(try_from = "i64")]
     pub examples: u64,
@@ -37,6 +40,7 @@ pub struct ClientRow {
 struct ClientWithCounts {
     #[sqlx(flatten)]
     client: ClientRow,
+    standing_reason: Option<String>,
     #[sqlx(try_from = "i64")]
     reported: u64,
     #[sqlx(try_from = "i64")]
@@ -84,7 +88,7 @@ macro_rules! counts {
 /// Clients `c` with their counts `s`; a client without assignments has none.
 macro_rules! columns_with_counts {
     () => {
-        "c.id, c.population, c.number, c.attributes, c.granted, c.examples, c.created_at_ms, c.last_seen_at_ms, \
+        "c.id, c.population, c.number, c.attributes, c.granted, c.standing, c.standing_reason, c.examples, c.created_at_ms, c.last_seen_at_ms, \
          coalesce(s.reported, 0) as reported, coalesce(s.expired, 0) as expired, coalesce(s.failed, 0) as failed, \
          coalesce(s.rejected, 0) as rejected, coalesce(s.bytes_up, 0) as bytes_up, \
          coalesce(s.bytes_down, 0) as bytes_down, s.work_ms_mean, coalesce(s.drops, 0) as drops"
@@ -143,9 +147,40 @@ impl Tx {
 
     /// The client with this hash of its secret.
     pub async fn client_by_secret(&mut self, secret: &Sha256Hash) -> Result<Option<ClientRow>, DbError> {
-        let sql = "select id, population, number, attributes, granted, examples, created_at_ms, last_seen_at_ms \
+        let sql = "select id, population, number, attributes, granted, standing, examples, created_at_ms, last_seen_at_ms \
                    from clients where secret_sha256 = $1";
         Ok(fetch!(self, ClientRow, fetch_optional, sql, secret.to_string()))
+    }
+
+    /// Changes the standing of a client, unless it is revoked, and returns its population. None when nothing changed.
+    pub async fn change_standing(
+        &mut self,
+        id: ClientId,
+        standing: Standing,
+        reason: Option<&str>,
+        now_ms: i64,
+    ) -> Result<Option<Name>, DbError> {
+        let sql = "update clients set standing = $2, standing_reason = $3, standing_at_ms = $4 \
+                   where id = $1 and standing <> 'revoked' and standing <> $2 returning population";
+        let row = fetch!(self, (Text<Name>,), fetch_optional, sql, id.to_string(), standing.as_str(), reason, now_ms);
+        Ok(row.map(|(Text(population),)| population))
+    }
+
+    /// Whether the last `updates` updates of a client were all rejected, since its standing was changed.
+    pub async fn only_rejections(&mut self, id: ClientId, updates: u32) -> Result<bool, DbError> {
+        let sql = "select count(*) from (select state from assignments \
+                   where client = $1 and state in ('reported', 'rejected') \
+                   and ended_at_ms > (select standing_at_ms from clients where id = $1) \
+                   order by ended_at_ms desc limit $2) as last where state = 'rejected'";
+        let (rejected,) = fetch!(self, (i64,), fetch_one, sql, id.to_string(), i64::from(updates));
+        Ok(rejected == i64::from(updates))
+    }
+
+    /// The clients that an enrolment token enrolled and that are not revoked.
+    pub async fn clients_of_token(&mut self, token: TokenId) -> Result<Vec<ClientId>, DbError> {
+        let sql = "select id from clients where token = $1 and standing <> 'revoked' order by number";
+        let rows = fetch!(self, (Text<ClientId>,), fetch_all, sql, token.to_string());
+        Ok(rows.into_iter().map(|(Text(id),)| id).collect())
     }
 
     /// Stores what a client declared at a check-in.
@@ -265,6 +300,8 @@ impl TryFrom<ClientWithCounts> for Client {
             population: client.population,
             attributes: client.attributes.0,
             granted: client.granted.0,
+            standing: client.standing,
+            standing_reason: row.standing_reason,
             examples: client.examples,
             created_at_ms: client.created_at_ms,
             last_seen_at_ms: client.last_seen_at_ms,

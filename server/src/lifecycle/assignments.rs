@@ -3,6 +3,7 @@
 use tributary_protocol::id::{AssignmentId, ClientId};
 use tributary_protocol::state::{AssignmentState, Phase, Task};
 
+use super::clients::quarantine_offender;
 use super::rounds::close_in;
 use crate::blob::{BlobError, Staged};
 use crate::db::{AssignmentRow, Became, DbError, Report, RoundKey, RoundRow, Times, Transition, Tx};
@@ -144,6 +145,9 @@ pub(crate) async fn end(
         tx.store_times(assignment.id, times).await?;
         tx.count_ended(key, state, 1, 0, traffic).await?;
         tx.record(Transition::of_assignment(key, assignment.id, state, Some(reason)), now_ms).await?;
+        if state == AssignmentState::Rejected {
+            quarantine_offender(&mut tx, client, now_ms).await?;
+        }
         tx.commit().await?;
         downloads.forget(client);
         services.signals.changed(key.job);

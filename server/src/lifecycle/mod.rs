@@ -1,9 +1,10 @@
-//! The only place where the phase of a round or the state of a job or an assignment changes.
+//! The only place where the phase of a round, the state of a job or an assignment, or the standing of a client changes.
 //!
 //! Each function is one transaction. It locks the job's row first, changes the state by a conditional update, and
 //! records the transition as an event. A second driver or a late request that comes to the same step finds the
 //! condition false and changes nothing.
 
 pub(crate) mod assignments;
+pub(crate) mod clients;
 pub(crate) mod jobs;
 pub(crate) mod rounds;

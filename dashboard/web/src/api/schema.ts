@@ -364,7 +364,7 @@ export type CreateToken =
 /** A new token with its secret, which no later call returns. */
 export interface CreatedToken {
   /** Bearer credential. */
-  secret: Secret;
+  secret: PinnedSecret;
   /** The token without its secret. */
   token: Token;
 }
@@ -1039,6 +1039,13 @@ export interface PhaseSpan {
   /** `selecting`, `training` or `aggregating`. */
   phase: Phase;
 }
+
+/**
+ * A secret as people copy it. The bearer credential is its first part. An enrolment secret may be
+ * followed by the SHA-256 of the coordinator's private CA: clients accept only certificates of this
+ * CA.
+ */
+export type PinnedSecret = string;
 
 /** The plan of a job: what its clients do in a round. It is the same for all clients. */
 export interface Plan {

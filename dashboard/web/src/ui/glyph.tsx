@@ -1,9 +1,9 @@
 // One shape per state: colour is never the only difference.
 
-import type { AssignmentState, JobState, Phase } from "../api/types";
+import type { AssignmentState, JobState, Phase, Standing } from "../api/types";
 import { words } from "../lib/format";
 
-export type AnyState = AssignmentState | JobState | Phase | "live" | "lost";
+export type AnyState = AssignmentState | JobState | Phase | Standing | "live" | "lost";
 
 /** The meaning of a state, which decides its colour. */
 export type Tone = "working" | "good" | "bad" | "failed" | "late" | "quiet";
@@ -26,6 +26,9 @@ const TONES: Record<AnyState, Tone> = {
   abandoned: "bad",
   live: "good",
   lost: "late",
+  active: "good",
+  quarantined: "late",
+  revoked: "bad",
 };
 
 export function toneOf(state: string): Tone {
@@ -105,6 +108,9 @@ const SHAPES: Record<AnyState, preact.JSX.Element> = {
   abandoned: cross,
   live: disc,
   lost: clock,
+  active: disc,
+  quarantined: bars,
+  revoked: cross,
 };
 
 /** The shape of a state in its colour; a ring for a state that the page does not know. */

@@ -1,12 +1,13 @@
 // One client and its rounds.
 
-import type { Client, ClientAssignment, Page } from "../api/types";
+import { useState } from "preact/hooks";
+import type { Client, ClientAssignment, Page, Standing } from "../api/types";
 import { bytes, count, duration, plural, real, shortId, words } from "../lib/format";
 import { links } from "../router";
-import { useResource } from "../ui/connection";
+import { useConnection, useMay, useResource } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
 import { jobName } from "../ui/names";
-import { Ago, Attributes, Empty, NotAvailable, Panel, Pending, Stat, Stats } from "../ui/parts";
+import { Ago, Attributes, Confirm, Empty, NotAvailable, Panel, Pending, Stat, Stats } from "../ui/parts";
 import { type Column, Pager, Table, usePaging } from "../ui/table";
 import { DropRate } from "./clients";
 import { Shape } from "./job-sessions";
@@ -58,7 +59,7 @@ export function ClientView({ id }: { id: string }) {
   return (
     <>
       {data ? (
-        <Head client={data} />
+        <Head client={data} changed={client.refresh} />
       ) : (
         <Panel title="Client">
           <Pending resource={client} lines={4} missing={<NotAvailable what="This client" />} />
@@ -90,7 +91,7 @@ export function ClientView({ id }: { id: string }) {
 }
 
 /** Who the client is, and its figures over all rounds. */
-function Head({ client }: { client: Client }) {
+function Head({ client, changed }: { client: Client; changed: () => void }) {
   const selected = client.reported + client.expired + client.failed + (client.rejected ?? 0);
   return (
     <header class="view-head client-head">
@@ -103,6 +104,12 @@ function Head({ client }: { client: Client }) {
           <code>{client.id}</code>
         </p>
         <Attributes value={client.attributes} granted={client.granted} />
+        {client.standing !== undefined && client.standing !== "active" && (
+          <p>
+            <StateTag state={client.standing} /> {client.standing_reason}
+          </p>
+        )}
+        <Controls client={client} changed={changed} />
       </div>
       <Stats class="head-stats">
         <Stat
@@ -125,5 +132,60 @@ function Head({ client }: { client: Client }) {
         <Stat label="Traffic" value={bytes(client.bytes_up)} detail={`up, ${bytes(client.bytes_down)} down`} />
       </Stats>
     </header>
+  );
+}
+
+/** Buttons that quarantine, release and revoke the client, each with a confirmation. */
+function Controls({ client, changed }: { client: Client; changed: () => void }) {
+  const { api, notify } = useConnection();
+  const [asking, ask] = useState<Standing>();
+  const may = useMay("operator");
+  const standing = client.standing ?? "active";
+  const name = `Client ${count(client.number)}`;
+  const set = (to: Standing, done: string) => async () => {
+    await api.json(`clients/${client.id}/standing`, { method: "PUT", body: { standing: to } });
+    notify(`${name} ${done}`, "good");
+    changed();
+  };
+  const close = () => ask(undefined);
+  if (!may || standing === "revoked") return null;
+  return (
+    <div class="actions">
+      {standing === "active" ? (
+        <button type="button" onClick={() => ask("quarantined")}>
+          Quarantine
+        </button>
+      ) : (
+        <button type="button" class="primary" onClick={() => ask("active")}>
+          Release
+        </button>
+      )}
+      <button type="button" class="danger-quiet" onClick={() => ask("revoked")}>
+        Revoke
+      </button>
+      {asking === "quarantined" && (
+        <Confirm
+          title={`Quarantine ${name}?`}
+          action="Quarantine"
+          run={set("quarantined", "is quarantined")}
+          onClose={close}
+        >
+          <p>Its open work ends, and it gets no more until it is released.</p>
+        </Confirm>
+      )}
+      {asking === "active" && (
+        <Confirm title={`Release ${name}?`} action="Release" run={set("active", "is released")} onClose={close}>
+          <p>It can be selected again.</p>
+        </Confirm>
+      )}
+      {asking === "revoked" && (
+        <Confirm title={`Revoke ${name} for good?`} action="Revoke" danger run={set("revoked", "is revoked")} onClose={close}>
+          <p>
+            Its open work ends, and all its requests are refused. With an enrolment token that still works, the device can
+            enrol as a new client.
+          </p>
+        </Confirm>
+      )}
+    </div>
   );
 }

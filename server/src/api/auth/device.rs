@@ -6,6 +6,9 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use tributary_protocol::id::{Name, SecretKind, TokenId};
 
+use tributary_protocol::problem::ProblemType;
+use tributary_protocol::state::Standing;
+
 use super::bearer::{bearer, stored_hash, unauthorized};
 use super::caller::Caller;
 use crate::api::problem::ApiError;
@@ -29,6 +32,9 @@ impl FromRequestParts<Arc<App>> for Device {
         let found = Box::pin(async { app.db.read().await?.client_by_secret(&stored_hash(&secret)).await });
         let client = found.await?.ok_or_else(|| unauthorized("this client is not known; enrol again"))?;
         Caller::Client { id: client.id, population: client.population.clone() }.noted(parts);
+        if client.standing == Standing::Revoked {
+            return Err(ApiError::new(ProblemType::ClientRevoked, "an operator revoked this client"));
+        }
         Ok(Self(client))
     }
 }

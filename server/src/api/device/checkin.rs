@@ -10,6 +10,8 @@ use tributary_protocol::device::{Assignment, CheckInRequest, CheckInResponse, WA
 use tributary_protocol::download::{DELTA_CHAIN_MAX, FormFile, ModelDeltaFile, ModelForm};
 
 use super::require_text;
+use tributary_protocol::state::Standing;
+
 use crate::api::auth::Device;
 use crate::api::extract::Json;
 use crate::api::problem::Answer;
@@ -34,6 +36,11 @@ pub(super) async fn check_in(
     // The futures that ask the database are boxed and freed before the client is held, because ten thousand futures
     // wait in the code below.
     Box::pin(remember(&app, &client, &request)).await?;
+    if client.standing == Standing::Quarantined {
+        app.metrics.checkin(client.population.as_str(), CheckInAnswer::NoJob);
+        let retry_after_ms = Box::pin(retry(&app, &client, RetryReason::NoJob)).await?;
+        return Ok(Json(CheckInResponse::Retry { retry_after_ms }));
+    }
     let wait_ms = i64::from(request.wait_ms.min(WAIT_MS_MAX));
     let until_ms = app.clock.now_ms().saturating_add(wait_ms);
     let candidate = candidate(&client, request);

@@ -17,7 +17,7 @@ use tributary_protocol::download::FormQuery;
 use tributary_protocol::id::{ClientId, JobId, SecretKind};
 use tributary_protocol::operator::ModelVersion;
 use tributary_protocol::problem::ProblemType;
-use tributary_protocol::state::AuditAction;
+use tributary_protocol::state::{AuditAction, Standing};
 use tributary_protocol::text;
 
 use super::auth::{Device, Enroller, stored_hash};
@@ -62,6 +62,7 @@ async fn enrol(
         population: enroller.population,
         attributes: Stored(request.attributes.with_granted(&token.attributes)),
         granted: Stored(token.attributes),
+        standing: Standing::Active,
         examples: 0,
         created_at_ms: now_ms,
         last_seen_at_ms: now_ms,

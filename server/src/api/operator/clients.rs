@@ -8,17 +8,20 @@ use serde::Deserialize;
 use tributary_protocol::device::{ATTRIBUTE_BYTES_MAX, Attributes};
 use tributary_protocol::id::{ClientId, JobId, Name};
 use tributary_protocol::operator::{
-    AttributeName, ClassStats, Client, ClientAssignment, ClientOrder, Page, PageQuery, ShapeCount,
+    AttributeName, ChangeStanding, ClassStats, Client, ClientAssignment, ClientOrder, LABEL_BYTES_MAX, Page, PageQuery,
+    ShapeCount,
 };
 use tributary_protocol::problem::ProblemType;
-use tributary_protocol::state::Task;
+use tributary_protocol::state::{AuditAction, Standing, Task};
+use tributary_protocol::text::visible;
 
 use super::people::require_population;
-use crate::api::auth::{Operator, Views};
+use crate::api::auth::{Operator, Steers, Views};
 use crate::api::extract::{Json, Path, Place, Query, full_page, page, text};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::ClientsList;
+use crate::lifecycle::clients as standings;
 use crate::runtime::offload::blocking;
 use tributary_engine::story::{class_stats, funnel};
 
@@ -85,6 +88,38 @@ pub(super) async fn show(
 ) -> Answer<Json<Client>> {
     let (client, _) = operator.client(&mut app.db.read().await?, id).await?;
     Ok(Json(client))
+}
+
+/// Quarantines, releases or revokes a client.
+pub(super) async fn change_standing(
+    operator: Operator<Steers>,
+    State(app): State<Arc<App>>,
+    Path(id): Path<ClientId>,
+    Json(request): Json<ChangeStanding>,
+) -> Answer<Json<Client>> {
+    let ChangeStanding { standing, reason } = request;
+    text("reason", &reason, LABEL_BYTES_MAX)?;
+    let now_ms = app.clock.now_ms();
+    let mut tx = app.db.begin().await?;
+    let (client, permit) = operator.client(&mut tx, id).await?;
+    if client.standing == Standing::Revoked && standing != Standing::Revoked {
+        return Err(ApiError::new(ProblemType::WrongState, "this client is revoked, which is for good"));
+    }
+    let reason = Some(visible(&reason)).filter(|reason| !reason.is_empty() && standing != Standing::Active);
+    if standings::change(&mut tx, id, standing, reason.as_deref(), now_ms).await?.is_some() {
+        let action = match standing {
+            Standing::Active => AuditAction::ClientRelease,
+            Standing::Quarantined => AuditAction::ClientQuarantine,
+            Standing::Revoked => AuditAction::ClientRevoke,
+        };
+        permit.audits(&mut tx, action, &id, reason, now_ms).await?;
+    }
+    tx.commit().await?;
+    if standing != Standing::Active {
+        standings::enforce(&app, &app.fleet, id).await?;
+    }
+    let client = app.db.read().await?.client(id).await?;
+    client.map(Json).ok_or_else(|| ApiError::not_found(id))
 }
 
 pub(super) async fn history(

@@ -2,10 +2,10 @@
 
 use tributary_protocol::job_file::RoundPolicyChange;
 use tributary_protocol::operator::{
-    Account, Assignment, AttributeName, AuditEntry, ChangePassword, ClassStats, Client, ClientAssignment, ClientOrder,
-    CreateAccount, CreateJob, CreatePopulation, CreateToken, CreatedToken, Curve, Event, Job, JobDraft, Login,
-    ModelVersion, Node, Order, Overview, PageQuery, Population, Round, RoundDetail, ScheduledWork, Session, ShapeCount,
-    SignedIn, System, Token,
+    Account, Assignment, AttributeName, AuditEntry, ChangePassword, ChangeStanding, ClassStats, Client,
+    ClientAssignment, ClientOrder, CreateAccount, CreateJob, CreatePopulation, CreateToken, CreatedToken, Curve, Event,
+    Job, JobDraft, Login, ModelVersion, Node, Order, Overview, PageQuery, Population, Round, RoundDetail,
+    ScheduledWork, Session, ShapeCount, SignedIn, System, Token,
 };
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Role, Task};
 
@@ -15,6 +15,7 @@ use super::draft::CreateQuery;
 use super::events::EventsQuery;
 use super::jobs::JobsQuery;
 use super::metrics::{Format, MetricsQuery};
+use super::people::RevokeQuery;
 use super::rounds::{AssignmentsQuery, CurveQuery, RoundsQuery, TaskQuery};
 use crate::api::openapi::{BYTES, Bearer, Call, Part, delete, get, patch, post, put};
 
@@ -48,6 +49,7 @@ fn people() -> Vec<Call> {
             .answers::<CreatedToken>(201, "The token with its secret, which is shown this once."),
         delete("/tokens/{token}", "revokeToken", "Makes a token stop working.")
             .role(Role::Admin)
+            .query::<RevokeQuery>()
             .nothing(204, "It does not work any more."),
     ]
 }
@@ -180,6 +182,10 @@ fn clients() -> Vec<Call> {
             .knows::<ClientOrder>()
             .page::<Client>("A page."),
         get("/clients/{client}", "client", "A client.").answers::<Client>(200, "The client."),
+        put("/clients/{client}/standing", "changeStanding", "Quarantines, releases or revokes a client.")
+            .role(Role::Operator)
+            .takes::<ChangeStanding>()
+            .answers::<Client>(200, "The client."),
         get("/clients/{client}/assignments", "clientAssignments", "The history of a client, newest first.")
             .query::<PageQuery>()
             .page::<ClientAssignment>("A page."),

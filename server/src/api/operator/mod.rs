@@ -41,6 +41,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/populations/{name}/classes", get(clients::classes))
         .route("/clients", get(clients::list))
         .route("/clients/{id}", get(clients::show))
+        .route("/clients/{id}/standing", put(clients::change_standing))
         .route("/clients/{id}/assignments", get(clients::history))
         .route("/jobs", get(jobs::list).post(jobs::create))
         .route("/jobs/{job}", get(jobs::show))

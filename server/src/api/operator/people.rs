@@ -4,19 +4,21 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use serde::Deserialize;
 use tributary_protocol::id::{Name, PinnedSecret, SecretKind, TokenId};
 use tributary_protocol::operator::{
     CreatePopulation, CreateToken, CreatedToken, LABEL_BYTES_MAX, OPERATOR_TOKEN_VALID_FOR_MS_DEFAULT, Page, PageQuery,
     Population, Token, is_invisible,
 };
 use tributary_protocol::problem::ProblemType;
-use tributary_protocol::state::{AuditAction, TokenKind};
+use tributary_protocol::state::{AuditAction, Standing, TokenKind};
 
 use crate::api::auth::{Administers, Operator, Views, stored_hash};
 use crate::api::extract::{Json, Path, Query, full_page, page};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::{DbError, Tx};
+use crate::lifecycle::clients as standings;
 use crate::runtime::entropy;
 
 pub(super) async fn create_population(
@@ -140,10 +142,21 @@ pub(super) async fn tokens(
     Ok(Json(full_page(items, limit, |token| token.id.to_string())))
 }
 
+/// What else a revocation concerns.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RevokeQuery {
+    /// Whether the clients that the token enrolled are revoked, too.
+    #[serde(default)]
+    with_clients: bool,
+}
+
 pub(super) async fn revoke_token(
     operator: Operator<Administers>,
     State(app): State<Arc<App>>,
     Path(id): Path<TokenId>,
+    Query(query): Query<RevokeQuery>,
 ) -> Answer<StatusCode> {
     let now_ms = app.clock.now_ms();
     let mut tx = app.db.begin().await?;
@@ -151,9 +164,21 @@ pub(super) async fn revoke_token(
     let token = tx.token(id).await?.filter(|token| operator.reaches(token.population.as_ref()));
     let token = token.ok_or_else(|| ApiError::not_found(id))?;
     tx.revoke_token(id, now_ms).await?;
+    let clients = match query.with_clients {
+        true => tx.clients_of_token(id).await?,
+        false => Vec::new(),
+    };
+    for client in &clients {
+        let reason = "its enrolment token was revoked with its clients";
+        standings::change(&mut tx, *client, Standing::Revoked, Some(reason), now_ms).await?;
+    }
     let permit = operator.may_within().about(token.population);
-    permit.audits(&mut tx, AuditAction::TokenRevoke, &id, None, now_ms).await?;
+    let detail = query.with_clients.then(|| format!("with {} clients", clients.len()));
+    permit.audits(&mut tx, AuditAction::TokenRevoke, &id, detail, now_ms).await?;
     tx.commit().await?;
+    for client in clients {
+        standings::enforce(&app, &app.fleet, client).await?;
+    }
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -57,6 +57,8 @@ struct Patience {
     alive: Duration,
     /// For the answer to a ping of HTTP/2.
     ping: Duration,
+    /// For a client that takes no byte of what is sent to it (on Linux).
+    stalled: Duration,
 }
 
 impl Default for Patience {
@@ -67,6 +69,7 @@ impl Default for Patience {
             head: Duration::from_secs(30),
             alive: Duration::from_secs(60),
             ping: Duration::from_secs(20),
+            stalled: Duration::from_secs(60),
         }
     }
 }
@@ -131,10 +134,7 @@ async fn accept(listener: TcpListener, connections: &Arc<Connections>, shared: A
 
 /// Answers the requests of one connection.
 async fn converse(stream: TcpStream, peer: SocketAddr, place: Arc<Place>, shared: Arc<Shared>) -> Ended {
-    // Answers are small and written at once, so waiting for more bytes would only delay them.
-    stream.set_nodelay(true)?;
-    // A phone that vanished behind NAT says no goodbye.
-    SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(shared.patience.alive))?;
+    prepare(&stream, shared.patience)?;
     if let Some(tls) = &shared.tls {
         // Boxed: a session of TLS is large, and connections without it would have room for one, too.
         return Box::pin(converse_secretly(stream, peer, place, tls, &shared)).await;
@@ -177,6 +177,18 @@ async fn converse_secretly(
         Spoken::Http2 => Box::pin(converse2(stream, answers, shared)).await,
         Spoken::Nothing => Ok(()),
     }
+}
+
+fn prepare(stream: &TcpStream, patience: Patience) -> io::Result<()> {
+    // Answers are small and written at once, so waiting for more bytes would only delay them.
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    // A phone that vanished behind NAT says no goodbye.
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(patience.alive))?;
+    // A client that takes nothing of its answer would be at work for ever, and could not be displaced.
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(patience.stalled))?;
+    Ok(())
 }
 
 /// Waits for the first bytes, without reading them. `None`: the connection is to be closed.

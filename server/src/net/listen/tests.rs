@@ -174,6 +174,19 @@ async fn an_http2_connection_without_requests_is_closed() {
     assert!(types.contains(&GOAWAY), "{types:?}");
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_system_ends_connections_whose_client_is_gone_or_takes_nothing() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (stream, _) = listener.accept().await.unwrap();
+    prepare(&stream, Patience::default()).unwrap();
+    let socket = SockRef::from(&stream);
+    assert!(socket.keepalive().unwrap());
+    assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(60));
+    assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(60)));
+}
+
 #[tokio::test]
 async fn silent_connections_keep_nobody_out() {
     let served = served_within(Limits { max: 4, per_address: 4 }).await;

@@ -1,5 +1,5 @@
-//! Certificates by ACME (RFC 8555). The challenge is TLS-ALPN-01 (RFC 8737): the CA connects to this listener, and finds
-//! a certificate that only the holder of the account can make.
+//! Certificates by ACME (RFC 8555). The challenge is TLS-ALPN-01 (RFC 8737): the CA connects to this listener, and
+//! finds a certificate that only the holder of the account can make.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

@@ -72,6 +72,7 @@ async fn an_evaluation_with_impossible_figures_is_rejected_by_name() {
         let round = world.evaluation(job.id, number).await;
         assert_eq!((round.phase, round.rejected), (Phase::Abandoned, 1));
         assert_eq!(world.round(job.id, number).await.accuracy, None, "nothing of it is kept");
+        world.release(&evaluator).await;
     }
     world.check_books(job.id).await;
 }

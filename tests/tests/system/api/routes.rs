@@ -21,6 +21,7 @@ pub(super) fn guarded_routes() -> Vec<(Method, String)> {
         (Method::GET, "/overview".into()),
         (Method::GET, "/clients?population=devices".into()),
         (Method::GET, format!("/clients/{client}")),
+        (Method::PUT, format!("/clients/{client}/standing")),
         (Method::GET, format!("/clients/{client}/assignments")),
         (Method::GET, "/populations/devices/attributes".into()),
         (Method::GET, "/populations/devices/classes?attribute=ram".into()),

@@ -61,6 +61,7 @@ async fn an_update_that_does_not_fit_is_rejected_by_name_and_harms_nobody() {
         assert_eq!((round.phase, round.reported, round.rejected), (Phase::Committed, 1, 1));
         let rejected = &world.assignments(job.id, number).await[0];
         assert_eq!((rejected.state, rejected.reason.as_deref()), (AssignmentState::Rejected, Some(&*refused.detail)));
+        world.release(&bad).await;
     }
     let expected: Vec<f32> = world.weights(job.id, 0).await;
     let after = world.weights(job.id, 16).await;

@@ -74,6 +74,7 @@ pub(super) async fn store_client(tx: &mut Tx, number: u8, population: &str, by: 
         number: tx.next_client_number(&name(population)).await.unwrap(),
         attributes: Json(Attributes::default()),
         granted: Json(Attributes::default()),
+        standing: tributary_protocol::state::Standing::Active,
         examples: 0,
         created_at_ms: 20,
         last_seen_at_ms: 20,

@@ -418,6 +418,12 @@ impl World {
         devices.try_into().unwrap()
     }
 
+    /// Ends the quarantine of a device, if it is in one.
+    pub(crate) async fn release(&self, device: &Device) {
+        let path = format!("/clients/{}/standing", device.id);
+        self.operate(Method::PUT, &path, &json!({ "standing": "active" })).await.value();
+    }
+
     /// Checks these devices in, lets the driver draw, and answers what each of them got. Nobody else may be waiting.
     pub(crate) async fn gather(&self, devices: &[&Device]) -> Vec<Option<Assignment>> {
         let waiting: Vec<_> = devices.iter().map(|device| device.wait()).collect();

@@ -1,0 +1,56 @@
+//! Standings of clients: active, quarantined, revoked.
+
+use tributary_protocol::id::{ClientId, Name};
+use tributary_protocol::state::{AssignmentState, AuditAction, Standing};
+
+use super::assignments::{Received, end};
+use crate::db::{DbError, NewAudit, Tx};
+use crate::fleet::Fleet;
+use crate::services::Services;
+
+/// Rejected updates in a row after which a client is quarantined. One may be a fault; three are a broken app or malice.
+const REJECTIONS_MAX: u32 = 3;
+
+/// Quarantines a client whose last updates were all rejected, in the transaction that rejects the last of them.
+pub(super) async fn quarantine_offender(tx: &mut Tx, client: ClientId, now_ms: i64) -> Result<(), DbError> {
+    if !tx.only_rejections(client, REJECTIONS_MAX).await? {
+        return Ok(());
+    }
+    let reason = format!("its last {REJECTIONS_MAX} updates were rejected");
+    let changed = tx.change_standing(client, Standing::Quarantined, Some(&reason), now_ms).await?;
+    let Some(population) = changed else { return Ok(()) };
+    tracing::warn!(%client, %population, reason, "a client is quarantined");
+    let entry = NewAudit {
+        actor: "coordinator".to_owned(),
+        label: String::new(),
+        action: AuditAction::ClientQuarantine,
+        subject: client.to_string(),
+        population: Some(population),
+        detail: Some(reason),
+    };
+    tx.append_audit(entry, now_ms).await
+}
+
+/// Changes the standing of a client. Returns its population; none when nothing changed, because it has this standing
+/// already or is revoked, which is for good. The caller commits, and then calls [`enforce`].
+pub(crate) async fn change(
+    tx: &mut Tx,
+    client: ClientId,
+    standing: Standing,
+    reason: Option<&str>,
+    now_ms: i64,
+) -> Result<Option<Name>, DbError> {
+    tx.change_standing(client, standing, reason, now_ms).await
+}
+
+/// Ends the work of a client that may no longer take part, and its wait for work.
+pub(crate) async fn enforce(services: &Services, fleet: &Fleet, client: ClientId) -> Result<(), DbError> {
+    let open = services.db.read().await?.open_assignment(client).await?;
+    if let Some(assignment) = open {
+        let reason = "the client was quarantined or revoked";
+        let state = AssignmentState::Failed;
+        end(services, &fleet.downloads, &assignment, state, reason, Received::default()).await?;
+    }
+    fleet.lobby.call([client]);
+    Ok(())
+}
