@@ -108,7 +108,7 @@ impl Db {
             .page_size(PAGE_BYTES)
             .journal_mode(SqliteJournalMode::Wal)
             .pragma("wal_autocheckpoint", LOG_PAGES)
-            // Zeroes what is deleted, where that needs no further write: a client's update should not outlive its round.
+            // Zeroes what is deleted where that needs no further write: an update should not outlive its round.
             .pragma("secure_delete", "FAST")
             // An acknowledged update is durable: each commit syncs the log.
             .synchronous(SqliteSynchronous::Full);

@@ -3,10 +3,11 @@
 use tributary_protocol::id::{AssignmentId, ClientId};
 use tributary_protocol::state::{AssignmentState, Phase, Task};
 
-use super::clients::quarantine_offender;
 use super::rounds::close_in;
+use super::standings::quarantine_offender;
 use crate::blob::{BlobError, Staged};
 use crate::db::{AssignmentRow, Became, DbError, Report, RoundKey, RoundRow, Times, Transition, Tx};
+use crate::fleet::Fleet;
 use crate::fleet::downloads::Downloads;
 use crate::metrics::Traffic;
 use crate::services::Services;
@@ -153,6 +154,18 @@ pub(crate) async fn end(
         services.signals.changed(key.job);
     }
     Ok(ended.is_some())
+}
+
+/// Ends the work of a client that may no longer take part, and its wait for work.
+pub(crate) async fn shut_out(services: &Services, fleet: &Fleet, client: ClientId) -> Result<(), DbError> {
+    let open = services.db.read().await?.open_assignment(client).await?;
+    if let Some(assignment) = open {
+        let reason = "the client was quarantined or revoked";
+        let state = AssignmentState::Failed;
+        end(services, &fleet.downloads, &assignment, state, reason, Received::default()).await?;
+    }
+    fleet.lobby.call([client]);
+    Ok(())
 }
 
 /// Assigned to Reported: stores an accepted report, with its body if it has one. From the commit on it is counted,

@@ -5,6 +5,6 @@
 //! condition false and changes nothing.
 
 pub(crate) mod assignments;
-pub(crate) mod clients;
 pub(crate) mod jobs;
 pub(crate) mod rounds;
+pub(crate) mod standings;

@@ -120,6 +120,9 @@ export type AuditAction =
   | "session.login"
   | "session.logout"
   | "client.enrol"
+  | "client.quarantine"
+  | "client.release"
+  | "client.revoke"
   | "refusal"
   | "job.create"
   | "job.pause"
@@ -175,6 +178,14 @@ export interface Cell {
 export interface ChangePassword {
   /** Password: at least 12 characters, at most 1024 bytes. */
   password: string;
+}
+
+/** Request that quarantines or revokes a client. */
+export interface ChangeStanding {
+  /** The reason, for people; at most 200 bytes. */
+  reason?: string;
+  /** The new standing. */
+  standing: Standing;
 }
 
 /** Check-in: a client is available for work. */
@@ -270,6 +281,10 @@ export interface Client {
   rejected?: number;
   /** Number of rounds in which it reported. */
   reported: number;
+  /** Whether it may take part. */
+  standing?: Standing;
+  /** Why it is quarantined or revoked. */
+  standing_reason?: string;
   /** Mean work time per report, in milliseconds, as reported by the client. */
   work_ms_mean?: number;
 }
@@ -1092,8 +1107,10 @@ export type ProblemType =
   | "urn:tributary:problem:malformed"
   | "urn:tributary:problem:unauthorized"
   | "urn:tributary:problem:forbidden"
+  | "urn:tributary:problem:client-revoked"
   | "urn:tributary:problem:not-found"
   | "urn:tributary:problem:method-not-allowed"
+  | "urn:tributary:problem:timeout"
   | "urn:tributary:problem:name-taken"
   | "urn:tributary:problem:wrong-state"
   | "urn:tributary:problem:update-conflict"
@@ -1396,6 +1413,9 @@ export interface SignedIn {
 
 /** How the values of a sparse codec are written. */
 export type SparseValues = "f16" | "int8" | "sign" | "f32";
+
+/** Whether a client may take part. */
+export type Standing = "active" | "quarantined" | "revoked";
 
 /** When a job is complete (`[stop]`): as soon as one of these is reached. */
 export interface StopPolicy {

@@ -179,10 +179,16 @@ function Controls({ client, changed }: { client: Client; changed: () => void }) 
         </Confirm>
       )}
       {asking === "revoked" && (
-        <Confirm title={`Revoke ${name} for good?`} action="Revoke" danger run={set("revoked", "is revoked")} onClose={close}>
+        <Confirm
+          title={`Revoke ${name} for good?`}
+          action="Revoke"
+          danger
+          run={set("revoked", "is revoked")}
+          onClose={close}
+        >
           <p>
-            Its open work ends, and all its requests are refused. With an enrolment token that still works, the device can
-            enrol as a new client.
+            Its open work ends, and all its requests are refused. With an enrolment token that still works, the device
+            can enrol as a new client.
           </p>
         </Confirm>
       )}

@@ -100,8 +100,8 @@ function TokenForm({ message, setMessage, onToken }: FormProps & Pick<Props, "on
         {busy ? "Signing in…" : "Sign in"}
       </button>
       <p class="hint" id="sign-in-help">
-        <code>tributary serve</code> prints it at its first start.{" "}
-        <code>tributary token create --operator ROLE</code> makes another one.
+        <code>tributary serve</code> prints it at its first start. <code>tributary token create --operator ROLE</code>{" "}
+        makes another one.
       </p>
     </form>
   );

@@ -9,7 +9,7 @@ use axum::extract::State;
 use tributary_protocol::device::{Assignment, CheckInRequest, CheckInResponse, WAIT_MS_MAX};
 use tributary_protocol::download::{DELTA_CHAIN_MAX, FormFile, ModelDeltaFile, ModelForm};
 
-use super::require_text;
+use super::texts::require_text;
 use tributary_protocol::state::Standing;
 
 use crate::api::auth::Device;

@@ -3,6 +3,7 @@
 mod checkin;
 pub(super) mod document;
 mod report;
+mod texts;
 mod update;
 
 use std::sync::Arc;
@@ -12,13 +13,12 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::{get, post, put};
-use tributary_protocol::device::{Attributes, EnrolRequest, EnrolResponse};
+use tributary_protocol::device::{EnrolRequest, EnrolResponse};
 use tributary_protocol::download::FormQuery;
 use tributary_protocol::id::{ClientId, JobId, SecretKind};
 use tributary_protocol::operator::ModelVersion;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AuditAction, Standing};
-use tributary_protocol::text;
 
 use super::auth::{Device, Enroller, stored_hash};
 use super::extract::{Json, Path, Query};
@@ -27,6 +27,7 @@ use super::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::{ClientRow, Enrolment, JobRow, Json as Stored, NewAudit, Tx};
 use crate::runtime::entropy;
+use texts::require_text;
 
 pub(super) fn routes() -> Router<Arc<App>> {
     Router::new()
@@ -79,13 +80,6 @@ async fn enrol(
     tx.append_audit(enrolled, now_ms).await?;
     tx.commit().await?;
     Ok(Json(EnrolResponse { client: client.id, secret, population: client.population }))
-}
-
-/// An operator's terminal shows attributes. Stored ones of an older release may be otherwise, so the type allows it.
-fn require_text(attributes: &Attributes) -> Answer<()> {
-    let is_text = attributes.as_map().iter().all(|(name, value)| text::is_text(name) && text::is_text(value));
-    let detail = "an attribute has a control character";
-    if is_text { Ok(()) } else { Err(ApiError::new(ProblemType::Malformed, detail)) }
 }
 
 fn refused_enrolment(refused: &Enrolment) -> ApiError {

@@ -21,7 +21,7 @@ use crate::api::extract::{Json, Path, Place, Query, full_page, page, text};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::ClientsList;
-use crate::lifecycle::clients as standings;
+use crate::lifecycle::{assignments, standings};
 use crate::runtime::offload::blocking;
 use tributary_engine::story::{class_stats, funnel};
 
@@ -116,7 +116,7 @@ pub(super) async fn change_standing(
     }
     tx.commit().await?;
     if standing != Standing::Active {
-        standings::enforce(&app, &app.fleet, id).await?;
+        assignments::shut_out(&app, &app.fleet, id).await?;
     }
     let client = app.db.read().await?.client(id).await?;
     client.map(Json).ok_or_else(|| ApiError::not_found(id))

@@ -18,7 +18,7 @@ use crate::api::extract::{Json, Path, Query, full_page, page};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::{DbError, Tx};
-use crate::lifecycle::clients as standings;
+use crate::lifecycle::{assignments, standings};
 use crate::runtime::entropy;
 
 pub(super) async fn create_population(
@@ -177,7 +177,7 @@ pub(super) async fn revoke_token(
     permit.audits(&mut tx, AuditAction::TokenRevoke, &id, detail, now_ms).await?;
     tx.commit().await?;
     for client in clients {
-        standings::enforce(&app, &app.fleet, client).await?;
+        assignments::shut_out(&app, &app.fleet, client).await?;
     }
     Ok(StatusCode::NO_CONTENT)
 }

@@ -69,6 +69,7 @@ async fn a_large_update_that_turns_out_bad_leaves_no_trace() {
             world.pass_ms(10_000).await;
             world.drive().await;
             assert_eq!(world.round(job.id, number).await.phase, Phase::Committed);
+            world.release(&bad).await;
         }
         world.check_books(job.id).await;
     }

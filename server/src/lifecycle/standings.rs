@@ -1,12 +1,9 @@
-//! Standings of clients: active, quarantined, revoked.
+//! Standings of clients: active, quarantined, revoked. [`super::assignments::shut_out`] ends the work of a client.
 
 use tributary_protocol::id::{ClientId, Name};
-use tributary_protocol::state::{AssignmentState, AuditAction, Standing};
+use tributary_protocol::state::{AuditAction, Standing};
 
-use super::assignments::{Received, end};
 use crate::db::{DbError, NewAudit, Tx};
-use crate::fleet::Fleet;
-use crate::services::Services;
 
 /// Rejected updates in a row after which a client is quarantined. One may be a fault; three are a broken app or malice.
 const REJECTIONS_MAX: u32 = 3;
@@ -32,7 +29,8 @@ pub(super) async fn quarantine_offender(tx: &mut Tx, client: ClientId, now_ms: i
 }
 
 /// Changes the standing of a client. Returns its population; none when nothing changed, because it has this standing
-/// already or is revoked, which is for good. The caller commits, and then calls [`enforce`].
+/// already or is revoked, which is for good. The caller commits, and then calls
+/// [`super::assignments::shut_out`] for one that may no longer take part.
 pub(crate) async fn change(
     tx: &mut Tx,
     client: ClientId,
@@ -41,16 +39,4 @@ pub(crate) async fn change(
     now_ms: i64,
 ) -> Result<Option<Name>, DbError> {
     tx.change_standing(client, standing, reason, now_ms).await
-}
-
-/// Ends the work of a client that may no longer take part, and its wait for work.
-pub(crate) async fn enforce(services: &Services, fleet: &Fleet, client: ClientId) -> Result<(), DbError> {
-    let open = services.db.read().await?.open_assignment(client).await?;
-    if let Some(assignment) = open {
-        let reason = "the client was quarantined or revoked";
-        let state = AssignmentState::Failed;
-        end(services, &fleet.downloads, &assignment, state, reason, Received::default()).await?;
-    }
-    fleet.lobby.call([client]);
-    Ok(())
 }
