@@ -1,6 +1,7 @@
 //! `tributary serve`: the coordinator as a daemon.
 
 mod log;
+mod oidc;
 mod settings;
 
 use clap::{Arg, Args};
