@@ -43,7 +43,7 @@ pub(crate) enum Command {
     /// Starts a coordinator and clients on this machine and trains a model on real data, to show how it works.
     Demo(DemoArgs),
     /// Runs a coordinator until Ctrl-C or SIGTERM.
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Creates, follows and controls jobs, and downloads their models.
     #[command(subcommand)]
     Job(JobCommand),

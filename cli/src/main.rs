@@ -87,7 +87,7 @@ async fn run(CommandLine { global, command }: CommandLine, output: Output) -> Re
         Command::Schedule(command) => schedule::run(command, &global.operator_api()?, &output).await,
         Command::Client(command) => client::run(command, &global, &output).await,
         Command::Demo(args) => demo::run(&args, &output).await,
-        Command::Serve(args) => serve::run(args, &output).await,
+        Command::Serve(args) => serve::run(*args, &output).await,
         Command::Backup(args) => backup::backup(&args, &output).await,
         Command::Restore(args) => backup::restore(&args, &output).await,
         Command::Bench(command) => bench::run(&command, &output).await,
