@@ -16,6 +16,7 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::Name;
 use tributary_protocol::operator::{REQUESTED_BY, SignInWays, SignedIn};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::Role;
@@ -218,7 +219,7 @@ async fn a_person_signs_in_with_the_role_of_a_group() {
         let session = cookies(&sign_in(&world).await).remove(0);
         let me = world.request(Method::GET, "/operator/v1/me").header("cookie", session);
         let who: SignedIn = Answer::to(me).await.ok();
-        assert_eq!((who.role, who.population.as_ref().map(|name| name.as_str())), (role, population));
+        assert_eq!((who.role, who.population.as_ref().map(Name::as_str)), (role, population));
     }
 }
 
