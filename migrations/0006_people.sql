@@ -33,11 +33,18 @@ create table accounts (
     revoked_at_ms bigint
 );
 
--- Browsers in which an account is signed in.
+-- Browsers in which a person is signed in.
 create table sessions (
     -- Hex SHA-256 of the cookie: 32 random bytes need no slower hash.
     secret_sha256 text primary key,
-    account text not null references accounts (name),
+    -- Null where an identity provider knows the person.
+    account text references accounts (name),
+    -- `account:` and the name, or `oidc:` and the provider's subject.
+    actor text not null,
+    name text not null,
+    -- What the provider's groups allowed at the sign-in; null for accounts, whose own role and population count.
+    role text check (role in ('viewer', 'operator', 'admin')),
+    population text,
     -- From where it signed in; null where the coordinator does not know.
     address text,
     created_at_ms bigint not null,
@@ -45,7 +52,7 @@ create table sessions (
     last_used_at_ms bigint not null,
     expires_at_ms bigint not null
 );
-create index sessions_of_account on sessions (account);
+create index sessions_of_actor on sessions (actor);
 
 -- The entries so far had no chain. The next start of a coordinator appends them to it, oldest first.
 drop index audit_by_time;

@@ -22,7 +22,7 @@ use crate::db::{Db, DbError, NewAudit};
 use crate::fleet::seats;
 use crate::metrics::{Metrics, MetricsAccess};
 use crate::net::{ConnectionLimits, Tls, TlsError, TlsSource, listen};
-use crate::people::{Entrance, People};
+use crate::people::{Entrance, OidcSettings, People};
 use crate::runtime::clock::Clock;
 use crate::runtime::entropy;
 use crate::services::Services;
@@ -54,6 +54,8 @@ pub struct Config {
     pub operator_token: Option<Secret>,
     /// A proxy is in front of the coordinator, and its `X-Forwarded-For` and `X-Forwarded-Proto` are to be believed.
     pub behind_proxy: bool,
+    /// An identity provider with which people sign in.
+    pub oidc: Option<OidcSettings>,
     /// This process's name among the coordinators of its database; random unless given. A coordinator that restarts
     /// under the same name continues its jobs at once. SQLite has one coordinator, so there the name does not matter.
     pub node: Option<Name>,
@@ -78,6 +80,7 @@ impl Default for Config {
             blobs: None,
             operator_token: None,
             behind_proxy: false,
+            oidc: None,
             node: None,
             lease: LEASE_DEFAULT,
             upload_memory: UPLOAD_MEMORY_DEFAULT,
@@ -101,6 +104,8 @@ pub enum ServeError {
     Tls(#[from] TlsError),
     #[error("{}: cannot make the directory: {source}", path.display())]
     Directory { path: PathBuf, source: std::io::Error },
+    #[error("cannot set up requests to the identity provider: {0}")]
+    Provider(#[from] reqwest::Error),
     #[error("the configured operator token is not an operator's: it must start with \"tributary_operator_\"")]
     WrongToken,
 }
@@ -159,7 +164,8 @@ impl Coordinator {
         };
         let entrance = Entrance { is_encrypted: tls.is_some(), is_behind_proxy: config.behind_proxy };
         let services = Services::new(db, node, blobs, clock, metrics);
-        let app = App::new(services, config.lease, config.upload_memory, People::new(entrance), ca);
+        let people = People::new(entrance, config.oidc.clone())?;
+        let app = App::new(services, config.lease, config.upload_memory, people, ca);
         if config.fold_at_commit {
             app.updates.sums.leave_to_commits();
         }

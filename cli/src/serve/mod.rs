@@ -2,6 +2,7 @@
 
 mod announce;
 mod log;
+mod oidc;
 mod settings;
 
 use clap::{Arg, Args};

@@ -14,6 +14,7 @@ use tributary_server::Config;
 use tributary_server::metrics::MetricsAccess;
 use tributary_server::net::{AcmeSettings, ConnectionLimits, TlsSource, directory_beside};
 
+use super::oidc::{Given, RoleOfGroup};
 use crate::error::{CliError, Failure};
 use crate::options::secret;
 use crate::settings_file;
@@ -102,6 +103,29 @@ struct ServeSettings {
     /// the addresses that it names, and session cookies are sent over HTTPS only if it says so.
     #[arg(long, env = "TRIBUTARY_BEHIND_PROXY", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     behind_proxy: Option<bool>,
+    /// An OpenID Connect provider with which people sign in to the dashboard, as its tokens name it. Its other settings
+    /// must be set, too, but for scopes and claim.
+    #[arg(long, env = "TRIBUTARY_OIDC_ISSUER", value_name = "URL")]
+    oidc_issuer: Option<String>,
+    /// The coordinator's client id at the provider.
+    #[arg(long, env = "TRIBUTARY_OIDC_CLIENT_ID", value_name = "ID")]
+    oidc_client_id: Option<String>,
+    /// The coordinator's client secret at the provider. Prefer the variable or the file.
+    #[arg(long, env = "TRIBUTARY_OIDC_CLIENT_SECRET", value_name = "SECRET", hide_env_values = true)]
+    oidc_client_secret: Option<Sealed<String>>,
+    /// The address at which browsers reach the coordinator. The provider must know URL/operator/v1/oidc/callback.
+    #[arg(long, env = "TRIBUTARY_OIDC_PUBLIC_URL", value_name = "URL")]
+    oidc_public_url: Option<HttpUrl>,
+    /// What the provider is asked for [default: openid profile email].
+    #[arg(long, env = "TRIBUTARY_OIDC_SCOPES", value_name = "SCOPES")]
+    oidc_scopes: Option<String>,
+    /// The claim that lists a person's groups [default: groups].
+    #[arg(long, env = "TRIBUTARY_OIDC_GROUPS_CLAIM", value_name = "NAME")]
+    oidc_groups_claim: Option<String>,
+    /// Roles by group, separated by `;`: GROUP=ROLE or GROUP=ROLE@POPULATION. The first group that a person has
+    /// decides; others may not sign in.
+    #[arg(long, env = "TRIBUTARY_OIDC_ROLES", value_delimiter = ';', value_name = "GROUP=ROLE")]
+    oidc_roles: Option<Vec<RoleOfGroup>>,
     /// Name of this process among several coordinators on one PostgreSQL [default: a random name]. A coordinator that
     /// restarts with the same name has its jobs back at once.
     #[arg(long, env = "TRIBUTARY_NODE", value_name = "NAME")]
@@ -225,6 +249,16 @@ impl ServeArgs {
                 blobs: settings.blobs,
                 operator_token: operator_token.map(|token| secret(token, SecretKind::Operator)).transpose()?,
                 behind_proxy: settings.behind_proxy.unwrap_or_default(),
+                oidc: Given {
+                    issuer: settings.oidc_issuer,
+                    client_id: settings.oidc_client_id,
+                    client_secret: settings.oidc_client_secret,
+                    public_url: settings.oidc_public_url,
+                    scopes: settings.oidc_scopes,
+                    groups_claim: settings.oidc_groups_claim,
+                    roles: settings.oidc_roles,
+                }
+                .settings()?,
                 node: settings.node,
                 lease: settings.lease.map_or(defaults.lease, HumanDuration::duration),
                 upload_memory: settings.upload_memory.map_or(defaults.upload_memory, |UploadMemory(bytes)| bytes),
@@ -315,6 +349,13 @@ impl ServeSettings {
             blobs: self.blobs.or(file.blobs),
             operator_token: self.operator_token.or(file.operator_token),
             behind_proxy: self.behind_proxy.or(file.behind_proxy),
+            oidc_issuer: self.oidc_issuer.or(file.oidc_issuer),
+            oidc_client_id: self.oidc_client_id.or(file.oidc_client_id),
+            oidc_client_secret: self.oidc_client_secret.or(file.oidc_client_secret),
+            oidc_public_url: self.oidc_public_url.or(file.oidc_public_url),
+            oidc_scopes: self.oidc_scopes.or(file.oidc_scopes),
+            oidc_groups_claim: self.oidc_groups_claim.or(file.oidc_groups_claim),
+            oidc_roles: self.oidc_roles.or(file.oidc_roles),
             node: self.node.or(file.node),
             lease: self.lease.or(file.lease),
             upload_memory: self.upload_memory.or(file.upload_memory),

@@ -25,8 +25,16 @@ const MESSAGE_MS = 6_000;
 
 const stores = (): Stores => ({ session: sessionStorage, local: localStorage });
 
-/** Takes a token out of the address bar, so that it is neither seen nor bookmarked. */
+/**
+ * Takes a token out of the address bar, so that it is neither seen nor bookmarked. The way back from the identity
+ * provider brings the mark of a session.
+ */
 export function takeToken(): void {
+  if (window.location.hash === "#session") {
+    markSession(stores(), true);
+    window.history.replaceState(null, "", `${window.location.pathname}${window.location.search}#/`);
+    return;
+  }
   const found = tokenInHash(window.location.hash);
   if (!found) return;
   saveToken(stores(), found.token, false);

@@ -132,7 +132,7 @@ pub struct Token {
 pub struct SignedIn {
     /// Name of the account, or label of the token.
     pub name: String,
-    /// Id in the audit log: `token_..` or `account:NAME`.
+    /// Id in the audit log: `token_..`, `account:NAME` or `oidc:SUBJECT`.
     pub actor: String,
     /// Role of the operator.
     pub role: Role,
@@ -169,6 +169,14 @@ pub struct ChangePassword {
     /// Password: at least 12 characters, at most 1024 bytes.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub password: Sealed<String>,
+}
+
+/// How people can sign in, besides with an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SignInWays {
+    /// With an identity provider, at `/operator/v1/oidc/login`.
+    pub provider: bool,
 }
 
 /// Request of a browser for a session.

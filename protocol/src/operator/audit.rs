@@ -19,7 +19,8 @@ pub const CHAIN_BEGINS: Sha256Hash = Sha256Hash([0; 32]);
 pub struct AuditEntry {
     /// The audit action, such as `job.pause`.
     pub action: AuditAction,
-    /// Who acted: `token_..`, `account:NAME`, `client_..`, `anonymous` or `coordinator`.
+    /// Who acted: `token_..`, `account:NAME`, `oidc:SUBJECT`, `client_..`, `anonymous` or
+    /// `coordinator`.
     pub actor: String,
     /// Time of the action.
     pub at_ms: i64,

@@ -35,11 +35,25 @@ struct SessionRow {
     expires_at_ms: i64,
 }
 
-/// A session that has not ended, with its account.
+/// A session that begins.
+#[derive(Clone, Debug)]
+pub struct NewSession<'a> {
+    /// None where an identity provider knows the person.
+    pub account: Option<&'a Name>,
+    /// `account:` and the name, or `oidc:` and the provider's subject.
+    pub actor: &'a str,
+    pub name: &'a str,
+    /// What the provider's groups allow; none for accounts, whose own role and population count.
+    pub role: Option<Role>,
+    pub population: Option<&'a Name>,
+    pub session: Session,
+}
+
+/// A session that has not ended, with what its person may do.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct SignedInRow {
-    #[sqlx(try_from = "String")]
-    pub account: Name,
+    pub actor: String,
+    pub name: String,
     #[sqlx(try_from = "String")]
     pub role: Role,
     pub population: Option<Text<Name>>,
@@ -130,19 +144,19 @@ impl Tx {
     }
 
     /// Stores a session, and the hash of its secret instead of the secret.
-    pub async fn insert_session(
-        &mut self,
-        account: &Name,
-        session: &Session,
-        secret: &Sha256Hash,
-    ) -> Result<(), DbError> {
-        let sql = "insert into sessions (secret_sha256, account, address, created_at_ms, last_used_at_ms, expires_at_ms) \
-                   values ($1, $2, $3, $4, $5, $6)";
+    pub async fn insert_session(&mut self, new: &NewSession<'_>, secret: &Sha256Hash) -> Result<(), DbError> {
+        let sql = "insert into sessions (secret_sha256, account, actor, name, role, population, address, created_at_ms, \
+                   last_used_at_ms, expires_at_ms) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+        let session = &new.session;
         execute!(
             self,
             sql,
             secret.to_string(),
-            account.as_str(),
+            new.account.map(Name::as_str),
+            new.actor,
+            new.name,
+            new.role.map(Role::as_str),
+            new.population.map(Name::as_str),
             session.address.as_deref(),
             session.created_at_ms,
             session.last_used_at_ms,
@@ -159,9 +173,11 @@ impl Tx {
         used_since_ms: i64,
         now_ms: i64,
     ) -> Result<Option<SignedInRow>, DbError> {
-        let sql = "select s.account, a.role, a.population, s.last_used_at_ms, s.expires_at_ms from sessions s \
-                   join accounts a on a.name = s.account where s.secret_sha256 = $1 and s.last_used_at_ms >= $2 \
-                   and s.expires_at_ms > $3 and a.revoked_at_ms is null";
+        let sql = "select s.actor, s.name, coalesce(a.role, s.role) as role, \
+                   case when s.account is null then s.population else a.population end as population, \
+                   s.last_used_at_ms, s.expires_at_ms from sessions s left join accounts a on a.name = s.account \
+                   where s.secret_sha256 = $1 and s.last_used_at_ms >= $2 and s.expires_at_ms > $3 \
+                   and a.revoked_at_ms is null";
         Ok(fetch!(self, SignedInRow, fetch_optional, sql, secret.to_string(), used_since_ms, now_ms))
     }
 
@@ -177,11 +193,11 @@ impl Tx {
         Ok(())
     }
 
-    /// The sessions of an account that have not expired, newest first.
-    pub async fn sessions(&mut self, account: &Name, now_ms: i64, limit: u32) -> Result<Vec<Session>, DbError> {
+    /// The sessions of a person that have not expired, newest first.
+    pub async fn sessions(&mut self, actor: &str, now_ms: i64, limit: u32) -> Result<Vec<Session>, DbError> {
         let sql = "select address, created_at_ms, last_used_at_ms, expires_at_ms from sessions \
-                   where account = $1 and expires_at_ms > $2 order by created_at_ms desc, secret_sha256 limit $3";
-        let rows = fetch!(self, SessionRow, fetch_all, sql, account.as_str(), now_ms, i64::from(limit));
+                   where actor = $1 and expires_at_ms > $2 order by created_at_ms desc, secret_sha256 limit $3";
+        let rows = fetch!(self, SessionRow, fetch_all, sql, actor, now_ms, i64::from(limit));
         Ok(rows.into_iter().map(Session::from).collect())
     }
 
@@ -190,16 +206,16 @@ impl Tx {
         Ok(())
     }
 
-    /// Ends all sessions of an account. Returns how many there were.
-    pub async fn delete_sessions(&mut self, account: &Name) -> Result<u64, DbError> {
-        Ok(execute!(self, "delete from sessions where account = $1", account.as_str()))
+    /// Ends all sessions of a person. Returns how many there were.
+    pub async fn delete_sessions(&mut self, actor: &str) -> Result<u64, DbError> {
+        Ok(execute!(self, "delete from sessions where actor = $1", actor))
     }
 
-    /// Ends all but the newest sessions of an account, and deletes those that have expired.
-    pub async fn keep_newest_sessions(&mut self, account: &Name, keep: u32, now_ms: i64) -> Result<(), DbError> {
-        let sql = "delete from sessions where account = $1 and (expires_at_ms <= $3 or secret_sha256 not in ( \
-                   select secret_sha256 from sessions where account = $1 order by created_at_ms desc limit $2))";
-        execute!(self, sql, account.as_str(), i64::from(keep), now_ms);
+    /// Ends all but the newest sessions of a person, and deletes those that have expired.
+    pub async fn keep_newest_sessions(&mut self, actor: &str, keep: u32, now_ms: i64) -> Result<(), DbError> {
+        let sql = "delete from sessions where actor = $1 and (expires_at_ms <= $3 or secret_sha256 not in ( \
+                   select secret_sha256 from sessions where actor = $1 order by created_at_ms desc limit $2))";
+        execute!(self, sql, actor, i64::from(keep), now_ms);
         Ok(())
     }
 

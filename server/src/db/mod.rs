@@ -29,7 +29,7 @@ mod tx;
 mod upkeep;
 mod watched;
 
-pub use accounts::SignedInRow;
+pub use accounts::{NewSession, SignedInRow};
 pub use assignments::{AssignmentRow, NewAssignment, Report, Times};
 pub use audit::NewAudit;
 pub use blobs::BLOB_CHUNK_BYTES;

@@ -1,10 +1,14 @@
-//! People who sign in: their passwords, their failed attempts, and which refusals the audit log has already.
+//! People who sign in: their passwords, their identity provider, their failed attempts, and which refusals the audit
+//! log has already.
 
 mod attempts;
+mod oidc;
 mod passwords;
 mod refusals;
 
 pub(crate) use attempts::Attempts;
+pub use oidc::{GroupRole, OidcSettings};
+pub(crate) use oidc::{Oidc, OidcError};
 pub(crate) use passwords::{Passwords, PasswordsBusy};
 pub(crate) use refusals::Refusals;
 
@@ -24,11 +28,12 @@ pub struct People {
     pub(crate) passwords: Passwords,
     pub(crate) attempts: Attempts,
     pub(crate) refusals: Refusals,
+    pub(crate) oidc: Option<Oidc>,
 }
 
 impl People {
-    #[must_use]
-    pub fn new(entrance: Entrance) -> Self {
-        Self { entrance, ..Self::default() }
+    /// Fails when no HTTP client can be made for the identity provider.
+    pub fn new(entrance: Entrance, oidc: Option<OidcSettings>) -> Result<Self, reqwest::Error> {
+        Ok(Self { entrance, oidc: oidc.map(Oidc::new).transpose()?, ..Self::default() })
     }
 }

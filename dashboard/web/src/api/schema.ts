@@ -135,7 +135,7 @@ export type AuditAction =
 export interface AuditEntry {
   /** The audit action, such as `job.pause`. */
   action: AuditAction;
-  /** Who acted: `token_..`, `account:NAME`, `client_..`, `anonymous` or `coordinator`. */
+  /** Who acted: `token_..`, `account:NAME`, `oidc:SUBJECT`, `client_..`, `anonymous` or `coordinator`. */
   actor: string;
   /** Time of the action. */
   at_ms: number;
@@ -1397,9 +1397,15 @@ export interface ShapeCount {
   shape: string;
 }
 
+/** How people can sign in, besides with an account. */
+export interface SignInWays {
+  /** With an identity provider, at `/operator/v1/oidc/login`. */
+  provider: boolean;
+}
+
 /** The operator that a request's credential stands for. */
 export interface SignedIn {
-  /** Id in the audit log: `token_..` or `account:NAME`. */
+  /** Id in the audit log: `token_..`, `account:NAME` or `oidc:SUBJECT`. */
   actor: string;
   /** Time at which the credential expires. Absent if it does not. */
   expires_at_ms?: number;

@@ -34,6 +34,7 @@ export type {
   ScheduledWork,
   ShapeCount,
   SignedIn as Who,
+  SignInWays,
   Standing,
   StopPolicy,
   System,

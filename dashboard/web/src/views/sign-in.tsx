@@ -1,8 +1,9 @@
-// Asks for the operator token, or for the name and password of an account.
+// Asks for the operator token, or for the name and password of an account; or leads to the identity provider.
 
-import { useState } from "preact/hooks";
-import { Api, type ApiError } from "../api/http";
+import { useEffect, useState } from "preact/hooks";
+import { Api, type ApiError, apiUrl } from "../api/http";
 import { looksLikeOperatorToken } from "../api/session";
+import type { SignInWays } from "../api/types";
 import { Mark } from "../ui/mark";
 
 interface Props {
@@ -18,6 +19,12 @@ interface Props {
 export function SignIn({ ended, onToken, onSession }: Props) {
   const [byAccount, setByAccount] = useState(false);
   const [message, setMessage] = useState(ended ? "You were signed out: the token or session has ended." : "");
+  const [hasProvider, setHasProvider] = useState(false);
+  useEffect(() => {
+    // Without an answer there is only the form.
+    const ways = new Api(undefined).json<SignInWays>("login");
+    ways.then(({ provider }) => setHasProvider(provider)).catch(() => {});
+  }, []);
   const change = () => {
     setMessage("");
     setByAccount(!byAccount);
@@ -34,6 +41,11 @@ export function SignIn({ ended, onToken, onSession }: Props) {
           <AccountForm message={message} setMessage={setMessage} onSession={onSession} />
         ) : (
           <TokenForm message={message} setMessage={setMessage} onToken={onToken} />
+        )}
+        {hasProvider && (
+          <a class="button" href={apiUrl("oidc/login")}>
+            Continue with your organisation
+          </a>
         )}
         <button type="button" class="plain" onClick={change}>
           {byAccount ? "Use an operator token" : "Use an account"}
@@ -100,8 +112,8 @@ function TokenForm({ message, setMessage, onToken }: FormProps & Pick<Props, "on
         {busy ? "Signing in…" : "Sign in"}
       </button>
       <p class="hint" id="sign-in-help">
-        <code>tributary serve</code> prints it at its first start. <code>tributary token create --operator ROLE</code>{" "}
-        makes another one.
+        <code>tributary serve</code> prints it at its first start. Another one:{" "}
+        <code>tributary token create --operator ROLE</code>
       </p>
     </form>
   );

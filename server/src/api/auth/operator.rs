@@ -4,14 +4,13 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
-use axum::http::header;
 use axum::http::request::Parts;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{ClientId, JobId, Name, SecretKind, TokenId};
 use tributary_protocol::operator::{Client, SignedIn};
 use tributary_protocol::problem::ProblemType;
 
-use super::bearer::{bearer, stored_hash, unauthorized};
+use super::bearer::{bearer, bearer_text, stored_hash, unauthorized};
 use super::caller::Caller;
 use super::permit::{Permit, Power};
 use super::session::{require_own_page, secret_in_cookie, used_since_ms};
@@ -42,15 +41,15 @@ struct Identity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::api) enum Credential {
     Token(TokenId),
-    /// The hash of a session's secret, and its account.
-    Session(Sha256Hash, Name),
+    /// The hash of a session's secret.
+    Session(Sha256Hash),
 }
 
 impl<P: Power> FromRequestParts<Arc<App>> for Operator<P> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
-        let identity = if parts.headers.contains_key(header::AUTHORIZATION) {
+        let identity = if bearer_text(parts).is_some() {
             Identity::by_token(parts, app).await?
         } else if let Some(secret) = secret_in_cookie(&parts.headers) {
             require_own_page(&parts.method, &parts.headers)?;
@@ -109,13 +108,13 @@ impl Identity {
             .await;
         }
         let who = SignedIn {
-            name: session.account.to_string(),
-            actor: account_actor(&session.account),
+            name: session.name,
+            actor: session.actor,
             role: session.role,
             population: session.population.map(|Text(population)| population),
             expires_at_ms: Some(session.expires_at_ms),
         };
-        Ok(Self { who, credential: Credential::Session(secret, session.account) })
+        Ok(Self { who, credential: Credential::Session(secret) })
     }
 }
 
@@ -214,7 +213,7 @@ impl StillIn {
         let mut tx = app.db.read().await?;
         let works = match &self.credential {
             Credential::Token(id) => tx.token_works(*id, now_ms).await?,
-            Credential::Session(secret, _) => tx.session(secret, used_since_ms(now_ms), now_ms).await?.is_some(),
+            Credential::Session(secret) => tx.session(secret, used_since_ms(now_ms), now_ms).await?.is_some(),
         };
         self.next_look_at_ms = now_ms.saturating_add(LOOK_EVERY_MS);
         Ok(works)

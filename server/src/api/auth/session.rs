@@ -25,13 +25,44 @@ pub(super) fn used_since_ms(now_ms: i64) -> i64 {
     now_ms.saturating_sub(IDLE_MS_MAX)
 }
 
+/// Names of the cookie of a sign-in with an identity provider, by the same rules.
+const PROVIDER_NAMES: [&str; 2] = ["__Host-tributary_provider", "tributary_provider"];
+/// How long a sign-in with a provider may take, in seconds.
+const PROVIDER_S_MAX: u32 = 600;
+
 /// The hash of the secret in the session cookie.
 pub(super) fn secret_in_cookie(headers: &HeaderMap) -> Option<Sha256Hash> {
+    let value = value_of(headers, NAMES)?;
+    (value.len() == DIGITS).then(|| Sha256Hash::of(value.as_bytes()))
+}
+
+/// The cookie that keeps a sign-in with a provider. The way back comes from the provider's site, so it is not strict.
+pub(in crate::api) fn provider_cookie(kept: &str, is_secure: bool) -> HeaderValue {
+    let (name, secure) = if is_secure { (PROVIDER_NAMES[0], "; Secure") } else { (PROVIDER_NAMES[1], "") };
+    let text = format!("{name}={kept}; Path=/; Max-Age={PROVIDER_S_MAX}; HttpOnly; SameSite=Lax{secure}");
+    HeaderValue::try_from(text).expect("Base64 is legal in a header")
+}
+
+pub(in crate::api) fn provider_cookie_that_ends(is_secure: bool) -> HeaderValue {
+    let value = if is_secure {
+        "__Host-tributary_provider=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax; Secure"
+    } else {
+        "tributary_provider=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax"
+    };
+    HeaderValue::from_static(value)
+}
+
+pub(in crate::api) fn value_of_provider_cookie(headers: &HeaderMap) -> Option<String> {
+    value_of(headers, PROVIDER_NAMES)
+}
+
+/// The value of the first of these cookies that is there.
+fn value_of(headers: &HeaderMap, names: [&str; 2]) -> Option<String> {
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let pairs: Vec<_> =
         cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('=')).collect();
-    let value = NAMES.iter().find_map(|name| pairs.iter().find(|(found, _)| found == name))?.1;
-    (value.len() == DIGITS).then(|| Sha256Hash::of(value.as_bytes()))
+    let found = names.iter().find_map(|name| pairs.iter().find(|(found, _)| found == name));
+    found.map(|(_, value)| (*value).to_owned())
 }
 
 /// The header that sets the session cookie.

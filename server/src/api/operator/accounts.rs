@@ -13,7 +13,7 @@ use tributary_protocol::sealed::Sealed;
 use tributary_protocol::state::AuditAction;
 
 use super::people::require_population;
-use crate::api::auth::{Administers, Operator, Permit, SESSIONS_MAX};
+use crate::api::auth::{Administers, Operator, Permit, SESSIONS_MAX, account_actor};
 use crate::api::extract::{Json, Path, Query, full_page, page};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
@@ -77,7 +77,7 @@ pub(super) async fn change_password(
     if !tx.set_password(&name, &hash, now_ms).await? {
         return Err(ApiError::new(ProblemType::WrongState, format!("the account {name} is revoked")));
     }
-    tx.delete_sessions(&name).await?;
+    tx.delete_sessions(&account_actor(&name)).await?;
     permit.audits(&mut tx, AuditAction::AccountPassword, &name, None, now_ms).await?;
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
@@ -92,7 +92,7 @@ pub(super) async fn revoke(
     let mut tx = app.db.begin().await?;
     let permit = of_account(&operator, &mut tx, &name).await?;
     tx.revoke_account(&name, now_ms).await?;
-    tx.delete_sessions(&name).await?;
+    tx.delete_sessions(&account_actor(&name)).await?;
     permit.audits(&mut tx, AuditAction::AccountRevoke, &name, None, now_ms).await?;
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
@@ -105,7 +105,7 @@ pub(super) async fn sessions(
 ) -> Answer<Json<Vec<Session>>> {
     let mut tx = app.db.read().await?;
     of_account(&operator, &mut tx, &name).await?;
-    Ok(Json(tx.sessions(&name, app.clock.now_ms(), SESSIONS_MAX).await?))
+    Ok(Json(tx.sessions(&account_actor(&name), app.clock.now_ms(), SESSIONS_MAX).await?))
 }
 
 pub(super) async fn end_sessions(
@@ -116,7 +116,7 @@ pub(super) async fn end_sessions(
     let now_ms = app.clock.now_ms();
     let mut tx = app.db.begin().await?;
     let permit = of_account(&operator, &mut tx, &name).await?;
-    let ended = tx.delete_sessions(&name).await?;
+    let ended = tx.delete_sessions(&account_actor(&name)).await?;
     permit.audits(&mut tx, AuditAction::SessionsEnd, &name, Some(format!("{ended} sessions")), now_ms).await?;
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)

@@ -5,7 +5,7 @@ use tributary_protocol::operator::{
     Account, Assignment, AttributeName, AuditEntry, ChangePassword, ChangeStanding, ClassStats, Client,
     ClientAssignment, ClientOrder, CreateAccount, CreateJob, CreatePopulation, CreateToken, CreatedToken, Curve, Event,
     Job, JobDraft, Login, ModelVersion, Node, Order, Overview, PageQuery, Population, Round, RoundDetail,
-    ScheduledWork, Session, ShapeCount, SignedIn, System, Token,
+    ScheduledWork, Session, ShapeCount, SignInWays, SignedIn, System, Token,
 };
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Role, Task};
 
@@ -15,6 +15,7 @@ use super::draft::CreateQuery;
 use super::events::EventsQuery;
 use super::jobs::JobsQuery;
 use super::metrics::{Format, MetricsQuery};
+use super::oidc::CallbackQuery;
 use super::people::RevokeQuery;
 use super::rounds::{AssignmentsQuery, CurveQuery, RoundsQuery, TaskQuery};
 use crate::api::openapi::{BYTES, Bearer, Call, Part, delete, get, patch, post, put};
@@ -28,7 +29,7 @@ pub(in crate::api) fn part() -> Part {
         tag: "operator",
         description: "What command line and dashboard use.",
         prefix: "/operator/v1",
-        calls: calls.map(|call| (Bearer::Operator, call)).chain([(Bearer::Nobody, login())]).collect(),
+        calls: calls.map(|call| (Bearer::Operator, call)).chain(sign_in().map(|call| (Bearer::Nobody, call))).collect(),
     }
 }
 
@@ -91,10 +92,18 @@ fn accounts() -> Vec<Call> {
     ]
 }
 
-fn login() -> Call {
-    post("/login", "login", "Begins a session of a browser, whose cookie the answer sets.")
-        .takes::<Login>()
-        .answers::<SignedIn>(200, "The operator.")
+fn sign_in() -> [Call; 4] {
+    [
+        get("/login", "signInWays", "How people can sign in.").answers::<SignInWays>(200, "The ways."),
+        post("/login", "login", "Begins a session of a browser, whose cookie the answer sets.")
+            .takes::<Login>()
+            .answers::<SignedIn>(200, "The operator."),
+        get("/oidc/login", "beginOidc", "Sends a browser to the identity provider.")
+            .nothing(303, "The provider's page."),
+        get("/oidc/callback", "finishOidc", "Begins the session of a browser that comes back from the provider.")
+            .query::<CallbackQuery>()
+            .nothing(303, "The dashboard."),
+    ]
 }
 
 fn jobs() -> Vec<Call> {

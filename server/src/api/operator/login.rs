@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::Name;
-use tributary_protocol::operator::{Account, Login, PASSWORD_BYTES_MAX, Session, SignedIn};
+use tributary_protocol::operator::{Login, PASSWORD_BYTES_MAX, Session, SignInWays, SignedIn};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::AuditAction;
 
@@ -18,8 +18,13 @@ use crate::api::auth::{
 use crate::api::extract::Json;
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
-use crate::db::NewAudit;
+use crate::db::{DbError, NewAudit, NewSession, Tx};
 use crate::runtime::entropy;
+
+/// How people can sign in. The sign-in form asks before anybody is signed in.
+pub(super) async fn ways(State(app): State<Arc<App>>) -> Json<SignInWays> {
+    Json(SignInWays { provider: app.people.oidc.is_some() })
+}
 
 /// Begins a session. Unknown account, revoked account and wrong password have the same answer after the same work.
 pub(super) async fn login(
@@ -52,13 +57,7 @@ pub(super) async fn login(
     app.people.attempts.succeeded(&account, origin.address);
 
     let now_ms = app.clock.now_ms();
-    let secret: String = entropy::random::<32>().iter().map(|byte| format!("{byte:02x}")).collect();
-    let session = Session {
-        address: origin.address.map(|address| address.to_string()),
-        created_at_ms: now_ms,
-        last_used_at_ms: now_ms,
-        expires_at_ms: now_ms.saturating_add(SESSION_MS_MAX),
-    };
+    let actor = account_actor(&name);
     let mut tx = app.db.begin().await?;
     // The password may have been changed, or the account revoked, while this one was checked.
     let known = tx.account(&name).await?.filter(|account| account.revoked_at_ms.is_none());
@@ -66,27 +65,60 @@ pub(super) async fn login(
     if tx.password(&name).await? != stored {
         return Err(wrong());
     }
-    tx.insert_session(&name, &session, &Sha256Hash::of(secret.as_bytes())).await?;
-    tx.keep_newest_sessions(&name, SESSIONS_MAX, now_ms).await?;
-    tx.append_audit(entry(&account, AuditAction::Login, session.address), now_ms).await?;
-    tx.commit().await?;
-    let who = SignedIn {
-        actor: account_actor(&name),
-        name: name.to_string(),
-        role: account.role,
-        population: account.population,
-        expires_at_ms: Some(session.expires_at_ms),
+    let new = NewSession {
+        account: Some(&name),
+        actor: &actor,
+        name: name.as_str(),
+        role: None,
+        population: None,
+        session: session_from(&origin, now_ms),
     };
+    let secret = begin_session(&mut tx, &new, account.population.clone(), now_ms).await?;
+    tx.commit().await?;
+    let expires_at_ms = Some(new.session.expires_at_ms);
+    let who =
+        SignedIn { actor, name: name.to_string(), role: account.role, population: account.population, expires_at_ms };
     Ok(([(header::SET_COOKIE, cookie(&secret, origin.is_secure))], Json(who)).into_response())
+}
+
+pub(super) fn session_from(origin: &Origin, now_ms: i64) -> Session {
+    Session {
+        address: origin.address.map(|address| address.to_string()),
+        created_at_ms: now_ms,
+        last_used_at_ms: now_ms,
+        expires_at_ms: now_ms.saturating_add(SESSION_MS_MAX),
+    }
+}
+
+/// Stores a session and its audit entry, as the last statements of a transaction. Returns the secret.
+pub(super) async fn begin_session(
+    tx: &mut Tx,
+    new: &NewSession<'_>,
+    population: Option<Name>,
+    now_ms: i64,
+) -> Result<String, DbError> {
+    let secret: String = entropy::random::<32>().iter().map(|byte| format!("{byte:02x}")).collect();
+    tx.insert_session(new, &Sha256Hash::of(secret.as_bytes())).await?;
+    tx.keep_newest_sessions(new.actor, SESSIONS_MAX, now_ms).await?;
+    let entry = NewAudit {
+        actor: new.actor.to_owned(),
+        label: new.name.to_owned(),
+        action: AuditAction::Login,
+        subject: new.name.to_owned(),
+        population,
+        detail: new.session.address.as_ref().map(|address| format!("from {address}")),
+    };
+    tx.append_audit(entry, now_ms).await?;
+    Ok(secret)
 }
 
 /// Ends the session of the request.
 pub(super) async fn logout(operator: Operator<Views>, State(app): State<Arc<App>>, origin: Origin) -> Answer<Response> {
-    let (secret, account) = session_of(&operator)?;
+    let secret = session_of(&operator)?;
     let now_ms = app.clock.now_ms();
     let mut tx = app.db.begin().await?;
     tx.delete_session(secret).await?;
-    operator.may_within().audits(&mut tx, AuditAction::Logout, account, None, now_ms).await?;
+    operator.may_within().audits(&mut tx, AuditAction::Logout, &operator.who().name, None, now_ms).await?;
     tx.commit().await?;
     Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie_that_ends(origin.is_secure))]).into_response())
 }
@@ -97,12 +129,13 @@ pub(super) async fn logout_everywhere(
     State(app): State<Arc<App>>,
     origin: Origin,
 ) -> Answer<Response> {
-    let (_, account) = session_of(&operator)?;
+    session_of(&operator)?;
+    let who = operator.who();
     let now_ms = app.clock.now_ms();
     let mut tx = app.db.begin().await?;
-    let ended = tx.delete_sessions(account).await?;
+    let ended = tx.delete_sessions(&who.actor).await?;
     let detail = Some(format!("{ended} sessions"));
-    operator.may_within().audits(&mut tx, AuditAction::SessionsEnd, account, detail, now_ms).await?;
+    operator.may_within().audits(&mut tx, AuditAction::SessionsEnd, &who.name, detail, now_ms).await?;
     tx.commit().await?;
     Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie_that_ends(origin.is_secure))]).into_response())
 }
@@ -111,23 +144,12 @@ pub(super) async fn me(operator: Operator<Views>) -> Json<SignedIn> {
     Json(operator.who().clone())
 }
 
-fn session_of(operator: &Operator<Views>) -> Answer<(&Sha256Hash, &Name)> {
+fn session_of(operator: &Operator<Views>) -> Answer<&Sha256Hash> {
     match operator.credential() {
-        Credential::Session(secret, account) => Ok((secret, account)),
+        Credential::Session(secret) => Ok(secret),
         Credential::Token(_) => {
             let detail = "a token has no session; revoke it with DELETE /operator/v1/tokens/{id}";
             Err(ApiError::new(ProblemType::WrongState, detail))
         }
-    }
-}
-
-fn entry(account: &Account, action: AuditAction, address: Option<String>) -> NewAudit {
-    NewAudit {
-        actor: account_actor(&account.name),
-        label: account.name.to_string(),
-        action,
-        subject: account.name.to_string(),
-        population: account.population.clone(),
-        detail: address.map(|address| format!("from {address}")),
     }
 }

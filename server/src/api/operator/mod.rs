@@ -10,6 +10,7 @@ mod feed;
 mod jobs;
 mod login;
 mod metrics;
+mod oidc;
 mod overview;
 mod people;
 mod rounds;
@@ -33,7 +34,9 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/accounts/{account}", delete(accounts::revoke))
         .route("/accounts/{account}/password", put(accounts::change_password))
         .route("/accounts/{account}/sessions", get(accounts::sessions).delete(accounts::end_sessions))
-        .route("/login", post(login::login))
+        .route("/login", get(login::ways).post(login::login))
+        .route("/oidc/login", get(oidc::begin))
+        .route("/oidc/callback", get(oidc::callback))
         .route("/logout", post(login::logout))
         .route("/logout-everywhere", post(login::logout_everywhere))
         .route("/me", get(login::me))

@@ -148,6 +148,8 @@ async fn another_sites_page_cannot_use_the_session() {
     assert_eq!(Answer::to(own).await.status, 201, "an old browser names the origin only");
     // A token is not sent by a browser on its own, so its requests need none of this.
     world.operate(Method::POST, "/populations", &json!({ "name": "newer" })).await.value();
+    // A proxy's own password is none of the coordinator's business.
+    browser.request(Method::GET, "/me").basic_auth("a", Some("b")).send().await.unwrap().error_for_status().unwrap();
     // A token counts before a cookie.
     let both = browser.request(Method::GET, "/me").bearer_auth(&world.operator);
     assert!(Answer::to(both).await.ok::<SignedIn>().actor.starts_with("token_"));

@@ -10,6 +10,7 @@ mod jobs;
 mod late;
 mod models;
 mod observing;
+mod oidc;
 mod opening;
 mod overview;
 mod paging;

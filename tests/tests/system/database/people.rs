@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use tributary_protocol::device::Attributes;
-use tributary_protocol::id::TokenId;
+use tributary_protocol::id::{Name, TokenId};
 use tributary_protocol::operator::{Account, Client, ClientOrder, Population, Session, Token};
 use tributary_protocol::state::{AssignmentState, Role};
-use tributary_server::db::{ClientsList, Db, DbError, Enrolment};
+use tributary_server::db::{ClientsList, Db, DbError, Enrolment, NewSession};
 
 use super::stored::{
     assigned, client_id, evaluation, job_id, name, population, report, secret, start_round, store_client, token,
@@ -156,6 +156,11 @@ pub(super) async fn accounts_are_stored_once_and_listed_by_name(db: &Db) {
     assert!(matches!(twice, Err(DbError::Duplicate)), "a revoked name stays taken: {twice:?}");
 }
 
+fn new(account: &Name, session: Session) -> NewSession<'_> {
+    let name = account.as_str();
+    NewSession { account: Some(account), actor: "account:eve", name, role: None, population: None, session }
+}
+
 pub(super) async fn a_session_works_until_it_expires_idles_or_its_account_is_revoked(db: &Db) {
     population(db).await;
     let mut tx = db.begin().await.unwrap();
@@ -168,24 +173,32 @@ pub(super) async fn a_session_works_until_it_expires_idles_or_its_account_is_rev
         expires_at_ms: created_at_ms + 100,
     };
     for number in 1..=4 {
-        tx.insert_session(&eve.name, &session(i64::from(number)), &secret(number)).await.unwrap();
+        tx.insert_session(&new(&eve.name, session(i64::from(number))), &secret(number)).await.unwrap();
     }
     let found = tx.session(&secret(1), 1, 100).await.unwrap().unwrap();
-    assert_eq!((found.account.clone(), found.role, found.expires_at_ms), (eve.name.clone(), Role::Operator, 101));
+    assert_eq!((found.actor.as_str(), found.name.as_str()), ("account:eve", "eve"));
+    assert_eq!((found.role, found.expires_at_ms), (Role::Operator, 101));
     assert_eq!(found.population.map(|population| population.0), Some(name("people")));
     assert_eq!(tx.session(&secret(1), 1, 101).await.unwrap(), None, "expired");
     assert_eq!(tx.session(&secret(1), 2, 50).await.unwrap(), None, "idle");
     tx.session_used(&secret(1), 50, 60).await.unwrap();
     assert_eq!(tx.session(&secret(1), 60, 70).await.unwrap().unwrap().last_used_at_ms, 60);
     let began = |sessions: Vec<Session>| sessions.iter().map(|session| session.created_at_ms).collect::<Vec<_>>();
-    assert_eq!(began(tx.sessions(&eve.name, 0, 10).await.unwrap()), [4, 3, 2, 1]);
-    tx.keep_newest_sessions(&eve.name, 2, 0).await.unwrap();
-    assert_eq!(began(tx.sessions(&eve.name, 0, 10).await.unwrap()), [4, 3]);
+    assert_eq!(began(tx.sessions("account:eve", 0, 10).await.unwrap()), [4, 3, 2, 1]);
+    tx.keep_newest_sessions("account:eve", 2, 0).await.unwrap();
+    assert_eq!(began(tx.sessions("account:eve", 0, 10).await.unwrap()), [4, 3]);
     tx.delete_session(&secret(4)).await.unwrap();
     tx.revoke_account(&eve.name, 9).await.unwrap();
     assert_eq!(tx.session(&secret(3), 0, 9).await.unwrap(), None, "revoked");
-    assert_eq!(tx.delete_sessions(&eve.name).await.unwrap(), 1);
-    tx.insert_session(&eve.name, &session(1), &secret(1)).await.unwrap();
+    assert_eq!(tx.delete_sessions("account:eve").await.unwrap(), 1);
+    // Of a person without an account, the session says what the person may do.
+    let (mine, role) = (name("people"), Some(Role::Admin));
+    let person =
+        NewSession { account: None, actor: "oidc:7", name: "Ada", role, population: Some(&mine), session: session(1) };
+    tx.insert_session(&person, &secret(1)).await.unwrap();
+    let found = tx.session(&secret(1), 0, 9).await.unwrap().unwrap();
+    let population = found.population.map(|text| text.0);
+    assert_eq!((found.actor.as_str(), Some(found.role), population.as_ref()), ("oidc:7", role, Some(&mine)));
     assert_eq!(tx.delete_expired_sessions(101).await.unwrap(), 0);
     assert_eq!(tx.delete_expired_sessions(102).await.unwrap(), 1);
 }

@@ -18,6 +18,7 @@ use tributary_protocol::state::Role;
 use tributary_server::app::App;
 use tributary_server::blob::OpenedStore;
 use tributary_server::metrics::MetricsAccess;
+use tributary_server::people::OidcSettings;
 use tributary_server::runtime::clock::{Clock, ManualClock};
 use tributary_server::{Config, Coordinator};
 
@@ -50,6 +51,7 @@ pub(crate) struct World {
     /// For updates that are being received, in bytes.
     upload_memory: usize,
     behind_proxy: bool,
+    oidc: Option<OidcSettings>,
     /// Keeps the port for the time between two coordinators.
     _place: TcpSocket,
     running: Option<Running>,
@@ -193,6 +195,7 @@ impl World {
             metrics: MetricsAccess::default(),
             upload_memory: Config::default().upload_memory,
             behind_proxy: false,
+            oidc: None,
             running: None,
         }
     }
@@ -213,6 +216,7 @@ impl World {
             metrics: self.metrics,
             upload_memory: self.upload_memory,
             behind_proxy: self.behind_proxy,
+            oidc: self.oidc.clone(),
             ..Config::default()
         };
         Coordinator::open_on(&config, self.blobs.clone(), self.clock.clone()).await.unwrap()
@@ -236,6 +240,11 @@ impl World {
     /// The next coordinator believes a proxy.
     pub(crate) fn set_behind_proxy(&mut self, behind_proxy: bool) {
         self.behind_proxy = behind_proxy;
+    }
+
+    /// People sign in to the next coordinator with this provider.
+    pub(crate) fn set_oidc(&mut self, oidc: OidcSettings) {
+        self.oidc = Some(oidc);
     }
 
     fn serve(&mut self, coordinator: Coordinator) {
