@@ -1,10 +1,10 @@
 //! The SDK's sessions against the real server.
 
 mod broken;
-mod burn;
 mod faults;
 mod gate;
 mod sessions;
 mod times;
+mod training;
 
 pub(crate) use sessions::session;
