@@ -92,7 +92,7 @@ impl<'a> Builder<'a> {
             Layer::Conv2d { kernel_size, stride, padding, bias, .. } => {
                 self.channels_last();
                 let layer = self.convolution(output, [kernel_size, stride], padding, bias, relu)?;
-                self.image(ImageLayer::Convolution(layer), values);
+                self.image(ImageLayer::Convolution(Box::new(layer)), values);
             }
             Layer::MaxPool2d { kernel_size, stride } => {
                 self.channels_last();

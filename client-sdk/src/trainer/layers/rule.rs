@@ -98,7 +98,7 @@ impl WithSimd for Apply<'_> {
         match *rule {
             Rule::Sgd { rate, penalty: 0.0, momentum: 0.0, .. } => weights.for_each(|(w, g)| *w -= rate * g),
             Rule::Sgd { rate, penalty, momentum: 0.0, .. } => {
-                weights.for_each(|(w, g)| *w -= rate * (g + penalty * *w))
+                weights.for_each(|(w, g)| *w -= rate * (g + penalty * *w));
             }
             Rule::Sgd { rate, penalty, momentum, nesterov } => {
                 // The gradient's own share of the direction, besides that of the velocity.

@@ -10,7 +10,7 @@ use super::pool::AvgPool;
 /// A layer of images, without what a lane keeps for it.
 #[derive(Debug)]
 pub(in super::super) enum ImageLayer {
-    Convolution(Convolution),
+    Convolution(Box<Convolution>),
     MaxPool {
         grid: PoolGrid,
         relu: bool,

@@ -138,8 +138,8 @@ impl PullBack<'_> {
             let before = vectors::<S>(&self.dx[at(i) * self.dx_row + column..][..width]);
             std::array::from_fn(|j| before[j])
         });
-        for o in 0..self.outputs {
-            let weights = vectors::<S>(&self.weight[o * self.inputs + column..][..width]);
+        for (o, row) in self.weight.chunks(self.inputs).enumerate().take(self.outputs) {
+            let weights = vectors::<S>(&row[column..][..width]);
             for i in 0..M {
                 let value = simd.splat_f32s(dy[i][o]);
                 for j in 0..P {
