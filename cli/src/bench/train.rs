@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde::Serialize;
-use tributary_client::examples::{Examples, ExamplesError, MemoryExamples, Targets};
+use tributary_client::examples::{Examples, ExamplesError, MemoryExamples};
 use tributary_client::{EvaluateTask, LayerTrainer, TrainError, TrainTask, Trainer};
 use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::model::Model;
@@ -149,6 +149,8 @@ fn text(measured: &Measured) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tributary_client::examples::Targets;
+
     use super::*;
 
     #[test]
