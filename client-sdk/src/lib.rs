@@ -4,12 +4,12 @@
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::sync::Arc;
 //! use tributary_client::examples::{MemoryExamples, Targets};
-//! use tributary_client::{AlwaysOn, BurnTrainer, Client, Outcome};
+//! use tributary_client::{AlwaysOn, Client, LayerTrainer, Outcome};
 //!
 //! # let (inputs, labels): (Vec<f32>, Vec<u32>) = (vec![0.0; 64], vec![0]);
 //! let client = Client::builder("https://fl.example.org", "tributary_enrolment_..").state_dir("state").build()?;
 //! let examples = MemoryExamples::new(vec![64], inputs, Targets::Classes(labels))?;
-//! let mut trainer = BurnTrainer::new(Arc::new(examples));
+//! let mut trainer = LayerTrainer::new(Arc::new(examples));
 //! match client.run_once(&mut trainer, &AlwaysOn).await? {
 //!     Outcome::Contributed { round, .. } => println!("contributed to round {round}"),
 //!     other => println!("next session in {:?}", other.retry_after()),
@@ -30,7 +30,7 @@
 //! | [`client`] | [`Builder`] and [`Client`]: settings, one session, the loop of sessions |
 //! | [`outcome`], [`error`] | how a session ends |
 //! | [`host`] | what the app says about the device: may the session continue? |
-//! | [`trainer`] | local training as a trait, and its implementation with burn |
+//! | [`trainer`] | local training as a trait, for layer lists, and for modules of burn |
 //! | [`examples`] | example sets: in memory, from CSV, from IDX files |
 //! | [`store`] | what is kept between sessions, and where: [`FileStore`], [`MemoryStore`] |
 //! | [`transport`] | how requests reach the coordinator: [`HttpTransport`] |
@@ -67,10 +67,12 @@ pub use outcome::Outcome;
 pub use store::{FileStore, MemoryStore, Store};
 #[cfg(feature = "burn")]
 pub use trainer::BurnTrainer;
+#[cfg(feature = "layers")]
+pub use trainer::LayerTrainer;
 pub use trainer::{EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
 pub use transport::{HttpTransport, Transport, Trust, TrustError, is_exposed};
 
 /// The Rust code of the README compiles.
-#[cfg(all(doctest, feature = "burn"))]
+#[cfg(all(doctest, feature = "layers"))]
 #[doc = include_str!("../../README.md")]
 struct Readme;

@@ -25,6 +25,9 @@ pub(crate) enum BenchError {
     /// A codec could not write the delta, or not read what it wrote.
     #[error("{0}")]
     Codec(String),
+    /// Training failed, or its examples or model could not be made.
+    #[error("{0}")]
+    Train(String),
     #[error("{what} did not happen within {limit_s} s")]
     TooSlow {
         /// A noun phrase: `the commit of a round`.

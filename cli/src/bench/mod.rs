@@ -12,6 +12,7 @@ mod process;
 mod recovery;
 mod round;
 mod sink;
+mod train;
 mod training;
 
 use clap::Subcommand;
@@ -31,6 +32,8 @@ pub(crate) enum BenchCommand {
     Aggregate(aggregate::AggregateArgs),
     /// Bits per parameter, error and speed of update codecs, in this process.
     Codec(codec::CodecArgs),
+    /// Examples per second and memory of a client's local training on MNIST, in this process.
+    Train(train::TrainArgs),
     /// Rounds, bytes and accuracy of the same training with different update codecs.
     Training(training::TrainingArgs),
     /// Receives bodies and discards them: the yardstick of `bench aggregate`.
@@ -46,6 +49,7 @@ pub(crate) async fn run(command: &BenchCommand, output: &Output) -> Result<(), C
         BenchCommand::Aggregate(args) => aggregate::run(args, output).await,
         BenchCommand::Codec(args) => codec::run(args, output).await,
         BenchCommand::Sink => sink::run(output).await,
+        BenchCommand::Train(args) => train::run(args, output).await,
         BenchCommand::Training(args) => training::run(args, output).await,
     }
 }

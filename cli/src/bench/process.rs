@@ -73,27 +73,43 @@ pub(super) async fn own_process(
 }
 
 impl ChildProcess {
-    /// Processor time in user and kernel mode, in seconds, with the resolution of a clock tick (10 ms).
+    /// Processor time in seconds.
     pub(super) fn cpu_s(&self) -> Result<f64, CliError> {
-        // proc_pid_stat(5): fields 14 and 15, in ticks of 10 ms on today's Linux. The name before them is in
-        // parentheses and may contain spaces.
-        const TICKS_PER_S: f64 = 100.0;
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id()));
-        let ticks = stat.ok().and_then(|stat| {
-            let fields = stat.rsplit_once(')')?.1.split_whitespace();
-            let ticks: Vec<f64> = fields.skip(11).take(2).map_while(|field| field.parse().ok()).collect();
-            (ticks.len() == 2).then(|| ticks.iter().sum::<f64>())
-        });
-        let ticks = ticks.ok_or_else(|| BenchError::Start("no /proc to read processor times from".into()))?;
-        Ok(ticks / TICKS_PER_S)
+        Ok(cpu_s(self.0.id())?)
     }
+}
 
-    /// A memory size from `/proc/PID/status`, in bytes; `None` on systems without it.
-    fn memory_bytes(&self, key: &str) -> Option<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix(key))?;
-        line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib * 1024)
-    }
+/// Processor time of a process in user and kernel mode, in seconds, with the resolution of a clock tick (10 ms).
+pub(super) fn cpu_s(process: u32) -> Result<f64, BenchError> {
+    // proc_pid_stat(5): fields 14 and 15, in ticks of 10 ms on today's Linux. The name before them is in parentheses and
+    // may contain spaces.
+    const TICKS_PER_S: f64 = 100.0;
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
+    let ticks = stat.ok().and_then(|stat| {
+        let fields = stat.rsplit_once(')')?.1.split_whitespace();
+        let ticks: Vec<f64> = fields.skip(11).take(2).map_while(|field| field.parse().ok()).collect();
+        (ticks.len() == 2).then(|| ticks.iter().sum::<f64>())
+    });
+    let ticks = ticks.ok_or_else(|| BenchError::Start("no /proc to read processor times from".into()))?;
+    Ok(ticks / TICKS_PER_S)
+}
+
+/// Peak resident memory of a process in bytes; `None` on systems without `/proc`.
+pub(super) fn peak_resident_bytes(process: u32) -> Option<u64> {
+    memory_bytes(process, "VmHWM:")
+}
+
+/// The peak of this process starts again from what it holds now. Where that is not possible, it stays as it is.
+pub(super) fn forget_peak() {
+    // proc_pid_clear_refs(5): 5 resets the peak of resident memory.
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+}
+
+/// A memory size from `/proc/PID/status`, in bytes; `None` on systems without it.
+fn memory_bytes(process: u32, key: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(key))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
 impl Drop for ChildProcess {
@@ -147,12 +163,12 @@ impl CoordinatorProcess {
 
     /// Resident memory in bytes; `None` on systems without `/proc`.
     pub(super) fn resident_bytes(&self) -> Option<u64> {
-        self.process.memory_bytes("VmRSS:")
+        memory_bytes(self.process.0.id(), "VmRSS:")
     }
 
     /// Peak resident memory in bytes; `None` on systems without `/proc`.
     pub(super) fn peak_resident_bytes(&self) -> Option<u64> {
-        self.process.memory_bytes("VmHWM:")
+        peak_resident_bytes(self.process.0.id())
     }
 
     /// Processor time in seconds.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 use tokio_util::sync::CancellationToken;
 use tributary_client::examples::Examples;
-use tributary_client::{AlwaysOn, BurnTrainer, Client, Host, Outcome, Trust};
+use tributary_client::{AlwaysOn, Client, Host, LayerTrainer, Outcome, Trust};
 use tributary_protocol::id::SecretKind;
 
 use super::settings::ClientSettings;
@@ -69,7 +69,7 @@ pub(super) async fn run(args: ClientRunArgs, global: &GlobalArgs, output: &Outpu
 
     let examples = settings.examples.load()?;
     let count = examples.len();
-    let mut trainer = BurnTrainer::new(Arc::new(examples));
+    let mut trainer = LayerTrainer::new(Arc::new(examples));
     let mut builder = Client::builder(server.url().as_str(), token.expose()).state_dir(state_dir);
     for (name, value) in &settings.attributes {
         builder = builder.attribute(name, value);
@@ -112,7 +112,7 @@ impl Host for Switch {
 /// coordinator.
 async fn sessions(
     client: &Client,
-    trainer: &mut BurnTrainer,
+    trainer: &mut LayerTrainer,
     host: &dyn Host,
     output: &Output,
 ) -> Result<(), CliError> {

@@ -82,6 +82,7 @@ pub(crate) enum Dataset {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Network {
     /// Linear layers only.
+    #[value(alias = "2nn")]
     Mlp,
     /// Convolutions, then linear layers.
     Cnn,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tributary_client::examples::{Examples, MemoryExamples};
 use tributary_client::{
-    BurnTrainer, Client, ClientError, EvaluateTask, Evaluated, Host, TrainError, TrainTask, Trained, Trainer,
+    Client, ClientError, EvaluateTask, Evaluated, Host, LayerTrainer, TrainError, TrainTask, Trained, Trainer,
 };
 use tributary_protocol::id::Secret;
 
@@ -69,7 +69,7 @@ impl Fleet {
             client.enrol().await?;
             let trainer = Device {
                 count: member.examples.len() as u64,
-                trainer: BurnTrainer::new(Arc::new(member.examples)),
+                trainer: LayerTrainer::new(Arc::new(member.examples)),
                 fault: member.fault,
                 slots: Arc::clone(&slots),
                 running: Arc::clone(&running),
@@ -103,7 +103,7 @@ impl Host for Power {
 /// A trainer with a fault.
 struct Device {
     count: u64,
-    trainer: BurnTrainer,
+    trainer: LayerTrainer,
     fault: Fault,
     slots: Arc<Slots>,
     running: Arc<AtomicBool>,

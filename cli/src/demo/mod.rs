@@ -1,7 +1,7 @@
 //! `tributary demo`: a real coordinator, real clients and real data in one process, over HTTP, into SQLite.
 
 pub(crate) mod args;
-mod data;
+pub(crate) mod data;
 mod fleet;
 mod mnist;
 mod model;
@@ -140,7 +140,7 @@ pub(crate) async fn learn(args: &DemoArgs, output: &Output) -> Result<(Vec<Round
 }
 
 /// The built-in job, or that of --job with the demo's population.
-fn job_file(args: &DemoArgs) -> Result<JobFile, CliError> {
+pub(crate) fn job_file(args: &DemoArgs) -> Result<JobFile, CliError> {
     let built_in = model::job_file(args);
     let Some(path) = &args.job else { return Ok(built_in) };
     let given = file::read(path)?;
@@ -155,7 +155,8 @@ fn job_file(args: &DemoArgs) -> Result<JobFile, CliError> {
     })
 }
 
-async fn load_data(args: &DemoArgs, file: &JobFile, output: &Output) -> Result<DemoData, CliError> {
+/// The examples for a job of the demo.
+pub(crate) async fn load_data(args: &DemoArgs, file: &JobFile, output: &Output) -> Result<DemoData, CliError> {
     let input_shape = match &file.model {
         ModelSpec::Layers(layered) => layered.input.clone(),
         ModelSpec::Parameters(_) => return Err(DemoError::OwnNetwork.into()),

@@ -1,13 +1,28 @@
-//! Local training: the trait [`Trainer`], and its implementation with burn behind the feature `burn`.
+//! Local training: the trait [`Trainer`], [`LayerTrainer`] for networks as data, and `BurnTrainer` for modules of burn
+//! (feature `burn`).
 //!
 //! A trainer is synchronous and knows neither network nor server: the session gives it a model and settings and takes
 //! its values back.
 
+#[cfg(any(feature = "layers", feature = "burn"))]
+mod batches;
 #[cfg(feature = "burn")]
 mod burn;
 mod contract;
+#[cfg(any(feature = "layers", feature = "burn"))]
+mod dropout;
+#[cfg(any(feature = "layers", feature = "burn"))]
+mod fit;
+#[cfg(all(test, any(feature = "layers", feature = "burn")))]
+mod fixtures;
+#[cfg(feature = "layers")]
+mod layers;
 pub(crate) mod panics;
+#[cfg(any(feature = "layers", feature = "burn"))]
+mod score;
 
 #[cfg(feature = "burn")]
 pub use self::burn::{BurnTrainer, LayeredNetwork, Network, Pass, parameters_of};
 pub use self::contract::{EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
+#[cfg(feature = "layers")]
+pub use self::layers::LayerTrainer;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tributary_client::examples::{MemoryExamples, Targets};
-use tributary_client::{AlwaysOn, BurnTrainer, Client};
+use tributary_client::{AlwaysOn, Client, LayerTrainer};
 use tributary_protocol::operator::Job;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{JobState, Phase};
@@ -39,9 +39,9 @@ impl Data {
         Self { shape: shape.to_vec(), inputs, labels }
     }
 
-    fn trainer(&self) -> BurnTrainer {
+    fn trainer(&self) -> LayerTrainer {
         let labels = Targets::Classes(self.labels.clone());
-        BurnTrainer::new(Arc::new(MemoryExamples::new(self.shape.clone(), self.inputs.clone(), labels).unwrap()))
+        LayerTrainer::new(Arc::new(MemoryExamples::new(self.shape.clone(), self.inputs.clone(), labels).unwrap()))
     }
 }
 

@@ -1,9 +1,8 @@
-//! Training with burn: networks as data, or any burn module that the app brings.
+//! Training with burn: any burn module that the app brings, and networks as data on devices of burn.
 //!
 //! All randomness comes from the task's seed, none from burn's generator, which all threads share. So the same seed,
 //! model and examples give the same bits, whatever else the process does.
 
-mod batches;
 mod convolution;
 mod layered;
 mod loss;
@@ -19,22 +18,21 @@ mod transfer;
 use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor, TensorData};
-use tributary_protocol::layers::{Layer, ModelSpec};
+use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::model::Model;
 
-use self::batches::Batches;
-use self::loss::{loss_of, right_rows};
+use self::loss::loss_of;
 use self::optimizer::Stepper;
+use super::batches::{Batches, EVALUATION_BATCH};
 use super::contract::{EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
+use super::fit;
 use super::panics::caught;
-use crate::examples::{Batch, Examples, Targets};
+use super::score::Measured;
+use crate::examples::{Batch, Examples};
 
 pub use layered::LayeredNetwork;
 pub use network::{Network, Pass};
 pub use transfer::parameters_of;
-
-/// Number of examples in a batch of an evaluation.
-const EVALUATION_BATCH: usize = 256;
 
 type Build<N> = Box<dyn Fn(&ModelSpec, &Device) -> Result<N, TrainError> + Send>;
 
@@ -46,7 +44,8 @@ pub struct BurnTrainer<N: Network = LayeredNetwork> {
 }
 
 impl BurnTrainer {
-    /// A trainer for jobs whose model is a list of layers.
+    /// A trainer for jobs whose model is a list of layers, for the devices of burn. On the CPU
+    /// [`LayerTrainer`](crate::LayerTrainer) computes the same several times faster.
     #[must_use]
     pub fn new(examples: Arc<dyn Examples>) -> Self {
         Self { build: Box::new(LayeredNetwork::build), examples, device: Device::flex() }
@@ -68,26 +67,12 @@ impl<N: Network> BurnTrainer<N> {
 
     /// The task's network with the model's values. The examples are checked against it.
     fn network(&self, spec: &ModelSpec, model: &Model, device: &Device) -> Result<N, TrainError> {
-        if self.examples.is_empty() {
-            return Err(TrainError::NoExamples);
-        }
-        check_input_shape(spec, self.examples.input_shape())?;
+        fit::check_examples(spec, &*self.examples)?;
         transfer::import((self.build)(spec, device)?, model)
     }
 
-    fn batch(&self, indices: &[usize], spec: &ModelSpec) -> Result<Batch, TrainError> {
-        let batch = self.examples.batch(indices).map_err(|error| TrainError::Other(error.to_string()))?;
-        let expected = indices.len() * self.examples.input_shape().iter().product::<usize>();
-        if batch.inputs.len() != expected {
-            let got = batch.inputs.len();
-            return Err(TrainError::DoesNotFit(format!("a batch has {got} input values instead of {expected}")));
-        }
-        check_tokens(spec, &batch.inputs)?;
-        Ok(batch)
-    }
-
     fn train_steps(&self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
-        task.training.check().map_err(|error| TrainError::DoesNotFit(error.to_string()))?;
+        task.training.check().map_err(|error| fit::does_not_fit(error.to_string()))?;
         let device = self.device.clone().autodiff();
         let mut network = self.network(task.spec, task.model, &device)?;
         let mut stepper = Stepper::new(task.training.optimizer.clone());
@@ -98,9 +83,9 @@ impl<N: Network> BurnTrainer<N> {
             if should_stop() {
                 return Err(TrainError::Interrupted);
             }
-            let batch = self.batch(indices, task.spec)?;
+            let batch = fit::batch(&*self.examples, indices, task.spec)?;
             let inputs = rows(batch.inputs, indices.len(), &device);
-            let loss = loss_of(network.forward(inputs, &mut pass), batch.targets, task.training.loss)?;
+            let loss = loss_of(network.forward(inputs, &mut pass), &batch.targets, task.training.loss)?;
             losses += finite(&loss)?;
             steps += 1;
             network = stepper.step(network, loss.backward());
@@ -124,10 +109,12 @@ impl<N: Network> BurnTrainer<N> {
             if should_stop() {
                 return Err(TrainError::Interrupted);
             }
-            let Batch { inputs, targets } = self.batch(indices, task.spec)?;
+            let Batch { inputs, targets } = fit::batch(&*self.examples, indices, task.spec)?;
             let scores = network.forward(rows(inputs, indices.len(), &self.device), &mut Pass::evaluation());
-            let loss = loss_of(scores.clone(), targets.clone(), task.loss)?;
-            measured.add(indices.len(), finite(&loss)?, scores, &targets)?;
+            let loss = finite(&loss_of(scores.clone(), &targets, task.loss)?)?;
+            let [_, outputs] = scores.dims();
+            let scores = scores.try_into_vec_as::<f32>().map_err(|error| TrainError::Other(format!("{error:?}")))?;
+            measured.add(indices.len(), loss, &scores, outputs, &targets);
         }
         Ok(measured.result())
     }
@@ -144,56 +131,6 @@ impl<N: Network> Trainer for BurnTrainer<N> {
 
     fn evaluate(&mut self, task: &EvaluateTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
         caught("network", || self.evaluate_batches(task, should_stop))
-    }
-}
-
-/// Sums over the batches of an evaluation.
-#[derive(Default)]
-struct Measured {
-    examples: u64,
-    /// Sum of the examples' losses.
-    loss: f64,
-    /// How many of the classes had the highest score.
-    right: u64,
-    /// Number of classes compared; 0 if the targets are values.
-    classes: u64,
-}
-
-impl Measured {
-    fn add(&mut self, examples: usize, loss: f64, scores: Tensor<2>, targets: &Targets) -> Result<(), TrainError> {
-        self.examples += examples as u64;
-        self.loss += loss * examples as f64;
-        if let Some((right, classes)) = right_rows(scores, targets)? {
-            self.right += right;
-            self.classes += classes;
-        }
-        Ok(())
-    }
-
-    fn result(&self) -> Evaluated {
-        let accuracy = (self.classes > 0).then(|| self.right as f64 / self.classes as f64);
-        Evaluated { examples: self.examples, loss: self.loss / self.examples as f64, accuracy }
-    }
-}
-
-/// The examples must have the network's input shape. A network that reads vectors accepts any shape of as many values.
-fn check_input_shape(spec: &ModelSpec, given: &[usize]) -> Result<(), TrainError> {
-    let ModelSpec::Layers(model) = spec else { return Ok(()) };
-    let values = given.iter().product::<usize>();
-    if model.input == given || model.input == [values] {
-        return Ok(());
-    }
-    Err(TrainError::DoesNotFit(format!("the network reads inputs {:?}, and the examples are {given:?}", model.input)))
-}
-
-/// Token ids must be whole numbers below the size of the vocabulary.
-fn check_tokens(spec: &ModelSpec, inputs: &[f32]) -> Result<(), TrainError> {
-    let ModelSpec::Layers(model) = spec else { return Ok(()) };
-    let Some(Layer::Embedding { tokens, .. }) = model.layers.first() else { return Ok(()) };
-    let is_token = |id: &f32| id.fract() == 0.0 && *id >= 0.0 && (*id as usize) < *tokens;
-    match inputs.iter().find(|id| !is_token(id)) {
-        None => Ok(()),
-        Some(id) => Err(TrainError::DoesNotFit(format!("{id} is not a token id: those are 0 to {}", tokens - 1))),
     }
 }
 

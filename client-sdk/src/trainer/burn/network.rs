@@ -4,6 +4,8 @@ use burn::module::Module;
 use burn::tensor::{Tensor, TensorData};
 use tributary_protocol::seed::Stream;
 
+use super::super::dropout::dropout_mask;
+
 /// A burn module with a forward pass, which [`BurnTrainer`](crate::BurnTrainer) can train.
 ///
 /// Its float parameters, in burn's visiting order, are the model's parameters. The job file names them, with their
@@ -82,44 +84,5 @@ impl Pass {
         let mask = dropout_mask(randomness, count, probability);
         let mask = Tensor::<1>::from_data(TensorData::new(mask, [count]), &values.device());
         values * mask.reshape(shape)
-    }
-}
-
-/// `count` factors, 0 or `1 / (1 - probability)`. One random number of 64 bits decides about two values.
-fn dropout_mask(randomness: &mut Stream, count: usize, probability: f64) -> Vec<f32> {
-    let kept = (1.0 / (1.0 - probability)) as f32;
-    let threshold = (probability * (1u64 << 32) as f64) as u64;
-    let mut mask = Vec::with_capacity(count + 1);
-    while mask.len() < count {
-        let both = randomness.next_u64();
-        mask.extend([both >> 32, both & 0xffff_ffff].map(|half| if half < threshold { 0.0 } else { kept }));
-    }
-    mask.truncate(count);
-    mask
-}
-
-#[cfg(test)]
-mod tests {
-    use tributary_protocol::seed::Seed;
-
-    use super::*;
-
-    #[test]
-    fn a_mask_drops_the_share_asked_for_and_keeps_the_mean() {
-        for probability in [0.1, 0.5, 0.9] {
-            let mask = dropout_mask(&mut Seed(1).stream(), 100_001, probability);
-            assert_eq!(mask.len(), 100_001);
-            let dropped = mask.iter().filter(|value| **value == 0.0).count() as f64 / 100_001.0;
-            assert!((dropped - probability).abs() < 0.01, "{dropped} of {probability}");
-            let mean = mask.iter().map(|value| f64::from(*value)).sum::<f64>() / 100_001.0;
-            assert!((mean - 1.0).abs() < 0.03, "{mean}");
-        }
-    }
-
-    #[test]
-    fn a_mask_repeats_with_its_seed_only() {
-        let mask = |seed| dropout_mask(&mut Seed(seed).stream(), 64, 0.5);
-        assert_eq!(mask(1), mask(1));
-        assert_ne!(mask(1), mask(2));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tributary_client::examples::{MemoryExamples, Targets};
-use tributary_client::{BurnTrainer, Client};
+use tributary_client::{Client, LayerTrainer};
 use tributary_protocol::operator::Job;
 use tributary_protocol::seed::Seed;
 
@@ -41,7 +41,7 @@ async fn train(download: Value) -> (f64, f64) {
     let trains = trains.http_client(http()).build().unwrap();
     let measures = Client::builder(world.server(), world.enrolment.clone()).state_dir(two.path());
     let measures = measures.attribute("evaluator", "yes").http_client(http()).build().unwrap();
-    let (mut trainer, mut evaluator) = (BurnTrainer::new(examples(1, 300)), BurnTrainer::new(examples(2, 1_000)));
+    let (mut trainer, mut evaluator) = (LayerTrainer::new(examples(1, 300)), LayerTrainer::new(examples(2, 1_000)));
     for _ in 0..ROUNDS {
         session(&world, &trains, &mut trainer).await.unwrap();
         session(&world, &measures, &mut evaluator).await.unwrap();

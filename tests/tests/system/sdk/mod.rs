@@ -1,11 +1,11 @@
 //! The SDK's sessions against the real server.
 
 mod broken;
-mod burn;
 mod faults;
 mod feedback;
 mod gate;
 mod sessions;
 mod times;
+mod training;
 
 pub(crate) use sessions::session;

@@ -4,9 +4,12 @@ use burn::module::Module;
 use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig, LinearLayout};
 use burn::tensor::activation;
 use tributary_protocol::model::ParameterSpec;
+use tributary_protocol::plan::{Loss, Optimizer, Training};
+use tributary_protocol::seed::Seed;
 
 use super::*;
-use crate::trainer::parameters_of;
+use crate::examples::{MemoryExamples, Targets};
+use crate::trainer::fixtures::{SGD, examples, full_batch, model, random};
 
 #[derive(Module, Debug)]
 struct Own {

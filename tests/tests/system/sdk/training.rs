@@ -1,11 +1,11 @@
-//! Training with burn, end to end.
+//! Training of a network as data, end to end.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tributary_client::examples::{MemoryExamples, Targets};
-use tributary_client::{AlwaysOn, BurnTrainer, Client, Outcome};
+use tributary_client::{AlwaysOn, Client, LayerTrainer, Outcome};
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::Phase;
 
@@ -50,13 +50,13 @@ async fn train(order: [usize; CLIENTS]) -> Vec<u8> {
         let client = Client::builder(world.server(), world.enrolment.clone()).state_dir(directory.path());
         let client = client.http_client(http()).wait(std::time::Duration::ZERO).build().unwrap();
         // Enrolled one after another: a client's number decides what it draws.
-        client.run_once(&mut BurnTrainer::new(Arc::new(examples(number))), &AlwaysOn).await.unwrap();
+        client.run_once(&mut LayerTrainer::new(Arc::new(examples(number))), &AlwaysOn).await.unwrap();
         clients.push(client);
     }
     for round in 1..=2 {
         draw_everybody(&world, &clients).await;
         for place in order {
-            let mut trainer = BurnTrainer::new(Arc::new(examples(place)));
+            let mut trainer = LayerTrainer::new(Arc::new(examples(place)));
             let outcome = within_reason(clients[place].run_once(&mut trainer, &AlwaysOn)).await.unwrap();
             assert!(matches!(outcome, Outcome::Contributed { .. }), "{outcome:?}");
         }

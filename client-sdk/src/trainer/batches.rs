@@ -3,6 +3,9 @@
 use tributary_protocol::plan::Training;
 use tributary_protocol::seed::Seed;
 
+/// Number of examples in a batch of an evaluation.
+pub(super) const EVALUATION_BATCH: usize = 256;
+
 /// Gives one batch after the other, as indices of examples.
 pub(super) struct Batches {
     /// All indices in the order of this pass.

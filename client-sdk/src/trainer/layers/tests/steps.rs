@@ -69,17 +69,19 @@ impl Perceptron {
 
 #[test]
 fn a_step_of_sgd_goes_down_the_cross_entropy_by_hand() {
-    let spec = spec(PERCEPTRON);
-    let start = random_model(&spec, 1);
-    let inputs = random(40, 2);
-    let Targets::Classes(labels) = classes(10, 3, 3) else { unreachable!("these are classes") };
-    let data = examples(&[4], inputs.clone(), Targets::Classes(labels.clone()));
-    let trained = train(&data, &start, &spec, &full_batch(3, Loss::CrossEntropy, SGD), 1).unwrap();
-    let mut reference = Perceptron::of(&start);
-    let losses: Vec<f64> = (0..3).map(|_| reference.step(&wide(&inputs), &labels, 0.1)).collect();
-    assert_near(&trained.values, &reference.values(), 1e-5);
-    assert!((trained.loss - losses.iter().sum::<f64>() / 3.0).abs() < 1e-6);
-    assert_eq!((trained.steps, trained.examples), (3, 10));
+    for lab in Lab::all() {
+        let spec = spec(PERCEPTRON);
+        let start = random_model(&spec, 1);
+        let inputs = random(40, 2);
+        let Targets::Classes(labels) = classes(10, 3, 3) else { unreachable!("these are classes") };
+        let data = examples(&[4], inputs.clone(), Targets::Classes(labels.clone()));
+        let trained = lab.train(&data, &start, &spec, &full_batch(3, Loss::CrossEntropy, SGD), 1).unwrap();
+        let mut reference = Perceptron::of(&start);
+        let losses: Vec<f64> = (0..3).map(|_| reference.step(&wide(&inputs), &labels, 0.1)).collect();
+        assert_near(&trained.values, &reference.values(), 1e-5);
+        assert!((trained.loss - losses.iter().sum::<f64>() / 3.0).abs() < 1e-6);
+        assert_eq!((trained.steps, trained.examples), (3, 10));
+    }
 }
 
 /// The gradient of the mean squared error of `y = w x + b` over all outputs, for 2 inputs and 2 outputs.
@@ -123,54 +125,68 @@ fn torch_step(optimizer: &Optimizer, step: i32, weight: f64, gradient: f64, memo
 
 #[test]
 fn optimisers_follow_pytorchs_formulas() {
-    let sgd =
-        |momentum, weight_decay, nesterov| Optimizer::Sgd { learning_rate: 0.2, momentum, weight_decay, nesterov };
-    let adam =
-        |weight_decay, epsilon| Optimizer::Adam { learning_rate: 0.05, beta1: 0.8, beta2: 0.95, epsilon, weight_decay };
-    let adam_w =
-        |weight_decay| Optimizer::AdamW { learning_rate: 0.05, beta1: 0.8, beta2: 0.95, epsilon: 1e-8, weight_decay };
-    let optimizers = [
-        sgd(0.0, 0.0, false),
-        sgd(0.0, 0.3, false),
-        sgd(0.9, 0.0, false),
-        sgd(0.9, 0.3, false),
-        sgd(0.9, 0.3, true),
-        adam(0.0, 1e-8),
-        adam(0.3, 0.1),
-        adam_w(0.0),
-        adam_w(0.3),
-    ];
-    let spec = layer(&[2], r#"{"kind":"linear","out_features":2}"#);
-    let start = random_model(&spec, 1);
-    let (inputs, targets) = (random(10, 2), random(10, 3));
-    let data = examples(&[2], inputs.clone(), Targets::Values { values: targets.clone(), width: 2 });
-    for optimizer in optimizers {
-        let mut values = wide(start.values());
-        let mut memories = vec![[0.0; 2]; 6];
-        for step in 1..=4 {
-            let gradient = linear_gradient(&values, &wide(&inputs), &wide(&targets));
-            for ((value, gradient), memory) in values.iter_mut().zip(gradient).zip(&mut memories) {
-                *value = torch_step(&optimizer, step, *value, gradient, memory);
+    for lab in Lab::all() {
+        let sgd =
+            |momentum, weight_decay, nesterov| Optimizer::Sgd { learning_rate: 0.2, momentum, weight_decay, nesterov };
+        let adam = |weight_decay, epsilon| Optimizer::Adam {
+            learning_rate: 0.05,
+            beta1: 0.8,
+            beta2: 0.95,
+            epsilon,
+            weight_decay,
+        };
+        let adam_w = |weight_decay| Optimizer::AdamW {
+            learning_rate: 0.05,
+            beta1: 0.8,
+            beta2: 0.95,
+            epsilon: 1e-8,
+            weight_decay,
+        };
+        let optimizers = [
+            sgd(0.0, 0.0, false),
+            sgd(0.0, 0.3, false),
+            sgd(0.9, 0.0, false),
+            sgd(0.9, 0.3, false),
+            sgd(0.9, 0.3, true),
+            adam(0.0, 1e-8),
+            adam(0.3, 0.1),
+            adam_w(0.0),
+            adam_w(0.3),
+        ];
+        let spec = layer(&[2], r#"{"kind":"linear","out_features":2}"#);
+        let start = random_model(&spec, 1);
+        let (inputs, targets) = (random(10, 2), random(10, 3));
+        let data = examples(&[2], inputs.clone(), Targets::Values { values: targets.clone(), width: 2 });
+        for optimizer in optimizers {
+            let mut values = wide(start.values());
+            let mut memories = vec![[0.0; 2]; 6];
+            for step in 1..=4 {
+                let gradient = linear_gradient(&values, &wide(&inputs), &wide(&targets));
+                for ((value, gradient), memory) in values.iter_mut().zip(gradient).zip(&mut memories) {
+                    *value = torch_step(&optimizer, step, *value, gradient, memory);
+                }
             }
+            let trained = lab.train(&data, &start, &spec, &full_batch(4, Loss::Mse, optimizer.clone()), 1).unwrap();
+            assert_near(&trained.values, &values, 2e-6);
         }
-        let trained = train(&data, &start, &spec, &full_batch(4, Loss::Mse, optimizer.clone()), 1).unwrap();
-        assert_near(&trained.values, &values, 2e-6);
     }
 }
 
 #[test]
 fn one_full_batch_step_of_each_client_averages_to_one_step_on_all_examples() {
-    let spec = spec(PERCEPTRON);
-    let start = random_model(&spec, 1);
-    let all = examples(&[4], random(120, 2), classes(30, 3, 3));
-    let step = full_batch(1, Loss::CrossEntropy, SGD);
-    let central = train(&all, &start, &spec, &step, 1).unwrap();
-    let mut mean = vec![0.0; start.values().len()];
-    for (seed, range) in [(2, 0..5), (3, 5..12), (4, 12..30)] {
-        let client = all.subset(&range.collect::<Vec<_>>()).unwrap();
-        let trained = train(&client, &start, &spec, &step, seed).unwrap();
-        let share = trained.examples as f64 / 30.0;
-        mean.iter_mut().zip(&trained.values).for_each(|(mean, value)| *mean += share * f64::from(*value));
+    for lab in Lab::all() {
+        let spec = spec(PERCEPTRON);
+        let start = random_model(&spec, 1);
+        let all = examples(&[4], random(120, 2), classes(30, 3, 3));
+        let step = full_batch(1, Loss::CrossEntropy, SGD);
+        let central = lab.train(&all, &start, &spec, &step, 1).unwrap();
+        let mut mean = vec![0.0; start.values().len()];
+        for (seed, range) in [(2, 0..5), (3, 5..12), (4, 12..30)] {
+            let client = all.subset(&range.collect::<Vec<_>>()).unwrap();
+            let trained = lab.train(&client, &start, &spec, &step, seed).unwrap();
+            let share = trained.examples as f64 / 30.0;
+            mean.iter_mut().zip(&trained.values).for_each(|(mean, value)| *mean += share * f64::from(*value));
+        }
+        assert_near(&central.values, &mean, 1e-6);
     }
-    assert_near(&central.values, &mean, 1e-6);
 }

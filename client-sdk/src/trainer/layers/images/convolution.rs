@@ -1,0 +1,265 @@
+//! Convolutions (`torch.nn.Conv2d`), with the ReLU that follows.
+
+use super::super::kernels::{AddRows, Grid, Level, ReluMask, WindowGradient, WindowProducts};
+use super::super::parameter::Parameter;
+use super::super::stage::Step;
+
+/// Sizes of a convolution; pairs are height and width.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Geometry {
+    pub(in super::super) channels: usize,
+    pub(in super::super) input: [usize; 2],
+    pub(in super::super) outputs: usize,
+    pub(in super::super) kernel: [usize; 2],
+    pub(in super::super) stride: [usize; 2],
+    /// Zeros above and to the left.
+    pub(in super::super) before: [usize; 2],
+    /// Zeros below and to the right.
+    pub(in super::super) after: [usize; 2],
+    pub(in super::super) out: [usize; 2],
+}
+
+impl Geometry {
+    /// Height and width of the input with its border.
+    fn bordered(&self) -> [usize; 2] {
+        [0, 1].map(|side| self.before[side] + self.input[side] + self.after[side])
+    }
+
+    /// Values of the largest buffer for one image; `None` if they cannot be counted.
+    pub(in super::super) fn largest_buffer(&self) -> Option<usize> {
+        let size = |[height, width]: [usize; 2], channels: usize| height.checked_mul(width)?.checked_mul(channels);
+        Some(size(self.bordered(), self.channels)?.max(size(self.spread(), self.outputs)?))
+    }
+
+    /// The windows of the bordered input.
+    fn grid(&self) -> Grid {
+        let (channels, [_, width]) = (self.channels, self.bordered());
+        let grid = Grid {
+            row: width * channels,
+            step: self.stride[1] * channels,
+            step_down: self.stride[0] * width * channels,
+            run: self.kernel[1] * channels,
+            runs: self.kernel[0],
+            width: self.out[1],
+            starts: Vec::new(),
+        };
+        grid.starts(self.out[0])
+    }
+
+    /// The windows of the gradient by the outputs, spread out and with a border, one for each value of the input.
+    fn back_grid(&self) -> Grid {
+        let [_, width] = self.spread();
+        let grid = Grid {
+            row: width * self.outputs,
+            step: self.outputs,
+            step_down: width * self.outputs,
+            run: self.kernel[1] * self.outputs,
+            runs: self.kernel[0],
+            width: self.input[1],
+            starts: Vec::new(),
+        };
+        grid.starts(self.input[0])
+    }
+
+    /// Height and width of what [`Self::back_grid`] looks at.
+    fn spread(&self) -> [usize; 2] {
+        [0, 1].map(|side| self.input[side] + self.kernel[side] - 1)
+    }
+
+    /// Where row (0) or column (1) `out` of the outputs is in there; `None` if its windows see only zeros.
+    fn spread_place(&self, side: usize, out: usize) -> Option<usize> {
+        let place = (out * self.stride[side] + self.kernel[side] - 1).checked_sub(self.before[side])?;
+        (place < self.spread()[side]).then_some(place)
+    }
+}
+
+/// Sums over the images of a lane, and what computing them needs.
+#[derive(Debug, Default)]
+pub(super) struct Sums {
+    pub(super) weight: Vec<f32>,
+    pub(super) bias: Vec<f32>,
+    /// The gradient by the outputs of an image, in panels.
+    pub(super) panels: Vec<f32>,
+    /// The gradient by the outputs of an image, spread out and with a border.
+    pub(super) spread: Vec<f32>,
+}
+
+/// Cross-correlation of images with one kernel per output channel.
+#[derive(Debug)]
+pub(in super::super) struct Convolution {
+    geometry: Geometry,
+    /// Output channels of a panel.
+    panel: usize,
+    grid: Grid,
+    back_grid: Grid,
+    /// `[panel of outputs][y][x][channel][output in the panel]`.
+    weight: Parameter,
+    bias: Option<Parameter>,
+    /// Whether a ReLU follows.
+    relu: bool,
+    /// The weight as the gradient by the inputs needs it: `[panel of channels][y][x][output][channel in the panel]`,
+    /// upside down.
+    back_panels: Vec<f32>,
+}
+
+impl Convolution {
+    /// `weight` is `[output][channel][y][x]`.
+    pub(in super::super) fn new(
+        geometry: Geometry,
+        weight: &[f32],
+        bias: Option<&[f32]>,
+        relu: bool,
+        level: Level,
+    ) -> Self {
+        let (grid, panel) = (geometry.grid(), level.panel());
+        let mut packed = vec![0.0; geometry.outputs.next_multiple_of(panel) * grid.window()];
+        places(&geometry, panel, |plain, place| packed[place] = weight[plain]);
+        let back_grid = geometry.back_grid();
+        let (weight, bias) = (Parameter::of(packed), bias.map(Parameter::new));
+        Self { geometry, panel, grid, back_grid, weight, bias, relu, back_panels: Vec::new() }
+    }
+
+    /// Values of the input with its border.
+    pub(super) fn bordered_size(&self) -> usize {
+        let [height, width] = self.geometry.bordered();
+        height * width * self.geometry.channels
+    }
+
+    /// `image` receives the input with its border; its border is 0 before.
+    pub(super) fn forward(&self, x: &[f32], image: &mut [f32], y: &mut [f32], level: Level) {
+        let Geometry { channels, input, before, outputs, .. } = self.geometry;
+        let row = input[1] * channels;
+        for (line, x) in x.chunks_exact(row).enumerate() {
+            image[(line + before[0]) * self.grid.row + before[1] * channels..][..row].copy_from_slice(x);
+        }
+        let (panels, bias) = (&self.weight.values, self.bias.as_ref().map_or(&[][..], |bias| &bias.values));
+        level.run(WindowProducts { image, grid: &self.grid, panels, bias, relu: self.relu, outputs, out: y });
+    }
+
+    /// Makes the sums of a lane 0.
+    pub(super) fn clear(&self, sums: &mut Sums, level: Level) {
+        let outputs = self.geometry.outputs;
+        let padded = outputs.next_multiple_of(level.gradient_panel(outputs));
+        for (sums, count) in [(&mut sums.weight, padded * self.grid.window()), (&mut sums.bias, outputs)] {
+            sums.clear();
+            sums.resize(count, 0.0);
+        }
+    }
+
+    /// Adds the gradients of one image to the sums. `dx` is given by [`Self::pack_back`]'s panels.
+    pub(super) fn backward(
+        &self,
+        image: &[f32],
+        y: &[f32],
+        dy: &mut [f32],
+        dx: Option<&mut [f32]>,
+        sums: &mut Sums,
+        level: Level,
+    ) {
+        if self.relu {
+            level.run(ReluMask { y, dy });
+        }
+        level.run(AddRows { sums: &mut sums.bias, rows: dy });
+        if let Some(dx) = dx {
+            self.spread(dy, &mut sums.spread);
+            let (grid, panels, outputs) = (&self.back_grid, &self.back_panels, self.geometry.channels);
+            level.run(WindowProducts { image: &sums.spread, grid, panels, bias: &[], relu: false, outputs, out: dx });
+        }
+        let width = level.gradient_panel(self.geometry.outputs);
+        let dy = self.in_panels(dy, width, &mut sums.panels);
+        for row in 0..self.grid.runs {
+            level.run(WindowGradient {
+                image: &image[row * self.grid.row..],
+                grid: &self.grid,
+                dy,
+                wide: width > self.panel,
+                k0: row * self.grid.run,
+                gradient: &mut sums.weight,
+            });
+        }
+    }
+
+    /// The gradient by the outputs with zeros between and around them, so that each value of the input has a window of
+    /// those outputs that it went into.
+    fn spread(&self, dy: &[f32], spread: &mut Vec<f32>) {
+        let Geometry { outputs, out: [height, width], .. } = self.geometry;
+        let size: usize = self.geometry.spread().iter().product();
+        spread.resize(size * outputs, 0.0);
+        for y in 0..height {
+            let Some(to_y) = self.geometry.spread_place(0, y) else { continue };
+            for x in 0..width {
+                let Some(to_x) = self.geometry.spread_place(1, x) else { continue };
+                let from = &dy[(y * width + x) * outputs..][..outputs];
+                spread[to_y * self.back_grid.row + to_x * outputs..][..outputs].copy_from_slice(from);
+            }
+        }
+    }
+
+    /// `[window][output]` in panels of outputs. Places of a panel beyond the last output are 0.
+    fn in_panels<'a>(&self, dy: &'a [f32], width: usize, panels: &'a mut Vec<f32>) -> &'a [f32] {
+        let (outputs, windows) = (self.geometry.outputs, self.grid.starts.len());
+        if outputs == width {
+            return dy;
+        }
+        panels.resize(outputs.next_multiple_of(width) * windows, 0.0);
+        for (first, panel) in (0..outputs).step_by(width).zip(panels.chunks_exact_mut(width * windows)) {
+            let count = width.min(outputs - first);
+            for (to, from) in panel.chunks_exact_mut(width).zip(dy.chunks_exact(outputs)) {
+                to[..count].copy_from_slice(&from[first..first + count]);
+            }
+        }
+        panels
+    }
+
+    /// Packs the weight for the gradient by the inputs.
+    pub(super) fn pack_back(&mut self, level: Level) {
+        let Geometry { channels, outputs, kernel, .. } = self.geometry;
+        let (panel, window) = (level.panel(), kernel[0] * kernel[1]);
+        let (rows, back_rows) = (self.grid.window(), window * outputs);
+        self.back_panels.resize(channels.next_multiple_of(panel) * back_rows, 0.0);
+        for (index, weights) in self.weight.values.chunks_exact(rows * panel).enumerate() {
+            let count = panel.min(outputs - index * panel);
+            for (at, weights) in weights.chunks_exact(channels * panel).enumerate() {
+                let row = (window - 1 - at) * outputs + index * panel;
+                for (channel, weights) in (0..channels).step_by(panel).zip(weights.chunks(panel * panel)) {
+                    let to = &mut self.back_panels[channel * back_rows + row * panel..][..count * panel];
+                    for (output, to) in to.chunks_exact_mut(panel).enumerate() {
+                        to.iter_mut().zip(weights.chunks_exact(panel)).for_each(|(to, from)| *to = from[output]);
+                    }
+                }
+            }
+        }
+    }
+
+    /// One step along the sums of all lanes.
+    pub(super) fn step(&mut self, sums: &Sums, step: &Step) {
+        let gradient = &sums.weight[..self.weight.values.len()];
+        self.weight.learned(&step.rule).step(step.machine.level, &step.rule, gradient);
+        if let Some(bias) = &mut self.bias {
+            bias.learned(&step.rule).step(step.machine.level, &step.rule, &sums.bias);
+        }
+    }
+
+    pub(super) fn export(&self, values: &mut Vec<f32>) {
+        let start = values.len();
+        values.resize(start + self.geometry.outputs * self.grid.window(), 0.0);
+        let weight = &self.weight.values;
+        places(&self.geometry, self.panel, |plain, place| values[start + plain] = weight[place]);
+        values.extend(self.bias.iter().flat_map(|bias| &bias.values));
+    }
+}
+
+/// Calls `each` with the place of every weight in `[output][channel][y][x]`, and in panels.
+fn places(geometry: &Geometry, panel: usize, mut each: impl FnMut(usize, usize)) {
+    let Geometry { channels, outputs, kernel, .. } = *geometry;
+    let window = kernel[0] * kernel[1];
+    for output in 0..outputs {
+        for channel in 0..channels {
+            for at in 0..window {
+                let row = output / panel * window * channels * panel;
+                let place = row + (at * channels + channel) * panel + output % panel;
+                each((output * channels + channel) * window + at, place);
+            }
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Means of windows (`torch.nn.AvgPool2d`).
+
+use super::super::kernels::PoolGrid;
+
+/// Mean of each window and channel.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct AvgPool(pub(in super::super) PoolGrid);
+
+impl AvgPool {
+    pub(super) fn forward(&self, x: &[f32], y: &mut [f32]) {
+        let share = self.share();
+        for (window, y) in y.chunks_exact_mut(self.0.channels).enumerate() {
+            y.fill(0.0);
+            for k in 0..self.0.window() {
+                let x = &x[self.0.place(window, k)..][..self.0.channels];
+                y.iter_mut().zip(x).for_each(|(y, x)| *y += x);
+            }
+            y.iter_mut().for_each(|y| *y *= share);
+        }
+    }
+
+    pub(super) fn backward(&self, dy: &[f32], dx: &mut [f32]) {
+        let share = self.share();
+        dx.fill(0.0);
+        for (window, dy) in dy.chunks_exact(self.0.channels).enumerate() {
+            for k in 0..self.0.window() {
+                let dx = &mut dx[self.0.place(window, k)..][..self.0.channels];
+                dx.iter_mut().zip(dy).for_each(|(dx, dy)| *dx += dy * share);
+            }
+        }
+    }
+
+    fn share(&self) -> f32 {
+        1.0 / self.0.window() as f32
+    }
+}

@@ -1,0 +1,139 @@
+//! Products of windows of an image with panels of weights: the forward pass of a convolution, and its gradient by the
+//! input.
+
+use pulp::{Simd, WithSimd};
+
+use super::vectors::{relu, vectors, vectors_mut};
+
+/// Where the windows of an image `[height][width][channels]` are.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Grid {
+    /// Values of one row of the image.
+    pub(in super::super) row: usize,
+    /// Values from a window to the next one of its row.
+    pub(in super::super) step: usize,
+    /// Values from a row of windows to the next one.
+    pub(in super::super) step_down: usize,
+    /// Values of one row of a window.
+    pub(in super::super) run: usize,
+    /// Rows of a window.
+    pub(in super::super) runs: usize,
+    /// Windows in a row.
+    pub(in super::super) width: usize,
+    /// The place of each window's first value.
+    pub(in super::super) starts: Vec<usize>,
+}
+
+impl Grid {
+    /// The windows in `height` rows of `width`.
+    pub(in super::super) fn starts(mut self, height: usize) -> Self {
+        let row = |y: usize| (0..self.width).map(move |x| (x, y));
+        self.starts = (0..height).flat_map(row).map(|(x, y)| y * self.step_down + x * self.step).collect();
+        self
+    }
+
+    /// Rows of a matrix as windows without overlap.
+    pub(in super::super) fn rows(rows: usize, columns: usize) -> Self {
+        let grid = Self { row: 0, step: columns, step_down: 0, run: columns, runs: 1, width: rows, starts: Vec::new() };
+        grid.starts(1)
+    }
+
+    /// Values of a window.
+    pub(in super::super) fn window(&self) -> usize {
+        self.run * self.runs
+    }
+}
+
+/// `out[p] = bias + W window[p]` for each window, with ReLU if asked.
+pub(in super::super) struct WindowProducts<'a> {
+    pub(in super::super) image: &'a [f32],
+    pub(in super::super) grid: &'a Grid,
+    /// W as `[panel of outputs][value of the window][output in the panel]`.
+    pub(in super::super) panels: &'a [f32],
+    /// Empty if there is none.
+    pub(in super::super) bias: &'a [f32],
+    pub(in super::super) relu: bool,
+    pub(in super::super) outputs: usize,
+    pub(in super::super) out: &'a mut [f32],
+}
+
+impl WithSimd for WindowProducts<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        match (S::F32_LANES, S::REGISTER_COUNT) {
+            (16, _) => self.tiles::<S, 14, 2>(simd),
+            (8, _) => self.tiles::<S, 6, 2>(simd),
+            (_, 32..) => self.tiles::<S, 8, 2>(simd),
+            _ => self.tiles::<S, 4, 2>(simd),
+        }
+    }
+}
+
+impl WindowProducts<'_> {
+    /// Tiles of M windows and one panel of P vectors.
+    #[inline(always)]
+    fn tiles<S: Simd, const M: usize, const P: usize>(self, simd: S) {
+        let Self { image, grid, panels, bias, outputs, .. } = self;
+        let (panel_width, count) = (P * S::F32_LANES, grid.starts.len());
+        let panels = panels.chunks_exact(grid.window() * panel_width);
+        for (panel, output) in panels.zip((0..outputs).step_by(panel_width)) {
+            let width = panel_width.min(outputs - output);
+            let first: [S::f32s; P] = std::array::from_fn(|j| {
+                let from = (output + j * S::F32_LANES).min(bias.len());
+                simd.partial_load_f32s(&bias[from..(from + S::F32_LANES).min(bias.len())])
+            });
+            for place in (0..count).step_by(M) {
+                // The last tile steps back and computes some windows again.
+                let place = place.min(count.saturating_sub(M));
+                let from: [&[f32]; M] = std::array::from_fn(|i| &image[grid.starts[(place + i).min(count - 1)]..]);
+                let mut sums = [first; M];
+                for (row, panel) in panel.chunks_exact(grid.run * panel_width).enumerate() {
+                    let runs: [&[f32]; M] = std::array::from_fn(|i| &from[i][row * grid.row..][..grid.run]);
+                    sums = add_products::<S, M, P>(simd, sums, runs, panel);
+                }
+                if self.relu {
+                    sums = sums.map(|sums| sums.map(|sum| relu(simd, sum)));
+                }
+                for (i, sums) in sums.iter().enumerate().take(count - place) {
+                    let to = &mut self.out[(place + i) * outputs + output..][..width];
+                    store::<S, P>(simd, to, sums);
+                }
+            }
+        }
+    }
+}
+
+/// `sums[i] += sum over k of rows[i][k] panel[k]`.
+#[inline(always)]
+fn add_products<S: Simd, const M: usize, const P: usize>(
+    simd: S,
+    mut sums: [[S::f32s; P]; M],
+    rows: [&[f32]; M],
+    panel: &[f32],
+) -> [[S::f32s; P]; M] {
+    let panel = vectors::<S>(panel).as_chunks::<P>().0;
+    let rows: [&[f32]; M] = std::array::from_fn(|i| &rows[i][..panel.len()]);
+    for (k, weights) in panel.iter().enumerate() {
+        for i in 0..M {
+            let value = simd.splat_f32s(rows[i][k]);
+            for j in 0..P {
+                sums[i][j] = simd.mul_add_e_f32s(value, weights[j], sums[i][j]);
+            }
+        }
+    }
+    sums
+}
+
+/// The first numbers of these vectors, as many as there is room for.
+#[inline(always)]
+fn store<S: Simd, const P: usize>(simd: S, to: &mut [f32], from: &[S::f32s; P]) {
+    if to.len() == P * S::F32_LANES {
+        vectors_mut::<S>(to).copy_from_slice(from);
+        return;
+    }
+    for (to, from) in to.chunks_mut(S::F32_LANES).zip(from) {
+        simd.partial_store_f32s(to, *from);
+    }
+}

@@ -1,0 +1,147 @@
+//! Training of networks as data on the CPU, without a graph of operations.
+//!
+//! Each kind of layer has a forward and a backward pass over flat buffers, which are made once. In a backward pass a
+//! block of a gradient goes to the optimiser as soon as it is made. All randomness comes from the task's seed, and sums
+//! have a fixed order, so the same seed, model and examples give the same bits on any number of threads.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `network`, `build` | stages made of a list of layers, and their way through a batch |
+//! | `stage`, `rule`, `parameter`, `loss` | what a stage does; optimiser steps; losses |
+//! | `linear`, `matrix`, `recurrent`, `embedding` | layers with products of rows |
+//! | `images` | convolutions and pools |
+//! | `function`, `dropout`, `layer_norm`, `batch_norm` | layers of values one by one, and norms |
+//! | `kernels`, `machine` | inner loops over vectors; instruction sets and threads |
+
+mod batch_norm;
+mod build;
+mod dropout;
+mod embedding;
+mod function;
+mod images;
+mod kernels;
+mod layer_norm;
+mod linear;
+mod loss;
+mod machine;
+mod matrix;
+mod network;
+mod parameter;
+mod recurrent;
+mod rule;
+mod stage;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use self::kernels::Level;
+use self::loss::loss;
+use self::machine::Machine;
+use self::network::Network;
+use self::rule::Rule;
+use self::stage::{Pass, Step};
+use super::batches::{Batches, EVALUATION_BATCH};
+use super::contract::{EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
+use super::fit;
+use super::panics::caught;
+use super::score::{Measured, aim};
+use crate::examples::{Batch, Examples};
+
+/// A [`Trainer`] for jobs whose model is a list of layers. It computes on the CPU, with the widest vectors that the CPU
+/// has.
+pub struct LayerTrainer {
+    examples: Arc<dyn Examples>,
+    machine: Machine,
+}
+
+impl LayerTrainer {
+    /// A trainer that computes on one thread.
+    #[must_use]
+    pub fn new(examples: Arc<dyn Examples>) -> Self {
+        Self { examples, machine: Machine { level: Level::best(), threads: 1 } }
+    }
+
+    /// Computes on so many threads, at least one. The result is the same, bit by bit. Only large layers and images are
+    /// shared out, images by up to four threads.
+    #[must_use]
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.machine.threads = threads.max(1);
+        self
+    }
+
+    /// Computes with the vectors of this level.
+    #[cfg(test)]
+    fn at_level(mut self, level: Level) -> Self {
+        self.machine.level = level;
+        self
+    }
+
+    fn train_steps(&self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
+        let (spec, training, machine) = (task.spec, task.training, self.machine);
+        training.check().map_err(|error| fit::does_not_fit(error.to_string()))?;
+        fit::check_examples(spec, &*self.examples)?;
+        let mut network = Network::new(spec, task.model, machine)?;
+        let mut randomness = task.seed.derive("dropout", 0).stream();
+        let mut batches = Batches::new(self.examples.len(), training, task.seed);
+        let (mut steps, mut losses, mut gradient) = (0u64, 0.0, Vec::new());
+        while let Some(indices) = batches.next_batch() {
+            if should_stop() {
+                return Err(TrainError::Interrupted);
+            }
+            let Batch { inputs, targets } = fit::batch(&*self.examples, indices, spec)?;
+            let outputs = network.outputs();
+            let scores = network.forward(&inputs, &mut Pass { machine, randomness: Some(&mut randomness) });
+            let aim = aim(&targets, training.loss, scores.len() / outputs, outputs)?;
+            losses += finite(loss(scores, &aim, &mut gradient))?;
+            steps += 1;
+            network.backward(&inputs, &gradient, &Step { machine, rule: Rule::new(&training.optimizer, steps) });
+        }
+        let values = network.export(task.model.values().len());
+        if values.iter().any(|value| !value.is_finite()) {
+            return Err(TrainError::Diverged);
+        }
+        Ok(Trained { values, examples: self.examples.len() as u64, steps, loss: losses / steps as f64 })
+    }
+
+    fn evaluate_batches(
+        &self,
+        task: &EvaluateTask<'_>,
+        should_stop: &dyn Fn() -> bool,
+    ) -> Result<Evaluated, TrainError> {
+        fit::check_examples(task.spec, &*self.examples)?;
+        let mut network = Network::new(task.spec, task.model, self.machine)?;
+        let (mut measured, mut gradient) = (Measured::default(), Vec::new());
+        let all: Vec<usize> = (0..self.examples.len()).collect();
+        for indices in all.chunks(EVALUATION_BATCH) {
+            if should_stop() {
+                return Err(TrainError::Interrupted);
+            }
+            let Batch { inputs, targets } = fit::batch(&*self.examples, indices, task.spec)?;
+            let outputs = network.outputs();
+            let scores = network.forward(&inputs, &mut Pass { machine: self.machine, randomness: None });
+            let aim = aim(&targets, task.loss, scores.len() / outputs, outputs)?;
+            let loss = finite(loss(scores, &aim, &mut gradient))?;
+            measured.add(indices.len(), loss, scores, outputs, &targets);
+        }
+        Ok(measured.result())
+    }
+}
+
+impl Trainer for LayerTrainer {
+    fn examples(&self) -> u64 {
+        self.examples.len() as u64
+    }
+
+    fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
+        caught("trainer", || self.train_steps(task, should_stop))
+    }
+
+    fn evaluate(&mut self, task: &EvaluateTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
+        caught("trainer", || self.evaluate_batches(task, should_stop))
+    }
+}
+
+fn finite(loss: f64) -> Result<f64, TrainError> {
+    if loss.is_finite() { Ok(loss) } else { Err(TrainError::Diverged) }
+}

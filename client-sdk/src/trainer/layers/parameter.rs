@@ -1,0 +1,69 @@
+//! Learned values, each with what the optimiser keeps of it.
+
+use std::ops::Range;
+
+use super::kernels::Level;
+use super::rule::{Apply, Rule};
+
+/// A tensor that is learned, in the layout that its layer computes with.
+#[derive(Debug)]
+pub(super) struct Parameter {
+    pub(super) values: Vec<f32>,
+    /// Made in the first step, as many as the optimiser needs.
+    moments: [Vec<f32>; 2],
+}
+
+impl Parameter {
+    pub(super) fn new(values: &[f32]) -> Self {
+        Self::of(values.to_vec())
+    }
+
+    pub(super) fn of(values: Vec<f32>) -> Self {
+        Self { values, moments: [Vec::new(), Vec::new()] }
+    }
+
+    /// The whole parameter, to be stepped in parts.
+    pub(super) fn learned(&mut self, rule: &Rule) -> Learned<'_> {
+        for moments in self.moments.iter_mut().take(rule.moments()) {
+            moments.resize(self.values.len(), 0.0);
+        }
+        Learned { values: &mut self.values, moments: self.moments.each_mut().map(Vec::as_mut_slice) }
+    }
+}
+
+/// A part of a parameter.
+#[derive(Debug)]
+pub(super) struct Learned<'a> {
+    pub(super) values: &'a mut [f32],
+    moments: [&'a mut [f32]; 2],
+}
+
+impl<'a> Learned<'a> {
+    pub(super) fn part(&mut self, range: Range<usize>) -> Learned<'_> {
+        let part = |all: &'_ mut [f32]| if all.is_empty() { 0..0 } else { range.clone() };
+        let [first, second] = &mut self.moments;
+        let ranges = [part(first), part(second)];
+        Learned {
+            values: &mut self.values[range],
+            moments: [&mut first[ranges[0].clone()], &mut second[ranges[1].clone()]],
+        }
+    }
+
+    /// Parts of so many values; the last may be shorter.
+    pub(super) fn chunks(mut self, size: usize) -> Vec<Learned<'a>> {
+        let mut chunks = Vec::new();
+        while !self.values.is_empty() {
+            let count = size.min(self.values.len());
+            let take = |all: &mut &'a mut [f32]| all.split_off_mut(..count.min(all.len())).unwrap_or_default();
+            let values = take(&mut self.values);
+            let [first, second] = &mut self.moments;
+            chunks.push(Learned { values, moments: [take(first), take(second)] });
+        }
+        chunks
+    }
+
+    /// One optimiser step along this gradient.
+    pub(super) fn step(self, level: Level, rule: &Rule, gradient: &[f32]) {
+        level.run(Apply { rule, weights: self.values, moments: self.moments, gradient });
+    }
+}

@@ -1,0 +1,12 @@
+//! LSTM and GRU with PyTorch's parameters (`torch.nn.LSTM`, `GRU`, one layer, one direction): the matrices of the gates
+//! are stacked by rows. States start at 0.
+//!
+//! Buffers are `[time][batch][..]`, so that the rows of a time step are together.
+
+mod gru;
+mod lstm;
+mod shape;
+
+pub(super) use gru::Gru;
+pub(super) use lstm::Lstm;
+pub(super) use shape::Shape;

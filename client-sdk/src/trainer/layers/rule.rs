@@ -1,0 +1,123 @@
+//! Optimiser steps with PyTorch's formulas (`torch.optim`, version 2), so that settings carry over.
+
+use pulp::{Simd, WithSimd};
+use tributary_protocol::plan::Optimizer;
+
+/// One step of an optimiser, its factors worked out.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Rule {
+    /// `g = g + penalty w`, `v = momentum v + g`, and `w = w - rate v`, with Nesterov `w - rate (g + momentum v)`.
+    Sgd { rate: f32, penalty: f32, momentum: f32, nesterov: bool },
+    /// Kingma and Ba (2015), algorithm 1, with the two bias corrections as PyTorch applies them.
+    Adam(Adam),
+}
+
+/// `w = keep w`, `g = g + penalty w`, `m = beta1 m + (1 - beta1) g`, `v = beta2 v + (1 - beta2) g^2`, and
+/// `w = w - rate m / (sqrt(v) / correction + epsilon)`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Adam {
+    keep: f32,
+    penalty: f32,
+    /// `beta1` and `1 - beta1`.
+    first: [f32; 2],
+    /// `beta2` and `1 - beta2`.
+    second: [f32; 2],
+    /// `learning_rate / (1 - beta1^t)`.
+    rate: f32,
+    /// `sqrt(1 - beta2^t)`.
+    correction: f32,
+    epsilon: f32,
+}
+
+impl Rule {
+    /// Step number `step`, counted from 1.
+    pub(super) fn new(optimizer: &Optimizer, step: u64) -> Self {
+        match *optimizer {
+            Optimizer::Sgd { learning_rate, momentum, weight_decay, nesterov } => Self::Sgd {
+                rate: learning_rate as f32,
+                penalty: weight_decay as f32,
+                momentum: momentum as f32,
+                nesterov,
+            },
+            Optimizer::Adam { learning_rate, beta1, beta2, epsilon, weight_decay } => {
+                let adam = Adam::new(learning_rate, [beta1, beta2], epsilon, step);
+                Self::Adam(Adam { penalty: weight_decay as f32, ..adam })
+            }
+            Optimizer::AdamW { learning_rate, beta1, beta2, epsilon, weight_decay } => {
+                let adam = Adam::new(learning_rate, [beta1, beta2], epsilon, step);
+                Self::Adam(Adam { keep: (1.0 - learning_rate * weight_decay) as f32, ..adam })
+            }
+        }
+    }
+
+    /// How many numbers it keeps of each weight from step to step.
+    pub(super) fn moments(&self) -> usize {
+        match self {
+            Self::Sgd { momentum: 0.0, .. } => 0,
+            Self::Sgd { .. } => 1,
+            Self::Adam(_) => 2,
+        }
+    }
+
+    /// Whether a weight without a gradient stays as it is.
+    pub(super) fn keeps_without_gradient(&self) -> bool {
+        matches!(self, Self::Sgd { momentum: 0.0, penalty: 0.0, .. })
+    }
+}
+
+impl Adam {
+    fn new(learning_rate: f64, [beta1, beta2]: [f64; 2], epsilon: f64, step: u64) -> Self {
+        let step = i32::try_from(step).unwrap_or(i32::MAX);
+        Self {
+            keep: 1.0,
+            penalty: 0.0,
+            first: [beta1 as f32, (1.0 - beta1) as f32],
+            second: [beta2 as f32, (1.0 - beta2) as f32],
+            rate: (learning_rate / (1.0 - beta1.powi(step))) as f32,
+            correction: (1.0 - beta2.powi(step)).sqrt() as f32,
+            epsilon: epsilon as f32,
+        }
+    }
+}
+
+/// A step of some weights. The moments are empty where the rule keeps none.
+pub(super) struct Apply<'a> {
+    pub(super) rule: &'a Rule,
+    pub(super) weights: &'a mut [f32],
+    pub(super) moments: [&'a mut [f32]; 2],
+    pub(super) gradient: &'a [f32],
+}
+
+impl WithSimd for Apply<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { rule, weights, moments: [first, second], gradient } = self;
+        let weights = weights.iter_mut().zip(gradient);
+        match *rule {
+            Rule::Sgd { rate, penalty: 0.0, momentum: 0.0, .. } => weights.for_each(|(w, g)| *w -= rate * g),
+            Rule::Sgd { rate, penalty, momentum: 0.0, .. } => {
+                weights.for_each(|(w, g)| *w -= rate * (g + penalty * *w));
+            }
+            Rule::Sgd { rate, penalty, momentum, nesterov } => {
+                // The gradient's own share of the direction, besides that of the velocity.
+                let [own, share] = if nesterov { [1.0, momentum] } else { [0.0, 1.0] };
+                for ((w, g), v) in weights.zip(first) {
+                    let g = g + penalty * *w;
+                    *v = momentum * *v + g;
+                    *w -= rate * (own * g + share * *v);
+                }
+            }
+            Rule::Adam(adam) => {
+                for (((w, g), m), v) in weights.zip(first).zip(second) {
+                    *w *= adam.keep;
+                    let g = g + adam.penalty * *w;
+                    *m = adam.first[0] * *m + adam.first[1] * g;
+                    *v = adam.second[0] * *v + adam.second[1] * (g * g);
+                    *w -= *m / (v.sqrt() / adam.correction + adam.epsilon) * adam.rate;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Random networks, trained by us and by burn from the same start: both must arrive at the same values.
+
+use tributary_protocol::layers::{HeightWidth, Layer, LayeredModel, Padding};
+use tributary_protocol::seed::Stream;
+
+use super::*;
+use crate::trainer::BurnTrainer;
+
+/// Random networks. Each takes three steps.
+const NETWORKS: u64 = 300;
+const EXAMPLES: usize = 10;
+
+struct Drawn {
+    spec: ModelSpec,
+    data: MemoryExamples,
+    training: Training,
+}
+
+fn up_to(stream: &mut Stream, most: u64) -> usize {
+    1 + stream.below(most) as usize
+}
+
+fn pair(stream: &mut Stream, most: u64) -> HeightWidth {
+    HeightWidth { height: up_to(stream, most), width: up_to(stream, most) }
+}
+
+fn any_layer(stream: &mut Stream) -> Layer {
+    let padding = match stream.below(3) {
+        0 => Padding::Same,
+        1 => Padding::Valid,
+        _ => Padding::Zeros(pair(stream, 4)),
+    };
+    let (kernel_size, stride) = (pair(stream, 4), pair(stream, 3));
+    let (hidden_size, return_sequences) = (up_to(stream, 6), stream.below(2) == 0);
+    match stream.below(17) {
+        0 | 1 => Layer::Linear { out_features: up_to(stream, 40), bias: stream.below(3) > 0 },
+        2 | 3 => {
+            let stride = if padding == Padding::Same { HeightWidth::square(1) } else { stride };
+            let out_channels = up_to(stream, 40);
+            Layer::Conv2d { out_channels, kernel_size, stride, padding, bias: stream.below(3) > 0 }
+        }
+        4 | 5 => Layer::MaxPool2d { kernel_size, stride: (stream.below(2) == 0).then_some(stride) },
+        6 => Layer::AvgPool2d { kernel_size, stride: (stream.below(2) == 0).then_some(stride) },
+        7 | 8 => Layer::Relu {},
+        9 => Layer::Gelu {},
+        10 => Layer::Tanh {},
+        11 => Layer::Sigmoid {},
+        12 => Layer::Flatten {},
+        13 => Layer::Dropout { probability: 0.25 },
+        14 => Layer::LayerNorm { epsilon: 0.01 },
+        15 => Layer::BatchNorm { epsilon: 0.01, momentum: 0.3 },
+        _ if stream.below(2) == 0 => Layer::Lstm { hidden_size, return_sequences },
+        _ => Layer::Gru { hidden_size, return_sequences },
+    }
+}
+
+/// Epsilons are large: where a gradient is only rounding, Adam with a small one would make a step of it.
+fn any_optimizer(stream: &mut Stream) -> Optimizer {
+    let weight_decay = [0.0, 0.1][stream.below(2) as usize];
+    let (learning_rate, beta1, beta2, epsilon) = (0.02, 0.8, 0.95, 0.1);
+    match stream.below(5) {
+        0 => Optimizer::Sgd { learning_rate, momentum: 0.0, weight_decay, nesterov: false },
+        1 => Optimizer::Sgd { learning_rate, momentum: 0.9, weight_decay, nesterov: false },
+        2 => Optimizer::Sgd { learning_rate, momentum: 0.9, weight_decay, nesterov: true },
+        3 => Optimizer::Adam { learning_rate, beta1, beta2, epsilon, weight_decay },
+        _ => Optimizer::AdamW { learning_rate, beta1, beta2, epsilon, weight_decay },
+    }
+}
+
+fn drawn(seed: u64) -> Drawn {
+    let stream = &mut Seed(seed).stream();
+    let mut layers = Vec::new();
+    let input = match stream.below(4) {
+        0 => vec![up_to(stream, 40)],
+        1 => vec![up_to(stream, 5), up_to(stream, 6)],
+        2 => {
+            layers.push(Layer::Embedding { tokens: 5, size: up_to(stream, 6) });
+            vec![up_to(stream, 5)]
+        }
+        _ => vec![up_to(stream, 3), 2 + up_to(stream, 8), 2 + up_to(stream, 8)],
+    };
+    for _ in 0..up_to(stream, 7) {
+        layers.push(any_layer(stream));
+        if (LayeredModel { input: input.clone(), layers: layers.clone() }).shapes().is_err() {
+            layers.pop();
+        }
+    }
+    if stream.below(2) == 0 {
+        layers.push(Layer::Flatten {});
+    }
+    layers.push(Layer::Linear { out_features: 3, bias: true });
+    let embeds = matches!(layers[0], Layer::Embedding { .. });
+    let network = LayeredModel { input: input.clone(), layers };
+    let outputs: usize = network.shapes().unwrap().pop().unwrap().iter().product();
+
+    let count = EXAMPLES * input.iter().product::<usize>();
+    let inputs = match embeds {
+        true => (0..count).map(|_| stream.below(5) as f32).collect(),
+        false => (0..count).map(|_| stream.uniform(-1.0, 1.0)).collect(),
+    };
+    let loss = [Loss::CrossEntropy, Loss::Mse][stream.below(2) as usize];
+    let targets = match loss {
+        Loss::CrossEntropy => Targets::Classes((0..EXAMPLES * outputs / 3).map(|_| stream.below(3) as u32).collect()),
+        Loss::Mse => {
+            let values = (0..EXAMPLES * outputs).map(|_| stream.uniform(-1.0, 1.0)).collect();
+            Targets::Values { values, width: outputs }
+        }
+    };
+    let batch_size = Some(up_to(stream, 10) as u32);
+    let optimizer = any_optimizer(stream);
+    let training = Training { epochs: None, steps: Some(3), batch_size, loss, optimizer, shuffle: true };
+    Drawn { spec: ModelSpec::Layers(network), data: examples(&input, inputs, targets), training }
+}
+
+#[track_caller]
+fn assert_agree(ours: &[f32], theirs: &[f32], what: &str) {
+    assert_eq!(ours.len(), theirs.len(), "{what}");
+    for (place, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
+        let allowed = 1e-5 * theirs.abs().max(1.0);
+        assert!((ours - theirs).abs() <= allowed, "value {place}: {ours}, burn has {theirs}; {what}");
+    }
+}
+
+#[test]
+fn both_trainers_arrive_at_the_same_values() {
+    for seed in 0..NETWORKS {
+        let Drawn { spec, data, training } = drawn(seed);
+        let start = spec.initial_model(Seed(seed)).unwrap();
+        let task = TrainTask { model: &start, spec: &spec, training: &training, seed: Seed(seed) };
+        let mut burn = BurnTrainer::new(Arc::new(data.clone()));
+        let theirs = burn.train(&task, &|| false).unwrap();
+        let learned = model(&spec, theirs.values.clone());
+        let evaluation = EvaluateTask { model: &learned, spec: &spec, loss: training.loss };
+        let measured = burn.evaluate(&evaluation, &|| false).unwrap();
+        for lab in Lab::all() {
+            let what = format!("seed {seed}, {lab:?}, {training:?}, {spec:?}");
+            let ours = lab.train(&data, &start, &spec, &training, seed).unwrap();
+            assert_agree(&ours.values, &theirs.values, &what);
+            assert_eq!((ours.steps, ours.examples), (theirs.steps, theirs.examples));
+            assert!((ours.loss - theirs.loss).abs() < 1e-5 * theirs.loss.max(1.0), "{what}");
+            let ours = lab.evaluate(&data, &learned, &spec, training.loss).unwrap();
+            assert!((ours.loss - measured.loss).abs() < 1e-5 * measured.loss.max(1.0), "{what}");
+            assert_eq!((ours.examples, ours.accuracy), (measured.examples, measured.accuracy), "{what}");
+        }
+    }
+}
+
+#[test]
+fn every_kind_of_layer_is_drawn() {
+    let kinds: std::collections::BTreeSet<&str> = (0..NETWORKS)
+        .flat_map(|seed| match drawn(seed).spec {
+            ModelSpec::Layers(network) => network.layers.iter().map(Layer::kind).collect::<Vec<_>>(),
+            ModelSpec::Parameters(_) => Vec::new(),
+        })
+        .collect();
+    assert_eq!(kinds.len(), 15, "{kinds:?}");
+}
+
+#[test]
+fn both_trainers_refuse_the_same() {
+    let spec = spec(r#"{"input":[6],"layers":[{"kind":"linear","out_features":3}]}"#);
+    let start = spec.initial_model(Seed(1)).unwrap();
+    let other = layer(&[6], r#"{"kind":"linear","out_features":4}"#).initial_model(Seed(1)).unwrap();
+    let good = examples(&[6], random(12, 1), classes(2, 3, 1));
+    let training = full_batch(1, Loss::CrossEntropy, SGD);
+    let mse = Training { loss: Loss::Mse, ..training.clone() };
+    let none = Training { steps: None, ..training.clone() };
+    let leap = Optimizer::Sgd { learning_rate: 1e300, momentum: 0.0, weight_decay: 0.0, nesterov: false };
+    let leap = full_batch(2, Loss::CrossEntropy, leap);
+    let cases = [
+        (examples(&[6], vec![], Targets::Classes(vec![])), &start, &training),
+        (examples(&[5], vec![0.0; 10], classes(2, 3, 1)), &start, &training),
+        (examples(&[6], vec![0.0; 12], Targets::Classes(vec![0, 3])), &start, &training),
+        (good.clone(), &other, &training),
+        (good.clone(), &start, &mse),
+        (good.clone(), &start, &none),
+        (good, &start, &leap),
+    ];
+    for (data, start, training) in cases {
+        let task = TrainTask { model: start, spec: &spec, training, seed: Seed(1) };
+        let theirs = BurnTrainer::new(Arc::new(data.clone())).train(&task, &|| false);
+        assert!(theirs.is_err());
+        for lab in Lab::all() {
+            assert_eq!(lab.train(&data, start, &spec, training, 1), theirs);
+        }
+    }
+}
+
+#[test]
+fn burn_stops_before_the_batch_when_asked_too() {
+    let Drawn { spec, data, training } = drawn(0);
+    let start = spec.initial_model(Seed(1)).unwrap();
+    let mut burn = BurnTrainer::new(Arc::new(data));
+    let task = TrainTask { model: &start, spec: &spec, training: &training, seed: Seed(1) };
+    assert_eq!(burn.train(&task, &|| true), Err(TrainError::Interrupted));
+    let task = EvaluateTask { model: &start, spec: &spec, loss: training.loss };
+    assert_eq!(burn.evaluate(&task, &|| true), Err(TrainError::Interrupted));
+}
