@@ -13,7 +13,7 @@ mod contract;
 mod dropout;
 #[cfg(any(feature = "layers", feature = "burn"))]
 mod fit;
-#[cfg(all(test, any(feature = "layers", feature = "burn")))]
+#[cfg(test)]
 mod fixtures;
 #[cfg(feature = "layers")]
 mod layers;
