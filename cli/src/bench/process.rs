@@ -81,8 +81,8 @@ impl ChildProcess {
 
 /// Processor time of a process in user and kernel mode, in seconds, with the resolution of a clock tick (10 ms).
 pub(super) fn cpu_s(process: u32) -> Result<f64, BenchError> {
-    // proc_pid_stat(5): fields 14 and 15, in ticks of 10 ms on today's Linux. The name before them is in parentheses and
-    // may contain spaces.
+    // proc_pid_stat(5): fields 14 and 15, in ticks of 10 ms on today's Linux. The name before them is in parentheses
+    // and may contain spaces.
     const TICKS_PER_S: f64 = 100.0;
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
     let ticks = stat.ok().and_then(|stat| {

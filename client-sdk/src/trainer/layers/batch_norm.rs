@@ -3,9 +3,9 @@
 use super::parameter::Parameter;
 use super::stage::{Pass, Stage, Step};
 
-/// `weight (x - mean) / sqrt(variance + epsilon) + bias` for each feature or channel over the batch. Training normalises
-/// with the batch's mean and variance (with `1/n`) and moves the running ones towards them (variance with `1/(n-1)`).
-/// Evaluation uses the running ones. Values are rows of all channels, so a pixel of an image is a row.
+/// `weight (x - mean) / sqrt(variance + epsilon) + bias` for each feature or channel over the batch. Training
+/// normalises with the batch's mean and variance (with `1/n`) and moves the running ones towards them (variance with
+/// `1/(n-1)`). Evaluation uses the running ones. Values are rows of all channels, so a pixel of an image is a row.
 #[derive(Debug)]
 pub(super) struct BatchNorm {
     weight: Parameter,

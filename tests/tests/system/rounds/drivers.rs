@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use serde_json::json;
+use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{JobState, Phase};
 use tributary_server::app::App;
 
-use crate::support::{Device, WEIGHTS, World};
+use crate::support::{Device, WEIGHTS, World, delta_file, figures};
 
 /// Plays rounds in which two drivers act at the same time at every step.
 async fn play(world: &World, one: &Arc<App>, other: &Arc<App>) {
@@ -70,15 +71,20 @@ async fn updates_that_arrive_together_are_each_counted_once() {
         .map(|(device, assignment)| {
             let (device, assignment) = (device.clone(), assignment.expect("drawn"));
             // Each sends its update twice at the same time, as a client does whose first answer was slow.
-            let twice = (device.clone(), assignment.clone());
-            [
-                tokio::spawn(async move { device.contribute(&assignment, &[0.25; WEIGHTS], 10).await }),
-                tokio::spawn(async move { twice.0.contribute(&twice.1, &[0.25; WEIGHTS], 10).await }),
-            ]
+            let send = move || {
+                let (device, body) = (device.clone(), delta_file(&assignment, &[0.25; WEIGHTS]));
+                tokio::spawn(async move { device.put_update(assignment.id, &figures(10), body).await })
+            };
+            [send(), send()]
         })
         .collect();
-    for upload in uploads.into_iter().flatten() {
-        upload.await.unwrap();
+    for pair in uploads {
+        let answers = futures_util::future::join_all(pair).await;
+        let answers: Vec<_> = answers.into_iter().map(|answer| answer.unwrap()).collect();
+        assert!(answers.iter().any(|answer| answer.status == 200), "the newest one is never ended by another");
+        for answer in answers.into_iter().filter(|answer| answer.status != 200) {
+            answer.refused(ProblemType::UploadSuperseded);
+        }
     }
     world.drive().await;
     let round = world.round(job.id, 1).await;

@@ -1,4 +1,4 @@
-//! Layers of images: each image goes through all of them before the next one does, so that its values stay in the cache.
+//! Layers of images: each image goes through all of them before the next one does, so its values stay in the cache.
 //!
 //! Images are `[height][width][channels]`. A batch is cut into a fixed number of lanes, which threads share: whatever
 //! their number, gradients are summed in the same order.
@@ -17,7 +17,7 @@ use super::kernels::Add;
 use super::machine::Machine;
 use super::stage::{Pass, Stage, Step};
 
-/// Lanes of a batch. The bits of a result depend on it, and more threads than lanes do not help. Twice as many cost 1 %.
+/// Lanes of a batch. The bits of a result depend on it, and more threads than lanes do not help.
 const LANES: usize = 4;
 
 /// Consecutive layers of images.

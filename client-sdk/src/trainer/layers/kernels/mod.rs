@@ -1,7 +1,6 @@
 //! Inner loops over vectors: safe Rust, compiled for each instruction set and chosen at run time.
 //!
-//! A kernel is a struct of its arguments that implements `pulp::WithSimd`. Its tiles keep their sums in registers; their
-//! sizes were measured on each instruction set.
+//! A kernel is a struct of its arguments that implements `pulp::WithSimd`. Its tiles keep their sums in registers.
 
 mod gradient;
 mod level;

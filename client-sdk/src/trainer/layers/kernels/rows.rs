@@ -1,5 +1,5 @@
-//! Products of a batch of rows with a matrix `[outputs][inputs]`, forward and backward. Nothing is packed: a matrix that
-//! is used for ten rows would be copied for ten rows.
+//! Products of a batch of rows with a matrix `[outputs][inputs]`, forward and backward. Nothing is packed: a matrix
+//! that is used for ten rows would be copied for ten rows.
 
 use pulp::{Simd, WithSimd};
 
