@@ -100,16 +100,15 @@ struct Waiter {
 /// The share of one upload; dropping it frees the memory.
 #[derive(Debug)]
 pub struct Share<'a> {
-    memory: &'a UploadMemory,
-    place: (Lane, Name),
-    bytes: usize,
+    ticket: Ticket<'a>,
     part_bytes: usize,
     received: AtomicU64,
     stopwatch: Stopwatch,
     _in_flight: Present,
 }
 
-/// A place in the queue. Dropped before its turn, it is given up.
+/// A place in the queue, and from its turn on the memory. Dropping it gives either back.
+#[derive(Debug)]
 struct Ticket<'a> {
     memory: &'a UploadMemory,
     place: (Lane, Name),
@@ -136,14 +135,13 @@ impl UploadMemory {
             self.serve(&mut queue);
             arrival
         };
-        let ticket = Ticket { memory: self, place: place.clone(), arrival, bytes };
+        let ticket = Ticket { memory: self, place, arrival, bytes };
         // The sender is in the queue until it calls.
         let _ = called.await;
-        std::mem::forget(ticket);
         drop(waiting);
         let in_flight = Present::in_gauge(&self.meters.in_flight);
         let (received, stopwatch) = (AtomicU64::new(0), Stopwatch::start());
-        Share { memory: self, place, bytes, part_bytes: need.part_bytes, received, stopwatch, _in_flight: in_flight }
+        Share { ticket, part_bytes: need.part_bytes, received, stopwatch, _in_flight: in_flight }
     }
 
     /// Number of uploads that have memory.
@@ -233,7 +231,7 @@ impl Drop for Ticket<'_> {
         });
         match place {
             Some(_) => queue.waiting.retain(|_, waiters| !waiters.is_empty()),
-            // It was called already.
+            // It was called.
             None => queue.free(&self.place, self.bytes),
         }
         self.memory.serve(queue);
@@ -256,16 +254,16 @@ impl Share<'_> {
     pub async fn outpaced(&self, clock: &Clock) {
         let mut wanted = PACE_BYTES;
         loop {
-            let (pressure, received) = (self.memory.lock().pressure, self.received.load(Ordering::Relaxed));
+            let (pressure, received) = (self.ticket.memory.lock().pressure, self.received.load(Ordering::Relaxed));
             clock.sleep_until(clock.now_ms() + PACE_MS).await;
-            if pressure.is_none() || pressure != self.memory.lock().pressure {
+            if pressure.is_none() || pressure != self.ticket.memory.lock().pressure {
                 wanted = PACE_BYTES;
                 continue;
             }
             if self.received.load(Ordering::Relaxed) - received < wanted {
                 return;
             }
-            if self.place.0 == Lane::Streamed {
+            if self.ticket.place.0 == Lane::Streamed {
                 wanted = (2 * wanted).min(PACE_BYTES_MAX);
             }
         }
@@ -274,11 +272,7 @@ impl Share<'_> {
 
 impl Drop for Share<'_> {
     fn drop(&mut self) {
-        let mut queue = self.memory.lock();
-        queue.free(&self.place, self.bytes);
-        self.memory.serve(&mut queue);
-        drop(queue);
-        self.memory.meters.seconds.record(self.stopwatch.seconds());
+        self.ticket.memory.meters.seconds.record(self.stopwatch.seconds());
     }
 }
 
