@@ -45,7 +45,7 @@ pub(crate) enum AuditCommand {
 
 impl Failure for ChainError {
     fn hint(&self) -> Option<String> {
-        Some("compare with an earlier export; whoever can write to the database can write to the log".into())
+        Some("compare with an earlier export: a person with write access to the database can change the log".into())
     }
 }
 

@@ -1,11 +1,13 @@
 //! Text of devices and operators that people see: nothing in it may act on a terminal or turn its neighbours around.
 
-/// Whether a character is shown as itself: no control character (C0, DEL, C1), and none that changes the direction of
-/// the text around it (Unicode's bidirectional embeddings, overrides and isolates; UTS 55, section 3).
+/// Whether people see a character and it leaves the others as they are. Not visible are controls (C0, C1), line and
+/// paragraph separators, marks, embeddings and overrides of the writing direction, and characters without width.
 #[must_use]
 pub fn is_visible(letter: char) -> bool {
     !letter.is_control()
-        && !matches!(letter, '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+        && !matches!(letter,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// Whether [`is_visible`] holds of every character.
@@ -26,11 +28,25 @@ mod tests {
 
     #[test]
     fn what_acts_on_a_terminal_or_turns_text_around_is_replaced() {
-        for text in ["\u{1b}[2J", "a\u{7}", "a\nb", "\u{9b}2J", "\u{7f}", "a\u{202e}b", "\u{2066}", "\u{200f}", "\0"] {
+        for text in [
+            "\u{1b}[2J",
+            "a\u{7}",
+            "a\nb",
+            "\u{9b}2J",
+            "\u{7f}",
+            "a\u{202e}b",
+            "\u{2066}",
+            "\u{200f}",
+            "\0",
+            "\u{85}",
+            "\u{200b}",
+            "\u{2028}",
+            "\u{feff}",
+        ] {
             assert!(!is_text(text), "{text:?}");
             assert!(is_text(&visible(text)), "{text:?}");
         }
-        for text in ["", "Größe 3", "日本語", "a\u{301}", "👩\u{200d}🔬"] {
+        for text in ["", "Größe 3", "a\u{301}", "Ünal 北京 مرحبا שלום नमस्ते 🙂 -_.,:/()"] {
             assert_eq!((is_text(text), visible(text)), (true, text.to_owned()));
         }
     }

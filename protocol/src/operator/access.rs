@@ -226,16 +226,6 @@ pub struct Session {
     pub expires_at_ms: i64,
 }
 
-/// Whether people cannot see a character, or it changes how they see others: controls (C0, C1), line and paragraph
-/// separators, marks, embeddings and overrides of the writing direction, and characters without width.
-#[must_use]
-pub fn is_invisible(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -264,13 +254,5 @@ mod tests {
         let operator = wanted(json!({ "kind": "operator", "role": "viewer" })).unwrap();
         assert!(matches!(operator, CreateToken::Operator { role: Role::Viewer, population: None, .. }));
         assert_eq!(serde_json::to_value(&operator).unwrap()["kind"], "operator");
-    }
-
-    #[test]
-    fn invisible_characters_are_known_and_letters_of_all_scripts_are_none() {
-        for letter in ['\0', '\n', '\u{1b}', '\u{85}', '\u{200b}', '\u{202e}', '\u{2066}', '\u{2028}', '\u{feff}'] {
-            assert!(is_invisible(letter), "{letter:?}");
-        }
-        assert!(!"Ünal 北京 مرحبا שלום नमस्ते 🙂 -_.,:/()".chars().any(is_invisible));
     }
 }

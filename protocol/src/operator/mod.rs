@@ -22,7 +22,7 @@ use crate::state::{AbandonReason, AssignmentState, JobState, Phase, Standing, Ta
 pub use access::{
     Account, ChangePassword, CreateAccount, CreateToken, CreatedToken, LABEL_BYTES_MAX, Login,
     OPERATOR_TOKEN_VALID_FOR_MS_DEFAULT, PASSWORD_BYTES_MAX, PASSWORD_CHARS_MIN, REQUESTED_BY, Session, SignInWays,
-    SignedIn, Token, is_invisible,
+    SignedIn, Token,
 };
 pub use audit::{AuditEntry, CHAIN_BEGINS, ChainCheck, ChainError};
 pub use overview::{Cell, JobOverview, JobSummary, OpenRound, Overview, SparkPoint};

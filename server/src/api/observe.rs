@@ -15,9 +15,9 @@ use tower_layer::Layer;
 use tower_service::Service;
 use tracing::Instrument;
 use tracing::instrument::Instrumented;
-use tributary_protocol::operator::is_invisible;
 use tributary_protocol::problem::{CONTENT_TYPE, Problem};
 use tributary_protocol::state::AuditAction;
+use tributary_protocol::text::is_visible;
 
 use super::auth::CallerCell;
 use crate::app::App;
@@ -129,7 +129,7 @@ fn note_refusal(app: &Arc<App>, caller: &CallerCell, problem: &Problem) {
     let detail: String = problem
         .detail
         .chars()
-        .map(|letter| if is_invisible(letter) { ' ' } else { letter })
+        .map(|letter| if is_visible(letter) { letter } else { ' ' })
         .take(DETAIL_CHARS_MAX)
         .collect();
     let new = NewAudit {

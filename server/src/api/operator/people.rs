@@ -8,10 +8,11 @@ use serde::Deserialize;
 use tributary_protocol::id::{Name, PinnedSecret, SecretKind, TokenId};
 use tributary_protocol::operator::{
     CreatePopulation, CreateToken, CreatedToken, LABEL_BYTES_MAX, OPERATOR_TOKEN_VALID_FOR_MS_DEFAULT, Page, PageQuery,
-    Population, Token, is_invisible,
+    Population, Token,
 };
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AuditAction, Standing, TokenKind};
+use tributary_protocol::text::is_text;
 
 use crate::api::auth::{Administers, Operator, Views, stored_hash};
 use crate::api::extract::{Json, Path, Query, full_page, page};
@@ -110,8 +111,9 @@ fn new_token(request: CreateToken, now_ms: i64) -> Answer<Token> {
             ..token
         },
     };
-    let texts = token.attributes.as_map().iter().flat_map(|(name, value)| [name, value]).chain([&token.label]);
-    if texts.flat_map(|text| text.chars()).any(is_invisible) {
+    let attributes = token.attributes.as_map();
+    let are_texts = attributes.iter().all(|(name, value)| is_text(name) && is_text(value));
+    if !are_texts || !is_text(&token.label) {
         let detail = "label and attributes have no control characters and no invisible ones";
         return Err(ApiError::new(ProblemType::Malformed, detail));
     }

@@ -16,9 +16,10 @@ use serde_json::Value;
 use tokio::sync::{Mutex, Semaphore};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::Name;
-use tributary_protocol::operator::{LABEL_BYTES_MAX, is_invisible};
+use tributary_protocol::operator::LABEL_BYTES_MAX;
 use tributary_protocol::sealed::Sealed;
 use tributary_protocol::state::Role;
+use tributary_protocol::text::is_visible;
 
 use crate::runtime::entropy;
 use jwt::{Claims, Expected, KeySet, TokenError};
@@ -284,7 +285,7 @@ fn endpoint(text: &str) -> Result<Url, OidcError> {
 
 /// A text of the provider as logs and pages may show it.
 fn plain(text: &str) -> String {
-    let mut plain: String = text.chars().map(|letter| if is_invisible(letter) { ' ' } else { letter }).collect();
+    let mut plain: String = text.chars().map(|letter| if is_visible(letter) { letter } else { ' ' }).collect();
     plain.truncate(plain.floor_char_boundary(LABEL_BYTES_MAX));
     plain
 }

@@ -214,21 +214,24 @@ pub(super) fn transitions(sources: &Sources) -> BTreeSet<String> {
 fn changes_state(sql: &[&str]) -> bool {
     let words: Vec<&str> = sql.iter().copied().filter(|word| !word.is_empty()).collect();
     let is_table = |at: usize| words.get(at).is_some_and(|word| ["jobs", "rounds", "assignments"].contains(word));
+    let has_standing = |at: usize| words.get(at) == Some(&"clients");
     (0..words.len()).any(|at| {
         let rest = &words[at..];
         match rest {
             ["insert", "into", ..] => is_table(at + 2),
-            ["update", _, "set", ..] if is_table(at + 1) => {
+            ["update", _, "set", ..] if is_table(at + 1) || has_standing(at + 1) => {
                 let assigned =
                     rest.iter().take_while(|word| !["where", "returning"].contains(word)).collect::<Vec<_>>();
-                assigned.windows(2).any(|pair| ["phase", "state", "late_at_ms"].contains(pair[0]) && *pair[1] == "=")
+                assigned
+                    .windows(2)
+                    .any(|pair| ["phase", "state", "standing", "late_at_ms"].contains(pair[0]) && *pair[1] == "=")
             }
             _ => false,
         }
     })
 }
 
-/// Only `lifecycle/` changes the phase or state of a job, round or assignment.
+/// Only `lifecycle/` changes the phase or state of a job, round or assignment, or the standing of a client.
 pub(super) fn only_lifecycle_changes_state(sources: &Sources) -> Vec<String> {
     let transitions = transitions(sources);
     let mut broken = Vec::new();

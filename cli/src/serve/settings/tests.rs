@@ -1,0 +1,132 @@
+use std::time::Duration;
+
+use super::*;
+use clap::Parser;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+fn settings_of(line: &str) -> Result<Settings, CliError> {
+    Line::try_parse_from(std::iter::once("serve").chain(line.split_whitespace())).unwrap().serve.resolve()
+}
+
+/// The settings of a file with this text, and of a command line beside it.
+fn settings_of_file(text: &str, line: &str) -> Result<Settings, CliError> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("serve.toml");
+    std::fs::write(&path, text).unwrap();
+    settings_of(&format!("--config {} {line}", path.display()))
+}
+
+#[test]
+fn the_command_line_counts_before_the_file_and_the_file_before_the_defaults() {
+    let text = "listen = \"127.0.0.1:1\"\ndatabase = \"a.db\"\nlog_format = \"json\"\n";
+    let settings = settings_of_file(text, "--database b.db").unwrap();
+    assert_eq!(settings.listen.port(), 1);
+    assert_eq!((settings.coordinator.database.expose().as_str(), settings.log.as_str()), ("b.db", LOG_DEFAULT));
+    assert_eq!(settings.log_format, LogFormat::Json);
+    assert_eq!(settings_of("").unwrap().listen, "127.0.0.1:7300".parse().unwrap());
+}
+
+#[test]
+fn a_value_is_written_alike_in_a_flag_and_in_the_file() {
+    let flags = settings_of("--lease 90s --upload-memory 64MiB --otlp-endpoint http://h:4318 --metrics off").unwrap();
+    let text = "lease = '90s'\nupload_memory = '64MiB'\notlp_endpoint = 'http://h:4318'\nmetrics = 'off'";
+    let file = settings_of_file(text, "").unwrap();
+    for settings in [flags, file] {
+        assert_eq!(settings.coordinator.lease, Duration::from_secs(90));
+        assert_eq!(settings.coordinator.upload_memory, 64 << 20);
+        assert_eq!(settings.otlp_endpoint.unwrap().url().port(), Some(4318));
+        assert_eq!(settings.coordinator.metrics, MetricsAccess::Off);
+    }
+}
+
+#[test]
+fn plain_http_leaves_this_machine_only_by_consent() {
+    let error = settings_of("--listen 0.0.0.0:7300").unwrap_err();
+    assert!(error.cause::<PlaintextError>().is_some() && error.hint().is_some(), "{error}");
+    for line in ["--listen [::1]:7300", "--listen 127.0.0.2:7300", "--listen 0.0.0.0:7300 --insecure-plaintext"] {
+        assert_eq!(settings_of(line).unwrap().coordinator.tls, None, "{line}");
+    }
+    assert!(settings_of_file("listen = '0.0.0.0:1'\ninsecure_plaintext = true", "").is_ok());
+    assert!(settings_of("--listen 0.0.0.0:7300 --tls-dev").unwrap().coordinator.tls.is_some());
+}
+
+#[test]
+fn a_certificate_comes_from_files_or_is_made() {
+    let tls = |line: &str| settings_of(line).map(|settings| settings.coordinator.tls);
+    let files = TlsSource::Files { certificate: "c".into(), key: "k".into(), ca: None };
+    assert_eq!(tls("--tls-cert c --tls-key k").unwrap(), Some(files));
+    let names = vec!["fl.example.org".to_owned(), "10.0.0.1".to_owned()];
+    let dev = TlsSource::Dev { directory: "data/tributary-tls".into(), names: names.clone() };
+    let line = "--tls-dev --database data/x.db --tls-name fl.example.org --tls-name 10.0.0.1";
+    assert_eq!(tls(line).unwrap(), Some(dev));
+    let acme = AcmeSettings {
+        directory: "tributary-tls".into(),
+        domains: vec!["fl.example.org".into(), "b.example.org".into()],
+        contact: Some("a@example.org".into()),
+        server: LETS_ENCRYPT.into(),
+        server_ca: None,
+    };
+    let line = "--acme-domain fl.example.org,b.example.org --acme-contact a@example.org";
+    assert_eq!(tls(line).unwrap(), Some(TlsSource::Acme(acme)));
+    let text = "tls_dev = true\ntls_dir = 'a'\ntls_name = ['fl.example.org', '10.0.0.1']";
+    let from_file = settings_of_file(text, "").unwrap().coordinator.tls;
+    assert_eq!(from_file, Some(TlsSource::Dev { directory: "a".into(), names }));
+    for (line, message) in [
+        ("--tls-cert c", "belong together"),
+        ("--tls-key k", "belong together"),
+        ("--tls-dev --tls-cert c --tls-key k", "choose one"),
+        ("--tls-dev --acme-domain fl.example.org", "choose one"),
+        ("--acme-contact a@example.org", "are for acme_domain"),
+        ("--tls-dir a", "tls_dir is for"),
+        ("--tls-ca c", "which is missing"),
+        ("--tls-dev=false --tls-name a", "tls_name is for tls_dev"),
+        ("--tls-dev --tls-name a/b", "neither a host name nor an address"),
+    ] {
+        let error = tls(line).unwrap_err().to_string();
+        assert!(error.contains(message), "{line}: {error}");
+    }
+}
+
+#[test]
+fn an_unknown_key_a_wrong_unit_and_a_wrong_token_are_named_and_the_token_is_not_shown() {
+    for (text, named) in [
+        ("databas = \"a.db\"\n", "serve.toml: line 1: databas: "),
+        ("upload_memory = 64\n", "serve.toml: line 1: upload_memory: "),
+        ("upload_memory = \"8GiB\"\n", "serve.toml: line 1: upload_memory: it must be from 1MiB to 4GiB"),
+        ("lease = \"10\"\n", "serve.toml: line 1: lease: a duration is "),
+        ("metrics = \"all\"\n", "serve.toml: line 1: metrics: unknown variant `all`"),
+    ] {
+        let error = settings_of_file(text, "").unwrap_err().to_string();
+        assert!(error.contains(named), "{error}");
+    }
+    let text = "operator_token = \"tributary_operator_5ecret\"";
+    for error in [
+        settings_of("--operator-token tributary_operator_5ecret").unwrap_err(),
+        settings_of_file(text, "").unwrap_err(),
+    ] {
+        assert!(!format!("{error} {error:?}").contains("5ecret"));
+    }
+}
+
+/// Goal: the example can be used as it is, and is complete. Method: keys that are commented out are uncommented.
+#[test]
+fn the_example_file_is_valid_and_holds_every_setting() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/serve.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    settings_of(&format!("--config {}", path.display())).unwrap();
+    let is_key = |line: &str| line.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '));
+    let uncommented: Vec<&str> =
+        text.lines().map(|line| line.strip_prefix("# ").filter(|rest| is_key(rest)).unwrap_or(line)).collect();
+    let uncommented = uncommented.join("\n");
+    let table: toml::Table = toml::from_str(&uncommented).unwrap();
+    toml::from_str::<ServeSettings>(&uncommented).unwrap();
+    let command = ServeSettings::augment_args(clap::Command::new("serve"));
+    for argument in command.get_arguments() {
+        assert!(table.contains_key(argument.get_id().as_str()), "{}", argument.get_id());
+    }
+}
