@@ -71,7 +71,7 @@ struct ServeSettings {
     /// A mail address that the CA of --acme-domain may write to.
     #[arg(long, env = "TRIBUTARY_ACME_CONTACT", value_name = "MAIL")]
     acme_contact: Option<String>,
-    /// The directory of another CA that speaks ACME [default: https://acme-v02.api.letsencrypt.org/directory].
+    /// The directory of another CA that speaks ACME [default: the one of Let's Encrypt].
     #[arg(long, env = "TRIBUTARY_ACME_SERVER", value_name = "URL")]
     acme_server: Option<HttpUrl>,
     /// The CA of the certificate of --acme-server itself, a PEM file [default: those that the system trusts].

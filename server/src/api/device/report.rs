@@ -48,12 +48,7 @@ pub(super) async fn put_evaluation(
         or_refused(&app, &client, rejected).await?;
         return Err(ApiError::new(ProblemType::UpdateRejected, reason));
     }
-    // No evaluator counts for more than a client of a training round could.
-    let mut tx = app.db.read().await?;
-    let (assignment, _) = or_refused(&app, &client, assignments::find(&mut tx, client.id, id, None).await).await?;
-    let job = tx.job(assignment.round().job).await?.ok_or_else(|| ApiError::not_found(id))?;
-    drop(tx);
-    let weight_max = u64::from(job.file.0.update.weight_max);
+    let weight_max = or_refused(&app, &client, weight_max(&app, &client, id).await).await?;
     let body = serde_json::to_vec(&evaluation).map_err(ApiError::internal)?;
     let downloads = &app.fleet.downloads;
     let bytes = body.len() as u64;
@@ -73,6 +68,14 @@ pub(super) async fn put_evaluation(
     let round = or_refused(&app, &client, accepted).await?;
     app.signals.changed(round.job);
     report_accepted(&app, &client, RetryReason::Reported).await
+}
+
+/// The largest weight of an evaluation: no evaluator counts for more than a client of a training round could.
+async fn weight_max(app: &App, client: &ClientRow, id: AssignmentId) -> Result<u64, Refusal> {
+    let mut tx = app.db.read().await?;
+    let (assignment, _) = assignments::find(&mut tx, client.id, id, Some(Task::Evaluate)).await?;
+    let job = tx.job(assignment.round().job).await?.ok_or_else(|| Refusal::NotFound(id.to_string()))?;
+    Ok(job.file.0.update.weight_max.into())
 }
 
 fn check_evaluation(evaluation: &EvaluationReport) -> Result<(), &'static str> {
