@@ -410,7 +410,7 @@ mod tests {
         let bytes = encode(qsgd, &values, 12, &mut Seed(7).stream());
         assert_eq!(
             hex(&bytes),
-            "018a4186418c41bb43d7230c000004edd28841f3f1f59e891294e82a888bb78fe6aebaab08fb372be058d0fb703d4861c5260d719c663d238fe2"
+            "018a4186418c41bb43d7230c000004ed9f7d33b3613ae9432f947ecf5ed324ba733605d59b5dd14145fe10fa3b4f7e573208287c86f489a6698ded8a"
         );
     }
 

@@ -353,7 +353,7 @@ mod tests {
         let bytes = encode(Ternary::default(), &values, 20, &mut Seed(7).stream());
         assert_eq!(
             hex(&bytes),
-            "0100008044bb43d723140000f354950eab89362cde12e46bc8efa1613a7968e983997e2563c76420d71b5eac5a130b70"
+            "0100008044bb43d723140000f35a0c270373c22a60bf314370a2b59cfcb241d7983180ec081a6c95e6606cf7b4bf9e"
         );
         assert_eq!(hex(&encode(Ternary::default(), &values[..7], 7, &mut Seed(7).stream())), "020024f4431f05");
     }

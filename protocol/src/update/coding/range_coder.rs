@@ -1,20 +1,27 @@
-//! An adaptive binary range coder: a bit takes about -log2 of its predicted probability.
+//! An adaptive range coder: a symbol takes about -log2 of its predicted probability.
 //!
-//! The coder keeps an interval of 32-bit numbers. For each bit it divides the interval in proportion to the probability
-//! of a one and keeps the side of the bit; leading bytes that both ends share are written (arithmetic coding as in
-//! Witten, Neal and Cleary, CACM 30(6), 1987; without carries, as in M. Mahoney's lpaq). The arithmetic is integer, so
-//! the bytes are the same on every platform.
+//! The coder keeps an interval of 64-bit numbers. For each symbol it divides the interval in proportion to the
+//! probabilities and keeps the part of the symbol; when less than 32 bits of its length are left, it writes the leading
+//! four bytes of its lower end (G. N. N. Martin 1979). Adding to the lower end may carry into bytes that were written.
+//! The arithmetic is integer, so the bytes are the same on every platform.
 
 use crate::update::error::SectionError;
 
 /// The unit of probabilities: they are integers from 1 to 2^16 - 1, in units of 2^-16.
 pub(in crate::update) const ONE: u32 = 1 << 16;
 
-/// An encoder or decoder of bits, so that a model of data is written once for both.
+/// An encoder or decoder, so that a model of data is written once for both.
 pub(in crate::update) trait Coder {
+    /// Whether the symbols are known before they are coded.
+    const WRITES: bool;
+
     /// Codes one bit. An encoder writes and returns `bit`; a decoder ignores it and returns the bit that it reads.
     /// `one` is the probability of a one.
     fn code(&mut self, bit: bool, one: u32) -> bool;
+
+    /// Codes one of the symbols 0 to `last`, as [`Self::code`] does a bit. `below` is the probability of all symbols
+    /// below one from 1 to `last`; it rises with each, and from 0 to 1 exclusively.
+    fn symbol(&mut self, symbol: usize, last: usize, below: impl Fn(usize) -> u32) -> usize;
 }
 
 /// The adaptive probability of a one in some context: 22 bits of probability and 10 bits that count the bits so far.
@@ -71,58 +78,59 @@ impl Adaptive {
     }
 }
 
-/// The interval of the coder. Between bits its ends differ in their first byte.
+/// The interval of the coder. Between symbols its length is at least 2^32.
 #[derive(Clone, Copy, Debug)]
 struct Interval {
-    low: u32,
-    high: u32,
+    low: u64,
+    length: u64,
 }
 
 impl Interval {
-    const ALL: Self = Self { low: 0, high: u32::MAX };
+    const ALL: Self = Self { low: 0, length: u64::MAX };
 
-    /// The last number of the side for a one. Both sides have at least one number.
+    /// The length of the part that has this probability.
     #[inline]
-    fn cut(self, one: u32) -> u32 {
-        debug_assert!((1..ONE).contains(&one), "a probability of 0 or 1 leaves no number for the other bit");
-        self.low + ((u64::from(self.high - self.low) * u64::from(one)) >> 16) as u32
+    fn part(self, probability: u32) -> u64 {
+        debug_assert!((1..ONE).contains(&probability), "a probability of 0 or 1 leaves no number for the rest");
+        (self.length >> 16) * u64::from(probability)
     }
 
+    /// Keeps the numbers from `from` to `to` of the interval. Returns whether the lower end overflowed.
     #[inline]
-    fn keep(&mut self, bit: bool, cut: u32) {
-        if bit {
-            self.high = cut;
-        } else {
-            self.low = cut + 1;
-        }
+    fn keep(&mut self, from: u64, to: u64) -> bool {
+        let (low, carry) = self.low.overflowing_add(from);
+        (self.low, self.length) = (low, to - from);
+        carry
     }
 
-    /// Removes the first byte if both ends share it.
+    /// Removes the leading four bytes if less than 32 bits of the length are left. Probabilities of 2^-16 leave 2^16 of
+    /// 2^32, so once is enough.
     #[inline]
-    fn shift(&mut self) -> Option<u8> {
-        if (self.low ^ self.high) >> 24 != 0 {
+    fn shift(&mut self) -> Option<u32> {
+        if self.length >> 32 != 0 {
             return None;
         }
-        let byte = (self.high >> 24) as u8;
-        self.low <<= 8;
-        self.high = self.high << 8 | 0xFF;
-        Some(byte)
+        let bytes = (self.low >> 32) as u32;
+        self.low <<= 32;
+        self.length <<= 32;
+        Some(bytes)
     }
 
-    /// The shortest bytes that, followed by zeros, are a number in the interval; and their count.
-    fn end(self) -> ([u8; 4], usize) {
-        for bytes in 0..4 {
-            let unit = 1u64 << (32 - 8 * bytes);
-            let number = u64::from(self.low).next_multiple_of(unit);
-            if number <= u64::from(self.high) {
-                return ((number as u32).to_be_bytes(), bytes as usize);
+    /// The shortest bytes that, followed by zeros, are a number in the interval; their count, and whether the number
+    /// overflowed.
+    fn end(self) -> ([u8; 8], usize, bool) {
+        for bytes in 0..8 {
+            let unit = 1u128 << (64 - 8 * bytes);
+            let number = u128::from(self.low).next_multiple_of(unit);
+            if number - u128::from(self.low) < u128::from(self.length) {
+                return ((number as u64).to_be_bytes(), bytes as usize, number >> 64 != 0);
             }
         }
-        (self.low.to_be_bytes(), 4)
+        (self.low.to_be_bytes(), 8, false)
     }
 }
 
-/// Encodes bits and appends the bytes.
+/// Encodes symbols and appends the bytes.
 #[derive(Debug)]
 pub(in crate::update) struct RangeEncoder<'a> {
     interval: Interval,
@@ -134,30 +142,62 @@ impl<'a> RangeEncoder<'a> {
         Self { interval: Interval::ALL, out }
     }
 
-    /// Writes the bytes that identify the final interval, at most 4.
-    pub(in crate::update) fn finish(self) {
-        let (bytes, count) = self.interval.end();
+    /// Writes the bytes that identify the final interval, at most 8.
+    pub(in crate::update) fn finish(mut self) {
+        let (bytes, count, carry) = self.interval.end();
+        self.carry(carry);
         self.out.extend_from_slice(&bytes[..count]);
+    }
+
+    #[inline]
+    fn keep(&mut self, from: u64, to: u64) {
+        let carry = self.interval.keep(from, to);
+        self.carry(carry);
+        if let Some(bytes) = self.interval.shift() {
+            self.out.extend_from_slice(&bytes.to_be_bytes());
+        }
+    }
+
+    /// Adds one to the number that the written bytes are. All numbers of all intervals are below 1, so the carry ends
+    /// within the bytes of this coder.
+    #[inline]
+    fn carry(&mut self, carry: bool) {
+        if carry {
+            for byte in self.out.iter_mut().rev() {
+                *byte = byte.wrapping_add(1);
+                if *byte != 0 {
+                    break;
+                }
+            }
+        }
     }
 }
 
 impl Coder for RangeEncoder<'_> {
+    const WRITES: bool = true;
+
     #[inline]
     fn code(&mut self, bit: bool, one: u32) -> bool {
-        self.interval.keep(bit, self.interval.cut(one));
-        while let Some(byte) = self.interval.shift() {
-            self.out.push(byte);
-        }
+        let cut = self.interval.part(one);
+        if bit { self.keep(0, cut) } else { self.keep(cut, self.interval.length) }
         bit
+    }
+
+    #[inline]
+    fn symbol(&mut self, symbol: usize, last: usize, below: impl Fn(usize) -> u32) -> usize {
+        let from = if symbol == 0 { 0 } else { self.interval.part(below(symbol)) };
+        let to = if symbol == last { self.interval.length } else { self.interval.part(below(symbol + 1)) };
+        self.keep(from, to);
+        symbol
     }
 }
 
-/// Decodes bits. Past the end of the bytes it reads zeros; [`Self::finish`] checks whether the bytes were complete.
+/// Decodes symbols. Past the end of the bytes it reads zeros; [`Self::finish`] checks whether the bytes were complete.
 #[derive(Debug)]
 pub(in crate::update) struct RangeDecoder<'a> {
     interval: Interval,
-    /// The four bytes from `taken` on.
-    window: u32,
+    /// The number of the eight bytes from `taken` on, above the lower end of the interval.
+    above: u64,
     /// Number of bytes that were removed from the interval.
     taken: usize,
     bytes: &'a [u8],
@@ -165,9 +205,9 @@ pub(in crate::update) struct RangeDecoder<'a> {
 
 impl<'a> RangeDecoder<'a> {
     pub(in crate::update) fn new(bytes: &'a [u8]) -> Self {
-        let byte = |place| u32::from(bytes.get(place).copied().unwrap_or(0));
-        let window = (0..4).fold(0, |window, place| window << 8 | byte(place));
-        Self { interval: Interval::ALL, window, taken: 0, bytes }
+        let mut decoder = Self { interval: Interval::ALL, above: 0, taken: 0, bytes };
+        decoder.above = u64::from(decoder.next(0)) << 32 | u64::from(decoder.next(4));
+        decoder
     }
 
     /// Checks that the bytes are not exhausted. Called per row, it bounds the work on a section that claims many values
@@ -179,34 +219,73 @@ impl<'a> RangeDecoder<'a> {
         if self.taken > self.bytes.len() { Err(SectionError::Truncated) } else { Ok(()) }
     }
 
-    /// Ends the bits. The bytes must be exactly those that an encoder of these bits writes.
+    /// Ends the symbols. The bytes must be exactly those that an encoder of these symbols writes.
     ///
     /// # Errors
     /// [`SectionError::Truncated`] or [`SectionError::TrailingBytes`] for another length, [`SectionError::BadCode`] for
     /// other final bytes.
     pub(in crate::update) fn finish(self) -> Result<(), SectionError> {
-        let (end, count) = self.interval.end();
+        let (end, count, _) = self.interval.end();
         match self.bytes.len().checked_sub(self.taken + count) {
             None => Err(SectionError::Truncated),
-            Some(0) if self.bytes[self.taken..] == end[..count] => Ok(()),
+            Some(0) if self.interval.low.wrapping_add(self.above) == u64::from_be_bytes(end) => Ok(()),
             Some(0) => Err(SectionError::BadCode),
             Some(_) => Err(SectionError::TrailingBytes),
+        }
+    }
+
+    /// The four bytes from a place on.
+    #[inline]
+    fn next(&self, place: usize) -> u32 {
+        match self.bytes.get(place..).and_then(|bytes| bytes.first_chunk()) {
+            Some(four) => u32::from_be_bytes(*four),
+            None => (0..4).fold(0, |number, byte| {
+                number << 8 | u32::from(self.bytes.get(place.saturating_add(byte)).copied().unwrap_or(0))
+            }),
+        }
+    }
+
+    #[inline]
+    fn keep(&mut self, from: u64, to: u64) {
+        self.above -= from;
+        self.interval.keep(from, to);
+        if self.interval.shift().is_some() {
+            self.above = self.above << 32 | u64::from(self.next(self.taken + 8));
+            self.taken += 4;
         }
     }
 }
 
 impl Coder for RangeDecoder<'_> {
+    const WRITES: bool = false;
+
     #[inline]
     fn code(&mut self, _: bool, one: u32) -> bool {
-        let cut = self.interval.cut(one);
-        let bit = self.window <= cut;
-        self.interval.keep(bit, cut);
-        while self.interval.shift().is_some() {
-            let next = self.bytes.get(self.taken + 4).copied().unwrap_or(0);
-            self.window = self.window << 8 | u32::from(next);
-            self.taken += 1;
-        }
+        let cut = self.interval.part(one);
+        let bit = self.above < cut;
+        if bit { self.keep(0, cut) } else { self.keep(cut, self.interval.length) }
         bit
+    }
+
+    #[inline]
+    fn symbol(&mut self, _: usize, last: usize, below: impl Fn(usize) -> u32) -> usize {
+        // The last symbol is the likely one where this coding pays.
+        let end = self.interval.part(below(last));
+        if self.above >= end {
+            self.keep(end, self.interval.length);
+            return last;
+        }
+        // The parts from `low` to `high` of the interval hold the number, and belong to the symbols `first` to `past`.
+        let (mut first, mut past, mut low, mut high) = (0, last, 0, end);
+        while past - first > 1 {
+            let middle = first.midpoint(past);
+            let cut = self.interval.part(below(middle));
+            let lower = self.above < cut;
+            (first, low) = if lower { (first, low) } else { (middle, cut) };
+            (past, high) = if lower { (middle, cut) } else { (past, high) };
+        }
+        self.keep(low, high);
+        first
     }
 }
 
@@ -258,7 +337,7 @@ mod tests {
         let mut decoder = RangeDecoder::new(&[7, 7]);
         (0..16).for_each(|_| _ = decoder.code(false, ONE / 2));
         assert_eq!(decoder.check(), Ok(()));
-        (0..16).for_each(|_| _ = decoder.code(false, ONE / 2));
+        (0..17).for_each(|_| _ = decoder.code(false, ONE / 2));
         assert_eq!(decoder.check(), Err(SectionError::Truncated));
     }
 
