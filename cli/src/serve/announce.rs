@@ -70,7 +70,14 @@ impl Serving {
     }
 
     pub(super) fn text(&self) -> String {
-        let mut text = format!("serving at {} as {}", self.url, self.node);
+        let at = match &self.ca {
+            // 0.0.0.0 is no address that anybody could open.
+            Some(ca) if ca.other_names.is_some() => {
+                format!("{}/, for other machines at {}/,", ca.operator_url, ca.client_url)
+            }
+            _ => self.url.clone(),
+        };
+        let mut text = format!("serving at {at} as {}", self.node);
         if let Some(Ca { ca_file, ca_sha256, .. }) = &self.ca {
             text += &format!("\nthe CA is {}, SHA-256 {ca_sha256}", ca_file.display());
         }

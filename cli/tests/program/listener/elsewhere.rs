@@ -107,6 +107,10 @@ fn the_printed_line_makes_a_client_on_another_host() {
     let [here, there] = directories.each_ref().map(|directory| directory.path());
     let hosts = Hosts::new();
     let (_serving, text) = Serving::start(&hosts.coordinator, here);
+    assert!(
+        text.starts_with("serving at https://127.0.0.1:7300/, for other machines at https://198.51.100.1:7300/,"),
+        "{text}"
+    );
     assert!(text.contains("also for 10.0.0.1"), "{text}");
 
     std::fs::write(here.join("circle.toml"), JOB).unwrap();
