@@ -1,7 +1,7 @@
 //! A coordinator and a client on two hosts: two network namespaces with a line between them.
 //!
-//! Namespaces need root and iproute2. `scripts/test` looks whether they can be made, sets `TRIBUTARY_TEST_NAMESPACES` if
-//! so, and otherwise says at its end that this was not tested.
+//! Namespaces need root and iproute2. `scripts/test` tries to make one, and sets `TRIBUTARY_TEST_NAMESPACES` if it can.
+//! Otherwise it says at its end that this was not tested.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -28,7 +28,7 @@ impl Hosts {
             ip(&format!("-n {host} link set lo up"));
         }
         ip(&format!("-n {coordinator} link add outside type veth peer name outside netns {client}"));
-        // Like a bridge for containers: its address comes first in every order of numbers, and no other host reaches it.
+        // Like a bridge of containers: its address is the smallest, and no other host reaches it.
         ip(&format!("-n {coordinator} link add inside type veth peer name containers"));
         ip(&format!("-n {coordinator} address add 10.0.0.1/24 dev inside"));
         ip(&format!("-n {coordinator} link set containers up"));
@@ -104,7 +104,7 @@ fn the_printed_line_makes_a_client_on_another_host() {
         return;
     }
     let directories = ["coordinator", "client"].map(|_| tempfile::tempdir().unwrap());
-    let [here, there] = directories.each_ref().map(|directory| directory.path());
+    let [here, there] = directories.each_ref().map(tempfile::TempDir::path);
     let hosts = Hosts::new();
     let (_serving, text) = Serving::start(&hosts.coordinator, here);
     assert!(

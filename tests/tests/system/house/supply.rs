@@ -1,6 +1,6 @@
 //! What the dependencies may be, as `deny.toml` says: their licences, origins and names.
 //!
-//! cargo-deny reads the same file and checks more. It takes minutes to build, so here are the checks that need only cargo.
+//! cargo-deny reads the same file and checks more. It takes minutes to build, so here is what cargo alone can check.
 
 use std::path::Path;
 use std::process::Command;

@@ -110,8 +110,8 @@ fn distance(model: &Model, values: &[f64]) -> f64 {
     distances.fold(0.0, f64::max)
 }
 
-/// Goal: the protocol page is enough to write a client. Method: one that was written from it, two of the SDK, one round.
-/// Its outcome is computed from the three tables of examples.
+/// Goal: the protocol page is enough to write a client. Method: one that was written from it and two of the SDK play one
+/// round, whose outcome is computed from their three tables of examples.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_written_from_the_protocol_page_contributes_beside_the_sdk() {
     let Some(python) = python("numpy, requests") else { return };
