@@ -110,7 +110,7 @@ fn distance(model: &Model, values: &[f64]) -> f64 {
     distances.fold(0.0, f64::max)
 }
 
-/// Goal: the protocol page is enough to write a client. Method: one that was written from it and two of the SDK play one
+/// Goal: the protocol page is enough to write a client. Method: one that was written from it and two of the SDK do one
 /// round, whose outcome is computed from their three tables of examples.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_written_from_the_protocol_page_contributes_beside_the_sdk() {
