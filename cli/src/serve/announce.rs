@@ -1,6 +1,6 @@
 //! The first output of `tributary serve`: where it serves, and the commands that come next.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -32,6 +32,10 @@ struct Ca {
     operator_url: String,
     /// For clients on other machines.
     client_url: String,
+    /// Further names and addresses in the certificate, under which other machines may reach this one. Only where it
+    /// listens on all addresses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    other_names: Option<Vec<String>>,
 }
 
 /// What a start with a private CA creates for the first clients.
@@ -66,7 +70,14 @@ impl Serving {
     }
 
     pub(super) fn text(&self) -> String {
-        let mut text = format!("serving at {} as {}", self.url, self.node);
+        let at = match &self.ca {
+            // 0.0.0.0 is no address that anybody could open.
+            Some(ca) if ca.other_names.is_some() => {
+                format!("{}/, for other machines at {}/,", ca.operator_url, ca.client_url)
+            }
+            _ => self.url.clone(),
+        };
+        let mut text = format!("serving at {at} as {}", self.node);
         if let Some(Ca { ca_file, ca_sha256, .. }) = &self.ca {
             text += &format!("\nthe CA is {}, SHA-256 {ca_sha256}", ca_file.display());
         }
@@ -95,6 +106,8 @@ impl Serving {
                 first.population.as_str(),
                 first.client_command
             );
+            let other_names = self.ca.as_ref().and_then(|ca| ca.other_names.as_deref());
+            text += &other_names.map_or_else(String::new, if_reached_otherwise);
         }
         text
     }
@@ -103,11 +116,12 @@ impl Serving {
 fn ca(tls: &Tls, listening: SocketAddr) -> Option<Ca> {
     let pinned = tls.ca()?;
     let names = tls.names();
+    let is_everywhere = listening.ip().is_unspecified();
     let is_named = |host: &String| names.is_empty() || names.contains(host);
-    let listened = listening.ip().to_string();
+    let listened = Some(listening.ip().to_string()).filter(|host| !is_everywhere && is_named(host));
     // Names are sorted by how well other machines know them.
-    let elsewhere = if listening.ip().is_unspecified() { names.first().cloned() } else { None };
-    let elsewhere = elsewhere.or_else(|| Some(listened).filter(is_named)).or_else(|| names.first().cloned());
+    let mut served = names.iter().filter(|name| is_served(name, listening.ip()) && !is_local(name)).cloned();
+    let elsewhere = if is_everywhere { served.next() } else { listened }.or_else(|| names.first().cloned());
     let client_url = url(&elsewhere.unwrap_or_else(|| "localhost".into()), listening.port());
     let here = Some("127.0.0.1".to_owned()).filter(|here| listening.ip().is_unspecified() && names.contains(here));
     Some(Ca {
@@ -115,7 +129,26 @@ fn ca(tls: &Tls, listening: SocketAddr) -> Option<Ca> {
         ca_sha256: pinned.fingerprint,
         operator_url: here.map_or_else(|| client_url.clone(), |here| url(&here, listening.port())),
         client_url,
+        other_names: is_everywhere.then(|| served.collect()),
     })
+}
+
+/// What to do if the printed address is not the one by which other machines reach this one.
+fn if_reached_otherwise(other_names: &[String]) -> String {
+    let others = match other_names {
+        [] => String::new(),
+        names => format!("The certificate is also for {}. ", names.join(", ")),
+    };
+    format!("\n\n{others}If clients reach this machine by another name or address, start it with --tls-name NAME.")
+}
+
+/// Whether a listener on all addresses of its family has this one. Names lead to either family.
+fn is_served(name: &str, listening: IpAddr) -> bool {
+    listening.is_ipv6() || name.parse::<IpAddr>().map_or(true, |address| address.is_ipv4())
+}
+
+fn is_local(name: &str) -> bool {
+    name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 fn url(host: &str, port: u16) -> String {
@@ -137,6 +170,16 @@ mod tests {
     fn a_path_is_one_word_of_the_shell() {
         assert_eq!(quoted(Path::new("/var/lib/ca.pem")), "/var/lib/ca.pem");
         assert_eq!(quoted(Path::new("/my data/it's")), "'/my data/it'\\''s'");
+    }
+
+    #[test]
+    fn a_listener_of_ipv4_is_not_named_by_an_address_of_ipv6() {
+        let (four, six) = ("0.0.0.0".parse().unwrap(), "::".parse().unwrap());
+        for (name, on_four) in [("10.0.0.1", true), ("fd00::2", false), ("fl.example.org", true)] {
+            assert_eq!((is_served(name, four), is_served(name, six)), (on_four, true), "{name}");
+        }
+        assert!(["localhost", "127.0.0.1", "::1"].iter().all(|name| is_local(name)));
+        assert!(!is_local("10.0.0.1") && !is_local("localhost.example.org"));
     }
 
     #[test]

@@ -15,6 +15,7 @@
 //! | [`cluster`] | three coordinators on one PostgreSQL, one of which dies |
 //! | [`schema`] | the OpenAPI document holds for drawn requests |
 //! | [`house`] | the rules of the source tree: imports, rooms, packages, texts |
+//! | [`outside`] | programs of other people, over TLS: a client in Python, a scanner; and the page about the protocol |
 //! | [`python`] | exported models, read and computed by somebody else |
 //!
 //! [`support`] has the world that they play in. No test sleeps, measures time or needs a fixed port.
@@ -27,6 +28,7 @@ mod database;
 mod downloads;
 mod hostile;
 mod house;
+mod outside;
 mod python;
 mod rounds;
 mod scheduled;

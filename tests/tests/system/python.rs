@@ -1,7 +1,6 @@
 //! Exported models, read by the `safetensors` package of Python and computed in numpy: they must measure as the
 //! evaluator measured them.
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use tributary_protocol::operator::Job;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{JobState, Phase};
 
-use crate::support::{World, evaluated_job, http, within_reason};
+use crate::support::{World, evaluated_job, http, python, within_reason};
 
 /// Classes that the networks tell apart.
 const CLASSES: usize = 3;
@@ -45,20 +44,6 @@ impl Data {
     }
 }
 
-/// The interpreter that has numpy and safetensors; none where there is none (under CI that is a failure).
-fn python() -> Option<PathBuf> {
-    let named = std::env::var_os("TRIBUTARY_TEST_PYTHON").map(PathBuf::from);
-    let made = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/test-python/bin/python");
-    let python = named.unwrap_or_else(|| PathBuf::from(made));
-    let imports = Command::new(&python).args(["-c", "import numpy, safetensors"]).output();
-    if imports.is_ok_and(|output| output.status.success()) {
-        return Some(python);
-    }
-    assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{} lacks numpy or safetensors", python.display());
-    eprintln!("not tried: {} is no Python with numpy and safetensors; scripts/test makes one", python.display());
-    None
-}
-
 /// One session of a client that has these examples.
 async fn session(world: &World, attribute: Option<&str>, data: &Data) {
     let directory = TempDir::new().unwrap();
@@ -76,7 +61,7 @@ async fn session(world: &World, attribute: Option<&str>, data: &Data) {
 
 /// Trains one round, evaluates, exports; answers what Python finds when it agrees with the evaluator.
 async fn compare(shape: &[usize], layers: Value) -> Option<Value> {
-    let python = python()?;
+    let python = python("numpy, safetensors")?;
     let world = World::start().await;
     let training = json!({ "epochs": 3, "batch_size": 10, "optimizer": { "kind": "sgd", "learning_rate": 0.1 } });
     let mut file = evaluated_job(&json!({ "training": training, "stop": { "rounds": 1 } }));

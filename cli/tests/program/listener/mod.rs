@@ -1,5 +1,6 @@
 //! The listener of `tributary serve`: who may connect, and how.
 
+mod elsewhere;
 mod process;
 
 use std::net::TcpStream;

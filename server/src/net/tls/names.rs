@@ -1,17 +1,35 @@
 //! Names and addresses under which other machines reach this one.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-/// Addresses of the interfaces, IPv4 first, then the host's name, then what always works on this machine.
+/// Addresses for documentation (RFC 5737, RFC 3849). They are nobody's, so the way to them is the way out.
+const OUTSIDE: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
+
+/// Addresses of the interfaces, then the host's name, then what always works on this machine. Of the addresses, those
+/// that lead out come first, then IPv4: other machines rarely reach a bridge of containers or of virtual machines.
 pub(super) fn of_this_machine() -> Vec<String> {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     let reachable = interfaces.iter().filter(|interface| !interface.is_loopback() && !interface.is_link_local());
-    let mut addresses: Vec<IpAddr> = reachable.map(if_addrs::Interface::ip).collect();
-    addresses.sort_unstable();
-    addresses.dedup();
+    let addresses = ordered(reachable.map(if_addrs::Interface::ip).collect(), &OUTSIDE.map(outward));
     let mut names: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     names.extend(host_name());
     and_local(names)
+}
+
+/// The address from which this machine would send to another one. Connecting a UDP socket looks the way up, and sends
+/// nothing.
+fn outward(to: IpAddr) -> Option<IpAddr> {
+    let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind(SocketAddr::new(any, 0)).ok()?;
+    socket.connect(SocketAddr::new(to, 9)).ok()?;
+    socket.local_addr().ok().map(|address| address.ip())
+}
+
+fn ordered(mut addresses: Vec<IpAddr>, outward: &[Option<IpAddr>]) -> Vec<IpAddr> {
+    addresses.sort_unstable_by_key(|address| (!outward.contains(&Some(*address)), *address));
+    addresses.dedup();
+    addresses
 }
 
 /// With what always works on this machine.
@@ -40,6 +58,17 @@ fn host_name() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_that_lead_out_come_first() {
+        let parsed = |addresses: &[&str]| -> Vec<IpAddr> { addresses.iter().map(|ip| ip.parse().unwrap()).collect() };
+        let all = || parsed(&["fd00::2", "192.168.1.5", "172.17.0.1", "10.8.0.1", "172.17.0.1"]);
+        assert_eq!(ordered(all(), &[None, None]), parsed(&["10.8.0.1", "172.17.0.1", "192.168.1.5", "fd00::2"]));
+        let outward = ["192.168.1.5", "fd00::2"].map(|ip| ip.parse().ok());
+        assert_eq!(ordered(all(), &outward), parsed(&["192.168.1.5", "fd00::2", "10.8.0.1", "172.17.0.1"]));
+        let unknown = [Some(IpAddr::V4(Ipv4Addr::LOCALHOST)), None];
+        assert_eq!(ordered(all(), &unknown), ordered(all(), &[None, None]));
+    }
 
     #[test]
     fn a_machine_always_knows_itself_and_no_name_comes_twice() {

@@ -6,6 +6,7 @@
 //! | [`sources`], [`tokens`], [`modules`], [`graph`] | from the texts of a crate to its import graph |
 //! | [`rules`] | rules of the sources: rooms, circles, reserved paths, texts |
 //! | [`packages`] | rules of the manifests and the lock file |
+//! | [`supply`] | licences, origins and names of dependencies |
 //! | [`crates`] | tests of the graph on small made-up crates |
 //! | [`broken`] | tests of the rules: each one names what was added on purpose to break it |
 //!
@@ -18,6 +19,7 @@ mod modules;
 mod packages;
 mod rules;
 mod sources;
+mod supply;
 mod tokens;
 
 use std::collections::BTreeMap;

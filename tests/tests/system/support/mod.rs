@@ -5,6 +5,7 @@ mod books;
 mod device;
 mod files;
 mod postgres;
+mod python;
 mod sdk;
 mod world;
 
@@ -12,5 +13,6 @@ pub(crate) use answer::Answer;
 pub(crate) use device::{Device, figures};
 pub(crate) use files::{WEIGHTS, bytes_of_tensors, delta_file, evaluated_job, job_file};
 pub(crate) use postgres::{Database, postgres};
+pub(crate) use python::python;
 pub(crate) use sdk::{Adds, JumpingClock, Meanwhile, sdk_client, sdk_client_over};
 pub(crate) use world::{NOW_MS, World, directory_in_memory, http, within_reason};

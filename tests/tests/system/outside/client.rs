@@ -1,0 +1,174 @@
+//! A client in Python without our SDK takes part in a round beside clients with it.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tributary_client::examples::{MemoryExamples, Targets};
+use tributary_client::{AlwaysOn, Client, LayerTrainer, Outcome, TrainTask, Trainer};
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::layers::ModelSpec;
+use tributary_protocol::model::Model;
+use tributary_protocol::operator::{self, Job, Page, Round};
+use tributary_protocol::plan::Training;
+use tributary_protocol::safetensors::model_from_bytes;
+use tributary_protocol::seed::Seed;
+use tributary_protocol::state::{AssignmentState, Phase};
+
+use super::Listening;
+use crate::support::{Answer, python, within_reason};
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/python/client.py");
+
+/// Numbers of an example.
+const FEATURES: usize = 4;
+
+/// Examples whose class is where the largest of the first three numbers is.
+struct Examples {
+    inputs: Vec<f32>,
+    classes: Vec<u32>,
+}
+
+impl Examples {
+    fn draw(count: usize, seed: u64) -> Self {
+        let mut stream = Seed(seed).stream();
+        let inputs: Vec<f32> = (0..count * FEATURES).map(|_| stream.uniform(-1.0, 1.0)).collect();
+        let largest = |row: &[f32]| (0..3).max_by(|a, b| row[*a].total_cmp(&row[*b])).unwrap() as u32;
+        let classes = inputs.chunks(FEATURES).map(largest).collect();
+        Self { inputs, classes }
+    }
+
+    fn trainer(&self) -> LayerTrainer {
+        let classes = Targets::Classes(self.classes.clone());
+        LayerTrainer::new(Arc::new(MemoryExamples::new(vec![FEATURES], self.inputs.clone(), classes).unwrap()))
+    }
+
+    /// A table with a line of names, as `client.py` and `tributary client run` read it.
+    fn table(&self) -> String {
+        let rows = self.inputs.chunks(FEATURES).zip(&self.classes);
+        let row = |(row, class): (&[f32], &u32)| {
+            row.iter().map(|value| format!("{value},")).collect::<String>() + &format!("{class}\n")
+        };
+        "a,b,c,d,class\n".to_owned() + &rows.map(row).collect::<String>()
+    }
+}
+
+fn job_file() -> Value {
+    json!({
+        "name": "classes", "population": "default", "seed": 7,
+        "model": { "input": [FEATURES], "layers": [
+            { "kind": "linear", "out_features": 8 }, { "kind": "relu" }, { "kind": "linear", "out_features": 3 },
+        ] },
+        "training": { "steps": 2, "optimizer": { "kind": "sgd", "learning_rate": 0.5 } },
+        "update": { "codec": "f32" },
+        "round": { "updates_goal": 3, "updates_min": 3, "over_selection": 1.0 },
+        "stop": { "rounds": 1 },
+    })
+}
+
+/// Runs the client in this directory, with a table of these examples.
+async fn run(python: &Path, listening: &Listening, token: String, directory: &Path, examples: &Examples) -> Output {
+    std::fs::write(directory.join("examples.csv"), examples.table()).unwrap();
+    let mut command = Command::new(python);
+    // In chunks, so that it resumes an upload; its file has about 700 bytes.
+    command.args([SCRIPT, "--examples", "examples.csv", "--chunk-bytes", "300", "--server", &listening.url()]);
+    command.args(["--token", &token]).current_dir(directory).env("TMPDIR", directory);
+    tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+}
+
+/// One session of the SDK.
+async fn session(listening: &Listening, directory: &Path, examples: &Examples) -> Outcome {
+    let client = Client::builder(listening.url(), listening.enrolment.clone()).state_dir(directory).build().unwrap();
+    client.run_once(&mut examples.trainer(), &AlwaysOn).await.unwrap()
+}
+
+/// What a client's training makes of a model: computed here, where the client is not asked.
+fn trained(model: &Model, examples: &Examples) -> Vec<f32> {
+    let spec: ModelSpec = serde_json::from_value(job_file()["model"].clone()).unwrap();
+    let training: Training = serde_json::from_value(job_file()["training"].clone()).unwrap();
+    let task = TrainTask { model, spec: &spec, training: &training, seed: Seed(0) };
+    examples.trainer().train(&task, &|| false).unwrap().values
+}
+
+/// The model after a round of these clients.
+fn averaged(model: &Model, clients: &[&Examples]) -> Vec<f64> {
+    let mut sum = vec![0.0; model.values().len()];
+    for client in clients {
+        let local = trained(model, client);
+        for ((sum, local), global) in sum.iter_mut().zip(local).zip(model.values()) {
+            *sum += f64::from(local - global) * client.classes.len() as f64;
+        }
+    }
+    let weight: usize = clients.iter().map(|client| client.classes.len()).sum();
+    sum.iter().zip(model.values()).map(|(sum, global)| f64::from(*global) + sum / weight as f64).collect()
+}
+
+fn distance(model: &Model, values: &[f64]) -> f64 {
+    let distances = model.values().iter().zip(values).map(|(ours, theirs)| (f64::from(*ours) - theirs).abs());
+    distances.fold(0.0, f64::max)
+}
+
+/// Goal: the protocol page is enough to write a client. Method: one that was written from it and two of the SDK do one
+/// round, whose outcome is computed from their three tables of examples.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_written_from_the_protocol_page_contributes_beside_the_sdk() {
+    let Some(python) = python("numpy, requests") else { return };
+    let listening = Listening::start().await;
+    let job: Job = Answer::to(listening.operate(Method::POST, "/jobs").json(&json!({ "job": job_file() }))).await.ok();
+
+    let [first, second, third] = [(20, 1), (30, 2), (40, 3)].map(|(count, seed)| Examples::draw(count, seed));
+    let directories = ["first", "second", "third"].map(|name| listening.directory.path().join(name));
+    directories.iter().for_each(|directory| std::fs::create_dir(directory).unwrap());
+    let [one, two, three] = &directories;
+    let (one, two, output) = within_reason(async {
+        tokio::join!(
+            session(&listening, one, &first),
+            session(&listening, two, &second),
+            run(&python, &listening, listening.enrolment.clone(), three, &third),
+        )
+    })
+    .await;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for outcome in [one, two] {
+        assert!(matches!(outcome, Outcome::Contributed { round: 1, .. }), "{outcome:?}");
+    }
+
+    listening.until_completed(job.id).await;
+    let rounds: Page<Round> = listening.look(&format!("/jobs/{}/rounds?task=train", job.id)).await.ok();
+    let round = &rounds.items[0];
+    assert_eq!((round.phase, round.reported), (Phase::Committed, 3));
+    let path = format!("/jobs/{}/rounds/1/assignments", job.id);
+    let assignments: Page<operator::Assignment> = listening.look(&path).await.ok();
+    let theirs = assignments.items.iter().find(|assignment| assignment.weight == Some(40)).unwrap();
+    assert_eq!(theirs.state, AssignmentState::Reported);
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(printed["round"], 1);
+    assert_eq!(printed["loss"].as_f64(), theirs.loss, "{printed}");
+
+    let model = async |version: u32| {
+        let answer = listening.look(&format!("/jobs/{}/models/{version}", job.id)).await;
+        model_from_bytes(&answer.body).unwrap()
+    };
+    let (before, after) = (model(0).await, model(1).await);
+    let error = distance(&after, &averaged(&before, &[&first, &second, &third]));
+    assert!(error < 1e-6, "the model is {error} away from the mean of the three clients");
+    let without = distance(&after, &averaged(&before, &[&first, &second]));
+    assert!(without > 1e-3, "the share of the client in Python is no more than {without}");
+    listening.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_tells_nothing_to_a_server_of_another_ca() {
+    let Some(python) = python("numpy, requests") else { return };
+    let listening = Listening::start().await;
+    let pinned = listening.ca.fingerprint.to_string();
+    let token = listening.enrolment.replace(&pinned, &Sha256Hash::of(b"another CA").to_string());
+    let output = run(&python, &listening, token, listening.directory.path(), &Examples::draw(5, 1)).await;
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && error.contains("has the fingerprint of the token"), "{error}");
+    let clients: Page<operator::Client> = listening.look("/clients?population=default").await.ok();
+    assert!(clients.items.is_empty());
+    listening.stop().await;
+}
