@@ -106,7 +106,13 @@ pub(super) struct Chances<const N: usize> {
 
 impl<const N: usize> Chances<N> {
     pub(super) fn new(initial: [Chance; N]) -> Self {
-        Self { estimates: initial.map(|chance| chance.one << 16), now: initial, seen: [0; N], values: [0; N], ones: [0; N] }
+        Self {
+            estimates: initial.map(|chance| chance.one << 16),
+            now: initial,
+            seen: [0; N],
+            values: [0; N],
+            ones: [0; N],
+        }
     }
 
     #[inline]
@@ -126,8 +132,8 @@ impl<const N: usize> Chances<N> {
         self.ones[context] += 1;
     }
 
-    /// Ends a batch. The initial probability has the weight of half a value, each value weighs one, and values before the
-    /// last [`MEMORY`] ones share what those leave.
+    /// Ends a batch. The initial probability has the weight of half a value, and each value weighs one. Of earlier
+    /// batches at most [`MEMORY`] values count.
     pub(super) fn learn(&mut self) {
         for context in 0..N {
             let (values, ones) = (self.values[context], self.ones[context]);

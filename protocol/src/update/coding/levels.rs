@@ -10,8 +10,9 @@
 //!
 //! Neighbours predict the size of a value, since the weights of one input (a column) and of one unit (a row) move
 //! together. Each column and each row has a rating, the logarithm of a magnitude. After each row the column's rating is
-//! corrected by the prediction error, and after each 16 values the row's, as chess players are rated (an online logistic
-//! regression; Elo 1978). The distance of a threshold from the rating selects one of 64 adaptive probabilities.
+//! corrected by the prediction error, and after each 16 values the row's, as chess players are rated (an online
+//! logistic regression; Elo 1978). The distance of a threshold from the rating selects one of 64 adaptive
+//! probabilities.
 //!
 //! Most levels are 0, so [`LANES`] values are looked up together, and one symbol says how many of them are 0 before the
 //! next one that is not. Its probability is the product of theirs, so no bit is lost to the grouping.
@@ -196,14 +197,7 @@ impl LevelModel {
 
     /// Codes the levels of up to [`LANES`] columns from `column` on.
     #[inline]
-    fn lanes(
-        &mut self,
-        coder: &mut impl Coder,
-        levels: &mut [i32],
-        dithers: &[u16],
-        column: usize,
-        row: &mut Row,
-    ) {
+    fn lanes(&mut self, coder: &mut impl Coder, levels: &mut [i32], dithers: &[u16], column: usize, row: &mut Row) {
         let lanes = self.look_up(dithers, column, row);
         let above = Self::gaps(coder, &lanes, levels);
 
@@ -235,7 +229,8 @@ impl LevelModel {
         let count = dithers.len();
         let (ratings, seen) = (&self.columns[column..][..count], &self.seen[column..][..count]);
         let mut lanes = Lanes { contexts: [0; LANES], ones: [0; LANES], costs: [0; LANES + 1] };
-        for (context, (dither, (rating, seen))) in lanes.contexts.iter_mut().zip(dithers.iter().zip(ratings.iter().zip(seen)))
+        for (context, (dither, (rating, seen))) in
+            lanes.contexts.iter_mut().zip(dithers.iter().zip(ratings.iter().zip(seen)))
         {
             let set = (usize::from(*seen) * 2 + usize::from(row.seen)) * DISTANCES;
             *context = (set + distance(threshold(*dither, 0), rating + row.rating)) as u16;

@@ -179,7 +179,11 @@ impl Coder for RangeEncoder<'_> {
     #[inline]
     fn code(&mut self, bit: bool, one: u32) -> bool {
         let cut = self.interval.part(one);
-        if bit { self.keep(0, cut) } else { self.keep(cut, self.interval.length) }
+        if bit {
+            self.keep(0, cut)
+        } else {
+            self.keep(cut, self.interval.length)
+        }
         bit
     }
 
@@ -263,7 +267,11 @@ impl Coder for RangeDecoder<'_> {
     fn code(&mut self, _: bool, one: u32) -> bool {
         let cut = self.interval.part(one);
         let bit = self.above < cut;
-        if bit { self.keep(0, cut) } else { self.keep(cut, self.interval.length) }
+        if bit {
+            self.keep(0, cut)
+        } else {
+            self.keep(cut, self.interval.length)
+        }
         bit
     }
 
