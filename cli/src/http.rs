@@ -3,8 +3,9 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use reqwest::{Client, Response, Url, redirect};
-use tributary_client::{Trust, TrustError};
+use reqwest::{Client, ClientBuilder, Response, Url, redirect};
+use tributary_client::transport::TransportError;
+use tributary_client::{HttpTransport, Trust, TrustError};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest silence within an answer. Long polls wait less.
@@ -33,19 +34,27 @@ pub(crate) fn client_trusting(
 ) -> Result<Client, ClientSetupError> {
     // The provider is process-wide: a second installation fails and changes nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut builder = Client::builder()
-        .user_agent(concat!("tributary/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(CONNECT_TIMEOUT)
-        .read_timeout(READ_TIMEOUT)
-        .redirect(redirects);
-    if is_loopback(server) {
-        // HTTP_PROXY is meant for servers outside this machine.
-        builder = builder.no_proxy();
-    }
+    let mut builder = limited(Client::builder(), server).redirect(redirects);
     if let Some(config) = trust.client_config()? {
         builder = builder.tls_backend_preconfigured(config);
     }
     Ok(builder.build()?)
+}
+
+/// The way of a client of the device API to its coordinator, which can present a certificate.
+pub(crate) fn transport(server: &Url, trust: &Trust) -> Result<HttpTransport, TransportError> {
+    let server = server.clone();
+    HttpTransport::with_settings(trust, move |builder| limited(builder, &server))
+}
+
+/// With our time limits.
+fn limited(builder: ClientBuilder, server: &Url) -> ClientBuilder {
+    let builder = builder
+        .user_agent(concat!("tributary/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(CONNECT_TIMEOUT)
+        .read_timeout(READ_TIMEOUT);
+    // HTTP_PROXY is meant for servers outside this machine.
+    if is_loopback(server) { builder.no_proxy() } else { builder }
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tributary_protocol::device::{Attributes, AttributesError, WAIT_MS_MAX};
 use tributary_protocol::id::{ClientId, PinnedSecret, SecretKind};
 
+use crate::attest::Attest;
 use crate::clock::{Clock, SystemClock};
 use crate::error::ClientError;
 use crate::host::Host;
+use crate::keys::{KeyStore, StoredKey};
 use crate::outcome::Outcome;
 use crate::session::{Context, run_once};
 use crate::store::state::State;
@@ -40,6 +43,9 @@ pub struct Builder {
     /// CAs in PEM.
     ca: Option<Vec<u8>>,
     allows_plaintext: bool,
+    /// The default is in the store, which may be set later.
+    keys: Option<Arc<dyn KeyStore>>,
+    attester: Option<Arc<dyn Attest>>,
     /// The default cannot be made without a possible error, so [`Self::build`] makes it.
     transport: Option<Arc<dyn Transport>>,
     clock: Arc<dyn Clock>,
@@ -89,6 +95,20 @@ impl Builder {
         Self { ca: Some(pem.into()), ..self }
     }
 
+    /// Keeps the device's key pair in secure hardware, for example, instead of the [`Self::store`]. It is used where
+    /// the coordinator identifies clients by certificates.
+    #[must_use]
+    pub fn key_store(self, keys: Arc<dyn KeyStore>) -> Self {
+        Self { keys: Some(keys), ..self }
+    }
+
+    /// Sends a statement of the device's platform at enrolment, for coordinators whose operators demand one: an
+    /// [`Attestation`](crate::Attestation), or what obtains one then.
+    #[must_use]
+    pub fn attestation(self, attester: impl Attest + 'static) -> Self {
+        Self { attester: Some(Arc::new(attester)), ..self }
+    }
+
     /// Allows `http://` to other machines: everyone on the way can read models and updates, and copy the client's
     /// secret. On the loopback address it is always allowed.
     #[must_use]
@@ -97,7 +117,8 @@ impl Builder {
     }
 
     /// Sends requests over this HTTP client, with its proxy, certificates and connection pool. [`Self::ca_pem`] and the
-    /// CA that an enrolment token names have no effect on it: give it [`Trust::client_config`].
+    /// CA that an enrolment token names have no effect on it: give it [`Trust::client_config`]. It presents no
+    /// certificate of the coordinator: an [`HttpTransport::with_settings`] does.
     #[must_use]
     pub fn http_client(self, http: reqwest::Client) -> Self {
         self.transport(Arc::new(HttpTransport::new(http)))
@@ -146,6 +167,9 @@ impl Builder {
         Ok(Client {
             context: Context {
                 wait_ms: u32::try_from(self.wait.as_millis()).unwrap_or(u32::MAX).min(WAIT_MS_MAX),
+                keys: self.keys.unwrap_or_else(|| Arc::new(StoredKey::new(Arc::clone(&self.store)))),
+                attester: self.attester,
+                is_presented: AtomicBool::new(false),
                 state: State::new(self.store),
                 coordinator: Coordinator::new(transport, server.clone(), Arc::clone(&self.clock)),
                 server,
@@ -169,6 +193,8 @@ impl Client {
             wait: WAIT_DEFAULT,
             ca: None,
             allows_plaintext: false,
+            keys: None,
+            attester: None,
             transport: None,
             clock: Arc::new(SystemClock::default()),
         }

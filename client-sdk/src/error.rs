@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tributary_protocol::problem::{Problem, ProblemType};
 
+use crate::attest::AttestError;
+use crate::keys::KeyError;
 use crate::store::StoreError;
 use crate::trainer::TrainError;
 use crate::transport::TransportError;
@@ -35,6 +37,13 @@ pub enum ClientError {
         /// The URL of the other coordinator.
         server: String,
     },
+    /// The device's key cannot be used.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The platform makes no statement about the device, which
+    /// [`Builder::attestation`](crate::Builder::attestation) asked for.
+    #[error(transparent)]
+    Attest(#[from] AttestError),
     /// No usable response after several attempts: the coordinator, or the way to it, is down.
     #[error("the coordinator does not answer: {0}")]
     Unreachable(String),

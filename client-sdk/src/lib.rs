@@ -33,6 +33,8 @@
 //! | [`trainer`] | local training as a trait, for layer lists, and for modules of burn |
 //! | [`examples`] | example sets: in memory, from CSV, from IDX files |
 //! | [`store`] | what is kept between sessions, and where: [`FileStore`], [`MemoryStore`] |
+//! | [`keys`] | the device's key pair and its certificate: [`KeyStore`], [`StoredKey`] |
+//! | [`attest`] | what the platform says about the device |
 //! | [`transport`] | how requests reach the coordinator: [`HttpTransport`] |
 //! | [`clock`] | time as an argument |
 //! | `session` | what a session does next (a value without I/O), and the loop that does it |
@@ -44,11 +46,13 @@
 
 #![warn(missing_docs)]
 
+pub mod attest;
 pub mod client;
 pub mod clock;
 pub mod error;
 pub mod examples;
 pub mod host;
+pub mod keys;
 mod models;
 pub mod outcome;
 mod session;
@@ -57,12 +61,14 @@ mod tasks;
 pub mod trainer;
 pub mod transport;
 
+pub use attest::{Attest, AttestError, Attestation};
 /// The burn that this SDK was built with. An app that brings its own network must use the same one.
 #[cfg(feature = "burn")]
 pub use burn;
 pub use client::{Builder, Client};
 pub use error::ClientError;
 pub use host::{AlwaysOn, Host};
+pub use keys::{ClientCertificate, KeyError, KeyStore, StoredKey};
 pub use outcome::Outcome;
 pub use store::{FileStore, MemoryStore, Store};
 #[cfg(feature = "burn")]

@@ -3,7 +3,9 @@
 //! | call | request | response |
 //! |---|---|---|
 //! | `POST /device/v1/clients` | [`EnrolRequest`] with an enrolment token | [`EnrolResponse`] |
-//! | `POST /device/v1/checkins` | [`CheckInRequest`] | [`CheckInResponse`] |
+//! | `POST /device/v1/checkins` | [`CheckInRequest`] | [`CheckInReply`] |
+//! | `POST /device/v1/certificate` | [`CertificateRequest`](crate::credential::CertificateRequest) | [`IssuedCertificate`] |
+//! | `POST /device/v1/secret` | | [`NewSecret`](crate::credential::NewSecret) |
 //! | `GET /device/v1/jobs/{job}/models/{version}?form=..` | [`crate::download::FormQuery`] | a safetensors file |
 //! | `GET /device/v1/jobs/{job}/models/{version}/delta` | | the model delta from the version before |
 //! | `GET /device/v1/assignments/{id}` | | [`AssignmentStatus`], or 410 |
@@ -12,6 +14,14 @@
 //! | `PATCH /device/v1/assignments/{id}/update?..` | [`UpdateQuery`] and the rest of the file | [`ReportAccepted`] |
 //! | `PUT /device/v1/assignments/{id}/evaluation` | [`EvaluationReport`] | [`ReportAccepted`] |
 //! | `POST /device/v1/assignments/{id}/failure` | [`FailureReport`] | [`ReportAccepted`] |
+//!
+//! # Credentials
+//!
+//! A client authenticates with its secret (`Authorization: Bearer ..`), or with a certificate in the TLS handshake
+//! where the listener asks for one. Refusals: `certificate-required`, `certificate-invalid`, `certificate-expired`
+//! (401). A client whose certificate expired enrols again: if it presents the old certificate in the handshake and
+//! requests the new one for the same key, it keeps its id. [`CheckInReply::renew`] says when to replace a credential;
+//! until the new one is used, the old one works.
 //!
 //! # Resumable uploads
 //!
@@ -40,6 +50,7 @@ use serde::de::value::{Error as ValueError, StrDeserializer};
 use serde::de::{Deserializer, IntoDeserializer};
 use serde::{Deserialize, Serialize};
 
+use crate::credential::{Attestation, IssuedCertificate, Renewal};
 use crate::download::{Download, FormFile, ModelDeltaFile};
 use crate::hash::Sha256Hash;
 use crate::id::{AssignmentId, ClientId, JobId, Name, Secret};
@@ -138,18 +149,29 @@ pub struct EnrolRequest {
     /// Attributes of the client.
     #[serde(default)]
     pub attributes: Attributes,
+    /// Requests a certificate: a PKCS #10 request in PEM, as `POST /device/v1/certificate` takes it. The coordinator
+    /// remembers the key: no other key can be certified for this client later. Required where clients are identified by
+    /// certificates alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_request: Option<String>,
+    /// What the platform says about the device, for the operator's attestation webhook.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attestation: Option<Attestation>,
 }
 
 /// Response to an enrolment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EnrolResponse {
-    /// Id of the new client.
+    /// Id of the client: a new one, unless the request came with the expired certificate of a client and for its key.
     pub client: ClientId,
     /// Bearer credential of the client. The coordinator stores only its hash and cannot show it again.
     pub secret: Secret,
     /// Population of the client, given by the enrolment token.
     pub population: Name,
+    /// The certificate, if one was requested and the coordinator's listener asks for certificates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<IssuedCertificate>,
 }
 
 /// Check-in: a client is available for work.
@@ -220,6 +242,18 @@ pub enum CheckInResponse {
         /// at once.
         retry_after_ms: u64,
     },
+}
+
+/// Response to a check-in, with what else the client should do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CheckInReply {
+    /// Work, or when to come back.
+    #[serde(flatten)]
+    pub response: CheckInResponse,
+    /// Credentials to replace now: a certificate of which two thirds of the time are over, a secret of 30 days.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub renew: Vec<Renewal>,
 }
 
 /// The work of one client in one round.
@@ -368,5 +402,17 @@ mod tests {
     fn an_answer_without_work_is_small() {
         let json = serde_json::to_string(&CheckInResponse::Retry { retry_after_ms: 1500 }).unwrap();
         assert_eq!(json, r#"{"answer":"retry","retry_after_ms":1500}"#);
+    }
+
+    #[test]
+    fn a_renewal_is_a_member_that_older_clients_ignore() {
+        let response = CheckInResponse::Retry { retry_after_ms: 1500 };
+        let answer = CheckInReply { response, renew: vec![Renewal::Certificate, Renewal::Secret] };
+        let json = serde_json::to_string(&answer).unwrap();
+        assert_eq!(json, r#"{"answer":"retry","retry_after_ms":1500,"renew":["certificate","secret"]}"#);
+        assert_eq!(serde_json::from_str::<CheckInReply>(&json).unwrap(), answer);
+        assert_eq!(serde_json::from_str::<CheckInResponse>(&json).unwrap(), answer.response);
+        let plain = CheckInReply { renew: Vec::new(), ..answer };
+        assert_eq!(serde_json::to_string(&plain).unwrap(), r#"{"answer":"retry","retry_after_ms":1500}"#);
     }
 }

@@ -14,6 +14,7 @@
 //! | [`body`] | bodies as zstd frames, where that saves bytes |
 //! | [`download`] | the forms in which clients download models |
 //! | [`device`], [`operator`] | requests and responses of the two HTTP APIs |
+//! | [`credential`] | certificates, secrets and attestation of clients |
 //! | [`problem`] | errors as problem documents (RFC 9457) |
 //! | [`state`] | states of jobs, rounds and assignments |
 //! | [`text`] | text that people see, without characters that act on a terminal |
@@ -26,6 +27,7 @@
 
 pub mod body;
 pub mod cpu;
+pub mod credential;
 pub mod device;
 pub mod digest;
 pub mod download;

@@ -49,6 +49,14 @@ problem_types! {
     Malformed = "urn:tributary:problem:malformed", 400, "The request is malformed";
     /// The token is missing, unknown, revoked or expired.
     Unauthorized = "urn:tributary:problem:unauthorized", 401, "A valid token is needed";
+    /// The coordinator identifies clients by certificates, and the connection has none.
+    CertificateRequired = "urn:tributary:problem:certificate-required", 401, "A client certificate is needed";
+    /// The certificate was not issued to this client by the CA of its population.
+    CertificateInvalid = "urn:tributary:problem:certificate-invalid", 401, "The client certificate is not accepted";
+    /// The certificate is not valid any more. The client can enrol again.
+    CertificateExpired = "urn:tributary:problem:certificate-expired", 401, "The client certificate has expired";
+    /// The operator's attestation webhook did not allow this enrolment.
+    AttestationRefused = "urn:tributary:problem:attestation-refused", 403, "The device was not attested";
     /// The token is valid but does not allow this: it is of another kind, or the assignment belongs to another client.
     Forbidden = "urn:tributary:problem:forbidden", 403, "This token does not allow that";
     /// An operator revoked this client: it takes part no more.

@@ -8,6 +8,7 @@ use tributary_protocol::hash::Sha256Hash;
 
 use crate::cluster::lease::Leases;
 use crate::db::Db;
+use crate::devices::Devices;
 use crate::driver::Driver;
 use crate::fleet::Fleet;
 use crate::models::Models;
@@ -26,6 +27,7 @@ pub struct App {
     pub models: Models,
     pub leases: Arc<Leases>,
     pub people: People,
+    pub devices: Devices,
     /// Fingerprint of the private CA that enrolment tokens name.
     pub ca: Option<Sha256Hash>,
 }
@@ -39,6 +41,7 @@ impl App {
         lease: Duration,
         upload_memory: usize,
         people: People,
+        devices: Devices,
         ca: Option<Sha256Hash>,
     ) -> Arc<Self> {
         let is_shared = matches!(services.db, Db::Postgres { .. });
@@ -48,6 +51,7 @@ impl App {
             models: Models::default(),
             leases: Arc::new(Leases::new(lease, services.clock.now_ms())),
             people,
+            devices,
             ca,
             services,
         })

@@ -19,6 +19,7 @@ use crate::blob::{self, BlobError, Blobs, OpenStoreError, OpenedStore, sweep};
 use crate::cluster::bell;
 use crate::cluster::lease::LEASE_DEFAULT;
 use crate::db::{Db, DbError, NewAudit};
+use crate::devices::{DeviceSettings, Devices};
 use crate::fleet::seats;
 use crate::metrics::{Metrics, MetricsAccess};
 use crate::net::{ConnectionLimits, Tls, TlsError, TlsSource, listen};
@@ -68,6 +69,8 @@ pub struct Config {
     pub connections: ConnectionLimits,
     /// `None`: the listener speaks plain HTTP.
     pub tls: Option<TlsSource>,
+    /// How clients prove who they are.
+    pub devices: DeviceSettings,
     /// Adds updates when their round is committed instead of while they arrive. A benchmark measures the cost of adding
     /// with it.
     pub fold_at_commit: bool,
@@ -87,6 +90,7 @@ impl Default for Config {
             metrics: MetricsAccess::default(),
             connections: ConnectionLimits::default(),
             tls: None,
+            devices: DeviceSettings::default(),
             fold_at_commit: false,
         }
     }
@@ -104,8 +108,10 @@ pub enum ServeError {
     Tls(#[from] TlsError),
     #[error("{}: cannot make the directory: {source}", path.display())]
     Directory { path: PathBuf, source: std::io::Error },
-    #[error("cannot set up requests to the identity provider: {0}")]
-    Provider(#[from] reqwest::Error),
+    #[error("cannot set up requests to the identity provider or the attestation webhook: {0}")]
+    Requests(#[from] reqwest::Error),
+    #[error("clients can be identified by certificates only where the listener speaks TLS")]
+    ClientAuthWithoutTls,
     #[error("the configured operator token is not an operator's: it must start with \"tributary_operator_\"")]
     WrongToken,
 }
@@ -142,6 +148,10 @@ impl Coordinator {
 
     /// Like [`Self::open`], with the caller's object store instead of the configured one.
     pub async fn open_on(config: &Config, store: Option<OpenedStore>, clock: Clock) -> Result<Self, ServeError> {
+        let asks_clients = config.devices.client_auth.asks_for_certificates();
+        if asks_clients && config.tls.is_none() {
+            return Err(ServeError::ClientAuthWithoutTls);
+        }
         make_directory(config.database.expose())?;
         let metrics = Metrics::new(config.metrics, clock.now_ms());
         let db = Db::open_watched(config.database.expose(), Arc::clone(&metrics)).await?;
@@ -153,7 +163,7 @@ impl Coordinator {
             (Db::Postgres { .. }, Some(node)) => node.clone(),
             (Db::Postgres { .. }, None) => entropy::node(),
         };
-        let tls = config.tls.as_ref().map(|source| Tls::open(source, clock.now_ms())).transpose()?;
+        let tls = config.tls.as_ref().map(|source| Tls::open(source, asks_clients, clock.now_ms())).transpose()?;
         if let Some(tls) = &tls {
             metrics.certificate_used(tls.expires_at_ms());
         }
@@ -165,7 +175,8 @@ impl Coordinator {
         let entrance = Entrance { is_encrypted: tls.is_some(), is_behind_proxy: config.behind_proxy };
         let services = Services::new(db, node, blobs, clock, metrics);
         let people = People::new(entrance, config.oidc.clone())?;
-        let app = App::new(services, config.lease, config.upload_memory, people, ca);
+        let devices = Devices::new(&config.devices)?;
+        let app = App::new(services, config.lease, config.upload_memory, people, devices, ca);
         if config.fold_at_commit {
             app.updates.sums.leave_to_commits();
         }

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`runtime`] | time, randomness, threads, signals |
 //! | [`metrics`] | the coordinator's metrics, for Prometheus |
+//! | `x509` | reading certificates |
 //! | [`net`] | connections: accepted, limited, handed to the router |
 //! | [`db`] | the database, SQLite or PostgreSQL: one query, one text, one method |
 //! | [`blob`] | bodies of models and updates, in the database or an object store |
@@ -16,6 +17,7 @@
 //! | [`updates`] | the way in: from an update's first byte to its round's sum |
 //! | [`models`] | the way out: from a sum to the next version and its files |
 //! | [`people`] | who signs in: passwords, attempts, refusals |
+//! | [`devices`] | how clients prove who they are: certificates, attestation |
 //! | [`scheduled`] | scheduled work: retention, upkeep |
 //! | [`driver`] | one task per job: moves it on, one stored step at a time |
 //! | [`api`] | the HTTP APIs |
@@ -30,6 +32,7 @@ pub mod blob;
 pub mod cluster;
 pub mod coordinator;
 pub mod db;
+pub mod devices;
 pub mod driver;
 pub mod fleet;
 mod lifecycle;
@@ -42,6 +45,7 @@ pub mod scheduled;
 pub mod services;
 pub mod specs;
 pub mod updates;
+mod x509;
 
 pub use coordinator::{Config, Coordinator, FirstClients, ServeError};
 pub use models::CommitError;

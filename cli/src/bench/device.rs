@@ -70,7 +70,8 @@ impl Connection {
 
     /// Enrols a client; returns its credential.
     pub(super) async fn enrol(&mut self, token: &HeaderValue) -> Result<HeaderValue, BenchError> {
-        let body = json(&EnrolRequest { attributes: Default::default() });
+        let request = EnrolRequest { attributes: Default::default(), certificate_request: None, attestation: None };
+        let body = json(&request);
         let enrolled: EnrolResponse = self.call(Method::POST, "/device/v1/clients", token, body).await?;
         Ok(bearer(&enrolled.secret))
     }

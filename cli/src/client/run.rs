@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 use tokio_util::sync::CancellationToken;
 use tributary_client::examples::Examples;
-use tributary_client::{AlwaysOn, Client, Host, LayerTrainer, Outcome, Trust};
+use tributary_client::{AlwaysOn, Client, ClientError, Host, LayerTrainer, Outcome, Trust};
 use tributary_protocol::id::SecretKind;
 
 use super::settings::ClientSettings;
@@ -74,9 +74,8 @@ pub(super) async fn run(args: ClientRunArgs, global: &GlobalArgs, output: &Outpu
     for (name, value) in &settings.attributes {
         builder = builder.attribute(name, value);
     }
-    let http =
-        http::client_trusting(server.url(), reqwest::redirect::Policy::none(), &trust).map_err(CliError::http)?;
-    let client = builder.http_client(http).allow_plaintext().build()?;
+    let transport = http::transport(server.url(), &trust).map_err(|error| ClientError::Setup(error.to_string()))?;
+    let client = builder.transport(Arc::new(transport)).allow_plaintext().build()?;
     let id = client.enrol().await?;
     let enrolled = serde_json::json!({ "event": "enrolled", "client": id, "examples": count });
     output.object(&enrolled, || format!("client {id} with {count} examples"))?;

@@ -1,6 +1,7 @@
 //! `tributary serve`: the coordinator as a daemon.
 
 mod announce;
+mod devices;
 mod log;
 mod oidc;
 mod settings;

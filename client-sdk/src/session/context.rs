@@ -1,12 +1,17 @@
-//! What the sessions of a client have in common.
+//! What the sessions of a client have in common: its settings, and who it is.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use tributary_protocol::credential::{CertificateRequest, Renewal};
 use tributary_protocol::device::{Attributes, EnrolRequest};
 use tributary_protocol::id::Secret;
 
+use crate::attest::Attest;
 use crate::clock::Clock;
 use crate::error::ClientError;
+use crate::keys::request::{certificate_request, fingerprint};
+use crate::keys::{ClientCertificate, KeyStore};
 use crate::store::state::{Identity, State};
 use crate::transport::coordinator::Coordinator;
 
@@ -20,28 +25,89 @@ pub(crate) struct Context {
     pub(crate) state: State,
     pub(crate) coordinator: Coordinator,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) keys: Arc<dyn KeyStore>,
+    pub(crate) attester: Option<Arc<dyn Attest>>,
+    /// Whether the transport presents the certificate of the stored identity.
+    pub(crate) is_presented: AtomicBool,
 }
 
 impl Context {
     /// Who the client is; enrols it if the store has no identity.
     pub(crate) async fn identity(&self) -> Result<Identity, ClientError> {
         match self.state.identity(&self.server)? {
-            Some(identity) => Ok(identity),
+            Some(identity) => self.presented(identity),
             None => self.enrol().await,
         }
     }
 
-    /// Becomes a new client. The stored identity is replaced only once that has worked.
+    /// Becomes a client: a new one, or the same one again if an earlier certificate is presented. The stored identity
+    /// is replaced only once that has worked.
     pub(crate) async fn enrol(&self) -> Result<Identity, ClientError> {
-        let request = EnrolRequest { attributes: self.attributes.clone() };
+        let has_key = self.coordinator.takes_certificates();
+        let key = if has_key { Some(fingerprint(self.keys.as_ref())?) } else { None };
+        let attestation = match &self.attester {
+            Some(attester) => Some(attester.attest(key).await?),
+            None => None,
+        };
+        let certificate_request = if has_key { Some(certificate_request(self.keys.as_ref())?) } else { None };
+        let request = EnrolRequest { attributes: self.attributes.clone(), certificate_request, attestation };
         let enrolled = self.coordinator.enrol(&self.enrolment, &request).await?;
         let identity = Identity {
             server: self.server.clone(),
             client: enrolled.client,
             secret: enrolled.secret,
             population: enrolled.population,
+            certificate: enrolled.certificate.map(|issued| issued.certificate),
         };
-        self.state.save_identity(&identity)?;
+        self.adopt(&identity)?;
+        Ok(identity)
+    }
+
+    /// Replaces these credentials. The old ones work a while longer, so a failure only delays it to the next session.
+    pub(crate) async fn renew(&self, identity: &mut Identity, due: &[Renewal]) {
+        for renewal in due {
+            if let Err(error) = self.renewed(identity, *renewal).await {
+                tracing::warn!(%error, ?renewal, "a credential is not renewed yet");
+            }
+        }
+    }
+
+    async fn renewed(&self, identity: &mut Identity, renewal: Renewal) -> Result<(), ClientError> {
+        let mut next = identity.clone();
+        match renewal {
+            Renewal::Certificate if !self.coordinator.takes_certificates() => return Ok(()),
+            Renewal::Certificate => {
+                let request = CertificateRequest { certificate_request: certificate_request(self.keys.as_ref())? };
+                let issued = self.coordinator.certificate(&identity.secret, &request).await?;
+                next.certificate = Some(issued.certificate);
+            }
+            Renewal::Secret => next.secret = self.coordinator.next_secret(&identity.secret).await?.secret,
+        }
+        self.adopt(&next)?;
+        *identity = next;
+        Ok(())
+    }
+
+    /// Stores an identity, then uses it.
+    fn adopt(&self, identity: &Identity) -> Result<(), ClientError> {
+        self.state.save_identity(identity)?;
+        self.is_presented.store(false, Ordering::Relaxed);
+        self.presented(identity.clone()).map(drop)
+    }
+
+    /// Presents the certificate of an identity. One for a key that is lost is left out: the handshake would fail, and
+    /// without it the coordinator says what to do.
+    fn presented(&self, mut identity: Identity) -> Result<Identity, ClientError> {
+        let is_needed = self.coordinator.takes_certificates() && !self.is_presented.load(Ordering::Relaxed);
+        let Some(pem) = identity.certificate.as_ref().filter(|_| is_needed) else { return Ok(identity) };
+        let certificate = ClientCertificate::from_pem(pem, Arc::clone(&self.keys))?;
+        if certificate.is_for_its_key()? {
+            self.coordinator.present(&certificate)?;
+            self.is_presented.store(true, Ordering::Relaxed);
+        } else {
+            tracing::warn!(client = %identity.client, "the device's key is another one than that of its certificate");
+            identity.certificate = None;
+        }
         Ok(identity)
     }
 }

@@ -7,8 +7,9 @@
 mod context;
 mod step;
 
-use tributary_protocol::device::{Assignment, CheckInRequest, DeviceState};
+use tributary_protocol::device::{Assignment, CheckInRequest, CheckInResponse, DeviceState};
 use tributary_protocol::model::Model;
+use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::Task;
 use tributary_protocol::update::CodecName;
 
@@ -42,7 +43,15 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
             Step::Resume => Step::after_resume(state.finished()?),
             Step::CheckIn { enrolled_again } => {
                 let request = check_in_request(context, trainer, host);
-                Step::after_check_in(coordinator.check_in(&identity.secret, &request).await, enrolled_again)
+                let answer = match coordinator.check_in(&identity.secret, &request).await {
+                    Ok(answer) => {
+                        context.renew(&mut identity, &answer.renew).await;
+                        Ok(answer.response)
+                    }
+                    Err(error) => Err(error),
+                };
+                let may_enrol = !enrolled_again && may_enrol_again(&identity, &answer);
+                Step::after_check_in(answer, may_enrol)
             }
             Step::EnrolAgain => {
                 identity = context.enrol().await?;
@@ -75,6 +84,12 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
             Step::End(outcome) => return outcome,
         }
     }
+}
+
+/// A client whose certificate does not reach the coordinator, because of a proxy for example, would enrol for ever.
+fn may_enrol_again(identity: &Identity, answer: &Result<CheckInResponse, ClientError>) -> bool {
+    let lacks_one = matches!(answer, Err(error) if error.is(ProblemType::CertificateRequired));
+    !lacks_one || identity.certificate.is_none()
 }
 
 fn check_in_request<T: Trainer + ?Sized>(context: &Context, trainer: &T, host: &dyn Host) -> CheckInRequest {

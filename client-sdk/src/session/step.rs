@@ -74,14 +74,14 @@ impl Step {
         }
     }
 
-    pub(crate) fn after_check_in(answer: Result<CheckInResponse, ClientError>, enrolled_again: bool) -> Self {
+    /// `may_enrol`: whether the session may enrol the client again, which it does at most once.
+    pub(crate) fn after_check_in(answer: Result<CheckInResponse, ClientError>, may_enrol: bool) -> Self {
         match answer {
             Ok(CheckInResponse::Assigned(assignment)) => Self::Fetch(assignment),
             Ok(CheckInResponse::Retry { retry_after_ms }) => {
                 Self::End(Ok(Outcome::NothingToDo { retry_after: Duration::from_millis(retry_after_ms) }))
             }
-            // The coordinator's database is another one than at the enrolment.
-            Err(error) if error.is(ProblemType::Unauthorized) && !enrolled_again => Self::EnrolAgain,
+            Err(error) if may_enrol && is_unknown(&error) => Self::EnrolAgain,
             Err(error) => Self::End(Err(error)),
         }
     }
@@ -195,6 +195,18 @@ impl Fate {
     }
 }
 
+/// Whether the coordinator does not know the client by what it authenticates with: its database is another one than at
+/// the enrolment, the certificate has expired, or the coordinator now demands one.
+fn is_unknown(error: &ClientError) -> bool {
+    let kinds = [
+        ProblemType::Unauthorized,
+        ProblemType::CertificateRequired,
+        ProblemType::CertificateInvalid,
+        ProblemType::CertificateExpired,
+    ];
+    kinds.iter().any(|kind| error.is(*kind))
+}
+
 /// Whether the coordinator refused a report for good and still waits for another one.
 fn leaves_assignment_open(error: &ClientError) -> bool {
     let ends = [ProblemType::AssignmentClosed, ProblemType::UpdateRejected, ProblemType::UpdateConflict];
@@ -270,11 +282,18 @@ mod tests {
 
     #[test]
     fn a_client_that_is_not_known_enrols_again_once() {
-        let after = |again| Step::after_check_in(Err(refused(ProblemType::Unauthorized)), again);
-        assert!(matches!(after(false), Step::EnrolAgain));
-        assert!(matches!(after(true), Step::End(Err(_))));
-        for error in [unreachable(), bad_answer(), refused(ProblemType::Forbidden)] {
-            assert!(matches!(Step::after_check_in(Err(error), false), Step::End(Err(_))));
+        for kind in [
+            ProblemType::Unauthorized,
+            ProblemType::CertificateRequired,
+            ProblemType::CertificateInvalid,
+            ProblemType::CertificateExpired,
+        ] {
+            assert!(matches!(Step::after_check_in(Err(refused(kind)), true), Step::EnrolAgain));
+            assert!(matches!(Step::after_check_in(Err(refused(kind)), false), Step::End(Err(_))));
+        }
+        for error in [unreachable(), bad_answer(), refused(ProblemType::Forbidden), refused(ProblemType::ClientRevoked)]
+        {
+            assert!(matches!(Step::after_check_in(Err(error), true), Step::End(Err(_))));
         }
     }
 

@@ -40,6 +40,9 @@ pub(crate) struct Identity {
     pub(crate) client: ClientId,
     pub(crate) secret: Secret,
     pub(crate) population: Name,
+    /// The coordinator's certificate for the device's key, in PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) certificate: Option<String>,
 }
 
 /// Finished work with its body.
@@ -217,6 +220,7 @@ mod tests {
             client: ClientId::from_random([1; 16]),
             secret: Secret::from_random(SecretKind::Client, [2; 32]),
             population: "p".parse().unwrap(),
+            certificate: None,
         }
     }
 

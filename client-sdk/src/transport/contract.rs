@@ -7,6 +7,8 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use http::{HeaderMap, Method, StatusCode};
 
+use crate::keys::ClientCertificate;
+
 /// Carries requests to the coordinator and its responses back.
 ///
 /// An app implements it to use the platform's own HTTP stack; a test, to lose a request or its response. The SDK limits
@@ -21,6 +23,22 @@ pub trait Transport: Debug + Send + Sync {
     /// # Errors
     /// [`TransportError`] if no response came.
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, TransportError>>;
+
+    /// Whether [`Self::present`] is supported. Without it, the client authenticates with its secret alone.
+    fn presents_certificates(&self) -> bool {
+        false
+    }
+
+    /// Presents this certificate to servers that ask for one, in every connection that is opened from now on. Requests
+    /// that are sent from now on must not use older connections. It is called at the start and after each renewal. So a
+    /// transport that presents certificates serves one client.
+    ///
+    /// # Errors
+    /// [`TransportError`] if TLS cannot be set up with it.
+    fn present(&self, certificate: &ClientCertificate) -> Result<(), TransportError> {
+        let _ = certificate;
+        Err(TransportError("this transport presents no certificates".into()))
+    }
 }
 
 /// One request of the device API.

@@ -9,8 +9,9 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tributary_protocol::credential::{CertificateRequest, IssuedCertificate, NewSecret};
 use tributary_protocol::device::{
-    AssignmentStatus, CheckInRequest, CheckInResponse, EnrolRequest, EnrolResponse, EvaluationReport, FailureReport,
+    AssignmentStatus, CheckInReply, CheckInRequest, EnrolRequest, EnrolResponse, EvaluationReport, FailureReport,
     ReportAccepted,
 };
 use tributary_protocol::id::{AssignmentId, Secret};
@@ -21,6 +22,7 @@ use super::contract::{Body, Request, Response, Transport};
 use super::retry::{ATTEMPTS_MAX, pause};
 use crate::clock::Clock;
 use crate::error::ClientError;
+use crate::keys::ClientCertificate;
 
 /// Longest wait for the head of a response and for each further piece of its body. A check-in adds the time that it
 /// asks to be held, an upload the time that its body takes.
@@ -58,10 +60,36 @@ impl Coordinator {
         &self,
         secret: &Secret,
         request: &CheckInRequest,
-    ) -> Result<CheckInResponse, ClientError> {
+    ) -> Result<CheckInReply, ClientError> {
         let call = with_json(self.request(Method::POST, secret, "/device/v1/checkins"), request);
         let timeout = ANSWER_TIMEOUT + Duration::from_millis(request.wait_ms.into());
         self.retrying(|| self.json(call.clone(), timeout)).await
+    }
+
+    /// A certificate for the client's key.
+    pub(crate) async fn certificate(
+        &self,
+        secret: &Secret,
+        request: &CertificateRequest,
+    ) -> Result<IssuedCertificate, ClientError> {
+        let call = with_json(self.request(Method::POST, secret, "/device/v1/certificate"), request);
+        self.retrying(|| self.json(call.clone(), ANSWER_TIMEOUT)).await
+    }
+
+    /// The client's next secret.
+    pub(crate) async fn next_secret(&self, secret: &Secret) -> Result<NewSecret, ClientError> {
+        let call = self.request(Method::POST, secret, "/device/v1/secret");
+        self.retrying(|| self.json(call.clone(), ANSWER_TIMEOUT)).await
+    }
+
+    /// Whether certificates can be presented to this coordinator.
+    pub(crate) fn takes_certificates(&self) -> bool {
+        self.server.starts_with("https://") && self.transport.presents_certificates()
+    }
+
+    /// Presents a certificate from now on.
+    pub(crate) fn present(&self, certificate: &ClientCertificate) -> Result<(), ClientError> {
+        Ok(self.transport.present(certificate)?)
     }
 
     pub(crate) async fn status(&self, secret: &Secret, id: AssignmentId) -> Result<AssignmentStatus, ClientError> {

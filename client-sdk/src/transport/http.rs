@@ -1,6 +1,8 @@
 //! Requests over HTTP with reqwest.
 
+use std::fmt::{self, Debug};
 use std::net::IpAddr;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
@@ -9,21 +11,40 @@ use http::Method;
 
 use super::contract::{Request, Response, Transport, TransportError};
 use super::trust::Trust;
+use crate::keys::ClientCertificate;
 
 /// Longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// HTTP/1.1 or 2 over TCP, with TLS by rustls for `https`.
+/// HTTP/1.1 or 2 over TCP, with TLS by rustls for `https`. Clones share their connections and present the same
+/// certificate.
 #[derive(Clone, Debug)]
 pub struct HttpTransport {
-    http: reqwest::Client,
+    /// Replaced when the client gets a certificate: its connections were opened without it.
+    http: Arc<RwLock<reqwest::Client>>,
+    /// `None`: the app's own HTTP client, whose TLS is the app's.
+    connect: Option<Connect>,
+}
+
+/// How an HTTP client is made.
+#[derive(Clone)]
+struct Connect {
+    trust: Trust,
+    settings: Arc<dyn Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send + Sync>,
+}
+
+impl Debug for Connect {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Connect").field("trust", &self.trust).finish_non_exhaustive()
+    }
 }
 
 impl HttpTransport {
-    /// Sends over this client: its proxy, certificates and connection pool. It should follow no redirects.
+    /// Sends over this client: its proxy, certificates and connection pool. It should follow no redirects. It presents
+    /// no certificate of the coordinator; [`Self::with_settings`] does.
     #[must_use]
     pub fn new(http: reqwest::Client) -> Self {
-        Self { http }
+        Self { http: Arc::new(RwLock::new(http)), connect: None }
     }
 
     /// Sends over a client of its own, which waits 10 s for a connection, follows no redirects and trusts the system's
@@ -40,16 +61,46 @@ impl HttpTransport {
     /// # Errors
     /// [`TransportError`] if TLS cannot be set up.
     pub fn trusting(trust: &Trust) -> Result<Self, TransportError> {
+        Self::with_settings(trust, |builder| builder)
+    }
+
+    /// The same, with further settings: a proxy, time limits. TLS is set up afterwards. The settings are applied again
+    /// whenever the client gets a new certificate.
+    ///
+    /// # Errors
+    /// [`TransportError`] if the client cannot be set up.
+    pub fn with_settings(
+        trust: &Trust,
+        settings: impl Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send + Sync + 'static,
+    ) -> Result<Self, TransportError> {
+        let connect = Connect { trust: trust.clone(), settings: Arc::new(settings) };
+        let http = connect.client(None)?;
+        Ok(Self { connect: Some(connect), ..Self::new(http) })
+    }
+
+    fn http(&self) -> reqwest::Client {
+        self.http.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Connect {
+    fn client(&self, certificate: Option<&ClientCertificate>) -> Result<reqwest::Client, TransportError> {
         // An app that has chosen another provider keeps it.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut http = reqwest::Client::builder()
+        let config = match certificate {
+            Some(certificate) => self.trust.client_config_presenting(certificate).map(Some),
+            None => self.trust.client_config(),
+        };
+        let http = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("tributary-client/", env!("CARGO_PKG_VERSION")));
-        if let Some(config) = trust.client_config().map_err(|error| TransportError(error.to_string()))? {
-            http = http.tls_backend_preconfigured(config);
-        }
-        http.build().map(Self::new).map_err(with_causes)
+        let http = (self.settings)(http);
+        let http = match config.map_err(|error| TransportError(error.to_string()))? {
+            Some(config) => http.tls_backend_preconfigured(config),
+            None => http,
+        };
+        http.build().map_err(with_causes)
     }
 }
 
@@ -58,7 +109,7 @@ impl Transport for HttpTransport {
         Box::pin(async move {
             let Request { method, url, headers, body } = request;
             let has_body = method != Method::GET && method != Method::HEAD;
-            let call = self.http.request(method, url).headers(headers);
+            let call = self.http().request(method, url).headers(headers);
             let call = if has_body { call.body(body) } else { call };
             let mut response = call.send().await.map_err(with_causes)?;
             Ok(Response {
@@ -67,6 +118,18 @@ impl Transport for HttpTransport {
                 body: Box::pin(response.bytes_stream().map_err(with_causes)),
             })
         })
+    }
+
+    fn presents_certificates(&self) -> bool {
+        self.connect.is_some()
+    }
+
+    fn present(&self, certificate: &ClientCertificate) -> Result<(), TransportError> {
+        let connect = self.connect.as_ref();
+        let connect = connect.ok_or_else(|| TransportError("the app's HTTP client presents no certificates".into()))?;
+        let http = connect.client(Some(certificate))?;
+        *self.http.write().unwrap_or_else(PoisonError::into_inner) = http;
+        Ok(())
     }
 }
 

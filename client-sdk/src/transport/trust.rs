@@ -8,7 +8,10 @@ use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls_platform_verifier::BuilderVerifierExt;
 use tributary_protocol::hash::Sha256Hash;
+
+use crate::keys::ClientCertificate;
 
 /// The CAs whose certificates a client accepts from `https` servers. Names and dates are checked in any case.
 #[derive(Clone, Debug, Default)]
@@ -49,20 +52,39 @@ impl Trust {
     /// # Errors
     /// [`TrustError`] if TLS cannot be set up.
     pub fn client_config(&self) -> Result<Option<ClientConfig>, TrustError> {
+        match self {
+            Self::System => Ok(None),
+            Self::Authorities(_) | Self::Pinned(_) => self.config(None).map(Some),
+        }
+    }
+
+    /// Settings for rustls with which the client presents a certificate to servers that ask for one.
+    ///
+    /// # Errors
+    /// [`TrustError`] if TLS cannot be set up.
+    pub fn client_config_presenting(&self, certificate: &ClientCertificate) -> Result<ClientConfig, TrustError> {
+        self.config(Some(certificate))
+    }
+
+    fn config(&self, certificate: Option<&ClientCertificate>) -> Result<ClientConfig, TrustError> {
+        let failed = |error: rustls::Error| TrustError(error.to_string());
         let provider = Arc::new(ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| TrustError(error.to_string()))?;
-        let mut config = match self {
-            Self::System => return Ok(None),
-            Self::Authorities(roots) => builder.with_root_certificates(Arc::clone(roots)).with_no_client_auth(),
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
+        let builder = builder.with_safe_default_protocol_versions().map_err(failed)?;
+        let builder = match self {
+            Self::System => builder.with_platform_verifier().map_err(failed)?,
+            Self::Authorities(roots) => builder.with_root_certificates(Arc::clone(roots)),
             Self::Pinned(fingerprint) => {
                 let verifier = PinnedCa { fingerprint: *fingerprint, provider };
-                builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth()
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
             }
         };
+        let mut config = match certificate {
+            Some(certificate) => builder.with_client_cert_resolver(certificate.resolver()),
+            None => builder.with_no_client_auth(),
+        };
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Some(config))
+        Ok(config)
     }
 }
 

@@ -44,7 +44,10 @@ impl Bearer {
     const ALL: [(Self, &'static str); 3] = [
         (Self::Operator, "An operator token: tributary_operator_.."),
         (Self::Enrolment, "An enrolment token of a population: tributary_enrolment_.."),
-        (Self::Client, "The secret of an enrolled client: tributary_client_.."),
+        (
+            Self::Client,
+            "The secret of an enrolled client: tributary_client_.. With --client-auth, its certificate instead.",
+        ),
     ];
 
     fn name(self) -> &'static str {

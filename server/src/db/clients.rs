@@ -127,7 +127,8 @@ impl Tx {
         secret: &Sha256Hash,
     ) -> Result<(), DbError> {
         let sql = "insert into clients (id, population, number, token, secret_sha256, attributes, granted, \
-                   examples, created_at_ms, last_seen_at_ms) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+                   examples, created_at_ms, last_seen_at_ms, secret_at_ms) \
+                   values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $9)";
         execute!(
             self,
             sql,
@@ -143,13 +144,6 @@ impl Tx {
             client.last_seen_at_ms
         );
         Ok(())
-    }
-
-    /// The client with this hash of its secret.
-    pub async fn client_by_secret(&mut self, secret: &Sha256Hash) -> Result<Option<ClientRow>, DbError> {
-        let sql = "select id, population, number, attributes, granted, standing, examples, created_at_ms, last_seen_at_ms \
-                   from clients where secret_sha256 = $1";
-        Ok(fetch!(self, ClientRow, fetch_optional, sql, secret.to_string()))
     }
 
     /// Changes the standing of a client, unless it is revoked, and returns its population. None when nothing changed.

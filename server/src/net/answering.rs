@@ -17,11 +17,15 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::connections::{AtWork, Place};
+use super::peer::PeerCertificate;
 
-/// The router as one connection sees it. Handlers find the caller's address as `ConnectInfo<SocketAddr>`.
+/// The router as one connection sees it. Handlers find the caller's address as `ConnectInfo<SocketAddr>`, and its
+/// certificate as [`PeerCertificate`].
 pub(super) struct Answers {
     pub(super) router: Router,
     pub(super) peer: SocketAddr,
+    /// `None`: the client presented none, or was not asked.
+    pub(super) certificate: Option<PeerCertificate>,
     pub(super) place: Arc<Place>,
 }
 
@@ -48,6 +52,9 @@ impl hyper::service::Service<Request<Incoming>> for Answers {
     fn call(&self, mut request: Request<Incoming>) -> Answering {
         let at_work = self.place.begin();
         request.extensions_mut().insert(ConnectInfo(self.peer));
+        if let Some(certificate) = &self.certificate {
+            request.extensions_mut().insert(certificate.clone());
+        }
         // A router is always ready.
         Answering { inner: self.router.clone().call(request), at_work: Some(at_work) }
     }

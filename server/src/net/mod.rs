@@ -5,6 +5,7 @@
 //! | `listen` | one port: HTTP/1.1 and HTTP/2, time limits |
 //! | `connections` | which connections are open, and which make room when there are too many |
 //! | `answering` | a request on its way through the router: its connection is at work |
+//! | `peer` | the certificate of a connection's client |
 //! | `limits` | the limits of connections, derived from the limit of open files |
 //! | `tls` | certificates: from files, from a CA of our own, or by ACME |
 
@@ -12,7 +13,10 @@ mod answering;
 mod connections;
 mod limits;
 pub(crate) mod listen;
+mod peer;
 mod tls;
 
 pub use limits::{ConnectionLimits, raise_open_files};
+pub use peer::PeerCertificate;
+pub(crate) use tls::DEVICE_CA;
 pub use tls::{AcmeError, AcmeSettings, PinnedCa, Tls, TlsError, TlsSource, directory_beside};

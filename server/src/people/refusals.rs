@@ -26,6 +26,11 @@ impl Refusals {
             kind,
             ProblemType::Unauthorized
                 | ProblemType::Forbidden
+                | ProblemType::ClientRevoked
+                | ProblemType::CertificateRequired
+                | ProblemType::CertificateInvalid
+                | ProblemType::CertificateExpired
+                | ProblemType::AttestationRefused
                 | ProblemType::UpdateRejected
                 | ProblemType::ModelInvalid
                 | ProblemType::DigestMismatch

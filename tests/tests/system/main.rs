@@ -11,6 +11,7 @@
 //! | [`downloads`] | models in other forms, steps instead of models, the same bits for every client |
 //! | [`streams`] | bodies that are never whole in memory: large, broken off, gone on with, two at once |
 //! | [`hostile`] | the torture table: hostile clients and clocks, beside honest clients whose round commits |
+//! | [`identity`] | who clients are: certificates, secrets, attestation |
 //! | [`simulation`] | drawn histories of losses, deaths and restarts: what was acknowledged is counted once |
 //! | [`cluster`] | three coordinators on one PostgreSQL, one of which dies |
 //! | [`schema`] | the OpenAPI document holds for drawn requests |
@@ -28,6 +29,7 @@ mod database;
 mod downloads;
 mod hostile;
 mod house;
+mod identity;
 mod outside;
 mod python;
 mod rounds;

@@ -17,6 +17,7 @@ use tributary_server::Config;
 use tributary_server::metrics::MetricsAccess;
 use tributary_server::net::{AcmeSettings, ConnectionLimits, TlsSource, directory_beside};
 
+use super::devices::{self, ClientAuthBy};
 use super::oidc::{Given, RoleOfGroup};
 use crate::error::{CliError, Failure};
 use crate::options::secret;
@@ -86,6 +87,22 @@ struct ServeSettings {
     /// [default: the addresses of this machine and its host name]. The loopback addresses are always in it.
     #[arg(long, env = "TRIBUTARY_TLS_NAME", value_name = "NAME", value_delimiter = ',')]
     tls_name: Vec<String>,
+    /// How clients authenticate to this listener [default: bearer]. With `certificate` and `either`, the TLS handshake
+    /// asks for client certificates. Clients get them at enrolment from a CA of their population, which the coordinator
+    /// keeps in its database, and renew them by themselves. Move from bearer to certificate by way of `either`.
+    #[arg(long, env = "TRIBUTARY_CLIENT_AUTH", value_enum, value_name = "BY")]
+    client_auth: Option<ClientAuthBy>,
+    /// How long a client's certificate is valid, from 1h to 3650d [default: 7d]. Clients renew it when two thirds of
+    /// the time are over. One whose certificate expired enrols again, with its token, and keeps its id.
+    #[arg(long, env = "TRIBUTARY_CLIENT_CERTIFICATE_LIFE", value_name = "DURATION")]
+    client_certificate_life: Option<HumanDuration>,
+    /// A webhook that decides on each enrolment: it receives what the device's platform says about it, and answers
+    /// {"allowed": true} or {"allowed": false, "reason": ".."}. Any other answer, or none, refuses the enrolment.
+    #[arg(long, env = "TRIBUTARY_ATTESTATION_URL", value_name = "URL")]
+    attestation_url: Option<HttpUrl>,
+    /// How long the webhook may take [default: 10s].
+    #[arg(long, env = "TRIBUTARY_ATTESTATION_TIMEOUT", value_name = "DURATION")]
+    attestation_timeout: Option<HumanDuration>,
     /// Speaks plain HTTP on an address that other machines can reach. Only behind a proxy with TLS: everyone on the way
     /// can read models, updates and tokens.
     #[arg(long, env = "TRIBUTARY_INSECURE_PLAINTEXT", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -244,9 +261,17 @@ impl ServeArgs {
         if tls.is_none() && !listen.ip().is_loopback() && !settings.insecure_plaintext.unwrap_or_default() {
             return Err(PlaintextError(listen).into());
         }
+        let devices = devices::Given {
+            client_auth: settings.client_auth,
+            certificate_life: settings.client_certificate_life,
+            attestation_url: settings.attestation_url,
+            attestation_timeout: settings.attestation_timeout,
+            has_tls: tls.is_some(),
+        };
         Ok(Settings {
             listen,
             coordinator: Config {
+                devices: devices.settings()?,
                 database,
                 tls,
                 blobs: settings.blobs,
@@ -347,6 +372,10 @@ impl ServeSettings {
             acme_server_ca: self.acme_server_ca.or(file.acme_server_ca),
             tls_dir: self.tls_dir.or(file.tls_dir),
             tls_name: if self.tls_name.is_empty() { file.tls_name } else { self.tls_name },
+            client_auth: self.client_auth.or(file.client_auth),
+            client_certificate_life: self.client_certificate_life.or(file.client_certificate_life),
+            attestation_url: self.attestation_url.or(file.attestation_url),
+            attestation_timeout: self.attestation_timeout.or(file.attestation_timeout),
             insecure_plaintext: self.insecure_plaintext.or(file.insecure_plaintext),
             database: self.database.or(file.database),
             blobs: self.blobs.or(file.blobs),

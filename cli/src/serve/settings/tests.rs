@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use clap::Parser;
+use tributary_server::devices::ClientAuth;
 
 #[derive(Parser)]
 struct Line {
@@ -88,6 +89,33 @@ fn a_certificate_comes_from_files_or_is_made() {
         ("--tls-dev --tls-name a/b", "neither a host name nor an address"),
     ] {
         let error = tls(line).unwrap_err().to_string();
+        assert!(error.contains(message), "{line}: {error}");
+    }
+}
+
+#[test]
+fn clients_are_identified_by_certificates_only_with_tls_and_webhooks_are_encrypted() {
+    let devices = |line: &str| settings_of(line).map(|settings| settings.coordinator.devices);
+    let plain = devices("").unwrap();
+    assert_eq!((plain.client_auth, plain.attestation.is_none()), (ClientAuth::Bearer, true));
+    let line =
+        "--tls-dev --client-auth certificate --client-certificate-life 12h --attestation-url https://a.example.org/x";
+    let all = devices(line).unwrap();
+    assert_eq!((all.client_auth, all.certificate_life), (ClientAuth::Certificate, Duration::from_secs(12 * 3600)));
+    let hook = all.attestation.unwrap();
+    assert_eq!((hook.url.path(), hook.timeout), ("/x", Duration::from_secs(10)));
+    let text =
+        "tls_dev = true\nclient_auth = 'either'\nattestation_url = 'http://127.0.0.1:1'\nattestation_timeout = '1s'";
+    let from_file = settings_of_file(text, "").unwrap().coordinator.devices;
+    assert_eq!((from_file.client_auth, from_file.attestation.unwrap().timeout.as_secs()), (ClientAuth::Either, 1));
+    for (line, message) in [
+        ("--client-auth either", "client_auth needs TLS"),
+        ("--tls-dev --client-certificate-life 7d", "is for client_auth"),
+        ("--tls-dev --client-auth either --client-certificate-life 59min", "from 1h to 3650d"),
+        ("--attestation-timeout 1s", "is for attestation_url"),
+        ("--attestation-url http://a.example.org", "must be https"),
+    ] {
+        let error = devices(line).unwrap_err().to_string();
         assert!(error.contains(message), "{line}: {error}");
     }
 }

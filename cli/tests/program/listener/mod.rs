@@ -87,3 +87,18 @@ fn two_commands_make_an_encrypted_federation() {
     let trained = succeeds(&shell(directory.path(), &command));
     assert!(trained.contains("contributed to round 1"), "{trained}");
 }
+
+#[test]
+fn with_client_certificates_the_commands_stay_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    let serving = Serving::start(directory.path(), &["--tls-dev", "--client-auth", "certificate"], None);
+    let member = |name: &str| serving.event[name].as_str().unwrap_or_else(|| panic!("{name}: {}", serving.event));
+    std::fs::write(directory.path().join("circle.toml"), JOB).unwrap();
+    std::fs::write(directory.path().join("examples.csv"), "x,y,inside\n0.1,0.2,1\n0.9,0.8,0\n").unwrap();
+    let (server, token, ca) = (member("operator_url"), member("operator_token"), member("ca_file"));
+    let operator = format!("export TRIBUTARY_SERVER={server} TRIBUTARY_TOKEN={token} TRIBUTARY_CA={ca}");
+    succeeds(&shell(directory.path(), &format!("{operator}; tributary job create circle.toml")));
+    let trained = succeeds(&shell(directory.path(), &format!("{} --once", member("client_command"))));
+    assert!(trained.contains("contributed to round 1"), "{trained}");
+    assert!(directory.path().join("client/device.key").exists());
+}

@@ -97,6 +97,17 @@ export interface AssignmentStatus {
   reported: boolean;
 }
 
+/**
+ * What a device's platform says about it, for the operator's attestation webhook. The coordinator does
+ * not read it.
+ */
+export interface Attestation {
+  /** Which kind of statement it is, for example `ios-app-attest`: 1 to 128 bytes. */
+  platform: string;
+  /** The statement, in the platform's form; binary ones in base64. At most 65,536 bytes. */
+  statement: string;
+}
+
 /** The name of an attribute that clients of a population have. */
 export interface AttributeName {
   /** Name of the attribute. */
@@ -174,6 +185,15 @@ export interface Cell {
   state: AssignmentState;
 }
 
+/** A client asks for a certificate. */
+export interface CertificateRequest {
+  /**
+   * A PKCS #10 request in PEM (RFC 2986), at most 8,192 bytes: with an ECDSA key on P-256, signed with
+   * SHA-256. Its names and extensions are ignored.
+   */
+  certificate_request: string;
+}
+
 /** Request for a new password of an account. */
 export interface ChangePassword {
   /** Password: at least 12 characters, at most 1024 bytes. */
@@ -187,6 +207,15 @@ export interface ChangeStanding {
   /** The new standing. */
   standing: Standing;
 }
+
+/** Response to a check-in, with what else the client should do. */
+export type CheckInReply = CheckInResponse & {
+  /**
+   * Credentials to replace now: a certificate of which two thirds of the time are over, a secret of 30
+   * days.
+   */
+  renew?: Renewal[];
+};
 
 /** Check-in: a client is available for work. */
 export interface CheckInRequest {
@@ -547,13 +576,26 @@ export type Engine = "sqlite" | "postgres";
 
 /** Enrolment of a device or silo as a client. */
 export interface EnrolRequest {
+  /** What the platform says about the device, for the operator's attestation webhook. */
+  attestation?: Attestation;
   /** Attributes of the client. */
   attributes?: Attributes;
+  /**
+   * Requests a certificate: a PKCS #10 request in PEM, as `POST /device/v1/certificate` takes it. The
+   * coordinator remembers the key: no other key can be certified for this client later. Required where
+   * clients are identified by certificates alone.
+   */
+  certificate_request?: string;
 }
 
 /** Response to an enrolment. */
 export interface EnrolResponse {
-  /** Id of the new client. */
+  /** The certificate, if one was requested and the coordinator's listener asks for certificates. */
+  certificate?: IssuedCertificate;
+  /**
+   * Id of the client: a new one, unless the request came with the expired certificate of a client and
+   * for its key.
+   */
   client: ClientId;
   /** Population of the client, given by the enrolment token. */
   population: Name;
@@ -646,6 +688,14 @@ export type HeightWidth = number | number[];
 
 /** Source of model version 0. */
 export type InitialModel = "random" | "upload";
+
+/** A client's certificate. */
+export interface IssuedCertificate {
+  /** The certificate in PEM. Its CA signs directly, so there is no chain. */
+  certificate: string;
+  /** Time until it expires, in milliseconds. A duration, since device clocks are often wrong. */
+  expires_in_ms: number;
+}
 
 /** A job. */
 export interface Job {
@@ -954,6 +1004,12 @@ export type ModelsKept =
 /** The name of a population, a job, a coordinator or an account. */
 export type Name = string;
 
+/** A client's next secret. The old one works until this one is used for the first time. */
+export interface NewSecret {
+  /** The coordinator stores only its hash and cannot show it again. */
+  secret: Secret;
+}
+
 export type NoSettings = Record<string, never>;
 
 /** A coordinator process. */
@@ -1106,6 +1162,10 @@ export interface Problem {
 export type ProblemType =
   | "urn:tributary:problem:malformed"
   | "urn:tributary:problem:unauthorized"
+  | "urn:tributary:problem:certificate-required"
+  | "urn:tributary:problem:certificate-invalid"
+  | "urn:tributary:problem:certificate-expired"
+  | "urn:tributary:problem:attestation-refused"
   | "urn:tributary:problem:forbidden"
   | "urn:tributary:problem:client-revoked"
   | "urn:tributary:problem:not-found"
@@ -1149,6 +1209,9 @@ export interface RandomK {
    */
   values?: SparseValues;
 }
+
+/** A credential that the client should replace now. It works a while longer. */
+export type Renewal = "certificate" | "secret";
 
 /** Response to a report. It is stored durably, so the client can discard its copy. */
 export interface ReportAccepted {

@@ -10,7 +10,7 @@ mod session;
 
 pub(crate) use bearer::stored_hash;
 pub(super) use caller::{Caller, CallerCell, Origin};
-pub(super) use device::{Device, Enroller};
+pub(super) use device::{Device, DueDevice, Enroller};
 pub(super) use operator::{Credential, Operator, StillIn, account_actor};
 pub(super) use permit::{Administers, Permit, Steers, Views};
 pub(super) use session::{

@@ -6,13 +6,13 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use tributary_protocol::device::{Assignment, CheckInRequest, CheckInResponse, WAIT_MS_MAX};
+use tributary_protocol::device::{Assignment, CheckInReply, CheckInRequest, CheckInResponse, WAIT_MS_MAX};
 use tributary_protocol::download::{DELTA_CHAIN_MAX, FormFile, ModelDeltaFile, ModelForm};
 
 use super::texts::require_text;
 use tributary_protocol::state::Standing;
 
-use crate::api::auth::Device;
+use crate::api::auth::DueDevice;
 use crate::api::extract::Json;
 use crate::api::problem::Answer;
 use crate::app::App;
@@ -25,9 +25,10 @@ const SEEN_EVERY_MS: i64 = 60_000;
 
 pub(super) async fn check_in(
     State(app): State<Arc<App>>,
-    Device(client): Device,
+    DueDevice { client, due }: DueDevice,
     Json(mut request): Json<CheckInRequest>,
-) -> Answer<Json<CheckInResponse>> {
+) -> Answer<Json<CheckInReply>> {
+    let answer = |response| Ok(Json(CheckInReply { response, renew: due.renewals() }));
     require_text(&request.attributes)?;
     app.fleet.check_ins.count(app.clock.now_ms());
     if !client.granted.0.is_empty() {
@@ -39,7 +40,7 @@ pub(super) async fn check_in(
     if client.standing == Standing::Quarantined {
         app.metrics.checkin(client.population.as_str(), CheckInAnswer::NoJob);
         let retry_after_ms = Box::pin(retry(&app, &client, RetryReason::NoJob)).await?;
-        return Ok(Json(CheckInResponse::Retry { retry_after_ms }));
+        return answer(CheckInResponse::Retry { retry_after_ms });
     }
     let wait_ms = i64::from(request.wait_ms.min(WAIT_MS_MAX));
     let until_ms = app.clock.now_ms().saturating_add(wait_ms);
@@ -50,7 +51,7 @@ pub(super) async fn check_in(
     // Looked up after the client entered the lobby: an assignment that is stored from here on calls it.
     if let Some(assignment) = Box::pin(open_work(&app, &client)).await? {
         app.metrics.checkin(client.population.as_str(), CheckInAnswer::Assigned);
-        return Ok(Json(CheckInResponse::Assigned(Box::new(assignment))));
+        return answer(CheckInResponse::Assigned(Box::new(assignment)));
     }
     app.signals.client_waits(&client.population);
     let stopping = tokio::select! {
@@ -59,7 +60,7 @@ pub(super) async fn check_in(
         () = app.stopping.cancelled() => true,
     };
     drop(seat);
-    Ok(Json(Box::pin(after_wait(&app, &client, stopping)).await?))
+    answer(Box::pin(after_wait(&app, &client, stopping)).await?)
 }
 
 /// The answer after the wait: the client was called, its time has passed, or the coordinator stops.

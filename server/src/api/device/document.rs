@@ -1,7 +1,8 @@
 //! The calls of the device API, for the OpenAPI document.
 
+use tributary_protocol::credential::{CertificateRequest, IssuedCertificate, NewSecret};
 use tributary_protocol::device::{
-    AssignmentStatus, CheckInRequest, CheckInResponse, EnrolRequest, EnrolResponse, EvaluationReport, FailureReport,
+    AssignmentStatus, CheckInReply, CheckInRequest, EnrolRequest, EnrolResponse, EvaluationReport, FailureReport,
     PARTIAL_UPLOAD, ReportAccepted, UpdateQuery,
 };
 use tributary_protocol::download::{FormQuery, ModelForm};
@@ -32,7 +33,12 @@ fn own() -> Vec<Call> {
             "Says that the client is available; held for at most `wait_ms` until there is work.",
         )
         .takes::<CheckInRequest>()
-        .answers::<CheckInResponse>(200, "Work, or when to come back."),
+        .answers::<CheckInReply>(200, "Work, or when to come back."),
+        post("/certificate", "renewCertificate", "Certifies the client's key, where clients may have certificates.")
+            .takes::<CertificateRequest>()
+            .answers::<IssuedCertificate>(200, "The certificate. The old one stays valid."),
+        post("/secret", "renewSecret", "Makes the client's next secret.")
+            .answers::<NewSecret>(200, "The secret. The old one works until this one is used."),
         get("/jobs/{job}/models/{version}", "fetchModel", "A model version as a safetensors file, in some form.")
             .query::<FormQuery>()
             .knows::<ModelForm>()

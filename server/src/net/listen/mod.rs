@@ -23,6 +23,7 @@ use tokio_util::task::TaskTracker;
 use super::answering::Answers;
 use super::connections::{Connections, Place};
 use super::limits::{ConnectionLimits, Limits, open_files};
+use super::peer::PeerCertificate;
 use super::tls::{Spoken, Tls};
 use crate::metrics::{Dropped, Handshake, Metrics};
 
@@ -140,7 +141,7 @@ async fn converse(stream: TcpStream, peer: SocketAddr, place: Arc<Place>, shared
         return Box::pin(converse_secretly(stream, peer, place, tls, &shared)).await;
     }
     let Some(is_http2) = begins_as_http2(&stream, &place, &shared).await? else { return Ok(()) };
-    let answers = Answers { router: shared.router.clone(), peer, place };
+    let answers = Answers { router: shared.router.clone(), peer, certificate: None, place };
     if is_http2 {
         // Boxed because it is rare and large, so that it is not part of every connection's future.
         Box::pin(converse2(stream, answers, &shared)).await
@@ -171,7 +172,9 @@ async fn converse_secretly(
     place.shook_hands(outcome);
     let stream = shaken??;
     let spoken = Spoken::over(&stream);
-    let answers = Answers { router: shared.router.clone(), peer, place };
+    let presented = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+    let certificate = presented.map(|certificate| PeerCertificate::new(certificate.clone().into_owned()));
+    let answers = Answers { router: shared.router.clone(), peer, certificate, place };
     match spoken {
         Spoken::Http1 => converse1(stream, answers, shared).await,
         Spoken::Http2 => Box::pin(converse2(stream, answers, shared)).await,

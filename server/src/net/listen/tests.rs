@@ -242,7 +242,7 @@ mod tls {
     async fn served() -> (Served, ClientConfig, tempfile::TempDir) {
         let directory = tempfile::tempdir().unwrap();
         let source = TlsSource::Dev { directory: directory.path().to_owned(), names: Vec::new() };
-        let tls = Tls::open(&source, Clock::System.now_ms()).unwrap();
+        let tls = Tls::open(&source, false, Clock::System.now_ms()).unwrap();
         let config = client(&[&TLS13, &TLS12], &tls.ca().unwrap().file);
         (served_with(Limits { max: 100, per_address: 100 }, Some(tls)).await, config, directory)
     }
@@ -395,7 +395,7 @@ mod tls {
             server_ca: Some(directory.path().join("ca.pem")),
         });
         let now_ms = Clock::System.now_ms();
-        let tls = Tls::open(&source, now_ms).unwrap();
+        let tls = Tls::open(&source, false, now_ms).unwrap();
         let served = served_with(Limits { max: 100, per_address: 100 }, Some(Arc::clone(&tls))).await;
         let challenges = served.address.port();
         let Some(pebble) = Pebble::start(directory.path(), port, challenges).await else { return };
@@ -403,7 +403,7 @@ mod tls {
         assert!(!tls.look_again(now_ms).await.unwrap(), "it is new");
         drop(pebble);
 
-        let again = Tls::open(&source, now_ms).unwrap();
+        let again = Tls::open(&source, false, now_ms).unwrap();
         assert!(again.expires_at_ms() > now_ms);
         assert_eq!(again.expires_at_ms(), tls.expires_at_ms());
         let files: Vec<_> =

@@ -20,9 +20,9 @@ use rustls::sign::CertifiedKey;
 use tributary_protocol::hash::Sha256Hash;
 
 use super::error::{AcmeError, TlsError};
-use super::expiry::validity_ms;
 use super::files::{certificates, unreadable, write_secret};
 use super::identity::Identity;
+use crate::x509::validity_ms;
 
 /// The protocol of a connection that only wants the certificate of a challenge.
 pub(super) const CHALLENGE: &[u8] = b"acme-tls/1";

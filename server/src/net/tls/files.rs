@@ -13,8 +13,8 @@ use rustls::sign::CertifiedKey;
 use tributary_protocol::hash::Sha256Hash;
 
 use super::error::TlsError;
-use super::expiry::expires_at_ms;
 use super::identity::{Identity, PinnedCa};
+use crate::x509::expires_at_ms;
 
 #[derive(Debug)]
 pub(super) struct Files {

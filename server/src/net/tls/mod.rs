@@ -5,14 +5,14 @@
 //! | [`files`] | a certificate and its key from PEM files, read again when they change |
 //! | [`dev`] | a private CA, and certificates from it |
 //! | [`acme`] | certificates from a public CA, by ACME |
+//! | [`clients`] | certificates of clients |
 //! | [`identity`] | a certificate with its key |
 //! | [`names`] | names and addresses of this machine |
-//! | [`expiry`] | the end of a certificate's validity |
 
 mod acme;
+mod clients;
 mod dev;
 mod error;
-mod expiry;
 mod files;
 mod identity;
 mod names;
@@ -32,11 +32,13 @@ use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
 pub use acme::AcmeSettings;
+pub(crate) use clients::DEVICE_CA;
 pub use dev::directory_beside;
 pub use error::{AcmeError, TlsError};
 pub use identity::PinnedCa;
 
 use acme::Acme;
+use clients::AnyCertificate;
 use dev::Dev;
 use files::Files;
 use identity::Identity;
@@ -92,8 +94,8 @@ struct Current {
 }
 
 impl Tls {
-    /// Reads or makes the certificate. Needs a tokio runtime.
-    pub(crate) fn open(source: &TlsSource, now_ms: i64) -> Result<Arc<Self>, TlsError> {
+    /// Reads or makes the certificate. Needs a tokio runtime. `asks_clients`: the handshake asks clients for theirs.
+    pub(crate) fn open(source: &TlsSource, asks_clients: bool, now_ms: i64) -> Result<Arc<Self>, TlsError> {
         let (source, identity) = match source {
             TlsSource::Files { certificate, key, ca } => {
                 let (files, identity) = Files::open(certificate, key, ca.as_deref())?;
@@ -109,11 +111,14 @@ impl Tls {
             }
         };
         let current = Arc::new(Current { identity: RwLock::new(identity), source });
-        let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
-        let mut config = builder
-            .with_protocol_versions(&[&TLS13, &TLS12])?
-            .with_no_client_auth()
-            .with_cert_resolver(Arc::clone(&current) as Arc<dyn ResolvesServerCert>);
+        let provider = Arc::new(ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
+        let builder = builder.with_protocol_versions(&[&TLS13, &TLS12])?;
+        let builder = match asks_clients {
+            true => builder.with_client_cert_verifier(AnyCertificate::new(provider)),
+            false => builder.with_no_client_auth(),
+        };
+        let mut config = builder.with_cert_resolver(Arc::clone(&current) as Arc<dyn ResolvesServerCert>);
         config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
         if matches!(current.source, Source::Acme(_)) {
             config.alpn_protocols.push(acme::CHALLENGE.to_vec());

@@ -62,6 +62,8 @@ pub(super) fn guarded_routes() -> Vec<(Method, String)> {
     let device = [
         (Method::POST, "/clients".into()),
         (Method::POST, "/checkins".into()),
+        (Method::POST, "/certificate".into()),
+        (Method::POST, "/secret".into()),
         (Method::GET, format!("/jobs/{job}/models/0")),
         (Method::GET, format!("/jobs/{job}/models/0/delta")),
         (Method::GET, format!("/assignments/{assignment}")),

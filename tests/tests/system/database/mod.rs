@@ -2,6 +2,7 @@
 
 mod assignments;
 mod dashboard;
+mod devices;
 mod jobs;
 mod model_files;
 mod nodes;
@@ -51,6 +52,10 @@ on_both_databases! {
     people::clients_are_listed_with_how_their_work_ended,
     people::clients_are_found_and_ordered,
     people::last_rounds_count_training_only,
+    devices::a_next_secret_replaces_the_old_one_when_it_is_used,
+    devices::a_key_is_bound_once_and_known_when_its_client_is_excluded,
+    devices::a_client_that_enrols_again_keeps_its_id_unless_it_is_revoked,
+    devices::a_population_has_one_ca_until_another_one_is_needed,
     dashboard::a_job_at_a_glance_is_the_sum_of_its_rounds,
     dashboard::a_spark_prefers_rounds_that_were_measured,
     dashboard::jobs_that_may_run_come_first_and_the_newest_of_them,

@@ -210,9 +210,9 @@ pub(super) async fn clients_are_numbered_and_known_by_their_secret(db: &Db) {
     let other = token(101, Some("others"), None);
     tx.insert_token(&other, &secret(101)).await.unwrap();
     store_client(&mut tx, 9, "others", &other).await;
-    let known = tx.client_by_secret(&secret(2)).await.unwrap().unwrap();
+    let known = tx.client_by_secret(&secret(2)).await.unwrap().unwrap().client;
     assert_eq!((known.id, known.number, known.population.as_str()), (client_id(2), 2, "people"));
-    let first = tx.client_by_secret(&secret(9)).await.unwrap().unwrap();
+    let first = tx.client_by_secret(&secret(9)).await.unwrap().unwrap().client;
     assert_eq!(first.number, 1, "each population counts for itself");
     assert!(tx.client_by_secret(&secret(50)).await.unwrap().is_none());
     assert_eq!(tx.population(&name("people")).await.unwrap().unwrap().clients, 3);
@@ -225,10 +225,10 @@ pub(super) async fn a_client_is_what_it_said_last(db: &Db) {
     let said = BTreeMap::from([("platform".to_owned(), "an \"ünusual\" one".to_owned())]);
     let said: Attributes = said.try_into().unwrap();
     tx.client_seen(client_id(1), &said, 1 << 40, 77).await.unwrap();
-    let known = tx.client_by_secret(&secret(1)).await.unwrap().unwrap();
+    let known = tx.client_by_secret(&secret(1)).await.unwrap().unwrap().client;
     assert_eq!((known.attributes.0, known.examples, known.last_seen_at_ms), (said, 1 << 40, 77));
     assert_eq!(known.created_at_ms, 20);
-    let other = tx.client_by_secret(&secret(2)).await.unwrap().unwrap();
+    let other = tx.client_by_secret(&secret(2)).await.unwrap().unwrap().client;
     assert_eq!((other.examples, other.last_seen_at_ms), (0, 20));
 }
 

@@ -36,6 +36,7 @@ pub(super) const ROOMS: [(&str, &[Room]); 2] = [
         SERVER,
         &[
             room(&["runtime/"], "clock and entropy serve every room and know none"),
+            room(&["x509.rs"], "a certificate says the same, whoever reads it"),
             room(&["metrics/"], "a metric is given its values and asks nobody for them"),
             room(&["net/"], "a listener hands requests on and understands none of them"),
             room(&["db/"], "queries know rows, not what the rows are for"),
@@ -55,6 +56,7 @@ pub(super) const ROOMS: [(&str, &[Room]); 2] = [
             room(&["scheduled/"], "retention and upkeep need neither driver nor API"),
             room(&["driver/"], "a driver derives its steps from stored state, not from requests"),
             room(&["people/"], "who may sign in depends on no job"),
+            room(&["devices/"], "what a client proves to be depends on no job"),
             room(&["app.rs"], "the state that all calls of the API share depends on no single call"),
             room(&["api/"], "the coordinator gives the API its connections"),
             room(&["coordinator.rs", "lib.rs"], "nothing is above it"),

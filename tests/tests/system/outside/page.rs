@@ -19,9 +19,14 @@ const PAGE: &str = include_str!("../../../../docs/protocol.md");
 const CLIENT: &str = include_str!("../../../python/client.py");
 
 /// Schemas of the OpenAPI document whose members the page describes.
-const SCHEMAS: [&str; 15] = [
+const SCHEMAS: [&str; 20] = [
     "EnrolRequest",
     "EnrolResponse",
+    "Attestation",
+    "CertificateRequest",
+    "IssuedCertificate",
+    "NewSecret",
+    "CheckInReply",
     "CheckInRequest",
     "DeviceState",
     "DeviceAssignment",

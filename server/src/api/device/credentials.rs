@@ -1,0 +1,275 @@
+//! Enrolment, and the replacement of credentials.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::State;
+use tributary_protocol::credential::{
+    Attestation, CertificateRequest, DeviceName, IssuedCertificate, NewSecret, PLATFORM_BYTES_MAX, STATEMENT_BYTES_MAX,
+};
+use tributary_protocol::device::{EnrolRequest, EnrolResponse};
+use tributary_protocol::id::{ClientId, Name, SecretKind};
+use tributary_protocol::problem::ProblemType;
+use tributary_protocol::state::{AuditAction, Standing};
+use tributary_protocol::text;
+
+use super::texts::require_text;
+use crate::api::auth::{Device, Enroller, stored_hash};
+use crate::api::extract::Json;
+use crate::api::problem::{Answer, ApiError};
+use crate::app::App;
+use crate::db::{ClientRow, Enrolment, Json as Stored, NewAudit, ReEnrolment, Tx};
+use crate::devices::{
+    AttestationError, Authority, AuthorityError, CertifiedKey, ClientAuth, PresentedError, Question, RequestError,
+    signed_client,
+};
+use crate::net::PeerCertificate;
+use crate::runtime::entropy;
+
+/// Retry delay of enrolments that the attestation webhook could not decide, in milliseconds.
+const ATTESTATION_RETRY_MS: u64 = 10_000;
+
+pub(super) async fn enrol(
+    State(app): State<Arc<App>>,
+    enroller: Enroller,
+    peer: Option<Extension<PeerCertificate>>,
+    Json(request): Json<EnrolRequest>,
+) -> Answer<Json<EnrolResponse>> {
+    require_text(&request.attributes)?;
+    let auth = app.devices.client_auth;
+    let key = request.certificate_request.as_deref().map(CertifiedKey::requested).transpose()?;
+    if auth == ClientAuth::Certificate && key.is_none() {
+        let detail = "this coordinator identifies clients by certificates; send a certificate request";
+        return Err(ApiError::new(ProblemType::CertificateRequired, detail));
+    }
+    let again = match (peer, &key) {
+        (Some(Extension(peer)), Some(key)) => returning(&app, &peer, &enroller.population, key).await?,
+        _ => None,
+    };
+    require_attested(&app, &enroller, key.as_ref(), &request).await?;
+    let authority = match &key {
+        Some(key) if auth.asks_for_certificates() => Some((authority(&app, &enroller.population).await?, key)),
+        _ => None,
+    };
+    let now_ms = app.clock.now_ms();
+    let secret = entropy::secret(SecretKind::Client);
+    let mut tx = app.db.begin().await?;
+    let token = match tx.count_enrolment(enroller.token, now_ms).await? {
+        Enrolment::Counted(token) => token,
+        refused => return Err(refused_enrolment(&refused)),
+    };
+    let client = match again {
+        Some(client) => {
+            let again = ReEnrolment {
+                client,
+                token: token.id,
+                secret: stored_hash(&secret),
+                attributes: &request.attributes.with_granted(&token.attributes),
+                granted: &token.attributes,
+                now_ms,
+            };
+            if !tx.enrol_again(again).await? {
+                return Err(revoked());
+            }
+            client
+        }
+        None => {
+            if let Some(key) = &key {
+                require_unbarred(&mut tx, &enroller.population, key).await?;
+            }
+            let client = ClientRow {
+                id: ClientId::from_random(entropy::random()),
+                number: tx.next_client_number(&enroller.population).await?,
+                population: enroller.population.clone(),
+                attributes: Stored(request.attributes.with_granted(&token.attributes)),
+                granted: Stored(token.attributes),
+                standing: Standing::Active,
+                examples: 0,
+                created_at_ms: now_ms,
+                last_seen_at_ms: now_ms,
+            };
+            tx.insert_client(&client, token.id, &stored_hash(&secret)).await?;
+            client.id
+        }
+    };
+    let certificate = match &authority {
+        Some((authority, key)) => Some(issue(&app, authority, &enroller.population, client, key, now_ms)?),
+        None => None,
+    };
+    if let Some(key) = &key {
+        let until_ms = certificate.as_ref().map(|_| now_ms.saturating_add(app.devices.certificate_life_ms));
+        tx.bind_key(client, &key.fingerprint, until_ms).await?;
+    }
+    let enrolled = NewAudit {
+        actor: token.id.to_string(),
+        label: token.label,
+        action: AuditAction::ClientEnrol,
+        subject: client.to_string(),
+        population: Some(enroller.population.clone()),
+        detail: again.map(|_| "again, with its earlier certificate".to_owned()),
+    };
+    tx.append_audit(enrolled, now_ms).await?;
+    tx.commit().await?;
+    Ok(Json(EnrolResponse { client, secret, population: enroller.population, certificate }))
+}
+
+/// A certificate for the client's key. The first key that a client requests one for is its key for good.
+pub(super) async fn certificate(
+    State(app): State<Arc<App>>,
+    Device(client): Device,
+    Json(request): Json<CertificateRequest>,
+) -> Answer<Json<IssuedCertificate>> {
+    if !app.devices.client_auth.asks_for_certificates() {
+        let detail = "this coordinator identifies clients by their secrets";
+        return Err(ApiError::new(ProblemType::WrongState, detail));
+    }
+    let key = CertifiedKey::requested(&request.certificate_request)?;
+    let (authority, now_ms) = (authority(&app, &client.population).await?, app.clock.now_ms());
+    let issued = issue(&app, &authority, &client.population, client.id, &key, now_ms)?;
+    let mut tx = app.db.begin().await?;
+    let until_ms = now_ms.saturating_add(app.devices.certificate_life_ms);
+    if !tx.bind_key(client.id, &key.fingerprint, Some(until_ms)).await? {
+        let detail = "this client has another key; enrol again as a new client";
+        return Err(ApiError::new(ProblemType::Forbidden, detail));
+    }
+    tx.commit().await?;
+    Ok(Json(issued))
+}
+
+/// The client's next secret. The one in use works until this one is used.
+pub(super) async fn secret(State(app): State<Arc<App>>, Device(client): Device) -> Answer<Json<NewSecret>> {
+    let secret = entropy::secret(SecretKind::Client);
+    let mut tx = app.db.begin().await?;
+    tx.set_next_secret(client.id, &stored_hash(&secret)).await?;
+    tx.commit().await?;
+    Ok(Json(NewSecret { secret }))
+}
+
+/// The client that enrols again: it presented a certificate of this population in the handshake, which may have
+/// expired, and requests the new one for the same key. A copy of its request alone could come from anybody.
+async fn returning(
+    app: &App,
+    peer: &PeerCertificate,
+    population: &Name,
+    key: &CertifiedKey,
+) -> Answer<Option<ClientId>> {
+    match signed_client(&app.db, peer).await {
+        Ok((known, presented)) if known.client.population == *population && presented.key == key.fingerprint => {
+            Ok(Some(known.client.id))
+        }
+        Err(PresentedError::Db(error)) => Err(error.into()),
+        Ok(_) | Err(_) => Ok(None),
+    }
+}
+
+/// A device that was excluded under an earlier id does not come back with the same key.
+async fn require_unbarred(tx: &mut Tx, population: &Name, key: &CertifiedKey) -> Answer<()> {
+    match tx.barred_client(population, &key.fingerprint).await? {
+        None => Ok(()),
+        Some((_, Standing::Revoked)) => Err(revoked()),
+        Some((client, _)) => {
+            let detail = format!("this device is quarantined as {client} until an operator releases it");
+            Err(ApiError::new(ProblemType::Forbidden, detail))
+        }
+    }
+}
+
+fn revoked() -> ApiError {
+    ApiError::new(ProblemType::ClientRevoked, "an operator revoked this device; it needs a new key to enrol again")
+}
+
+/// Asks the operator's webhook, if there is one.
+async fn require_attested(
+    app: &App,
+    enroller: &Enroller,
+    key: Option<&CertifiedKey>,
+    request: &EnrolRequest,
+) -> Answer<()> {
+    if let Some(Attestation { platform, statement }) = &request.attestation {
+        let is_platform = (1..=PLATFORM_BYTES_MAX).contains(&platform.len()) && text::is_text(platform);
+        if !is_platform || statement.len() > STATEMENT_BYTES_MAX {
+            let detail = format!(
+                "an attestation has a platform of 1 to {PLATFORM_BYTES_MAX} bytes and a statement of at most \
+                 {STATEMENT_BYTES_MAX}"
+            );
+            return Err(ApiError::new(ProblemType::Malformed, detail));
+        }
+    }
+    let Some(hook) = &app.devices.attestation else { return Ok(()) };
+    let question = Question {
+        population: &enroller.population,
+        token: enroller.token,
+        token_label: &enroller.label,
+        attributes: &request.attributes.with_granted(&enroller.granted),
+        key_sha256: key.map(|key| key.fingerprint),
+        platform: request.attestation.as_ref().map(|attestation| attestation.platform.as_str()),
+        statement: request.attestation.as_ref().map(|attestation| attestation.statement.as_str()),
+    };
+    hook.ask(&question).await?;
+    Ok(())
+}
+
+async fn authority(app: &App, population: &Name) -> Answer<Authority> {
+    Ok(Authority::of(&app.db, population, app.clock.now_ms(), app.devices.certificate_life_ms).await?)
+}
+
+fn issue(
+    app: &App,
+    authority: &Authority,
+    population: &Name,
+    client: ClientId,
+    key: &CertifiedKey,
+    now_ms: i64,
+) -> Answer<IssuedCertificate> {
+    let name = DeviceName { population: population.clone(), client };
+    Ok(authority.issue(&name, key, now_ms, app.devices.certificate_life_ms)?)
+}
+
+fn refused_enrolment(refused: &Enrolment) -> ApiError {
+    match refused {
+        Enrolment::UsedUp { uses_max } => ApiError::new(
+            ProblemType::Unauthorized,
+            format!("this enrolment token has enrolled {uses_max} clients, as many as it may"),
+        ),
+        Enrolment::TooSoon { per_minute_max, retry_after_ms } => ApiError::new(
+            ProblemType::TooManyRequests,
+            format!("this enrolment token enrols at most {per_minute_max} clients in a minute"),
+        )
+        .retry_after_ms(*retry_after_ms),
+        Enrolment::Unknown | Enrolment::Counted(_) => {
+            ApiError::new(ProblemType::Unauthorized, "this enrolment token is unknown, expired or revoked")
+        }
+    }
+}
+
+impl From<RequestError> for ApiError {
+    fn from(error: RequestError) -> Self {
+        Self::new(ProblemType::Malformed, error.to_string())
+    }
+}
+
+impl From<AuthorityError> for ApiError {
+    fn from(error: AuthorityError) -> Self {
+        match error {
+            AuthorityError::Db(error) => error.into(),
+            AuthorityError::Make(error) => Self::internal(error),
+        }
+    }
+}
+
+impl From<AttestationError> for ApiError {
+    fn from(error: AttestationError) -> Self {
+        let detail = error.to_string();
+        match error {
+            AttestationError::Refused(_) => Self::new(ProblemType::AttestationRefused, detail),
+            AttestationError::Busy => {
+                Self::new(ProblemType::TooManyRequests, detail).retry_after_ms(ATTESTATION_RETRY_MS)
+            }
+            AttestationError::Unusable(_) => {
+                tracing::warn!(%error, "an enrolment is refused");
+                Self::new(ProblemType::Unavailable, "the operator's attestation webhook gave no usable answer")
+                    .retry_after_ms(ATTESTATION_RETRY_MS)
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The operator's webhook that allows enrolments: it sees what a device says about itself and answers yes or no.
+//! Everything but a clear yes refuses the enrolment.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use reqwest::{Client, Url, redirect};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
+use tributary_protocol::device::Attributes;
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::{Name, TokenId};
+use tributary_protocol::text::is_visible;
+
+/// Longest answer in bytes.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// Longest reason that a device is told, in characters.
+const REASON_CHARS_MAX: usize = 200;
+/// Enrolments that wait for the webhook. Further ones are refused with a time to come back.
+const QUESTIONS_MAX: usize = 32;
+
+/// Where the webhook is.
+#[derive(Clone, Debug)]
+pub struct AttestationSettings {
+    pub url: Url,
+    /// From the request to the last byte of the answer.
+    pub timeout: Duration,
+}
+
+#[derive(Debug)]
+pub(crate) struct AttestationHook {
+    url: Url,
+    http: Client,
+    turns: Semaphore,
+}
+
+/// What the webhook receives: one JSON object.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Question<'a> {
+    pub(crate) population: &'a Name,
+    pub(crate) token: TokenId,
+    pub(crate) token_label: &'a str,
+    /// All attributes of the new client, with those that its token grants.
+    pub(crate) attributes: &'a Attributes,
+    /// SHA-256 of the device's public key (SubjectPublicKeyInfo in DER). Platforms can sign it into their statement.
+    pub(crate) key_sha256: Option<Sha256Hash>,
+    /// As the device sent them; none if it sent no attestation.
+    pub(crate) platform: Option<&'a str>,
+    pub(crate) statement: Option<&'a str>,
+}
+
+/// What it answers.
+#[derive(Deserialize)]
+struct Verdict {
+    allowed: bool,
+    #[serde(default)]
+    reason: String,
+}
+
+/// Why an enrolment is not allowed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum AttestationError {
+    #[error("the enrolment is not allowed: {0}")]
+    Refused(String),
+    #[error("too many enrolments wait for the attestation webhook")]
+    Busy,
+    /// For the operator's log; devices learn only that it failed.
+    #[error("the attestation webhook gave no usable answer: {0}")]
+    Unusable(String),
+}
+
+impl AttestationHook {
+    /// Sends nothing yet.
+    pub(crate) fn new(settings: AttestationSettings) -> Result<Self, reqwest::Error> {
+        let AttestationSettings { url, timeout } = settings;
+        // The provider is process-wide: a second installation fails and changes nothing.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let http = Client::builder()
+            .user_agent(concat!("tributary/", env!("CARGO_PKG_VERSION")))
+            .timeout(timeout)
+            // A redirect could lead to addresses that only this machine reaches.
+            .redirect(redirect::Policy::none());
+        let http = if is_loopback(&url) { http.no_proxy() } else { http };
+        Ok(Self { url, http: http.build()?, turns: Semaphore::new(QUESTIONS_MAX) })
+    }
+
+    /// Whether the enrolment is allowed.
+    pub(crate) async fn ask(&self, question: &Question<'_>) -> Result<(), AttestationError> {
+        let _turn = self.turns.try_acquire().map_err(|_| AttestationError::Busy)?;
+        let unusable = |error: reqwest::Error| AttestationError::Unusable(with_causes(&error.without_url()));
+        let mut response = self.http.post(self.url.clone()).json(question).send().await.map_err(unusable)?;
+        if response.status() != reqwest::StatusCode::OK {
+            return Err(AttestationError::Unusable(format!("status {}", response.status())));
+        }
+        let mut body = Vec::new();
+        while let Some(piece) = response.chunk().await.map_err(unusable)? {
+            body.extend_from_slice(&piece);
+            if body.len() > ANSWER_BYTES_MAX {
+                return Err(AttestationError::Unusable(format!("more than {ANSWER_BYTES_MAX} bytes")));
+            }
+        }
+        // serde would take the members of an object from an array, too, by their order.
+        let verdict = serde_json::from_slice::<Map<String, Value>>(&body).map(Value::Object);
+        let verdict: Verdict =
+            verdict.and_then(serde_json::from_value).map_err(|error| AttestationError::Unusable(error.to_string()))?;
+        if verdict.allowed { Ok(()) } else { Err(AttestationError::Refused(reason(&verdict.reason))) }
+    }
+}
+
+/// A reason as logs and devices may show it.
+fn reason(text: &str) -> String {
+    let reason: String = text.chars().filter(|letter| is_visible(*letter)).take(REASON_CHARS_MAX).collect();
+    if reason.is_empty() { "the attestation webhook gave no reason".to_owned() } else { reason }
+}
+
+fn with_causes(error: &reqwest::Error) -> String {
+    let first = std::error::Error::source(error);
+    let causes = std::iter::successors(first, |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+fn is_loopback(url: &Url) -> bool {
+    url.host_str().is_some_and(|host| {
+        let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+        host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_short_and_visible() {
+        assert_eq!(reason("jail\u{1b}[31mbroken"), "jail[31mbroken");
+        assert_eq!(reason(&"x".repeat(1000)).len(), REASON_CHARS_MAX);
+        assert_eq!(reason("\n"), "the attestation webhook gave no reason");
+    }
+}

@@ -1,0 +1,7 @@
+//! Who clients are: certificates and secrets, and how both are replaced, over a real TLS listener.
+
+mod attestation;
+mod certificates;
+mod refused;
+mod secrets;
+mod world;
