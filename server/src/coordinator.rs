@@ -22,6 +22,7 @@ use crate::db::{Db, DbError, NewAudit};
 use crate::fleet::seats;
 use crate::metrics::{Metrics, MetricsAccess};
 use crate::net::{ConnectionLimits, Tls, TlsError, TlsSource, listen};
+use crate::notify::{self, NotifySettings};
 use crate::people::{Entrance, OidcSettings, People};
 use crate::runtime::clock::Clock;
 use crate::runtime::entropy;
@@ -68,6 +69,8 @@ pub struct Config {
     pub connections: ConnectionLimits,
     /// `None`: the listener speaks plain HTTP.
     pub tls: Option<TlsSource>,
+    /// A webhook that receives notifications.
+    pub notify: Option<NotifySettings>,
     /// Adds updates when their round is committed instead of while they arrive. A benchmark measures the cost of adding
     /// with it.
     pub fold_at_commit: bool,
@@ -87,6 +90,7 @@ impl Default for Config {
             metrics: MetricsAccess::default(),
             connections: ConnectionLimits::default(),
             tls: None,
+            notify: None,
             fold_at_commit: false,
         }
     }
@@ -106,6 +110,8 @@ pub enum ServeError {
     Directory { path: PathBuf, source: std::io::Error },
     #[error("cannot set up requests to the identity provider: {0}")]
     Provider(#[from] reqwest::Error),
+    #[error("cannot set up requests to the webhook: {0}")]
+    Notify(#[source] reqwest::Error),
     #[error("the configured operator token is not an operator's: it must start with \"tributary_operator_\"")]
     WrongToken,
 }
@@ -117,6 +123,7 @@ pub struct Coordinator {
     tls: Option<Arc<Tls>>,
     first_operator_token: Option<Secret>,
     first_clients: Option<FirstClients>,
+    notifier: Option<notify::Sender>,
 }
 
 /// A population that was created because there was none.
@@ -163,13 +170,15 @@ impl Coordinator {
             _ => None,
         };
         let entrance = Entrance { is_encrypted: tls.is_some(), is_behind_proxy: config.behind_proxy };
-        let services = Services::new(db, node, blobs, clock, metrics);
+        let mut services = Services::new(db, node, blobs, clock, metrics);
+        services.notify = config.notify.as_ref().map(|notify| notify.abandoned.max(1));
+        let notifier = config.notify.clone().map(notify::Sender::new).transpose().map_err(ServeError::Notify)?;
         let people = People::new(entrance, config.oidc.clone())?;
         let app = App::new(services, config.lease, config.upload_memory, people, ca);
         if config.fold_at_commit {
             app.updates.sums.leave_to_commits();
         }
-        Ok(Self { app, connections: config.connections, tls, first_operator_token, first_clients })
+        Ok(Self { app, connections: config.connections, tls, first_operator_token, first_clients, notifier })
     }
 
     /// The operator token that was created because none worked. It cannot be read later, because only its hash is
@@ -226,6 +235,10 @@ impl Coordinator {
             sweep::run(blobs, db, clock, stopping).await;
         });
         tasks.spawn(tidy_metrics(Arc::clone(&app)));
+        if let Some(notifier) = self.notifier {
+            let app = Arc::clone(&app);
+            tasks.spawn(async move { notifier.run(&app).await });
+        }
         if let Some(tls) = &self.tls {
             tasks.spawn(keep_certificate(Arc::clone(&app), Arc::clone(tls)));
         }

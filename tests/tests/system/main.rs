@@ -14,6 +14,7 @@
 //! | [`simulation`] | drawn histories of losses, deaths and restarts: what was acknowledged is counted once |
 //! | [`cluster`] | three coordinators on one PostgreSQL, one of which dies |
 //! | [`schema`] | the OpenAPI document holds for drawn requests |
+//! | [`truth`] | known worlds, and what operators read about them |
 //! | [`house`] | the rules of the source tree: imports, rooms, packages, texts |
 //! | [`python`] | exported models, read and computed by somebody else |
 //!
@@ -35,3 +36,4 @@ mod sdk;
 mod simulation;
 mod streams;
 mod support;
+mod truth;

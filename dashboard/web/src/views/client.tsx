@@ -92,7 +92,7 @@ export function ClientView({ id }: { id: string }) {
 
 /** Who the client is, and its figures over all rounds. */
 function Head({ client, changed }: { client: Client; changed: () => void }) {
-  const selected = client.reported + client.expired + client.failed + (client.rejected ?? 0);
+  const selected = client.reported + client.expired + client.failed;
   return (
     <header class="view-head client-head">
       <div>
@@ -125,7 +125,7 @@ function Head({ client, changed }: { client: Client; changed: () => void }) {
         <Stat
           label="Dropped"
           value={<DropRate client={client} />}
-          detail={`${count(client.expired)} expired, ${count(client.failed)} failed`}
+          detail={`${count(client.expired - (client.spare ?? 0))} late, ${count(client.failed)} failed; ${count(client.spare ?? 0)} spare`}
         />
         <Stat label="Examples" value={count(client.examples)} />
         <Stat label="Work, mean" value={duration(client.work_ms_mean)} />

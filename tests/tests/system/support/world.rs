@@ -18,6 +18,7 @@ use tributary_protocol::state::Role;
 use tributary_server::app::App;
 use tributary_server::blob::OpenedStore;
 use tributary_server::metrics::MetricsAccess;
+use tributary_server::notify::NotifySettings;
 use tributary_server::people::OidcSettings;
 use tributary_server::runtime::clock::{Clock, ManualClock};
 use tributary_server::{Config, Coordinator};
@@ -52,6 +53,7 @@ pub(crate) struct World {
     upload_memory: usize,
     behind_proxy: bool,
     oidc: Option<OidcSettings>,
+    notify: Option<NotifySettings>,
     /// Keeps the port for the time between two coordinators.
     _place: TcpSocket,
     running: Option<Running>,
@@ -196,6 +198,7 @@ impl World {
             upload_memory: Config::default().upload_memory,
             behind_proxy: false,
             oidc: None,
+            notify: None,
             running: None,
         }
     }
@@ -217,6 +220,7 @@ impl World {
             upload_memory: self.upload_memory,
             behind_proxy: self.behind_proxy,
             oidc: self.oidc.clone(),
+            notify: self.notify.clone(),
             ..Config::default()
         };
         Coordinator::open_on(&config, self.blobs.clone(), self.clock.clone()).await.unwrap()
@@ -245,6 +249,11 @@ impl World {
     /// People sign in to the next coordinator with this provider.
     pub(crate) fn set_oidc(&mut self, oidc: OidcSettings) {
         self.oidc = Some(oidc);
+    }
+
+    /// The next coordinator stores notifications for this webhook.
+    pub(crate) fn set_notify(&mut self, notify: NotifySettings) {
+        self.notify = Some(notify);
     }
 
     fn serve(&mut self, coordinator: Coordinator) {
