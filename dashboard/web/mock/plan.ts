@@ -269,10 +269,10 @@ function settle(entry: Assignment, closedAtMs: number): Assignment {
     ...(late && endedAtMs !== undefined
       ? {
           late_at_ms: endedAtMs,
-          straggler: "finished_late",
+          straggler: "finished_late" as const,
           explanation: `finished ${((endedAtMs - closedAtMs) / 1000).toFixed(1)} s after the round had closed`,
         }
-      : { straggler: "not_back", explanation: "never came back" }),
+      : { straggler: "not_back" as const, explanation: "never came back" }),
     shape: `ca${fetched ? "d" : ""}${uploading || late ? "t" : ""}${uploading ? "u" : ""}.${late ? "~" : ""}`,
   };
 }

@@ -360,7 +360,7 @@ function classes(world: World, population: string, attribute: string): ClassStat
         expired,
         drop_rate: (assigned - reported) / assigned,
         counted_rate: reported / assigned,
-        verdict: "fair",
+        verdict: "fair" as const,
         work_ms_p50: work[Math.floor(work.length / 2)]!,
         work_ms_p90: work[Math.floor(work.length * 0.9)]!,
         shapes: [

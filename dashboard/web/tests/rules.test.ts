@@ -209,7 +209,11 @@ describe("session shapes", () => {
 });
 
 describe("bias against a class of devices", () => {
-  const stats = (value: string, verdict: ClassStats["verdict"], more: Partial<ClassStats> = {}): ClassStats => ({
+  const stats = (
+    value: string,
+    verdict: NonNullable<ClassStats["verdict"]>,
+    more: Partial<ClassStats> = {},
+  ): ClassStats => ({
     value,
     verdict,
     clients: 4,
@@ -248,9 +252,9 @@ describe("bias against a class of devices", () => {
     expect(workText(700, 1300, text)).toBe("700 ms");
     expect(workText(undefined, 1300, text)).toBe("> 1300 ms");
     expect(workText(undefined, undefined, text)).toBe("–");
-    expect(countedText(stats("a", "fair", { counted_rate: 0.8, counted_rate_low: 0.75, counted_rate_high: 0.84 }))).toBe(
-      "80 % (75 % to 84 %)",
-    );
+    expect(
+      countedText(stats("a", "fair", { counted_rate: 0.8, counted_rate_low: 0.75, counted_rate_high: 0.84 })),
+    ).toBe("80 % (75 % to 84 %)");
   });
 
   it("does not count spares as dropped, and a rejection once", () => {

@@ -10,7 +10,8 @@ const CELLS_MAX = 500;
 
 /** The word for a client's state: an assigned client is working, an expired one was lost. */
 export function stateWord(state: CohortState): string {
-  return { assigned: "working", expired: "lost" }[state as string] ?? state;
+  if (state === "assigned") return "working";
+  return state === "expired" ? "lost" : state;
 }
 
 /** The cohort in one sentence: clients selected, and how many are in each state. */

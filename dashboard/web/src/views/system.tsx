@@ -90,7 +90,11 @@ function Figures({ system }: { system: System }) {
         <Stat
           label="Disk, free"
           value={bytes(storage.free_bytes)}
-          detail={storage.full_in_ms === undefined ? "it does not fill" : `full in ${duration(storage.full_in_ms)} at this rate`}
+          detail={
+            storage.full_in_ms === undefined
+              ? "it does not fill"
+              : `full in ${duration(storage.full_in_ms)} at this rate`
+          }
         />
       )}
       <Stat label="Models" value={bytes(storage.models_bytes)} />
