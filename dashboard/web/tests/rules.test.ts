@@ -234,7 +234,8 @@ describe("bias against a class of devices", () => {
     const found = findings("platform", [less, stats("x86", "fair"), never]);
     expect(found.map(({ bad }) => bad)).toEqual([true, true]);
     expect(found[0]?.text).toBe(
-      "4 clients with platform “pi” were drawn 12 times, and no update of theirs counted: the model learns nothing from them.",
+      "4 clients with platform “pi” were drawn 12 times, and no update of theirs counted: " +
+        "the model learns nothing from them.",
     );
     expect(found[1]?.text).toContain("“a14” were drawn 251 times, and 39.8 % of their updates counted");
   });

@@ -116,7 +116,9 @@ fn selecting(name: &str, story: &RoundStory<'_>, now_ms: i64) -> String {
         None => "too few are checked in and eligible".to_owned(),
     };
     let seen = match story.wanted {
-        Some(Wanted { attributes, matching, enrolled }) if matching < u64::from(story.round.minimum) => {
+        Some(Wanted { attributes, matching, enrolled })
+            if !attributes.is_empty() && matching < u64::from(story.round.minimum) =>
+        {
             let have = if matching == 1 { "has" } else { "have" };
             format!("{seen}, and {matching} of {enrolled} enrolled clients {have} {attributes}")
         }

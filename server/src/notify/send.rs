@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use reqwest::{Client, redirect};
 
-use super::{NotifySettings, signature};
+use super::webhook::{NotifySettings, signature};
 use crate::db::{DbError, NoticeRow};
 use crate::services::Services;
 

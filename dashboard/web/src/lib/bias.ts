@@ -33,7 +33,8 @@ function sentence(attribute: string, entry: ClassStats, classes: readonly ClassS
   const counted = rest.reduce((sum, other) => sum + other.reported, 0);
   const all = rest.reduce((sum, other) => sum + ended(other), 0);
   const others = all > 0 ? ` (${percent(counted / all)} for the others)` : "";
-  return `${drawn}, and ${percent(entry.counted_rate ?? 0)} of their updates counted${others}: the model sees less of their data.`;
+  const share = `${percent(entry.counted_rate ?? 0)} of their updates counted${others}`;
+  return `${drawn}, and ${share}: the model sees less of their data.`;
 }
 
 /** The share of updates that counted, with the interval in which it lies by chance. */

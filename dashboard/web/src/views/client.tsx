@@ -122,11 +122,7 @@ function Head({ client, changed }: { client: Client; changed: () => void }) {
           }
         />
         <Stat label="Selected" value={plural(selected, "time")} detail={`${count(client.reported)} reported`} />
-        <Stat
-          label="Dropped"
-          value={<DropRate client={client} />}
-          detail={`${count(client.expired - (client.spare ?? 0))} late, ${count(client.failed)} failed; ${count(client.spare ?? 0)} spare`}
-        />
+        <Stat label="Dropped" value={<DropRate client={client} />} detail={losses(client)} />
         <Stat label="Examples" value={count(client.examples)} />
         <Stat label="Work, mean" value={duration(client.work_ms_mean)} />
         <Stat label="Traffic" value={bytes(client.bytes_up)} detail={`up, ${bytes(client.bytes_down)} down`} />
@@ -194,4 +190,9 @@ function Controls({ client, changed }: { client: Client; changed: () => void }) 
       )}
     </div>
   );
+}
+
+/** What became of the selections without an accepted report. */
+function losses({ expired, spare = 0, failed }: Client): string {
+  return `${count(expired - spare)} late, ${count(failed)} failed; ${count(spare)} spare`;
 }

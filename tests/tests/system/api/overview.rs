@@ -161,7 +161,7 @@ async fn assignments_tell_the_course_of_each_session() {
     d.status(fourth.id).await.refused(ProblemType::AssignmentClosed);
     let all = world.assignments(job.id, 1).await;
     let shapes: Vec<_> = all.iter().map(|assignment| assignment.shape.as_str()).collect();
-    assert_eq!(shapes, ["cadtu+", "cai", "cadtu!", "cadt.~"]);
+    assert_eq!(shapes, ["cadtu+", "cai", "cadtu!", "ca.s"]);
     assert_eq!(all[0].attributes.as_map()["ram_class"], "8");
     let path = format!("/jobs/{}/rounds/1/assignments?state=expired", job.id);
     let expired: Page<Assignment> = world.look(&path).await.ok();
