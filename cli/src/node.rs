@@ -10,7 +10,7 @@ use crate::output::Output;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeCommand {
-    /// Lists the coordinators and the jobs that each drives.
+    /// Lists the coordinators, whether each lives, and the jobs that it drives. A dead one stays in the list for a day.
     List {
         #[command(flatten)]
         limit: LimitArgs,
@@ -25,10 +25,10 @@ pub(crate) async fn run(command: NodeCommand, api: &Api, output: &Output) -> Res
         NodeCommand::Ready => return Ok(api.ready().await?),
     };
     let nodes = collect(limit.items_max(), async |page| api.nodes(page).await).await?;
-    output.list(&nodes.items, &["name", "release", "started", "seen", "drives"], |node| {
+    output.list(&nodes.items, &["name", "state", "release", "started", "seen", "drives"], |node| {
         let jobs: Vec<String> = node.leases.iter().map(|lease| lease.job.to_string()).collect();
         let (started, seen) = (relative(node.started_at_ms, output.now_ms), relative(node.seen_at_ms, output.now_ms));
-        vec![node.id.to_string(), node.version.clone(), started, seen, jobs.join(" ")]
+        vec![node.id.to_string(), node.state.to_string(), node.version.clone(), started, seen, jobs.join(" ")]
     })?;
     output.note_if_cut(nodes.is_cut);
     Ok(())

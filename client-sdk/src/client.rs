@@ -171,7 +171,7 @@ impl Builder {
                 attester: self.attester,
                 is_presented: AtomicBool::new(false),
                 state: State::new(self.store),
-                coordinator: Coordinator::new(transport, server.clone(), Arc::clone(&self.clock)),
+                coordinator: Arc::new(Coordinator::new(transport, server.clone(), Arc::clone(&self.clock))),
                 server,
                 enrolment: enrolment.secret().clone(),
                 attributes,
@@ -212,7 +212,9 @@ impl Client {
     /// Runs one session: it delivers finished work of an earlier session, or checks in and does the work of one round.
     ///
     /// Training runs on the calling task and blocks it. On a multi-threaded runtime the other tasks continue on other
-    /// threads. The future may be dropped at any time: finished work is then delivered by a later session.
+    /// threads, and one of them asks every few seconds whether the round is still open: training stops when it is not.
+    /// On a runtime with one thread, training stops at the deadline. The future may be dropped at any time: finished
+    /// work is then delivered by a later session.
     ///
     /// # Errors
     /// [`ClientError`]; finished work is kept, and a later session delivers it.

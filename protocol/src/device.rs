@@ -285,6 +285,17 @@ pub struct Assignment {
     pub seed: Seed,
     /// Time until the round closes, in milliseconds. A duration, since device clocks are often wrong.
     pub deadline_in_ms: u64,
+    /// Time between two questions whether the round is still open, in milliseconds, while the client works. A round
+    /// that reaches its goal closes before its deadline. Large cohorts ask less often.
+    #[serde(default = "ask_every_ms_default")]
+    pub ask_every_ms: u64,
+}
+
+/// Shortest time between two questions of a working client, in milliseconds.
+pub const ASK_EVERY_MS_MIN: u64 = 3_000;
+
+fn ask_every_ms_default() -> u64 {
+    ASK_EVERY_MS_MIN
 }
 
 /// The plan of a job: what its clients do in a round. It is the same for all clients.
@@ -321,6 +332,17 @@ pub struct AssignmentStatus {
     pub reported: bool,
     /// Time until the round closes, in milliseconds.
     pub deadline_in_ms: u64,
+}
+
+/// What a client says when it asks for the status of its assignment, in the query.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[serde(deny_unknown_fields)]
+pub struct StatusQuery {
+    /// Whether the work is finished and has yet to be sent. Without it, the client works on while the answer is 200,
+    /// and stops at 410.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub finished: bool,
 }
 
 /// Statistics of local training, in the query of an update.

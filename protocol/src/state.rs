@@ -136,6 +136,8 @@ states! {
         NotFinite = "not_finite",
         /// The coordinator could not read its stored data; its log has the details.
         Fault = "fault",
+        /// An evaluation that found no evaluators in time gave way to that of the last version.
+        Superseded = "superseded",
     }
 }
 
@@ -152,6 +154,86 @@ states! {
         Failed = "failed",
         /// The round closed before the client reported: it is a straggler.
         Expired = "expired",
+    }
+}
+
+states! {
+    /// The outcome of a straggler: a client whose round closed before it reported.
+    Straggler {
+        /// It finished its work after the round had closed.
+        FinishedLate = "finished_late",
+        /// It stopped before its work was finished, because the round had closed or the deadline had passed.
+        Stopped = "stopped",
+        /// It has not come back since.
+        NotBack = "not_back",
+    }
+}
+
+states! {
+    /// Whether a coordinator lives, by its lease.
+    NodeState {
+        /// It renews its lease in time.
+        Alive = "alive",
+        /// It missed a renewal; its lease has not expired.
+        Late = "late",
+        /// Its lease has expired: other coordinators take its jobs over.
+        Dead = "dead",
+    }
+}
+
+states! {
+    /// Whether the updates of a device class count as often as those of the other classes.
+    ClassVerdict {
+        /// None of its assignments ended with an accepted report, and that is no chance.
+        ShutOut = "shut_out",
+        /// Its assignments end with an accepted report less often than those of the others, and that is no chance.
+        Under = "under",
+        /// There is no noticeable difference.
+        Fair = "fair",
+        /// There are too few assignments to tell.
+        Unknown = "unknown",
+    }
+}
+
+states! {
+    /// How urgently a job needs attention.
+    Severity {
+        /// It needs none.
+        Ok = "ok",
+        /// It waits, as it should.
+        Waiting = "waiting",
+        /// Something needs a look.
+        Warning = "warning",
+        /// It does not advance until somebody acts.
+        Trouble = "trouble",
+    }
+}
+
+states! {
+    /// What the health of a job is about.
+    HealthKind {
+        /// Nothing is wrong.
+        Fine = "fine",
+        /// The job has ended.
+        Ended = "ended",
+        /// An operator paused the job.
+        Paused = "paused",
+        /// Model version 0 is missing.
+        AwaitingModel = "awaiting_model",
+        /// No coordinator drives the job.
+        NoDriver = "no_driver",
+        /// Rounds were abandoned, one after the other.
+        RoundsAbandoned = "rounds_abandoned",
+        /// A round waits for clients.
+        WaitingForClients = "waiting_for_clients",
+        /// The evaluation waits for evaluators.
+        WaitingForEvaluators = "waiting_for_evaluators",
+        /// The updates of a device class do not count.
+        ClassShutOut = "class_shut_out",
+        /// The loss rises.
+        LossRises = "loss_rises",
+        /// The disk of the coordinator will be full soon.
+        DiskFills = "disk_fills",
     }
 }
 
@@ -250,6 +332,8 @@ states! {
         JobRoundPolicy = "job.round_policy",
         /// The first model of a job was uploaded.
         ModelUpload = "model.upload",
+        /// A coordinator took a job over from one that died.
+        JobTakeOver = "job.take_over",
     }
 }
 

@@ -4,7 +4,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tributary_engine::story::ShutOut;
 use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::id::JobId;
 
 use crate::cluster::lease::Leases;
 use crate::db::Db;
@@ -13,8 +15,12 @@ use crate::driver::Driver;
 use crate::fleet::Fleet;
 use crate::models::Models;
 use crate::people::People;
+use crate::runtime::kept::Kept;
 use crate::services::Services;
 use crate::updates::Updates;
+
+/// How long the answer about classes that are shut out is used again, in milliseconds.
+const SHUT_OUT_KEPT_MS: i64 = 15_000;
 
 /// The state that all requests share. Everything in it but the database can be lost at any moment without losing work.
 ///
@@ -28,6 +34,8 @@ pub struct App {
     pub leases: Arc<Leases>,
     pub people: People,
     pub devices: Devices,
+    /// The device class that each job shuts out, if any. The answer reads thousands of sessions.
+    pub(crate) shut_out: Kept<JobId, Option<ShutOut>>,
     /// Fingerprint of the private CA that enrolment tokens name.
     pub ca: Option<Sha256Hash>,
 }
@@ -52,6 +60,7 @@ impl App {
             leases: Arc::new(Leases::new(lease, services.clock.now_ms())),
             people,
             devices,
+            shut_out: Kept::new(SHUT_OUT_KEPT_MS),
             ca,
             services,
         })

@@ -23,6 +23,7 @@ use crate::devices::{DeviceSettings, Devices};
 use crate::fleet::seats;
 use crate::metrics::{Metrics, MetricsAccess};
 use crate::net::{ConnectionLimits, Tls, TlsError, TlsSource, listen};
+use crate::notify::{self, NotifySettings};
 use crate::people::{Entrance, OidcSettings, People};
 use crate::runtime::clock::Clock;
 use crate::runtime::entropy;
@@ -71,6 +72,8 @@ pub struct Config {
     pub tls: Option<TlsSource>,
     /// How clients prove who they are.
     pub devices: DeviceSettings,
+    /// A webhook that receives notifications.
+    pub notify: Option<NotifySettings>,
     /// Adds updates when their round is committed instead of while they arrive. A benchmark measures the cost of adding
     /// with it.
     pub fold_at_commit: bool,
@@ -91,6 +94,7 @@ impl Default for Config {
             connections: ConnectionLimits::default(),
             tls: None,
             devices: DeviceSettings::default(),
+            notify: None,
             fold_at_commit: false,
         }
     }
@@ -112,6 +116,8 @@ pub enum ServeError {
     Requests(#[from] reqwest::Error),
     #[error("clients can be identified by certificates only where the listener speaks TLS")]
     ClientAuthWithoutTls,
+    #[error("cannot set up requests to the notification webhook: {0}")]
+    Notify(#[source] reqwest::Error),
     #[error("the configured operator token is not an operator's: it must start with \"tributary_operator_\"")]
     WrongToken,
 }
@@ -123,6 +129,7 @@ pub struct Coordinator {
     tls: Option<Arc<Tls>>,
     first_operator_token: Option<Secret>,
     first_clients: Option<FirstClients>,
+    notifier: Option<notify::Sender>,
 }
 
 /// A population that was created because there was none.
@@ -173,14 +180,16 @@ impl Coordinator {
             _ => None,
         };
         let entrance = Entrance { is_encrypted: tls.is_some(), is_behind_proxy: config.behind_proxy };
-        let services = Services::new(db, node, blobs, clock, metrics);
+        let mut services = Services::new(db, node, blobs, clock, metrics);
+        services.notify = config.notify.as_ref().map(|notify| notify.abandoned.max(1));
+        let notifier = config.notify.clone().map(notify::Sender::new).transpose().map_err(ServeError::Notify)?;
         let people = People::new(entrance, config.oidc.clone())?;
         let devices = Devices::new(&config.devices)?;
         let app = App::new(services, config.lease, config.upload_memory, people, devices, ca);
         if config.fold_at_commit {
             app.updates.sums.leave_to_commits();
         }
-        Ok(Self { app, connections: config.connections, tls, first_operator_token, first_clients })
+        Ok(Self { app, connections: config.connections, tls, first_operator_token, first_clients, notifier })
     }
 
     /// The operator token that was created because none worked. It cannot be read later, because only its hash is
@@ -237,6 +246,10 @@ impl Coordinator {
             sweep::run(blobs, db, clock, stopping).await;
         });
         tasks.spawn(tidy_metrics(Arc::clone(&app)));
+        if let Some(notifier) = self.notifier {
+            let app = Arc::clone(&app);
+            tasks.spawn(async move { notifier.run(&app).await });
+        }
         if let Some(tls) = &self.tls {
             tasks.spawn(keep_certificate(Arc::clone(&app), Arc::clone(tls)));
         }

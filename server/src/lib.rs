@@ -11,6 +11,7 @@
 //! | [`db`] | the database, SQLite or PostgreSQL: one query, one text, one method |
 //! | [`blob`] | bodies of models and updates, in the database or an object store |
 //! | [`services`], [`specs`] | services that every room below receives |
+//! | [`notify`] | notifications of a webhook |
 //! | [`cluster`] | several coordinators on one database: leases, notifications |
 //! | [`fleet`] | clients at this coordinator: lobby, seats, downloads |
 //! | `lifecycle` | the only place where a phase or a state changes |
@@ -39,6 +40,7 @@ mod lifecycle;
 pub mod metrics;
 pub mod models;
 pub mod net;
+pub mod notify;
 pub mod people;
 pub mod runtime;
 pub mod scheduled;

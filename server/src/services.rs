@@ -23,6 +23,8 @@ pub struct Services {
     pub blobs: Blobs,
     pub clock: Clock,
     pub metrics: Arc<Metrics>,
+    /// From how many rounds abandoned in a row on a notification is stored; none without a webhook.
+    pub notify: Option<u32>,
     /// The specs of the jobs in use.
     pub specs: Arc<Specs>,
     /// The cores, for decoding updates.
@@ -41,6 +43,7 @@ impl Services {
             node,
             blobs,
             clock,
+            notify: None,
             specs: Arc::new(Specs::new(Arc::clone(&metrics))),
             metrics,
             cores: Cores::default(),

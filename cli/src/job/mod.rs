@@ -10,8 +10,8 @@ mod policy;
 pub(crate) mod watch;
 
 use tributary_protocol::job_file::StopPolicy;
-use tributary_protocol::operator::{Job, Round};
-use tributary_protocol::state::{JobState, Task};
+use tributary_protocol::operator::{Health, Job, Round};
+use tributary_protocol::state::{JobState, Severity, Task};
 
 use crate::api::{Api, JobChange, collect};
 use crate::error::CliError;
@@ -30,7 +30,7 @@ pub(crate) async fn run(command: JobCommand, api: &Api, output: &Output) -> Resu
         JobCommand::Create(args) => create::run(&args, api, output).await,
         JobCommand::List { population, limit } => {
             let jobs = collect(limit.items_max(), async |page| api.jobs(population.as_ref(), page).await).await?;
-            let header = ["name", "population", "state", "rounds", "version", "parameters", "created", "id"];
+            let header = ["name", "state", "health", "population", "rounds", "version", "parameters", "created", "id"];
             output.list(&jobs.items, &header, |job| row(job, output.now_ms))?;
             output.note_if_cut(jobs.is_cut);
             Ok(())
@@ -70,14 +70,23 @@ async fn change(args: &JobArgs, change: JobChange, api: &Api, output: &Output) -
 fn row(job: &Job, now_ms: i64) -> Vec<String> {
     vec![
         job.file.name.to_string(),
-        job.file.population.to_string(),
         job.state.to_string(),
+        job.health.as_ref().map_or_else(String::new, health_words),
+        job.file.population.to_string(),
         rounds_done(job),
         or_dash(job.model_version, |version| version.to_string()),
         count(job.parameters),
         relative(job.created_at_ms, now_ms),
         job.id.to_string(),
     ]
+}
+
+/// `ok`, or what it is about: `trouble: rounds abandoned`. `job show` has the whole line.
+fn health_words(health: &Health) -> String {
+    match health.severity {
+        Severity::Ok => "ok".to_owned(),
+        severity => format!("{severity}: {}", health.kind.as_str().replace('_', " ")),
+    }
 }
 
 fn rounds_done(job: &Job) -> String {
@@ -93,6 +102,8 @@ fn text(job: &Job, rounds: &[Round], output: &Output) -> String {
         ("id", job.id.to_string()),
         ("population", job.file.population.to_string()),
         ("state", job.state.to_string()),
+        ("health", or_dash(job.health.as_ref(), |health| format!("{}: {}", health.severity, health.text))),
+        ("remedy", or_dash(job.health.as_ref().and_then(|health| health.remedy.clone()), |remedy| remedy)),
         ("model version", or_dash(job.model_version, |version| version.to_string())),
         ("parameters", job.parameters.to_string()),
         ("rounds", format!("{} committed of {} opened", job.rounds_committed, job.rounds_opened)),
@@ -171,6 +182,12 @@ mod tests {
     async fn lists_and_details_are_tables_for_people_and_lines_for_programs() {
         let mut digits = job(1, "demo", "digits");
         digits.file.stop.rounds = Some(30);
+        digits.health = Some(Health {
+            severity: Severity::Trouble,
+            kind: tributary_protocol::state::HealthKind::RoundsAbandoned,
+            text: "3 of the last 5 rounds were abandoned.".into(),
+            remedy: Some("start more clients".into()),
+        });
         let rounds = (1..=12).map(|number| round(Task::Train, number, Phase::Committed)).collect();
         let api = Fake { jobs: vec![digits, job(2, "demo", "text")], rounds, ..Fake::default() }.start().await;
         let print = async |line: &str, json| {
@@ -180,11 +197,13 @@ mod tests {
             printed.lock().unwrap().clone()
         };
         let list = print("list", false).await;
-        assert!(list.starts_with("NAME    POPULATION  STATE    ROUNDS"), "{list}");
-        assert!(list.contains("digits  demo        running  0/30"), "{list}");
+        assert!(list.starts_with("NAME    STATE    HEALTH                     POPULATION  ROUNDS"), "{list}");
+        assert!(list.contains("digits  running  trouble: rounds abandoned  demo        0/30"), "{list}");
         assert_eq!(print("list", true).await.lines().count(), 2);
         let show = print("show digits", false).await;
         assert!(show.contains("ends after     30 committed rounds"), "{show}");
+        assert!(show.contains("health         trouble: 3 of the last 5 rounds were abandoned."), "{show}");
+        assert!(show.contains("remedy         start more clients"), "{show}");
         let json: serde_json::Value = serde_json::from_str(&print("show digits", true).await).unwrap();
         assert_eq!((&json["job"]["file"]["name"], &json["rounds"][9]["number"]), (&"digits".into(), &12.into()));
     }

@@ -7,8 +7,8 @@ use crate::format::{bytes, duration_ms, or_dash, percent, timestamp};
 use crate::output;
 
 /// Headings of [`row`].
-pub(crate) const HEADER: [&str; 9] =
-    ["round", "phase", "reports", "late", "failed", "accuracy", "loss", "bytes", "took"];
+pub(crate) const HEADER: [&str; 11] =
+    ["round", "phase", "reports", "spare", "lost", "failed", "accuracy", "loss", "training loss", "bytes", "took"];
 
 pub(crate) fn row(round: &Round) -> Vec<String> {
     let phase = match round.reason {
@@ -19,13 +19,20 @@ pub(crate) fn row(round: &Round) -> Vec<String> {
         round.number.to_string(),
         phase,
         format!("{}/{} of {}", round.reported, round.goal, round.cohort),
-        round.expired.to_string(),
+        round.spare.to_string(),
+        lost(round).to_string(),
         (round.failed + round.rejected).to_string(),
         or_dash(round.accuracy, percent),
-        or_dash(round.loss.or(round.training_loss), |loss| format!("{loss:.4}")),
+        or_dash(round.loss, |loss| format!("{loss:.4}")),
+        or_dash(round.training_loss, |loss| format!("{loss:.4}")),
         traffic(round),
         or_dash(took_ms(round), duration_ms),
     ]
+}
+
+/// Stragglers that the round needed.
+fn lost(round: &Round) -> u32 {
+    round.expired.saturating_sub(round.spare)
 }
 
 /// An ended round in one line.
@@ -36,7 +43,8 @@ pub(crate) fn line(round: &Round) -> String {
         (Task::Evaluate, None) => "evaluated".into(),
     };
     let mut parts = vec![format!("{} of {} reported", round.reported, round.cohort)];
-    let counts = [(round.expired, "late"), (round.failed, "failed"), (round.rejected, "rejected")];
+    let counts =
+        [(round.spare, "spare"), (lost(round), "lost"), (round.failed, "failed"), (round.rejected, "rejected")];
     parts.extend(counts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")));
     parts.extend(round.training_loss.map(|loss| format!("training loss {loss:.4}")));
     parts.extend(round.loss.map(|loss| format!("loss {loss:.4}")));
@@ -84,6 +92,7 @@ pub(crate) fn page(round: &Round, assignments: &[Assignment], width: Option<u16>
         ("deadline", or_dash(round.deadline_at_ms, timestamp)),
         ("ended", or_dash(round.ended_at_ms, timestamp)),
         ("bytes", traffic(round)),
+        ("saved", saved(round)),
         ("seed", round.seed.0.to_string()),
     ];
     let header = ["client", "state", "reason", "examples", "loss", "norm", "worked", "up", "after"];
@@ -91,21 +100,31 @@ pub(crate) fn page(round: &Round, assignments: &[Assignment], width: Option<u16>
     format!("{}\n\n{}", output::fields(&pairs, width), output::table(&header, rows, width))
 }
 
+/// The work that stragglers did not do because they were told that the round had closed.
+fn saved(round: &Round) -> String {
+    match round.saved_ms {
+        0 => "-".to_owned(),
+        ms => format!("at most {} of work, by stragglers that stopped early", duration_ms(ms)),
+    }
+}
+
 fn assignment_row(assignment: &Assignment) -> Vec<String> {
-    let state = match assignment.late_at_ms {
-        Some(_) => format!("{} (came late)", assignment.state),
-        None => assignment.state.to_string(),
+    let state = if assignment.spare { "spare".to_owned() } else { assignment.state.to_string() };
+    // A straggler took its own time, not that of its round.
+    let ended_at_ms = match assignment.straggler {
+        None => assignment.ended_at_ms,
+        Some(_) => assignment.late_at_ms.or(assignment.stopped_at_ms),
     };
     vec![
         format!("#{}", assignment.client_number),
         state,
-        assignment.reason.clone().unwrap_or_default(),
+        assignment.explanation.clone().or_else(|| assignment.reason.clone()).unwrap_or_default(),
         or_dash(assignment.weight, |weight| weight.to_string()),
         or_dash(assignment.loss, |loss| format!("{loss:.4}")),
         or_dash(assignment.update_norm, |norm| format!("{norm:.3}")),
         or_dash(assignment.work_ms, duration_ms),
         bytes(assignment.bytes_up),
-        or_dash(assignment.ended_at_ms, |ended_at_ms| duration_ms(ended_at_ms.abs_diff(assignment.assigned_at_ms))),
+        or_dash(ended_at_ms, |ended_at_ms| duration_ms(ended_at_ms.abs_diff(assignment.assigned_at_ms))),
     ]
 }
 
@@ -115,12 +134,38 @@ mod tests {
     use crate::testing::round;
     use tributary_protocol::state::{AbandonReason, Phase};
 
+    fn assignment(changes: serde_json::Value) -> Assignment {
+        let mut assignment = serde_json::json!({
+            "id": format!("assignment_{}", "0".repeat(32)), "client": format!("client_{}", "0".repeat(32)),
+            "client_number": 7, "state": "expired", "assigned_at_ms": 0, "ended_at_ms": 1_300, "bytes_up": 0, "bytes_down": 0,
+        });
+        for (key, value) in changes.as_object().unwrap() {
+            assignment[key] = value.clone();
+        }
+        serde_json::from_value(assignment).unwrap()
+    }
+
+    #[test]
+    fn a_straggler_has_its_own_words_and_its_own_time() {
+        let late = "finished 6.8 s after the round had enough reports";
+        let late = assignment(serde_json::json!({
+            "straggler": "finished_late", "spare": true, "late_at_ms": 8_100, "explanation": late,
+        }));
+        let row = assignment_row(&late);
+        assert_eq!((row[1].as_str(), row[8].as_str()), ("spare", "8.1 s"));
+        assert!(row[2].starts_with("finished 6.8 s after"), "{row:?}");
+        let dead = assignment(serde_json::json!({ "straggler": "not_back", "explanation": "never came back" }));
+        let row = assignment_row(&dead);
+        assert_eq!((row[1].as_str(), row[2].as_str(), row[8].as_str()), ("expired", "never came back", "-"));
+    }
+
     #[test]
     fn a_round_tells_in_one_line_who_was_late_and_why_it_was_abandoned() {
         let committed = Round {
             cohort: 13,
             reported: 10,
             expired: 2,
+            spare: 1,
             failed: 1,
             accuracy: Some(0.9431),
             bytes_up: 210_000,
@@ -128,7 +173,7 @@ mod tests {
             ended_at_ms: Some(1_250),
             ..round(Task::Train, 7, Phase::Committed)
         };
-        let text = "round   7 committed: 10 of 13 reported, 2 late, 1 failed, accuracy 94.31 %, 210 kB up (1/4.0), 0 B down, 1.2 s";
+        let text = "round   7 committed: 10 of 13 reported, 1 spare, 1 lost, 1 failed, accuracy 94.31 %, 210 kB up (1/4.0), 0 B down, 1.2 s";
         assert_eq!(line(&committed), text);
         let reason = Some(AbandonReason::TooFewReports);
         let abandoned = Round { reason, ..round(Task::Train, 8, Phase::Abandoned) };

@@ -9,6 +9,7 @@ mod settings;
 use clap::{Arg, Args};
 use tokio_util::sync::CancellationToken;
 use tributary_server::Coordinator;
+use tributary_server::db::Served;
 use tributary_server::net::raise_open_files;
 
 use crate::error::CliError;
@@ -25,6 +26,8 @@ pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<(), CliError
     let exporter = log::start(&settings)?;
     raise_open_files();
     let (listener, address) = listen(settings.listen).await?;
+    // Held until the coordinator has stopped.
+    let _claim = Served::claim(settings.coordinator.database.expose(), &address.to_string())?;
     let coordinator = Coordinator::open(&settings.coordinator).await?;
     let serving = Serving::new(&coordinator, address);
     output.object(&serving, || serving.text())?;

@@ -39,6 +39,7 @@ pub(crate) fn job(number: u8, population: &str, name: &str) -> Job {
         created_at_ms: 0,
         ended_at_ms: None,
         rounds_not_before_ms: None,
+        health: None,
     }
 }
 
@@ -60,6 +61,8 @@ pub(crate) fn round(task: Task, number: u32, phase: Phase) -> Round {
         rejected: 0,
         failed: 0,
         expired: 0,
+        spare: 0,
+        saved_ms: 0,
         opened_at_ms: 0,
         selected_at_ms: None,
         deadline_at_ms: None,

@@ -23,7 +23,7 @@ pub(crate) struct Context {
     pub(crate) attributes: Attributes,
     pub(crate) wait_ms: u32,
     pub(crate) state: State,
-    pub(crate) coordinator: Coordinator,
+    pub(crate) coordinator: Arc<Coordinator>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) keys: Arc<dyn KeyStore>,
     pub(crate) attester: Option<Arc<dyn Attest>>,

@@ -6,6 +6,7 @@
 
 mod context;
 mod step;
+mod watch;
 
 use tributary_protocol::device::{Assignment, CheckInRequest, CheckInResponse, DeviceState};
 use tributary_protocol::model::Model;
@@ -14,6 +15,7 @@ use tributary_protocol::state::Task;
 use tributary_protocol::update::CodecName;
 
 use self::step::{Fate, Step, interrupted};
+use self::watch::Watch;
 use crate::error::ClientError;
 use crate::host::Host;
 use crate::models::fetch_model;
@@ -63,7 +65,8 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
                 Step::after_fetch(assignment, model, deadline_ms)
             }
             Step::Compute { assignment, model, deadline_ms } => {
-                compute(context, trainer, host, assignment, &model, deadline_ms)
+                let watch = Watch::begin(context, &identity.secret, &assignment);
+                compute(context, trainer, host, assignment, &model, deadline_ms, &watch)
             }
             Step::Store(finished, next_state) => {
                 store(context, &finished, next_state.as_ref());
@@ -75,7 +78,7 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
                 Step::after_delivery(&finished.pending, answer)
             }
             Step::AskStatus { assignment, round } => {
-                Step::after_status(round, coordinator.status(&identity.secret, assignment).await)
+                Step::after_status(round, coordinator.status(&identity.secret, assignment, false).await)
             }
             Step::ReportFailure { assignment, report, error } => {
                 let answer = coordinator.post_failure(&identity.secret, assignment, &report).await;
@@ -109,15 +112,16 @@ fn compute<T: Trainer + ?Sized>(
     assignment: Box<Assignment>,
     model: &Model,
     deadline_ms: u64,
+    watch: &Watch,
 ) -> Step {
     let Context { state, clock, .. } = context;
     let in_time = || clock.now_ms() < deadline_ms;
-    let should_stop = || !host.may_continue() || !in_time();
+    let should_stop = || !host.may_continue() || !in_time() || watch.is_closed();
     let completed = match assignment.task {
         Task::Train => train(trainer, &assignment, model, state, clock.as_ref(), &should_stop),
         Task::Evaluate => evaluate(trainer, &assignment, model, clock.as_ref(), &should_stop),
     };
-    Step::after_compute(assignment, completed, in_time())
+    Step::after_compute(assignment, completed, in_time(), watch.closed())
 }
 
 /// Stores finished work. Where that fails (the disk is full) the work can still be delivered now.
@@ -137,7 +141,7 @@ async fn deliver(context: &Context, identity: &Identity, finished: &Finished) ->
     let accepted = match &finished.pending.work {
         Work::Update { query, sha256 } => {
             // Asked first, so that no bytes are sent to a round that has closed.
-            if coordinator.status(secret, id).await?.reported {
+            if coordinator.status(secret, id, true).await?.reported {
                 // An earlier upload was accepted; only its response was lost.
                 return Ok(0);
             }

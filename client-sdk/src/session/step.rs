@@ -101,11 +101,16 @@ impl Step {
         assignment: Box<Assignment>,
         completed: Result<Completed, TrainError>,
         in_time: bool,
+        closed: Option<Duration>,
     ) -> Self {
         match completed {
             Ok(Completed { work, body, next_state }) => {
                 let pending = Pending { assignment: *assignment, work, failures: 0 };
                 Self::Store(Box::new(Finished { pending, body, begun: false }), next_state)
+            }
+            // The coordinator has said so, and when to come back: nothing is left to ask.
+            Err(TrainError::Interrupted) if closed.is_some() => {
+                Self::End(Ok(Outcome::TooLate { round: assignment.round, retry_after: closed.unwrap_or_default() }))
             }
             Err(TrainError::Interrupted) if !in_time => {
                 Self::AskStatus { assignment: assignment.id, round: assignment.round }
@@ -317,16 +322,22 @@ mod tests {
 
     #[test]
     fn an_interruption_is_late_when_the_deadline_has_passed_and_a_failure_otherwise() {
-        let after = |in_time| Step::after_compute(assignment(), Err(TrainError::Interrupted), in_time);
+        let after = |in_time| Step::after_compute(assignment(), Err(TrainError::Interrupted), in_time, None);
         assert!(matches!(after(false), Step::AskStatus { round: 3, .. }));
         assert_eq!(reason(&after(true)), Some(FailureReason::Interrupted));
-        let late = Step::after_compute(assignment(), Err(TrainError::Diverged), false);
+        let late = Step::after_compute(assignment(), Err(TrainError::Diverged), false, None);
         assert_eq!(reason(&late), Some(FailureReason::Diverged));
     }
 
     #[test]
+    fn a_closed_round_ends_the_session_without_another_question() {
+        let step = Step::after_compute(assignment(), Err(TrainError::Interrupted), true, Some(WINDOW));
+        assert_eq!(outcome(step), Outcome::TooLate { round: 3, retry_after: WINDOW });
+    }
+
+    #[test]
     fn finished_work_is_stored_before_the_host_may_stop_the_session() {
-        let step = Step::after_compute(assignment(), Ok(completed()), false);
+        let step = Step::after_compute(assignment(), Ok(completed()), false, Some(WINDOW));
         let Step::Store(finished, None) = step else { panic!("{step:?}") };
         assert!(!finished.begun);
         let step = Step::after_store(finished, false);

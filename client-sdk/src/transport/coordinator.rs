@@ -92,9 +92,28 @@ impl Coordinator {
         Ok(self.transport.present(certificate)?)
     }
 
-    pub(crate) async fn status(&self, secret: &Secret, id: AssignmentId) -> Result<AssignmentStatus, ClientError> {
-        let call = self.request(Method::GET, secret, &format!("/device/v1/assignments/{id}"));
+    /// Whether the round still takes the report of an assignment whose work is finished or not.
+    pub(crate) async fn status(
+        &self,
+        secret: &Secret,
+        id: AssignmentId,
+        finished: bool,
+    ) -> Result<AssignmentStatus, ClientError> {
+        let query = if finished { "?finished=true" } else { "" };
+        let call = self.request(Method::GET, secret, &format!("/device/v1/assignments/{id}{query}"));
         self.retrying(|| self.json(call.clone(), ANSWER_TIMEOUT)).await
+    }
+
+    /// The same for a client that works on, asked once: a question that fails is asked again when its time comes.
+    pub(crate) async fn ask(&self, secret: &Secret, id: AssignmentId) -> Result<AssignmentStatus, ClientError> {
+        let call = self.request(Method::GET, secret, &format!("/device/v1/assignments/{id}"));
+        self.json(call, ANSWER_TIMEOUT).await
+    }
+
+    /// A time between 1 and 1.25 times this, so that the clients of a cohort do not ask all at once.
+    pub(crate) fn spread(&self, time: Duration) -> Duration {
+        let mut jitter = self.jitter.lock().unwrap_or_else(PoisonError::into_inner);
+        time.mul_f64(1.0 + jitter.unit() / 4.0)
     }
 
     pub(crate) async fn put_evaluation(

@@ -159,8 +159,8 @@ describe("a live job", () => {
     await open(page, looked.base, looked.token, `#/jobs/${job}/rounds/${round}`);
     await page.getByRole("heading", { name: "Not counted" }).waitFor();
     await page
-      .locator(".lost li", { hasText: /straggler|expired/i })
-      .filter({ hasText: /round closed first|came late/i })
+      .locator(".lost li", { hasText: /lost|spare/i })
+      .filter({ hasText: /never came back|finished|stopped/i })
       .first()
       .waitFor();
     expect(await page.locator(".gantt-row").count()).toBeGreaterThan(0);

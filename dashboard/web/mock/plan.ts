@@ -266,8 +266,14 @@ function settle(entry: Assignment, closedAtMs: number): Assignment {
     ended_at_ms: closedAtMs,
     bytes_up: 0,
     raw_bytes_up: 0,
-    ...(late && endedAtMs !== undefined ? { late_at_ms: endedAtMs } : {}),
-    shape: `ca${fetched ? "d" : ""}${uploading ? "tu" : ""}.${late ? "~" : ""}`,
+    ...(late && endedAtMs !== undefined
+      ? {
+          late_at_ms: endedAtMs,
+          straggler: "finished_late" as const,
+          explanation: `finished ${((endedAtMs - closedAtMs) / 1000).toFixed(1)} s after the round had closed`,
+        }
+      : { straggler: "not_back" as const, explanation: "never came back" }),
+    shape: `ca${fetched ? "d" : ""}${uploading || late ? "t" : ""}${uploading ? "u" : ""}.${late ? "~" : ""}`,
   };
 }
 

@@ -359,6 +359,8 @@ function classes(world: World, population: string, attribute: string): ClassStat
         failed,
         expired,
         drop_rate: (assigned - reported) / assigned,
+        counted_rate: reported / assigned,
+        verdict: "fair" as const,
         work_ms_p50: work[Math.floor(work.length / 2)]!,
         work_ms_p90: work[Math.floor(work.length * 0.9)]!,
         shapes: [
@@ -391,6 +393,7 @@ function system(world: World, nowMs: number): System {
         version: "0.2.0",
         started_at_ms: world.startedAtMs - 86_400_000 * 3,
         seen_at_ms: nowMs - 900,
+        state: "alive",
         leases: [lease(JOBS.live), lease(JOBS.long)],
       },
       {
@@ -398,6 +401,7 @@ function system(world: World, nowMs: number): System {
         version: "0.2.0",
         started_at_ms: world.startedAtMs - 7_200_000,
         seen_at_ms: nowMs - 2_100,
+        state: "alive",
         leases: [lease(JOBS.flaky)],
       },
       {
@@ -405,6 +409,7 @@ function system(world: World, nowMs: number): System {
         version: "0.1.0",
         started_at_ms: world.startedAtMs - 86_400_000 * 9,
         seen_at_ms: nowMs - 300_000,
+        state: "dead",
         leases: [],
       },
     ],

@@ -5,6 +5,7 @@ import type {
   AuditEntry,
   Client,
   FeedEvent,
+  Health,
   Job,
   JobDraft,
   JobOverview,
@@ -381,6 +382,7 @@ export class World {
       .map((round): SparkPoint => [round.number, round.accuracy ?? null, round.loss ?? null]);
     const now = spark.at(-1);
     return {
+      health: healthOf(job.state),
       job: { ...view, name: file.name, population: file.population, codec: "int8", stop: job.stop },
       open_rounds: open,
       ...(last ? { last_round: last } : {}),
@@ -491,4 +493,11 @@ ${Object.entries(stop)
   .map(([key, value]) => `${key} = ${value}`)
   .join("\n")}
 `;
+}
+
+function healthOf(state: JobState): Health {
+  if (state === "paused") {
+    return { severity: "waiting", kind: "paused", text: "paused: no round opens", remedy: "resume the job" };
+  }
+  return { severity: "ok", kind: state === "running" ? "fine" : "ended", text: `the job is ${state}` };
 }

@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useContext, useEffect, useRef, useState } from "preact/hooks";
 import type { FeedEvent } from "./api/types";
-import { shortId, words } from "./lib/format";
+import { shortId, timeOfDay, words } from "./lib/format";
 import { links, type Route } from "./router";
 import { applyTheme, nextTheme, savedTheme, type Theme } from "./theme";
 import { useConnection, useFeedState, WhoContext } from "./ui/connection";
@@ -90,6 +90,7 @@ export function Shell({
         </div>
       </header>
       <main id="main" ref={main} tabIndex={-1}>
+        <Away />
         {children}
       </main>
       <Announcer />
@@ -132,6 +133,22 @@ function LiveState() {
       <i aria-hidden="true" />
       <span>{FEED_WORDS[state]}</span>
     </span>
+  );
+}
+
+/** While the coordinator is away: since when what is shown is old. */
+function Away() {
+  const state = useFeedState();
+  const { clock } = useConnection();
+  const [since, set] = useState<number>();
+  useEffect(() => {
+    set((before) => (state === "reconnecting" ? (before ?? clock.now()) : undefined));
+  }, [state, clock]);
+  if (since === undefined) return null;
+  return (
+    <p class="away" role="alert">
+      The coordinator does not answer. What you see is as of {timeOfDay(since)}; the page tries again by itself.
+    </p>
   );
 }
 
@@ -193,6 +210,7 @@ export function sentence(event: FeedEvent): string | undefined {
   if (event.assignment !== undefined) return undefined;
   const job = jobName(event.job) ?? "A job";
   const cause = event.cause && event.cause !== "operator" ? `: ${words(event.cause)}` : "";
+  if (event.became === "taken_over") return `${job}: ${event.cause ?? "another coordinator took over"}`;
   if (event.round === undefined) return `${job} is ${words(event.became)}`;
   if (event.task === "evaluate") return undefined;
   return event.became === "committed" || event.became === "abandoned" || event.became === "training"

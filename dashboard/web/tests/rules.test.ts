@@ -2,8 +2,9 @@ import { describe, expect, it } from "vitest";
 import type { Assignment, ClassStats, CurvePoint, Round } from "../src/api/types";
 import { sparkPath } from "../src/charts/sparkline";
 import { spansOf } from "../src/charts/timeline";
-import { closedAtMs, droppedBy, reportMs, segments, uploadMs } from "../src/lib/assignments";
-import { biasSentence, dropRate } from "../src/lib/bias";
+import { closedAtMs, droppedBy, reportMs, segments, tookMs, uploadMs } from "../src/lib/assignments";
+import { countedText, dropRate, findings, workText } from "../src/lib/bias";
+import { cellState, counted, counts } from "../src/lib/cohort";
 import { columns, describe as inWords, targetWallMs } from "../src/lib/curve";
 import { percent } from "../src/lib/format";
 import { changes, cohortSize, FIELDS, read, typed } from "../src/lib/policy";
@@ -208,36 +209,111 @@ describe("session shapes", () => {
 });
 
 describe("bias against a class of devices", () => {
-  const stats = (value: string, assigned: number, drop_rate: number): ClassStats => ({
+  const stats = (
+    value: string,
+    verdict: NonNullable<ClassStats["verdict"]>,
+    more: Partial<ClassStats> = {},
+  ): ClassStats => ({
     value,
-    clients: 10,
-    assigned,
-    reported: 0,
+    verdict,
+    clients: 4,
+    assigned: 251,
+    reported: 200,
     rejected: 0,
     failed: 0,
-    expired: 0,
-    drop_rate,
+    expired: 51,
+    drop_rate: 0,
+    counted_rate: 200 / 251,
     shapes: [],
+    ...more,
   });
 
-  it("is named with how much worse it is", () => {
-    const found = biasSentence("ram_class", [stats("low", 1000, 0.3), stats("high", 1000, 0.1)]);
-    expect(found?.biased).toBe(true);
-    expect(found?.text).toContain("“low”");
-    expect(found?.text).toContain("3.0 times");
+  it("names the class that never counts, whatever its number of assignments, before one that counts less", () => {
+    const never = stats("pi", "shut_out", { assigned: 12, reported: 0, expired: 12, counted_rate: 0 });
+    const less = stats("a14", "under", { reported: 100, counted_rate: 100 / 251 });
+    const found = findings("platform", [less, stats("x86", "fair"), never]);
+    expect(found.map(({ bad }) => bad)).toEqual([true, true]);
+    expect(found[0]?.text).toBe(
+      "4 clients with platform “pi” were drawn 12 times, and no update of theirs counted: " +
+        "the model learns nothing from them.",
+    );
+    expect(found[1]?.text).toContain("“a14” were drawn 251 times, and 39.8 % of their updates counted");
   });
 
-  it("is not claimed from chance or from too little", () => {
-    expect(biasSentence("ram_class", [stats("low", 30, 0.12), stats("high", 30, 0.1)])?.biased).toBe(false);
-    expect(biasSentence("ram_class", [stats("low", 5, 1), stats("high", 1000, 0.1)])).toBeUndefined();
+  it("is denied only where there is enough to compare", () => {
+    expect(findings("platform", [stats("a", "fair"), stats("b", "fair")])).toEqual([
+      { text: "No class of platform counts noticeably less often than the others.", bad: false },
+    ]);
+    expect(findings("platform", [stats("a", "fair"), stats("b", "unknown")])).toEqual([]);
+    expect(findings("platform", [])).toEqual([]);
+  });
+
+  it("says that unfinished work took longer, not nothing", () => {
+    const text = (ms: number) => `${ms} ms`;
+    expect(workText(700, 1300, text)).toBe("700 ms");
+    expect(workText(undefined, 1300, text)).toBe("> 1300 ms");
+    expect(workText(undefined, undefined, text)).toBe("–");
     expect(
-      biasSentence("name", [{ ...stats("client-1", 500, 0.9), clients: 1 }, stats("others", 1000, 0.1)]),
-    ).toBeUndefined();
+      countedText(stats("a", "fair", { counted_rate: 0.8, counted_rate_low: 0.75, counted_rate_high: 0.84 })),
+    ).toBe("80 % (75 % to 84 %)");
   });
 
-  it("counts whoever was drawn and did not count", () => {
-    expect(dropRate({ reported: 6, expired: 2, failed: 1, rejected: 1 })).toBe(0.4);
+  it("does not count spares as dropped, and a rejection once", () => {
+    expect(dropRate({ reported: 6, expired: 3, spare: 2, failed: 1 })).toBe(0.2);
     expect(dropRate({ reported: 0, expired: 0, failed: 0 })).toBeUndefined();
+  });
+});
+
+describe("the counters of a cohort", () => {
+  const cell = (number: number, state: Assignment["state"]) => ({ number, state });
+  const sum = (of: Round) => Object.values(counts(of)).reduce((a, b) => a + b, 0);
+
+  it("add up to the cohort, whichever answer was first", () => {
+    // The round says that eleven work; the cells, which came later, that eight of them have reported.
+    const early = round({ cohort: 11, assigned: 11, reported: 0 });
+    const cells = [...Array(8).keys()].map((number) => cell(number, "reported"));
+    const late = counted(early, [...cells, cell(9, "assigned"), cell(10, "assigned"), cell(11, "failed")]);
+    expect(counts(late)).toEqual({ assigned: 2, reported: 8, spare: 0, rejected: 0, failed: 1, expired: 0 });
+    expect(sum(late)).toBe(11);
+    expect(sum(counted(early, []))).toBe(11);
+    expect(counted(early, [cell(1, "reported")]).reported, "cells that are not all there do not count").toBe(0);
+  });
+
+  it("tell spares from losses", () => {
+    const met = round({ phase: "committed", cohort: 13, reported: 10, expired: 3, spare: 3, assigned: 0 });
+    expect(counts(met)).toMatchObject({ spare: 3, expired: 0 });
+    expect(cellState(cell(1, "expired"), met)).toBe("spare");
+    const missed = round({ phase: "committed", cohort: 13, reported: 8, expired: 5, spare: 0, assigned: 0 });
+    expect(counts(missed)).toMatchObject({ spare: 0, expired: 5 });
+    expect(cellState(cell(1, "expired"), missed)).toBe("expired");
+    expect([sum(met), sum(missed)]).toEqual([13, 13]);
+  });
+});
+
+describe("a straggler", () => {
+  const late = assignment({ state: "expired", straggler: "finished_late", ended_at_ms: 1300, late_at_ms: 8100 });
+
+  it("took its own time, not that of its round", () => {
+    expect(tookMs(late)).toBe(8000);
+    expect(tookMs(assignment({ state: "expired", straggler: "stopped", ended_at_ms: 1300, stopped_at_ms: 1700 }))).toBe(
+      1600,
+    );
+    expect(tookMs(assignment({ state: "expired", straggler: "not_back", ended_at_ms: 1300 }))).toBeUndefined();
+    expect(tookMs(assignment({ state: "reported", ended_at_ms: 1300 }))).toBe(1200);
+  });
+
+  it("has a tail behind the close of its round", () => {
+    const parts = segments(late, round({ closed_at_ms: 1300 }), 9000);
+    expect(parts.at(-1)).toEqual({ kind: "late", fromMs: 1300, toMs: 8100 });
+  });
+
+  it("is no proof of finished training unless it finished", () => {
+    const steps = funnel([
+      { shape: "cadtu+", count: 4 },
+      { shape: "cad.s", count: 247 },
+    ]);
+    expect(steps.find(({ letter }) => letter === "t")?.count).toBe(4);
+    expect(shapeWords("cad.s")).toBe("checked in, assigned, downloaded, round closed without it, stopped unfinished");
   });
 });
 

@@ -22,5 +22,5 @@ pub use calendar::{Calendar, CalendarError};
 pub use cohort::choose_cohort;
 pub use pace::{RetryReason, retry_window_ms};
 pub use retention::{history_before_ms, keeps_version, separation_needs_from};
-pub use schedule::{JobFacts, NextRound, may_open_at_ms, next_round};
+pub use schedule::{JobFacts, NextRound, gives_way, has_trained, may_open_at_ms, next_round};
 pub use step::{RoundFacts, Step, TaskPolicy, next_step};

@@ -3,14 +3,23 @@
 use tributary_protocol::job_file::{JobFile, ModelsKept};
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
+/// What [`ModelsKept::Useful`] keeps: enough to step back from a mistake, and the long way in outline. A job of 10,000
+/// rounds keeps 121 versions.
+const USEFUL_LAST: u32 = 20;
+const USEFUL_EVERY: u32 = 100;
 
 /// Whether a job keeps the file of this model version.
 ///
 /// The newest version is the base of the next round and the one that operators download. Open rounds need their base
-/// until they end.
+/// until they end. `best` is the version with the best evaluation so far.
 #[must_use]
-pub fn keeps_version(kept: ModelsKept, version: u32, newest: u32, in_use: &[u32]) -> bool {
+pub fn keeps_version(kept: ModelsKept, version: u32, newest: u32, best: Option<u32>, in_use: &[u32]) -> bool {
     let by_policy = match kept {
+        ModelsKept::Useful => {
+            newest.saturating_sub(version) < USEFUL_LAST
+                || best == Some(version)
+                || version.is_multiple_of(USEFUL_EVERY)
+        }
         ModelsKept::All => true,
         ModelsKept::Last(count) => newest.saturating_sub(version) < count,
         ModelsKept::Every(step) => version.is_multiple_of(step),
@@ -41,7 +50,7 @@ mod tests {
     #[test]
     fn versions_are_kept_by_the_policy_and_by_need() {
         let kept = |policy, in_use: &[u32]| -> Vec<u32> {
-            (0..=10).filter(|version| keeps_version(policy, *version, 10, in_use)).collect()
+            (0..=10).filter(|version| keeps_version(policy, *version, 10, None, in_use)).collect()
         };
         assert_eq!(kept(ModelsKept::All, &[]), Vec::from_iter(0..=10));
         assert_eq!(kept(ModelsKept::Last(1), &[]), [10]);
@@ -51,7 +60,16 @@ mod tests {
         assert_eq!(kept(ModelsKept::Every(4), &[]), [0, 4, 8, 10]);
         assert_eq!(kept(ModelsKept::Every(1), &[]).len(), 11);
         // A version that was committed after the newest was looked up.
-        assert!(keeps_version(ModelsKept::Last(1), 11, 10, &[]));
+        assert!(keeps_version(ModelsKept::Last(1), 11, 10, None, &[]));
+    }
+
+    #[test]
+    fn by_default_the_newest_the_best_and_every_hundredth_version_are_kept() {
+        let kept: Vec<u32> =
+            (0..=350).filter(|version| keeps_version(ModelsKept::default(), *version, 350, Some(170), &[])).collect();
+        let mut expected = vec![0, 100, 170, 200, 300];
+        expected.extend(331..=350);
+        assert_eq!(kept, expected);
     }
 
     #[test]

@@ -12,6 +12,8 @@ pub struct JobFacts {
     pub training_open: bool,
     /// Number of open evaluations.
     pub evaluations_open: usize,
+    /// Whether one of them still waits for clients.
+    pub evaluation_waits: bool,
     /// Number of training rounds opened.
     pub rounds_opened: u32,
     /// Number of training rounds committed.
@@ -30,6 +32,21 @@ pub struct JobFacts {
 
 /// Most open evaluations of a job. When evaluation is slower than training, versions in between are not evaluated.
 const EVALUATIONS_OPEN_MAX: usize = 8;
+
+/// Whether the job has trained as much as its file asks for. What is left is the evaluation of its last version.
+#[must_use]
+pub fn has_trained(job: &JobFile, facts: &JobFacts) -> bool {
+    let rounds_done = job.stop.rounds.is_some_and(|rounds| facts.rounds_committed >= rounds);
+    let accuracy_done = matches!((job.stop.accuracy, facts.accuracy), (Some(wanted), Some(got)) if got >= wanted);
+    rounds_done || accuracy_done
+}
+
+/// Whether an evaluation that waits for clients gives way: the job has trained, and this is not its last version. One
+/// that waits while training goes on stays, so that its selection timeout can come.
+#[must_use]
+pub fn gives_way(job: &JobFile, facts: &JobFacts, evaluation: u32) -> bool {
+    has_trained(job, facts) && !facts.training_open && facts.last_committed_round > Some(evaluation)
+}
 
 /// The next action of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,9 +71,7 @@ pub fn next_round(job: &JobFile, calendar: Option<&Calendar>, facts: &JobFacts, 
     if facts.state != JobState::Running && facts.state != JobState::Paused {
         return NextRound::Wait;
     }
-    let rounds_done = job.stop.rounds.is_some_and(|rounds| facts.rounds_committed >= rounds);
-    let accuracy_done = matches!((job.stop.accuracy, facts.accuracy), (Some(wanted), Some(got)) if got >= wanted);
-    let finishing = rounds_done || accuracy_done;
+    let finishing = has_trained(job, facts);
     if let Some(round) = due_evaluation(job, facts, finishing) {
         return NextRound::Open(Task::Evaluate, round);
     }
@@ -98,8 +113,9 @@ pub fn may_open_at_ms(
 fn due_evaluation(job: &JobFile, facts: &JobFacts, finishing: bool) -> Option<u32> {
     let policy = job.evaluation.as_ref()?;
     let round = facts.last_committed_round.filter(|_| !facts.last_committed_evaluated)?;
-    let due =
-        facts.rounds_committed.is_multiple_of(policy.every_rounds) && facts.evaluations_open < EVALUATIONS_OPEN_MAX;
+    // Without evaluators one evaluation waits, not one for each version.
+    let room = facts.evaluations_open < EVALUATIONS_OPEN_MAX && !facts.evaluation_waits;
+    let due = facts.rounds_committed.is_multiple_of(policy.every_rounds) && room;
     (due || finishing).then_some(round)
 }
 
@@ -132,6 +148,7 @@ mod tests {
             state: JobState::Running,
             training_open: false,
             evaluations_open: 0,
+            evaluation_waits: false,
             rounds_opened: 0,
             rounds_committed: 0,
             abandoned_in_a_row: 0,
@@ -195,8 +212,12 @@ mod tests {
         let endless = job("evaluation = {}");
         let facts = JobFacts { evaluations_open: EVALUATIONS_OPEN_MAX, ..committed(20) };
         assert_eq!(next_round(&endless, &facts, 50), NextRound::Open(Task::Train, 21));
+        let waits = JobFacts { evaluations_open: 1, evaluation_waits: true, ..committed(20) };
+        assert_eq!(next_round(&endless, &waits, 50), NextRound::Open(Task::Train, 21), "one waits at a time");
         let last = job("evaluation = {}\nstop = { rounds = 20 }");
         assert_eq!(next_round(&last, &facts, 50), NextRound::Open(Task::Evaluate, 20));
+        assert!(gives_way(&last, &waits, 13) && !gives_way(&last, &waits, 20) && !gives_way(&endless, &waits, 13));
+        assert!(!gives_way(&last, &JobFacts { training_open: true, ..waits }, 13));
     }
 
     #[test]

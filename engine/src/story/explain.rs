@@ -17,6 +17,71 @@ pub struct RoundStory<'a> {
     pub selection_ends_at_ms: Option<i64>,
     /// The client whose accepted report came last, by number, and the time after the selection in milliseconds.
     pub slowest: Option<(u64, i64)>,
+    /// While the round selects: the enrolled clients whose attributes the job asks for.
+    pub wanted: Option<Wanted<'a>>,
+    /// While no coordinator drives the job.
+    pub undriven: Option<Undriven<'a>>,
+    /// The last change of coordinators while the round was open.
+    pub takeover: Option<Takeover<'a>>,
+}
+
+impl<'a> RoundStory<'a> {
+    /// The story of a round of which no more is known than its own figures.
+    #[must_use]
+    pub fn of(round: &'a Round) -> Self {
+        Self {
+            round,
+            available: None,
+            selection_ends_at_ms: None,
+            slowest: None,
+            wanted: None,
+            undriven: None,
+            takeover: None,
+        }
+    }
+}
+
+/// The enrolled clients that a round may draw by their attributes, whether they wait or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted<'a> {
+    /// As `role=evaluator`.
+    pub attributes: &'a str,
+    pub matching: u64,
+    pub enrolled: u64,
+}
+
+/// A job whose coordinator does not renew its lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Undriven<'a> {
+    /// The coordinator that has the lease.
+    pub node: &'a str,
+    pub seen_at_ms: i64,
+    /// When another one may take the job over.
+    pub expires_at_ms: i64,
+}
+
+/// A job changed hands because its coordinator died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Takeover<'a> {
+    pub from: &'a str,
+    pub to: &'a str,
+    /// When the dead coordinator was last seen.
+    pub seen_at_ms: i64,
+    pub at_ms: i64,
+}
+
+impl Undriven<'_> {
+    /// As `south was last seen 4 s ago, and another coordinator takes over in 6 s`.
+    pub(super) fn words(&self, now_ms: i64) -> String {
+        let Self { node, seen_at_ms, expires_at_ms } = self;
+        let seen = duration(now_ms - seen_at_ms);
+        match expires_at_ms - now_ms {
+            left_ms @ 1.. => {
+                format!("{node} was last seen {seen} ago, and another coordinator takes over in {}", duration(left_ms))
+            }
+            _ => format!("{node} was last seen {seen} ago, and no other coordinator has taken over"),
+        }
+    }
 }
 
 /// One sentence: what an open round waits for, why an ended one took as long as it did, or why it was abandoned.
@@ -27,6 +92,9 @@ pub fn explain(story: &RoundStory<'_>, now_ms: i64) -> String {
         Task::Train => format!("Round {}", round.number),
         Task::Evaluate => format!("The evaluation of round {}", round.number),
     };
+    if let Some(undriven) = story.undriven.filter(|_| round.phase.is_open()) {
+        return format!("{name} waits for a coordinator: {}.", undriven.words(now_ms));
+    }
     match round.phase {
         Phase::Selecting => selecting(&name, story, now_ms),
         Phase::Training => collecting(&name, round, now_ms),
@@ -46,6 +114,15 @@ fn selecting(name: &str, story: &RoundStory<'_>, now_ms: i64) -> String {
             format!("{available} of the {needed} it needs {are} checked in and eligible")
         }
         None => "too few are checked in and eligible".to_owned(),
+    };
+    let seen = match story.wanted {
+        Some(Wanted { attributes, matching, enrolled })
+            if !attributes.is_empty() && matching < u64::from(story.round.minimum) =>
+        {
+            let have = if matching == 1 { "has" } else { "have" };
+            format!("{seen}, and {matching} of {enrolled} enrolled clients {have} {attributes}")
+        }
+        _ => seen,
     };
     match story.selection_ends_at_ms {
         Some(at_ms) if at_ms > now_ms => {
@@ -89,10 +166,18 @@ fn committed(name: &str, story: &RoundStory<'_>) -> String {
     let closed_at_ms = round.closed_at_ms.unwrap_or(ended_at_ms);
     let took_ms = ended_at_ms - round.opened_at_ms;
     let (selecting_ms, working_ms) = (selected_at_ms - round.opened_at_ms, closed_at_ms - selected_at_ms);
-    let making_ms = ended_at_ms - closed_at_ms;
+    let away = story.takeover.map(|takeover| {
+        let from_ms = takeover.seen_at_ms.max(round.opened_at_ms);
+        (takeover, (takeover.at_ms.min(ended_at_ms) - from_ms).max(0))
+    });
+    let away_ms = away.map_or(0, |(_, ms)| ms);
+    let making_ms = (ended_at_ms - closed_at_ms - away_ms).max(0);
     let at_deadline = round.deadline_at_ms.is_some_and(|deadline_at_ms| closed_at_ms >= deadline_at_ms);
 
-    let why = if selecting_ms > working_ms && selecting_ms > making_ms {
+    let why = if let Some((Takeover { from, to, .. }, _)) = away.filter(|(_, ms)| *ms > making_ms && *ms * 2 > took_ms)
+    {
+        format!("{} of it without a coordinator, until {to} took over from {from}", duration(away_ms))
+    } else if selecting_ms > working_ms && selecting_ms > making_ms {
         format!("{} of it waiting for enough eligible clients", duration(selecting_ms))
     } else if making_ms > working_ms {
         let made = if round.task == Task::Train { "making the new version" } else { "adding up the result" };
@@ -133,16 +218,19 @@ fn abandoned(name: &str, round: &Round) -> String {
         Some(AbandonReason::NotFinite) => {
             "the new model was not finite; a lower learning rate or magnitude_max may help".to_owned()
         }
+        Some(AbandonReason::Superseded) => "no evaluators came, and the last version was evaluated instead".to_owned(),
         Some(AbandonReason::Fault) => "its stored data could not be read; the coordinator's log says more".to_owned(),
         None => "no reason was stored".to_owned(),
     };
     format!("{name} was abandoned: {why}.")
 }
 
-/// The outcomes of the clients that did not report.
+/// The outcomes of the clients without an accepted report.
 fn losses(round: &Round) -> String {
+    let in_deadline = round.expired.saturating_sub(round.spare);
     let parts = [
-        (round.expired, "was too late", "were too late"),
+        (round.spare, "spare was not needed", "spares were not needed"),
+        (in_deadline, "did not report in time", "did not report in time"),
         (round.failed, "gave up", "gave up"),
         (round.rejected, "was rejected", "were rejected"),
     ];
@@ -160,12 +248,12 @@ fn report_word(task: Task) -> &'static str {
     }
 }
 
-fn count(number: u32, what: &str) -> String {
+pub(super) fn count(number: u32, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// A duration for people: `340 ms`, `7.5 s`, `3 min 20 s`, `2 h 5 min`, `4 d 3 h`.
-fn duration(ms: i64) -> String {
+pub fn duration(ms: i64) -> String {
     const SECOND: i64 = 1_000;
     const MINUTE: i64 = 60 * SECOND;
     const HOUR: i64 = 60 * MINUTE;
@@ -238,7 +326,7 @@ mod tests {
     }
 
     fn story(round: &Round) -> RoundStory<'_> {
-        RoundStory { round, available: None, selection_ends_at_ms: None, slowest: None }
+        RoundStory::of(round)
     }
 
     #[test]
@@ -294,12 +382,13 @@ mod tests {
         };
         let cases = [
             (
-                json!({ "expired": 3 }),
-                "Round 7 took 46 s: until 10 updates were in, the last from client 4 after 42 s; 3 were too late.",
+                json!({ "expired": 3, "spare": 3 }),
+                "Round 7 took 46 s: until 10 updates were in, the last from client 4 after 42 s; 3 spares were not needed.",
             ),
             (
                 json!({ "reported": 8, "expired": 1, "failed": 2, "rejected": 2, "closed_at_ms": 603_000, "ended_at_ms": 604_500 }),
-                "Round 7 took 10 min 4 s: its whole deadline, because only 8 of 10 updates came; 1 was too late, 2 gave up, \
+                "Round 7 took 10 min 4 s: its whole deadline, because only 8 of 10 updates came; 1 did not report in \
+                 time, 2 gave up, \
                  2 were rejected.",
             ),
             (
@@ -307,8 +396,9 @@ mod tests {
                 "Round 7 took 46 s: until no client was still working, with 9 of 10 updates; 4 gave up.",
             ),
             (
-                json!({ "selected_at_ms": 40_000, "expired": 1 }),
-                "Round 7 took 46 s: 40 s of it waiting for enough eligible clients; 1 was too late.",
+                json!({ "selected_at_ms": 40_000, "expired": 1, "spare": 1 }),
+                "Round 7 took 46 s: 40 s of it waiting for enough eligible clients; 1 spare was not \
+                 needed.",
             ),
             (json!({ "ended_at_ms": 100_400 }), "Round 7 took 1 min 40 s: 55.4 s of it making the new version."),
         ];
@@ -316,6 +406,44 @@ mod tests {
             let round = committed(changes);
             assert_eq!(explain(&RoundStory { slowest: Some((4, 42_000)), ..story(&round) }, 0), expected);
         }
+    }
+
+    #[test]
+    fn a_dead_coordinator_is_named_while_it_is_missing_and_afterwards() {
+        let open = round(json!({ "phase": "aggregating", "reported": 10, "closed_at_ms": 45_000 }));
+        let undriven = Undriven { node: "south", seen_at_ms: 44_000, expires_at_ms: 54_000 };
+        let waits = RoundStory { undriven: Some(undriven), ..story(&open) };
+        assert_eq!(
+            explain(&waits, 48_000),
+            "Round 7 waits for a coordinator: south was last seen 4 s ago, and another coordinator takes over in 6 s."
+        );
+        assert!(explain(&waits, 54_000).ends_with("10 s ago, and no other coordinator has taken over."));
+        let ended = json!({
+            "phase": "committed", "selected_at_ms": 100, "reported": 10, "closed_at_ms": 1_700, "ended_at_ms": 10_600,
+        });
+        let ended = round(ended);
+        let takeover = Takeover { from: "south", to: "north", seen_at_ms: 1_900, at_ms: 10_500 };
+        let told = RoundStory { takeover: Some(takeover), undriven: Some(undriven), ..story(&ended) };
+        assert_eq!(
+            explain(&told, 0),
+            "Round 7 took 10.6 s: 8.6 s of it without a coordinator, until north took over from south."
+        );
+    }
+
+    #[test]
+    fn a_round_that_nobody_can_join_says_whom_it_wants() {
+        let selecting = round(json!({
+            "task": "evaluate", "phase": "selecting", "cohort": 0, "selected_at_ms": null, "minimum": 1,
+        }));
+        let wanted = Some(Wanted { attributes: "role=nobody", matching: 0, enrolled: 18 });
+        let waits = RoundStory { available: Some((0, 2)), wanted, ..story(&selecting) };
+        assert_eq!(
+            explain(&waits, 0),
+            "The evaluation of round 7 waits for clients: 0 of the 2 it needs are checked in and eligible, and 0 of 18 \
+             enrolled clients have role=nobody."
+        );
+        let some = RoundStory { wanted: wanted.map(|wanted| Wanted { matching: 1, ..wanted }), ..waits };
+        assert!(!explain(&some, 0).contains("role"), "enough are enrolled: they are only not here");
     }
 
     #[test]
@@ -327,7 +455,7 @@ mod tests {
             ),
             (
                 json!({ "reason": "too_few_reports", "ended_at_ms": 603_000, "reported": 3, "expired": 9, "failed": 1 }),
-                "at the deadline 3 of the 5 updates it needs had come (9 were too late, 1 gave up)",
+                "at the deadline 3 of the 5 updates it needs had come (9 did not report in time, 1 gave up)",
             ),
             (
                 json!({ "reason": "too_few_reports", "ended_at_ms": 90_000, "reported": 1, "failed": 12 }),

@@ -3,13 +3,22 @@
 //! | question | function |
 //! |---|---|
 //! | why did a round take so long, or end without a result? | [`explain`], [`phases`], [`what_if`] |
-//! | which course did a session take, and how do device classes compare? | [`Session::shape`], [`class_stats`], [`funnel`] |
+//! | what became of a client that did not report? | [`Ending`] |
+//! | which course did a session take, how do classes compare? | [`Session::shape`], [`class_stats`], [`funnel`] |
+//! | do the updates of a device class count as often as those of the others? | [`verdicts`] |
 //! | how does a job learn, and at what cost? | [`curve`] |
+//! | how is a job, and what can be done about it? | [`health`] |
 
+mod bias;
 mod curve;
 mod explain;
+mod health;
 mod session;
+mod straggler;
 
+pub use bias::{Share, verdicts};
 pub use curve::{CurveRow, curve};
-pub use explain::{RoundStory, explain, phases, what_if};
+pub use explain::{RoundStory, Takeover, Undriven, Wanted, duration as in_words, explain, phases, what_if};
+pub use health::{EndedRound, EvaluatorsWanted, HealthFacts, SelectingRound, ShutOut, health};
 pub use session::{Session, class_stats, funnel, percentile};
+pub use straggler::Ending;

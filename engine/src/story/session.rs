@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use tributary_protocol::device::Attributes;
 use tributary_protocol::operator::{ClassStats, ShapeCount};
-use tributary_protocol::state::{AssignmentState, FailureReason};
+use tributary_protocol::state::{AssignmentState, ClassVerdict, FailureReason};
+
+use super::bias::{Share, verdicts};
 
 /// One client's work in one round.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,15 +18,22 @@ pub struct Session {
     pub fetched: bool,
     /// Whether bytes of an update arrived.
     pub uploaded: bool,
-    /// Whether the client reported after the deadline.
+    /// Whether the client finished after the round had closed.
     pub late: bool,
+    /// Whether the client stopped unfinished because the round had closed.
+    pub stopped: bool,
+    /// Whether the round did not need the client, which came back.
+    pub spare: bool,
     /// Time worked for the report, in milliseconds.
     pub work_ms: Option<u64>,
+    /// Time from the draw to the end of the assignment, in milliseconds. Unfinished work takes longer than this.
+    pub open_ms: Option<u64>,
 }
 
 impl Session {
     /// The shape: one letter per event, in order. `c` checked in, `a` assigned, `d` downloaded, `t` trained, `u`
-    /// uploaded, then `+` reported, `!` rejected, `x` failed, `i` interrupted or `.` expired, and `~` came late.
+    /// uploaded, then `+` reported, `!` rejected, `x` failed, `i` interrupted or `.` expired, and `~` finished late or
+    /// `s` stopped unfinished.
     #[must_use]
     pub fn shape(&self) -> String {
         let state = self.state.unwrap_or(AssignmentState::Assigned);
@@ -47,6 +56,8 @@ impl Session {
         }
         if self.late {
             shape.push('~');
+        } else if self.stopped {
+            shape.push('s');
         }
         shape
     }
@@ -80,8 +91,8 @@ pub fn funnel<'a>(
     counts
 }
 
-/// Statistics of the clients with each value of an attribute. `clients` has the number of clients with each set of
-/// attributes.
+/// Statistics of the clients with each value of an attribute, those that never report first. `clients` has the number
+/// of clients with each set of attributes.
 #[must_use]
 pub fn class_stats<'a>(
     attribute: &str,
@@ -95,7 +106,25 @@ pub fn class_stats<'a>(
     for session in sessions {
         classes.entry(value_of(session.0, attribute)).or_default().sessions.push(session);
     }
-    classes.into_iter().map(|(value, Class { clients, sessions })| stats(value, clients, &sessions)).collect()
+    let mut stats: Vec<ClassStats> =
+        classes.into_iter().map(|(value, Class { clients, sessions })| stats(value, clients, &sessions)).collect();
+    let shares: Vec<Share> = stats.iter().map(share).collect();
+    for (class, verdict) in stats.iter_mut().zip(verdicts(&shares)) {
+        class.verdict = verdict;
+    }
+    // By value within a rank, because the sort is stable.
+    stats.sort_by_key(|class| match class.verdict {
+        ClassVerdict::ShutOut => 0,
+        _ if class.reported == 0 && share(class).ended > 0 => 1,
+        ClassVerdict::Under => 2,
+        ClassVerdict::Fair | ClassVerdict::Unknown => 3,
+    });
+    stats
+}
+
+fn share(class: &ClassStats) -> Share {
+    let lost = class.rejected + class.failed + class.expired;
+    Share { counted: class.reported, ended: class.reported + lost }
 }
 
 /// The clients with one value, and their sessions.
@@ -114,9 +143,20 @@ fn stats(value: &str, clients: u64, sessions: &[(&Attributes, &Session)]) -> Cla
     let reported = count(AssignmentState::Reported);
     let (rejected, failed) = (count(AssignmentState::Rejected), count(AssignmentState::Failed));
     let expired = count(AssignmentState::Expired);
-    let dropped = rejected + failed + expired;
-    let mut work_ms: Vec<u64> = sessions.iter().filter_map(|(_, session)| session.work_ms).collect();
-    work_ms.sort_unstable();
+    let spare = sessions.iter().filter(|(_, session)| session.spare).count() as u64;
+    let dropped = (rejected + failed + expired).saturating_sub(spare);
+    let counted = Share { counted: reported, ended: reported + rejected + failed + expired };
+    let (counted_rate_low, counted_rate_high) = counted.bounds();
+    let sorted = |mut values: Vec<u64>| {
+        values.sort_unstable();
+        values
+    };
+    let work_ms = sorted(sessions.iter().filter_map(|(_, session)| session.work_ms).collect());
+    let unfinished = sessions.iter().filter(|(_, session)| session.state == Some(AssignmentState::Expired));
+    let unfinished_ms = sorted(unfinished.filter_map(|(_, session)| session.open_ms).collect());
+    // Unfinished work took longer than any time that is known of it: it stands behind all finished work.
+    let all = work_ms.len() + unfinished_ms.len();
+    let finished = |percent| work_ms.get(rank(all, percent) - 1).copied();
     ClassStats {
         value: value.to_owned(),
         clients,
@@ -125,9 +165,15 @@ fn stats(value: &str, clients: u64, sessions: &[(&Attributes, &Session)]) -> Cla
         rejected,
         failed,
         expired,
+        spare,
+        counted_rate: counted.rate(),
+        counted_rate_low,
+        counted_rate_high,
+        verdict: ClassVerdict::Unknown,
         drop_rate: if dropped == 0 { 0.0 } else { dropped as f64 / (dropped + reported) as f64 },
-        work_ms_p50: percentile(&work_ms, 50),
-        work_ms_p90: percentile(&work_ms, 90),
+        work_ms_p50: finished(50),
+        work_ms_p90: finished(90),
+        work_ms_over: percentile(&unfinished_ms, 50),
         shapes: funnel(sessions.iter().copied(), None),
     }
 }
@@ -135,8 +181,12 @@ fn stats(value: &str, clients: u64, sessions: &[(&Attributes, &Session)]) -> Cla
 /// The smallest value that at least `percent` of the sorted values do not exceed (nearest rank).
 #[must_use]
 pub fn percentile<T: Copy>(sorted: &[T], percent: usize) -> Option<T> {
-    let rank = (sorted.len() * percent).div_ceil(100).max(1);
-    sorted.get(rank - 1).copied()
+    sorted.get(rank(sorted.len(), percent) - 1).copied()
+}
+
+/// The place, from 1, of a percentile among so many sorted values.
+fn rank(values: usize, percent: usize) -> usize {
+    (values * percent).div_ceil(100).max(1)
 }
 
 #[cfg(test)]
@@ -170,6 +220,8 @@ mod tests {
             (session(Expired), "ca."),
             (Session { fetched: true, ..session(Expired) }, "cad."),
             (Session { fetched: true, late: true, ..session(Expired) }, "cadt.~"),
+            (Session { fetched: true, stopped: true, ..session(Expired) }, "cad.s"),
+            (Session { stopped: true, ..session(Expired) }, "ca.s"),
             (Session { fetched: true, uploaded: true, late: true, ..session(Expired) }, "cadtu.~"),
         ];
         for (session, shape) in cases {
@@ -193,6 +245,25 @@ mod tests {
         assert!((stats[1].drop_rate - 2.0 / 3.0).abs() < 1e-12, "what is open is not dropped: {:?}", stats[1]);
         assert_eq!((stats[2].work_ms_p50, stats[2].work_ms_p90), (Some(5), Some(9)));
         assert_eq!((stats[1].shapes[0].shape.as_str(), stats[1].shapes[0].count), ("ca.", 2));
+    }
+
+    #[test]
+    fn a_class_that_never_reports_comes_first_with_its_times_cut_off_at_the_close() {
+        let (fast, slow, rare) = (attributes("8"), attributes("2"), attributes("4"));
+        let reported = Session { work_ms: Some(700), ..session(AssignmentState::Reported) };
+        let spare = Session { spare: true, stopped: true, open_ms: Some(900), ..session(AssignmentState::Expired) };
+        let mut sessions = vec![(&rare, &reported), (&rare, &spare)];
+        sessions.extend([(&fast, &reported); 50]);
+        sessions.extend([(&fast, &spare); 2]);
+        sessions.extend([(&slow, &spare); 12]);
+        let stats = class_stats("ram", [(&fast, 10), (&slow, 2), (&rare, 1)], sessions);
+        let verdicts: Vec<_> = stats.iter().map(|class| (class.value.as_str(), class.verdict)).collect();
+        assert_eq!(verdicts, [("2", ClassVerdict::ShutOut), ("4", ClassVerdict::Unknown), ("8", ClassVerdict::Fair)]);
+        let shut_out = &stats[0];
+        assert_eq!((shut_out.spare, shut_out.drop_rate, shut_out.counted_rate), (12, 0.0, 0.0));
+        assert_eq!((shut_out.work_ms_p50, shut_out.work_ms_over), (None, Some(900)), "longer than until the close");
+        assert_eq!((stats[2].work_ms_p50, stats[2].work_ms_p90), (Some(700), Some(700)));
+        assert_eq!((stats[1].work_ms_p50, stats[1].work_ms_p90), (Some(700), None));
     }
 
     #[test]

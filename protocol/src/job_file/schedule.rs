@@ -33,7 +33,8 @@ fn utc() -> String {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Retention {
-    /// Model versions to keep. The newest version and those of open rounds are always kept. Default: `all`.
+    /// Model versions to keep. The newest version and those of open rounds are always kept. Default:
+    /// `useful`.
     pub models: ModelsKept,
     /// Days after the end of a round when its assignments and events are deleted. The round's summary stays. Default:
     /// never.
@@ -46,8 +47,10 @@ pub struct Retention {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ModelsKept {
-    /// All versions.
+    /// The newest 20 versions, the best one by its evaluation, and every 100th.
     #[default]
+    Useful,
+    /// All versions.
     All,
     /// The newest n versions.
     Last(u32),
@@ -68,10 +71,14 @@ impl Schedule {
 impl Retention {
     pub(super) fn check(&self) -> Result<(), JobFileError> {
         let counted = match self.models {
-            ModelsKept::All => true,
+            ModelsKept::Useful | ModelsKept::All => true,
             ModelsKept::Last(count) | ModelsKept::Every(count) => (1..=VERSIONS_MAX).contains(&count),
         };
-        require(counted, "[retention] models", "\"all\", { last = n } or { every = n } with n from 1 to 1000000")?;
+        require(
+            counted,
+            "[retention] models",
+            "\"useful\", \"all\", { last = n } or { every = n } with n from 1 to 1000000",
+        )?;
         let days = self.history_days.is_none_or(|days| (1..=HISTORY_DAYS_MAX).contains(&days));
         require(days, "[retention] history_days", "1 to 36500")
     }
@@ -84,6 +91,7 @@ mod tests {
     #[test]
     fn every_way_to_keep_models_reads_and_writes() {
         let cases = [
+            ("models = 'useful'", ModelsKept::Useful),
             ("models = 'all'", ModelsKept::All),
             ("models = { last = 3 }", ModelsKept::Last(3)),
             ("models = { every = 10 }\nhistory_days = 30", ModelsKept::Every(10)),

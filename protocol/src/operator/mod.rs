@@ -5,6 +5,7 @@
 
 mod access;
 mod audit;
+mod health;
 mod overview;
 mod people;
 mod round;
@@ -17,7 +18,7 @@ use crate::hash::Sha256Hash;
 use crate::id::{AssignmentId, ClientId, JobId, Name};
 use crate::job_file::JobFile;
 use crate::seed::Seed;
-use crate::state::{AbandonReason, AssignmentState, JobState, Phase, Standing, Task};
+use crate::state::{AbandonReason, AssignmentState, JobState, NodeState, Phase, Standing, Straggler, Task};
 
 pub use access::{
     Account, ChangePassword, CreateAccount, CreateToken, CreatedToken, LABEL_BYTES_MAX, Login,
@@ -25,6 +26,7 @@ pub use access::{
     SignedIn, Token,
 };
 pub use audit::{AuditEntry, CHAIN_BEGINS, ChainCheck, ChainError};
+pub use health::Health;
 pub use overview::{Cell, JobOverview, JobSummary, OpenRound, Overview, SparkPoint};
 pub use people::{AttributeName, ClassStats, ClientAssignment, ClientOrder, ShapeCount};
 pub use round::{Curve, CurvePoint, Order, PhaseSpan, RoundDetail, Target, WhatIf};
@@ -111,6 +113,10 @@ pub struct Client {
     pub reported: u64,
     /// Number of rounds that closed before it reported.
     pub expired: u64,
+    /// Number of those rounds that did not need its report, because they had reached their goal, and after which it
+    /// came back. Included in `expired`; not counted as dropped.
+    #[serde(default)]
+    pub spare: u64,
     /// Number of rounds in which it gave up or its update was rejected.
     pub failed: u64,
     /// Number of rounds in which its update was rejected; included in `failed`.
@@ -182,6 +188,9 @@ pub struct Job {
     /// if a round may open now, or only after an operator acts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds_not_before_ms: Option<i64>,
+    /// How the job is. Absent in the answer to a change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<Health>,
 }
 
 /// A round: training or evaluation by one cohort.
@@ -219,6 +228,14 @@ pub struct Round {
     pub failed: u32,
     /// Number of stragglers: clients that had not reported when the round closed.
     pub expired: u32,
+    /// Number of stragglers that the round did not need, because it had reached its goal: spares, drawn in addition on
+    /// purpose. Included in `expired`.
+    #[serde(default)]
+    pub spare: u32,
+    /// Time that stragglers did not compute because they stopped before the deadline, in milliseconds. A straggler
+    /// that stops is counted with all the time that it had left.
+    #[serde(default)]
+    pub saved_ms: u64,
     /// Time at which the round opened.
     pub opened_at_ms: i64,
     /// Time at which the cohort was drawn.
@@ -299,9 +316,21 @@ pub struct Assignment {
     /// Time at which the assignment ended: by report, rejection, failure or expiry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at_ms: Option<i64>,
-    /// Time at which a straggler sent its late report.
+    /// Time at which a straggler came back with finished work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_at_ms: Option<i64>,
+    /// Time at which a straggler stopped without finishing its work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped_at_ms: Option<i64>,
+    /// Outcome of a straggler. Absent for other assignments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub straggler: Option<Straggler>,
+    /// Whether the straggler was a spare: its round had reached its goal, and the client came back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub spare: bool,
+    /// Why the assignment ended without an accepted report, in words for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<String>,
     /// Number of examples of the report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<u64>,
@@ -333,7 +362,7 @@ pub struct Assignment {
     pub cosine: Option<f64>,
     /// Course of the client's session, one character per event: `c` checked in, `a` assigned, `d` downloaded, `t`
     /// trained, `u` uploaded; then `+` reported, `!` rejected, `x` failed, `i` interrupted or `.` expired; then `~` for
-    /// a late report.
+    /// finished late or `s` for stopped unfinished.
     #[serde(default)]
     pub shape: String,
     /// Attributes of the client, as of its last check-in.
@@ -434,8 +463,15 @@ pub struct Node {
     pub started_at_ms: i64,
     /// Time of its last sign of life in the database.
     pub seen_at_ms: i64,
+    /// Whether it lives, by its lease. A dead one stays in the list for a day.
+    #[serde(default = "alive")]
+    pub state: NodeState,
     /// Leases of the jobs that it drives.
     pub leases: Vec<Lease>,
+}
+
+fn alive() -> NodeState {
+    NodeState::Alive
 }
 
 /// The temporary right of one coordinator to drive a job.

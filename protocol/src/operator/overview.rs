@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Population, Round};
+use super::{Health, Population, Round};
 use crate::id::{JobId, Name};
 use crate::job_file::StopPolicy;
 use crate::state::{AssignmentState, JobState};
@@ -28,6 +28,8 @@ pub struct Overview {
 pub struct JobOverview {
     /// Summary of the job.
     pub job: JobSummary,
+    /// How the job is.
+    pub health: Health,
     /// Open rounds, of training and evaluation.
     pub open_rounds: Vec<OpenRound>,
     /// The training round that ended last.

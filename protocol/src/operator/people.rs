@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Assignment;
 use crate::id::JobId;
-use crate::state::Task;
+use crate::state::{ClassVerdict, Task};
 
 /// The order of a list of clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,7 +18,7 @@ pub enum ClientOrder {
     Number,
     /// By last request, newest first.
     LastSeen,
-    /// By the share of ended assignments without a report, highest first.
+    /// By the share of ended assignments that were dropped, highest first.
     DropRate,
 }
 
@@ -47,7 +47,7 @@ pub struct AttributeName {
     pub values: u64,
 }
 
-/// Statistics of the clients with one value of an attribute, over the newest assignments of their population.
+/// Statistics of the clients with one value of an attribute, over the newest training assignments of their population.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ClassStats {
@@ -65,16 +65,41 @@ pub struct ClassStats {
     pub failed: u64,
     /// Number of assignments whose round closed first.
     pub expired: u64,
-    /// Share of ended assignments without a report, 0 to 1.
+    /// Number of those that were spares; see the field of a round.
+    #[serde(default)]
+    pub spare: u64,
+    /// Share of ended assignments that were dropped, 0 to 1: those without an accepted report, spares left out.
     pub drop_rate: f64,
-    /// Median work time per report, in milliseconds.
+    /// Share of ended assignments with an accepted report, 0 to 1. Spares count here: their updates do not reach the
+    /// model either.
+    #[serde(default)]
+    pub counted_rate: f64,
+    /// Lower end of the 95 % confidence interval of `counted_rate` (Wilson 1927).
+    #[serde(default)]
+    pub counted_rate_low: f64,
+    /// Upper end of that interval.
+    #[serde(default)]
+    pub counted_rate_high: f64,
+    /// Whether the class counts as often as the others, by Fisher's exact test at the level of 1 %, divided by the
+    /// number of classes.
+    #[serde(default = "unknown")]
+    pub verdict: ClassVerdict,
+    /// Median work time, in milliseconds. Absent if less than half of the clients' work was finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work_ms_p50: Option<u64>,
-    /// 90th percentile of the work time per report, in milliseconds.
+    /// 90th percentile of the work time, in milliseconds. Absent if less than 90 % of the work was finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work_ms_p90: Option<u64>,
+    /// Time within which unfinished work was not done: where a percentile is absent, it is longer than this. Median of
+    /// the unfinished assignments, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work_ms_over: Option<u64>,
     /// Courses of their sessions, most frequent first.
     pub shapes: Vec<ShapeCount>,
+}
+
+fn unknown() -> ClassVerdict {
+    ClassVerdict::Unknown
 }
 
 /// How often sessions took one course.

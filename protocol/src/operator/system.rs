@@ -71,6 +71,12 @@ pub struct Storage {
     pub models_bytes: u64,
     /// Bodies of updates in open rounds, in the database and in the object store.
     pub updates_bytes: u64,
+    /// Free space on the disk of the SQLite database. Absent for PostgreSQL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free_bytes: Option<u64>,
+    /// Time until that disk is full if it fills as in the last 24 hours, in milliseconds. Absent if it does not fill.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full_in_ms: Option<u64>,
 }
 
 /// A job file that was checked without creating the job.

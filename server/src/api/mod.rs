@@ -10,6 +10,7 @@ mod openapi;
 mod operator;
 mod pages;
 mod problem;
+mod story;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -9,6 +9,7 @@ use tributary_protocol::problem::ProblemType;
 
 use super::auth::{Operator, Views};
 use super::problem::{Answer, ApiError};
+use super::story::health;
 use crate::app::App;
 use crate::metrics::MetricsAccess;
 
@@ -35,6 +36,9 @@ pub(super) async fn metrics(State(app): State<Arc<App>>, request: Request) -> An
     if app.metrics.access() == MetricsAccess::Token {
         let operator = Operator::<Views>::from_request_parts(&mut request.into_parts().0, &app).await?;
         operator.may_everywhere()?;
+    }
+    if app.metrics.is_on() {
+        app.metrics.jobs(&health::of_running(&app).await?);
     }
     let text = app.metrics.render(app.fleet.lobby.len(), app.leases.count(app.clock.now_ms()));
     let text = text.ok_or_else(|| ApiError::not_found("/metrics: this coordinator records no metrics"))?;

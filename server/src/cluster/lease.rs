@@ -9,12 +9,15 @@ use std::time::Duration;
 
 use tributary_protocol::id::JobId;
 
-use crate::db::DbError;
+use super::takeover;
+use crate::db::{DbError, Holder};
 use crate::services::Services;
 
 /// Length of a lease unless the configuration says otherwise: the longest time until a dead driver's jobs are taken
 /// over.
 pub const LEASE_DEFAULT: Duration = Duration::from_secs(10);
+/// How long a dead coordinator stays in the list, in milliseconds: until somebody has surely looked.
+const NODES_KEPT_MS: i64 = 24 * 3600 * 1000;
 /// Pause after a renewal that failed, in milliseconds.
 const RETRY_MS: i64 = 1_000;
 
@@ -79,15 +82,31 @@ impl Leases {
         }
         let until_ms = now_ms + self.length_ms;
         let mut tx = services.db.begin().await?;
-        if tx.take_lease(job, &services.node, now_ms, until_ms).await? {
+        let held = |holder: &Holder| holder.node != services.node && now_ms < holder.expires_at_ms;
+        let mut holder = tx.holder(job).await?;
+        if !holder.as_ref().is_some_and(held) {
+            // Locked only now, because coordinators that do not drive the job look here at each of its changes.
+            tx.lock_job(job).await?;
+            holder = tx.holder(job).await?;
+        }
+        if !holder.as_ref().is_some_and(held) && tx.take_lease(job, &services.node, now_ms, until_ms).await? {
+            let dead = holder.filter(|holder| holder.node != services.node);
+            if let Some(dead) = &dead {
+                takeover::record(services, &mut tx, job, dead, now_ms).await?;
+            }
             tx.commit().await?;
             if self.lock().until_ms.insert(job, until_ms).is_none() {
                 services.metrics.lease_taken();
             }
+            if let Some(dead) = dead {
+                let silent_ms = now_ms - dead.seen_at_ms();
+                tracing::warn!(%job, node = %services.node, from = %dead.node, silent_ms, "a job was taken over from a dead coordinator");
+                services.signals.changed(job);
+            }
             return Ok(Lease::Ours { until_ms });
         }
         self.lost(services, job);
-        let until_ms = tx.lease_expires_at_ms(job).await?.unwrap_or(now_ms).max(now_ms + 1);
+        let until_ms = holder.map_or(now_ms, |holder| holder.expires_at_ms).max(now_ms + 1);
         Ok(Lease::Theirs { until_ms })
     }
 
@@ -98,6 +117,7 @@ impl Leases {
 
     fn lost(&self, services: &Services, job: JobId) {
         if self.lock().until_ms.remove(&job).is_some() {
+            tracing::warn!(%job, node = %services.node, "another coordinator has taken this job over");
             services.metrics.lease_lost();
             services.signals.changed(job);
         }
@@ -117,8 +137,8 @@ impl Leases {
         }
         let until_ms = now_ms + self.length_ms;
         let mut tx = services.db.begin_losable().await?;
-        tx.node_seen(&services.node, env!("CARGO_PKG_VERSION"), self.started_at_ms, now_ms).await?;
-        tx.forget_nodes(now_ms - self.length_ms * 2).await?;
+        tx.node_seen(&services.node, env!("CARGO_PKG_VERSION"), self.started_at_ms, now_ms, self.length_ms).await?;
+        tx.forget_nodes(now_ms - NODES_KEPT_MS, now_ms - self.length_ms * 2).await?;
         let renewed = tx.renew_leases(&services.node, until_ms).await?;
         tx.commit().await?;
         let mut held = self.lock();

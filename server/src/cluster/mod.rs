@@ -10,3 +10,4 @@
 
 pub mod bell;
 pub mod lease;
+mod takeover;

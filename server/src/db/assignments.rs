@@ -10,7 +10,7 @@ use super::jobs::number;
 use super::tx::{Json, Text, execute, fetch, stored};
 use super::{DbError, RoundKey, Tx};
 use crate::metrics::Traffic;
-use tributary_engine::story::Session;
+use tributary_engine::story::{Ending, Session};
 
 /// An assignment to store.
 #[derive(Clone, Copy, Debug)]
@@ -42,8 +42,10 @@ pub struct AssignmentRow {
     pub state: AssignmentState,
     /// Why the assignment was rejected or failed.
     pub reason: Option<String>,
-    /// When the client reported after the deadline.
+    /// When the client came back with finished work after the round had closed.
     pub late_at_ms: Option<i64>,
+    /// When the client stopped unfinished after the round had closed.
+    pub stopped_at_ms: Option<i64>,
     weight: Option<i64>,
     /// L2 norm of the accepted update.
     pub update_norm: Option<f64>,
@@ -71,7 +73,7 @@ impl AssignmentRow {
 /// The columns of a [`AssignmentRow`].
 macro_rules! assignment_columns {
     () => {
-        "id, job, task, round, client, base_version, state, reason, late_at_ms, weight, update_norm, report_sha256"
+        "id, job, task, round, client, base_version, state, reason, late_at_ms, stopped_at_ms, weight, update_norm, report_sha256"
     };
 }
 
@@ -144,6 +146,9 @@ pub(super) struct AssignmentView {
     upload_ms: Option<i64>,
     ended_at_ms: Option<i64>,
     late_at_ms: Option<i64>,
+    stopped_at_ms: Option<i64>,
+    deadline_at_ms: Option<i64>,
+    goal_met: bool,
     weight: Option<i64>,
     loss: Option<f64>,
     accuracy: Option<f64>,
@@ -156,15 +161,32 @@ pub(super) struct AssignmentView {
     attributes: Json<Attributes>,
 }
 
-/// The columns of an [`AssignmentView`], from assignments `a` and clients `c`.
+/// The columns of an [`AssignmentView`], from assignments `a`, their rounds `r` and clients `c`.
 macro_rules! assignment_view_columns {
     () => {
         "a.id, a.client, c.number, a.state, a.reason, a.assigned_at_ms, a.fetched_at_ms, a.upload_at_ms, a.upload_ms, \
-         a.ended_at_ms, a.late_at_ms, a.weight, a.loss, a.accuracy, a.work_ms, a.update_norm, a.cosine, a.bytes_up, \
+         a.ended_at_ms, a.late_at_ms, a.stopped_at_ms, r.deadline_at_ms, r.reported >= r.goal as goal_met, a.weight, a.loss, a.accuracy, a.work_ms, a.update_norm, a.cosine, a.bytes_up, \
          a.bytes_down, a.raw_bytes_up, a.raw_bytes_down, c.attributes"
     };
 }
 pub(super) use assignment_view_columns;
+
+/// Assignments `a` with their rounds `r` and clients `c`.
+macro_rules! from_assignments {
+    () => {
+        " from assignments a join rounds r on r.job = a.job and r.task = a.task and r.number = a.round \
+         join clients c on c.id = a.client"
+    };
+}
+pub(super) use from_assignments;
+
+/// Assignments whose time is over at `$2`: they expired, or the driver has yet to expire them.
+macro_rules! is_over {
+    () => {
+        "(state = 'expired' or (state = 'assigned' and exists (select 1 from rounds r where r.job = assignments.job \
+         and r.task = assignments.task and r.number = assignments.round and r.deadline_at_ms <= $2)))"
+    };
+}
 
 impl Tx {
     /// # Errors
@@ -345,9 +367,27 @@ impl Tx {
         u64::try_from(attempts).map_err(|error| DbError::corrupt("assignments.attempts", error))
     }
 
-    /// Records that a client reported after its assignment expired. Returns false when that is recorded already.
+    /// Records that a client stopped, unfinished, after its round closed or its deadline passed, and with its round the
+    /// time that it had left until the deadline. Returns false when it is recorded that the client came back.
+    pub async fn stopped_late(&mut self, id: AssignmentId, round: RoundKey, now_ms: i64) -> Result<bool, DbError> {
+        let sql = concat!(
+            "update assignments set stopped_at_ms = $2 where id = $1 and late_at_ms is null and stopped_at_ms is null and ",
+            is_over!()
+        );
+        if execute!(self, sql, id.to_string(), now_ms) == 0 {
+            return Ok(false);
+        }
+        let sql = "update rounds set saved_ms = saved_ms + deadline_at_ms - $4 \
+                   where job = $1 and task = $2 and number = $3 and deadline_at_ms > $4";
+        execute!(self, sql, round.job.to_string(), round.task.as_str(), i64::from(round.number), now_ms);
+        Ok(true)
+    }
+
+    /// Records that a client finished after its round closed or its deadline passed. Returns false when that is
+    /// recorded already.
     pub async fn came_late(&mut self, id: AssignmentId, now_ms: i64) -> Result<bool, DbError> {
-        let sql = "update assignments set late_at_ms = $2 where id = $1 and state = 'expired' and late_at_ms is null";
+        let sql =
+            concat!("update assignments set late_at_ms = $2 where id = $1 and late_at_ms is null and ", is_over!());
         Ok(execute!(self, sql, id.to_string(), now_ms) == 1)
     }
 
@@ -362,8 +402,8 @@ impl Tx {
         let sql = concat!(
             "select ",
             assignment_view_columns!(),
-            " from assignments a join clients c on c.id = a.client \
-             where a.job = $1 and a.task = $2 and a.round = $3 and c.number > $4 and (a.state = $6 or $6 = '') \
+            from_assignments!(),
+            " where a.job = $1 and a.task = $2 and a.round = $3 and c.number > $4 and (a.state = $6 or $6 = '') \
              order by c.number limit $5"
         );
         let (job, number) = (round.job.to_string(), i64::from(round.number));
@@ -389,15 +429,32 @@ impl TryFrom<AssignmentView> for Assignment {
     type Error = DbError;
 
     fn try_from(row: AssignmentView) -> Result<Self, DbError> {
+        let ending = Ending {
+            state: row.state,
+            reason: row.reason.as_deref(),
+            late_at_ms: row.late_at_ms,
+            stopped_at_ms: row.stopped_at_ms,
+            ended_at_ms: row.ended_at_ms,
+            deadline_at_ms: row.deadline_at_ms,
+            goal_met: row.goal_met,
+        };
+        let (straggler, spare, explanation) = (ending.straggler(), ending.is_spare(), ending.explanation());
         let session = Session {
             state: Some(row.state),
             reason: row.reason.clone(),
             fetched: row.fetched_at_ms.is_some() || row.traffic.bytes_down > 0,
             uploaded: row.upload_at_ms.is_some(),
             late: row.late_at_ms.is_some(),
+            stopped: row.stopped_at_ms.is_some(),
+            spare,
             work_ms: None,
+            open_ms: None,
         };
         Ok(Self {
+            straggler,
+            spare,
+            explanation,
+            stopped_at_ms: row.stopped_at_ms,
             id: row.id,
             client: row.client,
             client_number: row.number,

@@ -46,6 +46,8 @@ struct ClientWithCounts {
     #[sqlx(try_from = "i64")]
     expired: u64,
     #[sqlx(try_from = "i64")]
+    spare: u64,
+    #[sqlx(try_from = "i64")]
     failed: u64,
     #[sqlx(try_from = "i64")]
     rejected: u64,
@@ -71,17 +73,29 @@ pub struct ClientsList<'a> {
     pub limit: u32,
 }
 
-/// Counts of the assignments `a` of one client.
+/// Assignments `a` of stragglers that their rounds `r` did not need, and that came back.
+macro_rules! is_spare {
+    () => {
+        "a.state = 'expired' and r.reported >= r.goal and (a.late_at_ms is not null or a.stopped_at_ms is not null)"
+    };
+}
+
+/// Counts of the assignments `a` of one client, with their rounds `r`.
 macro_rules! counts {
     () => {
-        "count(case when a.state = 'reported' then 1 end) as reported, \
-         count(case when a.state = 'expired' then 1 end) as expired, \
+        concat!(
+            "count(case when a.state = 'reported' then 1 end) as reported, \
+         count(case when a.state = 'expired' then 1 end) as expired, count(case when ",
+            is_spare!(),
+            " then 1 end) as spare, \
          count(case when a.state in ('failed', 'rejected') then 1 end) as failed, \
          count(case when a.state = 'rejected' then 1 end) as rejected, \
          cast(sum(a.bytes_up) as bigint) as bytes_up, cast(sum(a.bytes_down) as bigint) as bytes_down, \
          cast(avg(a.work_ms) as bigint) as work_ms_mean, \
-         1000000 * count(case when a.state in ('expired', 'failed', 'rejected') then 1 end) / \
-         case when count(a.ended_at_ms) = 0 then 1 else count(a.ended_at_ms) end as drops"
+         1000000 * (count(case when a.state in ('expired', 'failed', 'rejected') then 1 end) - count(case when ",
+            is_spare!(),
+            " then 1 end)) / case when count(a.ended_at_ms) = 0 then 1 else count(a.ended_at_ms) end as drops"
+        )
     };
 }
 
@@ -89,7 +103,7 @@ macro_rules! counts {
 macro_rules! columns_with_counts {
     () => {
         "c.id, c.population, c.number, c.attributes, c.granted, c.standing, c.standing_reason, c.examples, c.created_at_ms, c.last_seen_at_ms, \
-         coalesce(s.reported, 0) as reported, coalesce(s.expired, 0) as expired, coalesce(s.failed, 0) as failed, \
+         coalesce(s.reported, 0) as reported, coalesce(s.expired, 0) as expired, coalesce(s.spare, 0) as spare, coalesce(s.failed, 0) as failed, \
          coalesce(s.rejected, 0) as rejected, coalesce(s.bytes_up, 0) as bytes_up, \
          coalesce(s.bytes_down, 0) as bytes_down, s.work_ms_mean, coalesce(s.drops, 0) as drops"
     };
@@ -198,7 +212,8 @@ impl Tx {
             found!(),
             " and number > $4 and $3 = $3 order by number limit $5), s as (select a.client, ",
             counts!(),
-            " from page join assignments a on a.client = page.id group by a.client) select ",
+            " from page join assignments a on a.client = page.id join rounds r on r.job = a.job and r.task = a.task \
+             and r.number = a.round group by a.client) select ",
             columns_with_counts!(),
             " from page c left join s on s.client = c.id order by c.number"
         );
@@ -208,7 +223,8 @@ impl Tx {
             " and (last_seen_at_ms < $3 or (last_seen_at_ms = $3 and number > $4)) \
              order by last_seen_at_ms desc, number limit $5), s as (select a.client, ",
             counts!(),
-            " from page join assignments a on a.client = page.id group by a.client) select ",
+            " from page join assignments a on a.client = page.id join rounds r on r.job = a.job and r.task = a.task \
+             and r.number = a.round group by a.client) select ",
             columns_with_counts!(),
             " from page c left join s on s.client = c.id order by c.last_seen_at_ms desc, c.number"
         );
@@ -218,7 +234,8 @@ impl Tx {
             found!(),
             "), s as (select a.client, ",
             counts!(),
-            " from page join assignments a on a.client = page.id group by a.client) select ",
+            " from page join assignments a on a.client = page.id join rounds r on r.job = a.job and r.task = a.task \
+             and r.number = a.round group by a.client) select ",
             columns_with_counts!(),
             " from page c left join s on s.client = c.id \
              where coalesce(s.drops, 0) < $3 or (coalesce(s.drops, 0) = $3 and c.number > $4) \
@@ -250,7 +267,8 @@ impl Tx {
         let sql = concat!(
             "with s as (select a.client, ",
             counts!(),
-            " from assignments a where a.client = $1 group by a.client) select ",
+            " from assignments a join rounds r on r.job = a.job and r.task = a.task and r.number = a.round \
+             where a.client = $1 group by a.client) select ",
             columns_with_counts!(),
             " from clients c left join s on s.client = c.id where c.id = $1"
         );
@@ -301,6 +319,7 @@ impl TryFrom<ClientWithCounts> for Client {
             last_seen_at_ms: client.last_seen_at_ms,
             reported: row.reported,
             expired: row.expired,
+            spare: row.spare,
             failed: row.failed,
             rejected: row.rejected,
             bytes_up: row.bytes_up,

@@ -3,6 +3,7 @@
 use tributary_protocol::device::Attributes;
 use tributary_protocol::id::{ClientId, JobId, Name};
 use tributary_protocol::operator::{Lease, Node};
+use tributary_protocol::state::NodeState;
 use tributary_protocol::update::CodecName;
 
 use super::tx::{Json, execute, fetch, stored};
@@ -16,6 +17,54 @@ struct NodeRow {
     version: String,
     started_at_ms: i64,
     seen_at_ms: i64,
+    lease_ms: i64,
+}
+
+impl NodeRow {
+    /// A node renews its lease after a third of it.
+    fn state(&self, now_ms: i64) -> NodeState {
+        match now_ms.saturating_sub(self.seen_at_ms) {
+            silent_ms if silent_ms >= self.lease_ms => NodeState::Dead,
+            silent_ms if silent_ms > self.lease_ms / 3 * 2 => NodeState::Late,
+            _ => NodeState::Alive,
+        }
+    }
+}
+
+/// The lease on a job, and its holder as last seen.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct Holder {
+    #[sqlx(try_from = "String")]
+    pub node: Name,
+    pub expires_at_ms: i64,
+    /// None for a node that said goodbye or was forgotten.
+    pub seen_at_ms: Option<i64>,
+    lease_ms: Option<i64>,
+}
+
+impl Holder {
+    /// When the holder was last seen, as far as that is known.
+    #[must_use]
+    pub fn seen_at_ms(&self) -> i64 {
+        self.seen_at_ms.unwrap_or(self.expires_at_ms)
+    }
+
+    /// Whether it has missed a renewal, and so may be dead.
+    #[must_use]
+    pub fn is_missing(&self, now_ms: i64) -> bool {
+        let late_ms = self.lease_ms.unwrap_or(0) / 3 * 2;
+        now_ms >= self.expires_at_ms || self.seen_at_ms.is_none_or(|seen_at_ms| now_ms - seen_at_ms > late_ms)
+    }
+}
+
+/// A job changed hands because its coordinator died.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct TakeoverRow {
+    pub at_ms: i64,
+    pub from_node: String,
+    pub to_node: String,
+    /// When the dead coordinator was last seen.
+    pub seen_at_ms: i64,
 }
 
 #[derive(sqlx::FromRow)]
@@ -64,17 +113,19 @@ impl Tx {
         version: &str,
         started_at_ms: i64,
         now_ms: i64,
+        lease_ms: i64,
     ) -> Result<(), DbError> {
-        let sql = "insert into nodes (id, version, started_at_ms, seen_at_ms) values ($1, $2, $3, $4) \
-                   on conflict (id) do update set version = $2, started_at_ms = $3, seen_at_ms = $4";
-        execute!(self, sql, node.as_str(), version, started_at_ms, now_ms);
+        let sql = "insert into nodes (id, version, started_at_ms, seen_at_ms, lease_ms) values ($1, $2, $3, $4, $5) \
+                   on conflict (id) do update set version = $2, started_at_ms = $3, seen_at_ms = $4, lease_ms = $5";
+        execute!(self, sql, node.as_str(), version, started_at_ms, now_ms, lease_ms);
         Ok(())
     }
 
-    /// Deletes the nodes that were last seen before `before_ms`, and their seats.
-    pub async fn forget_nodes(&mut self, before_ms: i64) -> Result<(), DbError> {
+    /// Deletes the nodes that were last seen before `before_ms`, and the seats of those that were last seen before
+    /// `seated_ms`.
+    pub async fn forget_nodes(&mut self, before_ms: i64, seated_ms: i64) -> Result<(), DbError> {
         execute!(self, "delete from nodes where seen_at_ms < $1", before_ms);
-        execute!(self, "delete from seats where node not in (select id from nodes)");
+        execute!(self, "delete from seats where node not in (select id from nodes where seen_at_ms >= $1)", seated_ms);
         Ok(())
     }
 
@@ -86,11 +137,13 @@ impl Tx {
         Ok(())
     }
 
-    /// Nodes by name, after `after`.
-    pub async fn nodes(&mut self, after: &str, limit: u32) -> Result<Vec<Node>, DbError> {
-        let sql = "select id, version, started_at_ms, seen_at_ms from nodes where id > $1 order by id limit $2";
+    /// Nodes by name, after `after`, as they are at `now_ms`.
+    pub async fn nodes(&mut self, after: &str, limit: u32, now_ms: i64) -> Result<Vec<Node>, DbError> {
+        let sql =
+            "select id, version, started_at_ms, seen_at_ms, lease_ms from nodes where id > $1 order by id limit $2";
         let rows = fetch!(self, NodeRow, fetch_all, sql, after, i64::from(limit));
         let node = |row: NodeRow| Node {
+            state: row.state(now_ms),
             id: row.id,
             version: row.version,
             started_at_ms: row.started_at_ms,
@@ -131,11 +184,31 @@ impl Tx {
         rows.into_iter().map(|(id,)| id.parse().map_err(|error| DbError::corrupt("leases.job", error))).collect()
     }
 
-    /// When the lease on a job expires, whichever node has it.
-    pub async fn lease_expires_at_ms(&mut self, job: JobId) -> Result<Option<i64>, DbError> {
-        let sql = "select expires_at_ms from leases where job = $1";
-        let row = fetch!(self, (i64,), fetch_optional, sql, job.to_string());
-        Ok(row.map(|(expires_at_ms,)| expires_at_ms))
+    /// Which node has the lease on a job, expired or not.
+    pub async fn holder(&mut self, job: JobId) -> Result<Option<Holder>, DbError> {
+        let sql = "select l.node, l.expires_at_ms, n.seen_at_ms, n.lease_ms from leases l \
+                   left join nodes n on n.id = l.node where l.job = $1";
+        Ok(fetch!(self, Holder, fetch_optional, sql, job.to_string()))
+    }
+
+    /// Stores that a job changed hands because its coordinator died.
+    pub async fn insert_takeover(&mut self, job: JobId, to: &Name, from: &Holder, now_ms: i64) -> Result<(), DbError> {
+        let sql = "insert into takeovers (job, token, at_ms, from_node, to_node, seen_at_ms) \
+                   select job, token, $2, $3, $4, $5 from leases where job = $1";
+        execute!(self, sql, job.to_string(), now_ms, from.node.as_str(), to.as_str(), from.seen_at_ms());
+        Ok(())
+    }
+
+    /// The last time that a job changed hands, between two moments.
+    pub async fn last_takeover(
+        &mut self,
+        job: JobId,
+        from_ms: i64,
+        until_ms: i64,
+    ) -> Result<Option<TakeoverRow>, DbError> {
+        let sql = "select at_ms, from_node, to_node, seen_at_ms from takeovers \
+                   where job = $1 and at_ms >= $2 and at_ms <= $3 order by token desc limit 1";
+        Ok(fetch!(self, TakeoverRow, fetch_optional, sql, job.to_string(), from_ms, until_ms))
     }
 
     /// Records that a node holds this client until `until_ms`.

@@ -88,10 +88,16 @@ impl Db {
 
     /// Like [`Self::open`], with times and failures recorded in `metrics`.
     pub async fn open_watched(url: &str, metrics: Arc<Metrics>) -> Result<Self, DbError> {
-        if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+        if Self::is_shared(url) {
             return Self::open_postgres(url, metrics).await;
         }
         Self::open_sqlite(sqlite_path(url)?, metrics).await
+    }
+
+    /// Whether several coordinators may serve this database: it is one of PostgreSQL.
+    #[must_use]
+    pub(super) fn is_shared(url: &str) -> bool {
+        url.starts_with("postgres://") || url.starts_with("postgresql://")
     }
 
     async fn open_sqlite(path: &str, metrics: Arc<Metrics>) -> Result<Self, DbError> {
@@ -196,6 +202,15 @@ impl Db {
         };
         READS.took(began.elapsed());
         Ok(tx)
+    }
+
+    /// The file of a SQLite database.
+    #[must_use]
+    pub fn file(&self) -> Option<PathBuf> {
+        match self {
+            Self::Sqlite { writer, .. } => Some(writer.connect_options().get_filename().to_owned()),
+            Self::Postgres { .. } => None,
+        }
     }
 
     /// Recent waiting times of transactions.

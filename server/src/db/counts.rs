@@ -26,11 +26,12 @@ impl Tx {
             return Ok(());
         }
         let (key, phase, reason) = match *transition {
-            Transition::Job { .. } => return Ok(()),
+            Transition::Job { .. } | Transition::TakenOver { .. } => return Ok(()),
             Transition::Assignment { round, became, .. } => {
                 let outcome = match became {
                     Became::State(state) => AssignmentOutcome::Became(state),
                     Became::Late => AssignmentOutcome::Late,
+                    Became::Stopped => AssignmentOutcome::Stopped,
                 };
                 self.counts(Counted::Assignment { job: round.job, population, task: round.task, outcome });
                 return Ok(());

@@ -32,6 +32,18 @@ impl Tx {
         Ok(rows.into_iter().map(|row| row.version).collect())
     }
 
+    /// The version of a job with the best evaluation: the highest accuracy, or without one the lowest loss. Of equal
+    /// ones, the oldest.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn best_version(&mut self, job: JobId) -> Result<Option<u32>, DbError> {
+        let sql = "select m.version from rounds r join models m on m.job = r.job and m.round = r.number \
+                   where r.job = $1 and r.task = 'train' and r.phase = 'committed' and r.loss is not null \
+                   order by coalesce(r.accuracy, -1) desc, r.loss, r.number limit 1";
+        Ok(fetch!(self, Version, fetch_optional, sql, job.to_string()).map(|row| row.version))
+    }
+
     /// Deletes the file of a model version, and those that are made of it. False when it is gone already.
     ///
     /// # Errors

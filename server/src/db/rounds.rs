@@ -86,6 +86,8 @@ pub struct RoundRow {
     work_ms: u64,
     step_norm: Option<f64>,
     diversity: Option<f64>,
+    #[sqlx(try_from = "i64")]
+    saved_ms: u64,
     policy: Option<Text<Json<TaskPolicy>>>,
     /// When retention deleted the assignments of the round.
     pub pruned_at_ms: Option<i64>,
@@ -134,6 +136,8 @@ impl From<RoundRow> for Round {
             rejected: row.rejected,
             failed: row.failed,
             expired: row.expired,
+            spare: if row.reported >= row.goal { row.expired } else { 0 },
+            saved_ms: row.saved_ms,
             opened_at_ms: row.opened_at_ms,
             selected_at_ms: row.selected_at_ms,
             deadline_at_ms: row.deadline_at_ms,
@@ -159,7 +163,8 @@ macro_rules! round_columns {
     () => {
         "job, task, number, phase, reason, base_version, seed, goal, minimum, opened_at_ms, selected_at_ms, \
          deadline_at_ms, closed_at_ms, ended_at_ms, cohort, reported, rejected, failed, expired, weight, training_loss, \
-         loss, accuracy, bytes_up, bytes_down, raw_bytes_up, raw_bytes_down, work_ms, step_norm, diversity, policy, pruned_at_ms"
+         loss, accuracy, bytes_up, bytes_down, raw_bytes_up, raw_bytes_down, work_ms, step_norm, diversity, saved_ms, policy, \
+         pruned_at_ms"
     };
 }
 

@@ -8,11 +8,11 @@ use tributary_protocol::id::{ClientId, JobId, Name};
 use tributary_protocol::operator::{Assignment, ClientAssignment};
 use tributary_protocol::state::{AssignmentState, Task};
 
-use super::assignments::{AssignmentView, assignment_view_columns};
+use super::assignments::{AssignmentView, assignment_view_columns, from_assignments};
 use super::jobs::number;
 use super::tx::fetch;
 use super::{DbError, Tx};
-use tributary_engine::story::Session;
+use tributary_engine::story::{Ending, Session};
 
 #[derive(sqlx::FromRow)]
 struct HistoryRow {
@@ -35,7 +35,11 @@ struct SessionRow {
     fetched_at_ms: Option<i64>,
     upload_at_ms: Option<i64>,
     late_at_ms: Option<i64>,
+    stopped_at_ms: Option<i64>,
+    goal_met: bool,
     work_ms: Option<i64>,
+    /// From the draw to the end; none while it is open.
+    open_ms: Option<i64>,
     bytes_down: i64,
 }
 
@@ -46,10 +50,11 @@ struct AttributesCount {
     clients: u64,
 }
 
-/// The columns of a [`SessionRow`], from assignments `a` and clients `c`.
+/// The columns of a [`SessionRow`], from assignments `a`, their rounds `r` and clients `c`.
 macro_rules! session_columns {
     () => {
-        "c.attributes, a.state, a.reason, a.fetched_at_ms, a.upload_at_ms, a.late_at_ms, a.work_ms, a.bytes_down"
+        "c.attributes, a.state, a.reason, a.fetched_at_ms, a.upload_at_ms, a.late_at_ms, a.stopped_at_ms, \
+         r.reported >= r.goal as goal_met, a.work_ms, a.ended_at_ms - a.assigned_at_ms as open_ms, a.bytes_down"
     };
 }
 
@@ -64,7 +69,8 @@ impl Tx {
         let sql = concat!(
             "select a.job, a.round, a.task, ",
             assignment_view_columns!(),
-            " from assignments a join clients c on c.id = a.client where a.client = $1 \
+            from_assignments!(),
+            " where a.client = $1 \
              and (a.assigned_at_ms < $2 or (a.assigned_at_ms = $2 and a.id < $3)) \
              order by a.assigned_at_ms desc, a.id desc limit $4"
         );
@@ -76,7 +82,7 @@ impl Tx {
         rows.into_iter().map(view).collect()
     }
 
-    /// The newest sessions of a population's clients.
+    /// The newest training sessions of a population's clients.
     pub async fn newest_sessions(
         &mut self,
         population: &Name,
@@ -85,7 +91,8 @@ impl Tx {
         let sql = concat!(
             "select ",
             session_columns!(),
-            " from assignments a join clients c on c.id = a.client where c.population = $1 \
+            from_assignments!(),
+            " where c.population = $1 and a.task = 'train' \
              order by a.assigned_at_ms desc limit $2"
         );
         let rows = fetch!(self, SessionRow, fetch_all, sql, population.as_str(), i64::from(limit));
@@ -103,7 +110,8 @@ impl Tx {
         let sql = concat!(
             "select ",
             session_columns!(),
-            " from assignments a join clients c on c.id = a.client where a.job = $1 and a.task = $2 and a.round >= $3 \
+            from_assignments!(),
+            " where a.job = $1 and a.task = $2 and a.round >= $3 \
              order by a.round desc limit $4"
         );
         let (job, from) = (job.to_string(), i64::from(from));
@@ -135,13 +143,26 @@ fn sessions(rows: Vec<SessionRow>) -> Result<Vec<(Arc<Attributes>, Session)>, Db
                 attributes
             }
         };
+        let ending = Ending {
+            state: row.state,
+            reason: None,
+            late_at_ms: row.late_at_ms,
+            stopped_at_ms: row.stopped_at_ms,
+            ended_at_ms: None,
+            deadline_at_ms: None,
+            goal_met: row.goal_met,
+        };
         let session = Session {
             state: Some(row.state),
             reason: row.reason,
             fetched: row.fetched_at_ms.is_some() || row.bytes_down > 0,
             uploaded: row.upload_at_ms.is_some(),
             late: row.late_at_ms.is_some(),
+            stopped: row.stopped_at_ms.is_some(),
+            spare: ending.is_spare(),
             work_ms: number("assignments.work_ms", row.work_ms)?,
+            // A clock that stepped back says nothing.
+            open_ms: row.open_ms.and_then(|ms| u64::try_from(ms).ok()),
         };
         sessions.push((attributes, session));
     }

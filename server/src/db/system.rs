@@ -32,6 +32,15 @@ impl Tx {
                    on a.job = r.job and a.task = r.task and a.round = r.number and a.state = 'reported' \
                    where r.phase in ('selecting', 'training', 'aggregating') and r.task = 'train') as updates_bytes";
         let Bodies { models_bytes, updates_bytes } = fetch!(self, Bodies, fetch_one, sql);
-        Ok(Storage { database_bytes: u64::try_from(database_bytes).ok(), models_bytes, updates_bytes })
+        let database_bytes = u64::try_from(database_bytes).ok();
+        Ok(Storage { database_bytes, models_bytes, updates_bytes, free_bytes: None, full_in_ms: None })
+    }
+
+    /// Bytes of the model files that were stored since a moment and are still there.
+    pub async fn models_since(&mut self, since_ms: i64) -> Result<u64, DbError> {
+        let sql = "select coalesce(cast(sum(bytes) as bigint), 0) from models \
+                   where created_at_ms >= $1 and deleted_at_ms is null";
+        let (bytes,) = fetch!(self, (i64,), fetch_one, sql, since_ms);
+        Ok(u64::try_from(bytes).unwrap_or(0))
     }
 }

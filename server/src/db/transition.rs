@@ -7,9 +7,27 @@ use super::RoundKey;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transition<'a> {
-    Job { job: JobId, state: JobState, cause: Option<JobCause> },
-    Round { round: RoundKey, phase: Phase, reason: Option<AbandonReason> },
-    Assignment { round: RoundKey, assignment: AssignmentId, became: Became, reason: Option<&'a str> },
+    /// A coordinator took the job over from one that died; `cause` says so for people.
+    TakenOver {
+        job: JobId,
+        cause: &'a str,
+    },
+    Job {
+        job: JobId,
+        state: JobState,
+        cause: Option<JobCause>,
+    },
+    Round {
+        round: RoundKey,
+        phase: Phase,
+        reason: Option<AbandonReason>,
+    },
+    Assignment {
+        round: RoundKey,
+        assignment: AssignmentId,
+        became: Became,
+        reason: Option<&'a str>,
+    },
 }
 
 /// Why the state of a job was recorded.
@@ -24,8 +42,10 @@ pub enum JobCause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Became {
     State(AssignmentState),
-    /// The client reported after its assignment had expired.
+    /// The client finished after its assignment had expired.
     Late,
+    /// The client stopped, unfinished, after its assignment had expired.
+    Stopped,
 }
 
 impl<'a> Transition<'a> {
@@ -51,7 +71,7 @@ impl Transition<'_> {
     #[must_use]
     pub fn job(&self) -> JobId {
         match self {
-            Self::Job { job, .. } => *job,
+            Self::Job { job, .. } | Self::TakenOver { job, .. } => *job,
             Self::Round { round, .. } | Self::Assignment { round, .. } => round.job,
         }
     }
@@ -59,7 +79,7 @@ impl Transition<'_> {
     /// Task and number of the round, for a transition of a round or an assignment.
     pub(super) fn round(&self) -> Option<(Task, u32)> {
         match self {
-            Self::Job { .. } => None,
+            Self::Job { .. } | Self::TakenOver { .. } => None,
             Self::Round { round, .. } | Self::Assignment { round, .. } => Some((round.task, round.number)),
         }
     }
@@ -67,7 +87,7 @@ impl Transition<'_> {
     pub(super) fn assignment(&self) -> Option<AssignmentId> {
         match self {
             Self::Assignment { assignment, .. } => Some(*assignment),
-            Self::Job { .. } | Self::Round { .. } => None,
+            Self::Job { .. } | Self::TakenOver { .. } | Self::Round { .. } => None,
         }
     }
 
@@ -75,9 +95,11 @@ impl Transition<'_> {
     pub(super) fn became(&self) -> &'static str {
         match self {
             Self::Job { state, .. } => state.as_str(),
+            Self::TakenOver { .. } => "taken_over",
             Self::Round { phase, .. } => phase.as_str(),
             Self::Assignment { became: Became::State(state), .. } => state.as_str(),
             Self::Assignment { became: Became::Late, .. } => "late",
+            Self::Assignment { became: Became::Stopped, .. } => "stopped",
         }
     }
 
@@ -88,6 +110,7 @@ impl Transition<'_> {
                 JobCause::Operator => "operator",
                 JobCause::RoundPolicy => "round_policy",
             }),
+            Self::TakenOver { cause, .. } => Some(cause),
             Self::Round { reason, .. } => reason.map(AbandonReason::as_str),
             Self::Assignment { reason, .. } => *reason,
         }

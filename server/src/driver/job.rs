@@ -5,12 +5,13 @@ use std::sync::Arc;
 use tracing::Instrument;
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::{
-    Candidate, JobFacts, NextRound, RoundFacts, Step, TaskPolicy, choose_cohort, next_round, next_step,
+    Candidate, JobFacts, NextRound, RoundFacts, Step, TaskPolicy, choose_cohort, gives_way, next_round, next_step,
 };
 use tributary_protocol::id::JobId;
 use tributary_protocol::state::{AbandonReason, Phase, Task};
 
 use super::context::Driver;
+use super::tell;
 use crate::cluster::lease::Lease;
 use crate::db::{DbError, JobRow, RoundKey, RoundRow, Tx};
 use crate::fleet::waiting::Waiting;
@@ -119,7 +120,14 @@ async fn look(driver: &Driver, id: JobId) -> Result<Found, DriverError> {
             Phase::Selecting => waiting.eligible(&spec, round),
             _ => Vec::new(),
         };
-        match next_step(&policy, &round_facts(&job, round, &eligible), now_ms) {
+        let is_superseded = round.task == Task::Evaluate
+            && round.phase == Phase::Selecting
+            && gives_way(&spec.file, &facts, round.number);
+        let step = match is_superseded {
+            true => Step::Abandon(AbandonReason::Superseded),
+            false => next_step(&policy, &round_facts(&job, round, &eligible), now_ms),
+        };
+        match step {
             Step::WaitUntil(at_ms) => until_ms = until_ms.into_iter().chain([at_ms]).min(),
             Step::Done => {}
             step => {
@@ -128,6 +136,9 @@ async fn look(driver: &Driver, id: JobId) -> Result<Found, DriverError> {
                     "round step", job = %key.job, task = %key.task, round = key.number, step = ?step,
                 );
                 perform(driver, &spec, round, &policy, eligible, step).instrument(span).await?;
+                if matches!(step, Step::Commit | Step::Abandon(_)) {
+                    tell::ended(services, &spec, round.key()).await?;
+                }
                 return Ok(Found::Moved);
             }
         }
@@ -159,6 +170,7 @@ async fn job_facts(tx: &mut Tx, job: &JobRow, rounds: &[RoundRow]) -> Result<Job
         state: job.state,
         training_open: rounds.iter().any(|round| round.task == Task::Train),
         evaluations_open: rounds.iter().filter(|round| round.task == Task::Evaluate).count(),
+        evaluation_waits: rounds.iter().any(|round| round.task == Task::Evaluate && round.phase == Phase::Selecting),
         rounds_opened: job.rounds_opened,
         rounds_committed: job.rounds_committed,
         abandoned_in_a_row: job.abandoned_in_a_row,

@@ -6,6 +6,7 @@
 
 mod context;
 mod job;
+mod tell;
 
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;

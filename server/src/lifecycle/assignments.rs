@@ -84,11 +84,22 @@ pub(crate) async fn find(
     Ok((assignment, round))
 }
 
-/// Checks that an assignment still takes a report. A late report changes nothing, but is recorded.
+/// What a client has when it asks about its assignment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Comes {
+    /// Finished work.
+    Finished,
+    /// Unfinished work, which it stops when the round has closed.
+    Unfinished,
+}
+
+/// Checks that an assignment still takes a report. A client that comes too late changes nothing, but is recorded with
+/// what it has.
 pub(crate) async fn require_open(
     services: &Services,
     assignment: &AssignmentRow,
     round: &RoundRow,
+    comes: Comes,
 ) -> Result<(), Refusal> {
     let in_time = round.deadline_at_ms.is_some_and(|deadline_at_ms| services.clock.now_ms() < deadline_at_ms);
     match assignment.state {
@@ -96,18 +107,31 @@ pub(crate) async fn require_open(
         AssignmentState::Rejected => {
             return Err(Refusal::Rejected(assignment.reason.clone().unwrap_or_default()));
         }
-        AssignmentState::Expired if assignment.late_at_ms.is_none() => came_late(services, assignment).await?,
+        // The driver may not have expired it yet.
+        AssignmentState::Expired | AssignmentState::Assigned if assignment.late_at_ms.is_none() => {
+            came_back(services, assignment, comes).await?;
+        }
         _ => {}
     }
     Err(closed(assignment, round))
 }
 
-async fn came_late(services: &Services, assignment: &AssignmentRow) -> Result<(), DbError> {
+async fn came_back(services: &Services, assignment: &AssignmentRow, comes: Comes) -> Result<(), DbError> {
+    if comes == Comes::Unfinished && assignment.stopped_at_ms.is_some() {
+        return Ok(());
+    }
     let (round, now_ms) = (assignment.round(), services.clock.now_ms());
     let mut tx = services.db.begin().await?;
-    if tx.came_late(assignment.id, now_ms).await? {
-        let late = Transition::Assignment { round, assignment: assignment.id, became: Became::Late, reason: None };
-        tx.record(late, now_ms).await?;
+    tx.lock_job(round.job).await?;
+    let (is_news, became) = match comes {
+        Comes::Finished => (tx.came_late(assignment.id, now_ms).await?, Became::Late),
+        Comes::Unfinished => (tx.stopped_late(assignment.id, round, now_ms).await?, Became::Stopped),
+    };
+    if is_news && assignment.state == AssignmentState::Expired {
+        let back = Transition::Assignment { round, assignment: assignment.id, became, reason: None };
+        tx.record(back, now_ms).await?;
+    }
+    if is_news {
         tx.commit().await?;
         services.signals.changed(round.job);
     }
@@ -196,7 +220,7 @@ pub(crate) async fn accept(
     };
     let Some(traffic) = reported else {
         drop(tx);
-        require_open(services, &assignment, &round).await?;
+        require_open(services, &assignment, &round, Comes::Finished).await?;
         return Err(closed(&assignment, &round));
     };
     if let Some(body) = body {

@@ -7,6 +7,7 @@ use tributary_protocol::state::JobState;
 use crate::blob::BlobError;
 use crate::db::{DbError, JobCause, JobRow, NewJob, Transition, Tx};
 use crate::models::version::NewVersion;
+use crate::notify::{self, About, Notice};
 use crate::services::Services;
 
 /// Why a job does not change its state.
@@ -97,9 +98,18 @@ pub(crate) async fn move_to(tx: &mut Tx, id: JobId, to: JobState, now_ms: i64) -
 pub(crate) async fn complete(services: &Services, id: JobId) -> Result<(), DbError> {
     let now_ms = services.clock.now_ms();
     let mut tx = services.db.begin().await?;
-    if tx.job_locked(id).await?.is_some_and(|job| !job.state.is_final()) {
+    if let Some(job) = tx.job_locked(id).await?.filter(|job| !job.state.is_final()) {
         tx.set_job_state(id, JobState::Completed, now_ms).await?;
         tx.record(Transition::Job { job: id, state: JobState::Completed, cause: None }, now_ms).await?;
+        let file = &job.file.0;
+        let reached =
+            tx.latest_accuracy(id).await?.filter(|got| file.stop.accuracy.is_some_and(|wanted| *got >= wanted));
+        let notice = match reached {
+            Some(accuracy) => Notice::TargetReached { accuracy_percent: format!("{:.2}", accuracy * 100.0) },
+            None => Notice::Completed,
+        };
+        let about = About { job: id, name: &file.name, population: &file.population };
+        notify::post(services, &mut tx, about, &notice, now_ms).await?;
         tx.commit().await?;
     }
     services.specs.forget(id);

@@ -10,6 +10,7 @@ use crate::db::{DbError, NewAssignment, NewRound, RoundKey, RoundRow, RoundStati
 use crate::fleet::Fleet;
 use crate::fleet::downloads::Downloads;
 use crate::models::version::NewVersion;
+use crate::notify::{self, About, Notice};
 use crate::runtime::entropy;
 use crate::services::Services;
 
@@ -154,9 +155,27 @@ pub(crate) async fn abandon(
     expire(&mut tx, downloads, key, now_ms).await?;
     let objects = tx.delete_updates(key).await?;
     tx.record(Transition::Round { round: key, phase: Phase::Abandoned, reason: Some(reason) }, now_ms).await?;
+    if key.task == Task::Train && reason != AbandonReason::JobStopped {
+        post_abandoned(services, &mut tx, key, reason, now_ms).await?;
+    }
     tx.commit().await?;
     delete_bodies(services, objects).await;
     Ok(())
+}
+
+/// Notifies once in each row of abandoned rounds, when it is as long as the configuration says.
+async fn post_abandoned(
+    services: &Services,
+    tx: &mut Tx,
+    key: RoundKey,
+    reason: AbandonReason,
+    now_ms: i64,
+) -> Result<(), DbError> {
+    let Some(in_a_row) = services.notify else { return Ok(()) };
+    let Some(job) = tx.job(key.job).await?.filter(|job| job.abandoned_in_a_row == in_a_row) else { return Ok(()) };
+    let about = About { job: key.job, name: &job.file.0.name, population: &job.file.0.population };
+    let notice = Notice::RoundsAbandoned { in_a_row, reason: reason.to_string() };
+    notify::post(services, tx, about, &notice, now_ms).await
 }
 
 /// Deletes bodies of a round that has ended. What cannot be deleted now is swept later.

@@ -20,7 +20,7 @@ use ::metrics::{Counter, Gauge, Histogram};
 use axum::http::{Method, StatusCode};
 use serde::Serialize;
 use tributary_protocol::id::JobId;
-use tributary_protocol::state::{AssignmentState, Phase, Task};
+use tributary_protocol::state::{AssignmentState, HealthKind, Phase, Task};
 
 pub(crate) use connections::{ConnectionMeters, Dropped, Handshake};
 pub(crate) use http::Request;
@@ -255,6 +255,14 @@ impl Metrics {
         self.registry.render()
     }
 
+    /// Running jobs by what their health is about.
+    pub(crate) fn jobs(&self, health: &[HealthKind]) {
+        for kind in HealthKind::ALL {
+            let jobs = health.iter().filter(|of| *of == kind).count();
+            self.registry.gauge(&table::JOBS, &[kind.as_str()]).set(jobs as f64);
+        }
+    }
+
     /// Sorts recorded times into their buckets; to be called now and then, also when nobody reads them.
     pub fn tidy(&self) {
         self.registry.tidy();
@@ -323,7 +331,7 @@ impl Metrics {
                     match outcome {
                         AssignmentOutcome::Became(AssignmentState::Reported) => codec.reported.increment(1),
                         AssignmentOutcome::Became(AssignmentState::Rejected) => codec.rejected.increment(1),
-                        AssignmentOutcome::Became(_) | AssignmentOutcome::Late => {}
+                        AssignmentOutcome::Became(_) | AssignmentOutcome::Late | AssignmentOutcome::Stopped => {}
                     }
                 }
             }

@@ -46,6 +46,8 @@ pub(crate) enum AssignmentOutcome {
     Became(AssignmentState),
     /// It had expired, and its client came back with the work.
     Late,
+    /// It had expired, and its client stopped unfinished.
+    Stopped,
 }
 
 /// The counters of one population.
@@ -62,6 +64,7 @@ struct OfTask {
     abandoned: [Counter; AbandonReason::ALL.len()],
     assignments: [Counter; AssignmentState::ALL.len()],
     late: Counter,
+    stopped: Counter,
 }
 
 /// The counters of all populations.
@@ -126,6 +129,7 @@ impl Population {
         match outcome {
             AssignmentOutcome::Became(state) => of_task.assignments[state as usize].increment(1),
             AssignmentOutcome::Late => of_task.late.increment(1),
+            AssignmentOutcome::Stopped => of_task.stopped.increment(1),
         }
     }
 }
@@ -140,6 +144,7 @@ impl OfTask {
             abandoned: std::array::from_fn(|reason| round("abandoned", AbandonReason::ALL[reason].as_str())),
             assignments: std::array::from_fn(|state| assignment(AssignmentState::ALL[state].as_str())),
             late: assignment("late"),
+            stopped: assignment("stopped"),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Services of the process for all rooms: time, randomness, threads, signals.
 
 pub mod clock;
+pub mod disk;
 pub mod entropy;
+pub mod kept;
 pub(crate) mod offload;
 pub mod signals;

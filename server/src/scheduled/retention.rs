@@ -48,12 +48,15 @@ pub(super) async fn run(services: &Services) -> Result<Deleted, DbError> {
 }
 
 async fn delete_versions(services: &Services, job: &JobRow) -> Result<u64, DbError> {
-    let stored = services.db.read().await?.stored_versions(job.id).await?;
+    let mut tx = services.db.read().await?;
+    let stored = tx.stored_versions(job.id).await?;
+    let best = tx.best_version(job.id).await?;
+    drop(tx);
     let kept = job.file.0.retention.models;
     // A newer version may be committed meanwhile; the versions listed here are then older still.
     let newest_stored = stored.last().copied().unwrap_or(0);
     let mut deleted = 0;
-    for version in stored.into_iter().filter(|version| !keeps_version(kept, *version, newest_stored, &[])) {
+    for version in stored.into_iter().filter(|version| !keeps_version(kept, *version, newest_stored, best, &[])) {
         if services.stopping.is_cancelled() {
             break;
         }
@@ -61,7 +64,7 @@ async fn delete_versions(services: &Services, job: &JobRow) -> Result<u64, DbErr
         // No round opens while the job is locked, so a version that is unused now stays unused.
         tx.lock_job(job.id).await?;
         let in_use: Vec<u32> = tx.open_rounds(job.id).await?.iter().map(|round| round.base_version).collect();
-        if !keeps_version(kept, version, newest_stored, &in_use) {
+        if !keeps_version(kept, version, newest_stored, best, &in_use) {
             deleted += u64::from(tx.delete_model_file(job.id, version, services.clock.now_ms()).await?);
         }
         tx.commit().await?;

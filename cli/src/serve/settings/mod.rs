@@ -4,7 +4,7 @@
 mod tests;
 
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -16,6 +16,7 @@ use tributary_protocol::sealed::Sealed;
 use tributary_server::Config;
 use tributary_server::metrics::MetricsAccess;
 use tributary_server::net::{AcmeSettings, ConnectionLimits, TlsSource, directory_beside};
+use tributary_server::notify::{ABANDONED_DEFAULT, NotifySettings};
 
 use super::devices::{self, ClientAuthBy};
 use super::oidc::{Given, RoleOfGroup};
@@ -169,6 +170,16 @@ struct ServeSettings {
     /// Access to /metrics, for Prometheus [default: open]. The metrics name populations, but no clients and no tokens.
     #[arg(long, env = "TRIBUTARY_METRICS", value_enum, value_name = "ACCESS")]
     metrics: Option<MetricsFor>,
+    /// A webhook that is notified by POST when rounds of a job are abandoned in a row, when a job is completed or has
+    /// reached its target, and when a coordinator is lost. Needs --notify-secret.
+    #[arg(long, env = "TRIBUTARY_NOTIFY_URL", value_name = "URL")]
+    notify_url: Option<HttpUrl>,
+    /// Signs notifications, in the header Tributary-Signature (docs/operations.md). Prefer the variable or the file.
+    #[arg(long, env = "TRIBUTARY_NOTIFY_SECRET", value_name = "SECRET", hide_env_values = true)]
+    notify_secret: Option<Sealed<String>>,
+    /// How many rounds of a job are abandoned in a row before a notification is sent [default: 3].
+    #[arg(long, env = "TRIBUTARY_NOTIFY_ABANDONED", value_name = "COUNT")]
+    notify_abandoned: Option<NonZeroU32>,
     /// What is logged to standard error: error, warn, info, debug, trace, or a list such as info,sqlx=debug [default:
     /// info, and warn for sqlx, object_store and tokio_cron_scheduler].
     #[arg(long, env = "TRIBUTARY_LOG", value_name = "FILTER")]
@@ -261,6 +272,7 @@ impl ServeArgs {
         if tls.is_none() && !listen.ip().is_loopback() && !settings.insecure_plaintext.unwrap_or_default() {
             return Err(PlaintextError(listen).into());
         }
+        let notify = settings.notify()?;
         let devices = devices::Given {
             client_auth: settings.client_auth,
             certificate_life: settings.client_certificate_life,
@@ -295,6 +307,7 @@ impl ServeArgs {
                     max: settings.connections_max.map(NonZeroUsize::get),
                     per_address: settings.connections_per_address.map(NonZeroUsize::get),
                 },
+                notify,
                 fold_at_commit: self.fold_at_commit,
             },
             log: settings.log.unwrap_or_else(|| LOG_DEFAULT.into()),
@@ -358,6 +371,19 @@ impl ServeSettings {
         })
     }
 
+    /// `None`: without a webhook.
+    fn notify(&self) -> Result<Option<NotifySettings>, CliError> {
+        match (&self.notify_url, self.notify_secret.as_ref().filter(|secret| !secret.expose().is_empty())) {
+            (Some(url), Some(secret)) => Ok(Some(NotifySettings {
+                url: url.url().clone(),
+                secret: secret.clone(),
+                abandoned: self.notify_abandoned.map_or(ABANDONED_DEFAULT, NonZeroU32::get),
+            })),
+            (None, None) if self.notify_abandoned.is_none() => Ok(None),
+            _ => Err(CliError::BadSetting("notify_url and notify_secret belong together".into())),
+        }
+    }
+
     /// Flags and variables, and the file for what they leave open.
     fn over(self, file: Self) -> Self {
         Self {
@@ -394,6 +420,9 @@ impl ServeSettings {
             connections_max: self.connections_max.or(file.connections_max),
             connections_per_address: self.connections_per_address.or(file.connections_per_address),
             metrics: self.metrics.or(file.metrics),
+            notify_url: self.notify_url.or(file.notify_url),
+            notify_secret: self.notify_secret.or(file.notify_secret),
+            notify_abandoned: self.notify_abandoned.or(file.notify_abandoned),
             log: self.log.or(file.log),
             log_format: self.log_format.or(file.log_format),
             otlp_endpoint: self.otlp_endpoint.or(file.otlp_endpoint),

@@ -158,3 +158,17 @@ fn the_example_file_is_valid_and_holds_every_setting() {
         assert!(table.contains_key(argument.get_id().as_str()), "{}", argument.get_id());
     }
 }
+
+#[test]
+fn a_webhook_has_an_address_and_a_secret() {
+    let settings = settings_of("--notify-url https://h.example.org/x --notify-secret 5ecret --notify-abandoned 5");
+    let notify = settings.unwrap().coordinator.notify.unwrap();
+    assert_eq!((notify.url.as_str(), notify.abandoned), ("https://h.example.org/x", 5));
+    assert!(!format!("{notify:?}").contains("5ecret"));
+    let file = "notify_url = 'http://h:1/'\nnotify_secret = '5ecret'";
+    assert_eq!(settings_of_file(file, "").unwrap().coordinator.notify.unwrap().abandoned, ABANDONED_DEFAULT);
+    assert!(settings_of("").unwrap().coordinator.notify.is_none());
+    for line in ["--notify-url http://h:1", "--notify-secret 5ecret", "--notify-abandoned 2"] {
+        assert!(settings_of(line).is_err(), "{line}");
+    }
+}

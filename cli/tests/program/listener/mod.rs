@@ -28,6 +28,26 @@ fn eleven_hundred_silent_connections_at_a_limit_of_1024_files_keep_nobody_out() 
     drop(silent);
 }
 
+/// Goal: a second coordinator on a SQLite file is refused with the process that has it, and a killed one blocks nobody.
+#[test]
+fn a_second_serve_on_a_database_file_is_refused_and_a_killed_one_does_not_block_the_next() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = Serving::start(directory.path(), &[], None);
+    let second = "tributary serve --listen 127.0.0.1:0 --log error";
+    let refused = shell(directory.path(), second);
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(4), "{error}");
+    let holder = format!("is served by another coordinator: process {} at {}", first.id(), first.address());
+    assert!(error.contains("tributary.db") && error.contains(&holder) && error.contains("--database"), "{error}");
+    assert!(first.get("/healthz").starts_with("HTTP/1.1 200"), "the first one serves on");
+    let other = Serving::start(directory.path(), &["--database", "other.db"], None);
+    assert!(other.get("/healthz").starts_with("HTTP/1.1 200"), "another file is another database");
+    // SIGKILL: it says goodbye to nobody.
+    drop(first);
+    let next = Serving::start(directory.path(), &[], None);
+    assert!(next.get("/healthz").starts_with("HTTP/1.1 200"));
+}
+
 const JOB: &str = "
 name = 'circle'
 population = 'default'

@@ -41,6 +41,11 @@ impl Serving {
         url.split_once("://").unwrap().1.trim_end_matches('/').parse().unwrap()
     }
 
+    /// Its process.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The answer to a request without TLS.
     pub(super) fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.address()).unwrap();

@@ -1,7 +1,13 @@
 // Types of the coordinator's requests and answers. `npm run api` writes this file from openapi.json.
 
 /** The reason why a round was abandoned. */
-export type AbandonReason = "selection_timeout" | "too_few_reports" | "job_stopped" | "not_finite" | "fault";
+export type AbandonReason =
+  | "selection_timeout"
+  | "too_few_reports"
+  | "job_stopped"
+  | "not_finite"
+  | "fault"
+  | "superseded";
 
 /** An account: a person who signs in with a password. */
 export interface Account {
@@ -49,11 +55,13 @@ export interface Assignment {
   cosine?: number;
   /** Time at which the assignment ended: by report, rejection, failure or expiry. */
   ended_at_ms?: number;
+  /** Why the assignment ended without an accepted report, in words for people. */
+  explanation?: string;
   /** Time at which the download of the model ended. */
   fetched_at_ms?: number;
   /** Id of the assignment. */
   id: AssignmentId;
-  /** Time at which a straggler sent its late report. */
+  /** Time at which a straggler came back with finished work. */
   late_at_ms?: number;
   /** Loss that the client reported. */
   loss?: number;
@@ -66,11 +74,17 @@ export interface Assignment {
   /**
    * Course of the client's session, one character per event: `c` checked in, `a` assigned, `d`
    * downloaded, `t` trained, `u` uploaded; then `+` reported, `!` rejected, `x` failed, `i` interrupted
-   * or `.` expired; then `~` for a late report.
+   * or `.` expired; then `~` for finished late or `s` for stopped unfinished.
    */
   shape?: string;
+  /** Whether the straggler was a spare: its round had reached its goal, and the client came back. */
+  spare?: boolean;
   /** State of the assignment. */
   state: AssignmentState;
+  /** Time at which a straggler stopped without finishing its work. */
+  stopped_at_ms?: number;
+  /** Outcome of a straggler. Absent for other assignments. */
+  straggler?: Straggler;
   /** L2 norm of the update. */
   update_norm?: number;
   /** Time at which the first byte of the update arrived. */
@@ -140,7 +154,8 @@ export type AuditAction =
   | "job.resume"
   | "job.stop"
   | "job.round_policy"
-  | "model.upload";
+  | "model.upload"
+  | "job.take_over";
 
 /** An entry of the audit log. Its members are ordered by name, which the canonical JSON depends on. */
 export interface AuditEntry {
@@ -252,15 +267,27 @@ export type CheckInResponse =
     };
 
 /**
- * Statistics of the clients with one value of an attribute, over the newest assignments of their
- * population.
+ * Statistics of the clients with one value of an attribute, over the newest training assignments of
+ * their population.
  */
 export interface ClassStats {
   /** Number of their assignments. */
   assigned: number;
   /** Number of clients with this value. */
   clients: number;
-  /** Share of ended assignments without a report, 0 to 1. */
+  /**
+   * Share of ended assignments with an accepted report, 0 to 1. Spares count here: their updates do not
+   * reach the model either.
+   */
+  counted_rate?: number;
+  /** Upper end of that interval. */
+  counted_rate_high?: number;
+  /** Lower end of the 95 % confidence interval of `counted_rate` (Wilson 1927). */
+  counted_rate_low?: number;
+  /**
+   * Share of ended assignments that were dropped, 0 to 1: those without an accepted report, spares left
+   * out.
+   */
   drop_rate: number;
   /** Number of assignments whose round closed first. */
   expired: number;
@@ -272,13 +299,31 @@ export interface ClassStats {
   reported: number;
   /** Courses of their sessions, most frequent first. */
   shapes: ShapeCount[];
+  /** Number of those that were spares; see the field of a round. */
+  spare?: number;
   /** Value of the attribute. Empty for clients without the attribute. */
   value: string;
-  /** Median work time per report, in milliseconds. */
+  /**
+   * Whether the class counts as often as the others, by Fisher's exact test at the level of 1 %, divided
+   * by the number of classes.
+   */
+  verdict?: ClassVerdict;
+  /**
+   * Time within which unfinished work was not done: where a percentile is absent, it is longer than
+   * this. Median of the unfinished assignments, in milliseconds.
+   */
+  work_ms_over?: number;
+  /** Median work time, in milliseconds. Absent if less than half of the clients' work was finished. */
   work_ms_p50?: number;
-  /** 90th percentile of the work time per report, in milliseconds. */
+  /**
+   * 90th percentile of the work time, in milliseconds. Absent if less than 90 % of the work was
+   * finished.
+   */
   work_ms_p90?: number;
 }
+
+/** Whether the updates of a device class count as often as those of the other classes. */
+export type ClassVerdict = "shut_out" | "under" | "fair" | "unknown";
 
 /** A client: an enrolled device or silo. */
 export interface Client {
@@ -310,6 +355,11 @@ export interface Client {
   rejected?: number;
   /** Number of rounds in which it reported. */
   reported: number;
+  /**
+   * Number of those rounds that did not need its report, because they had reached their goal, and after
+   * which it came back. Included in `expired`; not counted as dropped.
+   */
+  spare?: number;
   /** Whether it may take part. */
   standing?: Standing;
   /** Why it is quarantined or revoked. */
@@ -474,6 +524,11 @@ export interface DbLatency {
 
 /** The work of one client in one round. */
 export interface DeviceAssignment {
+  /**
+   * Time between two questions whether the round is still open, in milliseconds, while the client works.
+   * A round that reaches its goal closes before its deadline. Large cohorts ask less often.
+   */
+  ask_every_ms?: number;
   /** Time until the round closes, in milliseconds. A duration, since device clocks are often wrong. */
   deadline_in_ms: number;
   /**
@@ -683,6 +738,32 @@ export interface FormFile {
 /** Which form. */
 export type Format = "json" | "csv";
 
+/** How a job is, in one line: the most urgent of what there is to say. */
+export interface Health {
+  /** What it is about. */
+  kind: HealthKind;
+  /** What an operator can do about it. Absent when nothing needs to be done. */
+  remedy?: string;
+  /** How urgently the job needs attention. */
+  severity: Severity;
+  /** The cause in one sentence, for people. */
+  text: string;
+}
+
+/** What the health of a job is about. */
+export type HealthKind =
+  | "fine"
+  | "ended"
+  | "paused"
+  | "awaiting_model"
+  | "no_driver"
+  | "rounds_abandoned"
+  | "waiting_for_clients"
+  | "waiting_for_evaluators"
+  | "class_shut_out"
+  | "loss_rises"
+  | "disk_fills";
+
 /** A height and a width, as a pair or as one number for both. */
 export type HeightWidth = number | number[];
 
@@ -705,6 +786,8 @@ export interface Job {
   ended_at_ms?: number;
   /** The job file, with the seed that the coordinator drew and all changes since. */
   file: JobFile;
+  /** How the job is. Absent in the answer to a change. */
+  health?: Health;
   /** Id of the job. */
   id: JobId;
   /** Newest model version. Absent while the job waits for the upload of version 0. */
@@ -783,6 +866,8 @@ export interface JobOverview {
   bytes_down: number;
   /** Bytes that clients uploaded in all rounds. */
   bytes_up: number;
+  /** How the job is. */
+  health: Health;
   /** Summary of the job. */
   job: JobSummary;
   /** The training round that ended last. */
@@ -991,6 +1076,7 @@ export interface ModelVersion {
 
 /** The model versions to keep. */
 export type ModelsKept =
+  | "useful"
   | "all"
   | {
       /** The newest n versions. */
@@ -1022,9 +1108,14 @@ export interface Node {
   seen_at_ms: number;
   /** Time at which it started. */
   started_at_ms: number;
+  /** Whether it lives, by its lease. A dead one stays in the list for a day. */
+  state?: NodeState;
   /** Release that it runs. */
   version: string;
 }
+
+/** Whether a coordinator lives, by its lease. */
+export type NodeState = "alive" | "late" | "dead";
 
 /** An open round with its cohort. */
 export type OpenRound = Round & {
@@ -1226,7 +1317,10 @@ export interface Retention {
    * stays. Default: never.
    */
   history_days?: number;
-  /** Model versions to keep. The newest version and those of open rounds are always kept. Default: `all`. */
+  /**
+   * Model versions to keep. The newest version and those of open rounds are always kept. Default:
+   * `useful`.
+   */
   models?: ModelsKept;
 }
 
@@ -1301,10 +1395,20 @@ export interface Round {
   rejected: number;
   /** Number of accepted reports. */
   reported: number;
+  /**
+   * Time that stragglers did not compute because they stopped before the deadline, in milliseconds. A
+   * straggler that stops is counted with all the time that it had left.
+   */
+  saved_ms?: number;
   /** Seed of the cohort's draw and of the random choices of its clients. */
   seed: Seed;
   /** Time at which the cohort was drawn. */
   selected_at_ms?: number;
+  /**
+   * Number of stragglers that the round did not need, because it had reached its goal: spares, drawn in
+   * addition on purpose. Included in `expired`.
+   */
+  spare?: number;
   /** L2 norm of the model delta from the base version to the resulting version. */
   step_norm?: number;
   /** Training or evaluation. */
@@ -1447,6 +1551,9 @@ export interface Session {
   last_used_at_ms: number;
 }
 
+/** How urgently a job needs attention. */
+export type Severity = "ok" | "waiting" | "warning" | "trouble";
+
 /** A SHA-256 in lower-case hexadecimal digits. */
 export type Sha256Hash = string;
 
@@ -1498,11 +1605,21 @@ export interface StopPolicy {
 export interface Storage {
   /** Size of the database. Absent where the database does not report it. */
   database_bytes?: number;
+  /** Free space on the disk of the SQLite database. Absent for PostgreSQL. */
+  free_bytes?: number;
+  /**
+   * Time until that disk is full if it fills as in the last 24 hours, in milliseconds. Absent if it does
+   * not fill.
+   */
+  full_in_ms?: number;
   /** Bodies of models, in the database and in the object store. */
   models_bytes: number;
   /** Bodies of updates in open rounds, in the database and in the object store. */
   updates_bytes: number;
 }
+
+/** The outcome of a straggler: a client whose round closed before it reported. */
+export type Straggler = "finished_late" | "stopped" | "not_back";
 
 /** State of a coordinator and its database. */
 export interface System {

@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import type { Assignment, Round } from "../api/types";
 import { closedAtMs, type SegmentKind, segments } from "../lib/assignments";
-import { duration, words } from "../lib/format";
+import { duration } from "../lib/format";
 import { linear, niceTimeStep, ticks } from "../lib/scale";
 import { links } from "../router";
 import { stateWord } from "../ui/cohort";
@@ -22,7 +22,8 @@ export const SEGMENT_WORDS: Record<SegmentKind, string> = {
   train: "training",
   upload: "upload",
   wait: "waiting for the round",
-  lost: "lost",
+  lost: "did not count",
+  late: "after the round had closed",
 };
 
 /** One row per assignment, in the order given, with the deadline and the close of the round as lines. */
@@ -42,7 +43,10 @@ export function Gantt({
   // A deadline far away would squeeze the work into a corner; it is drawn when it is near.
   const deadlineMs = round.deadline_at_ms;
   const near = deadlineMs !== undefined && deadlineMs - startMs < (closeMs - startMs) * 1.6;
-  const endMs = Math.max(closeMs, near ? deadlineMs : 0, startMs + 1);
+  // The tails of stragglers are drawn as far as the close is from the start, so that one does not squeeze the rest.
+  const back = assignments.map(({ late_at_ms, stopped_at_ms }) => late_at_ms ?? stopped_at_ms ?? 0);
+  const tailMs = Math.min(Math.max(0, ...back), closeMs + (closeMs - startMs));
+  const endMs = Math.max(closeMs, near ? deadlineMs : 0, tailMs, startMs + 1);
   const x = linear([startMs, endMs], [MARGIN, Math.max(MARGIN + 1, width - 14)]);
   const height = assignments.length * ROW;
   const seen = Math.min(height, ROWS_SEEN * ROW);
@@ -80,6 +84,7 @@ export function Gantt({
                   nowMs={nowMs}
                   y={(first + index) * ROW}
                   x={x}
+                  toMs={endMs}
                 />
               ))}
               {near && <path class="gantt-deadline" d={`M${x(deadlineMs)} 0V${height}`} />}
@@ -101,15 +106,19 @@ function Row({
   nowMs,
   y,
   x,
+  toMs,
 }: {
   assignment: Assignment;
   round: Round;
   nowMs: number;
   y: number;
   x: (ms: number) => number;
+  /** The end of the chart. */
+  toMs: number;
 }) {
+  const isThin = (kind: SegmentKind) => kind === "wait" || kind === "late";
   const parts = segments(assignment, round, nowMs);
-  const last = parts.findLast((part) => part.kind !== "wait");
+  const last = parts.findLast((part) => !isThin(part.kind));
   const end = x(last?.toMs ?? assignment.assigned_at_ms);
   return (
     <a href={links.client(assignment.client)} tabindex={-1} class="gantt-row">
@@ -126,9 +135,9 @@ function Row({
           key={part.kind}
           class={`seg seg-${part.kind}`}
           x={x(part.fromMs)}
-          width={Math.max(1, x(part.toMs) - x(part.fromMs))}
-          y={part.kind === "wait" ? y + 8 : y + 4}
-          height={part.kind === "wait" ? 2 : 10}
+          width={Math.max(1, x(Math.min(part.toMs, toMs)) - x(part.fromMs))}
+          y={isThin(part.kind) ? y + 8 : y + 4}
+          height={isThin(part.kind) ? 2 : 10}
         />
       ))}
       {assignment.state === "assigned" && <circle class="gantt-now" cx={end} cy={y + 9} r="3" />}
@@ -150,6 +159,7 @@ function StateMark({ state }: { state: Assignment["state"] }) {
 
 function describe(assignment: Assignment, parts: ReturnType<typeof segments>): string {
   const lines = parts.map((part) => `${SEGMENT_WORDS[part.kind]} ${duration(part.toMs - part.fromMs)}`);
-  const reason = assignment.reason ? ` (${words(assignment.reason)})` : "";
-  return [`Client ${assignment.client_number}: ${stateWord(assignment.state)}${reason}`, ...lines].join("\n");
+  const why = assignment.explanation ? ` (${assignment.explanation})` : "";
+  const state = stateWord(assignment.spare ? "spare" : assignment.state);
+  return [`Client ${assignment.client_number}: ${state}${why}`, ...lines].join("\n");
 }

@@ -63,7 +63,7 @@ export function PhaseTimeline({ spans, nowMs }: { spans: readonly PhaseSpan[]; n
           <li key={span.phase} class={span.ended_at_ms === undefined ? "now" : ""}>
             <i class={`swatch phase-${span.phase}`} aria-hidden="true" />
             {words(span.phase)} <b>{duration(ms)}</b>
-            {span.ended_at_ms === undefined && <Glyph state="live" />}
+            {span.ended_at_ms === undefined && <Glyph state="alive" />}
           </li>
         ))}
       </ol>

@@ -2,7 +2,7 @@
 
 import type { Assignment, Round, WhatIf } from "../api/types";
 
-export type SegmentKind = "download" | "train" | "upload" | "wait" | "lost";
+export type SegmentKind = "download" | "train" | "upload" | "wait" | "lost" | "late";
 
 export interface Segment {
   kind: SegmentKind;
@@ -47,7 +47,17 @@ export function segments(assignment: Assignment, round: Round, nowMs: number): S
     }
   }
   if (!open && !lost) add("wait", endMs, closedAtMs(round, nowMs));
+  // What a straggler did after the round had closed.
+  const backMs = assignment.late_at_ms ?? assignment.stopped_at_ms;
+  if (backMs !== undefined) add("late", endMs, backMs);
   return result;
+}
+
+/** The client's own time from the draw: until its report, or until a straggler came back. None if it never did. */
+export function tookMs(assignment: Assignment): number | undefined {
+  const { straggler, late_at_ms, stopped_at_ms, ended_at_ms, assigned_at_ms } = assignment;
+  const end = straggler === undefined ? ended_at_ms : (late_at_ms ?? stopped_at_ms);
+  return end === undefined ? undefined : end - assigned_at_ms;
 }
 
 /** Time from the draw of the cohort to the report; none for a client that did not report. */

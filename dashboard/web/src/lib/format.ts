@@ -168,3 +168,8 @@ export function parseDuration(text: string): number | undefined {
 export function words(name: string): string {
   return /\s/.test(name) ? name : name.replaceAll(/[._]/g, " ");
 }
+
+/** The time of day to the second, 24 hours, with the zone. */
+export function timeOfDay(atMs: number): string {
+  return new Date(atMs).toLocaleTimeString("en-GB", { hour12: false, timeZoneName: "short" });
+}

@@ -13,7 +13,8 @@ const STEPS: Record<string, string> = {
   x: "failed",
   i: "interrupted",
   ".": "round closed without it",
-  "~": "came late",
+  "~": "finished late",
+  s: "stopped unfinished",
 };
 
 /** `cadtu+` in words. A letter of a newer coordinator stays as it is. */
@@ -26,7 +27,7 @@ export function shapeEnd(shape: string): "reported" | "rejected" | "failed" | "e
   if (shape.includes("+")) return "reported";
   if (shape.includes("!")) return "rejected";
   if (/[xi]/.test(shape)) return "failed";
-  if (/[.~]/.test(shape)) return "expired";
+  if (/[.~s]/.test(shape)) return "expired";
   return "assigned";
 }
 

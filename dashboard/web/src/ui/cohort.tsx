@@ -1,31 +1,17 @@
 // The cohort of a round: as cells, as numbers per state, and as a bar.
 
-import type { AssignmentState, Cell, CohortRound, Round } from "../api/types";
+import type { Cell, CohortRound, Round } from "../api/types";
+import { type CohortState, cellState, counts, STATES } from "../lib/cohort";
 import { plural, words } from "../lib/format";
 import { Glyph } from "./glyph";
 
 /** Most cells that are drawn. */
 const CELLS_MAX = 500;
 
-export const STATES: readonly AssignmentState[] = ["assigned", "reported", "rejected", "failed", "expired"];
-
-/** The word for a client's state: an assigned client is working. */
-export function stateWord(state: AssignmentState): string {
-  return state === "assigned" ? "working" : state;
-}
-
-/** How many clients are in each state, by the round's own counters. */
-export function counts(round: Round): Record<AssignmentState, number> {
-  const { reported, rejected, failed, expired } = round;
-  const ended = reported + rejected + failed + expired;
-  const open = round.phase === "training" || round.phase === "selecting" || round.phase === "aggregating";
-  return {
-    assigned: round.assigned ?? (open ? Math.max(0, round.cohort - ended) : 0),
-    reported,
-    rejected,
-    failed,
-    expired,
-  };
+/** The word for a client's state: an assigned client is working, an expired one was lost. */
+export function stateWord(state: CohortState): string {
+  if (state === "assigned") return "working";
+  return state === "expired" ? "lost" : state;
 }
 
 /** The cohort in one sentence: clients selected, and how many are in each state. */
@@ -37,7 +23,7 @@ export function describeCohort(round: Round): string {
 
 /** The clients of a round as cells in order of client number; empty places while the cohort is selected. */
 export function CohortStrip({ round }: { round: CohortRound }) {
-  const cells = round.cells ?? synthetic(round);
+  const cells = round.cells?.map((cell) => ({ ...cell, state: cellState(cell, round) })) ?? synthetic(round);
   if (cells.length === 0) {
     return round.phase === "selecting" ? <Seats amount={round.goal} /> : <p class="strip-empty">No clients.</p>;
   }
@@ -64,13 +50,15 @@ function Seats({ amount }: { amount: number }) {
   );
 }
 
-function cellTitle(cell: Cell): string {
+type ShownCell = Omit<Cell, "state"> & { state: CohortState };
+
+function cellTitle(cell: ShownCell): string {
   const reason = cell.reason ? ` (${words(cell.reason)})` : "";
   return cell.number > 0 ? `Client ${cell.number}: ${stateWord(cell.state)}${reason}` : stateWord(cell.state);
 }
 
 /** Cells from the counters alone, for a round whose clients are not loaded: client number 0 means unknown. */
-function synthetic(round: Round): Cell[] {
+function synthetic(round: Round): ShownCell[] {
   const each = counts(round);
   return STATES.flatMap((state) =>
     Array.from({ length: Math.min(each[state], CELLS_MAX) }, () => ({ number: 0, state })),
@@ -108,7 +96,7 @@ export function CohortBar({ round }: { round: Round }) {
         aria-label={describeCohort(round)}
       >
         <rect class="share-track" width="100" height="8" />
-        {(["reported", "assigned", "rejected", "failed", "expired"] as const).map((state) => {
+        {(["reported", "assigned", "spare", "rejected", "failed", "expired"] as const).map((state) => {
           const width = (each[state] / total) * 100;
           x += width;
           return width > 0 && <rect key={state} class={`fill-${state}`} x={x - width} width={width} height="8" />;

@@ -1,9 +1,9 @@
 // One shape per state: colour is never the only difference.
 
-import type { AssignmentState, JobState, Phase, Standing } from "../api/types";
+import type { AssignmentState, JobState, NodeState, Phase, Severity, Standing } from "../api/types";
 import { words } from "../lib/format";
 
-export type AnyState = AssignmentState | JobState | Phase | Standing | "live" | "lost";
+export type AnyState = AssignmentState | JobState | NodeState | Phase | Severity | Standing | "spare";
 
 /** The meaning of a state, which decides its colour. */
 export type Tone = "working" | "good" | "bad" | "failed" | "late" | "quiet";
@@ -24,8 +24,14 @@ const TONES: Record<AnyState, Tone> = {
   aggregating: "working",
   committed: "good",
   abandoned: "bad",
-  live: "good",
-  lost: "late",
+  spare: "quiet",
+  alive: "good",
+  late: "late",
+  dead: "bad",
+  ok: "good",
+  waiting: "quiet",
+  warning: "late",
+  trouble: "bad",
   active: "good",
   quarantined: "late",
   revoked: "bad",
@@ -106,8 +112,14 @@ const SHAPES: Record<AnyState, preact.JSX.Element> = {
   aggregating: join,
   committed: done,
   abandoned: cross,
-  live: disc,
-  lost: clock,
+  spare: ring,
+  alive: disc,
+  late: clock,
+  dead: cross,
+  ok: done,
+  waiting: dotted,
+  warning: triangle,
+  trouble: cross,
   active: disc,
   quarantined: bars,
   revoked: cross,

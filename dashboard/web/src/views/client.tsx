@@ -92,7 +92,7 @@ export function ClientView({ id }: { id: string }) {
 
 /** Who the client is, and its figures over all rounds. */
 function Head({ client, changed }: { client: Client; changed: () => void }) {
-  const selected = client.reported + client.expired + client.failed + (client.rejected ?? 0);
+  const selected = client.reported + client.expired + client.failed;
   return (
     <header class="view-head client-head">
       <div>
@@ -122,11 +122,7 @@ function Head({ client, changed }: { client: Client; changed: () => void }) {
           }
         />
         <Stat label="Selected" value={plural(selected, "time")} detail={`${count(client.reported)} reported`} />
-        <Stat
-          label="Dropped"
-          value={<DropRate client={client} />}
-          detail={`${count(client.expired)} expired, ${count(client.failed)} failed`}
-        />
+        <Stat label="Dropped" value={<DropRate client={client} />} detail={losses(client)} />
         <Stat label="Examples" value={count(client.examples)} />
         <Stat label="Work, mean" value={duration(client.work_ms_mean)} />
         <Stat label="Traffic" value={bytes(client.bytes_up)} detail={`up, ${bytes(client.bytes_down)} down`} />
@@ -194,4 +190,9 @@ function Controls({ client, changed }: { client: Client; changed: () => void }) 
       )}
     </div>
   );
+}
+
+/** What became of the selections without an accepted report. */
+function losses({ expired, spare = 0, failed }: Client): string {
+  return `${count(expired - spare)} late, ${count(failed)} failed; ${count(spare)} spare`;
 }

@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import type { AttributeName, ClassStats, Client, Overview, Page, Population } from "../api/types";
-import { biasSentence, dropRate } from "../lib/bias";
+import { countedText, dropRate, findings, workText } from "../lib/bias";
 import { bytes, count, duration, percent, plural, words } from "../lib/format";
 import { merged } from "../lib/shapes";
 import { links, setQuery, useLocation } from "../router";
@@ -73,20 +73,27 @@ const COLUMNS: readonly Column<Client>[] = [
   { head: "Last seen", number: true, cell: (client) => <Ago at={client.last_seen_at_ms} /> },
   { head: "Examples", number: true, wide: true, cell: (client) => count(client.examples) },
   { head: "Reported", number: true, cell: (client) => count(client.reported) },
-  { head: "Expired", number: true, wide: true, cell: (client) => count(client.expired) },
   {
-    head: "Failed",
+    head: "Spare",
     number: true,
     wide: true,
-    cell: (client) => count(client.failed + (client.rejected ?? 0)),
-    title: "failed or rejected",
+    title: "drawn in addition: the round reached its goal without it",
+    cell: (client) => count(client.spare ?? 0),
   },
+  {
+    head: "Late",
+    number: true,
+    wide: true,
+    title: "the round needed its report and closed without it, or it never came back",
+    cell: (client) => count(client.expired - (client.spare ?? 0)),
+  },
+  { head: "Failed", number: true, wide: true, cell: (client) => count(client.failed), title: "failed or rejected" },
   { head: "Dropped", cell: (client) => <DropRate client={client} /> },
   { head: "Work", number: true, wide: true, title: "mean per round", cell: (client) => duration(client.work_ms_mean) },
   { head: "Up", number: true, wide: true, cell: (client) => bytes(client.bytes_up) },
 ];
 
-/** The share of a client's selections without a counted report, as a bar. */
+/** The share of a client's selections that were lost, as a bar. */
 export function DropRate({ client }: { client: Client }) {
   const rate = dropRate(client);
   return rate === undefined ? (
@@ -224,18 +231,23 @@ function telling(names: readonly AttributeName[]): AttributeName | undefined {
   );
 }
 
-/** The classes of an attribute as a sentence on bias, a table, and funnels. */
+/** The classes of an attribute as sentences on bias, a table, and funnels. */
 function ClassTable({ attribute, classes }: { attribute: string; classes: readonly ClassStats[] }) {
-  const sentence = biasSentence(attribute, classes);
-  const assigned = classes.reduce((sum, entry) => sum + entry.assigned, 0);
-  const overall =
-    assigned > 0 ? classes.reduce((sum, entry) => sum + entry.drop_rate * entry.assigned, 0) / assigned : undefined;
+  const said = findings(attribute, classes);
+  const work = (ms: number | undefined, entry: ClassStats) => workText(ms, entry.work_ms_over, duration);
   const columns: Column<ClassStats>[] = [
-    { head: words(attribute), name: true, cell: (entry) => entry.value || <span class="quiet">not given</span> },
+    { head: words(attribute), name: true, cell: (entry) => entry.value || <span class="quiet">(none)</span> },
     { head: "Clients", number: true, cell: (entry) => count(entry.clients) },
-    { head: "Selected", number: true, title: "assignments", cell: (entry) => count(entry.assigned) },
+    { head: "Selected", number: true, title: "assignments to train", cell: (entry) => count(entry.assigned) },
     { head: "Reported", number: true, cell: (entry) => count(entry.reported) },
-    { head: "Expired", number: true, wide: true, cell: (entry) => count(entry.expired) },
+    {
+      head: "Spare",
+      number: true,
+      wide: true,
+      title: "drawn in addition: the round reached its goal without them",
+      cell: (entry) => count(entry.spare ?? 0),
+    },
+    { head: "Late", number: true, wide: true, cell: (entry) => count(entry.expired - (entry.spare ?? 0)) },
     {
       head: "Failed",
       number: true,
@@ -244,22 +256,22 @@ function ClassTable({ attribute, classes }: { attribute: string; classes: readon
       cell: (entry) => count(entry.failed + entry.rejected),
     },
     {
-      head: "Dropped",
-      title: "the line is the mean over all classes",
-      cell: (entry) => <Share value={entry.drop_rate} mark={overall} text={percent(entry.drop_rate)} tone="expired" />,
+      head: "Counted",
+      title: "share of the selections whose update reached the model, and where it lies with 95 % confidence",
+      cell: (entry) => <Share value={entry.counted_rate ?? 0} text={countedText(entry)} tone="reported" />,
     },
-    { head: "Work, median", number: true, cell: (entry) => duration(entry.work_ms_p50) },
-    { head: "Work, 90 %", number: true, wide: true, cell: (entry) => duration(entry.work_ms_p90) },
+    { head: "Work, median", number: true, cell: (entry) => work(entry.work_ms_p50, entry) },
+    { head: "Work, p90", number: true, wide: true, cell: (entry) => work(entry.work_ms_p90, entry) },
   ];
   const shapes = merged(classes.flatMap((entry) => entry.shapes));
   return (
     <>
-      {sentence && (
-        <p class={`finding ${sentence.biased ? "finding-bad" : ""}`}>
-          <Glyph state={sentence.biased ? "failed" : "committed"} />
-          {sentence.text}
+      {said.map(({ text, bad }) => (
+        <p key={text} class={`finding ${bad ? "finding-bad" : ""}`}>
+          <Glyph state={bad ? "failed" : "committed"} />
+          {text}
         </p>
-      )}
+      ))}
       <Table
         label={`Participation by ${words(attribute)}`}
         columns={columns}
@@ -286,7 +298,7 @@ function Funnels({ classes }: { classes: readonly ClassStats[] }) {
         .slice(0, 6)
         .map((entry) => (
           <div key={entry.value}>
-            <h4>{entry.value || "not given"}</h4>
+            <h4>{entry.value || "(none)"}</h4>
             <Funnel shapes={entry.shapes} />
           </div>
         ))}

@@ -101,7 +101,13 @@ function Plots({
             />
           ) : (
             <Empty title="Nothing is measured">
-              A job measures accuracy when its file has an <code>[evaluation]</code>.
+              {job.file.evaluation ? (
+                <>No evaluation has ended yet: the line at the top says what it waits for.</>
+              ) : (
+                <>
+                  A job measures accuracy when its file has an <code>[evaluation]</code>.
+                </>
+              )}
             </Empty>
           )}
         </div>

@@ -1,6 +1,7 @@
 // The rounds of a job as a table that filters and pages on the server.
 
 import type { FeedEvent, Job, Page, Round } from "../api/types";
+import { counts } from "../lib/cohort";
 import { download } from "../lib/download";
 import { bytes, count, duration, percent, plural, real, UNKNOWN, words } from "../lib/format";
 import { links, setQuery, useLocation } from "../router";
@@ -12,7 +13,7 @@ import { type Column, Pager, Table, usePaging } from "../ui/table";
 import { endsSomething } from "./job";
 
 const PAGE = 50;
-const REASONS = ["selection_timeout", "too_few_reports", "job_stopped", "not_finite", "fault"];
+const REASONS = ["selection_timeout", "too_few_reports", "job_stopped", "not_finite", "fault", "superseded"];
 
 /** How long a round took, or has taken so far. */
 function roundMs(round: Round): number | undefined {
@@ -35,7 +36,13 @@ function columnsOf(job: string, task: string): Column<Round>[] {
       cell: (round) => (round.cohort > 0 ? <CohortBar round={round} /> : UNKNOWN),
       title: "reported of selected; the line is the minimum",
     },
-    { head: "Lost", number: true, wide: true, title: "rejected, failed and expired", cell: (round) => lost(round) },
+    {
+      head: "Lost",
+      number: true,
+      wide: true,
+      title: "rejected, failed, or not back in time; spares are not lost",
+      cell: (round) => lost(round),
+    },
     { head: "Took", number: true, cell: (round) => duration(roundMs(round)) },
     { head: "Training loss", number: true, wide: true, cell: (round) => real(round.training_loss) },
     { head: "Loss", number: true, cell: (round) => real(round.loss) },
@@ -53,8 +60,9 @@ function columnsOf(job: string, task: string): Column<Round>[] {
   return task === "train" ? columns : columns.filter(({ head }) => head !== "Training loss" && head !== "Step norm");
 }
 
-function lost({ rejected, failed, expired }: Round) {
-  const text = `${rejected} rejected, ${failed} failed, ${expired} expired`;
+function lost(round: Round) {
+  const { rejected, failed, expired, spare } = counts(round);
+  const text = `${rejected} rejected, ${failed} failed, ${expired} not back in time; ${plural(spare, "spare")}`;
   return <span title={text}>{count(rejected + failed + expired)}</span>;
 }
 

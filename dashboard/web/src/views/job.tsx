@@ -1,11 +1,13 @@
 // One job: its open rounds, curves, rounds, sessions, models and file; and its controls.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { FeedEvent, Job, Page, Round } from "../api/types";
+import type { Assignment, Cell, FeedEvent, Job, Page, Round } from "../api/types";
+import { counted } from "../lib/cohort";
 import { compact, count, plural, shortId } from "../lib/format";
 import { links, useLocation } from "../router";
 import { useConnection, useMay, useResource } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
+import { HealthLine } from "../ui/health";
 import { rememberJob } from "../ui/names";
 import { Ago, Confirm, Empty, Panel, Pending, Stat, Stats } from "../ui/parts";
 import { useSteadyHeight } from "../ui/steady";
@@ -36,10 +38,13 @@ export function endsSomething(job: string): (event: FeedEvent) => boolean {
   return (event) => event.job === job && event.assignment === undefined;
 }
 
+/** The health line counts down while a job waits, without events. */
+const HEALTH_MS = 10_000;
+
 /** A job with its parts as tabs. */
 export function JobView({ id }: { id: string }) {
   const { query } = useLocation();
-  const job = useResource<Job>(`jobs/${id}`, {}, { live: endsSomething(id) });
+  const job = useResource<Job>(`jobs/${id}`, {}, { live: endsSomething(id), pollMs: HEALTH_MS });
   const tab = query.get("tab") ?? "progress";
   const { data } = job;
   const tabs = useRef<HTMLElement>(null);
@@ -67,6 +72,7 @@ export function JobView({ id }: { id: string }) {
   return (
     <>
       <JobHead job={data} changed={job.refresh} />
+      {data.health && <HealthLine health={data.health} />}
       <nav ref={tabs} class="tabs" aria-label="Parts of the job">
         {TABS.map(([name, label]) => (
           <a
@@ -139,31 +145,17 @@ function OpenRounds({ job }: { job: Job }) {
 /** An open training round with its clients as cells, which the list of rounds does not contain. */
 function OpenRound({ job, round }: { job: string; round: Round }) {
   const { number, task } = round;
-  const assignments = useResource<Page<import("../api/types").Assignment>>(
+  const assignments = useResource<Page<Assignment>>(
     `jobs/${job}/rounds/${number}/assignments`,
     { task, limit: 500 },
     { live: (event) => event.job === job && event.round === number },
   );
-  const cells = assignments.data?.items.map((entry) => ({
+  const cells: Cell[] = (assignments.data?.items ?? []).map((entry) => ({
     number: entry.client_number,
     state: entry.state,
     ...(entry.reason === undefined ? {} : { reason: entry.reason }),
   }));
-  if (!cells || cells.length === 0) return <LiveRound job={job} round={round} />;
-  // The round and its cells come from two answers, made at different moments. When all cells are there, the counters
-  // are taken from them, so that both agree.
-  const of = (state: string) => cells.filter((cell) => cell.state === state).length;
-  const counts =
-    cells.length < round.cohort
-      ? {}
-      : {
-          cohort: cells.length,
-          reported: of("reported"),
-          rejected: of("rejected"),
-          failed: of("failed"),
-          expired: of("expired"),
-        };
-  return <LiveRound job={job} round={{ ...round, ...counts, cells }} />;
+  return <LiveRound job={job} round={counted(round, cells)} />;
 }
 
 /** Name, state, figures and controls of a job. `changed` is called after each change that the person made. */

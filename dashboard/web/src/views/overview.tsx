@@ -7,6 +7,7 @@ import { links } from "../router";
 import { CohortBar } from "../ui/cohort";
 import { useMay, useResource } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
+import { HealthLine } from "../ui/health";
 import { rememberJob } from "../ui/names";
 import { Ago, Empty, NotAvailable, Panel, Pending, Stat, Stats, Trouble } from "../ui/parts";
 import { useSteadyHeight } from "../ui/steady";
@@ -16,7 +17,7 @@ import { UploadModel } from "./upload-model";
 
 /** The first view: populations, jobs that may still run, ended jobs. */
 export function OverviewView() {
-  const overview = useResource<Overview>("overview", {}, { live: () => true, pollMs: 30_000 });
+  const overview = useResource<Overview>("overview", {}, { live: () => true, pollMs: 10_000 });
   const { data } = overview;
   const may = useMay("operator");
   for (const { job } of data?.jobs ?? []) rememberJob(job.id, job.name);
@@ -47,7 +48,9 @@ export function OverviewView() {
 /** The overview once it is loaded. */
 function Content({ data }: { data: Overview }) {
   const may = useMay("operator");
-  const open = data.jobs.filter(({ job }) => job.state !== "stopped" && job.state !== "completed");
+  const open = data.jobs
+    .filter(({ job }) => job.state !== "stopped" && job.state !== "completed")
+    .toSorted((a, b) => rank(a) - rank(b));
   const ended = data.jobs.filter(({ job }) => job.state === "stopped" || job.state === "completed");
   return (
     <>
@@ -72,6 +75,11 @@ function Content({ data }: { data: Overview }) {
       {ended.length > 0 && <Ended jobs={ended} />}
     </>
   );
+}
+
+/** What needs somebody comes first; the order is stable otherwise. */
+function rank({ health }: JobOverview): number {
+  return health.severity === "trouble" ? 0 : health.severity === "warning" ? 1 : 2;
 }
 
 /** The populations with their numbers of clients. */
@@ -126,6 +134,7 @@ function JobCard({ entry }: { entry: JobOverview }) {
           )}
         </span>
       </header>
+      <HealthLine health={entry.health} />
       <div class="job-body">
         <div class="job-live" ref={steady}>
           <LiveRounds job={job.id} rounds={rounds} />

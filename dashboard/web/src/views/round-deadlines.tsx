@@ -38,7 +38,7 @@ export function Deadlines({
   const id = useId();
   const switcher = <Segmented label="Which time" value={part} onChange={setPart} options={PARTS} />;
   const [median, mostly] = [duration(quantile(sorted, 0.5)), duration(quantile(sorted, 0.9))];
-  const text = `${label}: ${plural(values.length, "client")}, median ${median}, nine of ten within ${mostly}.`;
+  const text = `${label}: ${plural(values.length, "client")}, median ${median}, p90 ${mostly}.`;
   if (values.length === 0) {
     return (
       <Panel title="How long clients took" actions={switcher}>

@@ -5,10 +5,11 @@ import { ApiError } from "../api/http";
 import type { Assignment, CohortRound, Job, Page, Round, RoundDetail } from "../api/types";
 import { Gantt, SEGMENT_WORDS } from "../charts/gantt";
 import { PhaseTimeline, spansOf } from "../charts/timeline";
-import type { SegmentKind } from "../lib/assignments";
+import { type SegmentKind, tookMs } from "../lib/assignments";
+import { type CohortState, STATES } from "../lib/cohort";
 import { bytes, count, duration, percent, plural, real, words } from "../lib/format";
 import { links, useLocation } from "../router";
-import { CohortLegend, CohortStrip, describeCohort, STATES, stateWord } from "../ui/cohort";
+import { CohortLegend, CohortStrip, describeCohort, stateWord } from "../ui/cohort";
 import { useConnection, useNow, useResource } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
 import { Ago, Choice, Empty, NotAvailable, Panel, Pending, Segmented, Stat, Stats, Trouble } from "../ui/parts";
@@ -224,17 +225,33 @@ function Phases({ data }: { data: RoundDetail }) {
   return <PhaseTimeline spans={data.phases.length > 0 ? data.phases : spansOf(data.round)} nowMs={now} />;
 }
 
+/** The state of an assignment as the page shows it. */
+function shown(item: Assignment): CohortState {
+  return item.spare ? "spare" : item.state;
+}
+
+const STRAGGLERS = {
+  finished_late: "finished after the round had closed",
+  stopped: "stopped when the round had closed, unfinished",
+  not_back: "never came back",
+} as const;
+
+/** What groups the clients whose report did not count: times differ from one to the next. */
+function kindOf(item: Assignment): string {
+  return item.straggler ? STRAGGLERS[item.straggler] : lossReason(item);
+}
+
 /** The clients whose report did not count, grouped by reason. */
 function Lost({ items }: { items: readonly Assignment[] }) {
   const lost = items.filter((item) => item.state === "rejected" || item.state === "failed" || item.state === "expired");
   if (lost.length === 0) return null;
   const groups = new Map<string, Assignment[]>();
   for (const item of lost) {
-    const key = `${item.state}|${lossReason(item)}`;
+    const key = `${shown(item)}|${kindOf(item)}`;
     groups.set(key, [...(groups.get(key) ?? []), item]);
   }
   return (
-    <Panel title="Not counted" hint="updates that were refused, clients that gave up, and stragglers">
+    <Panel title="Not counted" hint="spares that were not needed, stragglers, refused updates, clients that gave up">
       <ul class="lost">
         {[...groups]
           .sort(([, a], [, b]) => b.length - a.length)
@@ -242,8 +259,8 @@ function Lost({ items }: { items: readonly Assignment[] }) {
             const [state = "", reason = ""] = key.split("|");
             return (
               <li key={key}>
-                <StateTag state={state} />
-                <span class="lost-reason">{words(reason)}</span>
+                <StateTag state={state} text={stateWord(state as CohortState)} />
+                <span class="lost-reason">{group.length === 1 ? lossReason(group[0]!) : words(reason)}</span>
                 <span class="lost-clients">
                   {plural(group.length, "client")}:{" "}
                   {group.slice(0, 12).map((item, index) => (
@@ -265,10 +282,8 @@ function Lost({ items }: { items: readonly Assignment[] }) {
 }
 
 /** Why the report of a client did not count. */
-function lossReason({ reason, state, late_at_ms: lateAtMs }: Assignment): string {
-  if (reason !== undefined) return reason;
-  if (state !== "expired") return "no reason given";
-  return lateAtMs === undefined ? "round closed first" : "came late";
+function lossReason({ explanation, reason }: Assignment): string {
+  return explanation ?? reason ?? "no reason given";
 }
 
 type GanttOrder = "time" | "number" | "state";
@@ -324,7 +339,7 @@ function comparison(order: GanttOrder): (a: Assignment, b: Assignment) => number
   const end = (item: Assignment) => item.ended_at_ms ?? Number.MAX_SAFE_INTEGER;
   const byNumber = (a: Assignment, b: Assignment) => a.client_number - b.client_number;
   const byTime = (a: Assignment, b: Assignment) => end(a) - end(b) || byNumber(a, b);
-  const byState = (a: Assignment, b: Assignment) => STATES.indexOf(a.state) - STATES.indexOf(b.state) || byTime(a, b);
+  const byState = (a: Assignment, b: Assignment) => STATES.indexOf(shown(a)) - STATES.indexOf(shown(b)) || byTime(a, b);
   return { time: byTime, number: byNumber, state: byState }[order];
 }
 
@@ -357,7 +372,7 @@ const PER_PAGE = 50;
 function AssignmentTable({ assignments, task }: { assignments: Assignments; task: string }) {
   const [state, setState] = useState("");
   const [page, setPage] = useState(0);
-  const rows = assignments.items.filter((item) => state === "" || item.state === state);
+  const rows = assignments.items.filter((item) => state === "" || shown(item) === state);
   const last = Math.max(0, Math.ceil(rows.length / PER_PAGE) - 1);
   const at = Math.min(page, last);
   if (assignments.items.length === 0) return null;
@@ -365,14 +380,15 @@ function AssignmentTable({ assignments, task }: { assignments: Assignments; task
     { head: "Client", name: true, cell: (item) => <a href={links.client(item.client)}>{item.client_number}</a> },
     {
       head: "State",
-      cell: (item) => <StateTag state={item.state} text={item.state === "assigned" ? "working" : undefined} />,
+      cell: (item) => <StateTag state={shown(item)} text={stateWord(shown(item))} />,
     },
     { head: "Session", cell: (item) => <Shape shape={item.shape} /> },
-    { head: "Reason", cell: (item) => (item.reason ? words(item.reason) : "") },
+    { head: "Reason", cell: (item) => item.explanation ?? "" },
     {
       head: "Took",
       number: true,
-      cell: (item) => duration(item.ended_at_ms === undefined ? undefined : item.ended_at_ms - item.assigned_at_ms),
+      title: "the client's own time: of a straggler, until it came back",
+      cell: (item) => duration(tookMs(item)),
     },
     { head: "Worked", number: true, cell: (item) => duration(item.work_ms) },
     { head: "Examples", number: true, cell: (item) => count(item.weight) },

@@ -10,9 +10,6 @@ import { jobName } from "../ui/names";
 import { Ago, Empty, NotAvailable, Panel, Pending, Stat, Stats } from "../ui/parts";
 import { type Column, Pager, Table, usePaging } from "../ui/table";
 
-/** A coordinator without a sign of life for so long is shown as lost, in milliseconds. */
-const LOST_MS = 30_000;
-
 /** The system as one coordinator sees it. An operator of one population sees only what concerns that. */
 export function SystemView() {
   const scope = useScope();
@@ -41,7 +38,7 @@ function WholeSystem() {
         <h1>System</h1>
         {data && (
           <p class="quiet">
-            Tributary {data.version} on {ENGINES[data.engine]}, up since <Ago at={data.started_at_ms} />
+            Tributary {data.version} on {ENGINES[data.engine]}, started <Ago at={data.started_at_ms} />
           </p>
         )}
       </header>
@@ -76,24 +73,37 @@ function Figures({ system }: { system: System }) {
   return (
     <Stats>
       <Stat label="Check-ins" value={`${short(system.checkins_per_s)} /s`} />
-      <Stat label="Clients held" value={count(system.held_clients)} detail="waiting for a round" />
+      <Stat label="Clients held" value={count(system.held_clients)} detail="waiting, at this coordinator" />
       <Stat label="Updates in flight" value={count(system.updates_in_flight)} />
       <Stat
         label="Database reads"
         value={latency(db.read_ms_p50)}
-        detail={db.read_ms_p99 === undefined ? undefined : `99 % within ${short(db.read_ms_p99)} ms`}
+        detail={db.read_ms_p99 === undefined ? undefined : `p99 ${short(db.read_ms_p99)} ms`}
       />
       <Stat
         label="Database writes"
         value={latency(db.write_ms_p50)}
-        detail={db.write_ms_p99 === undefined ? undefined : `99 % within ${short(db.write_ms_p99)} ms`}
+        detail={db.write_ms_p99 === undefined ? undefined : `p99 ${short(db.write_ms_p99)} ms`}
       />
       <Stat label="Database" value={bytes(storage.database_bytes)} />
+      {storage.free_bytes !== undefined && (
+        <Stat
+          label="Disk, free"
+          value={bytes(storage.free_bytes)}
+          detail={
+            storage.full_in_ms === undefined
+              ? "it does not fill"
+              : `full in ${duration(storage.full_in_ms)} at this rate`
+          }
+        />
+      )}
       <Stat label="Models" value={bytes(storage.models_bytes)} />
       <Stat label="Updates stored" value={bytes(storage.updates_bytes)} detail="until their round ends" />
     </Stats>
   );
 }
+
+const NODE_WORDS = { alive: "running", late: "late: missed a renewal", dead: "dead: its lease is over" } as const;
 
 /** The coordinators of the database. */
 function Nodes({ nodes }: { nodes: readonly Node[] }) {
@@ -102,12 +112,8 @@ function Nodes({ nodes }: { nodes: readonly Node[] }) {
     { head: "Coordinator", name: true, cell: (node) => node.id },
     {
       head: "State",
-      cell: (node) => (
-        <StateTag
-          state={now - node.seen_at_ms > LOST_MS ? "lost" : "live"}
-          text={now - node.seen_at_ms > LOST_MS ? "lost" : "running"}
-        />
-      ),
+      // The coordinator that answers judges by the lease of each.
+      cell: (node) => <StateTag state={node.state ?? "alive"} text={NODE_WORDS[node.state ?? "alive"]} />,
     },
     { head: "Version", wide: true, cell: (node) => node.version },
     { head: "Leads", cell: (node) => <Leases node={node} now={now} /> },

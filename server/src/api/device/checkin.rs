@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use tributary_protocol::device::{Assignment, CheckInReply, CheckInRequest, CheckInResponse, WAIT_MS_MAX};
+use tributary_protocol::device::{
+    ASK_EVERY_MS_MIN, Assignment, CheckInReply, CheckInRequest, CheckInResponse, WAIT_MS_MAX,
+};
 use tributary_protocol::download::{DELTA_CHAIN_MAX, FormFile, ModelDeltaFile, ModelForm};
 
 use super::texts::require_text;
@@ -152,6 +154,7 @@ async fn assignment(app: &App, tx: &mut Tx, client: &ClientRow, row: &Assignment
         plan: spec.plan.clone(),
         seed: round.seed().derive("client", client.number),
         deadline_in_ms: u64::try_from(left_ms).unwrap_or(0),
+        ask_every_ms: ask_every_ms(round.cohort),
     })
 }
 
@@ -159,6 +162,14 @@ async fn assignment(app: &App, tx: &mut Tx, client: &ClientRow, row: &Assignment
 fn unbroken(mut steps: Vec<ModelDeltaFile>) -> Vec<ModelDeltaFile> {
     let gap = steps.windows(2).rposition(|pair| pair[0].version + 1 != pair[1].version);
     steps.split_off(gap.map_or(0, |gap| gap + 1))
+}
+
+/// Questions of working clients that a cohort may ask per second. Each is a read of two rows.
+const QUESTIONS_PER_S: u64 = 100;
+
+/// How often a client of such a cohort asks whether its round is still open.
+fn ask_every_ms(cohort: u32) -> u64 {
+    ASK_EVERY_MS_MIN.max(u64::from(cohort) * 1_000 / QUESTIONS_PER_S)
 }
 
 #[cfg(test)]
@@ -179,5 +190,13 @@ mod tests {
         assert_eq!(left(&[4, 5, 6]), [4, 5, 6]);
         assert_eq!(left(&[4, 6, 7]), [6, 7]);
         assert_eq!(left(&[1, 3, 5]), [5]);
+    }
+
+    #[test]
+    fn a_cohort_of_any_size_asks_at_most_a_hundred_times_a_second() {
+        for (cohort, every_ms) in [(1, 3_000), (300, 3_000), (1_000, 10_000), (100_000, 1_000_000)] {
+            assert_eq!(ask_every_ms(cohort), every_ms);
+            assert!(u64::from(cohort) * 1_000 <= QUESTIONS_PER_S * every_ms);
+        }
     }
 }

@@ -3,7 +3,7 @@
 use tributary_protocol::credential::{CertificateRequest, IssuedCertificate, NewSecret};
 use tributary_protocol::device::{
     AssignmentStatus, CheckInReply, CheckInRequest, EnrolRequest, EnrolResponse, EvaluationReport, FailureReport,
-    PARTIAL_UPLOAD, ReportAccepted, UpdateQuery,
+    PARTIAL_UPLOAD, ReportAccepted, StatusQuery, UpdateQuery,
 };
 use tributary_protocol::download::{FormQuery, ModelForm};
 
@@ -58,6 +58,7 @@ fn own() -> Vec<Call> {
             .answers_raw(206, "The part that was asked for.", ZSTD)
             .nothing(304, "What is there already is right."),
         get("/assignments/{assignment}", "assignmentStatus", "Whether the round still wants this client's report.")
+            .query::<StatusQuery>()
             .answers::<AssignmentStatus>(200, "It does, or has it."),
         put("/assignments/{assignment}/update", "sendUpdate", "Sends an update; the same bytes again are no error.")
             .query::<UpdateQuery>()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use tributary_engine::round::RetryReason;
 use tributary_protocol::device::{
-    AssignmentStatus, DETAIL_BYTES_MAX, EvaluationReport, FailureReport, LOSS_MAX, ReportAccepted,
+    AssignmentStatus, DETAIL_BYTES_MAX, EvaluationReport, FailureReport, LOSS_MAX, ReportAccepted, StatusQuery,
 };
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::AssignmentId;
@@ -15,23 +15,25 @@ use tributary_protocol::text::visible;
 
 use super::checkin::retry;
 use crate::api::auth::Device;
-use crate::api::extract::{Json, Path};
+use crate::api::extract::{Json, Path, Query};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::{ClientRow, DbError, Report, Times};
-use crate::lifecycle::assignments::{self, Received, Refusal};
+use crate::lifecycle::assignments::{self, Comes, Received, Refusal};
 use crate::metrics::Traffic;
 
 pub(super) async fn status(
     State(app): State<Arc<App>>,
     Device(client): Device,
     Path(id): Path<AssignmentId>,
+    Query(query): Query<StatusQuery>,
 ) -> Answer<Json<AssignmentStatus>> {
     let found = assignments::find(&mut app.db.read().await?, client.id, id, None).await;
     let (assignment, round) = or_refused(&app, &client, found).await?;
     let reported = assignment.state == AssignmentState::Reported;
     if !reported {
-        or_refused(&app, &client, assignments::require_open(&app, &assignment, &round).await).await?;
+        let comes = if query.finished { Comes::Finished } else { Comes::Unfinished };
+        or_refused(&app, &client, assignments::require_open(&app, &assignment, &round, comes).await).await?;
     }
     let left_ms = round.deadline_at_ms.unwrap_or(0).saturating_sub(app.clock.now_ms());
     Ok(Json(AssignmentStatus { reported, deadline_in_ms: u64::try_from(left_ms).unwrap_or(0) }))
@@ -121,6 +123,8 @@ async fn end(
     reason: &str,
 ) -> Result<(), Refusal> {
     let (assignment, round) = assignments::find(&mut app.db.read().await?, client.id, id, task).await?;
+    // A client that gives up has nothing; one whose evaluation is rejected has finished it.
+    let comes = if state == AssignmentState::Failed { Comes::Unfinished } else { Comes::Finished };
     let is_repeated = match state {
         AssignmentState::Failed => assignment.state == AssignmentState::Failed,
         _ => assignment.state == AssignmentState::Reported,
@@ -128,11 +132,11 @@ async fn end(
     if is_repeated {
         return Ok(());
     }
-    assignments::require_open(app, &assignment, &round).await?;
+    assignments::require_open(app, &assignment, &round, comes).await?;
     if !assignments::end(app, &app.fleet.downloads, &assignment, state, reason, Received::default()).await? {
         // Another request of this client ended it meanwhile. Only one of the two may be told that it counts.
         let (assignment, round) = assignments::find(&mut app.db.read().await?, client.id, id, task).await?;
-        assignments::require_open(app, &assignment, &round).await?;
+        assignments::require_open(app, &assignment, &round, comes).await?;
     }
     Ok(())
 }

@@ -21,15 +21,16 @@ use crate::api::auth::{Operator, Permit, Steers, Views};
 use crate::api::extract::{Json, Path, Query, full_page, page};
 use crate::api::models::{ModelFile, file_response};
 use crate::api::problem::{Answer, ApiError};
+use crate::api::story::disk::Disk;
+use crate::api::story::{health, rounds_not_before_ms};
 use crate::app::App;
 use crate::blob::Workbench;
-use crate::db::{DbError, JobCause, JobRow, Transition};
+use crate::db::{DbError, JobCause, JobRow, Transition, Tx};
 use crate::lifecycle::jobs;
 use crate::models::first::{UploadedModel, draw_first};
 use crate::models::version::NewVersion;
 use crate::runtime::entropy;
-use tributary_engine::job::{JobSpec, calendar_of, plan_of};
-use tributary_engine::round::may_open_at_ms;
+use tributary_engine::job::{JobSpec, plan_of};
 
 pub(super) async fn create(
     operator: Operator<Steers>,
@@ -143,8 +144,12 @@ pub(super) async fn list(
         None => operator.may_within(),
     };
     let (limit, after) = page(&PageQuery { limit: query.limit, after: query.after }, String::new())?;
-    let rows = app.db.read().await?.jobs(permit.population(), &after, limit).await?;
-    let items = rows.into_iter().map(|row| view(&app, row)).collect::<Result<Vec<_>, _>>()?;
+    let mut tx = app.db.read().await?;
+    let disk = Disk::read(&app, &mut tx).await?;
+    let mut items = Vec::new();
+    for row in tx.jobs(permit.population(), &after, limit).await? {
+        items.push(healthy(&app, &mut tx, row, disk).await?);
+    }
     Ok(Json(full_page(items, limit, |job| job.id.to_string())))
 }
 
@@ -153,8 +158,16 @@ pub(super) async fn show(
     State(app): State<Arc<App>>,
     Path(id): Path<JobId>,
 ) -> Answer<Json<Job>> {
-    let (row, _) = operator.job(&mut app.db.read().await?, id).await?;
-    Ok(Json(view(&app, row)?))
+    let mut tx = app.db.read().await?;
+    let (row, _) = operator.job(&mut tx, id).await?;
+    let disk = Disk::read(&app, &mut tx).await?;
+    Ok(Json(healthy(&app, &mut tx, row, disk).await?))
+}
+
+/// A job with its health.
+async fn healthy(app: &App, tx: &mut Tx, row: JobRow, disk: Disk) -> Result<Job, DbError> {
+    let health = health::of_job(app, tx, &row, disk).await?;
+    Ok(Job { health: Some(health), ..view(app, row)? })
 }
 
 pub(super) async fn pause(
@@ -292,16 +305,6 @@ pub(super) fn view(app: &App, row: JobRow) -> Result<Job, DbError> {
         created_at_ms: row.created_at_ms,
         ended_at_ms: row.ended_at_ms,
         file: row.file.0,
+        health: None,
     })
-}
-
-/// The earliest time at which a running job's next training round opens, if it is known.
-pub(super) fn rounds_not_before_ms(row: &JobRow, now_ms: i64) -> Result<Option<i64>, DbError> {
-    if row.state != JobState::Running {
-        return Ok(None);
-    }
-    let file = &row.file.0;
-    let calendar = calendar_of(file).map_err(|error| DbError::Corrupt(error.to_string()))?;
-    let at_ms = may_open_at_ms(file, calendar.as_ref(), row.abandoned_in_a_row, row.round_ended_at_ms, now_ms);
-    Ok(at_ms.filter(|at_ms| *at_ms > now_ms))
 }

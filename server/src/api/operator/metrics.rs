@@ -20,7 +20,7 @@ use crate::app::App;
 use crate::db::{DbError, RoundFilter};
 
 /// The columns of the CSV form: the members of a round.
-const COLUMNS: [&str; 31] = [
+const COLUMNS: [&str; 33] = [
     "number",
     "task",
     "phase",
@@ -34,6 +34,8 @@ const COLUMNS: [&str; 31] = [
     "rejected",
     "failed",
     "expired",
+    "spare",
+    "saved_ms",
     "assigned",
     "opened_at_ms",
     "selected_at_ms",
@@ -166,7 +168,7 @@ mod tests {
         assert_eq!(columns, members);
         assert_eq!(
             line(&full),
-            "7,train,abandoned,fault,6,1,10,5,13,0,0,0,0,0,0,1,2,3,4,0,0,0.5,0.25,1.0,0,0,0,0,0.1,0.3,3\r\n"
+            "7,train,abandoned,fault,6,1,10,5,13,0,0,0,0,0,0,0,0,1,2,3,4,0,0,0.5,0.25,1.0,0,0,0,0,0.1,0.3,3\r\n"
         );
         full["reason"] = serde_json::Value::Null;
         assert!(line(&full).starts_with("7,train,abandoned,,6,"));

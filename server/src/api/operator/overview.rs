@@ -5,11 +5,12 @@ use std::sync::Arc;
 use axum::extract::State;
 use tributary_protocol::operator::{JobOverview, JobSummary, OpenRound, Overview, PAGE_ITEMS_MAX};
 
-use super::jobs::rounds_not_before_ms;
 use super::rounds::view;
 use crate::api::auth::{Operator, Views};
 use crate::api::extract::Json;
 use crate::api::problem::Answer;
+use crate::api::story::disk::Disk;
+use crate::api::story::{health, rounds_not_before_ms};
 use crate::app::App;
 use crate::db::{DbError, JobRow, RoundFilter, Tx};
 use tributary_protocol::state::Task;
@@ -23,15 +24,16 @@ pub(super) async fn show(operator: Operator<Views>, State(app): State<Arc<App>>)
     let permit = operator.may_within();
     let mut tx = app.db.read().await?;
     let populations = tx.populations(permit.population(), "", PAGE_ITEMS_MAX).await?;
+    let disk = Disk::read(&app, &mut tx).await?;
     let mut jobs = Vec::new();
     for row in tx.jobs_at_a_glance(permit.population(), JOBS_MAX).await? {
-        jobs.push(job(&app, &mut tx, row).await?);
+        jobs.push(job(&app, &mut tx, row, disk).await?);
     }
     let version = env!("CARGO_PKG_VERSION").to_owned();
     Ok(Json(Overview { version, now_at_ms: app.clock.now_ms(), populations, jobs }))
 }
 
-async fn job(app: &App, tx: &mut Tx, row: JobRow) -> Result<JobOverview, DbError> {
+async fn job(app: &App, tx: &mut Tx, row: JobRow, disk: Disk) -> Result<JobOverview, DbError> {
     let id = row.id;
     let mut open_rounds = Vec::new();
     for round in tx.open_rounds(id).await? {
@@ -49,6 +51,7 @@ async fn job(app: &App, tx: &mut Tx, row: JobRow) -> Result<JobOverview, DbError
     let measured = tx.latest_measured(id).await?;
     let spark = tx.spark(id, row.rounds_opened.div_ceil(SPARK_POINTS_MAX)).await?;
     Ok(JobOverview {
+        health: health::of_job(app, tx, &row, disk).await?,
         job: summary(app, row)?,
         open_rounds,
         last_round,

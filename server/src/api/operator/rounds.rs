@@ -12,11 +12,10 @@ use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
 use crate::api::auth::{Operator, Views};
 use crate::api::extract::{Json, Path, Query, full_page, page};
 use crate::api::problem::{Answer, ApiError};
+use crate::api::story::{Selection, missing_driver, takeover, undriven};
 use crate::app::App;
 use crate::db::{DbError, RoundFilter, RoundKey, RoundRow, Tx};
-use crate::fleet::waiting::available;
 use crate::runtime::offload::blocking;
-use tributary_engine::round::TaskPolicy;
 use tributary_engine::story::{RoundStory, curve as curve_of, explain, phases, what_if};
 
 /// Points of a learning curve: the default and the limit.
@@ -117,9 +116,11 @@ pub(super) async fn show(
         Some(row) => Some(view(&app, &mut tx, row).await?),
         None => None,
     };
-    let selection = match row.phase {
-        Phase::Selecting => selection(&app, &mut tx, &row).await?,
-        _ => None,
+    let now_ms = app.clock.now_ms();
+    let selection = Selection::read(&app, &mut tx, &row).await?;
+    let driver = match row.phase.is_open() {
+        true => missing_driver(&app, &mut tx, job).await?,
+        false => None,
     };
     let is_pruned = row.pruned_at_ms.is_some();
     let round = view(&app, &mut tx, row).await?;
@@ -127,31 +128,25 @@ pub(super) async fn show(
         Some(_) if !is_pruned => cohort(&mut tx, key).await?,
         _ => Vec::new(),
     };
+    let handed_on = tx.last_takeover(job, round.opened_at_ms, round.ended_at_ms.unwrap_or(now_ms)).await?;
     drop(tx);
 
     let story = RoundStory {
         round: &round,
-        available: selection.map(|(available, needed, _)| (available, needed)),
-        selection_ends_at_ms: selection.map(|(.., at_ms)| at_ms),
+        available: selection.as_ref().map(|selection| (selection.available, selection.needed)),
+        selection_ends_at_ms: selection.as_ref().map(|selection| selection.ends_at_ms),
         slowest: slowest(&round, &cohort),
+        wanted: selection.as_ref().and_then(Selection::wanted),
+        undriven: driver.as_ref().map(undriven),
+        takeover: handed_on.as_ref().map(takeover),
     };
     Ok(Json(RoundDetail {
-        explanation: explain(&story, app.clock.now_ms()),
+        explanation: explain(&story, now_ms),
         phases: phases(&round),
         evaluation,
         what_if: deadlines(&round, &cohort),
         round,
     }))
-}
-
-/// The clients available to a selecting round, the number that it needs, and when it is abandoned.
-async fn selection(app: &App, tx: &mut Tx, row: &RoundRow) -> Result<Option<(u32, u32, i64)>, DbError> {
-    let Some(job) = tx.job(row.job).await? else { return Ok(None) };
-    let spec = app.specs.of(&job)?;
-    let policy = row.policy().or_else(|| TaskPolicy::of(&spec.file, row.task));
-    let Some(policy) = policy else { return Ok(None) };
-    let available = available(app, &app.fleet, tx, &spec, row).await?;
-    Ok(Some((available, policy.available_min, row.opened_at_ms.saturating_add(policy.selection_timeout_ms))))
 }
 
 async fn cohort(tx: &mut Tx, key: RoundKey) -> Result<Vec<Assignment>, DbError> {

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use tributary_protocol::operator::{Engine, Node, PAGE_ITEMS_MAX, Page, PageQuery, System};
+use tributary_protocol::operator::{Engine, Node, PAGE_ITEMS_MAX, Page, PageQuery, Storage, System};
 
 use crate::api::auth::{Operator, Views};
 use crate::api::extract::{Json, Query, full_page, page};
 use crate::api::problem::Answer;
+use crate::api::story::disk::Disk;
 use crate::app::App;
 use crate::db::{Db, DbError, Tx};
 
@@ -17,7 +18,8 @@ pub(super) async fn show(operator: Operator<Views>, State(app): State<Arc<App>>)
     let mut tx = app.db.read().await?;
     let nodes = nodes_with_leases(&mut tx, "", PAGE_ITEMS_MAX, now_ms).await?;
     let schedules = tx.schedules("", PAGE_ITEMS_MAX).await?;
-    let storage = tx.storage().await?;
+    let disk = Disk::read(&app, &mut tx).await?;
+    let storage = Storage { free_bytes: disk.free_bytes, full_in_ms: disk.full_in_ms, ..tx.storage().await? };
     Ok(Json(System {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         started_at_ms: app.leases.started_at_ms(),
@@ -47,7 +49,7 @@ pub(super) async fn nodes(
 }
 
 async fn nodes_with_leases(tx: &mut Tx, after: &str, limit: u32, now_ms: i64) -> Result<Vec<Node>, DbError> {
-    let mut nodes = tx.nodes(after, limit).await?;
+    let mut nodes = tx.nodes(after, limit, now_ms).await?;
     for (node, lease) in tx.leases().await?.into_iter().filter(|(_, lease)| lease.expires_at_ms > now_ms) {
         if let Some(node) = nodes.iter_mut().find(|known| known.id == node) {
             node.leases.push(lease);

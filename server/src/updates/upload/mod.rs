@@ -24,7 +24,7 @@ use super::Updates;
 use super::claims::Claim;
 use crate::db::{AssignmentRow, BLOB_CHUNK_BYTES, DbError, Report, RoundRow, Times};
 use crate::fleet::downloads::Downloads;
-use crate::lifecycle::assignments::{self, Received, Refusal};
+use crate::lifecycle::assignments::{self, Comes, Received, Refusal};
 use crate::metrics::Traffic;
 use crate::services::Services;
 pub(crate) use body::Body;
@@ -108,7 +108,7 @@ impl Upload {
         if target.has_reported() {
             return self.repeat(&target, body).await;
         }
-        assignments::require_open(&self.services, &target.assignment, &target.round).await?;
+        assignments::require_open(&self.services, &target.assignment, &target.round, Comes::Finished).await?;
         let Announced { length, offset, complete, .. } = self.announced;
         let bytes = length.unwrap_or(0).saturating_add(offset.unwrap_or(0));
         if bytes > target.spec.update_bytes_max {
@@ -181,7 +181,7 @@ impl Upload {
     async fn stop(&self, stop: Stop) -> Result<Uploaded, UploadRefusal> {
         let target = self.target().await?;
         if !target.has_reported() && !matches!(stop, Stop::Stopping | Stop::Outpaced) {
-            assignments::require_open(&self.services, &target.assignment, &target.round).await?;
+            assignments::require_open(&self.services, &target.assignment, &target.round, Comes::Finished).await?;
         }
         Err(UploadRefusal::Stopped(stop))
     }
@@ -274,7 +274,7 @@ pub(crate) async fn offset(
     if target.has_reported() {
         return Ok(None);
     }
-    assignments::require_open(services, &target.assignment, &target.round).await?;
+    assignments::require_open(services, &target.assignment, &target.round, Comes::Finished).await?;
     let _claim = claim(services, updates, id, target.until_ms()).await?;
     if Target::find(services, client, id).await?.has_reported() {
         return Ok(None);

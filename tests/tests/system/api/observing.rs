@@ -20,7 +20,7 @@ fn value(text: &str, series: &str) -> f64 {
     found.map_or(0.0, |value| value.parse().unwrap())
 }
 
-/// Two of three clients report, the third is a straggler that comes late; the next round finds nobody.
+/// Two of three clients report, the third is a straggler that stops; the next round finds nobody.
 #[tokio::test]
 async fn what_happened_in_a_round_can_be_read_from_the_metrics() {
     let world = World::start().await;
@@ -49,7 +49,8 @@ async fn what_happened_in_a_round_can_be_read_from_the_metrics() {
         (format!("tributary_assignments_total{}", job_of(",outcome=\"assigned\"")), 3.0),
         (format!("tributary_assignments_total{}", job_of(",outcome=\"reported\"")), 2.0),
         (format!("tributary_assignments_total{}", job_of(",outcome=\"expired\"")), 1.0),
-        (format!("tributary_assignments_total{}", job_of(",outcome=\"late\"")), 1.0),
+        (format!("tributary_assignments_total{}", job_of(",outcome=\"late\"")), 0.0),
+        (format!("tributary_assignments_total{}", job_of(",outcome=\"stopped\"")), 1.0),
         ("tributary_round_phase_seconds_sum{task=\"train\",phase=\"selecting\"}".into(), 13.0),
         ("tributary_round_phase_seconds_sum{task=\"train\",phase=\"training\"}".into(), 20.0),
         ("tributary_round_phase_seconds_count{task=\"train\",phase=\"aggregating\"}".into(), 1.0),

@@ -84,7 +84,9 @@ pub(super) async fn only_a_straggler_comes_late_and_once(db: &Db) {
     assert!(tx.came_late(id, 52).await.unwrap());
     assert!(!tx.came_late(id, 53).await.unwrap());
     assert_eq!(tx.assignment(id).await.unwrap().unwrap().late_at_ms, Some(52));
+    assert!(!tx.stopped_late(id, training(1), 54).await.unwrap(), "finished work says more");
     let other = assigned(training(1), 2);
+    assert!(!tx.stopped_late(other, training(1), 50).await.unwrap(), "it is still open");
     assert!(tx.end_assignment(other, AssignmentState::Failed, None, traffic(0, 0), 54).await.unwrap().is_some());
     assert!(!tx.came_late(other, 55).await.unwrap());
 }
@@ -109,6 +111,10 @@ pub(super) async fn assignments_are_listed_by_client_number(db: &Db) {
         upload_ms: None,
         ended_at_ms: Some(50),
         late_at_ms: None,
+        stopped_at_ms: None,
+        straggler: None,
+        spare: false,
+        explanation: None,
         weight: Some(10),
         loss: Some(0.5),
         accuracy: Some(0.75),

@@ -112,6 +112,8 @@ on_both_databases! {
     scheduled::of_many_that_claim_a_run_one_gets_it,
     scheduled::a_run_is_ended_by_who_began_it,
     scheduled::a_version_whose_file_is_deleted_keeps_its_row,
+    scheduled::the_best_version_is_that_of_the_best_evaluation,
+    scheduled::a_notification_is_due_until_it_is_taken_or_given_up,
     scheduled::pruning_takes_assignments_of_old_rounds_and_nothing_else,
     scheduled::events_of_rounds_are_deleted_and_those_of_the_job_stay,
     scheduled::tokens_are_spent_when_they_expired_and_let_nobody_in,

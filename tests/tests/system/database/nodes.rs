@@ -2,7 +2,8 @@
 
 use tributary_engine::round::Candidate;
 use tributary_protocol::device::Attributes;
-use tributary_protocol::state::{AssignmentState, JobState};
+use tributary_protocol::operator::Node;
+use tributary_protocol::state::{AssignmentState, JobState, NodeState};
 use tributary_protocol::update::CodecName;
 use tributary_server::db::Db;
 use tributary_server::metrics::Traffic;
@@ -22,27 +23,35 @@ fn candidate(number: u8) -> Candidate {
 
 pub(super) async fn nodes_are_known_while_they_are_seen(db: &Db) {
     let mut tx = db.begin().await.unwrap();
-    tx.node_seen(&name("b"), "0.1.0", 5, 10).await.unwrap();
-    tx.node_seen(&name("a"), "0.1.0", 6, 20).await.unwrap();
-    tx.node_seen(&name("b"), "0.2.0", 7, 30).await.unwrap();
-    let nodes = tx.nodes("", 10).await.unwrap();
+    tx.node_seen(&name("b"), "0.1.0", 5, 10, 15).await.unwrap();
+    tx.node_seen(&name("a"), "0.1.0", 6, 20, 15).await.unwrap();
+    tx.node_seen(&name("b"), "0.2.0", 7, 30, 15).await.unwrap();
+    let nodes = tx.nodes("", 10, 35).await.unwrap();
     let told: Vec<_> =
         nodes.iter().map(|node| (node.id.as_str(), &*node.version, node.started_at_ms, node.seen_at_ms)).collect();
     assert_eq!(told, [("a", "0.1.0", 6, 20), ("b", "0.2.0", 7, 30)]);
-    assert_eq!(tx.nodes("a", 1).await.unwrap(), nodes[1..]);
-    tx.forget_nodes(30).await.unwrap();
-    assert_eq!(tx.nodes("", 10).await.unwrap(), nodes[1..]);
+    let states = |nodes: Vec<Node>| nodes.into_iter().map(|node| node.state).collect::<Vec<_>>();
+    // Both have leases of 15 ms and renew them after 5.
+    assert_eq!(states(tx.nodes("", 10, 30).await.unwrap()), [NodeState::Alive, NodeState::Alive]);
+    assert_eq!(states(tx.nodes("", 10, 31).await.unwrap()), [NodeState::Late, NodeState::Alive]);
+    assert_eq!(states(tx.nodes("", 10, 35).await.unwrap()), [NodeState::Dead, NodeState::Alive]);
+    assert_eq!(tx.nodes("a", 1, 35).await.unwrap(), nodes[1..]);
+    tx.forget_nodes(30, 30).await.unwrap();
+    assert_eq!(tx.nodes("", 10, 35).await.unwrap(), nodes[1..]);
 }
 
 pub(super) async fn a_lease_has_one_holder_until_it_expires(db: &Db) {
     population(db).await;
     let (a, b) = (name("a"), name("b"));
     let mut tx = db.begin().await.unwrap();
-    assert_eq!(tx.lease_expires_at_ms(job_id(1)).await.unwrap(), None);
+    assert_eq!(tx.holder(job_id(1)).await.unwrap(), None);
     assert!(tx.take_lease(job_id(1), &a, 0, 100).await.unwrap());
     assert!(!tx.take_lease(job_id(1), &b, 99, 199).await.unwrap(), "it has not expired");
     assert!(tx.take_lease(job_id(1), &a, 50, 150).await.unwrap(), "its holder renews it");
-    assert_eq!(tx.lease_expires_at_ms(job_id(1)).await.unwrap(), Some(150));
+    assert_eq!(
+        tx.holder(job_id(1)).await.unwrap().map(|holder| (holder.node, holder.expires_at_ms)),
+        Some((a.clone(), 150))
+    );
     let held = |leases: Vec<(tributary_protocol::id::Name, tributary_protocol::operator::Lease)>| {
         leases.into_iter().map(|(node, lease)| (node, lease.job, lease.token, lease.expires_at_ms)).collect::<Vec<_>>()
     };
@@ -52,9 +61,9 @@ pub(super) async fn a_lease_has_one_holder_until_it_expires(db: &Db) {
     assert!(tx.take_lease(job_id(1), &b, 150, 250).await.unwrap());
     assert_eq!(tx.renew_leases(&a, 400).await.unwrap(), [], "another node has taken it");
     assert_eq!(held(tx.leases().await.unwrap()), [(b.clone(), job_id(1), 2, 250)], "the token rises with the hands");
-    tx.node_seen(&b, "0.1.0", 0, 0).await.unwrap();
+    tx.node_seen(&b, "0.1.0", 0, 0, 10).await.unwrap();
     tx.node_leaves(&b).await.unwrap();
-    assert!(tx.leases().await.unwrap().is_empty() && tx.nodes("", 10).await.unwrap().is_empty());
+    assert!(tx.leases().await.unwrap().is_empty() && tx.nodes("", 10, 35).await.unwrap().is_empty());
     assert!(tx.take_lease(job_id(1), &a, 151, 251).await.unwrap(), "at once, for it was given back");
 }
 
@@ -63,7 +72,7 @@ pub(super) async fn held_clients_are_seen_by_every_node(db: &Db) {
     let (a, b) = (name("a"), name("b"));
     let mut tx = db.begin().await.unwrap();
     for node in [&a, &b] {
-        tx.node_seen(node, "0.1.0", 0, 100).await.unwrap();
+        tx.node_seen(node, "0.1.0", 0, 100, 10).await.unwrap();
     }
     tx.sit(&candidate(1), &name("people"), &a, 100).await.unwrap();
     tx.sit(&candidate(2), &name("people"), &b, 200).await.unwrap();
@@ -84,7 +93,7 @@ pub(super) async fn held_clients_are_seen_by_every_node(db: &Db) {
     tx.sit(&candidate(2), &name("people"), &b, 300).await.unwrap();
     tx.node_leaves(&a).await.unwrap();
     assert_eq!(tx.seated(&name("people"), 0).await.unwrap(), [candidate(2)]);
-    tx.forget_nodes(101).await.unwrap();
+    tx.forget_nodes(0, 101).await.unwrap();
     assert!(tx.seated(&name("people"), 0).await.unwrap().is_empty(), "a node that is gone holds nobody");
 }
 

@@ -4,7 +4,7 @@ use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::operator::ModelVersion;
 use tributary_protocol::state::{AssignmentState, JobState, Phase};
 use tributary_server::blob::model_key;
-use tributary_server::db::{Db, RunEnd, Transition};
+use tributary_server::db::{Db, EvaluationSummary, RunEnd, Transition};
 
 use super::stored::{
     assigned, evaluation, job_id, population, secret, start_round, store_client, token, traffic, training,
@@ -94,6 +94,56 @@ pub(super) async fn a_version_whose_file_is_deleted_keeps_its_row(db: &Db) {
     assert_eq!(tx.version_of_round(job_id(1), 1).await.unwrap(), None, "no evaluation can open for it");
     assert_eq!(tx.version_of_round(job_id(1), 2).await.unwrap(), Some(2));
     assert_eq!(tx.models(job_id(1), 0, 10).await.unwrap().len(), 3);
+}
+
+pub(super) async fn the_best_version_is_that_of_the_best_evaluation(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    assert_eq!(tx.best_version(job_id(1)).await.unwrap(), None);
+    let evaluations = [(0.4, None), (0.9, Some(0.5)), (0.8, Some(0.7)), (0.7, Some(0.7)), (0.1, Some(0.6))];
+    for (number, (loss, accuracy)) in (1..).zip(evaluations) {
+        start_round(&mut tx, training(number), 1).await;
+        let ended = tx.end_assignment(assigned(training(number), 1), AssignmentState::Expired, None, traffic(0, 0), 50);
+        ended.await.unwrap();
+        tx.close_round(training(number), 60).await.unwrap();
+        tx.commit_round(training(number), 61).await.unwrap();
+        let model = ModelVersion {
+            version: number,
+            round: Some(number),
+            sha256: Sha256Hash::of(b"body"),
+            bytes: 4,
+            created_at_ms: 61,
+            deleted_at_ms: None,
+        };
+        tx.insert_model(job_id(1), &model).await.unwrap();
+        if number == 1 {
+            assert_eq!(tx.best_version(job_id(1)).await.unwrap(), None, "nothing is measured yet");
+        }
+        tx.store_evaluation(evaluation(number), EvaluationSummary { loss: Some(loss), accuracy }).await.unwrap();
+    }
+    assert_eq!(tx.best_version(job_id(1)).await.unwrap(), Some(4), "of equal accuracy, the lower loss");
+    assert_eq!(tx.models_since(61).await.unwrap(), 20);
+    assert_eq!(tx.models_since(62).await.unwrap(), 0);
+}
+
+pub(super) async fn a_notification_is_due_until_it_is_taken_or_given_up(db: &Db) {
+    let mut tx = db.begin().await.unwrap();
+    for id in ["a", "b"] {
+        tx.insert_notice(id, "{}", 100).await.unwrap();
+    }
+    assert!(tx.due_notices(99, 10).await.unwrap().is_empty());
+    let due = tx.due_notices(100, 10).await.unwrap();
+    assert_eq!(
+        due.iter().map(|notice| (notice.id.as_str(), notice.attempts)).collect::<Vec<_>>(),
+        [("a", 0), ("b", 0)]
+    );
+    assert!(tx.claim_notice(&due[0], Some(200)).await.unwrap());
+    assert!(!tx.claim_notice(&due[0], Some(200)).await.unwrap(), "another coordinator sends it");
+    assert!(tx.claim_notice(&due[1], None).await.unwrap(), "the last attempt");
+    let due = tx.due_notices(200, 10).await.unwrap();
+    assert_eq!(due.iter().map(|notice| (notice.id.as_str(), notice.attempts)).collect::<Vec<_>>(), [("a", 1)]);
+    tx.notice_sent("a", 201, 50).await.unwrap();
+    assert!(tx.due_notices(i64::MAX, 10).await.unwrap().is_empty());
 }
 
 pub(super) async fn pruning_takes_assignments_of_old_rounds_and_nothing_else(db: &Db) {

@@ -77,7 +77,7 @@ impl Ledger {
     /// The coordinator answered a client's request.
     pub(super) fn answered(&mut self, client: usize, request: &str, reply: &Reply) {
         let success = (200..300).contains(&reply.status());
-        let assignment = request.split('/').nth(4).and_then(|id| id.parse::<AssignmentId>().ok());
+        let assignment = request.split(['/', '?']).nth(4).and_then(|id| id.parse::<AssignmentId>().ok());
         if !success {
             let lost = reply.status() == 410 && assignment.is_some_and(|id| self.acknowledged.contains(&id));
             self.expect(!lost, || format!("{request} is refused, but was acknowledged"));
@@ -171,7 +171,7 @@ impl Ledger {
                     assert!(before < Some(phase), "{task} round {round}: {before:?} became {phase}");
                 }
                 Some(_) if event.became == "assigned" => {}
-                Some(assignment) if event.became == "late" => {
+                Some(assignment) if event.became == "late" || event.became == "stopped" => {
                     assert_eq!(
                         self.ends.get(&assignment).map(String::as_str),
                         Some("expired"),

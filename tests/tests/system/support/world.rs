@@ -19,6 +19,7 @@ use tributary_server::app::App;
 use tributary_server::blob::OpenedStore;
 use tributary_server::devices::DeviceSettings;
 use tributary_server::metrics::MetricsAccess;
+use tributary_server::notify::NotifySettings;
 use tributary_server::people::OidcSettings;
 use tributary_server::runtime::clock::{Clock, ManualClock};
 use tributary_server::{Config, Coordinator};
@@ -54,6 +55,7 @@ pub(crate) struct World {
     behind_proxy: bool,
     oidc: Option<OidcSettings>,
     devices: DeviceSettings,
+    notify: Option<NotifySettings>,
     /// Keeps the port for the time between two coordinators.
     _place: TcpSocket,
     running: Option<Running>,
@@ -199,6 +201,7 @@ impl World {
             behind_proxy: false,
             oidc: None,
             devices: DeviceSettings::default(),
+            notify: None,
             running: None,
         }
     }
@@ -221,6 +224,7 @@ impl World {
             behind_proxy: self.behind_proxy,
             oidc: self.oidc.clone(),
             devices: self.devices.clone(),
+            notify: self.notify.clone(),
             ..Config::default()
         };
         Coordinator::open_on(&config, self.blobs.clone(), self.clock.clone()).await.unwrap()
@@ -254,6 +258,11 @@ impl World {
     /// Clients prove to the next coordinator who they are in this way.
     pub(crate) fn set_devices(&mut self, devices: DeviceSettings) {
         self.devices = devices;
+    }
+
+    /// The next coordinator stores notifications for this webhook.
+    pub(crate) fn set_notify(&mut self, notify: NotifySettings) {
+        self.notify = Some(notify);
     }
 
     fn serve(&mut self, coordinator: Coordinator) {

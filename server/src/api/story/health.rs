@@ -1,0 +1,140 @@
+//! The health of a job, from what is stored.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tributary_engine::story::{
+    EndedRound, EvaluatorsWanted, HealthFacts, RoundStory, SelectingRound, ShutOut, class_stats, explain, health,
+};
+use tributary_protocol::device::Attributes;
+use tributary_protocol::operator::{Health, Round};
+use tributary_protocol::state::{ClassVerdict, HealthKind, JobState, Phase, Task};
+
+use super::disk::Disk;
+use super::{Selection, missing_driver, rounds_not_before_ms, undriven};
+use crate::app::App;
+use crate::db::{DbError, JobRow, RoundFilter, RoundRow, Tx};
+use crate::runtime::offload::blocking;
+
+/// Newest jobs that the metrics count.
+const JOBS_READ: u32 = 100;
+/// Newest training rounds that are read.
+const ROUNDS_READ: u32 = 24;
+/// Newest sessions in which a class that is shut out is looked for.
+const SESSIONS_READ: u32 = 2_000;
+/// Attributes with more values identify clients, not classes.
+const VALUES_MAX: usize = 20;
+
+/// How a job is.
+pub(in crate::api) async fn of_job(app: &App, tx: &mut Tx, row: &JobRow, disk: Disk) -> Result<Health, DbError> {
+    let now_ms = app.clock.now_ms();
+    let mut facts = HealthFacts {
+        state: row.state,
+        undriven: None,
+        selecting: None,
+        ended: Vec::new(),
+        evaluation: None,
+        shut_out: None,
+        losses: Vec::new(),
+        disk_full_in_ms: disk.full_in_ms,
+        next_round_in_ms: None,
+    };
+    if row.state != JobState::Running {
+        return Ok(health(&facts, now_ms));
+    }
+    let driver = missing_driver(app, tx, row.id).await?;
+    let open = tx.open_rounds(row.id).await?;
+    let selecting = selection(app, tx, open.iter().find(|round| round.task == Task::Train)).await?;
+    let evaluation = open.iter().filter(|round| round.task == Task::Evaluate).max_by_key(|round| round.number);
+    let evaluation = selection(app, tx, evaluation).await?;
+    let rounds = tx.latest_rounds(row.id, Task::Train, RoundFilter::default(), i32::MAX.cast_unsigned(), ROUNDS_READ);
+    let ended: Vec<Round> = rounds.await?.into_iter().map(Round::from).filter(|round| !round.phase.is_open()).collect();
+    let explained: Vec<String> = ended.iter().map(|round| explain(&RoundStory::of(round), now_ms)).collect();
+    let is_trained = row.file.0.stop.rounds.is_some_and(|rounds| row.rounds_committed >= rounds);
+
+    facts.undriven = driver.as_ref().map(undriven);
+    facts.selecting = selecting.as_ref().map(|(number, selection)| wanted(*number, selection, now_ms));
+    facts.evaluation = evaluation
+        .as_ref()
+        .map(|(number, selection)| EvaluatorsWanted { round: wanted(*number, selection, now_ms), is_last: is_trained });
+    facts.ended = ended.iter().zip(&explained).map(|(round, explanation)| ended_round(round, explanation)).collect();
+    facts.losses = losses(&ended);
+    facts.shut_out = shut_out(app, tx, row).await?;
+    facts.next_round_in_ms = match open.is_empty() {
+        true => rounds_not_before_ms(row, now_ms)?.map(|at_ms| at_ms - now_ms),
+        false => None,
+    };
+    Ok(health(&facts, now_ms))
+}
+
+/// What the health of the newest running jobs is about.
+pub(in crate::api) async fn of_running(app: &App) -> Result<Vec<HealthKind>, DbError> {
+    let mut tx = app.db.read().await?;
+    let disk = Disk::read(app, &mut tx).await?;
+    let mut kinds = Vec::new();
+    for row in tx.jobs_at_a_glance(None, JOBS_READ).await? {
+        if row.state == JobState::Running {
+            kinds.push(of_job(app, &mut tx, &row, disk).await?.kind);
+        }
+    }
+    Ok(kinds)
+}
+
+async fn selection(app: &App, tx: &mut Tx, round: Option<&RoundRow>) -> Result<Option<(u32, Selection)>, DbError> {
+    let Some(round) = round else { return Ok(None) };
+    Ok(Selection::read(app, tx, round).await?.map(|selection| (round.number, selection)))
+}
+
+fn wanted(number: u32, selection: &Selection, now_ms: i64) -> SelectingRound<'_> {
+    let Selection { available, needed, minimum, ends_at_ms, .. } = *selection;
+    SelectingRound { number, available, needed, minimum, ends_in_ms: ends_at_ms - now_ms, wanted: selection.wanted() }
+}
+
+fn ended_round<'a>(round: &Round, explanation: &'a str) -> EndedRound<'a> {
+    let abandoned = round.reason.filter(|_| round.phase == Phase::Abandoned);
+    EndedRound { number: round.number, abandoned, explanation }
+}
+
+/// Losses of evaluations where there are enough of them, else of training.
+fn losses(ended: &[Round]) -> Vec<f64> {
+    let measured: Vec<f64> = ended.iter().filter_map(|round| round.loss).collect();
+    if measured.is_empty() { ended.iter().filter_map(|round| round.training_loss).collect() } else { measured }
+}
+
+/// The class with the most assignments among those whose updates never count.
+async fn shut_out(app: &App, tx: &mut Tx, row: &JobRow) -> Result<Option<ShutOut>, DbError> {
+    let now_ms = app.clock.now_ms();
+    if let Some(found) = app.shut_out.get(&row.id, now_ms) {
+        return Ok(found);
+    }
+    let sessions = tx.sessions_of_job(row.id, Task::Train, 0, SESSIONS_READ).await?;
+    let clients = tx.client_attributes(&row.file.0.population).await?;
+    let found = blocking(move || {
+        let mut found: Option<ShutOut> = None;
+        for attribute in attributes(sessions.iter().map(|(attributes, _)| attributes)) {
+            let clients = clients.iter().map(|(attributes, count)| (attributes, *count));
+            let stats = class_stats(&attribute, clients, sessions.iter().map(|(of, session)| (&**of, session)));
+            let worst = stats.into_iter().filter(|class| class.verdict == ClassVerdict::ShutOut);
+            if let Some(class) = worst.max_by_key(|class| class.assigned)
+                && found.as_ref().is_none_or(|found| found.assigned < class.assigned)
+            {
+                let (value, clients, assigned) = (class.value, class.clients, class.assigned);
+                found = Some(ShutOut { attribute, value, clients, assigned });
+            }
+        }
+        found
+    });
+    let found = found.await;
+    app.shut_out.keep(row.id, found.clone(), now_ms);
+    Ok(found)
+}
+
+/// Names of the attributes that form classes.
+fn attributes<'a>(of: impl Iterator<Item = &'a Arc<Attributes>>) -> Vec<String> {
+    let mut values: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (name, value) in of.flat_map(|attributes| attributes.as_map()) {
+        values.entry(name).or_default().insert(value);
+    }
+    let classes = values.into_iter().filter(|(_, values)| values.len() <= VALUES_MAX);
+    classes.map(|(name, _)| name.to_owned()).collect()
+}

@@ -1,0 +1,100 @@
+//! The facts behind explanations: what the engine's stories need to know of a round or a job.
+
+pub(super) mod disk;
+pub(super) mod health;
+
+use tributary_engine::job::calendar_of;
+use tributary_engine::round::{TaskPolicy, may_open_at_ms};
+use tributary_engine::story::{Takeover, Undriven, Wanted};
+use tributary_protocol::id::JobId;
+use tributary_protocol::state::{JobState, Phase, Task};
+
+use crate::app::App;
+use crate::db::{DbError, Holder, JobRow, RoundRow, TakeoverRow, Tx};
+use crate::fleet::waiting::{available, enrolled};
+
+/// A selecting round: who is here, and whom it wants.
+#[derive(Clone, Debug)]
+pub(super) struct Selection {
+    pub(super) available: u32,
+    pub(super) needed: u32,
+    pub(super) minimum: u32,
+    /// When it starts with those that are here, or is abandoned.
+    pub(super) ends_at_ms: i64,
+    enrolled: Option<Enrolled>,
+}
+
+/// Read only where too few wait: it visits every client of the population.
+#[derive(Clone, Debug)]
+struct Enrolled {
+    attributes: String,
+    matching: u64,
+    all: u64,
+}
+
+impl Selection {
+    /// None unless the round is selecting.
+    pub(super) async fn read(app: &App, tx: &mut Tx, row: &RoundRow) -> Result<Option<Self>, DbError> {
+        if row.phase != Phase::Selecting {
+            return Ok(None);
+        }
+        let Some(job) = tx.job(row.job).await? else { return Ok(None) };
+        let spec = app.specs.of(&job)?;
+        let Some(policy) = row.policy().or_else(|| TaskPolicy::of(&spec.file, row.task)) else { return Ok(None) };
+        let available = available(app, &app.fleet, tx, &spec, row).await?;
+        let enrolled = match available < policy.minimum {
+            true => {
+                let evaluators = spec.file.evaluation.as_ref().map(|evaluation| &evaluation.attributes);
+                let wanted = match (row.task, evaluators) {
+                    (Task::Evaluate, Some(evaluators)) if !evaluators.is_empty() => evaluators,
+                    _ => &spec.file.eligibility.attributes,
+                };
+                let pairs: Vec<String> = wanted.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                let (matching, all) = enrolled(tx, &spec, row).await?;
+                Some(Enrolled { attributes: pairs.join(", "), matching, all })
+            }
+            false => None,
+        };
+        Ok(Some(Self {
+            available,
+            needed: policy.available_min,
+            minimum: policy.minimum,
+            ends_at_ms: row.opened_at_ms.saturating_add(policy.selection_timeout_ms),
+            enrolled,
+        }))
+    }
+
+    pub(super) fn wanted(&self) -> Option<Wanted<'_>> {
+        self.enrolled.as_ref().map(|Enrolled { attributes, matching, all }| Wanted {
+            attributes,
+            matching: *matching,
+            enrolled: *all,
+        })
+    }
+}
+
+/// The holder of a job's lease, where it is another coordinator that may be dead.
+pub(super) async fn missing_driver(app: &App, tx: &mut Tx, job: JobId) -> Result<Option<Holder>, DbError> {
+    let holder = tx.holder(job).await?;
+    Ok(holder.filter(|holder| holder.node != app.node && holder.is_missing(app.clock.now_ms())))
+}
+
+pub(super) fn undriven(holder: &Holder) -> Undriven<'_> {
+    Undriven { node: holder.node.as_str(), seen_at_ms: holder.seen_at_ms(), expires_at_ms: holder.expires_at_ms }
+}
+
+pub(super) fn takeover(row: &TakeoverRow) -> Takeover<'_> {
+    let TakeoverRow { at_ms, from_node, to_node, seen_at_ms } = row;
+    Takeover { from: from_node, to: to_node, seen_at_ms: *seen_at_ms, at_ms: *at_ms }
+}
+
+/// The earliest time at which a running job's next training round opens, if it is known.
+pub(super) fn rounds_not_before_ms(row: &JobRow, now_ms: i64) -> Result<Option<i64>, DbError> {
+    if row.state != JobState::Running {
+        return Ok(None);
+    }
+    let file = &row.file.0;
+    let calendar = calendar_of(file).map_err(|error| DbError::Corrupt(error.to_string()))?;
+    let at_ms = may_open_at_ms(file, calendar.as_ref(), row.abandoned_in_a_row, row.round_ended_at_ms, now_ms);
+    Ok(at_ms.filter(|at_ms| *at_ms > now_ms))
+}

@@ -1,0 +1,119 @@
+//! Notifications, against a webhook of our own.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use ring::hmac;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tributary_server::notify::{NotifySettings, Sender};
+
+use crate::support::{NOW_MS, WEIGHTS, World, evaluated_job};
+
+const SECRET: &str = "5ecret";
+
+/// Takes notifications, or answers what it is told to.
+#[derive(Default)]
+struct Webhook {
+    answers: Mutex<VecDeque<StatusCode>>,
+    taken: Mutex<Vec<(Value, String)>>,
+}
+
+impl Webhook {
+    async fn start() -> (Arc<Self>, NotifySettings) {
+        let (webhook, listener) = (Arc::<Self>::default(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+        let url = format!("http://{}/hook", listener.local_addr().unwrap()).parse().unwrap();
+        let routes = Router::new().route("/hook", post(take)).with_state(Arc::clone(&webhook));
+        tokio::spawn(async move { axum::serve(listener, routes).await });
+        (webhook, NotifySettings { url, secret: SECRET.into(), abandoned: 3 })
+    }
+
+    fn kinds(&self) -> Vec<String> {
+        self.taken.lock().unwrap().iter().map(|(body, _)| body["kind"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+async fn take(State(webhook): State<Arc<Webhook>>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    let signature = headers["tributary-signature"].to_str().unwrap().to_owned();
+    let (seconds, hex) = signature.strip_prefix("t=").unwrap().split_once(",v1=").unwrap();
+    let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
+    let signed = [seconds.as_bytes(), b".", &body].concat();
+    let tag: Vec<u8> = (0..32).map(|byte| u8::from_str_radix(&hex[byte * 2..byte * 2 + 2], 16).unwrap()).collect();
+    hmac::verify(&key, &signed, &tag).expect("the signature covers time and body");
+    let answer = webhook.answers.lock().unwrap().pop_front().unwrap_or(StatusCode::NO_CONTENT);
+    if answer.is_success() {
+        webhook.taken.lock().unwrap().push((serde_json::from_slice(&body).unwrap(), seconds.to_owned()));
+    }
+    answer
+}
+
+/// Three rounds find nobody; the receiver is away at first, and the coordinator restarts meanwhile.
+#[tokio::test]
+async fn three_abandoned_rounds_in_a_row_are_one_notification_that_survives_a_restart_and_a_refusal() {
+    let (webhook, settings) = Webhook::start().await;
+    let mut world = World::start().await;
+    world.set_notify(settings.clone());
+    world.restart().await;
+    let sender = Sender::new(settings).unwrap();
+    let job = world.job(json!({ "round": { "selection_timeout_ms": 1_000 } })).await;
+    world.drive().await;
+    for round in 1..=5 {
+        let due = world.app().db.read().await.unwrap().due_notices(i64::MAX, 9).await.unwrap();
+        assert_eq!(due.len(), usize::from(round > 3), "before round {round} is abandoned");
+        world.pass_ms(1_000).await;
+        world.pass_ms(4_000).await;
+    }
+    webhook.answers.lock().unwrap().push_back(StatusCode::BAD_GATEWAY);
+    assert_eq!(sender.send_due(world.app()).await.unwrap(), 0);
+    world.restart().await;
+    assert_eq!(sender.send_due(world.app()).await.unwrap(), 0, "it is not due again yet");
+    world.hand.advance_ms(10_000);
+    assert_eq!(sender.send_due(world.app()).await.unwrap(), 1);
+    world.hand.advance_ms(86_400_000);
+    assert_eq!(sender.send_due(world.app()).await.unwrap(), 0, "what was taken is not sent again");
+    let taken = webhook.taken.lock().unwrap().clone();
+    let [(body, seconds)] = &taken[..] else { panic!("{taken:?}") };
+    assert_eq!((&body["kind"], &body["job"]["name"]), (&json!("rounds_abandoned"), &json!("steps")));
+    assert_eq!(body["job"]["id"], json!(job.id));
+    assert_eq!(body["text"], "3 rounds of steps were abandoned in a row, the last because of selection_timeout");
+    assert!(body["id"].as_str().unwrap().starts_with("notice_"), "a receiver recognises repetitions");
+    assert!(seconds.parse::<i64>().unwrap() * 1_000 > NOW_MS, "signed when it was sent");
+}
+
+#[tokio::test]
+async fn a_completed_job_and_a_reached_target_are_notified_and_nothing_is_without_a_webhook() {
+    let (webhook, settings) = Webhook::start().await;
+    let mut world = World::start().await;
+    let sender = Sender::new(settings.clone()).unwrap();
+    let [trainer, evaluator] = world.devices().await;
+    let evaluator = evaluator.with("evaluator", "yes");
+    for (name, has_webhook) in [("silent", false), ("told", true)] {
+        if has_webhook {
+            world.set_notify(settings.clone());
+            world.restart().await;
+        }
+        world.job(json!({ "name": name, "stop": { "rounds": 1 } })).await;
+        let [work] = world.assign([&trainer]).await;
+        trainer.contribute(&work, &[0.5; WEIGHTS], 10).await;
+        world.drive().await;
+        sender.send_due(world.app()).await.unwrap();
+    }
+    assert_eq!(webhook.kinds(), ["job_completed"]);
+    world.create_job(&evaluated_job(&json!({ "name": "target", "stop": { "accuracy": 0.8 } }))).await.value();
+    let [work] = world.assign([&trainer]).await;
+    trainer.contribute(&work, &[0.5; WEIGHTS], 10).await;
+    world.drive().await;
+    let [work] = world.assign([&evaluator]).await;
+    let report = json!({ "examples": 10, "loss": 1.0, "accuracy": 0.85, "evaluate_ms": 5 });
+    evaluator.evaluate(work.id, &report).await.value();
+    world.drive().await;
+    sender.send_due(world.app()).await.unwrap();
+    assert_eq!(webhook.kinds(), ["job_completed", "target_reached"]);
+    let text = webhook.taken.lock().unwrap()[1].0["text"].clone();
+    assert_eq!(text, "target has reached its target with an accuracy of 85.00 %");
+}
