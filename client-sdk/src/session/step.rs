@@ -77,8 +77,9 @@ impl Step {
     pub(crate) fn after_check_in(answer: Result<CheckInResponse, ClientError>, enrolled_again: bool) -> Self {
         match answer {
             Ok(CheckInResponse::Assigned(assignment)) => Self::Fetch(assignment),
-            Ok(CheckInResponse::Retry { retry_after_ms }) => {
-                Self::End(Ok(Outcome::NothingToDo { retry_after: Duration::from_millis(retry_after_ms) }))
+            Ok(CheckInResponse::Retry { retry_after_ms, waits_for }) => {
+                let retry_after = Duration::from_millis(retry_after_ms);
+                Self::End(Ok(Outcome::NothingToDo { waits_for, retry_after }))
             }
             // The coordinator's database is another one than at the enrolment.
             Err(error) if error.is(ProblemType::Unauthorized) && !enrolled_again => Self::EnrolAgain,

@@ -220,6 +220,8 @@ export type CheckInResponse =
        * check in at once.
        */
       retry_after_ms: number;
+      /** For the person who started the client. Absent in large fleets, where counting would cost too much. */
+      waits_for?: WaitsFor;
     };
 
 /**
@@ -970,6 +972,27 @@ export interface Node {
   version: string;
 }
 
+/** What a running job requires of examples. */
+export interface OpenJob {
+  /** Shape of one input. Absent for an app's own network. */
+  input?: number[];
+  /** Loss function: whether the targets are classes or values. */
+  loss: Loss;
+  /** Name of the job. */
+  name: Name;
+  /**
+   * Shape of the network's output for one input; its last length is the number of classes. Absent for an
+   * app's own network.
+   */
+  output?: number[];
+}
+
+/** The running jobs of a population, for an app that checks its examples before it enrols. */
+export interface OpenJobs {
+  /** The newest first, at most 100. */
+  jobs: OpenJob[];
+}
+
 /** An open round with its cohort. */
 export type OpenRound = Round & {
   /** At most 500 members of the cohort, ordered by client number. */
@@ -1620,6 +1643,42 @@ export interface UpdatePolicy {
    */
   weight_max?: number;
 }
+
+/** What a client without work waits for. */
+export type WaitsFor =
+  | {
+      kind: "job";
+    }
+  | {
+      /** Eligible clients that wait now, this one included. */
+      available: number;
+      /** Time until the end of the selection, in milliseconds. */
+      ends_in_ms: number;
+      /** Name of the job. */
+      job: Name;
+      kind: "clients";
+      /** With fewer at the end of the selection, the round is abandoned. */
+      minimum: number;
+      /** Eligible clients with which the round starts at once. */
+      needed: number;
+      /** Number of the round in its job, from 1. */
+      round: number;
+    }
+  | {
+      /** Name of one of these jobs. */
+      job: Name;
+      kind: "admission";
+      /** The first of its rules that this client breaks. */
+      reason: string;
+    }
+  | {
+      /** Name of the job. */
+      job: Name;
+      kind: "next_round";
+    }
+  | {
+      kind: "release";
+    };
 
 /** The effect that another deadline would have had on a closed round. */
 export interface WhatIf {

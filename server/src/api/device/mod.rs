@@ -2,6 +2,7 @@
 
 mod checkin;
 pub(super) mod document;
+mod jobs;
 mod report;
 mod texts;
 mod update;
@@ -33,6 +34,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/clients", post(enrol))
         .route("/checkins", post(checkin::check_in))
+        .route("/jobs", get(jobs::open))
         .route("/jobs/{job}/models/{version}", get(model))
         .route("/jobs/{job}/models/{version}/delta", get(step))
         .route("/assignments/{id}", get(report::status))
