@@ -11,6 +11,7 @@ import { rememberJob } from "../ui/names";
 import { Ago, Empty, NotAvailable, Panel, Pending, Stat, Stats, Trouble } from "../ui/parts";
 import { useSteadyHeight } from "../ui/steady";
 import { type Column, Table } from "../ui/table";
+import { FirstSteps, isNew } from "./first-steps";
 import { LiveRounds } from "./live-round";
 import { UploadModel } from "./upload-model";
 
@@ -31,7 +32,7 @@ export function OverviewView() {
         )}
       </header>
       {data ? (
-        <Content data={data} />
+        <Content data={data} refresh={overview.refresh} />
       ) : (
         <Panel title="Jobs">
           <Pending resource={overview} lines={8} missing={<NotAvailable what="The overview" />} />
@@ -45,27 +46,13 @@ export function OverviewView() {
 }
 
 /** The overview once it is loaded. */
-function Content({ data }: { data: Overview }) {
-  const may = useMay("operator");
+function Content({ data, refresh }: { data: Overview; refresh: () => void }) {
   const open = data.jobs.filter(({ job }) => job.state !== "stopped" && job.state !== "completed");
   const ended = data.jobs.filter(({ job }) => job.state === "stopped" || job.state === "completed");
   return (
     <>
       <Populations data={data} />
-      {data.populations.length > 0 && data.jobs.length === 0 && (
-        <Panel title="Jobs">
-          <Empty title="No job yet" command="tributary job create examples/digits.toml">
-            A job says which model is trained, how clients train it, and when a round closes.{" "}
-            {may ? (
-              <>
-                <a href={links.newJob()}>Create one here</a>, or from a file:
-              </>
-            ) : (
-              "An operator creates it from a file:"
-            )}
-          </Empty>
-        </Panel>
-      )}
+      {isNew(data) && <FirstSteps data={data} refresh={refresh} />}
       {open.map((entry) => (
         <JobCard key={entry.job.id} entry={entry} />
       ))}
@@ -77,15 +64,7 @@ function Content({ data }: { data: Overview }) {
 /** The populations with their numbers of clients. */
 function Populations({ data }: { data: Overview }) {
   const { populations } = data;
-  if (populations.length === 0) {
-    return (
-      <Panel title="Populations">
-        <Empty title="No population yet" command="tributary population create shop">
-          A population is the clients of one app: jobs, tokens and charts belong to it. Make the first one:
-        </Empty>
-      </Panel>
-    );
-  }
+  if (populations.length === 0) return null;
   return (
     <ul class="populations" aria-label="Populations">
       {populations.map((population) => (
