@@ -25,7 +25,7 @@ pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<(), CliError
     raise_open_files();
     let (listener, address) = listen(settings.listen).await?;
     let coordinator = Coordinator::open(&settings.coordinator).await?;
-    let serving = Serving::new(&coordinator, address);
+    let serving = Serving::new(&coordinator, address, settings.coordinator.database.expose());
     output.object(&serving, || serving.text())?;
 
     let shutdown = CancellationToken::new();

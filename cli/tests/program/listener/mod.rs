@@ -1,6 +1,6 @@
 //! The listener of `tributary serve`: who may connect, and how.
 
-mod process;
+pub(crate) mod process;
 
 use std::net::TcpStream;
 use std::path::Path;
