@@ -121,11 +121,12 @@ fn job_text(name: &Name, table: &Table, clients: u32) -> String {
         0 => (1, "mse", format!("a number{target}")),
         classes => (classes, "cross_entropy", format!("{classes} classes{target}")),
     };
+    let options = table.labels.as_ref().map(|labels| format!(" --label-map {}", labels.option())).unwrap_or_default();
     let labels = table.labels.as_ref().map(|labels| format!("# Classes: {labels}\n")).unwrap_or_default();
     let (inputs, examples) = (table.inputs, table.examples.len());
     format!(
         "# Learns {what}, from {inputs} numbers.
-# Clients: tributary client run --csv FILE --standardize ..
+# Clients: tributary client run --csv FILE --standardize{options} ..
 {labels}
 name = \"{name}\"
 {POPULATION}
@@ -221,6 +222,7 @@ mod tests {
         std::fs::write(&csv, "x,y,where\n1,2,in\n3,NA,out\n5,6,edge\n").unwrap();
         let text = printed(job(None, Some(csv.clone()), "shop")).unwrap();
         assert!(text.contains("# Classes: edge = 0, in = 1, out = 2"), "{text}");
+        assert!(text.contains("--label-map edge,in,out .."), "{text}");
         let file = parse("it", &text).unwrap();
         assert_eq!(file.name.as_str(), "my-points");
         assert_eq!((file.round.updates_goal, file.round.updates_min), (4, 2));

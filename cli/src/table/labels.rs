@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use tributary_protocol::text::visible;
 
 /// Most labels of a table.
 pub(super) const LABELS_MAX: usize = 10_000;
@@ -45,9 +46,11 @@ impl LabelMap {
         self.0.iter().position(|known| known == label).and_then(|class| u32::try_from(class).ok())
     }
 
-    /// As the value of `--label-map`.
+    /// As the value of `--label-map`, one word of the shell.
     pub(crate) fn option(&self) -> String {
-        self.0.join(",")
+        let labels = visible(&self.0.join(","));
+        let is_plain = labels.chars().all(|letter| letter.is_alphanumeric() || "_-.,".contains(letter));
+        if is_plain { labels } else { format!("'{}'", labels.replace('\'', "'\\''")) }
     }
 }
 
@@ -56,7 +59,7 @@ impl fmt::Display for LabelMap {
         let shown: Vec<String> =
             self.0.iter().take(SHOWN_MAX).enumerate().map(|(class, label)| format!("{label} = {class}")).collect();
         let more = if self.0.len() > SHOWN_MAX { ", .." } else { "" };
-        write!(formatter, "{}{more}", shown.join(", "))
+        write!(formatter, "{}{more}", visible(&shown.join(", ")))
     }
 }
 

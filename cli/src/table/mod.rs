@@ -13,6 +13,7 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 
 use tributary_client::examples::{MemoryExamples, Targets};
+use tributary_protocol::text::visible;
 
 use crate::error::CliError;
 
@@ -193,7 +194,8 @@ impl<'a> Rows<'a> {
     /// The column's name, or its number from 0.
     fn name(&self, column: usize) -> String {
         let named = self.header.as_ref().and_then(|names| names.get(column)).filter(|name| !name.is_empty());
-        named.cloned().unwrap_or_else(|| column.to_string())
+        // The text of a file must not act on the terminal.
+        named.map_or_else(|| column.to_string(), |name| visible(name))
     }
 
     fn finish(mut self) -> Result<Table, TableError> {
@@ -203,11 +205,11 @@ impl<'a> Rows<'a> {
         let names: Vec<String> =
             (0..self.columns).filter(|column| *column != target).map(|column| self.name(column)).collect();
         if self.dropped > 0 {
-            self.notes.push(format!("{} lines with missing values are left out", self.dropped));
+            self.notes.push(format!("left out for missing values: {} of the lines", self.dropped));
         }
         if self.filled > 0 {
             columns::fill_with_means(&mut self.inputs, &names)?;
-            self.notes.push(format!("{} missing values are the means of their columns", self.filled));
+            self.notes.push(format!("missing values, in whose place are the means of their columns: {}", self.filled));
         }
         if self.options.standardize {
             columns::standardize(&mut self.inputs, inputs);

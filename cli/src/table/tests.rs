@@ -32,6 +32,16 @@ fn text_labels_become_classes_in_alphabetical_order_or_in_the_given_one() {
 }
 
 #[test]
+fn no_text_of_a_table_acts_on_a_terminal_or_ends_a_comment() {
+    let table = read_text("x,\"a\nb\"\n1,\"it's\"\n2,\"\u{1b}[2J\nname\"\n", &TableOptions::default()).unwrap();
+    let labels = table.labels.unwrap();
+    for text in [labels.to_string(), labels.option(), table.target.unwrap()] {
+        assert!(tributary_protocol::text::is_text(&text), "{text:?}");
+    }
+    assert!(labels.option().starts_with('\'') && labels.option().contains("it'\\''s"), "{}", labels.option());
+}
+
+#[test]
 fn class_numbers_stay_as_they_are_and_other_numbers_need_regression() {
     let table = read_text("x,y\n1,3\n2,0.0\n", &TableOptions::default()).unwrap();
     assert_eq!((all(&table).targets, table.classes), (Targets::Classes(vec![3, 0]), 4));
@@ -54,7 +64,7 @@ fn missing_values_are_named_filled_or_left_out() {
     let with = |missing| TableOptions { missing: Some(missing), ..TableOptions::default() };
     let filled = read_text(text, &with(Missing::Mean)).unwrap();
     assert_eq!(all(&filled).inputs, [1.0, 6.0, 3.0, 4.0, 2.0, 8.0]);
-    assert_eq!(filled.notes, ["2 missing values are the means of their columns"]);
+    assert_eq!(filled.notes, ["missing values, in whose place are the means of their columns: 2"]);
     let dropped = read_text(text, &with(Missing::Drop)).unwrap();
     assert_eq!((all(&dropped).inputs, all(&dropped).targets), (vec![3.0, 4.0], Targets::Classes(vec![1])));
     assert_eq!(error("a,b,y\nNA,1,0\n,2,1\n", &with(Missing::Mean)), "all values of the column a are missing");
