@@ -1,6 +1,9 @@
 //! The command line. `--help` is the reference for every option.
 
+use std::path::PathBuf;
+
 use clap::{Parser, Subcommand};
+use clap_complete::Shell;
 
 use crate::account::AccountCommand;
 use crate::audit::AuditCommand;
@@ -8,10 +11,13 @@ use crate::backup::{BackupArgs, RestoreArgs};
 use crate::bench::BenchCommand;
 use crate::client::ClientCommand;
 use crate::demo::args::DemoArgs;
+use crate::events::EventArgs;
+use crate::example::ExampleCommand;
 use crate::job::args::JobCommand;
 use crate::node::NodeCommand;
 use crate::options::GlobalArgs;
 use crate::population::PopulationCommand;
+use crate::profile::LoginArgs;
 use crate::round::RoundCommand;
 use crate::schedule::ScheduleCommand;
 use crate::serve::ServeArgs;
@@ -22,11 +28,12 @@ Exit codes:
   0  done
   1  failed
   2  the command line is wrong
-  3  there is no such job, round, token or version
+  3  there is no such job, round, population, client, token, version or profile
   4  the coordinator refused
   5  the coordinator is unreachable or temporarily unavailable
 
-With --json, results are JSON objects on standard output, one per line; messages for people stay on standard error.";
+With --json, results are JSON objects on standard output, one per line, and an error is one on standard error. Colours are
+for terminals, and NO_COLOR=1 turns them off.";
 
 /// Federated learning for real fleets: data stays on the devices, only weight deltas travel.
 #[derive(Debug, Parser)]
@@ -65,6 +72,28 @@ pub(crate) enum Command {
     /// Runs a client on this machine, or lists the enrolled clients.
     #[command(subcommand)]
     Client(ClientCommand),
+    /// Prints the events of a job: transitions of its rounds, their assignments, and its own.
+    Events(EventArgs),
+    /// Stores a coordinator's address and an operator token, which is asked for, for later commands: in a file that
+    /// only you can read.
+    Login(LoginArgs),
+    /// Forgets the address and token of `login`. The token stays valid.
+    Logout,
+    /// Prints the completions for a shell, for example: tributary completions bash > /etc/bash_completion.d/tributary
+    Completions {
+        /// The shell for which it is.
+        #[arg(value_enum, value_name = "SHELL")]
+        shell: Shell,
+    },
+    /// Writes a man page for each command, for example: tributary man /usr/local/share/man/man1
+    Man {
+        /// The folder, which is created.
+        #[arg(value_name = "FOLDER")]
+        folder: PathBuf,
+    },
+    /// Prints job files to begin with, and writes a table of digits. Needs no coordinator.
+    #[command(subcommand)]
+    Example(ExampleCommand),
     /// Lists the coordinators that share the database.
     #[command(subcommand)]
     Node(NodeCommand),
@@ -124,7 +153,7 @@ mod tests {
         for line in [format!("tributary --server {url} job list"), format!("tributary job list --server {url}")] {
             assert_eq!(parse(&line).unwrap().global.server.unwrap().url().as_str(), url);
         }
-        assert!(parse("tributary job list --server localhost:7300").is_err());
+        assert!(parse("tributary job list --server ftp://localhost").is_err());
         let wrong = parse("tributary job list --token tributary_operator_5ecret").unwrap();
         assert!(!format!("{wrong:?}").contains("5ecret"));
         let error = wrong.global.operator_api(&Output::of_process(false, 0)).expect_err("too short");

@@ -8,6 +8,7 @@ use std::io;
 use std::path::PathBuf;
 
 use tributary_client::ClientError;
+use tributary_protocol::problem::Problem;
 use tributary_server::ServeError;
 use tributary_server::db::ClaimError;
 
@@ -27,6 +28,11 @@ pub(crate) trait Failure: Error + Send + Sync + 'static {
 
     /// What the person at the terminal can do next.
     fn hint(&self) -> Option<String> {
+        None
+    }
+
+    /// What the coordinator answered.
+    fn problem(&self) -> Option<&Problem> {
         None
     }
 
@@ -108,6 +114,14 @@ impl CliError {
         }
     }
 
+    /// What the coordinator answered.
+    pub(crate) fn problem(&self) -> Option<&Problem> {
+        match self {
+            Self::Failed(error) => error.problem(),
+            _ => None,
+        }
+    }
+
     /// Whether the same call may succeed later.
     pub(crate) fn is_temporary(&self) -> bool {
         matches!(self, Self::Failed(error) if error.is_temporary())
@@ -148,6 +162,13 @@ impl Failure for ClientError {
 
     fn hint(&self) -> Option<String> {
         matches!(self, Self::Unreachable(_)).then(|| COORDINATOR_UNREACHABLE.into())
+    }
+
+    fn problem(&self) -> Option<&Problem> {
+        match self {
+            Self::Refused(problem) => Some(problem),
+            _ => None,
+        }
     }
 }
 

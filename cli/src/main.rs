@@ -9,6 +9,8 @@ mod client;
 mod command_line;
 mod demo;
 mod error;
+mod events;
+mod example;
 mod files;
 mod format;
 mod http;
@@ -20,12 +22,16 @@ mod options;
 mod otlp;
 mod output;
 mod population;
+mod profile;
 mod random;
 mod round;
 mod schedule;
 mod serve;
 mod settings_file;
+mod shell;
 mod stopwatch;
+mod suggest;
+mod table;
 #[cfg(test)]
 mod testing;
 mod token;
@@ -33,7 +39,7 @@ mod units;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use crate::command_line::{Command, CommandLine};
 use crate::error::CliError;
@@ -58,14 +64,11 @@ fn main() -> ExitCode {
     }
     let line = CommandLine::parse();
     let output = Output::of_process(line.global.json, Clock::System.now_ms());
-    match start(line, output) {
+    match start(line, output.clone()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is_closed_pipe() => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
-            if let Some(hint) = error.hint() {
-                eprintln!("hint: {hint}");
-            }
+            output.error(&error);
             ExitCode::from(error.exit_code())
         }
     }
@@ -78,15 +81,33 @@ fn start(line: CommandLine, output: Output) -> Result<(), CliError> {
 
 async fn run(CommandLine { global, command }: CommandLine, output: Output) -> Result<(), CliError> {
     match command {
-        Command::Job(command) => job::run(command, &global.operator_api(&output)?, &output).await,
-        Command::Round(command) => round::run(command, &global.operator_api(&output)?, &output).await,
-        Command::Token(command) => token::run(command, &global.operator_api(&output)?, &output).await,
-        Command::Account(command) => account::run(command, &global.operator_api(&output)?, &output).await,
-        Command::Audit(command) => audit::run(command, &global, &output).await,
-        Command::Population(command) => population::run(command, &global.operator_api(&output)?, &output).await,
-        Command::Node(command) => node::run(command, &global.operator_api(&output)?, &output).await,
-        Command::Schedule(command) => schedule::run(command, &global.operator_api(&output)?, &output).await,
+        Command::Job(command) => job::run(command, &profile::resolved(&global)?.operator_api(&output)?, &output).await,
+        Command::Round(command) => {
+            round::run(command, &profile::resolved(&global)?.operator_api(&output)?, &output).await
+        }
+        Command::Token(command) => {
+            token::run(command, &profile::resolved(&global)?.operator_api(&output)?, &output).await
+        }
+        Command::Account(command) => {
+            account::run(command, &profile::resolved(&global)?.operator_api(&output)?, &output).await
+        }
+        Command::Audit(command) => audit::run(command, &profile::resolved(&global)?, &output).await,
+        Command::Population(command) => {
+            population::run(command, &profile::resolved(&global)?.operator_api(&output)?, &output).await
+        }
+        Command::Node(command) => {
+            node::run(command, &profile::resolved(&global)?.operator_api(&output)?, &output).await
+        }
+        Command::Schedule(command) => {
+            schedule::run(command, &profile::resolved(&global)?.operator_api(&output)?, &output).await
+        }
         Command::Client(command) => client::run(command, &global, &output).await,
+        Command::Events(args) => events::run(&args, &profile::resolved(&global)?.operator_api(&output)?, &output).await,
+        Command::Login(args) => profile::login(args, &global, &output).await,
+        Command::Logout => profile::logout(&global, &output),
+        Command::Completions { shell } => shell::completions(shell, CommandLine::command()),
+        Command::Man { folder } => shell::manual(&folder, CommandLine::command()),
+        Command::Example(command) => example::run(&command, &output),
         Command::Demo(args) => demo::run(&args, &output).await,
         Command::Serve(args) => serve::run(*args, &output).await,
         Command::Backup(args) => backup::backup(&args, &output).await,

@@ -7,7 +7,7 @@ use clap::Args;
 use reqwest::Url;
 use serde::Deserialize;
 use tributary_client::{Trust, is_exposed};
-use tributary_protocol::id::{IdError, PinnedSecret, Secret, SecretKind};
+use tributary_protocol::id::{IdError, Name, PinnedSecret, Secret, SecretKind};
 use tributary_protocol::sealed::Sealed;
 use tributary_protocol::update::Codec;
 
@@ -30,7 +30,13 @@ pub(crate) struct GlobalArgs {
     /// names, else those that the system trusts].
     #[arg(long, global = true, env = "TRIBUTARY_CA", value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
-    /// Prints JSON objects, one per line, instead of text.
+    /// The profile of `tributary login` to use [default: the one named default, if there is one].
+    #[arg(long, global = true, env = "TRIBUTARY_PROFILE", value_name = "NAME")]
+    pub(crate) profile: Option<Name>,
+    /// The folder of the profiles [default: .config/tributary in the home folder].
+    #[arg(long, global = true, env = "TRIBUTARY_CONFIG_DIR", value_name = "FOLDER")]
+    pub(crate) config_dir: Option<PathBuf>,
+    /// Prints JSON objects, one per line, instead of text. Errors are JSON objects, too, on standard error.
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }
@@ -42,13 +48,14 @@ pub(crate) struct LimitArgs {
     limit: usize,
 }
 
-/// A coordinator's address: an HTTP URL without `?` and `#`, to which paths are appended.
+/// A coordinator's address: an HTTP URL without `?` and `#`, to which paths are appended. Without `http://` or
+/// `https://`, it is the first on this machine and the second elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct ServerUrl(Url);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a coordinator's address is http://HOST:PORT or https://HOST, without `?` and `#`")]
+#[error("a coordinator's address is HOST:PORT, http://HOST:PORT or https://HOST, without `?` and `#`")]
 pub(crate) struct ServerUrlError;
 
 /// Why a token cannot be used.
@@ -116,9 +123,15 @@ impl FromStr for ServerUrl {
     type Err = ServerUrlError;
 
     fn from_str(text: &str) -> Result<Self, ServerUrlError> {
+        let text = if text.contains("://") { text.to_owned() } else { with_scheme(text) };
         let url = text.parse::<HttpUrl>().map_err(|_| ServerUrlError)?.url().clone();
         if url.query().is_none() && url.fragment().is_none() { Ok(Self(url)) } else { Err(ServerUrlError) }
     }
+}
+
+fn with_scheme(text: &str) -> String {
+    let plain = format!("http://{text}");
+    if is_exposed(&plain) { format!("https://{text}") } else { plain }
 }
 
 impl TryFrom<String> for ServerUrl {
@@ -172,7 +185,16 @@ mod tests {
     fn a_server_is_an_http_url() {
         assert_eq!("https://fl.example.org/a".parse::<ServerUrl>().unwrap().url().path(), "/a");
         assert_eq!(ServerUrl::default().url().port(), Some(7300));
-        for wrong in ["localhost:7300", "ftp://x", "http://", "http://x/?a=b"] {
+        for (short, whole) in [
+            ("127.0.0.1:7300", "http://127.0.0.1:7300/"),
+            ("localhost:7300", "http://localhost:7300/"),
+            ("[::1]:7300", "http://[::1]:7300/"),
+            ("fl.example.org", "https://fl.example.org/"),
+            ("10.0.0.1:7300", "https://10.0.0.1:7300/"),
+        ] {
+            assert_eq!(short.parse::<ServerUrl>().unwrap().url().as_str(), whole);
+        }
+        for wrong in ["", "ftp://x", "http://", "http://x/?a=b"] {
             assert!(wrong.parse::<ServerUrl>().is_err(), "{wrong}");
         }
     }

@@ -2,8 +2,9 @@
 
 use clap::Subcommand;
 use tributary_protocol::id::Name;
+use tributary_protocol::problem::ProblemType;
 
-use crate::api::{Api, collect};
+use crate::api::{Api, ApiError, collect};
 use crate::error::CliError;
 use crate::format::{count, relative};
 use crate::options::LimitArgs;
@@ -16,6 +17,9 @@ pub(crate) enum PopulationCommand {
         /// Its name: 1 to 64 letters, digits, `-`, `_` and `.`.
         #[arg(value_name = "NAME")]
         name: Name,
+        /// Succeeds, too, if the population is there already.
+        #[arg(long)]
+        if_missing: bool,
     },
     /// Lists populations.
     List {
@@ -26,8 +30,15 @@ pub(crate) enum PopulationCommand {
 
 pub(crate) async fn run(command: PopulationCommand, api: &Api, output: &Output) -> Result<(), CliError> {
     match command {
-        PopulationCommand::Create { name } => {
-            let population = api.create_population(name).await?;
+        PopulationCommand::Create { name, if_missing } => {
+            let population = match api.create_population(name.clone()).await {
+                Err(ApiError::Problem(problem)) if if_missing && problem.kind == ProblemType::NameTaken => {
+                    return output.object(&serde_json::json!({ "name": name }), || {
+                        format!("the population {name} is there already")
+                    });
+                }
+                created => created?,
+            };
             output.object(&population, || {
                 let name = &population.name;
                 format!(

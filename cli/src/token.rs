@@ -8,7 +8,7 @@ use tributary_protocol::id::{Name, TokenId};
 use tributary_protocol::operator::{CreateToken, CreatedToken, Token};
 use tributary_protocol::state::Role;
 
-use crate::api::{Api, collect};
+use crate::api::{Api, collect_newest};
 use crate::error::CliError;
 use crate::format::{or_dash, relative, timestamp};
 use crate::options::LimitArgs;
@@ -19,7 +19,7 @@ use crate::units::HumanDuration;
 pub(crate) enum TokenCommand {
     /// Creates a token and shows its secret, which is not shown again.
     Create(CreateArgs),
-    /// Lists tokens, without their secrets.
+    /// Lists tokens, the newest first, without their secrets.
     List {
         #[command(flatten)]
         limit: LimitArgs,
@@ -69,7 +69,12 @@ pub(crate) async fn run(command: TokenCommand, api: &Api, output: &Output) -> Re
             output.object(&created, || created_text(&created, output))
         }
         TokenCommand::List { limit } => {
-            let tokens = collect(limit.items_max(), async |page| api.tokens(page).await).await?;
+            let newest = collect_newest(
+                limit.items_max(),
+                |token: &Token| token.created_at_ms,
+                async |page| api.tokens(page).await,
+            );
+            let tokens = newest.await?;
             let header = ["id", "for", "label", "created", "used", "enrolled", "state"];
             output.list(&tokens.items, &header, |token| {
                 vec![

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tributary_protocol::device::{Attributes, AttributesError, WAIT_MS_MAX};
+use tributary_protocol::device::{Attributes, AttributesError, OpenJob, WAIT_MS_MAX};
 use tributary_protocol::id::{ClientId, PinnedSecret, SecretKind};
 
 use crate::attest::Attest;
@@ -207,6 +207,15 @@ impl Client {
     /// [`ClientError`] if the store fails, or the coordinator does not answer or refuses the token.
     pub async fn enrol(&self) -> Result<ClientId, ClientError> {
         Ok(self.context.identity().await?.client)
+    }
+
+    /// What the running jobs of the population require of examples. It needs no enrolment, so an app can check its
+    /// examples first.
+    ///
+    /// # Errors
+    /// [`ClientError`] if the coordinator does not answer or refuses the token.
+    pub async fn open_jobs(&self) -> Result<Vec<OpenJob>, ClientError> {
+        Ok(self.context.coordinator.open_jobs(&self.context.enrolment).await?.jobs)
     }
 
     /// Runs one session: it delivers finished work of an earlier session, or checks in and does the work of one round.

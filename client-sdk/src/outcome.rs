@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tributary_protocol::device::WaitsFor;
+
 /// How a session ended without an error, and how long to wait before the next one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -22,6 +24,8 @@ pub enum Outcome {
     },
     /// The coordinator had no work for this client.
     NothingToDo {
+        /// What the client waits for, if the coordinator said so.
+        waits_for: Option<WaitsFor>,
         /// Wait this long before the next session.
         retry_after: Duration,
     },
@@ -46,7 +50,7 @@ impl Outcome {
         match *self {
             Self::Contributed { retry_after, .. }
             | Self::Evaluated { retry_after, .. }
-            | Self::NothingToDo { retry_after }
+            | Self::NothingToDo { retry_after, .. }
             | Self::TooLate { retry_after, .. }
             | Self::Interrupted { retry_after } => retry_after,
         }

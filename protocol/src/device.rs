@@ -3,6 +3,7 @@
 //! | call | request | response |
 //! |---|---|---|
 //! | `POST /device/v1/clients` | [`EnrolRequest`] with an enrolment token | [`EnrolResponse`] |
+//! | `GET /device/v1/jobs` | with an enrolment token | [`OpenJobs`] |
 //! | `POST /device/v1/checkins` | [`CheckInRequest`] | [`CheckInReply`] |
 //! | `POST /device/v1/certificate` | [`CertificateRequest`](crate::credential::CertificateRequest) | [`IssuedCertificate`] |
 //! | `POST /device/v1/secret` | | [`NewSecret`](crate::credential::NewSecret) |
@@ -55,7 +56,7 @@ use crate::download::{Download, FormFile, ModelDeltaFile};
 use crate::hash::Sha256Hash;
 use crate::id::{AssignmentId, ClientId, JobId, Name, Secret};
 use crate::layers::ModelSpec;
-use crate::plan::Training;
+use crate::plan::{Loss, Training};
 use crate::seed::Seed;
 use crate::state::{FailureReason, Task};
 use crate::update::{Codec, CodecName};
@@ -174,6 +175,31 @@ pub struct EnrolResponse {
     pub certificate: Option<IssuedCertificate>,
 }
 
+/// The running jobs of a population, for an app that checks its examples before it enrols.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct OpenJobs {
+    /// The newest first, at most 100.
+    pub jobs: Vec<OpenJob>,
+}
+
+/// What a running job requires of examples.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct OpenJob {
+    /// Name of the job.
+    pub name: Name,
+    /// Shape of one input. Absent for an app's own network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Vec<usize>>,
+    /// Shape of the network's output for one input; its last length is the number of classes. Absent for an app's own
+    /// network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Vec<usize>>,
+    /// Loss function: whether the targets are classes or values.
+    pub loss: Loss,
+}
+
 /// Check-in: a client is available for work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -241,6 +267,9 @@ pub enum CheckInResponse {
         /// Time to wait before the next check-in, in milliseconds. It is randomised, so that a fleet does not check in
         /// at once.
         retry_after_ms: u64,
+        /// For the person who started the client. Absent in large fleets, where counting would cost too much.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        waits_for: Option<WaitsFor>,
     },
 }
 
@@ -254,6 +283,44 @@ pub struct CheckInReply {
     /// Credentials to replace now: a certificate of which two thirds of the time are over, a secret of 30 days.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub renew: Vec<Renewal>,
+}
+
+/// What a client without work waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum WaitsFor {
+    /// No job of its population is running.
+    Job,
+    /// A round collects eligible clients.
+    Clients {
+        /// Name of the job.
+        job: Name,
+        /// Number of the round in its job, from 1.
+        round: u32,
+        /// Eligible clients that wait now, this one included.
+        available: u32,
+        /// Eligible clients with which the round starts at once.
+        needed: u32,
+        /// With fewer at the end of the selection, the round is abandoned.
+        minimum: u32,
+        /// Time until the end of the selection, in milliseconds.
+        ends_in_ms: u64,
+    },
+    /// The running jobs do not admit this client.
+    Admission {
+        /// Name of one of these jobs.
+        job: Name,
+        /// The first of its rules that this client breaks.
+        reason: String,
+    },
+    /// The open round was drawn without this client, or no round is due yet.
+    NextRound {
+        /// Name of the job.
+        job: Name,
+    },
+    /// An operator quarantined this client.
+    Release,
 }
 
 /// The work of one client in one round.
@@ -422,13 +489,13 @@ mod tests {
 
     #[test]
     fn an_answer_without_work_is_small() {
-        let json = serde_json::to_string(&CheckInResponse::Retry { retry_after_ms: 1500 }).unwrap();
+        let json = serde_json::to_string(&CheckInResponse::Retry { retry_after_ms: 1500, waits_for: None }).unwrap();
         assert_eq!(json, r#"{"answer":"retry","retry_after_ms":1500}"#);
     }
 
     #[test]
     fn a_renewal_is_a_member_that_older_clients_ignore() {
-        let response = CheckInResponse::Retry { retry_after_ms: 1500 };
+        let response = CheckInResponse::Retry { retry_after_ms: 1500, waits_for: None };
         let answer = CheckInReply { response, renew: vec![Renewal::Certificate, Renewal::Secret] };
         let json = serde_json::to_string(&answer).unwrap();
         assert_eq!(json, r#"{"answer":"retry","retry_after_ms":1500,"renew":["certificate","secret"]}"#);

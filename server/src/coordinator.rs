@@ -110,8 +110,9 @@ pub enum ServeError {
     Blob(#[from] BlobError),
     #[error(transparent)]
     Tls(#[from] TlsError),
-    #[error("{}: cannot make the directory: {source}", path.display())]
-    Directory { path: PathBuf, source: std::io::Error },
+    /// Only the file is created. A folder that is missing is more often a mistyped one than a new one.
+    #[error("{}: there is no such directory; create it, or name another place for the database", path.display())]
+    Directory { path: PathBuf },
     #[error("cannot set up requests to the identity provider or the attestation webhook: {0}")]
     Requests(#[from] reqwest::Error),
     #[error("clients can be identified by certificates only where the listener speaks TLS")]
@@ -159,7 +160,7 @@ impl Coordinator {
         if asks_clients && config.tls.is_none() {
             return Err(ServeError::ClientAuthWithoutTls);
         }
-        make_directory(config.database.expose())?;
+        check_directory(config.database.expose())?;
         let metrics = Metrics::new(config.metrics, clock.now_ms());
         let db = Db::open_watched(config.database.expose(), Arc::clone(&metrics)).await?;
         let blobs = Blobs::open(store, &db).await?;
@@ -359,7 +360,7 @@ async fn tell_audit_head(app: &App) -> Result<(), DbError> {
     Ok(())
 }
 
-fn make_directory(database: &str) -> Result<(), ServeError> {
+fn check_directory(database: &str) -> Result<(), ServeError> {
     let path = database.strip_prefix("sqlite://").or_else(|| database.strip_prefix("sqlite:")).unwrap_or(database);
     if path.contains("://") {
         return Ok(());
@@ -367,7 +368,7 @@ fn make_directory(database: &str) -> Result<(), ServeError> {
     let Some(directory) = std::path::Path::new(path).parent().filter(|path| !path.as_os_str().is_empty()) else {
         return Ok(());
     };
-    std::fs::create_dir_all(directory).map_err(|source| ServeError::Directory { path: directory.to_owned(), source })
+    if directory.is_dir() { Ok(()) } else { Err(ServeError::Directory { path: directory.to_owned() }) }
 }
 
 /// Ensures that a token of an admin works. Returns the token that was created for this, if any.

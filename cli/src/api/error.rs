@@ -44,11 +44,22 @@ impl Failure for ApiError {
 
     fn hint(&self) -> Option<String> {
         match self {
+            // What rustls says of an answer that is no TLS.
+            Self::Unreachable { cause, .. } if cause.contains("InvalidContentType") => {
+                Some("the coordinator may speak plain HTTP: try http:// in --server".into())
+            }
             Self::Unreachable { .. } => Some(COORDINATOR_UNREACHABLE.into()),
             Self::BadAnswer { .. } => {
                 Some("is --server a Tributary coordinator, of the same release as this program?".into())
             }
             Self::Problem(problem) => problem_hint(problem),
+        }
+    }
+
+    fn problem(&self) -> Option<&Problem> {
+        match self {
+            Self::Problem(problem) => Some(problem),
+            _ => None,
         }
     }
 
@@ -69,8 +80,12 @@ fn problem_hint(problem: &Problem) -> Option<String> {
         ProblemType::Forbidden => {
             "an operator token with a higher role is needed: `tributary token create --operator ROLE` makes one"
         }
-        ProblemType::NotFound => "`tributary job list` and `tributary population list` show what there is",
-        ProblemType::NameTaken => "choose another name; `tributary job list` shows those in use",
+        ProblemType::NotFound => {
+            "`tributary job list`, `round list`, `population list`, `client list` and `token list` show what there is"
+        }
+        ProblemType::NameTaken => {
+            "choose another name; `tributary job list` and `tributary population list` show those in use"
+        }
         ProblemType::Internal => "the coordinator's log says why",
         ProblemType::TooManyRequests | ProblemType::Unavailable => match problem.retry_after_ms {
             Some(wait_ms) => return Some(format!("try again in {}", duration_ms(wait_ms))),

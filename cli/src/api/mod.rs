@@ -18,8 +18,9 @@ use tributary_client::Trust;
 use tributary_protocol::id::{ClientId, JobId, Name, Secret, TokenId};
 use tributary_protocol::job_file::{JobFile, RoundPolicyChange};
 use tributary_protocol::operator::{
-    self, Account, Assignment, AuditEntry, ChangeStanding, CreateJob, CreatePopulation, CreateToken, CreatedToken,
-    Event, Job, JobDraft, ModelVersion, Page, PageQuery, Population, Round, RoundDetail, ScheduledWork, Session, Token,
+    self, Account, Assignment, AuditEntry, ChangeStanding, ClientAssignment, CreateJob, CreatePopulation, CreateToken,
+    CreatedToken, Event, Job, JobDraft, ModelVersion, Page, PageQuery, Population, Round, RoundDetail, ScheduledWork,
+    Session, Token,
 };
 use tributary_protocol::problem::Problem;
 use tributary_protocol::sealed::Sealed;
@@ -29,7 +30,7 @@ use crate::error::CliError;
 use crate::http::{self, causes};
 
 pub(crate) use error::ApiError;
-pub(crate) use paging::{collect, collect_from};
+pub(crate) use paging::{collect, collect_from, collect_newest};
 
 /// A page of 1000 jobs with large job files fits.
 const JSON_BYTES_MAX: usize = 64 << 20;
@@ -157,6 +158,20 @@ impl Api {
         let mut pairs = page_pairs(&page);
         pairs.push(("population", population.to_string()));
         self.get(&["clients"], &pairs).await
+    }
+
+    /// `GET /operator/v1/clients/{id}`
+    pub(crate) async fn client(&self, id: ClientId) -> Result<operator::Client, ApiError> {
+        self.get(&["clients", &id.to_string()], &[]).await
+    }
+
+    /// `GET /operator/v1/clients/{id}/assignments`, the newest first
+    pub(crate) async fn client_assignments(
+        &self,
+        id: ClientId,
+        page: PageQuery,
+    ) -> Result<Page<ClientAssignment>, ApiError> {
+        self.get(&["clients", &id.to_string(), "assignments"], &page_pairs(&page)).await
     }
 
     /// `PUT /operator/v1/clients/{id}/standing`

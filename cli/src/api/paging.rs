@@ -21,6 +21,20 @@ pub(crate) async fn collect<T>(
     collect_from(None, items_max, fetch).await
 }
 
+/// The newest items first. The coordinator's lists are in the order of ids, so all pages are fetched.
+pub(crate) async fn collect_newest<T>(
+    items_max: Option<usize>,
+    created_at_ms: impl Fn(&T) -> i64,
+    fetch: impl AsyncFn(PageQuery) -> Result<Page<T>, ApiError>,
+) -> Result<Listing<T>, ApiError> {
+    let mut items = collect(None, fetch).await?.items;
+    items.sort_by_key(|item| std::cmp::Reverse(created_at_ms(item)));
+    let items_max = items_max.unwrap_or(usize::MAX);
+    let is_cut = items.len() > items_max;
+    items.truncate(items_max);
+    Ok(Listing { items, is_cut })
+}
+
 /// As [`collect`], starting behind the item `after`.
 pub(crate) async fn collect_from<T>(
     mut after: Option<String>,
@@ -68,6 +82,13 @@ mod tests {
         let ten = collect(Some(10), async |query| numbers(10, query).await).await.unwrap();
         assert!(!ten.is_cut);
         assert!(collect(None, async |query| numbers(0, query).await).await.unwrap().items.is_empty());
+    }
+
+    #[tokio::test]
+    async fn the_newest_items_come_first() {
+        let numbers = async |query| numbers(10, query).await;
+        let newest = collect_newest(Some(3), |number| i64::from(*number), numbers).await.unwrap();
+        assert_eq!(newest, Listing { items: vec![9, 8, 7], is_cut: true });
     }
 
     #[tokio::test]

@@ -8,9 +8,13 @@ use crate::error::CliError;
 use crate::format::relative;
 use crate::options::LimitArgs;
 use crate::output::Output;
+use crate::suggest::{NoSuchName, nearest};
 
 pub(super) async fn run(population: &Name, limit: LimitArgs, api: &Api, output: &Output) -> Result<(), CliError> {
     let clients = collect(limit.items_max(), async |page| api.clients(population, page).await).await?;
+    if clients.items.is_empty() {
+        check_population(population, api).await?;
+    }
     let header = ["#", "id", "examples", "reported", "late", "failed", "standing", "seen", "attributes"];
     output.list(&clients.items, &header, |client| {
         vec![
@@ -29,7 +33,41 @@ pub(super) async fn run(population: &Name, limit: LimitArgs, api: &Api, output: 
     Ok(())
 }
 
-fn attributes(attributes: &Attributes) -> String {
+/// An empty list may mean that the name is mistyped.
+async fn check_population(name: &Name, api: &Api) -> Result<(), CliError> {
+    let known = collect(None, async |page| api.populations(page).await).await?.items;
+    if known.iter().any(|population| population.name == *name) {
+        return Ok(());
+    }
+    let near = nearest(name.as_str(), known.iter().map(|population| population.name.as_str()));
+    Err(NoSuchName::new("population", name.as_str(), near, "`tributary population list`").into())
+}
+
+pub(super) fn attributes(attributes: &Attributes) -> String {
     let pairs: Vec<String> = attributes.as_map().iter().map(|(name, value)| format!("{name}={value}")).collect();
     pairs.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Fake, output};
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        limit: LimitArgs,
+    }
+
+    #[tokio::test]
+    async fn an_empty_population_is_a_list_and_a_missing_one_is_not_found() {
+        let api = Fake::default().start().await;
+        let limit = Line::parse_from(["list"]).limit;
+        let list = async |name: &str| run(&name.parse().unwrap(), limit, &api, &output(true).0).await;
+        assert!(list("demo").await.is_ok());
+        let error = list("demos").await.expect_err("mistyped");
+        assert_eq!(error.exit_code(), crate::error::exit::NOT_FOUND);
+        assert!(error.hint().unwrap().starts_with("did you mean demo?"));
+    }
 }

@@ -1,10 +1,17 @@
 //! `tributary client`: a client on this machine, and the enrolled clients of a population.
 
 mod examples;
+mod fit;
+mod fleet;
+mod held_out;
+mod kept_labels;
 mod list;
 mod run;
+mod sessions;
 mod settings;
+mod show;
 mod standing;
+mod waiting;
 
 use clap::Subcommand;
 use tributary_protocol::id::{ClientId, Name};
@@ -14,10 +21,12 @@ use tributary_protocol::state::Standing;
 use crate::error::CliError;
 use crate::options::{GlobalArgs, LimitArgs};
 use crate::output::Output;
+use crate::profile;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClientCommand {
-    /// Takes part in rounds with examples from a table or from IDX files, until Ctrl-C.
+    /// Takes part in rounds with examples from a table, from IDX files or from a built-in data set, until Ctrl-C: as
+    /// one client, or as a fleet.
     Run(Box<run::ClientRunArgs>),
     /// Lists the clients of a population.
     List {
@@ -26,6 +35,12 @@ pub(crate) enum ClientCommand {
         population: Name,
         #[command(flatten)]
         limit: LimitArgs,
+    },
+    /// Shows a client and its latest assignments.
+    Show {
+        /// The client's id, as `client list` shows it.
+        #[arg(value_name = "ID")]
+        id: ClientId,
     },
     /// Gives a client no more work until it is released. Its open assignment ends.
     Quarantine {
@@ -54,20 +69,21 @@ pub(crate) enum ClientCommand {
 }
 
 pub(crate) async fn run(command: ClientCommand, global: &GlobalArgs, output: &Output) -> Result<(), CliError> {
+    // A client has an address and a token of its own, never those of an operator's profile.
+    let api = || profile::resolved(global)?.operator_api(output);
     match command {
         ClientCommand::Run(args) => run::run(*args, global, output).await,
-        ClientCommand::List { population, limit } => {
-            list::run(&population, limit, &global.operator_api(output)?, output).await
-        }
+        ClientCommand::List { population, limit } => list::run(&population, limit, &api()?, output).await,
+        ClientCommand::Show { id } => show::run(id, &api()?, output).await,
         ClientCommand::Quarantine { id, reason } => {
-            standing::run(id, ChangeStanding { standing: Standing::Quarantined, reason }, global, output).await
+            standing::run(id, ChangeStanding { standing: Standing::Quarantined, reason }, &api()?, output).await
         }
         ClientCommand::Release { id } => {
             let change = ChangeStanding { standing: Standing::Active, reason: String::new() };
-            standing::run(id, change, global, output).await
+            standing::run(id, change, &api()?, output).await
         }
         ClientCommand::Revoke { id, reason } => {
-            standing::run(id, ChangeStanding { standing: Standing::Revoked, reason }, global, output).await
+            standing::run(id, ChangeStanding { standing: Standing::Revoked, reason }, &api()?, output).await
         }
     }
 }

@@ -1,15 +1,20 @@
-//! `tributary client run`: a client on this machine.
+//! `tributary client run`: clients on this machine.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tributary_client::examples::Examples;
-use tributary_client::{AlwaysOn, Client, ClientError, Host, LayerTrainer, Outcome, Trust};
+use tributary_client::{AlwaysOn, Client, ClientError, Host, Trust};
 use tributary_protocol::id::SecretKind;
 
+use super::fit::{Shape, misfits};
+use super::fleet::Member;
+use super::kept_labels;
+use super::sessions::{Enrolled, Lines};
 use super::settings::ClientSettings;
 use crate::error::CliError;
 use crate::options::{GlobalArgs, TokenError, authorities, pinned_secret};
@@ -17,13 +22,16 @@ use crate::output::Output;
 use crate::settings_file::SettingsError;
 use crate::{http, settings_file};
 
-/// Pause after a failed session that names no other.
-const FAILED_PAUSE: Duration = Duration::from_secs(5);
+/// The state folder of a fleet.
+const FLEET_DIR: &str = "tributary-fleet";
+/// How long the first check-in of a client is held.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
 
 /// A flag counts before a variable, and a variable before the file.
 #[derive(Clone, Debug, Args)]
-#[command(group(group("source", ["config", "csv", "idx_images"]).required(true)))]
+#[command(group(group("source", ["config", "csv", "idx_images", "dataset"]).required(true)))]
 #[command(group(group("table", ["config", "csv"])))]
+#[command(group(group("shaped", ["config", "csv", "dataset"])))]
 #[command(group(group("images", ["config", "idx_images"])))]
 #[command(group(group("labels", ["config", "idx_labels"])))]
 pub(crate) struct ClientRunArgs {
@@ -32,7 +40,7 @@ pub(crate) struct ClientRunArgs {
     #[arg(long, env = "TRIBUTARY_CLIENT_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// Runs one session and exits.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "fleet")]
     once: bool,
     #[command(flatten)]
     settings: ClientSettings,
@@ -51,7 +59,7 @@ fn group<const N: usize>(name: &'static str, options: [&'static str; N]) -> ArgG
     ArgGroup::new(name).multiple(true).args(options)
 }
 
-/// Runs a client until Ctrl-C, or for one session.
+/// Runs clients until Ctrl-C, or one client for one session.
 pub(super) async fn run(args: ClientRunArgs, global: &GlobalArgs, output: &Output) -> Result<(), CliError> {
     let once = args.once;
     let settings = args.settings(global)?;
@@ -62,36 +70,90 @@ pub(super) async fn run(args: ClientRunArgs, global: &GlobalArgs, output: &Outpu
         (None, Some(fingerprint)) => Trust::Pinned(fingerprint),
         (None, None) => Trust::System,
     };
-    let state_dir = settings.state_dir.as_ref();
+    let default_dir = settings.fleet.fleet.map(|_| PathBuf::from(FLEET_DIR));
+    let state_dir = settings.state_dir.clone().or(default_dir);
     let state_dir = state_dir.ok_or_else(|| CliError::BadSetting("a state_dir is needed".into()))?;
-    let server = settings.server.unwrap_or_default();
+    let server = settings.server.clone().unwrap_or_default();
     server.warn_if_exposed(output);
 
-    let examples = settings.examples.load()?;
-    let count = examples.len();
-    let mut trainer = LayerTrainer::new(Arc::new(examples));
-    let mut builder = Client::builder(server.url().as_str(), token.expose()).state_dir(state_dir);
-    for (name, value) in &settings.attributes {
-        builder = builder.attribute(name, value);
+    let loaded = settings.examples.load(kept_labels::read(&state_dir)?)?;
+    loaded.notes.iter().for_each(|note| output.note(note));
+    if let Some(labels) = &loaded.labels {
+        output.note(&format!("classes: {labels}; all clients of a job need --label-map {}", labels.option()));
+        kept_labels::write(&state_dir, labels)?;
     }
-    let transport = http::transport(server.url(), &trust).map_err(|error| ClientError::Setup(error.to_string()))?;
-    let client = builder.transport(Arc::new(transport)).allow_plaintext().build()?;
-    let id = client.enrol().await?;
-    let enrolled = serde_json::json!({ "event": "enrolled", "client": id, "examples": count });
-    output.object(&enrolled, || format!("client {id} with {count} examples"))?;
+    let shape = Shape { input: loaded.examples.input_shape().to_vec(), classes: loaded.classes };
+    let members = settings.fleet.members(loaded.examples)?;
+    let mut clients = Vec::new();
+    for member in members {
+        let folder = member.name.as_ref().map_or_else(|| state_dir.clone(), |name| state_dir.join(name));
+        let mut builder = Client::builder(server.url().as_str(), token.expose()).state_dir(folder);
+        for (name, value) in settings.attributes.iter().chain(&member.attributes) {
+            builder = builder.attribute(name, value);
+        }
+        // One for each client, because connections present a client's certificate.
+        let transport = http::transport(server.url(), &trust).map_err(|error| ClientError::Setup(error.to_string()))?;
+        let builder = builder.transport(Arc::new(transport)).allow_plaintext();
+        let (client, impatient) = (builder.clone().build()?, builder.wait(FIRST_WAIT).build()?);
+        if clients.is_empty() {
+            check_fit(&client, &shape, output).await?;
+        }
+        clients.push(enrol(member, client, impatient, output).await?);
+    }
+    let lines = Lines::new(output.clone());
     if once {
-        return print(&client.run_once(&mut trainer, &AlwaysOn).await?, output);
+        for Enrolled { client, trainer, .. } in &mut clients {
+            lines.outcome(None, &client.run_once(trainer, &AlwaysOn).await?)?;
+        }
+        return Ok(());
     }
+    run_all(clients, lines).await
+}
+
+/// Refuses examples that no running job can use, before a client is enrolled that would wait for ever.
+async fn check_fit(client: &Client, shape: &Shape, output: &Output) -> Result<(), CliError> {
+    // Without an answer, the enrolment that follows says what is wrong.
+    let Ok(jobs) = client.open_jobs().await else { return Ok(()) };
+    for misfit in misfits(&jobs, shape)? {
+        output.note(&format!("warning: these examples do not fit the job {misfit}"));
+    }
+    Ok(())
+}
+
+async fn enrol(member: Member, client: Client, impatient: Client, output: &Output) -> Result<Enrolled, CliError> {
+    let Member { name, examples, trainer, .. } = member;
+    let id = client.enrol().await?;
+    let enrolled = serde_json::json!({ "event": "enrolled", "client": id, "name": name, "examples": examples });
+    output.object(&enrolled, || {
+        let called = name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
+        format!("client {id}{called} with {examples} examples")
+    })?;
+    Ok(Enrolled { name, client, impatient, trainer })
+}
+
+/// Runs the sessions of all clients until Ctrl-C.
+async fn run_all(clients: Vec<Enrolled>, lines: Lines) -> Result<(), CliError> {
     let switch = Switch::default();
+    let lines = Arc::new(lines);
+    let mut running = JoinSet::new();
+    for mut client in clients {
+        let (switch, lines) = (switch.clone(), Arc::clone(&lines));
+        running.spawn(async move { client.run(&switch, &lines).await });
+    }
     let pressed = switch.clone();
-    // Ctrl-C is awaited in a task of its own, because training blocks this one.
+    // Ctrl-C is awaited in a task of its own, because training blocks the others.
     tokio::spawn(async move {
         let _ = tokio::signal::ctrl_c().await;
         pressed.off.cancel();
     });
-    tokio::select! {
-        ended = sessions(&client, &mut trainer, &switch, output) => ended,
-        () = switch.off.cancelled() => Ok(()),
+    let ended = tokio::select! {
+        ended = running.join_next() => ended,
+        () = switch.off.cancelled() => None,
+    };
+    running.shutdown().await;
+    match ended {
+        Some(ended) => ended.map_err(CliError::task)?,
+        None => Ok(()),
     }
 }
 
@@ -105,44 +167,6 @@ impl Host for Switch {
     fn may_continue(&self) -> bool {
         !self.off.is_cancelled()
     }
-}
-
-/// Runs session after session. A failed session is reported and tried again, so that a client survives restarts of its
-/// coordinator.
-async fn sessions(
-    client: &Client,
-    trainer: &mut LayerTrainer,
-    host: &dyn Host,
-    output: &Output,
-) -> Result<(), CliError> {
-    loop {
-        let pause = match client.run_once(trainer, host).await {
-            Ok(outcome) => {
-                print(&outcome, output)?;
-                outcome.retry_after()
-            }
-            Err(error) => {
-                let pause = error.retry_after().unwrap_or(FAILED_PAUSE);
-                output.note(&format!("{error}; trying again in {:.0} s", pause.as_secs_f64()));
-                pause
-            }
-        };
-        tokio::time::sleep(pause).await;
-    }
-}
-
-fn print(outcome: &Outcome, output: &Output) -> Result<(), CliError> {
-    let (event, round, text) = match outcome {
-        Outcome::Contributed { round, .. } => ("contributed", Some(round), format!("contributed to round {round}")),
-        Outcome::Evaluated { round, .. } => ("evaluated", Some(round), format!("evaluated the model of round {round}")),
-        Outcome::TooLate { round, .. } => {
-            ("too_late", Some(round), format!("round {round} closed without this client"))
-        }
-        Outcome::Interrupted { .. } => ("interrupted", None, "interrupted".to_owned()),
-        // A session without work would print a line every half minute.
-        _ => return Ok(()),
-    };
-    output.object(&serde_json::json!({ "event": event, "round": round }), || text)
 }
 
 #[cfg(test)]
@@ -170,7 +194,7 @@ mod tests {
     }
 
     fn load(line: &str) -> Result<MemoryExamples, CliError> {
-        settings_of(&format!("--state-dir state {line}"))?.examples.load()
+        Ok(settings_of(&format!("--state-dir state {line}"))?.examples.load(None)?.examples)
     }
 
     #[test]
@@ -178,6 +202,7 @@ mod tests {
         let parse = |line: &str| parse(&format!("--state-dir state {line}"));
         assert!(parse("--csv a.csv --no-header --attribute a=b --attribute c=d").is_ok());
         assert!(parse("--idx-images a --idx-labels b --flat").is_ok());
+        assert!(parse("--dataset digits --fleet 20 --evaluator --input-shape 1,8,8").is_ok());
         for line in [
             "",
             "--idx-images a",
@@ -185,6 +210,9 @@ mod tests {
             "--csv a --idx-images b --idx-labels c",
             "--csv a --flat",
             "--csv a --attribute x",
+            "--csv a --dataset digits",
+            "--csv a --fleet 0",
+            "--csv a --fleet 2 --once",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }
@@ -209,9 +237,9 @@ mod tests {
     fn a_wrong_line_is_named_with_its_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("table.csv");
-        std::fs::write(&path, "x,y\n1,0\n1,one\n").unwrap();
+        std::fs::write(&path, "x,y\n1,0\none,0\n").unwrap();
         let error = load(&format!("--csv {}", path.display())).unwrap_err().to_string();
-        assert!(error.contains("table.csv: line 3: column 1: \"one\""), "{error}");
+        assert!(error.contains("table.csv: line 3: column x: \"one\""), "{error}");
         let missing = load("--csv missing.csv").unwrap_err();
         assert!(missing.to_string().starts_with("cannot read missing.csv"), "{missing}");
     }
@@ -234,7 +262,7 @@ mod tests {
         assert_eq!(settings.state_dir.as_deref(), Some("b".as_ref()));
         let attributes: std::collections::BTreeMap<_, _> = settings.attributes.iter().cloned().collect();
         assert_eq!((attributes["platform"].as_str(), attributes["site"].as_str()), ("linux", "south"));
-        assert_eq!(settings.examples.load().unwrap().targets(), Targets::Classes(vec![4, 0]));
+        assert_eq!(settings.examples.load(None).unwrap().examples.targets(), Targets::Classes(vec![4, 0]));
         assert!(!format!("{settings:?}").contains("5ecret"));
     }
 
@@ -251,7 +279,7 @@ mod tests {
         ] {
             std::fs::write(&path, text).unwrap();
             let line = format!("--config {}", path.display());
-            let error = settings_of(&line).and_then(|settings| settings.examples.load()).unwrap_err().to_string();
+            let error = settings_of(&line).and_then(|settings| settings.examples.load(None)).unwrap_err().to_string();
             assert!(error.contains(message), "{error}");
         }
     }
@@ -265,14 +293,22 @@ mod tests {
             .unwrap()
             .replace("# idx", "idx")
             .replace("# flat", "flat")
+            .replace("# dataset", "dataset")
+            .replace("# clients", "clients")
+            .replace("# partition", "partition")
+            .replace("# evaluator", "evaluator")
             .replace("# ca", "ca");
         toml::from_str::<ClientSettings>(&text).unwrap();
         let table: toml::Table = toml::from_str(&text).unwrap();
         let command = ClientRunArgs::augment_args(GlobalArgs::augment_args(clap::Command::new("run")));
         for argument in command.get_arguments() {
-            let key = argument.get_id().as_str();
-            let is_setting = !matches!(key, "config" | "once" | "json");
-            assert!(!is_setting || table.contains_key(key) || table["examples"].get(key).is_some(), "{key}");
+            let key = match argument.get_id().as_str() {
+                "fleet" => "clients",
+                key => key,
+            };
+            let is_setting = !matches!(key, "config" | "once" | "json" | "profile" | "config_dir");
+            let is_there = ["examples", "fleet"].iter().any(|inner| table[*inner].get(key).is_some());
+            assert!(!is_setting || table.contains_key(key) || is_there, "{key}");
         }
     }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer};
 use tributary_protocol::sealed::Sealed;
 
 use super::examples::ExampleArgs;
+use super::fleet::FleetArgs;
 use crate::options::{GlobalArgs, ServerUrl};
 
 #[derive(Clone, Debug, Default, Args, Deserialize)]
@@ -23,8 +24,9 @@ pub(super) struct ClientSettings {
     /// The global --ca.
     #[arg(skip)]
     pub(super) ca: Option<PathBuf>,
-    /// Where the client keeps its identity and its unfinished work; one folder per client.
-    #[arg(long, env = "TRIBUTARY_STATE_DIR", value_name = "FOLDER", required_unless_present = "config")]
+    /// Where the client keeps its identity and its unfinished work; one folder per client [default for a fleet:
+    /// tributary-fleet].
+    #[arg(long, env = "TRIBUTARY_STATE_DIR", value_name = "FOLDER", required_unless_present_any = ["config", "fleet"])]
     pub(super) state_dir: Option<PathBuf>,
     /// A property of the client that jobs may require, for example platform=linux; may be repeated. In the file:
     /// the table `attributes`.
@@ -33,6 +35,8 @@ pub(super) struct ClientSettings {
     pub(super) attributes: Vec<(String, String)>,
     #[command(flatten)]
     pub(super) examples: ExampleArgs,
+    #[command(flatten)]
+    pub(super) fleet: FleetArgs,
 }
 
 impl ClientSettings {
@@ -46,6 +50,7 @@ impl ClientSettings {
             // The last one of a name counts.
             attributes: [file.attributes, self.attributes].concat(),
             examples: self.examples.over(file.examples),
+            fleet: self.fleet.over(file.fleet),
         }
     }
 }

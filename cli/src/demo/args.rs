@@ -66,9 +66,13 @@ pub(crate) struct DemoArgs {
     /// Where the coordinator listens; port 0 is any free port.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     pub(crate) listen: SocketAddr,
-    /// Keeps the coordinator and its dashboard running after the last round, until Ctrl-C.
+    /// Keeps the coordinator and its dashboard running after the last round, until Ctrl-C [default on a terminal, until
+    /// Enter is pressed].
     #[arg(long)]
     pub(crate) keep: bool,
+    /// Ends after the last round on a terminal, too.
+    #[arg(long, conflicts_with = "keep")]
+    pub(crate) no_keep: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

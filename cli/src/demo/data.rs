@@ -6,7 +6,7 @@ use tributary_client::examples::{
 use tributary_protocol::seed::Seed;
 
 /// UCI digits; `cli/data/README.md` names source and licence.
-const DIGITS_CSV_GZ: &[u8] = include_bytes!("../../data/digits.csv.gz");
+pub(crate) const DIGITS_CSV_GZ: &[u8] = include_bytes!("../../data/digits.csv.gz");
 /// Fraction of the digits that is held out.
 const HELD_OUT: f64 = 0.2;
 
@@ -29,7 +29,8 @@ pub(crate) fn digits(input_shape: &[usize], seed: Seed) -> DemoData {
     DemoData { train: subset(train), test: subset(test) }
 }
 
-fn embedded_digits(input_shape: &[usize]) -> Result<MemoryExamples, CsvError> {
+/// All of them, in inputs of this shape.
+pub(crate) fn embedded_digits(input_shape: &[usize]) -> Result<MemoryExamples, CsvError> {
     let options = CsvOptions {
         has_header: false,
         target_column: Column::Last,

@@ -4,10 +4,11 @@ pub(crate) mod args;
 pub(crate) mod data;
 mod fleet;
 mod mnist;
-mod model;
+pub(crate) mod model;
 pub(crate) mod partition;
 mod report;
 
+use std::io::IsTerminal;
 use std::path::Path;
 
 use tributary_client::examples::{IdxShape, MemoryExamples};
@@ -82,20 +83,41 @@ pub(crate) async fn run(args: &DemoArgs, output: &Output) -> Result<(), CliError
     // Only the database and the model are kept.
     let _ = std::fs::remove_dir_all(&clients);
     let result = match ended {
-        Ok(summary) => {
-            if args.keep {
-                output.note(&format!(
-                    "\nthe coordinator keeps running at {}; Ctrl-C ends it",
-                    coordinator.dashboard_url()
-                ));
-                let _ = tokio::signal::ctrl_c().await;
-            }
-            report.ended(&summary)
-        }
+        Ok(summary) => report.ended(&summary),
         Err(error) => Err(error),
     };
+    if result.is_ok() {
+        keep(args, &coordinator, output).await;
+    }
     coordinator.stop().await?;
     result
+}
+
+/// Keeps the dashboard there for people who have just read the summary.
+async fn keep(args: &DemoArgs, coordinator: &LocalCoordinator, output: &Output) {
+    let has_keyboard = output.interactive && std::io::stdin().is_terminal();
+    if args.no_keep || !(args.keep || has_keyboard) {
+        return;
+    }
+    let how = if has_keyboard { "press Enter to end" } else { "Ctrl-C ends it" };
+    output.note(&format!("\nthe dashboard stays at {}; {how}", coordinator.dashboard_url()));
+    let (pressed, enter) = tokio::sync::oneshot::channel();
+    if has_keyboard {
+        // A thread of its own: it waits for the keyboard for as long as the process lives, and must keep nothing else.
+        std::thread::spawn(move || {
+            let _ = std::io::stdin().read_line(&mut String::new());
+            let _ = pressed.send(());
+        });
+    }
+    let enter = async {
+        if !has_keyboard || enter.await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        () = enter => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
 }
 
 /// Runs the demo without its output. Returns the committed training rounds with the evaluations of their models, and

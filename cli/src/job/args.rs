@@ -13,7 +13,7 @@ use crate::units::{HttpUrl, HumanDuration};
 pub(crate) enum JobCommand {
     /// Creates a job from a TOML or JSON file; it starts as soon as it has a model and clients.
     Create(JobCreateArgs),
-    /// Lists jobs.
+    /// Lists jobs, the newest first.
     List {
         /// Only jobs of this population.
         #[arg(long, value_name = "NAME")]
@@ -31,6 +31,8 @@ pub(crate) enum JobCommand {
         #[arg(long, default_value_t = 10, value_name = "ROUNDS")]
         last: u32,
     },
+    /// Shows the results of jobs side by side, and the settings that differ.
+    Compare(JobCompareArgs),
     /// Prints the job's file as TOML, to read it or to create another job from it.
     File(JobArgs),
     /// Shows the job's round policy, or changes it from the next round on.
@@ -54,6 +56,16 @@ pub(crate) struct JobArgs {
     #[arg(value_name = "JOB")]
     pub(crate) job: String,
     /// The job's population, where several populations have a job of this name.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) population: Option<Name>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JobCompareArgs {
+    /// Ids or names of two jobs or more.
+    #[arg(value_name = "JOB", num_args = 2.., required = true)]
+    pub(crate) jobs: Vec<String>,
+    /// The population of jobs that are given by name, where several populations have jobs of these names.
     #[arg(long, value_name = "NAME")]
     pub(crate) population: Option<Name>,
 }

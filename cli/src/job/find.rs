@@ -6,6 +6,7 @@ use tributary_protocol::operator::Job;
 use super::args::JobArgs;
 use crate::api::{Api, collect};
 use crate::error::{CliError, Failure};
+use crate::suggest::{NoSuchName, nearest};
 
 #[derive(Debug, thiserror::Error)]
 #[error("{count} jobs are called {name:?}, in the populations {populations}")]
@@ -27,10 +28,12 @@ pub(crate) async fn find_job(api: &Api, JobArgs { job: wanted, population }: &Jo
         return Ok(api.job(id).await?);
     }
     let jobs = collect(None, async |page| api.jobs(population.as_ref(), page).await).await?.items;
+    let near = nearest(wanted, jobs.iter().map(|job| job.file.name.as_str())).map(str::to_owned);
     let mut named = jobs.into_iter().filter(|job| job.file.name.as_str() == wanted);
     let Some(first) = named.next() else {
-        let place = population.as_ref().map(|population| format!(" in the population {population}"));
-        return Err(CliError::NotFound(format!("job {wanted:?}{}", place.unwrap_or_default())));
+        let place = population.as_ref().map(|population| format!(" --population {population}"));
+        let list = format!("`tributary job list{}`", place.unwrap_or_default());
+        return Err(NoSuchName::new("job", wanted, near.as_deref(), &list).into());
     };
     let others: Vec<Job> = named.collect();
     if others.is_empty() {
@@ -66,6 +69,13 @@ mod tests {
         let error = find_job(&api, &args("digits", None)).await.expect_err("ambiguous");
         assert_eq!(error.to_string(), "2 jobs are called \"digits\", in the populations phones, silos");
         assert_eq!(find_job(&api, &args("digits", Some("silos"))).await.unwrap(), silos);
+    }
+
+    #[tokio::test]
+    async fn a_mistyped_job_names_the_one_that_was_meant() {
+        let api = Fake { jobs: vec![job(1, "demo", "slow")], ..Fake::default() }.start().await;
+        let error = find_job(&api, &args("slwo", None)).await.expect_err("mistyped");
+        assert_eq!(error.hint().unwrap(), "did you mean slow? `tributary job list` shows what there is");
     }
 
     #[tokio::test]

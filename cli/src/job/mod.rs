@@ -1,19 +1,21 @@
 //! `tributary job`: jobs from their file to their model.
 
 pub(crate) mod args;
+mod compare;
 mod create;
 pub(crate) mod export;
 pub(crate) mod file;
 pub(crate) mod find;
 mod metrics;
 mod policy;
+mod progress;
 pub(crate) mod watch;
 
 use tributary_protocol::job_file::StopPolicy;
 use tributary_protocol::operator::{Health, Job, Round};
 use tributary_protocol::state::{JobState, Severity, Task};
 
-use crate::api::{Api, JobChange, collect};
+use crate::api::{Api, JobChange, collect_newest};
 use crate::error::CliError;
 use crate::format::{count, or_dash, percent, relative, timestamp};
 use crate::output::{self, Output};
@@ -21,6 +23,7 @@ use crate::round::{list, text as round_text};
 
 use args::{JobArgs, JobCommand};
 use find::find_job;
+use progress::rounds_done;
 
 /// Rounds that `job show` prints.
 const LAST_ROUNDS: usize = 10;
@@ -29,7 +32,8 @@ pub(crate) async fn run(command: JobCommand, api: &Api, output: &Output) -> Resu
     match command {
         JobCommand::Create(args) => create::run(&args, api, output).await,
         JobCommand::List { population, limit } => {
-            let jobs = collect(limit.items_max(), async |page| api.jobs(population.as_ref(), page).await).await?;
+            let fetch = async |page| api.jobs(population.as_ref(), page).await;
+            let jobs = collect_newest(limit.items_max(), |job: &Job| job.created_at_ms, fetch).await?;
             let header = ["name", "state", "health", "population", "rounds", "version", "parameters", "created", "id"];
             output.list(&jobs.items, &header, |job| row(job, output.now_ms))?;
             output.note_if_cut(jobs.is_cut);
@@ -41,6 +45,7 @@ pub(crate) async fn run(command: JobCommand, api: &Api, output: &Output) -> Resu
             let job = find_job(api, &args).await?;
             output.object(&job.file, || job.file.text().trim_end().to_owned())
         }
+        JobCommand::Compare(args) => compare::run(&args, api, output).await,
         JobCommand::Policy(args) => policy::run(&args, api, output).await,
         JobCommand::Pause(args) => change(&args, JobChange::Pause, api, output).await,
         JobCommand::Resume(args) => change(&args, JobChange::Resume, api, output).await,
@@ -89,13 +94,6 @@ fn health_words(health: &Health) -> String {
     }
 }
 
-fn rounds_done(job: &Job) -> String {
-    match job.file.stop.rounds {
-        Some(rounds) => format!("{}/{rounds}", job.rounds_committed),
-        None => job.rounds_committed.to_string(),
-    }
-}
-
 fn text(job: &Job, rounds: &[Round], output: &Output) -> String {
     let pairs = [
         ("name", job.file.name.to_string()),
@@ -118,7 +116,8 @@ fn text(job: &Job, rounds: &[Round], output: &Output) -> String {
     if rounds.is_empty() {
         return format!("{fields}\n\nno round yet");
     }
-    format!("{fields}\n\n{}", output::table(&round_text::HEADER, rounds.iter().map(round_text::row), output.width))
+    let rounds = output::table(&round_text::HEADER, rounds.iter().map(round_text::row), output.width);
+    format!("{fields}\n\n{}", output.coloured(rounds))
 }
 
 /// When the next training round may start.

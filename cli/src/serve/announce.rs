@@ -1,6 +1,6 @@
 //! The first output of `tributary serve`: where it serves, and the commands that come next.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -15,8 +15,14 @@ pub(super) struct Serving {
     event: &'static str,
     url: String,
     node: Name,
+    /// The absolute path of the file, or the URL without user and password.
+    database: String,
+    tls: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     operator_token: Option<Secret>,
+    /// Opens the dashboard signed in: the token is in the fragment, which browsers do not send.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dashboard_url: Option<String>,
     #[serde(flatten)]
     ca: Option<Ca>,
     #[serde(flatten)]
@@ -47,8 +53,10 @@ struct FirstClients {
 }
 
 impl Serving {
-    pub(super) fn new(coordinator: &Coordinator, address: SocketAddr) -> Self {
-        let scheme = if coordinator.tls().is_some() { "https" } else { "http" };
+    /// `database` as the settings name it.
+    pub(super) fn new(coordinator: &Coordinator, address: SocketAddr, database: &str) -> Self {
+        let tls = coordinator.tls().is_some();
+        let scheme = if tls { "https" } else { "http" };
         let ca = coordinator.tls().and_then(|tls| ca(tls, address));
         let first_clients = ca.as_ref().zip(coordinator.first_clients()).map(|(ca, first)| FirstClients {
             population: first.population.clone(),
@@ -59,11 +67,16 @@ impl Serving {
             ),
             enrolment_token: first.token.clone(),
         });
+        let operator_token = coordinator.first_operator_token().cloned();
+        let page = ca.as_ref().map_or_else(|| format!("{scheme}://{}", local(address)), |ca| ca.operator_url.clone());
         Self {
             event: "serving",
             url: format!("{scheme}://{address}/"),
             node: coordinator.node().clone(),
-            operator_token: coordinator.first_operator_token().cloned(),
+            database: place(database),
+            tls,
+            dashboard_url: operator_token.as_ref().map(|token| format!("{page}/#token={}", token.expose())),
+            operator_token,
             ca,
             first_clients,
         }
@@ -77,7 +90,8 @@ impl Serving {
             }
             _ => self.url.clone(),
         };
-        let mut text = format!("serving at {at} as {}", self.node);
+        let tls = if self.tls { "with TLS" } else { "without TLS" };
+        let mut text = format!("serving at {at} as {}, {tls}\ndatabase {}", self.node, self.database);
         if let Some(Ca { ca_file, ca_sha256, .. }) = &self.ca {
             text += &format!("\nthe CA is {}, SHA-256 {ca_sha256}", ca_file.display());
         }
@@ -86,6 +100,9 @@ impl Serving {
                 "\n\nThis is the first start. The operator token, which is not shown again:\n\n  {}",
                 token.expose()
             );
+            if let Some(link) = &self.dashboard_url {
+                text += &format!("\n\nThe dashboard, signed in with it:\n\n  {link}");
+            }
             if self.ca.is_none() {
                 text += "\n\nnext: export TRIBUTARY_TOKEN=.. and `tributary population create NAME`";
             }
@@ -151,6 +168,31 @@ fn is_local(name: &str) -> bool {
     name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
+/// An address of this machine under which a browser on it finds the listener.
+fn local(listening: SocketAddr) -> SocketAddr {
+    let ip = match listening.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listening.port())
+}
+
+/// Where a database is: the whole path of a file, or a URL without secrets.
+fn place(database: &str) -> String {
+    if let Ok(mut url) = database.parse::<reqwest::Url>()
+        && database.contains("://")
+        && !database.starts_with("sqlite:")
+    {
+        // Both fail only for URLs that cannot have a user, which have no password either.
+        let _ = url.set_username("").and_then(|()| url.set_password(None));
+        url.set_query(None);
+        return url.to_string();
+    }
+    let path = database.strip_prefix("sqlite://").or_else(|| database.strip_prefix("sqlite:")).unwrap_or(database);
+    std::path::absolute(path).map_or_else(|_| path.to_owned(), |path| path.display().to_string())
+}
+
 fn url(host: &str, port: u16) -> String {
     if host.contains(':') { format!("https://[{host}]:{port}") } else { format!("https://{host}:{port}") }
 }
@@ -180,6 +222,24 @@ mod tests {
         }
         assert!(["localhost", "127.0.0.1", "::1"].iter().all(|name| is_local(name)));
         assert!(!is_local("10.0.0.1") && !is_local("localhost.example.org"));
+    }
+
+    #[test]
+    fn a_database_is_named_whole_and_without_its_password() {
+        let url = place("postgres://ada:5ecret@db.example.org:5432/fl?password=5ecret");
+        assert_eq!(url, "postgres://db.example.org:5432/fl");
+        let here = std::path::absolute("tributary.db").unwrap().display().to_string();
+        for given in ["tributary.db", "sqlite:tributary.db", "sqlite://tributary.db"] {
+            assert_eq!(place(given), here);
+        }
+    }
+
+    #[test]
+    fn a_browser_on_this_machine_reaches_a_listener_of_all_addresses() {
+        let local = |text: &str| local(text.parse().unwrap()).to_string();
+        assert_eq!(local("0.0.0.0:7300"), "127.0.0.1:7300");
+        assert_eq!(local("[::]:7300"), "[::1]:7300");
+        assert_eq!(local("10.0.0.7:7300"), "10.0.0.7:7300");
     }
 
     #[test]

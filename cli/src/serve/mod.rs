@@ -29,7 +29,7 @@ pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<(), CliError
     // Held until the coordinator has stopped.
     let _claim = Served::claim(settings.coordinator.database.expose(), &address.to_string())?;
     let coordinator = Coordinator::open(&settings.coordinator).await?;
-    let serving = Serving::new(&coordinator, address);
+    let serving = Serving::new(&coordinator, address, settings.coordinator.database.expose());
     output.object(&serving, || serving.text())?;
 
     let shutdown = CancellationToken::new();

@@ -10,6 +10,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch, put};
 use axum::{Json, Router};
+use reqwest::Url;
 use serde_json::json;
 use tributary_protocol::id::JobId;
 use tributary_protocol::job_file::RoundPolicyChange;
@@ -51,9 +52,16 @@ pub(crate) struct Log {
 impl Fake {
     /// Serves until the test ends; returns a client.
     pub(crate) async fn start(&self) -> Api {
+        Api::new(self.start_at().await, None).unwrap()
+    }
+
+    /// Serves until the test ends; returns the address.
+    pub(crate) async fn start_at(&self) -> Url {
         let scenes = self.scenes.clone().into();
         let state = Stage { fake: Arc::new(Mutex::new(self.clone())), scenes: Arc::new(Mutex::new(scenes)) };
         let routes = Router::new()
+            .route("/populations", get(list_populations))
+            .route("/clients", get(list_clients))
             .route("/jobs", get(list_jobs).post(create_job))
             .route("/jobs/{id}", get(show_job))
             .route("/jobs/{id}/round-policy", patch(change_policy))
@@ -65,8 +73,7 @@ impl Fake {
             .route("/events", get(events))
             .layer(middleware::from_fn_with_state(Arc::clone(&self.log), write_log))
             .with_state(state);
-        let server = serve(Router::new().nest("/operator/v1", routes)).await;
-        Api::new(server, None).unwrap()
+        serve(Router::new().nest("/operator/v1", routes)).await
     }
 
     /// Method and path of every call.
@@ -91,6 +98,15 @@ type Pairs = Query<HashMap<String, String>>;
 async fn write_log(State(log): State<Arc<Mutex<Log>>>, request: Request, next: Next) -> Response {
     log.lock().unwrap().calls.push(format!("{} {}", request.method(), request.uri().path()));
     next.run(request).await
+}
+
+/// One population, without clients.
+async fn list_populations() -> Response {
+    Json(json!({ "items": [{ "name": "demo", "clients": 0, "created_at_ms": 0 }] })).into_response()
+}
+
+async fn list_clients() -> Response {
+    Json(json!({ "items": [] })).into_response()
 }
 
 async fn list_jobs(State(stage): State<Stage>, Query(pairs): Pairs) -> Response {

@@ -88,5 +88,5 @@ pub(crate) fn round(task: Task, number: u32, phase: Phase) -> Round {
 pub(crate) fn output(json: bool) -> (Output, Arc<Mutex<String>>) {
     let printed = Arc::default();
     let sink = Sink::Kept(Arc::clone(&printed));
-    (Output { sink, json, width: None, interactive: false, now_ms: 0 }, printed)
+    (Output { sink, json, width: None, colours: false, interactive: false, now_ms: 0 }, printed)
 }

@@ -2,6 +2,7 @@
 //! again.
 #![expect(clippy::unwrap_used, reason = "in a test, what goes wrong should end it at once")]
 
+mod first_hour;
 mod killed;
 mod listener;
 mod readme;

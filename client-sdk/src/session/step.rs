@@ -78,8 +78,9 @@ impl Step {
     pub(crate) fn after_check_in(answer: Result<CheckInResponse, ClientError>, may_enrol: bool) -> Self {
         match answer {
             Ok(CheckInResponse::Assigned(assignment)) => Self::Fetch(assignment),
-            Ok(CheckInResponse::Retry { retry_after_ms }) => {
-                Self::End(Ok(Outcome::NothingToDo { retry_after: Duration::from_millis(retry_after_ms) }))
+            Ok(CheckInResponse::Retry { retry_after_ms, waits_for }) => {
+                let retry_after = Duration::from_millis(retry_after_ms);
+                Self::End(Ok(Outcome::NothingToDo { waits_for, retry_after }))
             }
             Err(error) if may_enrol && is_unknown(&error) => Self::EnrolAgain,
             Err(error) => Self::End(Err(error)),

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use tributary_protocol::credential::{CertificateRequest, IssuedCertificate, NewSecret};
 use tributary_protocol::device::{
     AssignmentStatus, CheckInReply, CheckInRequest, EnrolRequest, EnrolResponse, EvaluationReport, FailureReport,
-    ReportAccepted,
+    OpenJobs, ReportAccepted,
 };
 use tributary_protocol::id::{AssignmentId, Secret};
 use tributary_protocol::problem::Problem;
@@ -53,6 +53,11 @@ impl Coordinator {
 
     pub(crate) async fn enrol(&self, token: &Secret, request: &EnrolRequest) -> Result<EnrolResponse, ClientError> {
         let call = with_json(self.request(Method::POST, token, "/device/v1/clients"), request);
+        self.retrying(|| self.json(call.clone(), ANSWER_TIMEOUT)).await
+    }
+
+    pub(crate) async fn open_jobs(&self, token: &Secret) -> Result<OpenJobs, ClientError> {
+        let call = self.request(Method::GET, token, "/device/v1/jobs");
         self.retrying(|| self.json(call.clone(), ANSWER_TIMEOUT)).await
     }
 

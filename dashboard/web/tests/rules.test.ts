@@ -365,8 +365,8 @@ describe("job files", () => {
   });
 
   it("begin with a name that is free and the chosen population", () => {
-    const text = fill(TEMPLATES[0]!, "shop", new Set(["digits", "digits-2"]));
-    expect(text).toContain('name = "digits-3"');
+    const text = fill(TEMPLATES[0]!, "shop", new Set(["first", "first-2"]));
+    expect(text).toContain('name = "first-3"');
     expect(text).toContain('population = "shop"');
     expect(withName('name = "a-7"', new Set(["a-7"]))).toBe('name = "a-2"');
   });

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sqlx::Connection;
 use sqlx::migrate::Migrator;
-use sqlx_postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx_postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
 use sqlx_sqlite::{
     SqliteAutoVacuum, SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions,
     SqliteSynchronous,
@@ -151,8 +151,21 @@ impl Db {
         let options = PgConnectOptions::from_str(url).map_err(DbError::Unavailable)?;
         let options =
             options.options([("statement_timeout", "30000"), ("idle_in_transaction_session_timeout", "30000")]);
+        // The pool tries again until its time is up, because a database may start after its coordinator. It then
+        // reports the time alone, so the cause is taken from an attempt of our own.
+        let cause = match tokio::time::timeout(ACQUIRE_TIMEOUT, PgConnection::connect_with(&options)).await {
+            Ok(Ok(connection)) => {
+                let _ = connection.close().await;
+                None
+            }
+            Ok(Err(error)) => Some(error),
+            Err(_) => None,
+        };
         let pool = PgPoolOptions::new().max_connections(CONNECTIONS_MAX).acquire_timeout(ACQUIRE_TIMEOUT);
-        let pool = pool.connect_with(options).await.map_err(DbError::Unavailable)?;
+        let pool = pool.connect_with(options).await.map_err(|error| match (error, cause) {
+            (sqlx::Error::PoolTimedOut, Some(cause)) => DbError::Unavailable(cause),
+            (error, _) => DbError::Unavailable(error),
+        })?;
         MIGRATIONS.run(&pool).await?;
         Ok(Self::Postgres { pool, metrics })
     }

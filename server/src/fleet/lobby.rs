@@ -58,6 +58,12 @@ impl Lobby {
         of_population.map(|entry| entry.candidate.clone()).collect()
     }
 
+    /// A waiting client, as it described itself.
+    #[must_use]
+    pub fn candidate(&self, client: ClientId) -> Option<Candidate> {
+        self.lock().clients.get(&client).map(|entry| entry.candidate.clone())
+    }
+
     #[must_use]
     pub fn len(&self) -> usize {
         self.lock().clients.len()

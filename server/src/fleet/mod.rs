@@ -7,6 +7,7 @@ pub mod downloads;
 pub mod lobby;
 pub mod seats;
 pub mod waiting;
+pub mod waits;
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tributary_engine::job::JobSpec;
-use tributary_engine::round::{Candidate, EligibilityRules, admit};
+use tributary_engine::round::{Candidate, EligibilityRules, Ineligible, admit};
 use tributary_protocol::id::ClientId;
 use tributary_protocol::state::{Phase, Task};
 use tributary_protocol::update::CodecName;
@@ -39,6 +39,22 @@ impl Waiting {
             candidates.dedup_by_key(|candidate| candidate.client);
         }
         Ok(Self { candidates, last_rounds: last_rounds(tx, spec, rounds).await? })
+    }
+
+    /// The same with a client that has just left.
+    #[must_use]
+    pub fn including(mut self, candidate: &Candidate) -> Self {
+        if self.candidates.iter().all(|other| other.client != candidate.client) {
+            self.candidates.push(candidate.clone());
+        }
+        self
+    }
+
+    /// Whether a round may draw this client.
+    pub fn admits(&self, candidate: &Candidate, spec: &JobSpec, round: &RoundRow) -> Result<(), Ineligible> {
+        let last_round = self.last_rounds.get(&candidate.client).copied();
+        let rules = EligibilityRules::of(&spec.file, round.task, round.number);
+        admit(&Candidate { last_round, ..candidate.clone() }, &rules)
     }
 
     /// The waiting clients that a round may draw.

@@ -36,7 +36,7 @@ pub(crate) struct TooFewExamples {
 
 impl Failure for TooFewExamples {
     fn hint(&self) -> Option<String> {
-        Some("choose fewer --clients, or another --partition".into())
+        Some("choose fewer clients, or another --partition".into())
     }
 }
 

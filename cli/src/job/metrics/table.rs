@@ -108,7 +108,7 @@ mod tests {
     use tributary_protocol::state::{AbandonReason, Phase};
 
     fn news(ended: Vec<Round>) -> News {
-        News { job: job(1, "demo", "digits"), ended, open: None }
+        News { job: job(1, "demo", "digits"), ended, open: None, waits: None }
     }
 
     #[test]

@@ -153,8 +153,12 @@ mod tests {
     fn a_repeated_export_replaces_the_file_and_news_are_appended() {
         let folder = tempfile::tempdir().unwrap();
         let job = job(1, "demo", "digits");
-        let news =
-            |number| News { job: job.clone(), ended: vec![round(Task::Train, number, Phase::Committed)], open: None };
+        let news = |number| News {
+            job: job.clone(),
+            ended: vec![round(Task::Train, number, Phase::Committed)],
+            open: None,
+            waits: None,
+        };
         let mut file = EventFile::create(folder.path(), &job).unwrap();
         file.take(&news(1)).unwrap();
         file.take(&news(2)).unwrap();

@@ -5,7 +5,7 @@
 
 use tributary_protocol::id::JobId;
 use tributary_protocol::operator::{Job, PAGE_ITEMS_MAX, Round};
-use tributary_protocol::state::Task;
+use tributary_protocol::state::{Phase, Task};
 
 use crate::api::{Api, ApiError, EVENT_WAIT_MS};
 use crate::round::list;
@@ -17,7 +17,12 @@ pub(crate) struct News {
     pub(crate) ended: Vec<Round>,
     /// The open training round.
     pub(crate) open: Option<Round>,
+    /// What the open round waits for, if it has collected clients for a while.
+    pub(crate) waits: Option<String>,
 }
+
+/// How long the follower waits for events before it asks again what a round that collects clients waits for.
+const SELECTING_WAIT_MS: u32 = 3_000;
 
 pub(crate) struct Follower<'a> {
     api: &'a Api,
@@ -30,6 +35,8 @@ pub(crate) struct Follower<'a> {
     trained: u32,
     /// The last evaluation that was reported.
     evaluated: u32,
+    /// The open round, if it collected clients when the lists were last read.
+    selecting: Option<u32>,
 }
 
 impl<'a> Follower<'a> {
@@ -41,21 +48,22 @@ impl<'a> Follower<'a> {
             (0, Some(newest)) if !newest.phase.is_open() => newest.number,
             (_, Some(first)) => first.number - 1,
         };
-        let mut follower = Self { api, job, event: 0, is_current: false, trained: reported, evaluated: reported };
+        let mut follower =
+            Self { api, job, event: 0, is_current: false, trained: reported, evaluated: reported, selecting: None };
         follower.skip_events().await?;
         Ok(follower)
     }
 
     /// Begins with the first round of the job.
     pub(crate) fn from_the_first(api: &'a Api, job: JobId) -> Self {
-        Self { api, job, event: 0, is_current: false, trained: 0, evaluated: 0 }
+        Self { api, job, event: 0, is_current: false, trained: 0, evaluated: 0, selecting: None }
     }
 
     /// The next news. The first call returns at once, later ones when an event arrives or a long poll ends: the news
     /// may be empty. After an error, the next call continues where this one failed.
     pub(crate) async fn next(&mut self) -> Result<News, ApiError> {
         if self.is_current {
-            self.wait(EVENT_WAIT_MS).await?;
+            self.wait(if self.selecting.is_some() { SELECTING_WAIT_MS } else { EVENT_WAIT_MS }).await?;
             self.is_current = false;
         }
         let news = self.read().await?;
@@ -90,7 +98,21 @@ impl<'a> Follower<'a> {
         self.evaluated = evaluations.last().map_or(self.evaluated, |round| round.number);
         ended.extend(evaluations);
         ended.sort_by_key(|round| round.ended_at_ms);
-        Ok(News { job, ended, open })
+        let waits = self.waits(open.as_ref()).await?;
+        Ok(News { job, ended, open, waits })
+    }
+
+    /// Most rounds collect their clients in a moment. One that still does at a second look waits for something.
+    async fn waits(&mut self, open: Option<&Round>) -> Result<Option<String>, ApiError> {
+        let selecting = open.filter(|round| round.phase == Phase::Selecting).map(|round| round.number);
+        let waits = match selecting {
+            Some(number) if self.selecting == selecting => {
+                Some(self.api.round(self.job, number, Task::Train).await?.explanation)
+            }
+            _ => None,
+        };
+        self.selecting = selecting;
+        Ok(waits)
     }
 }
 
@@ -105,7 +127,7 @@ fn split(mut rounds: Vec<Round>) -> (Vec<Round>, Option<Round>) {
 mod tests {
     use super::*;
     use crate::testing::{Fake, Scene, job, round};
-    use tributary_protocol::state::{JobState, Phase};
+    use tributary_protocol::state::JobState;
 
     fn numbers(news: &News) -> Vec<(Task, u32)> {
         news.ended.iter().map(|round| (round.task, round.number)).collect()
@@ -151,6 +173,18 @@ mod tests {
         let last = follower.next().await.unwrap();
         assert_eq!(numbers(&last), [(Task::Evaluate, 1), (Task::Train, 2), (Task::Evaluate, 2)]);
         assert_eq!((last.job.state, last.open), (JobState::Completed, None));
+    }
+
+    #[tokio::test]
+    async fn a_round_that_goes_on_collecting_clients_says_what_it_waits_for() {
+        let selecting = round(Task::Train, 1, Phase::Selecting);
+        let running = job(1, "demo", "digits");
+        let scene = Scene { job: running.clone(), rounds: vec![selecting.clone()] };
+        let fake = Fake { jobs: vec![running], rounds: vec![selecting], scenes: vec![scene], ..Fake::default() };
+        let api = fake.start().await;
+        let mut follower = Follower::start(&api, fake.jobs[0].id, 10).await.unwrap();
+        assert_eq!(follower.next().await.unwrap().waits, None);
+        assert_eq!(follower.next().await.unwrap().waits.as_deref(), Some("Round 1 has its reasons."));
     }
 
     #[tokio::test]

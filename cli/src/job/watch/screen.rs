@@ -18,12 +18,14 @@ pub(super) struct Screen<'a> {
     state: Option<JobState>,
     /// Of the last evaluation.
     accuracy: Option<f64>,
+    /// The last round of which it was printed what it waits for.
+    explained: Option<u32>,
 }
 
 impl<'a> Screen<'a> {
     pub(super) fn new(output: &'a Output) -> Self {
         let bar = output.interactive.then(ProgressBar::no_length);
-        Self { output, bar, state: None, accuracy: None }
+        Self { output, bar, state: None, accuracy: None, explained: None }
     }
 
     pub(super) fn show(&mut self, news: &News) -> Result<(), CliError> {
@@ -32,7 +34,9 @@ impl<'a> Screen<'a> {
         // Before the lines are printed, because the bar is drawn again below each of them.
         self.move_bar(news);
         for round in &news.ended {
-            self.above_bar(|output| output.object(&Event { event: "round", object: round }, || line(round)))?;
+            self.above_bar(|output| {
+                output.object(&Event { event: "round", object: round }, || output.coloured(line(round)))
+            })?;
         }
         if self.state != Some(news.job.state) {
             self.state = Some(news.job.state);
@@ -40,7 +44,17 @@ impl<'a> Screen<'a> {
                 output.object(&Event { event: "job", object: &news.job }, || state_line(&news.job))
             })?;
         }
+        self.explain(news);
         Ok(())
+    }
+
+    /// Without a bar, which counts down: a line for each round that has to wait.
+    fn explain(&mut self, News { open, waits, .. }: &News) {
+        if let (None, Some(round), Some(waits)) = (&self.bar, open, waits)
+            && self.explained.replace(round.number) != Some(round.number)
+        {
+            self.output.note(waits);
+        }
     }
 
     /// Prints on standard error.
@@ -58,7 +72,7 @@ impl<'a> Screen<'a> {
         }
     }
 
-    fn move_bar(&self, News { job, open, .. }: &News) {
+    fn move_bar(&self, News { job, open, waits, .. }: &News) {
         let Some(bar) = &self.bar else { return };
         if job.state.is_final() {
             bar.finish_and_clear();
@@ -71,7 +85,8 @@ impl<'a> Screen<'a> {
         }
         bar.set_position(job.rounds_committed.into());
         let accuracy = self.accuracy.map(|accuracy| format!("accuracy {}", percent(accuracy)));
-        let parts: Vec<String> = accuracy.into_iter().chain(open.as_ref().map(open_line)).collect();
+        let now = waits.clone().or_else(|| open.as_ref().map(open_line));
+        let parts: Vec<String> = accuracy.into_iter().chain(now).collect();
         bar.set_message(parts.join(", "));
     }
 }
@@ -107,8 +122,12 @@ mod tests {
     fn printed(json: bool) -> String {
         let (output, printed) = output(json);
         let mut screen = Screen::new(&output);
-        let news =
-            News { job: job(1, "demo", "digits"), ended: vec![round(Task::Train, 1, Phase::Committed)], open: None };
+        let news = News {
+            job: job(1, "demo", "digits"),
+            ended: vec![round(Task::Train, 1, Phase::Committed)],
+            open: None,
+            waits: None,
+        };
         screen.show(&news).unwrap();
         screen.show(&News { ended: vec![], ..news }).unwrap();
         printed.lock().unwrap().clone()
@@ -134,12 +153,12 @@ mod tests {
         for rounds in [None, Some(30)] {
             watched.file.stop.rounds = rounds;
             let open = Some(round(Task::Train, 3, Phase::Training));
-            screen.show(&News { job: watched.clone(), ended: vec![], open }).unwrap();
+            screen.show(&News { job: watched.clone(), ended: vec![], open, waits: None }).unwrap();
         }
         let bar = screen.bar.as_ref().unwrap();
         assert_eq!((bar.length(), bar.message().as_str()), (Some(30), "round 3: 0/10 reports"));
         watched.state = JobState::Completed;
-        screen.show(&News { job: watched, ended: vec![], open: None }).unwrap();
+        screen.show(&News { job: watched, ended: vec![], open: None, waits: None }).unwrap();
         assert!(screen.bar.unwrap().is_finished());
     }
 }

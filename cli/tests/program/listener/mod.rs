@@ -1,7 +1,7 @@
 //! The listener of `tributary serve`: who may connect, and how.
 
 mod elsewhere;
-mod process;
+pub(crate) mod process;
 
 use std::net::TcpStream;
 use std::path::Path;

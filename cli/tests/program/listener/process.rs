@@ -10,15 +10,15 @@ use std::time::Duration;
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// A coordinator; killed when dropped.
-pub(super) struct Serving {
+pub(crate) struct Serving {
     child: Child,
     /// The first line of its output.
-    pub(super) event: serde_json::Value,
+    pub(crate) event: serde_json::Value,
 }
 
 impl Serving {
     /// Starts it in this directory, with these arguments. At most so many files may be open, if a limit is given.
-    pub(super) fn start(directory: &Path, arguments: &[&str], open_files: Option<u32>) -> Self {
+    pub(crate) fn start(directory: &Path, arguments: &[&str], open_files: Option<u32>) -> Self {
         // The shell lowers the hard limit, which the program cannot raise.
         let limit = open_files.map(|files| format!("ulimit -n {files}; ")).unwrap_or_default();
         let mut child = Command::new("sh")
@@ -36,7 +36,7 @@ impl Serving {
         Self { child, event: serde_json::from_str(&line).expect("it did not start") }
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         let url = self.event["url"].as_str().unwrap();
         url.split_once("://").unwrap().1.trim_end_matches('/').parse().unwrap()
     }
@@ -47,7 +47,7 @@ impl Serving {
     }
 
     /// The answer to a request without TLS.
-    pub(super) fn get(&self, path: &str) -> String {
+    pub(crate) fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.address()).unwrap();
         stream.set_read_timeout(Some(ANSWER_MAX)).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();

@@ -137,25 +137,25 @@ fn assert_the_coordinator_shows_its_pages(server: &str) {
 }
 
 fn assert_the_job_learned(reader: &Reader, server: &str) {
-    let job = &reader.ask(server, &["job", "show", "circle"])[0]["job"];
+    let job = &reader.ask(server, &["job", "show", "points"])[0]["job"];
     assert_eq!(job["state"], "completed", "{job}");
     assert_eq!(job["rounds_committed"], ROUNDS, "{job}");
 
-    let rounds = reader.ask(server, &["round", "list", "circle"]);
+    let rounds = reader.ask(server, &["round", "list", "points"]);
     assert_eq!(rounds.len() as u64, ROUNDS);
     for round in &rounds {
-        assert_eq!((&round["phase"], &round["reported"]), (&"committed".into(), &2.into()), "{round}");
+        assert_eq!((&round["phase"], &round["reported"]), (&"committed".into(), &5.into()), "{round}");
     }
     let loss = |round: &Value| round["training_loss"].as_f64().unwrap();
     assert!(loss(&rounds[9]) < loss(&rounds[0]) / 2.0, "{rounds:?}");
-    let evaluations = reader.ask(server, &["round", "list", "circle", "--task", "evaluate"]);
+    let evaluations = reader.ask(server, &["round", "list", "points", "--task", "evaluate"]);
     // Half of the points lie in the circle.
     let accuracy = evaluations.last().unwrap()["accuracy"].as_f64().unwrap();
     assert!(accuracy > 0.9, "{evaluations:?}");
 
     let table = std::fs::read_to_string(reader.path("rounds.csv")).unwrap();
     assert_eq!(table.lines().count() as u64, 1 + ROUNDS, "{table}");
-    assert_is_model(&reader.path("circle.safetensors"));
+    assert_is_model(&reader.path("points.safetensors"));
 }
 
 /// A safetensors file: the length of its header, then the header as JSON.
@@ -164,6 +164,21 @@ fn assert_is_model(path: &Path) {
     let (length, rest) = file.split_first_chunk().unwrap();
     let header = std::str::from_utf8(&rest[..u64::from_le_bytes(*length) as usize]).unwrap();
     assert!(header.contains("layers.0.weight"), "{}: {header}", path.display());
+}
+
+/// The way from an empty folder to an accuracy on the screen, with a table that is there.
+#[test]
+fn the_first_round_on_a_table_of_ones_own_takes_eight_commands() {
+    let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
+    let all: Vec<String> = blocks(&readme).into_iter().flat_map(|block| lines_of(&block)).collect();
+    let serve = all.iter().position(|line| *line == SERVE.trim()).expect("the README starts a coordinator");
+    let watch = all.iter().position(|line| line.starts_with("tributary job watch")).expect("and follows a job");
+    let is_command = |line: &&String| line.starts_with("tributary ") || line.starts_with("export ");
+    assert_eq!(all[serve..=watch].iter().filter(is_command).count(), 8, "{all:?}");
+}
+
+fn lines_of(block: &Block) -> Vec<String> {
+    block.text.lines().map(str::to_owned).collect()
 }
 
 #[test]

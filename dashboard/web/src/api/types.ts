@@ -14,6 +14,7 @@ export type {
   ClassStats,
   Client,
   ClientAssignment,
+  CreatedToken,
   Curve,
   CurvePoint,
   Event as FeedEvent,
@@ -43,6 +44,7 @@ export type {
   System,
   Target,
   Task,
+  Token,
   WhatIf,
 } from "./schema";
 

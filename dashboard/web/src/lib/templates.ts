@@ -22,6 +22,37 @@ rounds = 30
 
 export const TEMPLATES: readonly Template[] = [
   {
+    name: "First",
+    about: "handwritten digits, with one client or more",
+    text: `name = "first"
+population = "POPULATION"
+
+[model]
+input = [64]               # 8x8 pixels, one number each
+layers = [
+  { kind = "linear", out_features = 64 },
+  { kind = "relu" },
+  { kind = "linear", out_features = 10 },
+]
+
+[training]
+epochs = 5
+batch_size = 10
+optimizer = { kind = "sgd", learning_rate = 0.2 }
+
+[round]
+updates_goal = 1           # one update closes the round
+updates_min = 1
+over_selection = 1.0       # no spare clients
+deadline_ms = 60_000
+
+[evaluation]               # any client measures the new model
+
+[stop]
+rounds = 10
+`,
+  },
+  {
     name: "Table",
     about: "a small network over rows of numbers",
     text: `name = "digits"

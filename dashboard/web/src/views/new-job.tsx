@@ -238,7 +238,7 @@ function useCheck(text: string): Check {
         const problem = error instanceof ApiError ? error : new ApiError(0, "The answer does not parse", String(error));
         // A network failure says nothing about the text.
         set(
-          problem.status === 0 || problem.status === 415 || problem.missing
+          problem.status === 0 || problem.status === 405 || problem.status === 415
             ? { state: "unchecked" }
             : { state: "invalid", error: problem },
         );

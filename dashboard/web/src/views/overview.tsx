@@ -12,6 +12,7 @@ import { rememberJob } from "../ui/names";
 import { Ago, Empty, NotAvailable, Panel, Pending, Stat, Stats, Trouble } from "../ui/parts";
 import { useSteadyHeight } from "../ui/steady";
 import { type Column, Table } from "../ui/table";
+import { FirstSteps, isNew } from "./first-steps";
 import { LiveRounds } from "./live-round";
 import { UploadModel } from "./upload-model";
 
@@ -32,7 +33,7 @@ export function OverviewView() {
         )}
       </header>
       {data ? (
-        <Content data={data} />
+        <Content data={data} refresh={overview.refresh} />
       ) : (
         <Panel title="Jobs">
           <Pending resource={overview} lines={8} missing={<NotAvailable what="The overview" />} />
@@ -46,7 +47,7 @@ export function OverviewView() {
 }
 
 /** The overview once it is loaded. */
-function Content({ data }: { data: Overview }) {
+function Content({ data, refresh }: { data: Overview; refresh: () => void }) {
   const may = useMay("operator");
   const open = data.jobs
     .filter(({ job }) => job.state !== "stopped" && job.state !== "completed")
@@ -55,20 +56,7 @@ function Content({ data }: { data: Overview }) {
   return (
     <>
       <Populations data={data} />
-      {data.populations.length > 0 && data.jobs.length === 0 && (
-        <Panel title="Jobs">
-          <Empty title="No job yet" command="tributary job create examples/digits.toml">
-            A job says which model is trained, how clients train it, and when a round closes.{" "}
-            {may ? (
-              <>
-                <a href={links.newJob()}>Create one here</a>, or from a file:
-              </>
-            ) : (
-              "An operator creates it from a file:"
-            )}
-          </Empty>
-        </Panel>
-      )}
+      {isNew(data) && <FirstSteps data={data} refresh={refresh} />}
       {open.map((entry) => (
         <JobCard key={entry.job.id} entry={entry} />
       ))}
@@ -85,15 +73,7 @@ function rank({ health }: JobOverview): number {
 /** The populations with their numbers of clients. */
 function Populations({ data }: { data: Overview }) {
   const { populations } = data;
-  if (populations.length === 0) {
-    return (
-      <Panel title="Populations">
-        <Empty title="No population yet" command="tributary population create shop">
-          A population is the clients of one app: jobs, tokens and charts belong to it. Make the first one:
-        </Empty>
-      </Panel>
-    );
-  }
+  if (populations.length === 0) return null;
   return (
     <ul class="populations" aria-label="Populations">
       {populations.map((population) => (

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use tributary_protocol::device::{
-    ASK_EVERY_MS_MIN, Assignment, CheckInReply, CheckInRequest, CheckInResponse, WAIT_MS_MAX,
+    ASK_EVERY_MS_MIN, Assignment, CheckInReply, CheckInRequest, CheckInResponse, WAIT_MS_MAX, WaitsFor,
 };
 use tributary_protocol::download::{DELTA_CHAIN_MAX, FormFile, ModelDeltaFile, ModelForm};
 
@@ -19,6 +19,7 @@ use crate::api::extract::Json;
 use crate::api::problem::Answer;
 use crate::app::App;
 use crate::db::{AssignmentRow, ClientRow, DbError, MadeFor, ModelFileRow, Tx};
+use crate::fleet::waits::{EXPLAINED_CLIENTS_MAX, waits_for};
 use crate::metrics::CheckInAnswer;
 use tributary_engine::round::{Candidate, RetryReason};
 
@@ -42,7 +43,7 @@ pub(super) async fn check_in(
     if client.standing == Standing::Quarantined {
         app.metrics.checkin(client.population.as_str(), CheckInAnswer::NoJob);
         let retry_after_ms = Box::pin(retry(&app, &client, RetryReason::NoJob)).await?;
-        return answer(CheckInResponse::Retry { retry_after_ms });
+        return answer(CheckInResponse::Retry { retry_after_ms, waits_for: Some(WaitsFor::Release) });
     }
     let wait_ms = i64::from(request.wait_ms.min(WAIT_MS_MAX));
     let until_ms = app.clock.now_ms().saturating_add(wait_ms);
@@ -61,12 +62,19 @@ pub(super) async fn check_in(
         () = app.clock.sleep_until(until_ms) => false,
         () = app.stopping.cancelled() => true,
     };
+    // Read back from the lobby: a copy that waits here would take memory for each held client.
+    let candidate = app.fleet.lobby.candidate(client.id);
     drop(seat);
-    answer(Box::pin(after_wait(&app, &client, stopping)).await?)
+    answer(Box::pin(after_wait(&app, &client, candidate.as_ref(), stopping)).await?)
 }
 
 /// The answer after the wait: the client was called, its time has passed, or the coordinator stops.
-async fn after_wait(app: &App, client: &ClientRow, stopping: bool) -> Result<CheckInResponse, DbError> {
+async fn after_wait(
+    app: &App,
+    client: &ClientRow,
+    candidate: Option<&Candidate>,
+    stopping: bool,
+) -> Result<CheckInResponse, DbError> {
     if !stopping && let Some(assignment) = open_work(app, client).await? {
         app.metrics.checkin(client.population.as_str(), CheckInAnswer::Assigned);
         return Ok(CheckInResponse::Assigned(Box::new(assignment)));
@@ -79,7 +87,14 @@ async fn after_wait(app: &App, client: &ClientRow, stopping: bool) -> Result<Che
         (RetryReason::NoJob, CheckInAnswer::NoJob)
     };
     app.metrics.checkin(client.population.as_str(), answer);
-    Ok(CheckInResponse::Retry { retry_after_ms: retry(app, client, reason).await? })
+    let waits_for = match candidate {
+        Some(candidate) if !stopping && app.fleet.lobby.len() <= EXPLAINED_CLIENTS_MAX => {
+            let mut tx = app.db.read().await?;
+            Some(waits_for(app, &app.fleet, &mut tx, &client.population, candidate).await?)
+        }
+        _ => None,
+    };
+    Ok(CheckInResponse::Retry { retry_after_ms: retry(app, client, reason).await?, waits_for })
 }
 
 /// When a client of this population should check in again.

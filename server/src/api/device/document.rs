@@ -3,7 +3,7 @@
 use tributary_protocol::credential::{CertificateRequest, IssuedCertificate, NewSecret};
 use tributary_protocol::device::{
     AssignmentStatus, CheckInReply, CheckInRequest, EnrolRequest, EnrolResponse, EvaluationReport, FailureReport,
-    PARTIAL_UPLOAD, ReportAccepted, StatusQuery, UpdateQuery,
+    OpenJobs, PARTIAL_UPLOAD, ReportAccepted, StatusQuery, UpdateQuery,
 };
 use tributary_protocol::download::{FormQuery, ModelForm};
 
@@ -16,12 +16,14 @@ pub(in crate::api) fn part() -> Part {
     let enrol = post("/clients", "enrol", "Enrols a client.")
         .takes::<EnrolRequest>()
         .answers::<EnrolResponse>(200, "The client with its secret, which is shown this once.");
+    let jobs = get("/jobs", "openJobs", "What the running jobs of the population require of examples.")
+        .answers::<OpenJobs>(200, "The running jobs.");
     let own = own().into_iter().map(|call| (Bearer::Client, call));
     Part {
         tag: "device",
         description: "What SDKs use.",
         prefix: "/device/v1",
-        calls: std::iter::once((Bearer::Enrolment, enrol)).chain(own).collect(),
+        calls: [enrol, jobs].into_iter().map(|call| (Bearer::Enrolment, call)).chain(own).collect(),
     }
 }
 

@@ -3,6 +3,7 @@
 mod checkin;
 mod credentials;
 pub(super) mod document;
+mod jobs;
 mod report;
 mod texts;
 mod update;
@@ -31,6 +32,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/certificate", post(credentials::certificate))
         .route("/secret", post(credentials::secret))
         .route("/checkins", post(checkin::check_in))
+        .route("/jobs", get(jobs::open))
         .route("/jobs/{job}/models/{version}", get(model))
         .route("/jobs/{job}/models/{version}/delta", get(step))
         .route("/assignments/{id}", get(report::status))

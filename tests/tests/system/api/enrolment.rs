@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use tributary_protocol::device::CheckInResponse;
-use tributary_protocol::operator::{Client, CreatedToken, Page, Token};
+use tributary_protocol::device::{CheckInResponse, OpenJobs};
+use tributary_protocol::operator::{Client, CreatedToken, Job, Page, Token};
 use tributary_protocol::problem::ProblemType;
 
-use crate::support::{Answer, Device, World};
+use crate::support::{Answer, Device, World, job_file};
 
 async fn token(world: &World, more: Value) -> CreatedToken {
     let mut wanted = json!({ "kind": "enrolment", "population": "devices" });
@@ -109,4 +109,23 @@ async fn a_device_with_many_attributes_keeps_the_granted_ones() {
     let client: Client = world.look(&format!("/clients/{}", device.id)).await.ok();
     assert_eq!(client.attributes.as_map().len(), 32);
     assert_eq!(client.attributes.as_map()["zone"], "north");
+}
+
+#[tokio::test]
+async fn an_app_learns_what_running_jobs_require_before_it_enrols() {
+    let world = World::start().await;
+    let look = async || -> OpenJobs {
+        let request = world.request(Method::GET, "/device/v1/jobs").bearer_auth(&world.enrolment);
+        Answer::to(request).await.ok()
+    };
+    assert!(look().await.jobs.is_empty());
+    let layers = json!([{ "kind": "linear", "out_features": 3 }]);
+    let model = json!({ "input": [2], "layers": layers });
+    let mut file = job_file(&json!({ "name": "two" }));
+    file["model"] = model;
+    let job: Job = world.operate(Method::POST, "/jobs", &json!({ "job": file })).await.ok();
+    let [two] = &look().await.jobs[..] else { panic!("one job is running") };
+    assert_eq!((two.name.as_str(), &two.input, &two.output), ("two", &Some(vec![2]), &Some(vec![3])));
+    world.operate(Method::POST, &format!("/jobs/{}/stop", job.id), &json!({})).await.value();
+    assert!(look().await.jobs.is_empty());
 }

@@ -70,9 +70,13 @@ async fn a_place_where_no_file_can_be_is_named() {
 }
 
 #[tokio::test]
-async fn a_new_directory_is_made_and_every_form_of_the_path_is_the_same_database() {
+async fn a_missing_directory_is_named_and_every_form_of_the_path_is_the_same_database() {
     let directory = TempDir::new().unwrap();
-    let path = directory.path().join("deep").join("er").join("t.db");
+    let missing = directory.path().join("deep");
+    let error = open(missing.join("t.db").display()).await.expect_err("a directory that does not exist");
+    assert!(matches!(&error, ServeError::Directory { path } if *path == missing), "{error}");
+    assert!(!missing.exists());
+    let path = directory.path().join("t.db");
     let first = open(path.display()).await.unwrap();
     assert!(first.first_operator_token().is_some());
     for prefix in ["", "sqlite:", "sqlite://"] {

@@ -61,6 +61,7 @@ pub(super) fn guarded_routes() -> Vec<(Method, String)> {
     ];
     let device = [
         (Method::POST, "/clients".into()),
+        (Method::GET, "/jobs".into()),
         (Method::POST, "/checkins".into()),
         (Method::POST, "/certificate".into()),
         (Method::POST, "/secret".into()),
@@ -97,7 +98,7 @@ async fn a_token_of_another_kind_is_forbidden_everywhere() {
     let device = world.device().await;
     for (method, path) in guarded_routes() {
         let wrong = match path.as_str() {
-            "/device/v1/clients" => [&world.operator, &device.secret],
+            "/device/v1/clients" | "/device/v1/jobs" => [&world.operator, &device.secret],
             path if path.starts_with("/device") => [&world.operator, &world.enrolment],
             _ => [&device.secret, &world.enrolment],
         };
@@ -115,7 +116,7 @@ async fn the_right_token_gets_past_the_guard_everywhere() {
     let device = world.device().await;
     for (method, path) in guarded_routes() {
         let secret = match path.as_str() {
-            "/device/v1/clients" => &world.enrolment,
+            "/device/v1/clients" | "/device/v1/jobs" => &world.enrolment,
             path if path.starts_with("/device") => &device.secret,
             _ => &world.operator,
         };

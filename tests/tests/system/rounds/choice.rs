@@ -1,11 +1,11 @@
 //! Who is drawn.
 
 use serde_json::json;
-use tributary_protocol::device::CheckInResponse;
+use tributary_protocol::device::{CheckInResponse, WaitsFor};
 use tributary_protocol::operator::{Client, Page};
 use tributary_protocol::state::Phase;
 
-use crate::support::{WEIGHTS, World, evaluated_job};
+use crate::support::{Device, WEIGHTS, World, evaluated_job};
 
 const STEP: [f32; WEIGHTS] = [0.5; WEIGHTS];
 
@@ -91,4 +91,38 @@ async fn clients_of_another_population_are_never_drawn() {
     world.job(json!({ "population": "others" })).await;
     let device = world.device().await;
     assert!(world.gather(&[&device]).await[0].is_none());
+}
+
+/// What a client without work is told.
+async fn told(device: &Device) -> WaitsFor {
+    match device.check_in(0).await {
+        CheckInResponse::Retry { waits_for, .. } => waits_for.expect("the fleet is small"),
+        CheckInResponse::Assigned(work) => panic!("{work:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_client_without_work_learns_what_it_waits_for() {
+    let world = World::start().await;
+    let device = world.device().await;
+    assert_eq!(told(&device).await, WaitsFor::Job);
+
+    let round = json!({ "updates_goal": 3, "updates_min": 2, "over_selection": 1.0, "selection_timeout_ms": 60_000 });
+    let job = world.job(json!({ "name": "one", "round": round, "eligibility": { "examples_min": 5 } })).await;
+    let name = job.file.name.clone();
+    assert_eq!(told(&device).await, WaitsFor::NextRound { job: name.clone() });
+    world.drive().await;
+    world.hand.advance_ms(10_000);
+    let seen =
+        WaitsFor::Clients { job: name.clone(), round: 1, available: 1, needed: 3, minimum: 2, ends_in_ms: 50_000 };
+    assert_eq!(told(&device.clone().holding(9)).await, seen);
+
+    let poor = world.device().await.holding(4);
+    let reason = "4 examples, where the job requires 5".to_owned();
+    assert_eq!(told(&poor).await, WaitsFor::Admission { job: name, reason });
+    let id = poor.id;
+    world
+        .operate(reqwest::Method::PUT, &format!("/clients/{id}/standing"), &json!({ "standing": "quarantined" }))
+        .await;
+    assert_eq!(told(&poor).await, WaitsFor::Release);
 }

@@ -14,7 +14,7 @@ async fn a_stop_answers_held_check_ins_with_a_retry_window() {
     world.until_waiting(1).await;
     world.stop().await;
     let answer = within_reason(waiting).await.unwrap();
-    assert!(matches!(answer, CheckInResponse::Retry { retry_after_ms } if retry_after_ms >= 500), "{answer:?}");
+    assert!(matches!(answer, CheckInResponse::Retry { retry_after_ms, .. } if retry_after_ms >= 500), "{answer:?}");
 }
 
 #[tokio::test]

@@ -100,7 +100,7 @@ async fn without_work_a_client_learns_when_to_come_back() {
     let client = Client::builder(world.server(), world.enrolment.clone()).state_dir(directory.path());
     let client = client.wait(std::time::Duration::ZERO).http_client(http()).build().unwrap();
     let outcome = client.run_once(&mut Adds::new(0.5), &AlwaysOn).await.unwrap();
-    let Outcome::NothingToDo { retry_after } = outcome else { panic!("{outcome:?}") };
+    let Outcome::NothingToDo { retry_after, .. } = outcome else { panic!("{outcome:?}") };
     assert!(retry_after.as_millis() >= 2_500, "no job runs: nothing will come soon");
     world.job(json!({ "round": { "updates_goal": 5 } })).await;
     let outcome = client.run_once(&mut Adds::new(0.5), &AlwaysOn).await.unwrap();

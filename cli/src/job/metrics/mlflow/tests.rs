@@ -174,7 +174,12 @@ fn token() -> Sealed<String> {
 async fn a_run_is_found_again_and_gets_only_what_is_new() {
     let (server, recorded) = fake("Bearer s3cret").await;
     let job = job(1, "demo", "digits");
-    let news = |ended: &[Round], state| News { job: Job { state, ..job.clone() }, ended: ended.to_vec(), open: None };
+    let news = |ended: &[Round], state| News {
+        job: Job { state, ..job.clone() },
+        ended: ended.to_vec(),
+        open: None,
+        waits: None,
+    };
     let all = rounds(1..=300);
     for (known, state) in [(200, JobState::Running), (600, JobState::Running), (600, JobState::Completed)] {
         let mut run = Mlflow::open(&server, Some(&token()), "vision", &job).await.unwrap();
@@ -197,7 +202,7 @@ async fn a_run_is_found_again_and_gets_only_what_is_new() {
 async fn a_call_that_failed_is_made_again_and_nothing_is_written_twice() {
     let (server, recorded) = fake("Bearer s3cret").await;
     let job = job(1, "demo", "digits");
-    let news = News { job: job.clone(), ended: rounds(1..=2), open: None };
+    let news = News { job: job.clone(), ended: rounds(1..=2), open: None, waits: None };
     let mut run = Mlflow::open(&server, Some(&token()), "vision", &job).await.unwrap();
     recorded.lock().unwrap().away = 1;
     let error = run.take(&news).await.expect_err("a 503");

@@ -1,5 +1,7 @@
 //! The output of a command: tables and sentences for people, one JSON object per line for programs.
 
+mod colour;
+
 use std::io::{self, IsTerminal, Write};
 
 use comfy_table::{ContentArrangement, Table, presets};
@@ -16,6 +18,8 @@ pub(crate) struct Output {
     pub(crate) json: bool,
     /// Columns of the terminal. `None`: standard output is no terminal, and lines are not wrapped.
     pub(crate) width: Option<u16>,
+    /// Whether standard output is a terminal that shows colours, and nothing (NO_COLOR) forbids them.
+    pub(crate) colours: bool,
     /// Whether standard error is a terminal, where a progress bar makes sense.
     pub(crate) interactive: bool,
     /// The time of the command, in milliseconds since 1970; "ago" is relative to it.
@@ -35,7 +39,8 @@ impl Output {
     pub(crate) fn of_process(json: bool, now_ms: i64) -> Self {
         let width = console::Term::stdout().size_checked().map(|(_rows, columns)| columns);
         let width = width.filter(|_| io::stdout().is_terminal());
-        Self { sink: Sink::Stdout, json, width, interactive: io::stderr().is_terminal() && !json, now_ms }
+        let colours = width.is_some() && console::colors_enabled() && !json;
+        Self { sink: Sink::Stdout, json, width, colours, interactive: io::stderr().is_terminal() && !json, now_ms }
     }
 
     /// Prints one object: as a JSON line, or as `text` for people.
@@ -53,7 +58,29 @@ impl Output {
         if self.json {
             return items.iter().try_for_each(|item| self.write(&json_line(item)));
         }
-        self.write(&table(header, items.iter().map(row), self.width))
+        self.write(&self.coloured(table(header, items.iter().map(row), self.width)))
+    }
+
+    /// The text with states in colour, where colours are shown.
+    pub(crate) fn coloured(&self, text: String) -> String {
+        if self.colours { colour::paint(&text) } else { text }
+    }
+
+    /// Prints an error and its hint to standard error.
+    pub(crate) fn error(&self, error: &CliError) {
+        if self.json {
+            let object = serde_json::json!({
+                "event": "error", "message": error.to_string(), "hint": error.hint(), "exit_code": error.exit_code(),
+                "problem": error.problem(),
+            });
+            eprintln!("{object}");
+            return;
+        }
+        let label = console::Style::new().for_stderr().red().bold();
+        eprintln!("{} {error}", label.apply_to("error:"));
+        if let Some(hint) = error.hint() {
+            eprintln!("{} {hint}", console::Style::new().for_stderr().cyan().apply_to("hint:"));
+        }
     }
 
     pub(crate) fn note_if_cut(&self, is_cut: bool) {

@@ -1,0 +1,101 @@
+//! A trainer that trains on one part of its examples and evaluates on the other.
+
+use std::sync::Arc;
+
+use tributary_client::examples::{Examples, ExamplesError, MemoryExamples};
+use tributary_client::{EvaluateTask, Evaluated, LayerTrainer, TrainError, TrainTask, Trained, Trainer};
+use tributary_protocol::seed::Seed;
+
+/// Draws which examples are held out. It is the same in all runs: nothing that was held out is trained on later.
+const SEED: Seed = Seed(0x7e57);
+/// Resolution of the fraction.
+const PARTS: u64 = 1 << 20;
+
+/// Accuracies of a model on the examples that it was trained on say little.
+pub(super) struct HeldOut {
+    examples: u64,
+    train: LayerTrainer,
+    /// `None`: nothing is held out, and both tasks use all examples.
+    evaluate: Option<LayerTrainer>,
+}
+
+impl HeldOut {
+    /// Holds out about this fraction of the examples.
+    pub(super) fn new(examples: MemoryExamples, fraction: f64) -> Result<Self, ExamplesError> {
+        let (train, test) = split(&examples, fraction)?;
+        Ok(Self::of(train, (!test.is_empty()).then_some(test)))
+    }
+
+    /// Trains on these examples, and evaluates on those.
+    pub(super) fn of(train: MemoryExamples, test: Option<MemoryExamples>) -> Self {
+        Self {
+            examples: train.len() as u64,
+            train: LayerTrainer::new(Arc::new(train)),
+            evaluate: test.map(|test| LayerTrainer::new(Arc::new(test))),
+        }
+    }
+}
+
+/// Splits examples into those to train on and those to evaluate on. Each is drawn by its index, so that examples which
+/// are appended to a table later change nothing for the earlier ones.
+pub(super) fn split(
+    examples: &MemoryExamples,
+    fraction: f64,
+) -> Result<(MemoryExamples, MemoryExamples), ExamplesError> {
+    let limit = (fraction * PARTS as f64) as u64;
+    let is_held_out = |index: &usize| SEED.derive("held out", *index as u64).stream().below(PARTS) < limit;
+    let (test, train): (Vec<usize>, Vec<usize>) = (0..examples.len()).partition(is_held_out);
+    if train.is_empty() {
+        Ok((examples.clone(), examples.subset(&[])?))
+    } else {
+        Ok((examples.subset(&train)?, examples.subset(&test)?))
+    }
+}
+
+impl Trainer for HeldOut {
+    fn examples(&self) -> u64 {
+        self.examples
+    }
+
+    fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
+        self.train.train(task, should_stop)
+    }
+
+    fn evaluate(&mut self, task: &EvaluateTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
+        self.evaluate.as_mut().unwrap_or(&mut self.train).evaluate(task, should_stop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tributary_client::examples::Targets;
+
+    fn examples(count: u32) -> MemoryExamples {
+        let inputs = (0..count).map(|value| value as f32).collect();
+        MemoryExamples::new(vec![1], inputs, Targets::Classes((0..count).collect())).unwrap()
+    }
+
+    fn classes(examples: &MemoryExamples) -> Vec<u32> {
+        let Targets::Classes(classes) = examples.targets() else { panic!("classes") };
+        classes
+    }
+
+    #[test]
+    fn what_is_held_out_stays_held_out_when_the_table_grows() {
+        let (train, test) = split(&examples(1000), 0.2).unwrap();
+        assert!((150..250).contains(&test.len()), "{}", test.len());
+        assert_eq!(train.len() + test.len(), 1000);
+        let (more_train, more_test) = split(&examples(1500), 0.2).unwrap();
+        assert_eq!(classes(&more_train)[..train.len()], classes(&train));
+        assert_eq!(classes(&more_test)[..test.len()], classes(&test));
+    }
+
+    #[test]
+    fn nothing_is_held_out_where_nothing_would_be_left() {
+        for (count, fraction) in [(100, 0.0), (1, 1.0), (100, 1.0)] {
+            let (train, test) = split(&examples(count), fraction).unwrap();
+            assert_eq!((train.len() as u32, test.len()), (count, 0));
+        }
+    }
+}

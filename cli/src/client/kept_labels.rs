@@ -1,0 +1,54 @@
+//! The labels of a client in its state folder, so that a class means the same in all its runs.
+
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::CliError;
+use crate::files::temporary_beside;
+use crate::table::LabelMap;
+
+/// The labels that an earlier run kept.
+pub(super) fn read(state_dir: &Path) -> Result<Option<LabelMap>, CliError> {
+    let path = path(state_dir);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(CliError::file("read", path)(error)),
+    };
+    let labels = serde_json::from_str(&text);
+    labels.map(Some).map_err(|error| CliError::BadSetting(format!("{}: {error}", path.display())))
+}
+
+pub(super) fn write(state_dir: &Path, labels: &LabelMap) -> Result<(), CliError> {
+    if read(state_dir)?.as_ref() == Some(labels) {
+        return Ok(());
+    }
+    let path = path(state_dir);
+    std::fs::create_dir_all(state_dir).map_err(CliError::file("create", state_dir))?;
+    let mut file = temporary_beside(&path).map_err(CliError::file("write", &path))?;
+    serde_json::to_writer(&mut file, labels).map_err(|error| CliError::Internal(error.to_string()))?;
+    file.flush().map_err(CliError::file("write", &path))?;
+    file.persist(&path).map_err(|error| CliError::file("write", &path)(error.error))?;
+    Ok(())
+}
+
+fn path(state_dir: &Path) -> PathBuf {
+    state_dir.join("labels.json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_kept_and_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let state_dir = folder.path().join("state");
+        assert_eq!(read(&state_dir).unwrap(), None);
+        for labels in [["cat", "dog"], ["dog", "cat"]] {
+            let labels = LabelMap::new(labels.map(str::to_owned).to_vec());
+            write(&state_dir, &labels).unwrap();
+            assert_eq!(read(&state_dir).unwrap(), Some(labels));
+        }
+    }
+}

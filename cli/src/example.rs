@@ -1,0 +1,242 @@
+//! `tributary example`: job files and a table to begin with, from the program itself.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand, ValueEnum};
+use tributary_client::examples::Examples;
+use tributary_protocol::id::Name;
+
+use crate::demo::data::DIGITS_CSV_GZ;
+use crate::error::{CliError, Failure};
+use crate::files::temporary_beside;
+use crate::job::file::parse;
+use crate::output::Output;
+use crate::table::{Table, TableOptions, read_file};
+
+/// One job file of the repository for each kind.
+const FIRST: &str = include_str!("../../examples/first.toml");
+const DIGITS: &str = include_str!("../../examples/digits.toml");
+/// The population of these files.
+const POPULATION: &str = "population = \"shop\"";
+/// Pixels of a digit.
+const PIXELS: usize = 64;
+/// Largest table in memory. The embedded one has 400 kB.
+const DIGITS_BYTES_MAX: u64 = 4 << 20;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ExampleCommand {
+    /// Prints a job file.
+    Job(JobArgs),
+    /// Writes the built-in handwritten digits as a table: 64 pixels from 0 to 16 in each line, and the digit.
+    Digits {
+        /// The CSV file to write. An existing one is replaced.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JobArgs {
+    /// Which: a job that completes with one client, or one with every setting.
+    #[arg(value_enum, value_name = "EXAMPLE", required_unless_present = "csv", conflicts_with = "csv")]
+    example: Option<Example>,
+    /// A job for a table: its number of inputs, and its classes.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// The target is a number to be predicted, not a class.
+    #[arg(long, requires = "csv")]
+    regression: bool,
+    /// The target's column: a name, or a number from 0 [default: the last column].
+    #[arg(long, value_name = "COLUMN", requires = "csv")]
+    target_column: Option<String>,
+    /// How many clients there are: a round waits for all of them, and is abandoned without half of them.
+    #[arg(long, default_value_t = 1, value_name = "CLIENTS", requires = "csv", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    clients: u32,
+    /// The job's population [default: shop].
+    #[arg(long, value_name = "NAME")]
+    population: Option<Name>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Example {
+    /// Handwritten digits, for one client or more.
+    First,
+    /// Every setting with its default; it needs 13 clients and an evaluator.
+    Digits,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum ExampleError {
+    #[error("{}: there is only one class in it, and a job learns to tell classes apart", .0.display())]
+    OneClass(PathBuf),
+    #[error("the embedded digits cannot be read: {0}")]
+    Digits(std::io::Error),
+}
+
+impl Failure for ExampleError {}
+
+pub(crate) fn run(command: &ExampleCommand, output: &Output) -> Result<(), CliError> {
+    match command {
+        ExampleCommand::Job(args) => {
+            let text = match (args.example, &args.csv) {
+                (_, Some(csv)) => fitted(args, csv, output)?,
+                (Some(Example::Digits), None) => DIGITS.to_owned(),
+                _ => FIRST.to_owned(),
+            };
+            let text = match &args.population {
+                Some(name) => text.replace(POPULATION, &format!("population = \"{name}\"")),
+                None => text,
+            };
+            let file = parse("the example", &text)?;
+            output.object(&file, || text.trim_end().to_owned())
+        }
+        ExampleCommand::Digits { file } => {
+            write_digits(file)?;
+            output.object(&serde_json::json!({ "path": file }), || format!("wrote {}", file.display()))
+        }
+    }
+}
+
+/// A small network for a table.
+fn fitted(args: &JobArgs, csv: &Path, output: &Output) -> Result<String, CliError> {
+    let options = TableOptions {
+        regression: args.regression,
+        target_column: args.target_column.clone(),
+        // Only the shape of the table matters here.
+        missing: Some(crate::table::Missing::Mean),
+        ..TableOptions::default()
+    };
+    let table = read_file(csv, &options)?;
+    table.notes.iter().for_each(|note| output.note(note));
+    if table.classes == 1 {
+        return Err(ExampleError::OneClass(csv.to_owned()).into());
+    }
+    Ok(job_text(&job_name(csv), &table, args.clients))
+}
+
+fn job_text(name: &Name, table: &Table, clients: u32) -> String {
+    let target = table.target.as_ref().map(|target| format!(" from the column {target:?}")).unwrap_or_default();
+    let (outputs, loss, what) = match table.classes {
+        0 => (1, "mse", format!("a number{target}")),
+        classes => (classes, "cross_entropy", format!("{classes} classes{target}")),
+    };
+    let options = table.labels.as_ref().map(|labels| format!(" --label-map {}", labels.option())).unwrap_or_default();
+    let labels = table.labels.as_ref().map(|labels| format!("# Classes: {labels}\n")).unwrap_or_default();
+    let (inputs, examples) = (table.inputs, table.examples.len());
+    format!(
+        "# Learns {what}, from {inputs} numbers.
+# Clients: tributary client run --csv FILE --standardize{options} ..
+{labels}
+name = \"{name}\"
+{POPULATION}
+seed = 7
+
+[model]
+input = [{inputs}]
+layers = [
+  {{ kind = \"linear\", out_features = 32 }},
+  {{ kind = \"relu\" }},
+  {{ kind = \"linear\", out_features = {outputs} }},
+]
+
+[training]
+epochs = 5
+batch_size = {batch_size}
+loss = \"{loss}\"
+optimizer = {{ kind = \"adam\", learning_rate = 0.005 }}
+
+[round]
+updates_goal = {clients}                    # this many updates close the round
+updates_min = {minimum}                     # with fewer at the deadline, it is abandoned
+over_selection = 1.0                # no spare clients
+deadline_ms = 60000
+
+[evaluation]                        # any client measures the new model, on the examples that it holds out
+
+[stop]
+rounds = 10
+",
+        batch_size = (examples / clients as usize / 20).clamp(1, 32),
+        minimum = clients.div_ceil(2),
+    )
+}
+
+/// The name of the file, as far as a job may be called so.
+fn job_name(csv: &Path) -> Name {
+    let stem = csv.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    let stem = stem.trim_end_matches(".csv");
+    let letters: String =
+        stem.chars().map(|letter| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '-' }).collect();
+    letters
+        .chars()
+        .take(40)
+        .collect::<String>()
+        .parse()
+        .unwrap_or_else(|_| "table".parse().expect("letters are a name"))
+}
+
+fn write_digits(path: &Path) -> Result<(), CliError> {
+    let mut table = String::new();
+    let unpacked = flate2::read::GzDecoder::new(DIGITS_CSV_GZ).take(DIGITS_BYTES_MAX).read_to_string(&mut table);
+    unpacked.map_err(ExampleError::Digits)?;
+    let pixels = (0..PIXELS).map(|pixel| format!("pixel_{pixel}")).collect::<Vec<_>>().join(",");
+    let failed = |error| CliError::file("write", path)(error);
+    let mut file = temporary_beside(path).map_err(failed)?;
+    write!(file, "{pixels},digit\n{table}").map_err(failed)?;
+    file.persist(path).map_err(|error| failed(error.error))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::output;
+
+    fn job(example: Option<Example>, csv: Option<PathBuf>, population: &str) -> JobArgs {
+        let population = Some(population.parse().unwrap());
+        JobArgs { example, csv, regression: false, target_column: None, clients: 4, population }
+    }
+
+    fn printed(args: JobArgs) -> Result<String, CliError> {
+        let (output, printed) = output(false);
+        run(&ExampleCommand::Job(args), &output)?;
+        let text = printed.lock().unwrap().clone();
+        Ok(text)
+    }
+
+    #[test]
+    fn every_example_is_a_job_file_of_the_chosen_population() {
+        for example in [Example::First, Example::Digits] {
+            let text = printed(job(Some(example), None, "phones")).unwrap();
+            assert_eq!(parse("it", &text).unwrap().population.as_str(), "phones");
+        }
+        let first = parse("it", FIRST).unwrap();
+        assert_eq!((first.round.cohort_size(), first.evaluation.unwrap().attributes.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_job_for_a_table_has_its_inputs_and_its_classes() {
+        let folder = tempfile::tempdir().unwrap();
+        let csv = folder.path().join("my points.csv");
+        std::fs::write(&csv, "x,y,where\n1,2,in\n3,NA,out\n5,6,edge\n").unwrap();
+        let text = printed(job(None, Some(csv.clone()), "shop")).unwrap();
+        assert!(text.contains("# Classes: edge = 0, in = 1, out = 2"), "{text}");
+        assert!(text.contains("--label-map edge,in,out .."), "{text}");
+        let file = parse("it", &text).unwrap();
+        assert_eq!(file.name.as_str(), "my-points");
+        assert_eq!((file.round.updates_goal, file.round.updates_min), (4, 2));
+        assert_eq!(file.model.output_shape().unwrap(), Some(vec![3]));
+        std::fs::write(&csv, "x,y\n1,0\n3,0\n").unwrap();
+        assert!(printed(job(None, Some(csv), "shop")).unwrap_err().to_string().contains("only one class"));
+    }
+
+    #[test]
+    fn the_digits_are_a_table() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("digits.csv");
+        run(&ExampleCommand::Digits { file: path.clone() }, &output(true).0).unwrap();
+        let table = read_file(&path, &TableOptions::default()).unwrap();
+        assert_eq!((table.examples.len(), table.inputs, table.classes), (1797, 64, 10));
+    }
+}

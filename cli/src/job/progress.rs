@@ -1,0 +1,11 @@
+//! How far a job is, as text.
+
+use tributary_protocol::operator::Job;
+
+/// Committed rounds, of as many as end the job.
+pub(super) fn rounds_done(job: &Job) -> String {
+    match job.file.stop.rounds {
+        Some(rounds) => format!("{}/{rounds}", job.rounds_committed),
+        None => job.rounds_committed.to_string(),
+    }
+}

@@ -1,0 +1,182 @@
+// The way from an empty coordinator to the first round: population, token, client, job.
+
+import type { ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import type { ApiError } from "../api/http";
+import type { CreatedToken, Overview, Population } from "../api/types";
+import { clientCommand, enrolmentText, fleetCommand, serverOf } from "../lib/enrolment";
+import { plural } from "../lib/format";
+import { links } from "../router";
+import { useConnection, useMay } from "../ui/connection";
+import { Choice, Command, Empty, Panel, Trouble } from "../ui/parts";
+import { QrCode } from "../ui/qr-code";
+
+/** How often the page looks for the first client, in milliseconds. */
+const LOOK_MS = 3_000;
+
+/** Whether one of the first steps is left. */
+export function isNew({ populations, jobs }: Overview): boolean {
+  return jobs.length === 0 || populations.every(({ clients }) => clients === 0);
+}
+
+/** A list of steps, each of which is done here. `refresh` asks for the overview again. */
+export function FirstSteps({ data, refresh }: { data: Overview; refresh: () => void }) {
+  const { populations, jobs } = data;
+  const may = useMay("operator");
+  const clients = populations.reduce((sum, population) => sum + population.clients, 0);
+  // A client's enrolment is no event of the feed.
+  useEffect(() => {
+    const timer = setInterval(refresh, LOOK_MS);
+    return () => clearInterval(timer);
+  }, [refresh]);
+  return (
+    <Panel title="First steps" hint="from here to the first round">
+      <ol class="first-steps">
+        <Step
+          done={populations.length > 0}
+          title="A population"
+          about="The clients of one app: tokens and jobs belong to it."
+        >
+          <MakePopulation onMade={refresh} />
+        </Step>
+        <Step
+          done={clients > 0}
+          title={clients > 0 ? `${plural(clients, "client")} enrolled` : "A first client"}
+          about="It enrols with a token, which its app carries."
+          keep
+        >
+          {populations.length > 0 && <MakeToken populations={populations} />}
+        </Step>
+        <Step
+          done={jobs.length > 0}
+          title="A job"
+          about="It says which model is trained, how clients train it, and when a round closes."
+        >
+          {populations.length > 0 && may && (
+            <p>
+              <a class="button" href={links.newJob()}>
+                New job
+              </a>
+            </p>
+          )}
+        </Step>
+      </ol>
+    </Panel>
+  );
+}
+
+function Step(props: {
+  done: boolean;
+  title: string;
+  about: string;
+  /** Shows the content of a step that is done, too. */
+  keep?: boolean;
+  children: ComponentChildren;
+}) {
+  return (
+    <li class={props.done ? "step step-done" : "step"}>
+      <h3>
+        {props.title}
+        {props.done && <span class="quiet"> · done</span>}
+      </h3>
+      {!props.done && <p class="hint">{props.about}</p>}
+      {(!props.done || props.keep) && props.children}
+    </li>
+  );
+}
+
+/** A name and a button that creates the population. */
+function MakePopulation({ onMade }: { onMade: () => void }) {
+  const { api } = useConnection();
+  const may = useMay("admin");
+  const [name, setName] = useState("shop");
+  const { busy, error, run } = useAction(async () => {
+    await api.json("populations", { method: "POST", body: { name } });
+    onMade();
+  });
+  if (!may) return <Empty title="Administrators create populations">You are signed in with another role.</Empty>;
+  return (
+    <form class="step-form" onSubmit={run}>
+      <label class="field">
+        <span>Name</span>
+        <input
+          value={name}
+          required
+          maxLength={64}
+          pattern="[A-Za-z0-9_.\-]+"
+          title="Letters, digits, -, _ and ."
+          autoComplete="off"
+          onInput={(event) => setName(event.currentTarget.value)}
+        />
+      </label>
+      <button type="submit" class="primary" disabled={busy}>
+        Create population
+      </button>
+      {error && <Trouble error={error} />}
+    </form>
+  );
+}
+
+/** A button that creates an enrolment token, and then all that a client needs. The secret is shown once. */
+function MakeToken({ populations }: { populations: readonly Population[] }) {
+  const { api } = useConnection();
+  const may = useMay("admin");
+  const names = populations.map(({ name }) => name);
+  const [population, setPopulation] = useState(names[0]!);
+  const [created, setCreated] = useState<CreatedToken>();
+  const { busy, error, run } = useAction(async () => {
+    const body = { kind: "enrolment", population, label: "from the dashboard" };
+    setCreated(await api.json<CreatedToken>("tokens", { method: "POST", body }));
+  });
+  if (!may) return <Empty title="Administrators create tokens">You are signed in with another role.</Empty>;
+  if (created) return <Enrolment secret={created.secret} />;
+  return (
+    <form class="step-form" onSubmit={run}>
+      {names.length > 1 && <Choice label="Population" value={population} onChange={setPopulation} options={names} />}
+      <button type="submit" class="primary" disabled={busy}>
+        Create enrolment token
+      </button>
+      {error && <Trouble error={error} />}
+    </form>
+  );
+}
+
+function Enrolment({ secret }: { secret: string }) {
+  const server = serverOf(document.baseURI);
+  return (
+    <div class="enrolment">
+      <div>
+        <p>On any machine that reaches this one, with a table of yours:</p>
+        <Command text={clientCommand(server, secret)} />
+        <p>Or with five clients that share the built-in digits, for the job “First”:</p>
+        <Command text={fleetCommand(server, secret)} />
+        <p class="hint" role="status">
+          The token is not shown again.
+        </p>
+      </div>
+      <figure>
+        <QrCode text={enrolmentText(server, secret)} label="Address and token as a QR code" />
+        <figcaption class="hint">Address and token, for an app that reads them</figcaption>
+      </figure>
+    </div>
+  );
+}
+
+/** Runs an action of a form, and keeps why it failed. */
+function useAction(action: () => Promise<void>) {
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<ApiError>();
+  const run = async (event: Event) => {
+    event.preventDefault();
+    setBusy(true);
+    setError(undefined);
+    try {
+      await action();
+    } catch (problem) {
+      setError(problem as ApiError);
+    } finally {
+      setBusy(false);
+    }
+  };
+  return { busy, error, run };
+}

@@ -1,0 +1,32 @@
+//! What the running jobs of a population require of examples.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use tributary_protocol::device::{OpenJob, OpenJobs};
+use tributary_protocol::layers::ModelSpec;
+use tributary_protocol::state::JobState;
+
+use crate::api::auth::Enroller;
+use crate::api::extract::Json;
+use crate::api::problem::Answer;
+use crate::app::App;
+use crate::db::DbError;
+
+/// Most jobs in an answer.
+const JOBS_MAX: u32 = 100;
+
+pub(super) async fn open(State(app): State<Arc<App>>, enroller: Enroller) -> Answer<Json<OpenJobs>> {
+    let rows = app.db.read().await?.jobs_at_a_glance(Some(&enroller.population), JOBS_MAX).await?;
+    let mut jobs = Vec::new();
+    for row in rows.iter().filter(|row| row.state == JobState::Running) {
+        let file = &row.file.0;
+        let input = match &file.model {
+            ModelSpec::Layers(model) => Some(model.input.clone()),
+            ModelSpec::Parameters(_) => None,
+        };
+        let output = file.model.output_shape().map_err(|error| DbError::Corrupt(error.to_string()))?;
+        jobs.push(OpenJob { name: file.name.clone(), input, output, loss: file.training.loss });
+    }
+    Ok(Json(OpenJobs { jobs }))
+}

@@ -1,0 +1,82 @@
+//! What a client without work waits for, for the person who started it.
+
+use tributary_engine::round::{Candidate, Ineligible, TaskPolicy};
+use tributary_protocol::device::WaitsFor;
+use tributary_protocol::id::Name;
+use tributary_protocol::state::{JobState, Phase, Task};
+
+use super::Fleet;
+use super::waiting::Waiting;
+use crate::db::{DbError, JobRow, RoundRow, Tx};
+use crate::services::Services;
+
+/// Waiting clients up to which each is told what it waits for. Counting takes time in proportion to their number, and
+/// in a larger fleet nobody looks at a single client's terminal.
+pub const EXPLAINED_CLIENTS_MAX: usize = 200;
+/// Jobs that are looked at.
+const JOBS_MAX: u32 = 10;
+
+/// What a client waits for that has waited without getting work. The first job that would admit it decides.
+pub async fn waits_for(
+    services: &Services,
+    fleet: &Fleet,
+    tx: &mut Tx,
+    population: &Name,
+    candidate: &Candidate,
+) -> Result<WaitsFor, DbError> {
+    let jobs = tx.jobs_at_a_glance(Some(population), JOBS_MAX).await?;
+    let mut refusal = None;
+    for job in jobs.iter().filter(|job| job.state == JobState::Running) {
+        match of_job(services, fleet, tx, job, candidate).await? {
+            refused @ WaitsFor::Admission { .. } => refusal = refusal.or(Some(refused)),
+            admitted => return Ok(admitted),
+        }
+    }
+    Ok(refusal.unwrap_or(WaitsFor::Job))
+}
+
+async fn of_job(
+    services: &Services,
+    fleet: &Fleet,
+    tx: &mut Tx,
+    row: &JobRow,
+    candidate: &Candidate,
+) -> Result<WaitsFor, DbError> {
+    let spec = services.specs.of(row)?;
+    let job = spec.file.name.clone();
+    let mut rounds = tx.open_rounds(row.id).await?;
+    rounds.retain(|round| round.phase == Phase::Selecting);
+    let waiting = Waiting::read(services, fleet, tx, &spec, &rounds).await?.including(candidate);
+    let mut refusal = None;
+    for round in &rounds {
+        match waiting.admits(candidate, &spec, round) {
+            Ok(()) => {
+                let available = u32::try_from(waiting.eligible(&spec, round).len()).unwrap_or(u32::MAX);
+                let policy = round.policy().or_else(|| TaskPolicy::of(&spec.file, round.task));
+                if let Some(policy) = policy {
+                    return Ok(clients(services, job, round, &policy, available));
+                }
+            }
+            // An evaluator never trains, and may have nothing to evaluate now.
+            Err(Ineligible::Evaluator) => {}
+            Err(reason) if round.task == Task::Train => refusal = Some(reason.to_string()),
+            Err(_) => {}
+        }
+    }
+    Ok(match refusal {
+        Some(reason) => WaitsFor::Admission { job, reason },
+        None => WaitsFor::NextRound { job },
+    })
+}
+
+fn clients(services: &Services, job: Name, round: &RoundRow, policy: &TaskPolicy, available: u32) -> WaitsFor {
+    let ends_at_ms = round.opened_at_ms.saturating_add(policy.selection_timeout_ms);
+    WaitsFor::Clients {
+        job,
+        round: round.number,
+        available,
+        needed: policy.available_min,
+        minimum: policy.minimum,
+        ends_in_ms: u64::try_from(ends_at_ms.saturating_sub(services.clock.now_ms())).unwrap_or(0),
+    }
+}
