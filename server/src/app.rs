@@ -10,6 +10,7 @@ use crate::cluster::lease::Leases;
 use crate::db::Db;
 use crate::driver::Driver;
 use crate::fleet::Fleet;
+use crate::guard::{Guard, Limits};
 use crate::models::Models;
 use crate::people::People;
 use crate::services::Services;
@@ -26,6 +27,7 @@ pub struct App {
     pub models: Models,
     pub leases: Arc<Leases>,
     pub people: People,
+    pub guard: Guard,
     /// Fingerprint of the private CA that enrolment tokens name.
     pub ca: Option<Sha256Hash>,
 }
@@ -39,6 +41,7 @@ impl App {
         lease: Duration,
         upload_memory: usize,
         people: People,
+        limits: Limits,
         ca: Option<Sha256Hash>,
     ) -> Arc<Self> {
         let is_shared = matches!(services.db, Db::Postgres { .. });
@@ -48,6 +51,7 @@ impl App {
             models: Models::default(),
             leases: Arc::new(Leases::new(lease, services.clock.now_ms())),
             people,
+            guard: Guard::new(limits, &services.metrics),
             ca,
             services,
         })

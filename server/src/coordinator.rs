@@ -20,6 +20,7 @@ use crate::cluster::bell;
 use crate::cluster::lease::LEASE_DEFAULT;
 use crate::db::{Db, DbError, NewAudit};
 use crate::fleet::seats;
+use crate::guard::Limits;
 use crate::metrics::{Metrics, MetricsAccess};
 use crate::net::{ConnectionLimits, Tls, TlsError, TlsSource, listen};
 use crate::people::{Entrance, OidcSettings, People};
@@ -66,6 +67,8 @@ pub struct Config {
     pub upload_memory: usize,
     pub metrics: MetricsAccess,
     pub connections: ConnectionLimits,
+    /// Limits of single callers.
+    pub limits: Limits,
     /// `None`: the listener speaks plain HTTP.
     pub tls: Option<TlsSource>,
     /// Adds updates when their round is committed instead of while they arrive. A benchmark measures the cost of adding
@@ -86,6 +89,7 @@ impl Default for Config {
             upload_memory: UPLOAD_MEMORY_DEFAULT,
             metrics: MetricsAccess::default(),
             connections: ConnectionLimits::default(),
+            limits: Limits::default(),
             tls: None,
             fold_at_commit: false,
         }
@@ -165,7 +169,7 @@ impl Coordinator {
         let entrance = Entrance { is_encrypted: tls.is_some(), is_behind_proxy: config.behind_proxy };
         let services = Services::new(db, node, blobs, clock, metrics);
         let people = People::new(entrance, config.oidc.clone())?;
-        let app = App::new(services, config.lease, config.upload_memory, people, ca);
+        let app = App::new(services, config.lease, config.upload_memory, people, config.limits, ca);
         if config.fold_at_commit {
             app.updates.sums.leave_to_commits();
         }

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`runtime`] | time, randomness, threads, signals |
 //! | [`metrics`] | the coordinator's metrics, for Prometheus |
+//! | [`guard`] | limits of what one caller may hold or ask for |
 //! | [`net`] | connections: accepted, limited, handed to the router |
 //! | [`db`] | the database, SQLite or PostgreSQL: one query, one text, one method |
 //! | [`blob`] | bodies of models and updates, in the database or an object store |
@@ -32,6 +33,7 @@ pub mod coordinator;
 pub mod db;
 pub mod driver;
 pub mod fleet;
+pub mod guard;
 mod lifecycle;
 pub mod metrics;
 pub mod models;

@@ -13,6 +13,7 @@ mod connect;
 mod counts;
 mod error;
 mod events;
+mod file;
 mod jobs;
 mod model_files;
 mod names;

@@ -17,6 +17,7 @@ use tributary_protocol::safetensors::model_from_bytes;
 use tributary_protocol::state::Role;
 use tributary_server::app::App;
 use tributary_server::blob::OpenedStore;
+use tributary_server::guard::Limits;
 use tributary_server::metrics::MetricsAccess;
 use tributary_server::people::OidcSettings;
 use tributary_server::runtime::clock::{Clock, ManualClock};
@@ -50,6 +51,7 @@ pub(crate) struct World {
     metrics: MetricsAccess,
     /// For updates that are being received, in bytes.
     upload_memory: usize,
+    limits: Limits,
     behind_proxy: bool,
     oidc: Option<OidcSettings>,
     /// Keeps the port for the time between two coordinators.
@@ -194,6 +196,7 @@ impl World {
             _place: place,
             metrics: MetricsAccess::default(),
             upload_memory: Config::default().upload_memory,
+            limits: Limits::default(),
             behind_proxy: false,
             oidc: None,
             running: None,
@@ -215,6 +218,7 @@ impl World {
             node: Some(self.node.clone()),
             metrics: self.metrics,
             upload_memory: self.upload_memory,
+            limits: self.limits,
             behind_proxy: self.behind_proxy,
             oidc: self.oidc.clone(),
             ..Config::default()
@@ -235,6 +239,11 @@ impl World {
     /// The next coordinator has this much memory for updates that are being received, in bytes.
     pub(crate) fn set_upload_memory(&mut self, bytes: usize) {
         self.upload_memory = bytes;
+    }
+
+    /// The next coordinator limits single callers so.
+    pub(crate) fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
     }
 
     /// The next coordinator believes a proxy.
