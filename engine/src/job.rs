@@ -90,8 +90,8 @@ impl JobSpec {
         UpdateHeader { codec: self.plan.codec, job: self.id.to_string(), base_version: base_version.into() }
     }
 
-    /// The limits of an update's values. Those of its round may be narrower, which no longer matters once the update was
-    /// accepted.
+    /// The limits of an update's values. Those of its round may be narrower, which no longer matters once the update
+    /// was accepted.
     #[must_use]
     pub fn update_limits(&self) -> UpdateLimits {
         UpdateLimits::of_magnitude(self.file.update.magnitude_max)

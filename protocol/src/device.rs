@@ -270,8 +270,8 @@ pub struct Plan {
     /// Encoding of downloads. Absent for plain f32 models.
     #[serde(default, skip_serializing_if = "Download::is_plain")]
     pub download: Download,
-    /// Largest L2 norm of an update as the coordinator decodes it. A client scales a larger delta down. Absent: no bound
-    /// that clients know.
+    /// Largest L2 norm of an update as the coordinator decodes it. A client scales a larger delta down. Absent if there
+    /// is no bound that clients know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub norm_max: Option<f64>,
 }

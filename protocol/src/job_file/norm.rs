@@ -21,7 +21,7 @@ const ROUNDS_MAX: u32 = 1000;
 pub enum NormMax {
     /// The same bound in every round. Clients scale a larger delta down before they send it.
     Fixed(f64),
-    /// A quantile of recent norms times a factor. The coordinator refuses larger updates; clients do not know the bound.
+    /// A quantile of recent norms times a factor. The coordinator refuses larger updates; clients do not know it.
     Adaptive(AdaptiveNorm),
 }
 

@@ -118,7 +118,16 @@ fn check_there(job: JobId, model: &ModelVersion) -> Answer<()> {
     Err(ApiError::new(ProblemType::Deleted, detail))
 }
 
-/// The response with a file. Sent bytes are counted for `receiver`, if there is one.
+/// Who reads a file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reader {
+    /// `None`: an operator.
+    pub(super) client: Option<ClientId>,
+    /// Whether the bytes are counted for the client's assignment.
+    pub(super) has_work: bool,
+}
+
+/// The response with a file. Sent bytes are counted for the assignment of a client that has one.
 ///
 /// The file never changes, so caches may keep it for ever. One chunk is in memory at a time, shared by concurrent
 /// downloads. The first chunk is read before the response begins, so that a store that is unreachable leads to a
@@ -127,8 +136,9 @@ pub(super) async fn file_response(
     app: &Arc<App>,
     file: ModelFile,
     headers: &HeaderMap,
-    receiver: Option<ClientId>,
+    reader: Reader,
 ) -> Answer<Response> {
+    let receiver = reader.client.filter(|_| reader.has_work);
     let etag = &file.etag;
     let known = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
     if known.is_some_and(|known| known.split(',').any(|known| known.trim() == etag || known.trim() == "*")) {
@@ -152,7 +162,7 @@ pub(super) async fn file_response(
         }
         Content::Made { plain, plain_bytes, parameters, form } => {
             let body = app.blobs.find(&app.db, plain.clone(), *plain_bytes).await?;
-            made(app, body, *plain_bytes, parameters, *form, (wanted.clone(), receiver))?
+            made(app, body, *plain_bytes, parameters, *form, (wanted.clone(), reader))?
         }
     };
     let first = rest.try_next().await?.unwrap_or_default();
@@ -283,9 +293,9 @@ fn made(
     plain_bytes: u64,
     parameters: &Arc<ParameterList>,
     form: ModelForm,
-    (wanted, receiver): (Range<u64>, Option<ClientId>),
+    (wanted, reader): (Range<u64>, Reader),
 ) -> Answer<Parts> {
-    let place = app.models.form_places.take(receiver, app.clock.now_ms()).ok_or_else(|| {
+    let place = app.models.form_places.take(reader.client, app.clock.now_ms()).ok_or_else(|| {
         let detail = format!("too many models are being written as {} and the like; no job needs this", form.as_str());
         ApiError::new(ProblemType::Unavailable, detail).retry_after_ms(FORM_RETRY_MS)
     })?;

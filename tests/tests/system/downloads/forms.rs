@@ -157,8 +157,8 @@ async fn a_client_that_cannot_read_the_form_is_not_drawn() {
     assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
 }
 
-/// Goal: readers that read nothing keep no place for long, and one client has one place. Method: eight clients ask for a
-/// form that is larger than the buffers on its way and read nothing of it.
+/// Goal: readers that read nothing keep no place for long. Method: eight clients ask for a form that is larger than the
+/// buffers on its way and read nothing of it.
 #[tokio::test]
 async fn readers_of_forms_that_read_nothing_make_room() {
     let world = World::start().await;
