@@ -1,5 +1,6 @@
 //! The listener of `tributary serve`: who may connect, and how.
 
+mod memory;
 mod process;
 
 use std::net::TcpStream;

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// Longest wait for an answer, so that a coordinator that answers nobody fails the test.
-const ANSWER_MAX: Duration = Duration::from_secs(60);
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// A coordinator; killed when dropped.
 pub(super) struct Serving {
@@ -39,6 +39,10 @@ impl Serving {
     pub(super) fn address(&self) -> SocketAddr {
         let url = self.event["url"].as_str().unwrap();
         url.split_once("://").unwrap().1.trim_end_matches('/').parse().unwrap()
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// The answer to a request without TLS.

@@ -192,6 +192,27 @@ async fn the_system_ends_connections_whose_client_is_gone_or_takes_nothing() {
     assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(60)));
 }
 
+#[tokio::test]
+async fn a_head_that_is_too_large_is_refused_and_an_http2_connection_has_so_many_requests() {
+    let served = served().await;
+    let head = format!("GET / HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(READ_BYTES_MAX));
+    let mut stream = served.connect_and_send(head.as_bytes()).await;
+    let rest = ended(&mut stream).await;
+    assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 431"), "{}", String::from_utf8_lossy(&rest));
+
+    let mut stream = served.connect_and_send(HTTP2).await;
+    let mut frame = [0; 9];
+    stream.read_exact(&mut frame).await.unwrap();
+    let mut settings = vec![0; usize::from(frame[2])];
+    stream.read_exact(&mut settings).await.unwrap();
+    let setting = |id: u8| {
+        let found = settings.chunks(6).find(|setting| setting[..2] == [0, id]).expect("it is set");
+        u32::from_be_bytes([found[2], found[3], found[4], found[5]])
+    };
+    // SETTINGS_MAX_CONCURRENT_STREAMS and SETTINGS_MAX_HEADER_LIST_SIZE.
+    assert_eq!((setting(3), setting(6)), (STREAMS_MAX, HEAD_BYTES_MAX));
+}
+
 impl Served {
     fn has_dropped_a_slow_reader(&self) -> bool {
         let text = self.metrics.render(0, 0).unwrap();
