@@ -61,7 +61,7 @@ fn main() {
         let header = UpdateHeader { codec, job: "job".into(), base_version: 1 };
         let body = encode(&delta, &parameters, &header, 1, Seed(2)).expect("the delta is finite");
         let fold = &|sum: &Accumulator| {
-            let limits = UpdateLimits { magnitude_max: CAPS.magnitude_max };
+            let limits = UpdateLimits::of_magnitude(CAPS.magnitude_max);
             let mut decoder = UpdateDecoder::new(Arc::clone(&parameters), header.clone(), limits);
             for piece in body.chunks(PIECE_BYTES) {
                 decoder.push(piece, &mut Add(sum)).expect("the update is right");

@@ -90,9 +90,11 @@ impl JobSpec {
         UpdateHeader { codec: self.plan.codec, job: self.id.to_string(), base_version: base_version.into() }
     }
 
+    /// The limits of an update's values. Those of its round may be narrower, which no longer matters once the update
+    /// was accepted.
     #[must_use]
     pub fn update_limits(&self) -> UpdateLimits {
-        UpdateLimits { magnitude_max: self.file.update.magnitude_max }
+        UpdateLimits::of_magnitude(self.file.update.magnitude_max)
     }
 
     /// The job's aggregation rule.
@@ -116,5 +118,6 @@ pub fn plan_of(file: &JobFile) -> Plan {
         codec: file.update.codec,
         weight_max: file.update.weight_max,
         download: file.download,
+        norm_max: file.update.norm_max.and_then(|bound| bound.fixed()),
     }
 }

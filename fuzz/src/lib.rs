@@ -50,7 +50,7 @@ pub fn delta(data: &[u8]) {
         match encode(&values, &parameters, &header(codec), 1, Seed(data.len() as u64)) {
             Ok(file) => {
                 assert!(is_finite && file.len() as u64 <= bytes_max(&parameters, codec), "{name}");
-                let limits = UpdateLimits { magnitude_max: f32::INFINITY };
+                let limits = UpdateLimits::of_magnitude(f32::INFINITY);
                 let mut decoder = UpdateDecoder::new(Arc::clone(&parameters), header(codec), limits);
                 let mut decoded = vec![0.0; parameters.total()];
                 match decoder.push(&file, &mut decoded).and_then(|()| decoder.finish()) {
@@ -80,7 +80,7 @@ pub fn body(data: &[u8]) {
 fn read(codec: Codec, file: &[u8], piece_bytes: usize) -> Option<(Vec<u32>, u64)> {
     let parameters = parameters();
     let mut seen = Seen(vec![None; parameters.total()]);
-    let mut decoder = UpdateDecoder::new(parameters, header(codec), UpdateLimits { magnitude_max: MAGNITUDE_MAX });
+    let mut decoder = UpdateDecoder::new(parameters, header(codec), UpdateLimits::of_magnitude(MAGNITUDE_MAX));
     for piece in file.chunks(piece_bytes) {
         if decoder.push(piece, &mut seen).is_err() {
             assert!(decoder.finish().is_err(), "what was refused stays refused");

@@ -50,7 +50,7 @@ fn main() {
         table.measure(&mut criterion, &format!("encode {name}"), 1, (VALUES, read + written), encoding);
         let decoding = |_| {
             || {
-                let limits = UpdateLimits { magnitude_max: 100.0 };
+                let limits = UpdateLimits::of_magnitude(100.0);
                 let mut decoder = UpdateDecoder::new(Arc::clone(&parameters), header.clone(), limits);
                 for piece in file.chunks(PIECE_BYTES) {
                     decoder.push(piece, &mut Look).expect("the update is right");

@@ -365,7 +365,7 @@ fn ask_every_ms_default() -> u64 {
     ASK_EVERY_MS_MIN
 }
 
-/// The plan of a job: what its clients do in a round. It is the same for all clients.
+/// The plan of a job: what its clients do in a round. It is the same for all clients, but for the weight.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Plan {
@@ -376,11 +376,16 @@ pub struct Plan {
     /// Codec of the updates.
     #[cfg_attr(feature = "openapi", schema(value_type = crate::update::WrittenCodec))]
     pub codec: Codec,
-    /// Largest weight of an update. A client with more examples reports this number.
+    /// Largest weight of an update: the job's, or the number of examples that the client had at its check-in if that is
+    /// smaller. A client with more examples reports this number.
     pub weight_max: u32,
     /// Encoding of downloads. Absent for plain f32 models.
     #[serde(default, skip_serializing_if = "Download::is_plain")]
     pub download: Download,
+    /// Largest L2 norm of an update as the coordinator decodes it. A client scales a larger delta down. Absent if there
+    /// is no bound that clients know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub norm_max: Option<f64>,
 }
 
 impl Plan {

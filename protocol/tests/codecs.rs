@@ -66,7 +66,8 @@ fn decode_pieces(
     pieces: &[usize],
     magnitude_max: f32,
 ) -> Result<(Vec<f32>, UpdateStatistics), UpdateError> {
-    let mut decoder = UpdateDecoder::new(Arc::clone(parameters), header(codec), UpdateLimits { magnitude_max });
+    let mut decoder =
+        UpdateDecoder::new(Arc::clone(parameters), header(codec), UpdateLimits::of_magnitude(magnitude_max));
     let total = parameters.total();
     let mut sink = Once { delta: vec![0.0; total], came: vec![false; total] };
     let (mut rest, mut sizes) = (body, pieces.iter().cycle());

@@ -65,7 +65,7 @@ fn the_golden_updates_are_written_and_read_bit_for_bit() {
     for (codec, file, expected) in UPDATE_FILES {
         let header = UpdateHeader { codec: codec.with_defaults(), job: "digits".into(), base_version: 3 };
         assert_eq!(encode(&expected, &parameters(), &header, 1, Seed(1)).unwrap(), file, "{codec}");
-        let mut decoder = UpdateDecoder::new(parameters(), header, UpdateLimits { magnitude_max: 4.0 });
+        let mut decoder = UpdateDecoder::new(parameters(), header, UpdateLimits::of_magnitude(4.0));
         let mut delta = vec![f32::NAN; 11];
         for piece in file.chunks(7) {
             decoder.push(piece, &mut delta).unwrap();

@@ -13,6 +13,7 @@ use crate::db::Db;
 use crate::devices::Devices;
 use crate::driver::Driver;
 use crate::fleet::Fleet;
+use crate::guard::{Guard, Limits};
 use crate::models::Models;
 use crate::people::People;
 use crate::runtime::kept::Kept;
@@ -36,6 +37,7 @@ pub struct App {
     pub devices: Devices,
     /// The device class that each job shuts out, if any. The answer reads thousands of sessions.
     pub(crate) shut_out: Kept<JobId, Option<ShutOut>>,
+    pub guard: Guard,
     /// Fingerprint of the private CA that enrolment tokens name.
     pub ca: Option<Sha256Hash>,
 }
@@ -50,6 +52,7 @@ impl App {
         upload_memory: usize,
         people: People,
         devices: Devices,
+        limits: Limits,
         ca: Option<Sha256Hash>,
     ) -> Arc<Self> {
         let is_shared = matches!(services.db, Db::Postgres { .. });
@@ -61,6 +64,7 @@ impl App {
             people,
             devices,
             shut_out: Kept::new(SHUT_OUT_KEPT_MS),
+            guard: Guard::new(limits, &services.metrics),
             ca,
             services,
         })

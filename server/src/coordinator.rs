@@ -21,6 +21,7 @@ use crate::cluster::lease::LEASE_DEFAULT;
 use crate::db::{Db, DbError, NewAudit};
 use crate::devices::{DeviceSettings, Devices};
 use crate::fleet::seats;
+use crate::guard::Limits;
 use crate::metrics::{Metrics, MetricsAccess};
 use crate::net::{ConnectionLimits, Tls, TlsError, TlsSource, listen};
 use crate::notify::{self, NotifySettings};
@@ -68,6 +69,8 @@ pub struct Config {
     pub upload_memory: usize,
     pub metrics: MetricsAccess,
     pub connections: ConnectionLimits,
+    /// Limits of single callers.
+    pub limits: Limits,
     /// `None`: the listener speaks plain HTTP.
     pub tls: Option<TlsSource>,
     /// How clients prove who they are.
@@ -92,6 +95,7 @@ impl Default for Config {
             upload_memory: UPLOAD_MEMORY_DEFAULT,
             metrics: MetricsAccess::default(),
             connections: ConnectionLimits::default(),
+            limits: Limits::default(),
             tls: None,
             devices: DeviceSettings::default(),
             notify: None,
@@ -186,7 +190,7 @@ impl Coordinator {
         let notifier = config.notify.clone().map(notify::Sender::new).transpose().map_err(ServeError::Notify)?;
         let people = People::new(entrance, config.oidc.clone())?;
         let devices = Devices::new(&config.devices)?;
-        let app = App::new(services, config.lease, config.upload_memory, people, devices, ca);
+        let app = App::new(services, config.lease, config.upload_memory, people, devices, config.limits, ca);
         if config.fold_at_commit {
             app.updates.sums.leave_to_commits();
         }

@@ -7,6 +7,7 @@
 //! | [`runtime`] | time, randomness, threads, signals |
 //! | [`metrics`] | the coordinator's metrics, for Prometheus |
 //! | `x509` | reading certificates |
+//! | [`guard`] | limits of what one caller may hold or ask for |
 //! | [`net`] | connections: accepted, limited, handed to the router |
 //! | [`db`] | the database, SQLite or PostgreSQL: one query, one text, one method |
 //! | [`blob`] | bodies of models and updates, in the database or an object store |
@@ -36,6 +37,7 @@ pub mod db;
 pub mod devices;
 pub mod driver;
 pub mod fleet;
+pub mod guard;
 mod lifecycle;
 pub mod metrics;
 pub mod models;

@@ -144,7 +144,7 @@ fn decode(
     header: &UpdateHeader,
     sink: &mut impl DeltaSink,
 ) -> Result<(), UpdateError> {
-    let limits = UpdateLimits { magnitude_max: f32::MAX };
+    let limits = UpdateLimits::of_magnitude(f32::MAX);
     let mut decoder = UpdateDecoder::new(Arc::clone(parameters), header.clone(), limits);
     for piece in file.chunks(PIECE_BYTES) {
         decoder.push(piece, sink)?;

@@ -81,6 +81,7 @@ pub(crate) fn round(task: Task, number: u32, phase: Phase) -> Round {
         raw_bytes_down: 0,
         step_norm: None,
         diversity: None,
+        norm_max: None,
     }
 }
 

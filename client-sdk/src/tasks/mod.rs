@@ -3,6 +3,7 @@
 mod completed;
 mod compute;
 mod evaluate;
+mod norm;
 mod train;
 
 pub(crate) use completed::Completed;

@@ -7,10 +7,11 @@ use tributary_protocol::device::{Assignment, UpdateQuery};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 use tributary_protocol::model::Model;
-use tributary_protocol::update::{EncodeError, Residual, UpdateHeader, encode_with_residual};
+use tributary_protocol::update::{EncodeError, Residual, UpdateHeader, UpdateLimits, encode_with_residual};
 
 use super::completed::Completed;
 use super::compute::computing;
+use super::norm::{self, norm, sent_norm};
 use crate::clock::Clock;
 use crate::store::client_state::ClientState;
 use crate::store::state::{State, Work};
@@ -20,6 +21,8 @@ use crate::trainer::{TrainError, TrainTask, Trained, Trainer};
 const RESIDUAL: &str = "residual";
 /// The vector of a client state that holds the momentum of `dgc`.
 const MOMENTUM: &str = "momentum";
+/// Limits of a plan without bounds.
+const LIMITS: UpdateLimits = UpdateLimits::of_magnitude(f32::MAX);
 
 /// Trains, and encodes the weight delta: local minus global, plus the residual where the codec has error feedback.
 ///
@@ -41,7 +44,7 @@ pub(crate) fn train<T: Trainer + ?Sized>(
     let delta = delta(trained, model)?;
     // Read only now, so that training has its memory.
     let kept = plan.codec.properties().error_feedback.then(|| state.client_state(assignment.job)).flatten();
-    let (file, next_state) = encode(&delta, assignment, model, kept)?;
+    let (file, next_state) = encode(delta, assignment, model, kept)?;
     let body = shrink(file);
     let query = UpdateQuery {
         weight: u32::try_from(examples).unwrap_or(u32::MAX).min(plan.weight_max),
@@ -72,9 +75,9 @@ fn delta(trained: Trained, model: &Model) -> Result<Vec<f32>, TrainError> {
     Ok(values)
 }
 
-/// The update's file, and the state that the job keeps once it is accepted.
+/// The update's file, within the plan's norm bound, and the state that the job keeps once it is accepted.
 fn encode(
-    delta: &[f32],
+    mut delta: Vec<f32>,
     assignment: &Assignment,
     model: &Model,
     kept: Option<ClientState>,
@@ -84,20 +87,38 @@ fn encode(
         job: assignment.job.to_string(),
         base_version: assignment.model_version.into(),
     };
-    let encoded = encode_with_residual(
-        delta,
-        model.parameters(),
-        &header,
-        assignment.round,
-        assignment.seed.derive("update", 0),
-        kept.and_then(feedback).as_ref(),
-        assignment.model_sha256,
-    );
-    let (file, left) = encoded.map_err(|error| match error {
-        EncodeError::NotFinite { .. } => TrainError::Diverged,
-        error => TrainError::DoesNotFit(error.to_string()),
-    })?;
-    Ok((file, left.map(|left| client_state(assignment.job, left))))
+    let mut kept = kept.and_then(feedback);
+    let limits = UpdateLimits { norm_max: assignment.plan.norm_max.unwrap_or(f64::INFINITY), ..LIMITS };
+    if limits.norm_max.is_finite() {
+        let norm = norm(&delta);
+        if norm > limits.norm_max {
+            norm::scale(&mut delta, None, norm, limits.norm_max);
+        }
+    }
+    for _ in 0..norm::ATTEMPTS_MAX {
+        let encoded = encode_with_residual(
+            &delta,
+            model.parameters(),
+            &header,
+            assignment.round,
+            assignment.seed.derive("update", 0),
+            kept.as_ref(),
+            assignment.model_sha256,
+        );
+        let (file, left) = encoded.map_err(|error| match error {
+            EncodeError::NotFinite { .. } => TrainError::Diverged,
+            error => TrainError::DoesNotFit(error.to_string()),
+        })?;
+        if limits.norm_max.is_finite() {
+            let sent = sent_norm(&file, model.parameters(), &header);
+            if !limits.allow_norm(sent) {
+                norm::scale(&mut delta, kept.as_mut(), sent, limits.norm_max);
+                continue;
+            }
+        }
+        return Ok((file, left.map(|left| client_state(assignment.job, left))));
+    }
+    Err(TrainError::DoesNotFit(format!("no update within the norm bound of {}", limits.norm_max)))
 }
 
 /// What error feedback kept in a client state; `None` if the state was left by something else.
@@ -117,7 +138,86 @@ fn client_state(job: JobId, left: Residual) -> ClientState {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+    use tributary_protocol::model::{ParameterList, ParameterSpec};
+
     use super::*;
+
+    const VALUES: usize = 1_000;
+
+    fn assignment(codec: Value, norm_max: Option<f64>, round: u32) -> Assignment {
+        let mut plan = json!({
+            "model": { "parameters": [{ "name": "w", "shape": [VALUES] }] },
+            "training": { "epochs": 1, "optimizer": { "kind": "sgd", "learning_rate": 0.1 } },
+            "codec": codec, "weight_max": 10,
+        });
+        if let Some(norm_max) = norm_max {
+            plan["norm_max"] = norm_max.into();
+        }
+        serde_json::from_value(json!({
+            "id": tributary_protocol::id::AssignmentId::from_random([6; 16]), "task": "train",
+            "job": JobId::from_random([5; 16]), "round": round, "model_version": 2,
+            "model_sha256": Sha256Hash([0; 32]), "plan": plan, "seed": 1, "deadline_in_ms": 1000,
+        }))
+        .unwrap()
+    }
+
+    fn model() -> Model {
+        let parameters = Arc::new(ParameterList::new(vec![ParameterSpec::new("w", [VALUES])]).unwrap());
+        Model::new(parameters, vec![0.0; VALUES]).unwrap()
+    }
+
+    fn sent(file: &[u8], assignment: &Assignment) -> f64 {
+        let codec = assignment.plan.codec;
+        let header = UpdateHeader { codec, job: assignment.job.to_string(), base_version: 2 };
+        sent_norm(file, model().parameters(), &header)
+    }
+
+    /// Goal: whatever the codec adds to a delta, and whatever error feedback kept, the coordinator accepts the norm.
+    #[test]
+    fn an_update_keeps_the_norm_bound_with_every_codec_and_over_rounds() {
+        let delta: Vec<f32> = (0..VALUES).map(|index| (index % 13) as f32 - 6.0).collect();
+        let norm = norm(&delta);
+        for codec in [
+            json!("f32"),
+            json!("f16"),
+            json!("int8"),
+            json!("int4"),
+            json!("ternary"),
+            json!("qsgd"),
+            json!("eden"),
+            json!("random_k"),
+            json!("sign"),
+            json!("top_k"),
+            json!("dgc"),
+        ] {
+            let (free, bound) = (assignment(codec.clone(), None, 1), norm / 10.0);
+            let (file, _) = encode(delta.clone(), &free, &model(), None).unwrap();
+            assert!(sent(&file, &free) > bound * 1.01, "{codec}: it would not be clipped");
+            let mut kept = None;
+            for round in 1..=4 {
+                let bounded = assignment(codec.clone(), Some(bound), round);
+                let (file, next) = encode(delta.clone(), &bounded, &model(), kept).unwrap();
+                let sent = sent(&file, &bounded);
+                assert!(sent <= bound * 1.01 && sent > 0.0, "{codec} in round {round}: {sent} for {bound}");
+                kept = next;
+            }
+        }
+    }
+
+    #[test]
+    fn an_update_within_the_bound_is_sent_as_it_is() {
+        let delta: Vec<f32> = (0..VALUES).map(|index| index as f32 / 1e4).collect();
+        for codec in [json!("int8"), json!("top_k")] {
+            let file =
+                |norm_max| encode(delta.clone(), &assignment(codec.clone(), norm_max, 1), &model(), None).unwrap();
+            let (free, bounded) = (file(None), file(Some(100.0)));
+            assert_eq!(free.0, bounded.0);
+            assert_eq!(free.1, bounded.1);
+        }
+    }
 
     #[test]
     fn what_error_feedback_leaves_comes_back_from_the_client_state() {

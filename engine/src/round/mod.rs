@@ -6,12 +6,14 @@
 //! | which clients form the cohort? | [`choose_cohort`] |
 //! | what happens next to this round? | [`next_step`] |
 //! | when does the next round open, and which? | [`next_round`], within the job's [`Calendar`] |
+//! | how large may an update be? | [`norm_bound`] |
 //! | which versions and rounds does a job keep? | [`keeps_version`], [`history_before_ms`] |
 //! | when should a client check in again? | [`retry_window_ms`] |
 
 mod admit;
 mod calendar;
 mod cohort;
+mod norm;
 mod pace;
 mod retention;
 mod schedule;
@@ -20,6 +22,7 @@ mod step;
 pub use admit::{Candidate, EligibilityRules, Ineligible, admit};
 pub use calendar::{Calendar, CalendarError};
 pub use cohort::choose_cohort;
+pub use norm::norm_bound;
 pub use pace::{RetryReason, retry_window_ms};
 pub use retention::{history_before_ms, keeps_version, separation_needs_from};
 pub use schedule::{JobFacts, NextRound, gives_way, has_trained, may_open_at_ms, next_round};

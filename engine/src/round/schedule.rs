@@ -4,6 +4,7 @@ use tributary_protocol::job_file::JobFile;
 use tributary_protocol::state::{JobState, Task};
 
 use super::calendar::Calendar;
+use super::step::is_ahead;
 
 /// The stored facts of a job that decide its next round.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -105,7 +106,8 @@ pub fn may_open_at_ms(
 ) -> Option<i64> {
     let pause_ms = backoff_ms(job.round.backoff_ms, job.round.backoff_max_ms, abandoned_in_a_row);
     let rested_at_ms = last_ended_at_ms.map_or(now_ms, |ended_at_ms| ended_at_ms.saturating_add(pause_ms));
-    let from_ms = rested_at_ms.max(now_ms);
+    // After the clock was set back, the end of the last round may be in the future for as long as the clock was wrong.
+    let from_ms = if is_ahead(rested_at_ms, pause_ms, now_ms) { rested_at_ms } else { now_ms };
     calendar.map_or(Some(from_ms), |calendar| calendar.next_ms(from_ms))
 }
 

@@ -100,7 +100,7 @@ fn select(policy: &TaskPolicy, facts: &RoundFacts, now_ms: i64) -> Step {
     let timeout_at_ms = facts.opened_at_ms.saturating_add(policy.selection_timeout_ms);
     if facts.available >= policy.available_min {
         Step::ChooseCohort(policy.cohort_size)
-    } else if now_ms < timeout_at_ms {
+    } else if is_ahead(timeout_at_ms, policy.selection_timeout_ms, now_ms) {
         Step::WaitUntil(timeout_at_ms)
     } else if facts.available >= policy.minimum {
         Step::ChooseCohort(policy.cohort_size)
@@ -117,13 +117,20 @@ fn collect(policy: &TaskPolicy, facts: &RoundFacts, now_ms: i64) -> Step {
         Step::Aggregate
     } else if facts.reported + facts.working < policy.minimum {
         Step::Abandon(AbandonReason::TooFewReports)
-    } else if now_ms < deadline_at_ms {
+    } else if is_ahead(deadline_at_ms, policy.deadline_ms, now_ms) {
         Step::WaitUntil(deadline_at_ms)
     } else if enough {
         Step::Aggregate
     } else {
         Step::Abandon(AbandonReason::TooFewReports)
     }
+}
+
+/// Whether the end of a wait of `length_ms` is still to come. An end that is further away than twice the length shows
+/// that the clock was set back; the wait ends then, because it would last as long as the clock was wrong. A clock that
+/// is set back by less prolongs the wait by less than its length.
+pub(super) fn is_ahead(at_ms: i64, length_ms: i64, now_ms: i64) -> bool {
+    now_ms < at_ms && at_ms.saturating_sub(now_ms) <= length_ms.saturating_mul(2)
 }
 
 #[cfg(test)]
@@ -171,6 +178,9 @@ mod tests {
             ("less than the goal, time is left", training(3, 3), 999, Step::WaitUntil(1000)),
             ("less than the goal, time is up", training(3, 3), 1000, Step::Aggregate),
             ("less than the minimum, time is up", training(3, 1), 1000, Step::Abandon(TooFewReports)),
+            ("the clock was set back by more than the time", training(3, 3), -1_001, Step::Aggregate),
+            ("the clock was set back by less than the time", training(3, 3), -1_000, Step::WaitUntil(1000)),
+            ("the clock was set back before the draw", selecting(1), -101, Step::Abandon(SelectionTimeout)),
             ("every client has answered", training(0, 3), 10, Step::Aggregate),
             ("the minimum is out of reach", training(0, 1), 10, Step::Abandon(TooFewReports)),
             ("an operator stops the job", stopped(training(3, 3)), 10, Step::Abandon(JobStopped)),

@@ -2,6 +2,7 @@
 
 mod change;
 mod error;
+mod norm;
 mod schedule;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use crate::update::Codec;
 pub use change::RoundPolicyChange;
 use error::require;
 pub use error::{JOB_FILE_BYTES_MAX, JobFileError};
+pub use norm::{AdaptiveNorm, NormMax};
 pub use schedule::{CRON_BYTES_MAX, HISTORY_DAYS_MAX, ModelsKept, Retention, Schedule, VERSIONS_MAX};
 
 /// Most clients of one cohort.
@@ -98,11 +100,15 @@ pub struct UpdatePolicy {
     pub weight_max: u32,
     /// Largest magnitude of a value of a delta. The coordinator refuses an update with a larger one. Default: 32.
     pub magnitude_max: f32,
+    /// Largest L2 norm of a delta: a number, or a table for a bound that follows recent rounds. The coordinator refuses
+    /// an update with a larger one. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub norm_max: Option<NormMax>,
 }
 
 impl Default for UpdatePolicy {
     fn default() -> Self {
-        Self { codec: Codec::default(), weight_max: 10_000, magnitude_max: 32.0 }
+        Self { codec: Codec::default(), weight_max: 10_000, magnitude_max: 32.0, norm_max: None }
     }
 }
 
@@ -313,7 +319,8 @@ impl UpdatePolicy {
         self.codec.check()?;
         require((1..=1 << 24).contains(&self.weight_max), "[update] weight_max", "1 to 16777216")?;
         let magnitude = self.magnitude_max > 0.0 && self.magnitude_max <= 1e6;
-        require(magnitude, "[update] magnitude_max", "above 0 and at most 1e6")
+        require(magnitude, "[update] magnitude_max", "above 0 and at most 1e6")?;
+        self.norm_max.map_or(Ok(()), |norm_max| norm_max.check())
     }
 }
 

@@ -285,6 +285,9 @@ pub struct Round {
     /// their sum (Yin et al. 2018, definition 1). It is 1 / updates for equal deltas and 1 for orthogonal ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diversity: Option<f64>,
+    /// Largest L2 norm of an update of the round. Absent without a norm bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub norm_max: Option<f64>,
 }
 
 /// An assignment: the work of one client in one round.

@@ -141,4 +141,12 @@ pub enum UpdateError {
         /// The cap.
         magnitude_max: f32,
     },
+    /// The L2 norm of the delta exceeds the bound of the round.
+    #[error("the norm of the update is {norm}, above the round's largest of {norm_max}")]
+    NormTooLarge {
+        /// The norm of the decoded delta.
+        norm: f64,
+        /// The bound.
+        norm_max: f64,
+    },
 }

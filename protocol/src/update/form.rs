@@ -207,7 +207,7 @@ impl FormDecoder {
     /// Makes a decoder for a model with these parameters.
     #[must_use]
     pub fn new(parameters: Arc<ParameterList>, form: ModelForm) -> Self {
-        let limits = UpdateLimits { magnitude_max: f32::MAX };
+        let limits = UpdateLimits::of_magnitude(f32::MAX);
         Self(UpdateDecoder::reading(parameters, form.codec(), None, limits))
     }
 

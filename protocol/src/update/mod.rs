@@ -36,7 +36,7 @@ mod statistics;
 pub(crate) use codec::WrittenCodec;
 pub use codec::{Codec, CodecError, CodecName};
 pub use codecs::{Blocks, Dgc, Eden, Properties, Qsgd, RESIDUAL_AGE_ROUNDS_MAX, RandomK, SparseValues, Ternary, TopK};
-pub use decoder::{UpdateDecoder, UpdateLimits, UpdateStatistics};
+pub use decoder::{NORM_TOLERANCE, UpdateDecoder, UpdateLimits, UpdateStatistics};
 pub use encode::encode;
 pub use error::{EncodeError, SectionError, UpdateError};
 pub use form::{FormBodyError, FormDecoder, FormError, FormSurvey, FormWriter, form_bytes, model_in_form};

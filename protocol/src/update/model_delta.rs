@@ -87,7 +87,7 @@ pub fn add_model_delta(
     parameters: &Arc<ParameterList>,
     header: UpdateHeader,
 ) -> Result<(), UpdateError> {
-    let limits = UpdateLimits { magnitude_max: f32::MAX };
+    let limits = UpdateLimits::of_magnitude(f32::MAX);
     let mut decoder = UpdateDecoder::new(Arc::clone(parameters), header, limits);
     decoder.push(body, &mut Adding(values))?;
     decoder.finish().map(drop)

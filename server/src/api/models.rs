@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{BoxStream, Stream};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::mpsc;
 use tributary_protocol::download::ModelForm;
 use tributary_protocol::id::{ClientId, JobId};
 use tributary_protocol::model::ParameterList;
@@ -21,6 +21,7 @@ use super::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::blob::{BlobError, StoredBody, model_file_key, model_key};
 use crate::db::{DbError, JobRow, MadeFor, ModelFileRow, Tx};
+use crate::metrics::Limited;
 use crate::runtime::offload::blocking;
 
 /// When to ask again for a form that is not stored, while the limit of concurrent computations is reached.
@@ -117,7 +118,16 @@ fn check_there(job: JobId, model: &ModelVersion) -> Answer<()> {
     Err(ApiError::new(ProblemType::Deleted, detail))
 }
 
-/// The response with a file. Sent bytes are counted for `receiver`, if there is one.
+/// Who reads a file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reader {
+    /// `None`: an operator.
+    pub(super) client: Option<ClientId>,
+    /// Whether the bytes are counted for the client's assignment.
+    pub(super) has_work: bool,
+}
+
+/// The response with a file. Sent bytes are counted for the assignment of a client that has one.
 ///
 /// The file never changes, so caches may keep it for ever. One chunk is in memory at a time, shared by concurrent
 /// downloads. The first chunk is read before the response begins, so that a store that is unreachable leads to a
@@ -126,8 +136,9 @@ pub(super) async fn file_response(
     app: &Arc<App>,
     file: ModelFile,
     headers: &HeaderMap,
-    receiver: Option<ClientId>,
+    reader: Reader,
 ) -> Answer<Response> {
+    let receiver = reader.client.filter(|_| reader.has_work);
     let etag = &file.etag;
     let known = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
     if known.is_some_and(|known| known.split(',').any(|known| known.trim() == etag || known.trim() == "*")) {
@@ -151,7 +162,7 @@ pub(super) async fn file_response(
         }
         Content::Made { plain, plain_bytes, parameters, form } => {
             let body = app.blobs.find(&app.db, plain.clone(), *plain_bytes).await?;
-            made(app, body, 0..*plain_bytes, parameters, *form, wanted.clone()).await?
+            made(app, body, *plain_bytes, parameters, *form, (wanted.clone(), reader))?
         }
     };
     let first = rest.try_next().await?.unwrap_or_default();
@@ -264,34 +275,83 @@ async fn part(app: &App, body: &StoredBody, wanted: Range<u64>) -> Result<Bytes,
         .ok_or_else(|| BlobError::Missing(body.name().to_owned()))
 }
 
-/// A form that is computed while it is sent. It holds one of a few permits until it is sent or cancelled.
+/// A form that is computed while it is sent, by a task that waits for its reader.
 struct Making {
     plain: Parts,
-    writer: FormWriter,
+    /// `None` while a thread has it.
+    writer: Option<FormWriter>,
     /// Number of computed bytes before the range, which are dropped.
     skip: u64,
     left: u64,
     name: String,
-    _place: OwnedSemaphorePermit,
 }
 
 /// The bytes of a range of a model's form, computed from the plain file. `int8` reads the file twice, other forms once.
-async fn made(
+fn made(
     app: &Arc<App>,
     body: StoredBody,
-    all: Range<u64>,
+    plain_bytes: u64,
     parameters: &Arc<ParameterList>,
     form: ModelForm,
-    wanted: Range<u64>,
+    (wanted, reader): (Range<u64>, Reader),
 ) -> Answer<Parts> {
-    let busy = |_| {
+    let place = app.models.form_places.take(reader.client, app.clock.now_ms()).ok_or_else(|| {
         let detail = format!("too many models are being written as {} and the like; no job needs this", form.as_str());
         ApiError::new(ProblemType::Unavailable, detail).retry_after_ms(FORM_RETRY_MS)
-    };
-    let place = Arc::clone(&app.models.forms_made).try_acquire_owned().map_err(busy)?;
-    let name = body.name().to_owned();
-    let read = || parts(Arc::clone(app), body.clone(), all.clone());
-    let mut survey = FormSurvey::new(Arc::clone(parameters), form);
+    })?;
+    if place.displaced {
+        app.metrics.limits().hit(Limited::Forms);
+    }
+    let length = wanted.end - wanted.start;
+    let survey = FormSurvey::new(Arc::clone(parameters), form);
+    // One part waits for its reader here, and one in the task.
+    let (sender, parts) = mpsc::channel(1);
+    let (made, progress) = (Arc::clone(app), place.progress());
+    let task = tokio::spawn(async move {
+        // The task reads on when its reader has taken what was written.
+        let read = || {
+            let (clock, progress) = (made.clock.clone(), progress.clone());
+            let parts = self::parts(Arc::clone(&made), body.clone(), 0..plain_bytes);
+            parts.inspect(move |_| progress.moved(clock.now_ms()))
+        };
+        let making = async {
+            let mut making = begun(survey, read, &wanted, body.name()).await?;
+            while let Some(part) = next_of_form(&mut making).await? {
+                if sender.send(Ok(part)).await.is_err() {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        let made = tokio::select! {
+            made = making => made,
+            // Its reader has left.
+            () = sender.closed() => return,
+        };
+        if let Err(error) = made {
+            let _ = sender.send(Err(error)).await;
+        }
+    });
+    place.started(task.abort_handle());
+    let sent = stream::try_unfold((parts, place, length), |(mut parts, place, left)| async move {
+        if left == 0 {
+            return Ok(None);
+        }
+        // A task that had to make room leaves its range incomplete.
+        let part: Bytes = parts.recv().await.unwrap_or(Err(BlobError::Displaced))?;
+        let left = left.saturating_sub(part.len() as u64);
+        Ok(Some((part, (parts, place, left))))
+    });
+    Ok(sent.boxed())
+}
+
+/// Reads the file once where the form needs that, and begins to write the range.
+async fn begun<R: Stream<Item = Result<Bytes, BlobError>> + Send + 'static>(
+    mut survey: FormSurvey,
+    read: impl Fn() -> R,
+    wanted: &Range<u64>,
+    name: &str,
+) -> Result<Making, BlobError> {
     if survey.wants_file() {
         let mut plain = std::pin::pin!(read());
         while let Some(data) = plain.try_next().await? {
@@ -301,31 +361,33 @@ async fn made(
             })
             .await;
             survey = back;
-            pushed.map_err(|error| unreadable(&name, &error))?;
+            pushed.map_err(|error| unreadable(name, &error))?;
         }
     }
-    let writer = survey.finish().map_err(|error| unreadable(&name, &error))?;
+    let writer = survey.finish().map_err(|error| unreadable(name, &error))?;
     let (skip, left) = (wanted.start, wanted.end - wanted.start);
-    let making = Making { plain: read().boxed(), writer, skip, left, name, _place: place };
-    Ok(stream::try_unfold(making, next_of_form).boxed())
+    Ok(Making { plain: read().boxed(), writer: Some(writer), skip, left, name: name.to_owned() })
 }
 
-async fn next_of_form(mut making: Making) -> Result<Option<(Bytes, Making)>, BlobError> {
+async fn next_of_form(making: &mut Making) -> Result<Option<Bytes>, BlobError> {
     while making.left > 0 {
-        let Some(data) = making.plain.try_next().await? else { return Err(BlobError::Damaged(making.name)) };
+        let Some(data) = making.plain.try_next().await? else {
+            return Err(BlobError::Damaged(making.name.clone()));
+        };
+        let mut writer = making.writer.take().expect("it is put back below");
         let (writer, pushed) = blocking(move || {
-            let pushed = making.writer.push(&data);
-            (making.writer, pushed)
+            let pushed = writer.push(&data);
+            (writer, pushed)
         })
         .await;
-        making.writer = writer;
+        making.writer = Some(writer);
         let mut file = Bytes::from(pushed.map_err(|error| unreadable(&making.name, &error))?);
         let skipped = file.split_to(usize::try_from(making.skip).unwrap_or(usize::MAX).min(file.len()));
         making.skip -= skipped.len() as u64;
         file.truncate(usize::try_from(making.left).unwrap_or(usize::MAX));
         making.left -= file.len() as u64;
         if !file.is_empty() {
-            return Ok(Some((file, making)));
+            return Ok(Some(file));
         }
     }
     Ok(None)

@@ -50,6 +50,11 @@ impl From<DbError> for ApiError {
                 Self::new(ProblemType::Unavailable, "the database does not answer; nothing was changed")
                     .retry_after_ms(UNAVAILABLE_RETRY_MS)
             }
+            DbError::Replaced { .. } => {
+                tracing::error!(%error, "nothing can be stored");
+                Self::new(ProblemType::Unavailable, "the database is gone; nothing was changed")
+                    .retry_after_ms(UNAVAILABLE_RETRY_MS)
+            }
             other => Self::internal(other),
         }
     }
@@ -66,6 +71,9 @@ impl From<BlobError> for ApiError {
             }
             BlobError::Superseded(_) => {
                 Self::new(ProblemType::UploadSuperseded, "this update is being sent by another request")
+            }
+            BlobError::Displaced => {
+                Self::new(ProblemType::Unavailable, error.to_string()).retry_after_ms(UNAVAILABLE_RETRY_MS)
             }
             other => Self::internal(other),
         }

@@ -46,4 +46,7 @@ pub enum BlobError {
     /// The body was put into the store so long ago that the sweep may have deleted it.
     #[error("the body of {0} waited too long for its transaction; it must be stored again")]
     Stale(String),
+    /// The reader of a computed model took nothing of it, and another reader has its place.
+    #[error("another request took the place of this one, because nothing of it was read")]
+    Displaced,
 }

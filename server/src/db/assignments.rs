@@ -232,6 +232,14 @@ impl Tx {
         Ok(fetch!(self, AssignmentRow, fetch_all, sql, job.as_str(), round.task.as_str(), number))
     }
 
+    /// The L2 norms of the newest accepted updates of a job, at most `limit`, from training round `since` on.
+    pub async fn recent_norms(&mut self, job: JobId, since: u32, limit: u32) -> Result<Vec<f64>, DbError> {
+        let sql = "select update_norm from assignments where job = $1 and task = 'train' and round >= $2 \
+                   and state = 'reported' and update_norm is not null order by round desc, id limit $3";
+        let rows = fetch!(self, (f64,), fetch_all, sql, job.to_string(), i64::from(since), i64::from(limit));
+        Ok(rows.into_iter().map(|(norm,)| norm).collect())
+    }
+
     /// The assignments of a round whose clients have not answered.
     pub async fn working_assignments(&mut self, round: RoundKey) -> Result<Vec<AssignmentRow>, DbError> {
         let sql = concat!(

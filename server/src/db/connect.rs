@@ -1,6 +1,6 @@
 //! Opening the database: URLs, pools, pragmas, migrations.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use sqlx_sqlite::{
 use tokio::time::Instant;
 use tributary_protocol::operator::DbLatency;
 
+use super::file::DbFile;
 use super::watched::Watched;
 use super::{DbError, Tx};
 use crate::metrics::waits::{Waits, latency};
@@ -64,6 +65,7 @@ pub enum Db {
         /// SQLite has one writer at a time. With one connection, writers queue fairly in the pool. SQLite's own busy
         /// handler would make them sleep for milliseconds.
         writer: SqlitePool,
+        file: Arc<DbFile>,
         /// Receives times and failures.
         metrics: Arc<Metrics>,
     },
@@ -144,7 +146,8 @@ impl Db {
         MIGRATIONS.run(&writer).await?;
         let reading = common.read_only(true).pragma("cache_size", READER_CACHE);
         let readers = pool(readers_max()).connect_with(reading).await.map_err(opened)?;
-        Ok(Self::Sqlite { readers, writer, metrics })
+        let file = DbFile::of(Path::new(path)).map_err(|error| opened(sqlx::Error::Io(error)))?;
+        Ok(Self::Sqlite { readers, writer, file: Arc::new(file), metrics })
     }
 
     async fn open_postgres(url: &str, metrics: Arc<Metrics>) -> Result<Self, DbError> {
@@ -187,7 +190,8 @@ impl Db {
         let began = Instant::now();
         let (stopwatch, operation) = (Stopwatch::start(), DbOperation::BeginWrite);
         let tx = match self {
-            Self::Sqlite { writer, metrics, .. } => {
+            Self::Sqlite { writer, file, metrics, .. } => {
+                file.check()?;
                 // Without `immediate`, a read transaction that turns into a writer fails at once, whatever the busy
                 // timeout.
                 let begun = writer.begin_with(begin_sqlite).await;
@@ -206,7 +210,9 @@ impl Db {
         let began = Instant::now();
         let (stopwatch, operation) = (Stopwatch::start(), DbOperation::BeginRead);
         let tx = match self {
-            Self::Sqlite { readers, metrics, .. } => {
+            Self::Sqlite { readers, file, metrics, .. } => {
+                // A new connection would read the other file.
+                file.check()?;
                 Tx::Sqlite(Watched::begun(readers.begin().await, operation, stopwatch, metrics)?)
             }
             Self::Postgres { pool, metrics } => {

@@ -22,6 +22,9 @@ pub enum DbError {
     /// The file or its directory cannot be read or written.
     #[error("{path}: cannot open the database: {source}")]
     CannotOpen { path: String, source: sqlx::Error },
+    /// The file was deleted, or another one has its name. What is written would be lost.
+    #[error("{path}: the database was deleted or replaced while it was in use; stop the coordinator and restore it")]
+    Replaced { path: String },
     /// A unique key exists already.
     #[error("the row exists already")]
     Duplicate,

@@ -14,6 +14,7 @@ mod counts;
 mod devices;
 mod error;
 mod events;
+mod file;
 mod jobs;
 mod model_files;
 mod names;

@@ -27,6 +27,8 @@ pub struct NewRound {
     pub seed: Seed,
     /// Stored with the round, so that later changes of the job do not affect it.
     pub policy: TaskPolicy,
+    /// Largest L2 norm of an update.
+    pub norm_max: Option<f64>,
 }
 
 #[derive(Clone, Debug, sqlx::FromRow)]
@@ -89,6 +91,8 @@ pub struct RoundRow {
     #[sqlx(try_from = "i64")]
     saved_ms: u64,
     policy: Option<Text<Json<TaskPolicy>>>,
+    /// Largest L2 norm of an update; none if there is no bound.
+    pub norm_max: Option<f64>,
     /// When retention deleted the assignments of the round.
     pub pruned_at_ms: Option<i64>,
 }
@@ -154,6 +158,7 @@ impl From<RoundRow> for Round {
             raw_bytes_down: row.raw_bytes_down,
             step_norm: row.step_norm,
             diversity: row.diversity,
+            norm_max: row.norm_max,
         }
     }
 }
@@ -163,8 +168,8 @@ macro_rules! round_columns {
     () => {
         "job, task, number, phase, reason, base_version, seed, goal, minimum, opened_at_ms, selected_at_ms, \
          deadline_at_ms, closed_at_ms, ended_at_ms, cohort, reported, rejected, failed, expired, weight, training_loss, \
-         loss, accuracy, bytes_up, bytes_down, raw_bytes_up, raw_bytes_down, work_ms, step_norm, diversity, saved_ms, policy, \
-         pruned_at_ms"
+         loss, accuracy, bytes_up, bytes_down, raw_bytes_up, raw_bytes_down, work_ms, step_norm, diversity, saved_ms, \
+         policy, norm_max, pruned_at_ms"
     };
 }
 
@@ -219,9 +224,9 @@ impl Tx {
     /// # Errors
     /// [`DbError::Duplicate`] when the round exists.
     pub async fn insert_round(&mut self, round: &NewRound, now_ms: i64) -> Result<(), DbError> {
-        let NewRound { key, base_version, seed, policy } = *round;
-        let sql = "insert into rounds (job, task, number, phase, base_version, seed, goal, minimum, opened_at_ms, policy) \
-                   values ($1, $2, $3, 'selecting', $4, $5, $6, $7, $8, $9)";
+        let NewRound { key, base_version, seed, policy, norm_max } = *round;
+        let sql = "insert into rounds (job, task, number, phase, base_version, seed, goal, minimum, opened_at_ms, policy, \
+                   norm_max) values ($1, $2, $3, 'selecting', $4, $5, $6, $7, $8, $9, $10)";
         execute!(
             self,
             sql,
@@ -233,7 +238,8 @@ impl Tx {
             i64::from(policy.goal),
             i64::from(policy.minimum),
             now_ms,
-            Json::text(&policy)?
+            Json::text(&policy)?,
+            norm_max
         );
         if key.task == Task::Train {
             let sql = "update jobs set rounds_opened = $2 where id = $1";

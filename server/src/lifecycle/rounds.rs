@@ -1,18 +1,22 @@
 //! Phases of rounds: Selecting, Training, Aggregating, then Committed or Abandoned.
 
 use tributary_engine::job::JobSpec;
-use tributary_engine::round::{Candidate, TaskPolicy};
+use tributary_engine::round::{Candidate, TaskPolicy, norm_bound};
 use tributary_protocol::id::AssignmentId;
+use tributary_protocol::job_file::NormMax;
 use tributary_protocol::state::{AbandonReason, AssignmentState, JobState, Phase, Task};
 
 use crate::blob::BlobError;
-use crate::db::{DbError, NewAssignment, NewRound, RoundKey, RoundRow, RoundStatistics, Times, Transition, Tx};
+use crate::db::{DbError, JobRow, NewAssignment, NewRound, RoundKey, RoundRow, RoundStatistics, Times, Transition, Tx};
 use crate::fleet::Fleet;
 use crate::fleet::downloads::Downloads;
 use crate::models::version::NewVersion;
 use crate::notify::{self, About, Notice};
 use crate::runtime::entropy;
 use crate::services::Services;
+
+/// Most norms that an adaptive bound is derived from: the newest.
+const NORMS_MAX: u32 = 10_000;
 
 /// Opens a round, unless its job has moved on.
 pub(crate) async fn open(services: &Services, spec: &JobSpec, key: RoundKey) -> Result<(), DbError> {
@@ -31,7 +35,11 @@ pub(crate) async fn open(services: &Services, spec: &JobSpec, key: RoundKey) -> 
         return Ok(());
     }
     let seed = spec.seed().derive(key.task.as_str(), key.number.into());
-    let round = NewRound { key, base_version, seed, policy };
+    let norm_max = match (key.task, spec.file.update.norm_max) {
+        (Task::Train, Some(norm_max)) => norm_bound_of(&mut tx, &job, norm_max, key.number).await?,
+        _ => None,
+    };
+    let round = NewRound { key, base_version, seed, policy, norm_max };
     match tx.insert_round(&round, now_ms).await {
         // Another driver opened it.
         Err(DbError::Duplicate) => return Ok(()),
@@ -39,6 +47,18 @@ pub(crate) async fn open(services: &Services, spec: &JobSpec, key: RoundKey) -> 
     }
     tx.record(Transition::of_round(key, Phase::Selecting), now_ms).await?;
     tx.commit().await
+}
+
+/// The norm bound of a round that opens now. It is stored with the round, so that every coordinator refuses the same
+/// updates, and people can see why.
+async fn norm_bound_of(tx: &mut Tx, job: &JobRow, norm_max: NormMax, number: u32) -> Result<Option<f64>, DbError> {
+    let mut recent = match norm_max {
+        NormMax::Fixed(_) => Vec::new(),
+        NormMax::Adaptive(adaptive) => {
+            tx.recent_norms(job.id, number.saturating_sub(adaptive.rounds), NORMS_MAX).await?
+        }
+    };
+    Ok(norm_bound(norm_max, &mut recent, job.abandoned_in_a_row))
 }
 
 /// Selecting to Training: stores the cohort, then calls its clients.

@@ -16,10 +16,12 @@ pub(crate) enum Dropped {
     Displaced,
     /// It sent nothing in time.
     Silent,
+    /// It took too little of an answer.
+    SlowReader,
 }
 
 impl Dropped {
-    const ALL: [Self; 4] = [Self::Limit, Self::AddressLimit, Self::Displaced, Self::Silent];
+    const ALL: [Self; 5] = [Self::Limit, Self::AddressLimit, Self::Displaced, Self::Silent, Self::SlowReader];
 
     fn as_str(self) -> &'static str {
         match self {
@@ -27,6 +29,7 @@ impl Dropped {
             Self::AddressLimit => "address_limit",
             Self::Displaced => "displaced",
             Self::Silent => "silent",
+            Self::SlowReader => "slow_reader",
         }
     }
 }

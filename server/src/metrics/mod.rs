@@ -7,6 +7,7 @@
 mod codecs;
 mod connections;
 mod http;
+mod limits;
 mod populations;
 mod process;
 mod registry;
@@ -24,6 +25,7 @@ use tributary_protocol::state::{AssignmentState, HealthKind, Phase, Task};
 
 pub(crate) use connections::{ConnectionMeters, Dropped, Handshake};
 pub(crate) use http::Request;
+pub(crate) use limits::{LimitMeters, Limited};
 pub use populations::POPULATIONS_MAX;
 pub(crate) use populations::{AssignmentOutcome, CheckInAnswer, RoundEnd};
 
@@ -276,6 +278,11 @@ impl Metrics {
     /// What is told of connections.
     pub(crate) fn connections(&self) -> ConnectionMeters {
         ConnectionMeters::new(&self.registry)
+    }
+
+    /// How often limits of callers were reached.
+    pub(crate) fn limits(&self) -> LimitMeters {
+        LimitMeters::new(&self.registry)
     }
 
     /// The TLS certificate in use is valid until then.

@@ -5,6 +5,7 @@
 //! | `version` | a new version: a set of bodies that one transaction stores |
 //! | [`file`] | a file that is made of a version: a form, or a model delta |
 //! | `first` | version 0: drawn from the job's seed, or uploaded |
+//! | [`places`] | places for forms that are computed while they are sent |
 //! | `commit` | the next version: base model plus the step of the aggregation rule |
 //! | `statistics` | update statistics of a round |
 //!
@@ -13,29 +14,20 @@
 pub(crate) mod commit;
 pub(crate) mod file;
 pub(crate) mod first;
+pub mod places;
 pub(crate) mod statistics;
 pub(crate) mod version;
 
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
-
 use crate::blob::SharedParts;
 pub use commit::CommitError;
+use places::FormPlaces;
 
-/// Models that are written at the same time in a form that is not stored: each is read from beginning to end.
-const FORMS_MADE_MAX: usize = 8;
-
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Models {
     /// Chunks that several downloads share.
     pub shared_parts: SharedParts,
-    /// Permits for writing a model in a form that is not stored.
-    pub forms_made: Arc<Semaphore>,
-}
-
-impl Default for Models {
-    fn default() -> Self {
-        Self { shared_parts: SharedParts::default(), forms_made: Arc::new(Semaphore::new(FORMS_MADE_MAX)) }
-    }
+    /// Models that are computed while they are sent.
+    pub form_places: Arc<FormPlaces>,
 }

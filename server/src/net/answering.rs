@@ -37,11 +37,47 @@ pin_project! {
     }
 }
 
-/// The body of an answer.
+/// Longest piece of an answer that a connection gets at once. Its client must take each in time, so a piece is short
+/// enough for a slow line.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// The body of an answer, in pieces. The connection asks for the next one when its client has taken enough of those
+/// before.
 pub(super) struct AnswerBody {
     body: Body,
+    /// The rest of a frame of the body.
+    rest: Bytes,
+    /// The piece that the connection has.
+    handed: Option<u64>,
     /// Dropped with the body, after its last byte.
-    _at_work: Option<AtWork>,
+    at_work: Option<AtWork>,
+}
+
+impl AnswerBody {
+    fn new(body: Body, at_work: Option<AtWork>) -> Self {
+        // A client of HTTP/2 that grants no window takes not even the first piece.
+        let handed = at_work.as_ref().filter(|_| !body.is_end_stream()).map(AtWork::handed);
+        Self { body, rest: Bytes::new(), handed, at_work }
+    }
+
+    fn taken(&mut self) {
+        if let (Some(at_work), Some(piece)) = (&self.at_work, self.handed.take()) {
+            at_work.taken(piece);
+        }
+    }
+
+    /// The next piece of what is left of a frame.
+    fn piece(&mut self) -> Frame<Bytes> {
+        let piece = self.rest.split_to(self.rest.len().min(PIECE_BYTES));
+        self.handed = self.at_work.as_ref().map(AtWork::handed);
+        Frame::data(piece)
+    }
+}
+
+impl Drop for AnswerBody {
+    fn drop(&mut self) {
+        self.taken();
+    }
 }
 
 impl hyper::service::Service<Request<Incoming>> for Answers {
@@ -67,7 +103,7 @@ impl Future for Answering {
         let this = self.project();
         let response = ready!(this.inner.poll(context))?;
         let at_work = this.at_work.take();
-        Poll::Ready(Ok(response.map(|body| AnswerBody { body, _at_work: at_work })))
+        Poll::Ready(Ok(response.map(|body| AnswerBody::new(body, at_work))))
     }
 }
 
@@ -79,14 +115,31 @@ impl HttpBody for AnswerBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        let this = &mut *self;
+        this.taken();
+        if this.rest.is_empty() {
+            match ready!(Pin::new(&mut this.body).poll_frame(context)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => this.rest = data,
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                },
+                ended => return Poll::Ready(ended),
+            }
+        }
+        Poll::Ready(Some(Ok(this.piece())))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (rest, hint) = (self.rest.len() as u64, self.body.size_hint());
+        let mut whole = SizeHint::new();
+        whole.set_lower(hint.lower() + rest);
+        if let Some(upper) = hint.upper() {
+            whole.set_upper(upper + rest);
+        }
+        whole
     }
 }

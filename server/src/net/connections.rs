@@ -6,12 +6,14 @@
 //! that say nothing keep nobody out. If every connection is at work, the new one is refused.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use super::limits::Limits;
+use crate::guard::counted_address;
 use crate::metrics::{ConnectionMeters, Dropped, Handshake};
 
 /// All connections of a listener.
@@ -47,6 +49,14 @@ struct State {
     open: HashMap<u64, Open>,
     waiting: BTreeMap<Turn, u64>,
     addresses: HashMap<IpAddr, Address>,
+    /// Pieces of answers that were handed to a connection and not taken by its client yet.
+    untaken: BTreeMap<u64, Untaken>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Untaken {
+    connection: u64,
+    since: Instant,
 }
 
 #[derive(Debug)]
@@ -74,7 +84,7 @@ impl Connections {
 
     /// Starts the task of a new connection if there is room or can be made. A refused connection is to be closed.
     pub(super) fn admit(self: &Arc<Self>, peer: SocketAddr, start: impl FnOnce(Arc<Place>) -> AbortHandle) {
-        let address = limited(peer.ip());
+        let address = counted_address(peer.ip());
         let mut state = self.state();
         if let Err(reason) = state.make_room(self.limits, address, &self.meters) {
             self.meters.dropped(reason);
@@ -94,6 +104,20 @@ impl Connections {
         match self.state().open.get_mut(&id) {
             Some(open) => open.task = Some(task),
             None => task.abort(),
+        }
+    }
+
+    /// Closes the connections whose clients have not taken a piece since `before`.
+    pub(super) fn drop_slow_readers(&self, before: Instant) {
+        let mut state = self.state();
+        let slow: Vec<u64> = state
+            .untaken
+            .values()
+            .filter(|untaken| untaken.since <= before)
+            .map(|untaken| untaken.connection)
+            .collect();
+        for connection in slow {
+            state.close(connection, Dropped::SlowReader, &self.meters);
         }
     }
 
@@ -132,6 +156,22 @@ impl Drop for Place {
     }
 }
 
+impl AtWork {
+    /// A piece of an answer is handed to the connection. The id is for [`Self::taken`].
+    pub(super) fn handed(&self) -> u64 {
+        let Place { connections, id } = self.0.as_ref();
+        let mut state = connections.state();
+        let piece = state.sequence();
+        state.untaken.insert(piece, Untaken { connection: *id, since: Instant::now() });
+        piece
+    }
+
+    /// The client has taken the piece, or the answer has ended.
+    pub(super) fn taken(&self, piece: u64) {
+        self.0.connections.state().untaken.remove(&piece);
+    }
+}
+
 impl Drop for AtWork {
     fn drop(&mut self) {
         self.0.connections.state().end(self.0.id);
@@ -160,12 +200,16 @@ impl State {
     }
 
     fn displace(&mut self, id: u64, meters: &ConnectionMeters) {
+        self.close(id, Dropped::Displaced, meters);
+    }
+
+    fn close(&mut self, id: u64, reason: Dropped, meters: &ConnectionMeters) {
         if let Some(open) = self.remove(id) {
             if let Some(task) = open.task {
                 task.abort();
             }
             meters.open.decrement(1);
-            meters.dropped(Dropped::Displaced);
+            meters.dropped(reason);
         }
     }
 
@@ -217,16 +261,6 @@ impl State {
             }
         }
         Some(open)
-    }
-}
-
-/// What the limit per address counts: an IPv4 address, or the IPv6 network that one subscriber gets (64 bits). `None`
-/// for the loopback addresses, where the clients of a proxy on this machine come from.
-fn limited(ip: IpAddr) -> Option<IpAddr> {
-    match ip.to_canonical() {
-        ip if ip.is_loopback() => None,
-        IpAddr::V6(ip) => Some(IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64))),
-        ip => Some(ip),
     }
 }
 

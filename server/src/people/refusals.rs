@@ -24,7 +24,8 @@ impl Refusals {
     pub(crate) fn is_first(&self, actor: &str, kind: ProblemType, now_ms: i64) -> bool {
         let is_logged = matches!(
             kind,
-            ProblemType::Unauthorized
+            ProblemType::Malformed
+                | ProblemType::Unauthorized
                 | ProblemType::Forbidden
                 | ProblemType::ClientRevoked
                 | ProblemType::CertificateRequired

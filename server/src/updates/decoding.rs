@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tributary_engine::job::JobSpec;
-use tributary_protocol::update::{DeltaSink, UpdateDecoder, UpdateError, UpdateStatistics};
+use tributary_protocol::update::{DeltaSink, UpdateDecoder, UpdateError, UpdateLimits, UpdateStatistics};
 
 use crate::runtime::clock::Stopwatch;
 use crate::runtime::offload::{Cores, Offload};
@@ -27,6 +27,7 @@ const VALUES_AT_ONCE: usize = 1 << 16;
 pub(super) struct Decoding<S> {
     spec: Arc<JobSpec>,
     base_version: u32,
+    limits: UpdateLimits,
     cores: Cores,
     state: Offload<State<S>>,
 }
@@ -49,10 +50,11 @@ pub(super) struct Progress {
 }
 
 impl<S: DeltaSink + Send + 'static> Decoding<S> {
-    pub(super) fn new(spec: &Arc<JobSpec>, base_version: u32, cores: &Cores, sink: S) -> Self {
-        let decoder = decoder(spec, base_version);
+    /// `limits` are those of the values, and of the norm if the update is yet to be accepted.
+    pub(super) fn new(spec: &Arc<JobSpec>, base_version: u32, limits: UpdateLimits, cores: &Cores, sink: S) -> Self {
+        let decoder = decoder(spec, base_version, limits);
         let state = State { decoder, sink, progress: Progress::default(), seconds: 0.0 };
-        Self { spec: Arc::clone(spec), base_version, cores: cores.clone(), state: Offload::new(state) }
+        Self { spec: Arc::clone(spec), base_version, limits, cores: cores.clone(), state: Offload::new(state) }
     }
 
     /// Decodes the next bytes. After an error the sink may have received values of the piece with the error.
@@ -97,7 +99,7 @@ impl<S: DeltaSink + Send + 'static> Decoding<S> {
 
     /// Checks that the update is complete.
     pub(super) fn finish(&mut self) -> Result<UpdateStatistics, UpdateError> {
-        let fresh = decoder(&self.spec, self.base_version);
+        let fresh = decoder(&self.spec, self.base_version, self.limits);
         std::mem::replace(&mut self.state.get_mut().decoder, fresh).finish()
     }
 }
@@ -127,8 +129,8 @@ impl<S: DeltaSink> State<S> {
     }
 }
 
-fn decoder(spec: &JobSpec, base_version: u32) -> UpdateDecoder {
-    UpdateDecoder::new(Arc::clone(&spec.update), spec.update_header(base_version), spec.update_limits())
+fn decoder(spec: &JobSpec, base_version: u32, limits: UpdateLimits) -> UpdateDecoder {
+    UpdateDecoder::new(Arc::clone(&spec.update), spec.update_header(base_version), limits)
 }
 
 #[cfg(test)]
@@ -180,7 +182,7 @@ mod tests {
 
     /// Decodes and returns whether the values came on this thread.
     async fn is_here(spec: &Arc<JobSpec>, body: Bytes) -> bool {
-        let mut decoding = Decoding::new(spec, 0, &Cores::default(), Noted::default());
+        let mut decoding = Decoding::new(spec, 0, spec.update_limits(), &Cores::default(), Noted::default());
         decoding.push(&body).await.unwrap();
         decoding.finish().unwrap();
         let (noted, _) = decoding.into_sink();
@@ -208,10 +210,10 @@ mod tests {
         for codec in ["f32", "ternary"] {
             let spec = spec(codec, PARAMETERS);
             let body = body(&spec);
-            let mut decoding = Decoding::new(&spec, 1, &Cores::default(), Noted::default());
+            let mut decoding = Decoding::new(&spec, 1, spec.update_limits(), &Cores::default(), Noted::default());
             assert!(decoding.push(&body).await.is_err(), "another base version");
             assert_eq!(decoding.progress().good_bytes, 0);
-            let mut short = Decoding::new(&spec, 0, &Cores::default(), Noted::default());
+            let mut short = Decoding::new(&spec, 0, spec.update_limits(), &Cores::default(), Noted::default());
             short.push(&body.slice(..body.len() - 1)).await.unwrap();
             assert!(short.finish().is_err());
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use tributary_engine::job::JobSpec;
-use tributary_protocol::update::{DeltaSink, UpdateError, UpdateStatistics};
+use tributary_protocol::update::{DeltaSink, UpdateError, UpdateLimits, UpdateStatistics};
 
 use super::decoding::Decoding;
 use super::sums::Flight;
@@ -26,11 +26,18 @@ pub(crate) struct Folding {
 
 impl Folding {
     /// Without a flight the values are only checked.
-    pub(crate) fn new(spec: &Arc<JobSpec>, base_version: u32, flight: Option<Flight>, services: &Services) -> Self {
+    pub(crate) fn new(
+        spec: &Arc<JobSpec>,
+        base_version: u32,
+        limits: UpdateLimits,
+        flight: Option<Flight>,
+        services: &Services,
+    ) -> Self {
+        let sink = Add { flight, values: 0 };
         Self {
             spec: Arc::clone(spec),
             base_version,
-            decoding: Decoding::new(spec, base_version, &services.cores, Add { flight, values: 0 }),
+            decoding: Decoding::new(spec, base_version, limits, &services.cores, sink),
             metrics: Arc::clone(&services.metrics),
             cores: services.cores.clone(),
         }
@@ -64,7 +71,7 @@ impl Folding {
         if added == 0 {
             return flight.leave();
         }
-        let mut taking = Decoding::new(&spec, base_version, &cores, Take { flight, values: 0 });
+        let mut taking = Decoding::new(&spec, base_version, spec.update_limits(), &cores, Take { flight, values: 0 });
         let taken = match replay {
             // The piece with the error must be cut as before: how many values before the error are emitted depends on
             // the cut.

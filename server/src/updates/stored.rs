@@ -107,7 +107,7 @@ async fn read_into<S: DeltaSink + Send + 'static>(
 ) -> Result<(S, f64), StoredError> {
     let assignment = update.assignment;
     let unreadable = |source| StoredError::Update { assignment, source };
-    let mut decoding = Decoding::new(spec, update.base_version, &services.cores, sink);
+    let mut decoding = Decoding::new(spec, update.base_version, spec.update_limits(), &services.cores, sink);
     let mut body = services.blobs.reader(&services.db, update_key(assignment), update.sha256).await?;
     while let Some(data) = body.next().await? {
         decoding.push(&data).await.map_err(unreadable)?;

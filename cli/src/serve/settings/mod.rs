@@ -14,6 +14,7 @@ use serde::Deserialize;
 use tributary_protocol::id::{Name, SecretKind};
 use tributary_protocol::sealed::Sealed;
 use tributary_server::Config;
+use tributary_server::guard::Limits;
 use tributary_server::metrics::MetricsAccess;
 use tributary_server::net::{AcmeSettings, ConnectionLimits, TlsSource, directory_beside};
 use tributary_server::notify::{ABANDONED_DEFAULT, NotifySettings};
@@ -167,6 +168,16 @@ struct ServeSettings {
     /// to --connections-max.
     #[arg(long, env = "TRIBUTARY_CONNECTIONS_PER_ADDRESS", value_name = "COUNT")]
     connections_per_address: Option<NonZeroUsize>,
+    /// Requests of one client in a minute; it may save up as many [default: 6000].
+    #[arg(long, env = "TRIBUTARY_CLIENT_REQUESTS_PER_MINUTE", value_name = "COUNT")]
+    client_requests_per_minute: Option<NonZeroU32>,
+    /// Check-ins that are held from one address, or from one IPv6 network of 64 bits [default: 20000]. The loopback
+    /// address is exempt.
+    #[arg(long, env = "TRIBUTARY_HELD_PER_ADDRESS", value_name = "COUNT")]
+    held_per_address: Option<NonZeroUsize>,
+    /// Event streams and polls of one operator, which open dashboards are, at the same time [default: 32].
+    #[arg(long, env = "TRIBUTARY_FEEDS_PER_OPERATOR", value_name = "COUNT")]
+    feeds_per_operator: Option<NonZeroUsize>,
     /// Access to /metrics, for Prometheus [default: open]. The metrics name populations, but no clients and no tokens.
     #[arg(long, env = "TRIBUTARY_METRICS", value_enum, value_name = "ACCESS")]
     metrics: Option<MetricsFor>,
@@ -308,6 +319,17 @@ impl ServeArgs {
                     per_address: settings.connections_per_address.map(NonZeroUsize::get),
                 },
                 notify,
+                limits: Limits {
+                    requests_per_minute: settings
+                        .client_requests_per_minute
+                        .map_or(defaults.limits.requests_per_minute, NonZeroU32::get),
+                    held_per_address: settings
+                        .held_per_address
+                        .map_or(defaults.limits.held_per_address, NonZeroUsize::get),
+                    feeds_per_operator: settings
+                        .feeds_per_operator
+                        .map_or(defaults.limits.feeds_per_operator, NonZeroUsize::get),
+                },
                 fold_at_commit: self.fold_at_commit,
             },
             log: settings.log.unwrap_or_else(|| LOG_DEFAULT.into()),
@@ -419,6 +441,9 @@ impl ServeSettings {
             upload_memory: self.upload_memory.or(file.upload_memory),
             connections_max: self.connections_max.or(file.connections_max),
             connections_per_address: self.connections_per_address.or(file.connections_per_address),
+            client_requests_per_minute: self.client_requests_per_minute.or(file.client_requests_per_minute),
+            held_per_address: self.held_per_address.or(file.held_per_address),
+            feeds_per_operator: self.feeds_per_operator.or(file.feeds_per_operator),
             metrics: self.metrics.or(file.metrics),
             notify_url: self.notify_url.or(file.notify_url),
             notify_secret: self.notify_secret.or(file.notify_secret),

@@ -46,6 +46,16 @@ fn a_value_is_written_alike_in_a_flag_and_in_the_file() {
 }
 
 #[test]
+fn limits_of_callers_are_set_one_by_one() {
+    let limits = |line: &str| settings_of(line).unwrap().coordinator.limits;
+    let defaults = Limits::default();
+    assert_eq!(limits(""), defaults);
+    assert_eq!(limits("--client-requests-per-minute 60"), Limits { requests_per_minute: 60, ..defaults });
+    assert_eq!(limits("--held-per-address 7"), Limits { held_per_address: 7, ..defaults });
+    assert_eq!(limits("--feeds-per-operator 3"), Limits { feeds_per_operator: 3, ..defaults });
+}
+
+#[test]
 fn plain_http_leaves_this_machine_only_by_consent() {
     let error = settings_of("--listen 0.0.0.0:7300").unwrap_err();
     assert!(error.cause::<PlaintextError>().is_some() && error.hint().is_some(), "{error}");

@@ -1,6 +1,7 @@
 //! The listener of `tributary serve`: who may connect, and how.
 
 mod elsewhere;
+mod memory;
 pub(crate) mod process;
 
 use std::net::TcpStream;

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// Longest wait for an answer, so that a coordinator that answers nobody fails the test.
-const ANSWER_MAX: Duration = Duration::from_secs(60);
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// A coordinator; killed when dropped.
 pub(crate) struct Serving {

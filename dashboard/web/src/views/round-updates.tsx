@@ -44,6 +44,9 @@ export function Updates({ round, assignments }: { round: Round; assignments: rea
         )}
         <Stats class="column">
           <Stat label="Norm, median" value={real(quantile(norms, 0.5))} detail={`largest ${real(norms.at(-1))}`} />
+          {round.norm_max !== undefined && (
+            <Stat label="Norm bound" value={real(round.norm_max)} detail="larger updates are refused" />
+          )}
           <Stat
             label="Cosine, median"
             value={real(quantile(cosines, 0.5))}

@@ -256,7 +256,8 @@ function Lost({ items }: { items: readonly Assignment[] }) {
         {[...groups]
           .sort(([, a], [, b]) => b.length - a.length)
           .map(([key, group]) => {
-            const [state = "", reason = ""] = key.split("|");
+            const [state = "", ...parts] = key.split("|");
+            const reason = parts.join("|");
             return (
               <li key={key}>
                 <StateTag state={state} text={stateWord(state as CohortState)} />

@@ -23,7 +23,13 @@ use crate::safetensors::{Decoder, Dtype, Header, LayoutError, Sink, match_tensor
 pub struct UpdateLimits {
     /// Largest allowed magnitude.
     pub magnitude_max: f32,
+    /// Largest allowed L2 norm, but for [`NORM_TOLERANCE`].
+    pub norm_max: f64,
 }
+
+/// How far a norm may exceed its bound, relative to it. Rounding in the encoder changes the norm of a delta that was
+/// scaled to the bound.
+pub const NORM_TOLERANCE: f64 = 0.01;
 
 /// Statistics of a delta that was accepted.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -70,6 +76,20 @@ struct Check {
     /// Bits of the largest magnitude so far.
     magnitude_bits: i32,
     norm_squared: [f64; LANES],
+}
+
+impl UpdateLimits {
+    /// Without a bound on the norm.
+    #[must_use]
+    pub const fn of_magnitude(magnitude_max: f32) -> Self {
+        Self { magnitude_max, norm_max: f64::INFINITY }
+    }
+
+    /// Whether the bound allows a delta of this norm.
+    #[must_use]
+    pub fn allow_norm(&self, norm: f64) -> bool {
+        norm <= self.norm_max * (1.0 + NORM_TOLERANCE)
+    }
 }
 
 impl UpdateDecoder {
@@ -121,7 +141,7 @@ impl UpdateDecoder {
     /// Ends the body. The sink has received every value at most once; the others are zero.
     ///
     /// # Errors
-    /// [`UpdateError`] if bytes are missing or an earlier call failed.
+    /// [`UpdateError`] if bytes are missing, an earlier call failed, or the norm is above its bound.
     pub fn finish(self) -> Result<UpdateStatistics, UpdateError> {
         self.file.finish()?;
         self.unpacker.finish()?;
@@ -129,6 +149,9 @@ impl UpdateDecoder {
             frame.finish()?;
         }
         let norm = self.check.norm_squared.iter().sum::<f64>().sqrt();
+        if !self.check.limits.allow_norm(norm) {
+            return Err(UpdateError::NormTooLarge { norm, norm_max: self.check.limits.norm_max });
+        }
         Ok(UpdateStatistics { norm, magnitude_max: f32::from_bits(self.check.magnitude_bits as u32) })
     }
 }

@@ -22,7 +22,7 @@ fn header() -> UpdateHeader {
 }
 
 fn decode(file: &[u8], piece_bytes: usize) -> Result<(Vec<f32>, UpdateStatistics), UpdateError> {
-    let mut decoder = UpdateDecoder::new(parameters(), header(), UpdateLimits { magnitude_max: 3.0 });
+    let mut decoder = UpdateDecoder::new(parameters(), header(), UpdateLimits::of_magnitude(3.0));
     let mut delta = vec![f32::NAN; 7];
     for piece in file.chunks(piece_bytes) {
         decoder.push(piece, &mut delta)?;
@@ -99,6 +99,23 @@ fn norm_and_magnitude_are_those_of_the_delta() {
 }
 
 #[test]
+fn a_norm_above_the_bound_is_refused_at_the_end_and_rounding_is_allowed_for() {
+    let norm = 14.328125f64.sqrt();
+    for (norm_max, accepted) in [(norm, true), (norm / 1.009, true), (norm / 1.011, false), (0.0, false)] {
+        let limits = UpdateLimits { norm_max, ..UpdateLimits::of_magnitude(3.0) };
+        let mut decoder = UpdateDecoder::new(parameters(), header(), limits);
+        decoder.push(&encode(&DELTA), &mut InOrder::default()).unwrap();
+        match decoder.finish() {
+            Ok(summary) => assert!(accepted && summary.norm == norm, "{norm_max}"),
+            Err(error) => {
+                assert!(!accepted, "{norm_max}");
+                assert_eq!(error, UpdateError::NormTooLarge { norm, norm_max });
+            }
+        }
+    }
+}
+
+#[test]
 fn tensors_in_another_order_reach_their_places() {
     let file = file(&[("b", &[3], &DELTA[4..]), ("w", &[2, 2], &DELTA[..4])]);
     assert_eq!(decode(&file, 5).unwrap().0, DELTA);
@@ -110,7 +127,7 @@ fn a_long_tensor_comes_in_blocks_that_cover_it_once() {
     let delta: Vec<f32> = (0u16..5000).map(f32::from).collect();
     let file = crate::update::encode(&delta, &parameters, &header(), 1, Seed(1)).unwrap();
     assert!(file.len() as u64 <= bytes_max(&parameters, Codec::F32));
-    let mut decoder = UpdateDecoder::new(parameters, header(), UpdateLimits { magnitude_max: 1e4 });
+    let mut decoder = UpdateDecoder::new(parameters, header(), UpdateLimits::of_magnitude(1e4));
     let mut read = InOrder::default();
     decoder.push(&file, &mut read).unwrap();
     decoder.finish().unwrap();
@@ -139,7 +156,7 @@ fn a_wrong_tensor_is_refused_before_any_value_is_handed_out() {
         ),
     ];
     for (file, why) in cases {
-        let mut decoder = UpdateDecoder::new(parameters(), header(), UpdateLimits { magnitude_max: 3.0 });
+        let mut decoder = UpdateDecoder::new(parameters(), header(), UpdateLimits::of_magnitude(3.0));
         let refusal = decoder.push(&file, &mut Nothing);
         assert_eq!(refusal, Err(UpdateError::Tensors(why)));
     }
@@ -182,7 +199,7 @@ fn a_value_that_cannot_be_added_is_refused_by_tensor_and_index() {
 
 #[test]
 fn an_infinite_cap_lets_no_infinity_through() {
-    let limits = UpdateLimits { magnitude_max: f32::INFINITY };
+    let limits = UpdateLimits::of_magnitude(f32::INFINITY);
     let mut decoder = UpdateDecoder::new(parameters(), header(), limits);
     let file = file(&[("w", &[2, 2], &[f32::INFINITY; 4]), ("b", &[3], &[0.0; 3])]);
     let refusal = decoder.push(&file, &mut Nothing);
@@ -192,7 +209,7 @@ fn an_infinite_cap_lets_no_infinity_through() {
 #[test]
 fn a_cap_that_is_no_number_lets_only_zeros_through() {
     for magnitude_max in [f32::NAN, -1.0, 0.0, -0.0] {
-        let decoder = || UpdateDecoder::new(parameters(), header(), UpdateLimits { magnitude_max });
+        let decoder = || UpdateDecoder::new(parameters(), header(), UpdateLimits::of_magnitude(magnitude_max));
         let mut delta = vec![f32::NAN; 7];
         assert!(decoder().push(&encode(&DELTA), &mut delta).is_err());
         decoder().push(&encode(&[0.0; 7]), &mut delta).unwrap();
@@ -207,13 +224,13 @@ fn a_sparse_section_is_summed_up_like_a_dense_one() {
     let sparse = Section { indices, values, sparse: true };
     let dense = Section { values: vec![0.0, 0.5, 0.0, 0.0, -3.0, 0.0, 0.25], ..Section::default() };
     let summed = |section: &Section| {
-        let mut check = Check::new(parameters(), UpdateLimits { magnitude_max: 3.0 });
+        let mut check = Check::new(parameters(), UpdateLimits::of_magnitude(3.0));
         let mut delta = vec![0.0; 7];
         check.section(0, section, &mut delta).unwrap();
         (delta, check.norm_squared, check.magnitude_bits)
     };
     assert_eq!(summed(&sparse), summed(&dense));
-    let mut check = Check::new(parameters(), UpdateLimits { magnitude_max: 2.0 });
+    let mut check = Check::new(parameters(), UpdateLimits::of_magnitude(2.0));
     let refused = UpdateError::TooLarge { tensor: "b".into(), index: 0, value: -3.0, magnitude_max: 2.0 };
     assert_eq!(check.section(0, &sparse, &mut Nothing), Err(refused));
 }
@@ -225,7 +242,7 @@ fn an_update_may_come_as_a_zstd_frame() {
     let file = crate::update::encode(&vec![0.25; 5000], &parameters, &header(), 1, Seed(1)).unwrap();
     let body = crate::body::shrink(file.clone());
     assert!(body.len() < file.len() / 10);
-    let new = || UpdateDecoder::new(Arc::clone(&parameters), header(), UpdateLimits { magnitude_max: 1.0 });
+    let new = || UpdateDecoder::new(Arc::clone(&parameters), header(), UpdateLimits::of_magnitude(1.0));
     for piece_bytes in [1, 50, body.len()] {
         let (mut decoder, mut delta) = (new(), vec![0.0; 5000]);
         body.chunks(piece_bytes).for_each(|piece| decoder.push(piece, &mut delta).unwrap());
@@ -248,7 +265,7 @@ fn a_bomb_is_refused() {
     let mut bomb = encode(&DELTA);
     bomb.resize(64 << 20, 0);
     let bomb = crate::body::shrink(bomb);
-    let mut decoder = UpdateDecoder::new(parameters(), header(), UpdateLimits { magnitude_max: 3.0 });
+    let mut decoder = UpdateDecoder::new(parameters(), header(), UpdateLimits::of_magnitude(3.0));
     let refusal = decoder.push(&bomb, &mut vec![0.0; 7]);
     assert_eq!(refusal, Err(UpdateError::Body(UnpackError::TooLong { limit })));
 }

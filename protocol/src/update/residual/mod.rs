@@ -138,7 +138,7 @@ fn remaining(
 ) -> (Vec<f32>, Option<Vec<f32>>) {
     let masked = matches!(header.codec, Codec::Dgc(dgc) if dgc.momentum_masking);
     let mut remaining = Remaining { values: accumulated, momentum, masked };
-    let limits = UpdateLimits { magnitude_max: f32::MAX };
+    let limits = UpdateLimits::of_magnitude(f32::MAX);
     let mut decoder = UpdateDecoder::new(Arc::clone(parameters), header.clone(), limits);
     decoder.push(file, &mut remaining).expect("what was encoded can be decoded");
     decoder.finish().expect("what was encoded is whole");
@@ -201,7 +201,7 @@ mod tests {
         let (parameters, header) = (parameters(delta.len()), header(codec));
         let (file, residual) =
             encode_with_residual(delta, &parameters, &header, round, Seed(u64::from(round)), residual, MODEL).unwrap();
-        let mut decoder = UpdateDecoder::new(parameters, header, UpdateLimits { magnitude_max: f32::MAX });
+        let mut decoder = UpdateDecoder::new(parameters, header, UpdateLimits::of_magnitude(f32::MAX));
         let mut decoded = vec![0.0; delta.len()];
         decoder.push(&file, &mut decoded).unwrap();
         decoder.finish().unwrap();

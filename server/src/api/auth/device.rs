@@ -67,6 +67,11 @@ impl FromRequestParts<Arc<App>> for DueDevice {
         if device.client.standing == Standing::Revoked {
             return Err(ApiError::new(ProblemType::ClientRevoked, "an operator revoked this client"));
         }
+        app.guard.request(device.client.id, app.clock.now_ms()).map_err(|retry_after_ms| {
+            let most = app.guard.limits().requests_per_minute;
+            ApiError::new(ProblemType::TooManyRequests, format!("a client may send {most} requests a minute"))
+                .retry_after_ms(retry_after_ms)
+        })?;
         Ok(device)
     }
 }

@@ -7,19 +7,21 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use tributary_protocol::device::{
-    ASK_EVERY_MS_MIN, Assignment, CheckInReply, CheckInRequest, CheckInResponse, WAIT_MS_MAX, WaitsFor,
+    ASK_EVERY_MS_MIN, Assignment, CheckInReply, CheckInRequest, CheckInResponse, Plan, WAIT_MS_MAX, WaitsFor,
 };
 use tributary_protocol::download::{DELTA_CHAIN_MAX, FormFile, ModelDeltaFile, ModelForm};
 
 use super::texts::require_text;
+use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::Standing;
 
-use crate::api::auth::DueDevice;
+use crate::api::auth::{DueDevice, Origin};
 use crate::api::extract::Json;
-use crate::api::problem::Answer;
+use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::{AssignmentRow, ClientRow, DbError, MadeFor, ModelFileRow, Tx};
 use crate::fleet::waits::{EXPLAINED_CLIENTS_MAX, waits_for};
+use crate::guard;
 use crate::metrics::CheckInAnswer;
 use tributary_engine::round::{Candidate, RetryReason};
 
@@ -28,7 +30,8 @@ const SEEN_EVERY_MS: i64 = 60_000;
 
 pub(super) async fn check_in(
     State(app): State<Arc<App>>,
-    DueDevice { client, due }: DueDevice,
+    DueDevice { mut client, due }: DueDevice,
+    origin: Origin,
     Json(mut request): Json<CheckInRequest>,
 ) -> Answer<Json<CheckInReply>> {
     let answer = |response| Ok(Json(CheckInReply { response, renew: due.renewals() }));
@@ -45,6 +48,10 @@ pub(super) async fn check_in(
         let retry_after_ms = Box::pin(retry(&app, &client, RetryReason::NoJob)).await?;
         return answer(CheckInResponse::Retry { retry_after_ms, waits_for: Some(WaitsFor::Release) });
     }
+    client.examples = request.state.examples;
+    let address = origin.address;
+    drop(origin);
+    let _held = app.guard.hold(address).ok_or_else(too_many_held)?;
     let wait_ms = i64::from(request.wait_ms.min(WAIT_MS_MAX));
     let until_ms = app.clock.now_ms().saturating_add(wait_ms);
     let candidate = candidate(&client, request);
@@ -58,7 +65,12 @@ pub(super) async fn check_in(
     }
     app.signals.client_waits(&client.population);
     let stopping = tokio::select! {
-        _ = seat.called() => false,
+        called = seat.called() => {
+            if !called {
+                app.guard.replaced();
+            }
+            false
+        }
         () = app.clock.sleep_until(until_ms) => false,
         () = app.stopping.cancelled() => true,
     };
@@ -66,6 +78,11 @@ pub(super) async fn check_in(
     let candidate = app.fleet.lobby.candidate(client.id);
     drop(seat);
     answer(Box::pin(after_wait(&app, &client, candidate.as_ref(), stopping)).await?)
+}
+
+fn too_many_held() -> ApiError {
+    let detail = "too many clients of this address wait for work already";
+    ApiError::new(ProblemType::TooManyRequests, detail).retry_after_ms(guard::RETRY_MS)
 }
 
 /// The answer after the wait: the client was called, its time has passed, or the coordinator stops.
@@ -157,6 +174,11 @@ async fn assignment(app: &App, tx: &mut Tx, client: &ClientRow, row: &Assignment
         false => Vec::new(),
     };
     let left_ms = round.deadline_at_ms.unwrap_or(0).saturating_sub(app.clock.now_ms());
+    // An update with a larger weight than the client told is refused, so the client learns what it told.
+    let weight_max = match u32::try_from(client.examples).unwrap_or(u32::MAX) {
+        0 => spec.plan.weight_max,
+        examples => spec.plan.weight_max.min(examples),
+    };
     Ok(Assignment {
         id: row.id,
         task: key.task,
@@ -166,7 +188,7 @@ async fn assignment(app: &App, tx: &mut Tx, client: &ClientRow, row: &Assignment
         model_sha256: model.sha256,
         form,
         model_deltas: unbroken(steps),
-        plan: spec.plan.clone(),
+        plan: Plan { weight_max, ..spec.plan.clone() },
         seed: round.seed().derive("client", client.number),
         deadline_in_ms: u64::try_from(left_ms).unwrap_or(0),
         ask_every_ms: ask_every_ms(round.cohort),

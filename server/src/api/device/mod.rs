@@ -21,7 +21,7 @@ use tributary_protocol::operator::ModelVersion;
 
 use super::auth::Device;
 use super::extract::{Path, Query};
-use super::models::{ModelFile, file_response};
+use super::models::{ModelFile, Reader, file_response};
 use super::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::{ClientRow, JobRow, Tx};
@@ -56,7 +56,7 @@ async fn model(
     let has_work = tx.open_assignment(client.id).await?.is_some();
     let file = ModelFile::in_form(&app, &mut tx, &job, &model, query.form, true).await?;
     drop(tx);
-    file_response(&app, file, &headers, has_work.then_some(client.id)).await
+    file_response(&app, file, &headers, Reader { client: Some(client.id), has_work }).await
 }
 
 async fn step(
@@ -72,7 +72,7 @@ async fn step(
     let is_last = work.as_ref().is_some_and(|work| work.base_version == version);
     let file = ModelFile::step(&mut tx, job.id, &model, if is_last { model.bytes } else { 0 }).await?;
     drop(tx);
-    file_response(&app, file, &headers, work.map(|_| client.id)).await
+    file_response(&app, file, &headers, Reader { client: Some(client.id), has_work: work.is_some() }).await
 }
 
 /// A version that this client may see. A job of another population is answered like one that does not exist.

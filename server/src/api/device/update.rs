@@ -93,6 +93,7 @@ async fn receive(
         updates: Arc::clone(&app.updates),
         downloads: Arc::clone(&app.fleet.downloads),
         client: client.id,
+        examples: client.examples,
         id,
         query,
         announced,

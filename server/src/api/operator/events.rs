@@ -16,11 +16,13 @@ use tributary_protocol::id::JobId;
 use tributary_protocol::operator::{Event, PageQuery};
 use tributary_protocol::problem::ProblemType;
 
+use super::feed::held_feed;
 use crate::api::auth::{Operator, StillIn, Views};
 use crate::api::extract::{Json, Query, full_page, page};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::DbError;
+use crate::guard::Held;
 
 /// Events of one job.
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -48,15 +50,17 @@ pub(super) async fn list(
     operator.job(&mut app.db.read().await?, query.job).await?;
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     if text(header::ACCEPT.as_str()).is_some_and(|accept| accept.contains("text/event-stream")) {
+        let held = held_feed(&app, &operator)?;
         let last = text("last-event-id").and_then(|id| id.parse().ok()).unwrap_or(after);
         let still_in = operator.still_in(&app);
-        return Ok(stream_events(app, still_in, query.job, last, limit));
+        return Ok(stream_events(app, (still_in, held), query.job, last, limit));
     }
     let until_ms = app.clock.now_ms() + i64::from(query.wait_ms.min(WAIT_MS_MAX));
     let mut follow = Follow::new(Arc::clone(&app), query.job, after, limit);
     let mut still_in = operator.still_in(&app);
     let mut items = follow.ready().await?;
     if items.is_empty() {
+        let _held = held_feed(&app, &operator)?;
         items = tokio::select! {
             items = follow.next() => items?,
             ended = still_in.ended(&app) => return Err(ended.map_or_else(ApiError::from, |()| credential_ended())),
@@ -110,10 +114,17 @@ impl Follow {
     }
 }
 
-fn stream_events(app: Arc<App>, still_in: StillIn, job: JobId, after: u64, limit: u32) -> Response {
+fn stream_events(
+    app: Arc<App>,
+    (still_in, held): (StillIn, Held<String>),
+    job: JobId,
+    after: u64,
+    limit: u32,
+) -> Response {
     let follow = Follow::new(app, job, after, limit);
-    let events =
-        stream::unfold((follow, still_in, VecDeque::new()), |(mut follow, mut still_in, mut ready)| async move {
+    let events = stream::unfold(
+        (follow, still_in, VecDeque::new(), held),
+        |(mut follow, mut still_in, mut ready, held)| async move {
             while ready.is_empty() {
                 match next_events(&mut follow, &mut still_in).await {
                     Ok(events) if events.is_empty() => return None,
@@ -127,8 +138,9 @@ fn stream_events(app: Arc<App>, still_in: StillIn, job: JobId, after: u64, limit
             }
             let event: Event = ready.pop_front()?;
             let sent = Sent::default().id(event.sequence.to_string()).event("transition").json_data(&event);
-            Some((Ok::<_, Infallible>(sent.unwrap_or_default()), (follow, still_in, ready)))
-        });
+            Some((Ok::<_, Infallible>(sent.unwrap_or_default()), (follow, still_in, ready, held)))
+        },
+    );
     Sse::new(events).keep_alive(KeepAlive::default()).into_response()
 }
 

@@ -16,10 +16,11 @@ use tributary_protocol::id::{JobId, Name};
 use tributary_protocol::operator::Event;
 use tributary_protocol::problem::ProblemType;
 
-use crate::api::auth::{Operator, StillIn, Views};
+use crate::api::auth::{Operator, Power, StillIn, Views};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::{DbError, JobPosition};
+use crate::guard::{self, Held};
 
 /// A feed follows the newest jobs that have not ended, up to this number.
 const JOBS_MAX: u32 = 200;
@@ -34,6 +35,7 @@ pub(super) async fn stream(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
 ) -> Answer<Response> {
+    let held = held_feed(&app, &operator)?;
     let permit = operator.may_within();
     let last = headers.get("last-event-id").map(|id| id.to_str().unwrap_or_default());
     let mut feed = Feed {
@@ -43,6 +45,7 @@ pub(super) async fn stream(
         app,
         cursor: Cursor::default(),
         ready: VecDeque::new(),
+        _held: held,
     };
     match last {
         Some(last) => {
@@ -73,6 +76,15 @@ pub(super) async fn stream(
     Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
 }
 
+/// The right to one more stream or poll of events.
+pub(super) fn held_feed<P: Power>(app: &App, operator: &Operator<P>) -> Answer<Held<String>> {
+    app.guard.feed(&operator.who().actor).ok_or_else(|| {
+        let most = app.guard.limits().feeds_per_operator;
+        let detail = format!("an operator may have {most} streams and polls of events at the same time");
+        ApiError::new(ProblemType::TooManyRequests, detail).retry_after_ms(guard::RETRY_MS)
+    })
+}
+
 struct Feed {
     app: Arc<App>,
     still_in: StillIn,
@@ -82,6 +94,7 @@ struct Feed {
     cursor: Cursor,
     /// Events that were read and not sent yet. `None` marks the end of a look and has the time at which it began.
     ready: VecDeque<Ready>,
+    _held: Held<String>,
 }
 
 enum Ready {

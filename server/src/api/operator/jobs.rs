@@ -19,7 +19,7 @@ use tributary_protocol::update::bytes_max;
 use super::draft::{CreateQuery, SentJob, invalid, try_out};
 use crate::api::auth::{Operator, Permit, Steers, Views};
 use crate::api::extract::{Json, Path, Query, full_page, page};
-use crate::api::models::{ModelFile, file_response};
+use crate::api::models::{ModelFile, Reader, file_response};
 use crate::api::problem::{Answer, ApiError};
 use crate::api::story::disk::Disk;
 use crate::api::story::{health, rounds_not_before_ms};
@@ -289,7 +289,7 @@ pub(super) async fn model(
     // Never packed, because operators open the file with other tools.
     let file = ModelFile::in_form(&app, &mut tx, &job, &model, query.form, false).await?;
     drop(tx);
-    file_response(&app, file, &headers, None).await
+    file_response(&app, file, &headers, Reader::default()).await
 }
 
 pub(super) fn view(app: &App, row: JobRow) -> Result<Job, DbError> {

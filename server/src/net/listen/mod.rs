@@ -16,7 +16,7 @@ use rustls::HandshakeKind;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::timeout;
+use tokio::time::{MissedTickBehavior, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -36,6 +36,8 @@ const STREAMS_MAX: u32 = 200;
 const RESET_STREAMS_MAX: usize = 20;
 /// Largest head of a request over HTTP/2, unpacked.
 const HEAD_BYTES_MAX: u32 = 16 << 10;
+/// How often slow readers are looked for.
+const SLOW_READERS_EVERY: Duration = Duration::from_secs(5);
 /// Pause when no connection can be accepted because the process has no free file descriptor. Connections that end free
 /// some.
 const ACCEPT_RETRY: Duration = Duration::from_secs(1);
@@ -60,6 +62,9 @@ struct Patience {
     ping: Duration,
     /// For a client that takes no byte of what is sent to it (on Linux).
     stalled: Duration,
+    /// For a client to take a piece of an answer (64 KiB), whatever it does besides: it may answer pings, or take a
+    /// byte now and then.
+    piece: Duration,
 }
 
 impl Default for Patience {
@@ -71,6 +76,7 @@ impl Default for Patience {
             alive: Duration::from_secs(60),
             ping: Duration::from_secs(20),
             stalled: Duration::from_secs(60),
+            piece: Duration::from_secs(120),
         }
     }
 }
@@ -102,9 +108,17 @@ pub(crate) async fn serve(
 
 async fn accept(listener: TcpListener, connections: &Arc<Connections>, shared: Arc<Shared>) {
     let tasks = TaskTracker::new();
+    let mut look = tokio::time::interval(SLOW_READERS_EVERY);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let accepted = tokio::select! {
             () = shared.stop.cancelled() => break,
+            now = look.tick() => {
+                if let Some(before) = now.checked_sub(shared.patience.piece) {
+                    connections.drop_slow_readers(before);
+                }
+                continue;
+            }
             accepted = listener.accept() => accepted,
         };
         match accepted {

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 
+use axum::body::Bytes;
 use axum::extract::ConnectInfo;
 use axum::routing::{get, post};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -13,6 +14,9 @@ use crate::metrics::MetricsAccess;
 
 /// The preface and an empty SETTINGS frame.
 const HTTP2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+/// More than the buffers of a connection hold.
+static LARGE: [u8; 32 << 20] = [0; 32 << 20];
+const GET_LARGE: &[u8] = b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n";
 const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
 
 struct Served {
@@ -41,6 +45,7 @@ async fn served_with(limits: Limits, tls: Option<Arc<Tls>>) -> Served {
     let hold = (Arc::clone(&arrived), Arc::clone(&release));
     let router = Router::new()
         .route("/", get(|| async { "here" }))
+        .route("/large", get(|| async { Bytes::from_static(&LARGE) }))
         .route("/peer", get(|ConnectInfo(peer): ConnectInfo<SocketAddr>| async move { peer.to_string() }))
         .route(
             "/held",
@@ -185,6 +190,89 @@ async fn the_system_ends_connections_whose_client_is_gone_or_takes_nothing() {
     assert!(socket.keepalive().unwrap());
     assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(60));
     assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(60)));
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_large_is_refused_and_an_http2_connection_has_so_many_requests() {
+    let served = served().await;
+    let head = format!("GET / HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(READ_BYTES_MAX));
+    let mut stream = served.connect_and_send(head.as_bytes()).await;
+    let rest = ended(&mut stream).await;
+    assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 431"), "{}", String::from_utf8_lossy(&rest));
+
+    let mut stream = served.connect_and_send(HTTP2).await;
+    let mut frame = [0; 9];
+    stream.read_exact(&mut frame).await.unwrap();
+    let mut settings = vec![0; usize::from(frame[2])];
+    stream.read_exact(&mut settings).await.unwrap();
+    let setting = |id: u8| {
+        let found = settings.chunks(6).find(|setting| setting[..2] == [0, id]).expect("it is set");
+        u32::from_be_bytes([found[2], found[3], found[4], found[5]])
+    };
+    // SETTINGS_MAX_CONCURRENT_STREAMS and SETTINGS_MAX_HEADER_LIST_SIZE.
+    assert_eq!((setting(3), setting(6)), (STREAMS_MAX, HEAD_BYTES_MAX));
+}
+
+impl Served {
+    fn has_dropped_a_slow_reader(&self) -> bool {
+        let text = self.metrics.render(0, 0).unwrap();
+        text.lines().any(|line| line == "tributary_connections_dropped_total{reason=\"slow_reader\"} 1")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_reads_nothing_or_next_to_nothing_is_dropped() {
+    for bytes_at_once in [0, 1] {
+        let served = served().await;
+        let mut stream = served.connect_and_send(GET_LARGE).await;
+        let mut waited = Duration::ZERO;
+        while !served.has_dropped_a_slow_reader() {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            waited += Duration::from_secs(10);
+            assert!(waited < Duration::from_secs(200), "{bytes_at_once}");
+            stream.read_exact(&mut vec![0; bytes_at_once]).await.unwrap();
+        }
+        assert!(waited > Duration::from_secs(100), "{bytes_at_once}: {waited:?}");
+        let mut new = served.connect_and_send(GET).await;
+        answered(&mut new, "here").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_is_slow_gets_all_of_its_answer() {
+    let served = served().await;
+    let mut stream = served.connect_and_send(GET_LARGE).await;
+    let mut left = LARGE.len();
+    let mut bytes = vec![0; 256 << 10];
+    while left > 0 {
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        let read = stream.read(&mut bytes).await.unwrap();
+        assert!(read > 0, "{left} bytes are missing");
+        left = left.saturating_sub(read);
+    }
+    assert!(!served.has_dropped_a_slow_reader());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_http2_client_that_answers_pings_and_grants_no_window_is_dropped() {
+    const PING: u8 = 6;
+    const ACK: u8 = 1;
+    let served = served().await;
+    let mut stream = served.connect_and_send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+    // SETTINGS_INITIAL_WINDOW_SIZE (4) is 0.
+    stream.write_all(b"\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0").await.unwrap();
+    // HEADERS: GET, http, the path / and the authority x; the stream and its head end here.
+    stream.write_all(b"\0\0\x06\x01\x05\0\0\0\x01\x82\x86\x84\x01\x01x").await.unwrap();
+    let mut head = [0; 9];
+    while stream.read_exact(&mut head).await.is_ok() {
+        let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
+        stream.read_exact(&mut payload).await.unwrap();
+        if head[3] == PING && head[4] & ACK == 0 {
+            head[4] = ACK;
+            stream.write_all(&[&head[..], &payload].concat()).await.unwrap();
+        }
+    }
+    assert!(served.has_dropped_a_slow_reader());
 }
 
 #[tokio::test]

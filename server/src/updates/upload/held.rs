@@ -117,7 +117,7 @@ impl Upload {
     /// Decodes a complete update to check it.
     async fn check(&self, target: &Target, body: &Bytes) -> Result<UpdateStatistics, UpdateError> {
         let Target { assignment, spec, .. } = target;
-        let mut decoding = Decoding::new(spec, assignment.base_version, &self.services.cores, Ignore);
+        let mut decoding = Decoding::new(spec, assignment.base_version, target.limits(), &self.services.cores, Ignore);
         decoding.push(body).await?;
         decoding.finish()
     }
@@ -126,7 +126,8 @@ impl Upload {
     /// adds what the sum lacks.
     async fn fold(&self, target: &Target, flight: Flight, body: &Bytes) {
         let Target { assignment, spec, .. } = target;
-        let mut decoding = Decoding::new(spec, assignment.base_version, &self.services.cores, flight);
+        let limits = spec.update_limits();
+        let mut decoding = Decoding::new(spec, assignment.base_version, limits, &self.services.cores, flight);
         match decoding.push(body).await.and_then(|()| decoding.finish()) {
             Ok(_) => {
                 let (flight, seconds) = decoding.into_sink();

@@ -18,7 +18,7 @@ use tributary_protocol::device::{LOSS_MAX, UpdateQuery};
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
 use tributary_protocol::id::{AssignmentId, ClientId};
 use tributary_protocol::state::{AssignmentState, Task};
-use tributary_protocol::update::UpdateStatistics;
+use tributary_protocol::update::{UpdateLimits, UpdateStatistics};
 
 use super::Updates;
 use super::claims::Claim;
@@ -61,6 +61,8 @@ pub(crate) struct Upload {
     pub(crate) updates: Arc<Updates>,
     pub(crate) downloads: Arc<Downloads>,
     pub(crate) client: ClientId,
+    /// Number of examples that the client had at its last check-in; 0 if it did not say.
+    pub(crate) examples: u64,
     pub(crate) id: AssignmentId,
     pub(crate) query: UpdateQuery,
     pub(crate) announced: Announced,
@@ -93,6 +95,11 @@ impl Target {
     /// When the round no longer takes updates.
     fn until_ms(&self) -> i64 {
         self.round.deadline_at_ms.unwrap_or(0)
+    }
+
+    /// What an update of this round must keep to.
+    fn limits(&self) -> UpdateLimits {
+        UpdateLimits { norm_max: self.round.norm_max.unwrap_or(f64::INFINITY), ..self.spec.update_limits() }
     }
 
     fn has_reported(&self) -> bool {
@@ -146,6 +153,10 @@ impl Upload {
         }
         if query.weight > weight_max {
             return Err(format!("the weight {} is above the job's largest, {weight_max}", query.weight));
+        }
+        if self.examples > 0 && u64::from(query.weight) > self.examples {
+            let examples = self.examples;
+            return Err(format!("the weight {} is above the {examples} examples of its check-in", query.weight));
         }
         if !(-LOSS_MAX..=LOSS_MAX).contains(&query.loss) {
             return Err("the training loss is not finite, or above 1e12".into());
@@ -279,7 +290,8 @@ pub(crate) async fn offset(
     if Target::find(services, client, id).await?.has_reported() {
         return Ok(None);
     }
-    let mut tx = services.db.begin().await?;
+    // A power failure may undo it, since it ends the requests as well; so asking costs no sync.
+    let mut tx = services.db.begin_losable().await?;
     let upload = tx.take_upload(id).await?;
     tx.commit().await?;
     Ok(Some(upload.map_or((0, None), |upload| (upload.bytes, upload.sha256()))))

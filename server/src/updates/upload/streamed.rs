@@ -101,7 +101,7 @@ impl Upload {
         let sum = updates.sums.begun(round.key()).filter(|_| bad.is_none() && !updates.sums.is_left_to_commits());
         // The weight was checked, and the sum has a place for each member of the cohort.
         let flight = sum.and_then(|sum| sum.begin(self.id, Weight::examples(self.query.weight)).ok().flatten());
-        let folding = Folding::new(spec, assignment.base_version, flight, services);
+        let folding = Folding::new(spec, assignment.base_version, target.limits(), flight, services);
         let mut incoming = Incoming::new(spool, folding, services.clock.clone());
         if let Some(reason) = bad {
             incoming.refuse(reason).await;

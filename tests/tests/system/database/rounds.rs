@@ -8,7 +8,7 @@ use tributary_server::db::{Db, DbError, NewRound, RoundFilter, RoundKey, RoundSt
 use super::stored::{POLICY, assigned, evaluation, job_id, population, report, start_round, traffic, training};
 
 fn new(key: RoundKey) -> NewRound {
-    NewRound { key, base_version: 4, seed: Seed(u64::MAX >> 11), policy: POLICY }
+    NewRound { key, base_version: 4, seed: Seed(u64::MAX >> 11), policy: POLICY, norm_max: None }
 }
 
 pub(super) async fn a_round_is_opened_once(db: &Db) {

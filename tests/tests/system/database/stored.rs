@@ -106,7 +106,7 @@ pub(super) fn evaluation(number: u32) -> RoundKey {
 /// Opens a round and draws clients 1 to `cohort`; the assignment of client `n` is `10 * round + n` (evaluations: 100
 /// more).
 pub(super) async fn start_round(tx: &mut Tx, key: RoundKey, cohort: u8) {
-    let round = NewRound { key, base_version: 0, seed: Seed(u64::MAX >> 11), policy: POLICY };
+    let round = NewRound { key, base_version: 0, seed: Seed(u64::MAX >> 11), policy: POLICY, norm_max: None };
     tx.insert_round(&round, 30).await.unwrap();
     assert!(tx.start_round(key, cohort.into(), 40, 1_040).await.unwrap());
     for client in 1..=cohort {

@@ -32,7 +32,7 @@ pub(super) async fn a_reader_sees_one_moment_and_writes_nothing(db: &Db) {
 pub(super) async fn of_many_drivers_one_moves_a_round(db: &Db) {
     population(db).await;
     let mut tx = db.begin().await.unwrap();
-    let round = NewRound { key: training(1), base_version: 0, seed: Seed(1), policy: POLICY };
+    let round = NewRound { key: training(1), base_version: 0, seed: Seed(1), policy: POLICY, norm_max: None };
     tx.insert_round(&round, 30).await.unwrap();
     tx.commit().await.unwrap();
     let drivers: Vec<_> = (0..20)

@@ -1,15 +1,15 @@
 //! Whole models in other forms: those that a job's clients fetch, and those that somebody asks for.
 
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use tributary_protocol::download::ModelForm;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::Phase;
 
-use super::{PARAMETERS, bits, changes, delta, device, expected_form, get, get_range, large, model_path, step_path};
+use super::{bits, changes, delta, device, expected_form, get, get_range, large, model_path, step_path};
 use crate::streams::places;
-use crate::support::{Answer, WEIGHTS, World};
+use crate::support::{Answer, Device, WEIGHTS, World};
 
 const FORMS: [ModelForm; 2] = [ModelForm::F16, ModelForm::Int8];
 
@@ -157,21 +157,55 @@ async fn a_client_that_cannot_read_the_form_is_not_drawn() {
     assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
 }
 
-/// Goal: only so many are made at a time, and a place comes back when its reader is gone.
+/// Goal: readers that read nothing keep no place for long. Method: eight clients ask for a form that is larger than the
+/// buffers on its way and read nothing of it.
 #[tokio::test]
-async fn too_many_forms_at_once_are_asked_to_wait() {
+async fn readers_of_forms_that_read_nothing_make_room() {
     let world = World::start().await;
-    let job = world.job(large(&[])).await;
-    let device = device(&world).await;
-    let places = world.app().models.forms_made.available_permits() as u32;
-    let held = std::sync::Arc::clone(&world.app().models.forms_made).try_acquire_many_owned(places).unwrap();
-    let path = model_path(job.id, 0, "int8");
-    let busy = get(&device, &path).await.refused(ProblemType::Unavailable);
+    let job = world.job(huge()).await;
+    let path = model_path(job.id, 0, "f16");
+    let mut stalled = Vec::new();
+    for _ in 0..8 {
+        stalled.push(begun(&device(&world).await, &path).await);
+    }
+    let honest = device(&world).await;
+    let busy = get(&honest, &path).await.refused(ProblemType::Unavailable);
     assert!(busy.retry_after_ms.is_some());
-    drop(held);
-    for _ in 0..2 * places {
+    world.hand.advance_ms(5_000);
+    assert!(get(&honest, &path).await.body.len() > 2 * HUGE);
+    let ended = futures_util::future::join_all(stalled.into_iter().map(|reader| reader.bytes())).await;
+    assert_eq!(
+        ended.iter().filter(|ended| ended.is_err()).count(),
+        1,
+        "a form that made room is not taken for a whole one"
+    );
+}
+
+#[tokio::test]
+async fn a_newer_request_of_a_client_ends_its_older_form_and_ranges_come_one_by_one() {
+    let world = World::start().await;
+    let job = world.job(huge()).await;
+    let device = device(&world).await;
+    let path = model_path(job.id, 0, "f16");
+    let older = begun(&device, &path).await;
+    for _ in 0..20 {
         let part = get_range(&device, &path, "bytes=0-9").await;
         assert_eq!((part.status, part.body.len()), (206, 10));
     }
-    assert!(get(&device, &path).await.body.len() > PARAMETERS);
+    assert!(older.bytes().await.is_err());
+    assert!(get(&device, &path).await.body.len() > 2 * HUGE);
+}
+
+/// Parameters of a model whose form is larger than the buffers of a connection.
+const HUGE: usize = 8 << 20;
+
+fn huge() -> Value {
+    json!({ "model": { "parameters": [{ "name": "w", "shape": [HUGE] }] } })
+}
+
+/// A download of which only the head was read.
+async fn begun(device: &Device, path: &str) -> reqwest::Response {
+    let response = device.request(Method::GET, path).send().await.unwrap();
+    assert_eq!(response.status(), 200);
+    response
 }

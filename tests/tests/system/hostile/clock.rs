@@ -61,3 +61,37 @@ async fn everything_answers(world: &World, job: &str) {
     }
     assert!(world.request(Method::GET, "/metrics").send().await.unwrap().status().is_success());
 }
+
+/// Finding L11: a round stayed open as long as the clock was wrong. Method: the clock jumps by ten days, forwards and
+/// back, in open rounds with and without a report, and between rounds.
+#[tokio::test]
+async fn a_clock_that_jumps_both_ways_keeps_no_round_open_and_the_job_goes_on() {
+    const TEN_DAYS_MS: i64 = 10 * 86_400_000;
+    let world = World::start().await;
+    let job = world.job(json!({ "round": { "updates_goal": 2, "updates_min": 1 } })).await;
+    let [one, other] = world.devices().await;
+    for (round, jump_ms, reports, ended) in [
+        (1, TEN_DAYS_MS, true, Phase::Committed),
+        (2, -TEN_DAYS_MS, true, Phase::Committed),
+        (3, TEN_DAYS_MS, false, Phase::Abandoned),
+        (4, -TEN_DAYS_MS, false, Phase::Abandoned),
+        (5, 10_000, true, Phase::Committed),
+    ] {
+        let [work, _] = world.assign([&one, &other]).await;
+        assert_eq!(work.round, round);
+        if reports {
+            one.contribute(&work, &STEP, 10).await;
+        }
+        world.pass_ms(jump_ms).await;
+        assert_eq!(world.round(job.id, round).await.phase, ended, "round {round}");
+        everything_answers(&world, &job.id.to_string()).await;
+        world.pass_ms(4_000).await;
+    }
+    world.hand.advance_ms(-TEN_DAYS_MS);
+    let [work, others] = world.assign([&one, &other]).await;
+    one.contribute(&work, &STEP, 10).await;
+    other.contribute(&others, &STEP, 10).await;
+    world.drive().await;
+    assert_eq!(world.round(job.id, 6).await.phase, Phase::Committed);
+    world.check_books(job.id).await;
+}

@@ -94,3 +94,20 @@ fn modules_with_children_are_folders() {
 fn texts_are_finished() {
     holds(rules::texts_are_finished(&SOURCES));
 }
+
+/// The tables of limits and attacks in `docs/security.md` name the tests that prove them.
+#[test]
+fn the_security_page_names_tests_that_exist() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/security.md")).unwrap();
+    let is_test = |name: &&str| {
+        let is_word = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_';
+        name.len() > 20 && !name.starts_with("tributary_") && name.chars().all(is_word)
+    };
+    let names = page.split('`').skip(1).step_by(2).map(|name| name.rsplit("::").next().unwrap_or(name));
+    let named: Vec<&str> = names.filter(is_test).collect();
+    assert!(named.len() > 20, "{named:?}");
+    for name in named {
+        let begin = format!("fn {name}(");
+        assert!(SOURCES.rust("").any(|(_, text)| text.contains(&begin)), "there is no test {name}");
+    }
+}

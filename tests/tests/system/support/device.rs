@@ -30,7 +30,7 @@ pub(crate) fn figures(weight: u32) -> Value {
 impl Device {
     pub(crate) fn new(http: reqwest::Client, server: String, enrolled: &EnrolResponse) -> Self {
         let (secret, id) = (enrolled.secret.expose(), enrolled.client);
-        Self { http, server, secret, id, attributes: BTreeMap::new(), examples: 10, codecs: &["f32"] }
+        Self { http, server, secret, id, attributes: BTreeMap::new(), examples: 1_000, codecs: &["f32"] }
     }
 
     /// The same device, which says this of itself from now on.

@@ -18,6 +18,7 @@ use tributary_protocol::state::Role;
 use tributary_server::app::App;
 use tributary_server::blob::OpenedStore;
 use tributary_server::devices::DeviceSettings;
+use tributary_server::guard::Limits;
 use tributary_server::metrics::MetricsAccess;
 use tributary_server::notify::NotifySettings;
 use tributary_server::people::OidcSettings;
@@ -52,6 +53,7 @@ pub(crate) struct World {
     metrics: MetricsAccess,
     /// For updates that are being received, in bytes.
     upload_memory: usize,
+    limits: Limits,
     behind_proxy: bool,
     oidc: Option<OidcSettings>,
     devices: DeviceSettings,
@@ -198,6 +200,7 @@ impl World {
             _place: place,
             metrics: MetricsAccess::default(),
             upload_memory: Config::default().upload_memory,
+            limits: Limits::default(),
             behind_proxy: false,
             oidc: None,
             devices: DeviceSettings::default(),
@@ -221,6 +224,7 @@ impl World {
             node: Some(self.node.clone()),
             metrics: self.metrics,
             upload_memory: self.upload_memory,
+            limits: self.limits,
             behind_proxy: self.behind_proxy,
             oidc: self.oidc.clone(),
             devices: self.devices.clone(),
@@ -243,6 +247,11 @@ impl World {
     /// The next coordinator has this much memory for updates that are being received, in bytes.
     pub(crate) fn set_upload_memory(&mut self, bytes: usize) {
         self.upload_memory = bytes;
+    }
+
+    /// The next coordinator limits single callers so.
+    pub(crate) fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
     }
 
     /// The next coordinator believes a proxy.

@@ -28,7 +28,7 @@ fn encoded(delta: &[f32], parameters: &ParameterList, bits: u32, seed: Seed) -> 
 }
 
 fn decode(file: &[u8], parameters: &Arc<ParameterList>, bits: u32, piece: usize) -> Result<Vec<f32>, UpdateError> {
-    let limits = UpdateLimits { magnitude_max: f32::INFINITY };
+    let limits = UpdateLimits::of_magnitude(f32::INFINITY);
     let mut decoder = UpdateDecoder::new(Arc::clone(parameters), header(bits), limits);
     let mut delta = vec![f32::NAN; parameters.total()];
     for piece in file.chunks(piece) {

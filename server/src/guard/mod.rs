@@ -1,0 +1,115 @@
+//! Limits of what one caller may hold or ask for, so that none takes the place of the others.
+//!
+//! | limit | who is counted | beyond it |
+//! |---|---|---|
+//! | [`Limits::requests_per_minute`] | a client | 429 with the time after which there is room |
+//! | [`Limits::held_per_address`] | an address, see [`counted_address`] | 429 |
+//! | [`Limits::feeds_per_operator`] | a token or an account | 429 |
+//!
+//! A client has one held check-in anyway (the lobby replaces it), one open assignment and one unfinished upload.
+
+mod buckets;
+mod shares;
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use tributary_protocol::id::ClientId;
+
+use crate::metrics::{LimitMeters, Limited, Metrics};
+use buckets::Buckets;
+pub use shares::Held;
+use shares::Shares;
+
+/// When to ask again for a share that others may free at any moment.
+pub const RETRY_MS: u64 = 5_000;
+
+/// Limits as an operator sets them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Requests of one client in a minute. It may save up as many.
+    pub requests_per_minute: u32,
+    /// Check-ins that are held from one address.
+    pub held_per_address: usize,
+    /// Event streams and polls of one operator at the same time.
+    pub feeds_per_operator: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { requests_per_minute: 6_000, held_per_address: 20_000, feeds_per_operator: 32 }
+    }
+}
+
+/// The limits with what counts against them. All of it may be lost in a restart.
+#[derive(Debug)]
+pub struct Guard {
+    limits: Limits,
+    requests: Buckets<ClientId>,
+    held: Arc<Shares<IpAddr>>,
+    feeds: Arc<Shares<String>>,
+    meters: LimitMeters,
+}
+
+impl Guard {
+    #[must_use]
+    pub fn new(limits: Limits, metrics: &Metrics) -> Self {
+        Self {
+            limits,
+            requests: Buckets::new(limits.requests_per_minute),
+            held: Shares::new(limits.held_per_address),
+            feeds: Shares::new(limits.feeds_per_operator),
+            meters: metrics.limits(),
+        }
+    }
+
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Counts a request of a client.
+    ///
+    /// # Errors
+    /// The time in milliseconds after which the client may ask again.
+    pub fn request(&self, client: ClientId, now_ms: i64) -> Result<(), u64> {
+        self.requests.take(client, now_ms).inspect_err(|_| self.meters.hit(Limited::Requests))
+    }
+
+    /// A check-in that is held. `None`: too many are held from its address.
+    #[must_use]
+    pub fn hold(&self, address: Option<IpAddr>) -> Option<Held<IpAddr>> {
+        let Some(address) = address.and_then(counted_address) else { return Some(Held::uncounted()) };
+        let held = self.held.take(address);
+        if held.is_none() {
+            self.meters.hit(Limited::HeldPerAddress);
+        }
+        held
+    }
+
+    /// A newer check-in of the same client took the place of one that was held.
+    pub fn replaced(&self) {
+        self.meters.hit(Limited::HeldPerClient);
+    }
+
+    /// An event stream or poll. `None`: the operator has too many.
+    #[must_use]
+    pub fn feed(&self, operator: &str) -> Option<Held<String>> {
+        let feed = self.feeds.take(operator.to_owned());
+        if feed.is_none() {
+            self.meters.hit(Limited::Feeds);
+        }
+        feed
+    }
+}
+
+/// What limits per address count: an IPv4 address, or the IPv6 network that one subscriber gets (64 bits). `None` for
+/// the loopback addresses, where the clients of a proxy on this machine come from.
+#[must_use]
+pub fn counted_address(ip: IpAddr) -> Option<IpAddr> {
+    match ip.to_canonical() {
+        ip if ip.is_loopback() => None,
+        IpAddr::V6(ip) => Some(IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64))),
+        ip => Some(ip),
+    }
+}

@@ -1,0 +1,58 @@
+//! How often limits of callers were reached.
+
+use ::metrics::Counter;
+
+use super::registry::Registry;
+use super::table;
+
+/// A limit that was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limited {
+    /// A newer check-in replaced one that was held.
+    HeldPerClient,
+    /// Too many check-ins were held from one address.
+    HeldPerAddress,
+    /// A client asked too often.
+    Requests,
+    /// An operator had too many event streams.
+    Feeds,
+    /// A form of a model was no longer computed, because its reader took nothing and another one waited.
+    Forms,
+}
+
+impl Limited {
+    const ALL: [Self; 5] = [Self::HeldPerClient, Self::HeldPerAddress, Self::Requests, Self::Feeds, Self::Forms];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::HeldPerClient => "held_per_client",
+            Self::HeldPerAddress => "held_per_address",
+            Self::Requests => "requests_per_client",
+            Self::Feeds => "feeds_per_operator",
+            Self::Forms => "forms",
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct LimitMeters([Counter; Limited::ALL.len()]);
+
+impl LimitMeters {
+    pub(super) fn new(registry: &Registry) -> Self {
+        Self(Limited::ALL.map(|limit| registry.counter(&table::LIMITED, &[limit.as_str()])))
+    }
+
+    pub(crate) fn hit(&self, limit: Limited) {
+        self.0[limit as usize].increment(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_handles_stand_in_the_order_of_their_words() {
+        assert!(Limited::ALL.iter().enumerate().all(|(index, limit)| *limit as usize == index));
+    }
+}
