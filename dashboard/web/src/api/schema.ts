@@ -19,6 +19,21 @@ export interface Account {
   role: Role;
 }
 
+/** A norm bound that follows the norms of the updates that the job accepted lately. */
+export interface AdaptiveNorm {
+  /** Factor of the quantile, 1 to 1000. Default: 2. */
+  factor?: number;
+  /**
+   * Quantile of the norms, above 0 and at most 1. With 0.5, fewer offenders than honest clients cannot
+   * raise it.
+   */
+  quantile: number;
+  /** Number of rounds whose accepted updates are looked at, 1 to 1000. Default: 10. */
+  rounds?: number;
+  /** The bound while too few updates were accepted. Default: none, the first rounds have no bound. */
+  start?: number;
+}
+
 /** How updates become the next model version (`[aggregation]`). */
 export type Aggregation = {
   rule: "fed_avg";
@@ -970,6 +985,9 @@ export interface Node {
   version: string;
 }
 
+/** The largest L2 norm of an update: a number, or a table that derives it from recent rounds. */
+export type NormMax = number | AdaptiveNorm;
+
 /** An open round with its cohort. */
 export type OpenRound = Round & {
   /** At most 500 members of the cohort, ordered by client number. */
@@ -1062,7 +1080,10 @@ export interface PhaseSpan {
  */
 export type PinnedSecret = string;
 
-/** The plan of a job: what its clients do in a round. It is the same for all clients. */
+/**
+ * The plan of a job: what its clients do in a round. It is the same for all clients, but for the
+ * weight.
+ */
 export interface Plan {
   /** Codec of the updates. */
   codec: Codec;
@@ -1070,9 +1091,17 @@ export interface Plan {
   download?: Download;
   /** The network as layers, or the names and shapes of the parameters of an app's own network. */
   model: ModelSpec;
+  /**
+   * Largest L2 norm of an update as the coordinator decodes it. A client scales a larger delta down.
+   * Absent if there is no bound that clients know.
+   */
+  norm_max?: number;
   /** Local training settings. */
   training: Training;
-  /** Largest weight of an update. A client with more examples reports this number. */
+  /**
+   * Largest weight of an update: the job's, or the number of examples that the client had at its
+   * check-in if that is smaller. A client with more examples reports this number.
+   */
   weight_max: number;
 }
 
@@ -1219,6 +1248,8 @@ export interface Round {
   loss?: number;
   /** Fewest reports for a result. */
   minimum: number;
+  /** Largest L2 norm of an update of the round. Absent without a norm bound. */
+  norm_max?: number;
   /**
    * Number in the job, from 1. An evaluation has the number of the training round whose model it
    * evaluates.
@@ -1614,6 +1645,11 @@ export interface UpdatePolicy {
    * Default: 32.
    */
   magnitude_max?: number;
+  /**
+   * Largest L2 norm of a delta: a number, or a table for a bound that follows recent rounds. The
+   * coordinator refuses an update with a larger one. Default: none.
+   */
+  norm_max?: NormMax;
   /**
    * Largest weight (number of examples) of one update. Clients cap their weight; the coordinator refuses
    * a larger one. Default: 10,000.
