@@ -195,7 +195,7 @@ async fn the_system_ends_connections_whose_client_is_gone_or_takes_nothing() {
 #[tokio::test]
 async fn a_head_that_is_too_large_is_refused_and_an_http2_connection_has_so_many_requests() {
     let served = served().await;
-    let head = format!("GET / HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(READ_BYTES_MAX));
+    let head = format!("GET / HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(4 * READ_BYTES_MAX));
     let mut stream = served.connect_and_send(head.as_bytes()).await;
     let rest = ended(&mut stream).await;
     assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 431"), "{}", String::from_utf8_lossy(&rest));

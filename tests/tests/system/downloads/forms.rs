@@ -173,7 +173,7 @@ async fn readers_of_forms_that_read_nothing_make_room() {
     assert!(busy.retry_after_ms.is_some());
     world.hand.advance_ms(5_000);
     assert!(get(&honest, &path).await.body.len() > 2 * HUGE);
-    let ended = futures_util::future::join_all(stalled.into_iter().map(|reader| reader.bytes())).await;
+    let ended = futures_util::future::join_all(stalled.into_iter().map(reqwest::Response::bytes)).await;
     assert_eq!(
         ended.iter().filter(|ended| ended.is_err()).count(),
         1,

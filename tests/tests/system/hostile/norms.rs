@@ -41,8 +41,8 @@ async fn a_device_clips_its_update_and_one_that_does_not_is_refused() {
     }
 }
 
-/// Goal: an update that is added while it arrives leaves nothing in the sum when its norm, which is known at its end, is
-/// too large.
+/// Goal: an update that is added while it arrives leaves nothing in the sum when its norm, which is known at its end,
+/// is too large.
 #[tokio::test]
 async fn a_large_update_above_the_bound_is_taken_out_of_the_sum() {
     const VALUES: usize = 400_000;

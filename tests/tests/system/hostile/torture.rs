@@ -13,7 +13,7 @@ use tributary_protocol::operator::{AuditEntry, Page};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AssignmentState, AuditAction, Phase};
 
-use crate::support::{Answer, Device, NOW_MS, WEIGHTS, World, bytes_of_tensors, delta_file, figures, within_reason};
+use crate::support::{Answer, Device, WEIGHTS, World, bytes_of_tensors, delta_file, figures, within_reason};
 
 const STEP: [f32; WEIGHTS] = [0.5; WEIGHTS];
 
@@ -388,7 +388,7 @@ async fn tokens_that_expired_or_were_revoked_enrol_nobody_and_the_round_goes_on(
     let job = world.job(json!({})).await;
     let honest = world.device().await;
     let [work] = world.assign([&honest]).await;
-    let wanted = json!({ "kind": "enrolment", "population": "devices", "expires_at_ms": NOW_MS + 1_000 });
+    let wanted = json!({ "kind": "enrolment", "population": "devices", "valid_for_ms": 1_000 });
     let expiring: Value = world.operate(Method::POST, "/tokens", &wanted).await.ok();
     let revoked = world.token("devices").await;
     let path = format!("/tokens/{}", revoked.token.id);
