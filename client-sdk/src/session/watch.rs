@@ -1,82 +1,106 @@
 //! While a client works, a task of its own asks whether the round is still open, so that a straggler stops early.
 //!
-//! The coordinator says how often to ask; work that is finished before the first question causes none.
+//! The coordinator says how often to ask. The trainer is asked between batches whether it should stop; the first such
+//! moment after the time has passed sends the question, and a later one finds the answer. So no timer runs, and work
+//! that is finished before the first question causes none.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::{Handle, RuntimeFlavor};
-use tokio::task::JoinHandle;
 use tributary_protocol::device::Assignment;
-use tributary_protocol::id::Secret;
+use tributary_protocol::id::{AssignmentId, Secret};
 use tributary_protocol::problem::ProblemType;
 
 use super::context::Context;
+use crate::clock::Clock;
+use crate::transport::coordinator::Coordinator;
 
-/// The questions about one assignment; they end when this is dropped.
+/// The questions about one assignment.
 #[derive(Debug)]
 pub(super) struct Watch {
-    asked: Arc<Asked>,
-    task: Option<JoinHandle<()>>,
+    questions: Arc<Questions>,
+    /// `None`: there are no questions. A runtime with a single thread has no other task while the trainer computes, so
+    /// the client learns of the end at the deadline.
+    runtime: Option<Handle>,
 }
 
-#[derive(Debug, Default)]
-struct Asked {
+#[derive(Debug)]
+struct Questions {
+    coordinator: Arc<Coordinator>,
+    clock: Arc<dyn Clock>,
+    secret: Secret,
+    assignment: AssignmentId,
+    every: Duration,
+    /// When to ask next, by the client's clock; never while a question is on its way, or if nothing changes any more.
+    next_ms: AtomicU64,
     is_closed: AtomicBool,
     /// How long the coordinator asks to wait before the next session, once the round has closed.
     retry_after: Mutex<Duration>,
 }
 
+const NEVER: u64 = u64::MAX;
+
 impl Watch {
-    /// Begins to ask. A runtime with a single thread has no other task while the trainer computes: there the client
-    /// learns of the end at the deadline.
     pub(super) fn begin(context: &Context, secret: &Secret, assignment: &Assignment) -> Self {
-        let asked = Arc::<Asked>::default();
-        let is_multi = |handle: Handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread;
-        if !Handle::try_current().is_ok_and(is_multi) {
-            return Self { asked, task: None };
-        }
-        let (coordinator, clock, secret) =
-            (Arc::clone(&context.coordinator), Arc::clone(&context.clock), secret.clone());
-        let (id, every) = (assignment.id, Duration::from_millis(assignment.ask_every_ms.max(1)));
-        let told = Arc::clone(&asked);
-        let task = tokio::spawn(async move {
-            loop {
-                clock.sleep(coordinator.spread(every)).await;
-                match coordinator.ask(&secret, id).await {
-                    Err(error) if error.is(ProblemType::AssignmentClosed) => {
-                        *told.retry_after.lock().unwrap_or_else(PoisonError::into_inner) =
-                            error.retry_after().unwrap_or_default();
-                        told.is_closed.store(true, Ordering::SeqCst);
-                        return;
-                    }
-                    // Its work is finished and accepted, or was refused: nothing changes any more.
-                    Ok(status) if status.reported => return,
-                    Err(error) if !error.is_temporary() => return,
-                    // The round is open, or the coordinator is away for a moment.
-                    Ok(_) | Err(_) => {}
-                }
-            }
-        });
-        Self { asked, task: Some(task) }
+        let is_multi = |handle: &Handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread;
+        let questions = Questions {
+            coordinator: Arc::clone(&context.coordinator),
+            clock: Arc::clone(&context.clock),
+            secret: secret.clone(),
+            assignment: assignment.id,
+            every: Duration::from_millis(assignment.ask_every_ms.max(1)),
+            next_ms: AtomicU64::new(NEVER),
+            is_closed: AtomicBool::new(false),
+            retry_after: Mutex::default(),
+        };
+        questions.ask_after(questions.clock.now_ms());
+        Self { questions: Arc::new(questions), runtime: Handle::try_current().ok().filter(is_multi) }
     }
 
-    /// Whether the coordinator has said that the round is closed.
+    /// Whether the coordinator has said that the round is closed. Asks it if it is time.
     pub(super) fn is_closed(&self) -> bool {
-        self.asked.is_closed.load(Ordering::SeqCst)
+        let Some(runtime) = &self.runtime else { return false };
+        let (questions, now_ms) = (&self.questions, self.questions.clock.now_ms());
+        let next_ms = questions.next_ms.load(Ordering::SeqCst);
+        let is_mine = || questions.next_ms.compare_exchange(next_ms, NEVER, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        if now_ms >= next_ms && is_mine() {
+            let questions = Arc::clone(questions);
+            runtime.spawn(async move { questions.ask(now_ms).await });
+        }
+        questions.is_closed.load(Ordering::SeqCst)
     }
 
     /// When to come back, if the round is closed.
     pub(super) fn closed(&self) -> Option<Duration> {
-        self.is_closed().then(|| *self.asked.retry_after.lock().unwrap_or_else(PoisonError::into_inner))
+        let questions = &self.questions;
+        questions
+            .is_closed
+            .load(Ordering::SeqCst)
+            .then(|| *questions.retry_after.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Drop for Watch {
-    fn drop(&mut self) {
-        if let Some(task) = &self.task {
-            task.abort();
+impl Questions {
+    async fn ask(&self, now_ms: u64) {
+        match self.coordinator.ask(&self.secret, self.assignment).await {
+            Err(error) if error.is(ProblemType::AssignmentClosed) => {
+                *self.retry_after.lock().unwrap_or_else(PoisonError::into_inner) =
+                    error.retry_after().unwrap_or_default();
+                self.is_closed.store(true, Ordering::SeqCst);
+            }
+            // Its work is finished and accepted, or was refused: nothing changes any more.
+            Ok(status) if status.reported => {}
+            Err(error) if !error.is_temporary() => {}
+            // The round is open, or the coordinator is away for a moment.
+            Ok(_) | Err(_) => self.ask_after(now_ms),
         }
+    }
+
+    /// The next question is due a pause after this time.
+    fn ask_after(&self, now_ms: u64) {
+        let pause_ms = u64::try_from(self.coordinator.spread(self.every).as_millis()).unwrap_or(NEVER);
+        self.next_ms.store(now_ms.saturating_add(pause_ms), Ordering::SeqCst);
     }
 }

@@ -25,6 +25,21 @@ export interface Account {
   role: Role;
 }
 
+/** A norm bound that follows the norms of the updates that the job accepted lately. */
+export interface AdaptiveNorm {
+  /** Factor of the quantile, 1 to 1000. Default: 2. */
+  factor?: number;
+  /**
+   * Quantile of the norms, above 0 and at most 1. With 0.5, fewer offenders than honest clients cannot
+   * raise it.
+   */
+  quantile: number;
+  /** Number of rounds whose accepted updates are looked at, 1 to 1000. Default: 10. */
+  rounds?: number;
+  /** The bound while too few updates were accepted. Default: none, the first rounds have no bound. */
+  start?: number;
+}
+
 /** How updates become the next model version (`[aggregation]`). */
 export type Aggregation = {
   rule: "fed_avg";
@@ -264,6 +279,8 @@ export type CheckInResponse =
        * check in at once.
        */
       retry_after_ms: number;
+      /** For the person who started the client. Absent in large fleets, where counting would cost too much. */
+      waits_for?: WaitsFor;
     };
 
 /**
@@ -1117,6 +1134,30 @@ export interface Node {
 /** Whether a coordinator lives, by its lease. */
 export type NodeState = "alive" | "late" | "dead";
 
+/** The largest L2 norm of an update: a number, or a table that derives it from recent rounds. */
+export type NormMax = number | AdaptiveNorm;
+
+/** What a running job requires of examples. */
+export interface OpenJob {
+  /** Shape of one input. Absent for an app's own network. */
+  input?: number[];
+  /** Loss function: whether the targets are classes or values. */
+  loss: Loss;
+  /** Name of the job. */
+  name: Name;
+  /**
+   * Shape of the network's output for one input; its last length is the number of classes. Absent for an
+   * app's own network.
+   */
+  output?: number[];
+}
+
+/** The running jobs of a population, for an app that checks its examples before it enrols. */
+export interface OpenJobs {
+  /** The newest first, at most 100. */
+  jobs: OpenJob[];
+}
+
 /** An open round with its cohort. */
 export type OpenRound = Round & {
   /** At most 500 members of the cohort, ordered by client number. */
@@ -1209,7 +1250,10 @@ export interface PhaseSpan {
  */
 export type PinnedSecret = string;
 
-/** The plan of a job: what its clients do in a round. It is the same for all clients. */
+/**
+ * The plan of a job: what its clients do in a round. It is the same for all clients, but for the
+ * weight.
+ */
 export interface Plan {
   /** Codec of the updates. */
   codec: Codec;
@@ -1217,9 +1261,17 @@ export interface Plan {
   download?: Download;
   /** The network as layers, or the names and shapes of the parameters of an app's own network. */
   model: ModelSpec;
+  /**
+   * Largest L2 norm of an update as the coordinator decodes it. A client scales a larger delta down.
+   * Absent if there is no bound that clients know.
+   */
+  norm_max?: number;
   /** Local training settings. */
   training: Training;
-  /** Largest weight of an update. A client with more examples reports this number. */
+  /**
+   * Largest weight of an update: the job's, or the number of examples that the client had at its
+   * check-in if that is smaller. A client with more examples reports this number.
+   */
   weight_max: number;
 }
 
@@ -1376,6 +1428,8 @@ export interface Round {
   loss?: number;
   /** Fewest reports for a result. */
   minimum: number;
+  /** Largest L2 norm of an update of the round. Absent without a norm bound. */
+  norm_max?: number;
   /**
    * Number in the job, from 1. An evaluation has the number of the training round whose model it
    * evaluates.
@@ -1795,11 +1849,52 @@ export interface UpdatePolicy {
    */
   magnitude_max?: number;
   /**
+   * Largest L2 norm of a delta: a number, or a table for a bound that follows recent rounds. The
+   * coordinator refuses an update with a larger one. Default: none.
+   */
+  norm_max?: NormMax;
+  /**
    * Largest weight (number of examples) of one update. Clients cap their weight; the coordinator refuses
    * a larger one. Default: 10,000.
    */
   weight_max?: number;
 }
+
+/** What a client without work waits for. */
+export type WaitsFor =
+  | {
+      kind: "job";
+    }
+  | {
+      /** Eligible clients that wait now, this one included. */
+      available: number;
+      /** Time until the end of the selection, in milliseconds. */
+      ends_in_ms: number;
+      /** Name of the job. */
+      job: Name;
+      kind: "clients";
+      /** With fewer at the end of the selection, the round is abandoned. */
+      minimum: number;
+      /** Eligible clients with which the round starts at once. */
+      needed: number;
+      /** Number of the round in its job, from 1. */
+      round: number;
+    }
+  | {
+      /** Name of one of these jobs. */
+      job: Name;
+      kind: "admission";
+      /** The first of its rules that this client breaks. */
+      reason: string;
+    }
+  | {
+      /** Name of the job. */
+      job: Name;
+      kind: "next_round";
+    }
+  | {
+      kind: "release";
+    };
 
 /** The effect that another deadline would have had on a closed round. */
 export interface WhatIf {

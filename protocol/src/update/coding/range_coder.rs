@@ -180,9 +180,9 @@ impl Coder for RangeEncoder<'_> {
     fn code(&mut self, bit: bool, one: u32) -> bool {
         let cut = self.interval.part(one);
         if bit {
-            self.keep(0, cut)
+            self.keep(0, cut);
         } else {
-            self.keep(cut, self.interval.length)
+            self.keep(cut, self.interval.length);
         }
         bit
     }
@@ -268,9 +268,9 @@ impl Coder for RangeDecoder<'_> {
         let cut = self.interval.part(one);
         let bit = self.above < cut;
         if bit {
-            self.keep(0, cut)
+            self.keep(0, cut);
         } else {
-            self.keep(cut, self.interval.length)
+            self.keep(cut, self.interval.length);
         }
         bit
     }

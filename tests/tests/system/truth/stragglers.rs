@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use reqwest::Method;
 use serde_json::json;
 use tempfile::TempDir;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 use tributary_client::clock::Clock;
+use tributary_client::transport::{Request, Response, Transport, TransportError};
 use tributary_client::{
     AlwaysOn, Client, EvaluateTask, Evaluated, HttpTransport, Outcome, TrainError, TrainTask, Trained, Trainer,
 };
@@ -89,24 +91,36 @@ async fn at_the_deadline_stragglers_are_losses_and_one_that_stops_by_its_own_clo
     world.check_books(job.id).await;
 }
 
-/// A clock whose waits end when the test says so.
+/// A clock that stands where the test puts it.
 #[derive(Debug, Default)]
-struct Ticks {
-    now_ms: AtomicU64,
-    tick: Notify,
-    waited: Notify,
-}
+struct Hand(AtomicU64);
 
-impl Clock for Ticks {
+impl Clock for Hand {
     fn now_ms(&self) -> u64 {
-        self.now_ms.load(Ordering::SeqCst)
+        self.0.load(Ordering::SeqCst)
     }
 
-    fn sleep(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+    fn sleep(&self, _: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// Requests over HTTP; says when a question about the assignment was answered.
+#[derive(Debug)]
+struct Questioned {
+    http: HttpTransport,
+    answered: mpsc::UnboundedSender<()>,
+}
+
+impl Transport for Questioned {
+    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, TransportError>> {
         Box::pin(async move {
-            self.waited.notify_one();
-            self.tick.notified().await;
-            self.now_ms.fetch_add(time.as_millis() as u64, Ordering::SeqCst);
+            let is_question = request.method == Method::GET && request.url.contains("/assignments/");
+            let response = self.http.send(request).await;
+            if is_question {
+                let _ = self.answered.send(());
+            }
+            response
         })
     }
 }
@@ -138,7 +152,8 @@ impl Trainer for Endless {
 
 /// Goal: a client of the SDK stops at its first question after the round has closed, long before its deadline, and asks
 /// no more often than it was told.
-/// Method: the client's waits end one by one; each ends with one question.
+/// Method: the client's clock jumps by more than the pause between two questions, once before the round closes and once
+/// after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_straggler_learns_at_its_next_question_that_the_round_has_closed_and_stops_computing() {
     let mut world = World::start().await;
@@ -147,9 +162,11 @@ async fn a_straggler_learns_at_its_next_question_that_the_round_has_closed_and_s
     let round = json!({ "updates_goal": 1, "over_selection": 2.0, "deadline_ms": 600_000 });
     let job = world.job(json!({ "round": round })).await;
     let quick = world.device().await;
-    let (directory, clock) = (TempDir::new().unwrap(), Arc::new(Ticks::default()));
+    let (directory, clock) = (TempDir::new().unwrap(), Arc::new(Hand::default()));
     let client = Client::builder(world.server(), world.enrolment.clone()).state_dir(directory.path());
-    let client = client.transport(Arc::new(HttpTransport::new(world.http.clone()))).clock(Arc::<Ticks>::clone(&clock));
+    let (answered, mut answers) = mpsc::unbounded_channel();
+    let transport = Questioned { http: HttpTransport::new(world.http.clone()), answered };
+    let client = client.transport(Arc::new(transport)).clock(Arc::<Hand>::clone(&clock));
     let client = client.build().unwrap();
     let (begun, mut begins) = mpsc::unbounded_channel();
     let session = tokio::spawn(async move {
@@ -164,15 +181,14 @@ async fn a_straggler_learns_at_its_next_question_that_the_round_has_closed_and_s
     within_reason(begins.recv()).await.unwrap();
 
     // The round is open: it works on.
-    within_reason(clock.waited.notified()).await;
-    clock.tick.notify_one();
-    within_reason(clock.waited.notified()).await;
+    clock.0.store(3_750, Ordering::SeqCst);
+    within_reason(answers.recv()).await.unwrap();
     assert!(!session.is_finished());
     let work = quick.work().await;
     assert_eq!(work.ask_every_ms, 3_000);
     quick.contribute(&work, &STEP, 10).await;
     world.hand.advance_ms(2_000);
-    clock.tick.notify_one();
+    clock.0.store(7_500, Ordering::SeqCst);
     let (outcome, batches) = within_reason(session).await.unwrap();
     assert!(matches!(outcome, Ok(Outcome::TooLate { round: 1, .. })), "{outcome:?}");
     assert!(batches > 0 && clock.now_ms() < 10_000, "it trained, and stopped long before its deadline");
