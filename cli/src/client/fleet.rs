@@ -34,7 +34,7 @@ pub(super) struct FleetArgs {
     #[serde(deserialize_with = "partition")]
     partition: Option<Partition>,
     /// One more client with the attribute role=evaluator, which holds what the others of the fleet hold out: for jobs
-    /// whose [evaluation] asks for this attribute.
+    /// whose `[evaluation]` asks for this attribute.
     #[arg(long)]
     evaluator: bool,
 }

@@ -2,7 +2,7 @@
 //!
 //! Each is a task that holds one part of the model. A client has one place: a newer request ends the older one. Where
 //! all places are taken, the task whose reader has taken nothing for the longest time makes room, if that is longer
-//! than [`STALLED_MS`].
+//! than `STALLED_MS`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
