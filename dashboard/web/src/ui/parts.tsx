@@ -1,9 +1,10 @@
 // The small parts that every view is made of.
 
 import type { ComponentChildren } from "preact";
-import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useId, useLayoutEffect, useRef } from "preact/hooks";
 import type { ApiError } from "../api/http";
 import { absoluteTime, isoTime, relative, UNKNOWN } from "../lib/format";
+import { useAction } from "./action";
 import { type Resource, useConnection, useNow } from "./connection";
 
 /** A titled part of a view. */
@@ -233,20 +234,10 @@ export function Confirm(props: {
   run: () => Promise<void>;
   onClose: () => void;
 }) {
-  const [busy, setBusy] = useState(false);
-  const [error, setError] = useState<ApiError>();
-  const run = async (event: Event) => {
-    event.preventDefault();
-    setBusy(true);
-    setError(undefined);
-    try {
-      await props.run();
-      props.onClose();
-    } catch (problem) {
-      setError(problem as ApiError);
-      setBusy(false);
-    }
-  };
+  const { busy, error, run } = useAction(async () => {
+    await props.run();
+    props.onClose();
+  });
   return (
     <Dialog title={props.title} onClose={props.onClose}>
       <form onSubmit={run}>

@@ -2,11 +2,11 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import type { ApiError } from "../api/http";
 import type { CreatedToken, Overview, Population } from "../api/types";
 import { clientCommand, enrolmentText, fleetCommand, serverOf } from "../lib/enrolment";
 import { plural } from "../lib/format";
 import { links } from "../router";
+import { useAction } from "../ui/action";
 import { useConnection, useMay } from "../ui/connection";
 import { Choice, Command, Empty, Panel, Trouble } from "../ui/parts";
 import { QrCode } from "../ui/qr-code";
@@ -160,23 +160,4 @@ function Enrolment({ secret }: { secret: string }) {
       </figure>
     </div>
   );
-}
-
-/** Runs an action of a form, and keeps why it failed. */
-function useAction(action: () => Promise<void>) {
-  const [busy, setBusy] = useState(false);
-  const [error, setError] = useState<ApiError>();
-  const run = async (event: Event) => {
-    event.preventDefault();
-    setBusy(true);
-    setError(undefined);
-    try {
-      await action();
-    } catch (problem) {
-      setError(problem as ApiError);
-    } finally {
-      setBusy(false);
-    }
-  };
-  return { busy, error, run };
 }

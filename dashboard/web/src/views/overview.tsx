@@ -48,7 +48,6 @@ export function OverviewView() {
 
 /** The overview once it is loaded. */
 function Content({ data, refresh }: { data: Overview; refresh: () => void }) {
-  const may = useMay("operator");
   const open = data.jobs
     .filter(({ job }) => job.state !== "stopped" && job.state !== "completed")
     .toSorted((a, b) => rank(a) - rank(b));
@@ -65,7 +64,7 @@ function Content({ data, refresh }: { data: Overview; refresh: () => void }) {
   );
 }
 
-/** What needs somebody comes first; the order is stable otherwise. */
+/** Jobs in trouble come first. Jobs of the same severity keep their order. */
 function rank({ health }: JobOverview): number {
   return health.severity === "trouble" ? 0 : health.severity === "warning" ? 1 : 2;
 }
