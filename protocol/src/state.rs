@@ -204,7 +204,7 @@ states! {
         Waiting = "waiting",
         /// Something needs a look.
         Warning = "warning",
-        /// It does not advance until somebody acts.
+        /// It does not advance until an operator acts.
         Trouble = "trouble",
     }
 }

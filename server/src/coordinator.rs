@@ -7,7 +7,6 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tributary_protocol::device::Attributes;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{Name, PinnedSecret, Secret, SecretKind, TokenId};
 use tributary_protocol::operator::Token;
@@ -435,19 +434,6 @@ fn lasting_token(population: Option<Name>, label: &str, now_ms: i64) -> Token {
         Some(_) => (TokenKind::Enrolment, None),
         None => (TokenKind::Operator, Some(Role::Admin)),
     };
-    Token {
-        id: TokenId::from_random(entropy::random()),
-        kind,
-        population,
-        role,
-        label: label.to_owned(),
-        created_at_ms: now_ms,
-        expires_at_ms: None,
-        revoked_at_ms: None,
-        last_used_at_ms: None,
-        uses: 0,
-        uses_max: None,
-        per_minute_max: None,
-        attributes: Attributes::default(),
-    }
+    let id = TokenId::from_random(entropy::random());
+    Token { population, role, ..Token::unlimited(id, kind, label.to_owned(), now_ms) }
 }

@@ -2,7 +2,7 @@
 
 use console::Style;
 
-/// States in which all is well, in which somebody waits or stopped something, and in which work was lost.
+/// States by colour: healthy; waiting or stopped by an operator; with lost work.
 const GOOD: [&str; 5] = ["active", "committed", "completed", "reported", "running"];
 const NEUTRAL: [&str; 7] = ["awaiting_model", "expired", "expires", "paused", "quarantined", "stopped", "training"];
 const BAD: [&str; 4] = ["abandoned", "failed", "rejected", "revoked"];

@@ -23,6 +23,12 @@ pub struct TaskPolicy {
 }
 
 impl TaskPolicy {
+    /// When a round that was opened at this time waits no longer for clients.
+    #[must_use]
+    pub fn selection_ends_at_ms(&self, opened_at_ms: i64) -> i64 {
+        opened_at_ms.saturating_add(self.selection_timeout_ms)
+    }
+
     /// The policy of a job's training or evaluation rounds; none for evaluations of a job without them.
     #[must_use]
     pub fn of(job: &JobFile, task: Task) -> Option<Self> {
@@ -97,7 +103,7 @@ pub fn next_step(policy: &TaskPolicy, facts: &RoundFacts, now_ms: i64) -> Step {
 /// A full choice is worth waiting for. When the time is up, any number of clients that can still reach the minimum is
 /// enough.
 fn select(policy: &TaskPolicy, facts: &RoundFacts, now_ms: i64) -> Step {
-    let timeout_at_ms = facts.opened_at_ms.saturating_add(policy.selection_timeout_ms);
+    let timeout_at_ms = policy.selection_ends_at_ms(facts.opened_at_ms);
     if facts.available >= policy.available_min {
         Step::ChooseCohort(policy.cohort_size)
     } else if is_ahead(timeout_at_ms, policy.selection_timeout_ms, now_ms) {

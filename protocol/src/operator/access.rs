@@ -126,6 +126,28 @@ pub struct Token {
     pub attributes: Attributes,
 }
 
+impl Token {
+    /// A new token that was never used and has no limits.
+    #[must_use]
+    pub fn unlimited(id: TokenId, kind: TokenKind, label: String, now_ms: i64) -> Self {
+        Self {
+            id,
+            kind,
+            population: None,
+            role: None,
+            label,
+            created_at_ms: now_ms,
+            expires_at_ms: None,
+            revoked_at_ms: None,
+            last_used_at_ms: None,
+            uses: 0,
+            uses_max: None,
+            per_minute_max: None,
+            attributes: Attributes::default(),
+        }
+    }
+}
+
 /// The operator that a request's credential stands for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

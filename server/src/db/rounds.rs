@@ -1,6 +1,7 @@
 //! Rounds: training and evaluation.
 
 use tributary_protocol::id::{AssignmentId, JobId};
+use tributary_protocol::job_file::JobFile;
 use tributary_protocol::operator::Round;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
@@ -108,11 +109,11 @@ impl RoundRow {
         Seed(self.seed.cast_unsigned())
     }
 
-    /// The policy that the round was opened with, which later changes of the job do not affect. None in rounds that
-    /// were opened by a release that did not store it.
+    /// The policy that the round was opened with, which later changes of the job do not affect. Rounds that were opened
+    /// by a release that did not store it have that of the job's file.
     #[must_use]
-    pub fn policy(&self) -> Option<TaskPolicy> {
-        self.policy.as_ref().map(|Text(Json(policy))| *policy)
+    pub fn policy(&self, file: &JobFile) -> Option<TaskPolicy> {
+        self.policy.as_ref().map(|Text(Json(policy))| *policy).or_else(|| TaskPolicy::of(file, self.task))
     }
 
     /// Number of clients of the cohort that have not answered.

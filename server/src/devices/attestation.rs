@@ -1,10 +1,9 @@
 //! The operator's webhook that allows enrolments: it sees what a device says about itself and answers yes or no.
 //! Everything but a clear yes refuses the enrolment.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
-use reqwest::{Client, Url, redirect};
+use reqwest::{Client, Url};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
@@ -12,6 +11,8 @@ use tributary_protocol::device::Attributes;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{Name, TokenId};
 use tributary_protocol::text::is_visible;
+
+use crate::runtime::outgoing;
 
 /// Longest answer in bytes.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
@@ -74,15 +75,8 @@ impl AttestationHook {
     /// Sends nothing yet.
     pub(crate) fn new(settings: AttestationSettings) -> Result<Self, reqwest::Error> {
         let AttestationSettings { url, timeout } = settings;
-        // The provider is process-wide: a second installation fails and changes nothing.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let http = Client::builder()
-            .user_agent(concat!("tributary/", env!("CARGO_PKG_VERSION")))
-            .timeout(timeout)
-            // A redirect could lead to addresses that only this machine reaches.
-            .redirect(redirect::Policy::none());
-        let http = if is_loopback(&url) { http.no_proxy() } else { http };
-        Ok(Self { url, http: http.build()?, turns: Semaphore::new(QUESTIONS_MAX) })
+        let http = outgoing::client(url.as_str(), timeout).build()?;
+        Ok(Self { url, http, turns: Semaphore::new(QUESTIONS_MAX) })
     }
 
     /// Whether the enrolment is allowed.
@@ -118,13 +112,6 @@ fn with_causes(error: &reqwest::Error) -> String {
     let first = std::error::Error::source(error);
     let causes = std::iter::successors(first, |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
-}
-
-fn is_loopback(url: &Url) -> bool {
-    url.host_str().is_some_and(|host| {
-        let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
-        host == "localhost" || address.is_ok_and(|address| address.is_loopback())
-    })
 }
 
 #[cfg(test)]

@@ -106,8 +106,7 @@ async fn look(driver: &Driver, id: JobId) -> Result<Found, DriverError> {
     let now_ms = services.clock.now_ms();
     let mut until_ms: Option<i64> = None;
     for round in &rounds {
-        let policy = round.policy().or_else(|| TaskPolicy::of(&spec.file, round.task));
-        let Some(policy) = policy else { continue };
+        let Some(policy) = round.policy(&spec.file) else { continue };
         let spec = match round.task {
             Task::Train => spec.with_cohort(policy.cohort_size),
             Task::Evaluate => Arc::clone(&spec),

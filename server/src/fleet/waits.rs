@@ -52,8 +52,7 @@ async fn of_job(
         match waiting.admits(candidate, &spec, round) {
             Ok(()) => {
                 let available = u32::try_from(waiting.eligible(&spec, round).len()).unwrap_or(u32::MAX);
-                let policy = round.policy().or_else(|| TaskPolicy::of(&spec.file, round.task));
-                if let Some(policy) = policy {
+                if let Some(policy) = round.policy(&spec.file) {
                     return Ok(clients(services, job, round, &policy, available));
                 }
             }
@@ -70,7 +69,7 @@ async fn of_job(
 }
 
 fn clients(services: &Services, job: Name, round: &RoundRow, policy: &TaskPolicy, available: u32) -> WaitsFor {
-    let ends_at_ms = round.opened_at_ms.saturating_add(policy.selection_timeout_ms);
+    let ends_at_ms = policy.selection_ends_at_ms(round.opened_at_ms);
     WaitsFor::Clients {
         job,
         round: round.number,

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use reqwest::{Client, redirect};
+use reqwest::Client;
 
 use super::webhook::{NotifySettings, signature};
 use crate::db::{DbError, NoticeRow};
+use crate::runtime::outgoing;
 use crate::services::Services;
 
 /// Longest wait for the receiver's answer.
@@ -42,14 +43,8 @@ impl Sender {
     /// # Errors
     /// When no HTTP client can be made.
     pub fn new(settings: NotifySettings) -> Result<Self, reqwest::Error> {
-        let http = Client::builder()
-            .user_agent(concat!("tributary/", env!("CARGO_PKG_VERSION")))
-            .timeout(CALL_TIMEOUT)
-            // A redirect could lead to addresses that only this machine reaches.
-            .redirect(redirect::Policy::none());
-        let is_loopback = settings.url.host_str().is_some_and(|host| host == "localhost" || host.starts_with("127."));
-        let http = if is_loopback { http.no_proxy() } else { http };
-        Ok(Self { http: http.build()?, settings })
+        let http = outgoing::client(settings.url.as_str(), CALL_TIMEOUT).build()?;
+        Ok(Self { http, settings })
     }
 
     /// Sends what is due until the coordinator stops.

@@ -5,4 +5,5 @@ pub mod disk;
 pub mod entropy;
 pub mod kept;
 pub(crate) mod offload;
+pub(crate) mod outgoing;
 pub mod signals;

@@ -29,6 +29,16 @@ fn eleven_hundred_silent_connections_at_a_limit_of_1024_files_keep_nobody_out() 
     drop(silent);
 }
 
+/// A process that sends nothing else over TLS: the webhook alone has to set it up.
+#[test]
+fn a_coordinator_whose_only_requests_are_notifications_starts() {
+    let directory = tempfile::tempdir().unwrap();
+    let webhook = ["--notify-url", "https://127.0.0.1:9/hook", "--notify-secret", "0123456789abcdef0123456789abcdef"];
+    let serving = Serving::start(directory.path(), &webhook, None);
+    let answer = serving.get("/healthz");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
 /// Goal: a second coordinator on a SQLite file is refused with the process that has it, and a killed one blocks nobody.
 #[test]
 fn a_second_serve_on_a_database_file_is_refused_and_a_killed_one_does_not_block_the_next() {

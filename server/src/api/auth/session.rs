@@ -38,18 +38,11 @@ pub(super) fn secret_in_cookie(headers: &HeaderMap) -> Option<Sha256Hash> {
 
 /// The cookie that keeps a sign-in with a provider. The way back comes from the provider's site, so it is not strict.
 pub(in crate::api) fn provider_cookie(kept: &str, is_secure: bool) -> HeaderValue {
-    let (name, secure) = if is_secure { (PROVIDER_NAMES[0], "; Secure") } else { (PROVIDER_NAMES[1], "") };
-    let text = format!("{name}={kept}; Path=/; Max-Age={PROVIDER_S_MAX}; HttpOnly; SameSite=Lax{secure}");
-    HeaderValue::try_from(text).expect("Base64 is legal in a header")
+    set(PROVIDER_NAMES, kept, i64::from(PROVIDER_S_MAX), "Lax", is_secure)
 }
 
 pub(in crate::api) fn provider_cookie_that_ends(is_secure: bool) -> HeaderValue {
-    let value = if is_secure {
-        "__Host-tributary_provider=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax; Secure"
-    } else {
-        "tributary_provider=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax"
-    };
-    HeaderValue::from_static(value)
+    set(PROVIDER_NAMES, "", 0, "Lax", is_secure)
 }
 
 pub(in crate::api) fn value_of_provider_cookie(headers: &HeaderMap) -> Option<String> {
@@ -67,20 +60,19 @@ fn value_of(headers: &HeaderMap, names: [&str; 2]) -> Option<String> {
 
 /// The header that sets the session cookie.
 pub(in crate::api) fn cookie(secret: &str, is_secure: bool) -> HeaderValue {
-    let (name, secure) = if is_secure { (NAMES[0], "; Secure") } else { (NAMES[1], "") };
-    let seconds = SESSION_MS_MAX / 1000;
-    let text = format!("{name}={secret}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}");
-    HeaderValue::try_from(text).expect("hexadecimal digits are legal in a header")
+    set(NAMES, secret, SESSION_MS_MAX / 1000, "Strict", is_secure)
 }
 
-/// The headers that delete the session cookie, whichever it is.
+/// The header that deletes the session cookie.
 pub(in crate::api) fn cookie_that_ends(is_secure: bool) -> HeaderValue {
-    let value = if is_secure {
-        "__Host-tributary_session=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict; Secure"
-    } else {
-        "tributary_session=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"
-    };
-    HeaderValue::from_static(value)
+    set(NAMES, "", 0, "Strict", is_secure)
+}
+
+/// A `Set-Cookie` header. The first name is that of encrypted connections; with 0 seconds the cookie ends.
+fn set(names: [&str; 2], value: &str, seconds: i64, same_site: &str, is_secure: bool) -> HeaderValue {
+    let (name, secure) = if is_secure { (names[0], "; Secure") } else { (names[1], "") };
+    let text = format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite={same_site}{secure}");
+    HeaderValue::try_from(text).expect("values are Base64 or hexadecimal digits")
 }
 
 /// Refuses a request with a cookie that another site's page may have caused: the browser says so, or a request that

@@ -6,15 +6,15 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use tributary_engine::round::{Candidate, RetryReason};
 use tributary_protocol::device::{
     ASK_EVERY_MS_MIN, Assignment, CheckInReply, CheckInRequest, CheckInResponse, Plan, WAIT_MS_MAX, WaitsFor,
 };
 use tributary_protocol::download::{DELTA_CHAIN_MAX, FormFile, ModelDeltaFile, ModelForm};
-
-use super::texts::require_text;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::Standing;
 
+use super::texts::require_text;
 use crate::api::auth::{DueDevice, Origin};
 use crate::api::extract::Json;
 use crate::api::problem::{Answer, ApiError};
@@ -23,7 +23,6 @@ use crate::db::{AssignmentRow, ClientRow, DbError, MadeFor, ModelFileRow, Tx};
 use crate::fleet::waits::{EXPLAINED_CLIENTS_MAX, waits_for};
 use crate::guard;
 use crate::metrics::CheckInAnswer;
-use tributary_engine::round::{Candidate, RetryReason};
 
 /// Largest error of `last_seen_at_ms`. It saves a write per check-in.
 const SEEN_EVERY_MS: i64 = 60_000;
@@ -75,7 +74,8 @@ pub(super) async fn check_in(
         () = app.stopping.cancelled() => true,
     };
     // Read back from the lobby: a copy that waits here would take memory for each held client.
-    let candidate = app.fleet.lobby.candidate(client.id);
+    let is_explained = app.fleet.lobby.len() <= EXPLAINED_CLIENTS_MAX;
+    let candidate = is_explained.then(|| app.fleet.lobby.candidate(client.id)).flatten();
     drop(seat);
     answer(Box::pin(after_wait(&app, &client, candidate.as_ref(), stopping)).await?)
 }
@@ -85,7 +85,8 @@ fn too_many_held() -> ApiError {
     ApiError::new(ProblemType::TooManyRequests, detail).retry_after_ms(guard::RETRY_MS)
 }
 
-/// The answer after the wait: the client was called, its time has passed, or the coordinator stops.
+/// The answer after the wait: the client was called, its time has passed, or the coordinator stops. A `candidate` is
+/// told what it waits for.
 async fn after_wait(
     app: &App,
     client: &ClientRow,
@@ -105,7 +106,7 @@ async fn after_wait(
     };
     app.metrics.checkin(client.population.as_str(), answer);
     let waits_for = match candidate {
-        Some(candidate) if !stopping && app.fleet.lobby.len() <= EXPLAINED_CLIENTS_MAX => {
+        Some(candidate) if !stopping => {
             let mut tx = app.db.read().await?;
             Some(waits_for(app, &app.fleet, &mut tx, &client.population, candidate).await?)
         }

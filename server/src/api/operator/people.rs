@@ -80,35 +80,20 @@ pub(super) async fn create_token(
 /// The token that a request describes.
 fn new_token(request: CreateToken, now_ms: i64) -> Answer<Token> {
     let after_ms = |ms: u64| now_ms.saturating_add(i64::try_from(ms).unwrap_or(i64::MAX));
-    let token = Token {
-        id: TokenId::from_random(entropy::random()),
-        kind: TokenKind::Operator,
-        population: None,
-        role: None,
-        label: String::new(),
-        created_at_ms: now_ms,
-        expires_at_ms: None,
-        revoked_at_ms: None,
-        last_used_at_ms: None,
-        uses: 0,
-        uses_max: None,
-        per_minute_max: None,
-        attributes: Default::default(),
-    };
+    let new = |kind, label| Token::unlimited(TokenId::from_random(entropy::random()), kind, label, now_ms);
     let token = match request {
         CreateToken::Operator { role, population, label, valid_for_ms } => {
             let valid_for_ms = valid_for_ms.unwrap_or(OPERATOR_TOKEN_VALID_FOR_MS_DEFAULT);
-            Token { role: Some(role), population, label, expires_at_ms: Some(after_ms(valid_for_ms)), ..token }
+            let expires_at_ms = Some(after_ms(valid_for_ms));
+            Token { role: Some(role), population, expires_at_ms, ..new(TokenKind::Operator, label) }
         }
         CreateToken::Enrolment { population, label, valid_for_ms, uses_max, per_minute_max, attributes } => Token {
-            kind: TokenKind::Enrolment,
             population: Some(population),
-            label,
             expires_at_ms: valid_for_ms.map(after_ms),
             uses_max,
             per_minute_max,
             attributes,
-            ..token
+            ..new(TokenKind::Enrolment, label)
         },
     };
     let attributes = token.attributes.as_map();

@@ -4,7 +4,7 @@ pub(super) mod disk;
 pub(super) mod health;
 
 use tributary_engine::job::calendar_of;
-use tributary_engine::round::{TaskPolicy, may_open_at_ms};
+use tributary_engine::round::may_open_at_ms;
 use tributary_engine::story::{Takeover, Undriven, Wanted};
 use tributary_protocol::id::JobId;
 use tributary_protocol::state::{JobState, Phase, Task};
@@ -40,7 +40,7 @@ impl Selection {
         }
         let Some(job) = tx.job(row.job).await? else { return Ok(None) };
         let spec = app.specs.of(&job)?;
-        let Some(policy) = row.policy().or_else(|| TaskPolicy::of(&spec.file, row.task)) else { return Ok(None) };
+        let Some(policy) = row.policy(&spec.file) else { return Ok(None) };
         let available = available(app, &app.fleet, tx, &spec, row).await?;
         let enrolled = match available < policy.minimum {
             true => {
@@ -59,7 +59,7 @@ impl Selection {
             available,
             needed: policy.available_min,
             minimum: policy.minimum,
-            ends_at_ms: row.opened_at_ms.saturating_add(policy.selection_timeout_ms),
+            ends_at_ms: policy.selection_ends_at_ms(row.opened_at_ms),
             enrolled,
         }))
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use reqwest::{Client, Url, redirect};
+use reqwest::{Client, Url};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -22,6 +22,7 @@ use tributary_protocol::state::Role;
 use tributary_protocol::text::is_visible;
 
 use crate::runtime::entropy;
+use crate::runtime::outgoing::{self, is_loopback};
 use jwt::{Claims, Expected, KeySet, TokenError};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -136,16 +137,8 @@ struct Tokens {
 impl Oidc {
     /// Sends nothing yet.
     pub(crate) fn new(settings: OidcSettings) -> Result<Self, reqwest::Error> {
-        // The provider is process-wide: a second installation fails and changes nothing.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let http = Client::builder()
-            .user_agent(concat!("tributary/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(CONNECT_TIMEOUT)
-            .timeout(CALL_TIMEOUT)
-            // A redirect could lead to addresses that only this machine reaches.
-            .redirect(redirect::Policy::none());
-        let http = if is_loopback(&settings.issuer) { http.no_proxy() } else { http };
-        Ok(Self { settings, http: http.build()?, known: Mutex::default(), exchanges: Semaphore::new(EXCHANGES_MAX) })
+        let http = outgoing::client(&settings.issuer, CALL_TIMEOUT).connect_timeout(CONNECT_TIMEOUT).build()?;
+        Ok(Self { settings, http, known: Mutex::default(), exchanges: Semaphore::new(EXCHANGES_MAX) })
     }
 
     pub(crate) fn public_url(&self) -> &Url {
@@ -300,14 +293,6 @@ fn encoded(text: &str) -> String {
     form(&[("", text)]).split_off(1)
 }
 
-fn is_loopback(url: &str) -> bool {
-    let host = url.parse::<Url>().ok().and_then(|url| Some(url.host_str()?.to_owned()));
-    host.is_some_and(|host| {
-        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
-        host == "localhost" || address.is_ok_and(|address| address.is_loopback())
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -316,15 +301,5 @@ mod tests {
     fn credentials_are_encoded_like_a_form() {
         assert_eq!(encoded("a b&c=d:é"), "a+b%26c%3Dd%3A%C3%A9");
         assert_eq!(form(&[("code", "a+b"), ("x", "")]), "code=a%2Bb&x=");
-    }
-
-    #[test]
-    fn only_the_own_machine_may_be_spoken_to_in_plain() {
-        for own in ["http://127.0.0.1:7/x", "http://[::1]/", "http://localhost:80"] {
-            assert!(is_loopback(own), "{own}");
-        }
-        for other in ["http://id.example.org", "http://127.0.0.1.example.org", "nonsense", "http://10.0.0.1"] {
-            assert!(!is_loopback(other), "{other}");
-        }
     }
 }

@@ -21,7 +21,8 @@ pub(super) async fn a_round_is_opened_once(db: &Db) {
     let row = tx.round(training(1)).await.unwrap().unwrap();
     assert_eq!((row.key(), row.phase, row.base_version, row.opened_at_ms), (training(1), Phase::Selecting, 4, 30));
     assert_eq!((row.seed(), row.cohort, row.reported, row.deadline_at_ms), (Seed(u64::MAX >> 11), 0, 0, None));
-    assert_eq!(row.policy(), Some(POLICY));
+    let job = tx.job(job_id(1)).await.unwrap().unwrap();
+    assert_eq!(row.policy(&job.file.0), Some(POLICY));
     assert!(tx.round(training(2)).await.unwrap().is_none());
     tx.commit().await.unwrap();
     let twice = db.begin().await.unwrap().insert_round(&new(training(1)), 32).await;

@@ -44,20 +44,12 @@ pub(super) fn file(population: &str, job: &str) -> JobFile {
 }
 
 pub(super) fn token(number: u8, population: Option<&str>, expires_at_ms: Option<i64>) -> Token {
+    let kind = if population.is_some() { TokenKind::Enrolment } else { TokenKind::Operator };
     Token {
-        id: TokenId::from_random([number; 16]),
-        kind: if population.is_some() { TokenKind::Enrolment } else { TokenKind::Operator },
         population: population.map(name),
         role: population.is_none().then_some(Role::Admin),
-        label: format!("token {number}"),
-        created_at_ms: 5,
         expires_at_ms,
-        revoked_at_ms: None,
-        last_used_at_ms: None,
-        uses: 0,
-        uses_max: None,
-        per_minute_max: None,
-        attributes: Attributes::default(),
+        ..Token::unlimited(TokenId::from_random([number; 16]), kind, format!("token {number}"), 5)
     }
 }
 
