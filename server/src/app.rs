@@ -7,6 +7,7 @@ use std::time::Duration;
 use tributary_engine::story::ShutOut;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
+use tributary_protocol::state::HealthKind;
 
 use crate::cluster::lease::Leases;
 use crate::db::Db;
@@ -23,6 +24,11 @@ use crate::updates::Updates;
 /// How long the answer about classes that are shut out is used again, in milliseconds.
 const SHUT_OUT_KEPT_MS: i64 = 15_000;
 
+/// How long the answer of the database to `/readyz` is used again, in milliseconds.
+pub(crate) const READY_KEPT_MS: i64 = 1_000;
+/// How long the health of all jobs in `/metrics` is used again: less than the interval of a scraper, in milliseconds.
+const HEALTH_KEPT_MS: i64 = 5_000;
+
 /// The state that all requests share. Everything in it but the database can be lost at any moment without losing work.
 ///
 /// Handlers read the services as fields of it. Lower rooms receive only what they need.
@@ -37,6 +43,10 @@ pub struct App {
     pub devices: Devices,
     /// The device class that each job shuts out, if any. The answer reads thousands of sessions.
     pub(crate) shut_out: Kept<JobId, Option<ShutOut>>,
+    /// Whether the database answers.
+    pub(crate) ready: Kept<(), bool>,
+    /// What the health of each running job is about.
+    pub(crate) health: Kept<(), Vec<HealthKind>>,
     pub guard: Guard,
     /// Fingerprint of the private CA that enrolment tokens name.
     pub ca: Option<Sha256Hash>,
@@ -64,6 +74,8 @@ impl App {
             people,
             devices,
             shut_out: Kept::new(SHUT_OUT_KEPT_MS),
+            ready: Kept::new(READY_KEPT_MS),
+            health: Kept::new(HEALTH_KEPT_MS),
             guard: Guard::new(limits, &services.metrics),
             ca,
             services,

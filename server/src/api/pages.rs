@@ -1,5 +1,6 @@
 //! Health, metrics, and the dashboard's files.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Request, State};
@@ -10,7 +11,7 @@ use tributary_protocol::problem::ProblemType;
 use super::auth::{Operator, Views};
 use super::problem::{Answer, ApiError};
 use super::story::health;
-use crate::app::App;
+use crate::app::{App, READY_KEPT_MS};
 use crate::metrics::MetricsAccess;
 
 /// The dashboard loads nothing from other origins and runs no inline code.
@@ -22,13 +23,23 @@ pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Answers 200 while the database answers and the coordinator is not stopping.
+/// Answers 200 while the database answers and the coordinator is not stopping. Nobody needs a token for this, so all
+/// callers together ask the database once a second.
 pub(super) async fn readyz(State(app): State<Arc<App>>) -> Answer<&'static str> {
     if app.stopping.is_cancelled() {
         return Err(ApiError::new(ProblemType::Unavailable, "the coordinator is stopping").retry_after_ms(5_000));
     }
-    app.db.read().await?.live_jobs().await?;
-    Ok("ready\n")
+    let asked = app.ready.get_or_make((), &app.clock, async || {
+        let answer = async { app.db.read().await?.live_jobs().await };
+        Ok::<_, Infallible>(
+            answer.await.inspect_err(|error| tracing::warn!(%error, "the database does not answer")).is_ok(),
+        )
+    });
+    match asked.await {
+        Ok(true) => Ok("ready\n"),
+        Ok(false) => Err(ApiError::new(ProblemType::Unavailable, "the database does not answer")
+            .retry_after_ms(READY_KEPT_MS.cast_unsigned())),
+    }
 }
 
 /// The metrics in Prometheus's text format, open or for operators, as configured.
@@ -38,7 +49,8 @@ pub(super) async fn metrics(State(app): State<Arc<App>>, request: Request) -> An
         operator.may_everywhere()?;
     }
     if app.metrics.is_on() {
-        app.metrics.jobs(&health::of_running(&app).await?);
+        // Without a token anybody may ask, so the jobs are looked at once per time for all callers together.
+        app.metrics.jobs(&app.health.get_or_make((), &app.clock, async || health::of_running(&app).await).await?);
     }
     let text = app.metrics.render(app.fleet.lobby.len(), app.leases.count(app.clock.now_ms()));
     let text = text.ok_or_else(|| ApiError::not_found("/metrics: this coordinator records no metrics"))?;

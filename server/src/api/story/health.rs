@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tributary_engine::story::{
-    EndedRound, EvaluatorsWanted, HealthFacts, RoundStory, SelectingRound, ShutOut, class_stats, explain, health,
+    EndedRound, EvaluatorsWanted, HealthFacts, RoundStory, SelectingRound, Session, ShutOut, class_stats, explain,
+    health,
 };
 use tributary_protocol::device::Attributes;
 use tributary_protocol::operator::{Health, Round};
@@ -103,30 +104,28 @@ fn losses(ended: &[Round]) -> Vec<f64> {
 
 /// The class with the most assignments among those whose updates never count.
 async fn shut_out(app: &App, tx: &mut Tx, row: &JobRow) -> Result<Option<ShutOut>, DbError> {
-    let now_ms = app.clock.now_ms();
-    if let Some(found) = app.shut_out.get(&row.id, now_ms) {
-        return Ok(found);
-    }
-    let sessions = tx.sessions_of_job(row.id, Task::Train, 0, SESSIONS_READ).await?;
-    let clients = tx.client_attributes(&row.file.0.population).await?;
-    let found = blocking(move || {
-        let mut found: Option<ShutOut> = None;
-        for attribute in attributes(sessions.iter().map(|(attributes, _)| attributes)) {
-            let clients = clients.iter().map(|(attributes, count)| (attributes, *count));
-            let stats = class_stats(&attribute, clients, sessions.iter().map(|(of, session)| (&**of, session)));
-            let worst = stats.into_iter().filter(|class| class.verdict == ClassVerdict::ShutOut);
-            if let Some(class) = worst.max_by_key(|class| class.assigned)
-                && found.as_ref().is_none_or(|found| found.assigned < class.assigned)
-            {
-                let (value, clients, assigned) = (class.value, class.clients, class.assigned);
-                found = Some(ShutOut { attribute, value, clients, assigned });
-            }
+    let read = async || {
+        let sessions = tx.sessions_of_job(row.id, Task::Train, 0, SESSIONS_READ).await?;
+        let clients = tx.client_attributes(&row.file.0.population).await?;
+        Ok(blocking(move || worst_class(&sessions, &clients)).await)
+    };
+    app.shut_out.get_or_make(row.id, &app.clock, read).await
+}
+
+fn worst_class(sessions: &[(Arc<Attributes>, Session)], clients: &[(Attributes, u64)]) -> Option<ShutOut> {
+    let mut found: Option<ShutOut> = None;
+    for attribute in attributes(sessions.iter().map(|(attributes, _)| attributes)) {
+        let clients = clients.iter().map(|(attributes, count)| (attributes, *count));
+        let stats = class_stats(&attribute, clients, sessions.iter().map(|(of, session)| (&**of, session)));
+        let worst = stats.into_iter().filter(|class| class.verdict == ClassVerdict::ShutOut);
+        if let Some(class) = worst.max_by_key(|class| class.assigned)
+            && found.as_ref().is_none_or(|found| found.assigned < class.assigned)
+        {
+            let (value, clients, assigned) = (class.value, class.clients, class.assigned);
+            found = Some(ShutOut { attribute, value, clients, assigned });
         }
-        found
-    });
-    let found = found.await;
-    app.shut_out.keep(row.id, found.clone(), now_ms);
-    Ok(found)
+    }
+    found
 }
 
 /// Names of the attributes that form classes.

@@ -191,7 +191,11 @@ async fn a_database_file_that_was_moved_or_replaced_takes_nothing_until_it_is_ba
     let device = world.device().await;
     let [work] = world.assign([&device]).await;
     let (path, aside) = (world.database(), format!("{}.aside", world.database()));
-    let ready = async || Answer::to(world.request(Method::GET, "/readyz")).await;
+    let ready = async || {
+        // An answer is used again for a second.
+        world.hand.advance_ms(1_000);
+        Answer::to(world.request(Method::GET, "/readyz")).await
+    };
     assert_eq!(ready().await.status, 200);
     std::fs::rename(&path, &aside).unwrap();
     for replacement in [None, Some("another database")] {
