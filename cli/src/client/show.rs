@@ -56,6 +56,15 @@ fn pairs(client: &Client, now_ms: i64) -> Vec<(&'static str, String)> {
         ("late", client.expired.to_string()),
         ("failed", client.failed.to_string()),
         ("enrolled", timestamp(client.created_at_ms)),
+        ("certificate", certificate(client.certificate_until_ms, now_ms)),
         ("seen", relative(client.last_seen_at_ms, now_ms)),
     ]
+}
+
+fn certificate(until_ms: Option<i64>, now_ms: i64) -> String {
+    match until_ms {
+        None => "(none)".to_owned(),
+        Some(until_ms) if until_ms < now_ms => format!("expired at {}", timestamp(until_ms)),
+        Some(until_ms) => format!("until {}", timestamp(until_ms)),
+    }
 }

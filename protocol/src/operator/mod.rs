@@ -103,6 +103,9 @@ pub struct Client {
     /// Why it is quarantined or revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub standing_reason: Option<String>,
+    /// End of the newest certificate that it was given; none if it was given none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_until_ms: Option<i64>,
     /// Number of training examples, as of the last check-in.
     pub examples: u64,
     /// Time of enrolment.

@@ -41,6 +41,7 @@ struct ClientWithCounts {
     #[sqlx(flatten)]
     client: ClientRow,
     standing_reason: Option<String>,
+    certificate_until_ms: Option<i64>,
     #[sqlx(try_from = "i64")]
     reported: u64,
     #[sqlx(try_from = "i64")]
@@ -102,7 +103,8 @@ macro_rules! counts {
 /// Clients `c` with their counts `s`; a client without assignments has none.
 macro_rules! columns_with_counts {
     () => {
-        "c.id, c.population, c.number, c.attributes, c.granted, c.standing, c.standing_reason, c.examples, c.created_at_ms, c.last_seen_at_ms, \
+        "c.id, c.population, c.number, c.attributes, c.granted, c.standing, c.standing_reason, c.certificate_until_ms, c.examples, c.created_at_ms, \
+         c.last_seen_at_ms, \
          coalesce(s.reported, 0) as reported, coalesce(s.expired, 0) as expired, coalesce(s.spare, 0) as spare, coalesce(s.failed, 0) as failed, \
          coalesce(s.rejected, 0) as rejected, coalesce(s.bytes_up, 0) as bytes_up, \
          coalesce(s.bytes_down, 0) as bytes_down, s.work_ms_mean, coalesce(s.drops, 0) as drops"
@@ -314,6 +316,7 @@ impl TryFrom<ClientWithCounts> for Client {
             granted: client.granted.0,
             standing: client.standing,
             standing_reason: row.standing_reason,
+            certificate_until_ms: row.certificate_until_ms,
             examples: client.examples,
             created_at_ms: client.created_at_ms,
             last_seen_at_ms: client.last_seen_at_ms,

@@ -350,6 +350,8 @@ export interface Client {
   bytes_down?: number;
   /** Bytes of the updates that it uploaded. */
   bytes_up?: number;
+  /** End of the newest certificate that it was given; none if it was given none. */
+  certificate_until_ms?: number;
   /** Time of enrolment. */
   created_at_ms: number;
   /** Number of training examples, as of the last check-in. */

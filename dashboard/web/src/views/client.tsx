@@ -118,6 +118,11 @@ function Head({ client, changed }: { client: Client; changed: () => void }) {
           detail={
             <>
               enrolled <Ago at={client.created_at_ms} />
+              {client.certificate_until_ms !== undefined && (
+                <>
+                  , certificate ends <Ago at={client.certificate_until_ms} />
+                </>
+              )}
             </>
           }
         />

@@ -13,7 +13,7 @@ use tributary_protocol::operator::{AuditEntry, Page};
 use tributary_protocol::problem::ProblemType;
 use tributary_server::devices::ClientAuth;
 
-use super::world::{DAY_MS, TlsWorld};
+use super::world::{DAY_MS, NOW_MS, TlsWorld};
 use crate::support::{Adds, within_reason};
 
 /// What the SDK keeps of the client.
@@ -125,7 +125,10 @@ async fn a_certificate_is_renewed_at_a_check_in_without_a_gap() {
     let third = identity(directory.path());
     assert_ne!(third["certificate"], second["certificate"]);
     assert_eq!((&third["client"], &third["secret"]), (&first["client"], &first["secret"]));
-    assert_eq!(world.clients().await.len(), 1);
+    let clients = world.clients().await;
+    let [client] = &clients[..] else { panic!("{clients:?}") };
+    let left_ms = client.certificate_until_ms.unwrap() - (NOW_MS + 10 * DAY_MS);
+    assert!((6 * DAY_MS..=7 * DAY_MS).contains(&left_ms), "the operator sees when it ends: in {left_ms} ms");
     world.stop().await;
 }
 

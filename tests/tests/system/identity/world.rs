@@ -275,7 +275,7 @@ fn write_certificates(directory: &Path) -> CertificateDer<'static> {
 fn reqwest_with(ca: &CertificateDer<'static>, presents: Option<(&str, &KeyPair)>) -> reqwest::Client {
     let mut roots = RootCertStore::empty();
     roots.add(ca.clone()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = tributary_tls::provider();
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let config = config.with_root_certificates(roots);
     let config = match presents {
