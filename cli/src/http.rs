@@ -32,8 +32,7 @@ pub(crate) fn client_trusting(
     redirects: redirect::Policy,
     trust: &Trust,
 ) -> Result<Client, ClientSetupError> {
-    // The provider is process-wide: a second installation fails and changes nothing.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    tributary_tls::install();
     let mut builder = limited(Client::builder(), server).redirect(redirects);
     if let Some(config) = trust.client_config()? {
         builder = builder.tls_backend_preconfigured(config);

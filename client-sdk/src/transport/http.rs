@@ -85,8 +85,7 @@ impl HttpTransport {
 
 impl Connect {
     fn client(&self, certificate: Option<&ClientCertificate>) -> Result<reqwest::Client, TransportError> {
-        // An app that has chosen another provider keeps it.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        tributary_tls::install();
         let config = match certificate {
             Some(certificate) => self.trust.client_config_presenting(certificate).map(Some),
             None => self.trust.client_config(),

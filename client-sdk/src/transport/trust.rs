@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
@@ -68,7 +68,7 @@ impl Trust {
 
     fn config(&self, certificate: Option<&ClientCertificate>) -> Result<ClientConfig, TrustError> {
         let failed = |error: rustls::Error| TrustError(error.to_string());
-        let provider = Arc::new(ring::default_provider());
+        let provider = tributary_tls::provider();
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
         let builder = builder.with_safe_default_protocol_versions().map_err(failed)?;
         let builder = match self {
@@ -175,7 +175,7 @@ mod tests {
         name: &str,
         year: u64,
     ) -> Result<(), String> {
-        let verifier = PinnedCa { fingerprint: pinned, provider: Arc::new(ring::default_provider()) };
+        let verifier = PinnedCa { fingerprint: pinned, provider: tributary_tls::provider() };
         let sent: Vec<_> = sent.iter().map(|chain| chain.ca.clone()).collect();
         let now = UnixTime::since_unix_epoch(Duration::from_secs((year - 1970) * 31_557_600 + 86_400));
         let name = ServerName::try_from(name).unwrap();

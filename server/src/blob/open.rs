@@ -61,8 +61,8 @@ pub fn open_store(
         }
         _ if !cfg!(feature = "clouds") => Err(OpenStoreError::NotBuilt(text.to_owned())),
         _ => {
-            // The store's HTTP client uses the TLS provider of the process. A provider that is installed already stays.
-            let _ = rustls::crypto::ring::default_provider().install_default();
+            // The store's HTTP client uses the TLS provider of the process.
+            tributary_tls::install();
             let opened = object_store::parse_url_opts(&url, settings);
             let (store, prefix) = opened.map_err(|source| OpenStoreError::Settings { url: text.to_owned(), source })?;
             Ok(OpenedStore::new(store, prefix))

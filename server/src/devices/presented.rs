@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::RootCertStore;
-use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use tributary_protocol::credential::DeviceName;
@@ -75,7 +74,7 @@ impl Presented {
     fn require_signature(&self, certificate: &CertificateDer<'_>, ca: CertificateDer<'static>) -> Option<()> {
         let mut roots = RootCertStore::empty();
         roots.add(ca).ok()?;
-        let provider = Arc::new(ring::default_provider());
+        let provider = tributary_tls::provider();
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().ok()?;
         let while_valid = Duration::from_millis(u64::try_from(self.valid_from_ms).unwrap_or(0));
         let verified = verifier.verify_client_cert(certificate, &[], UnixTime::since_unix_epoch(while_valid));

@@ -8,8 +8,7 @@ use reqwest::{Client, ClientBuilder, Url, redirect};
 /// A client for requests to the host of this URL. `timeout` is for all of a request, to the last byte of its answer.
 /// `build` finishes it.
 pub(crate) fn client(url: &str, timeout: Duration) -> ClientBuilder {
-    // The provider is process-wide: a second installation fails and changes nothing.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    tributary_tls::install();
     let client = Client::builder()
         .user_agent(concat!("tributary/", env!("CARGO_PKG_VERSION")))
         .timeout(timeout)

@@ -17,7 +17,7 @@ pub(crate) struct Operator {
 
 impl Operator {
     pub(crate) fn new(url: String, token: &Secret) -> Self {
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        tributary_tls::install();
         let http = Client::builder().no_proxy().build().unwrap();
         Self { http, url, token: token.expose() }
     }

@@ -342,7 +342,7 @@ mod tls {
     fn client_of(versions: &[&'static SupportedProtocolVersion], ca: CertificateDer<'static>) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(ca).unwrap();
-        let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
+        let builder = ClientConfig::builder_with_provider(tributary_tls::provider());
         builder.with_protocol_versions(versions).unwrap().with_root_certificates(roots).with_no_client_auth()
     }
 

@@ -194,7 +194,7 @@ impl Acme {
         let chain = certificates(file)?;
         let expires_at_ms = chain.first().and_then(|leaf| validity_ms(leaf)).map(|(_, until_ms)| until_ms);
         let expires_at_ms = expires_at_ms.ok_or_else(|| self.wrong_content("it has no certificate".into()))?;
-        let certified = CertifiedKey::from_der(chain, key, &ring::default_provider())
+        let certified = CertifiedKey::from_der(chain, key, &tributary_tls::provider())
             .map_err(|error| self.wrong_content(error.to_string()))?;
         Ok(Some(Identity { certified: Arc::new(certified), expires_at_ms }))
     }

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
-use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
 use time::OffsetDateTime;
@@ -102,7 +101,7 @@ impl Dev {
         let leaf = params.signed_by(&key, &self.issuer)?;
         let chain = vec![leaf.der().clone(), self.certificate.clone()];
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        let certified = CertifiedKey::from_der(chain, key, &ring::default_provider())?;
+        let certified = CertifiedKey::from_der(chain, key, &tributary_tls::provider())?;
         *self.names.lock().unwrap_or_else(PoisonError::into_inner) = names;
         Ok(Identity { certified: Arc::new(certified), expires_at_ms: now_ms + VALID_MS })
     }

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
@@ -63,7 +62,7 @@ impl Files {
         // Clients that know only the CA's fingerprint need the CA itself.
         chain.extend(self.ca_certificate.iter().filter(|ca| !chain.contains(ca)).cloned().collect::<Vec<_>>());
         let key = PrivateKeyDer::from_pem_file(&self.key).map_err(unreadable(&self.key))?;
-        let certified = CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(|source| {
+        let certified = CertifiedKey::from_der(chain, key, &tributary_tls::provider()).map_err(|source| {
             TlsError::Pair { certificate: self.certificate.clone(), key: self.key.clone(), source }
         })?;
         Ok(Identity { certified: Arc::new(certified), expires_at_ms })

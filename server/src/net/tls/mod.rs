@@ -111,7 +111,7 @@ impl Tls {
             }
         };
         let current = Arc::new(Current { identity: RwLock::new(identity), source });
-        let provider = Arc::new(ring::default_provider());
+        let provider = tributary_tls::provider();
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
         let builder = builder.with_protocol_versions(&[&TLS13, &TLS12])?;
         let builder = match asks_clients {

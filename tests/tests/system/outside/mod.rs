@@ -4,9 +4,11 @@
 //! |---|---|
 //! | [`page`] | a reader of `docs/protocol.md` |
 //! | [`client`] | a client in Python, written from that page |
+//! | [`key_exchange`] | TLS clients that know the post-quantum group, and those that do not |
 //! | [`scan`] | sslyze, a scanner of TLS |
 
 mod client;
+mod key_exchange;
 mod page;
 mod scan;
 

@@ -83,7 +83,7 @@ pub(crate) fn directory_in_memory() -> TempDir {
 
 /// An HTTP client that opens a connection for each request, so that a restart cannot break one that waits.
 pub(crate) fn http() -> reqwest::Client {
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    tributary_tls::install();
     reqwest::Client::builder().pool_max_idle_per_host(0).build().unwrap()
 }
 
