@@ -23,16 +23,16 @@ use crate::support::{Answer, python, within_reason};
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/python/client.py");
 
 /// Numbers of an example.
-const FEATURES: usize = 4;
+pub(super) const FEATURES: usize = 4;
 
 /// Examples whose class is where the largest of the first three numbers is.
-struct Examples {
+pub(super) struct Examples {
     inputs: Vec<f32>,
-    classes: Vec<u32>,
+    pub(super) classes: Vec<u32>,
 }
 
 impl Examples {
-    fn draw(count: usize, seed: u64) -> Self {
+    pub(super) fn draw(count: usize, seed: u64) -> Self {
         let mut stream = Seed(seed).stream();
         let inputs: Vec<f32> = (0..count * FEATURES).map(|_| stream.uniform(-1.0, 1.0)).collect();
         let largest = |row: &[f32]| (0..3).max_by(|a, b| row[*a].total_cmp(&row[*b])).unwrap() as u32;
@@ -46,7 +46,7 @@ impl Examples {
     }
 
     /// A table with a line of names, as `client.py` and `tributary client run` read it.
-    fn table(&self) -> String {
+    pub(super) fn table(&self) -> String {
         let rows = self.inputs.chunks(FEATURES).zip(&self.classes);
         let row = |(row, class): (&[f32], &u32)| {
             row.iter().map(|value| format!("{value},")).collect::<String>() + &format!("{class}\n")
@@ -55,7 +55,7 @@ impl Examples {
     }
 }
 
-fn job_file() -> Value {
+pub(super) fn job_file() -> Value {
     json!({
         "name": "classes", "population": "default", "seed": 7,
         "model": { "input": [FEATURES], "layers": [
@@ -79,7 +79,7 @@ async fn run(python: &Path, listening: &Listening, token: String, directory: &Pa
 }
 
 /// One session of the SDK.
-async fn session(listening: &Listening, directory: &Path, examples: &Examples) -> Outcome {
+pub(super) async fn session(listening: &Listening, directory: &Path, examples: &Examples) -> Outcome {
     let client = Client::builder(listening.url(), listening.enrolment.clone()).state_dir(directory).build().unwrap();
     client.run_once(&mut examples.trainer(), &AlwaysOn).await.unwrap()
 }
@@ -93,7 +93,7 @@ fn trained(model: &Model, examples: &Examples) -> Vec<f32> {
 }
 
 /// The model after a round of these clients.
-fn averaged(model: &Model, clients: &[&Examples]) -> Vec<f64> {
+pub(super) fn averaged(model: &Model, clients: &[&Examples]) -> Vec<f64> {
     let mut sum = vec![0.0; model.values().len()];
     for client in clients {
         let local = trained(model, client);
@@ -105,7 +105,7 @@ fn averaged(model: &Model, clients: &[&Examples]) -> Vec<f64> {
     sum.iter().zip(model.values()).map(|(sum, global)| f64::from(*global) + sum / weight as f64).collect()
 }
 
-fn distance(model: &Model, values: &[f64]) -> f64 {
+pub(super) fn distance(model: &Model, values: &[f64]) -> f64 {
     let distances = model.values().iter().zip(values).map(|(ours, theirs)| (f64::from(*ours) - theirs).abs());
     distances.fold(0.0, f64::max)
 }

@@ -5,10 +5,12 @@
 //! | [`page`] | a reader of `docs/protocol.md` |
 //! | [`client`] | a client in Python, written from that page |
 //! | [`key_exchange`] | TLS clients that know the post-quantum group, and those that do not |
+//! | [`package`] | clients of the Python package, which is the SDK with Python's types |
 //! | [`scan`] | sslyze, a scanner of TLS |
 
 mod client;
 mod key_exchange;
+mod package;
 mod page;
 mod scan;
 

@@ -1,0 +1,34 @@
+"""Federated learning: train on data that stays where it is.
+
+A `Client` takes part in the rounds of a coordinator with a trainer: `TorchTrainer` for PyTorch modules (in
+`tributary.torch`), `LayerTrainer` for networks that a job file describes, or a class of yours with the three methods of
+`Trainer`. `job_from` makes a job file from a PyTorch module. `Operator` creates and watches jobs.
+"""
+
+from ._core import Diverged, DoesNotFit, Interrupted, NoExamples, Refused, TributaryError, Unreachable
+from .client import Client, Host, Outcome
+from .job import Job, job_from
+from .operator import Operator
+from .trainer import EvaluateTask, Evaluated, LayerTrainer, Trained, Trainer, TrainTask
+
+__all__ = [
+    "Client",
+    "Diverged",
+    "DoesNotFit",
+    "EvaluateTask",
+    "Evaluated",
+    "Host",
+    "Interrupted",
+    "Job",
+    "LayerTrainer",
+    "NoExamples",
+    "Operator",
+    "Outcome",
+    "Refused",
+    "TrainTask",
+    "Trained",
+    "Trainer",
+    "TributaryError",
+    "Unreachable",
+    "job_from",
+]

@@ -1,0 +1,70 @@
+"""Models as bytes and as arrays by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ._core import DoesNotFit
+
+Arrays = dict[str, np.ndarray]
+
+
+def unpack(model: bytes, parameters: Iterable[Mapping[str, Any]]) -> Arrays:
+    """Read-only arrays of f32 by name, in the model's order. They share the bytes."""
+    values, arrays, first = np.frombuffer(model, dtype="<f4"), {}, 0
+    for parameter in parameters:
+        last = first + prod(parameter["shape"])
+        arrays[parameter["name"]] = values[first:last].reshape(parameter["shape"])
+        first = last
+    return arrays
+
+
+def pack(arrays: Mapping[str, Any], parameters: Iterable[Mapping[str, Any]]) -> bytes:
+    """The bytes of arrays by name. Names must be those of the model, and shapes too."""
+    parameters = list(parameters)
+    strangers = set(arrays) - {parameter["name"] for parameter in parameters}
+    if strangers:
+        raise DoesNotFit(f"the model has no parameter {sorted(strangers)[0]!r}")
+    parts = []
+    for parameter in parameters:
+        name, shape = parameter["name"], tuple(parameter["shape"])
+        if name not in arrays:
+            raise DoesNotFit(f"the trainer returned no parameter {name!r}")
+        array = np.ascontiguousarray(arrays[name], dtype="<f4").reshape(np.shape(arrays[name]))
+        if array.shape != shape:
+            raise DoesNotFit(f"the parameter {name!r} has the shape {array.shape}, not {shape}")
+        parts.append(array.tobytes())
+    return b"".join(parts)
+
+
+def to_safetensors(arrays: Mapping[str, Any]) -> bytes:
+    """A safetensors file of f32 tensors in the order of the mapping."""
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    parts, end = [], 0
+    for name, array in arrays.items():
+        part = np.ascontiguousarray(array, dtype="<f4").tobytes()
+        header[name] = {"dtype": "F32", "shape": list(np.shape(array)), "data_offsets": [end, end + len(part)]}
+        parts.append(part)
+        end += len(part)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + b"".join(parts)
+
+
+def from_safetensors(file: bytes) -> Arrays:
+    """The f32 tensors of a safetensors file."""
+    size = int.from_bytes(file[:8], "little")
+    header = json.loads(file[8 : 8 + size])
+    header.pop("__metadata__", None)
+    data, arrays = memoryview(file)[8 + size :], {}
+    for name, tensor in header.items():
+        if tensor["dtype"] != "F32":
+            raise ValueError(f"{name!r} is {tensor['dtype']}, not F32")
+        first, last = tensor["data_offsets"]
+        arrays[name] = np.frombuffer(data[first:last], dtype="<f4").reshape(tensor["shape"])
+    return arrays

@@ -1,0 +1,140 @@
+"""A client, and its sessions."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from os import PathLike, fspath
+from typing import Any, Optional, Union
+
+from . import _core
+from .trainer import Bridge, LayerTrainer, Trainer
+
+log = logging.getLogger("tributary")
+
+PAUSE_S = 1.0
+"""Pause after a failed session, doubled after each further one .."""
+PAUSE_MAX_S = 600.0
+""".. up to this."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a session ended without an error."""
+
+    kind: str
+    """`contributed`, `evaluated`, `nothing_to_do`, `too_late` or `interrupted`."""
+    round: Optional[int]
+    """Number of the round in its job, from 1."""
+    retry_after_s: float
+    """Wait this long before the next session."""
+    waits_for: Optional[Mapping[str, Any]]
+    """What the client waits for while there is nothing to do, if the coordinator said so."""
+
+
+class Host:
+    """What the app says about the device. Override the methods to train only when that disturbs nobody."""
+
+    def may_continue(self) -> bool:
+        """Whether the session may go on. It is asked many times a second, so it must return at once."""
+        return True
+
+    def state(self) -> Mapping[str, Any]:
+        """Any of `battery_percent` (0 to 100), `charging` and `metered`, which a check-in reports."""
+        return {}
+
+
+class _HostBridge:
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def may_continue(self) -> bool:
+        return self._host.may_continue()
+
+    def device_state(self) -> str:
+        return json.dumps({"examples": 0, **self._host.state()})
+
+
+class Client:
+    """One client of a coordinator.
+
+    `token` is an enrolment token. `state_dir` keeps identity, model cache and undelivered work; two processes must not
+    share it. `attributes` describe the device: jobs choose clients by them. `wait_s` is how long the coordinator may hold
+    a check-in while it has no work, at most 60. `ca_pem` are the CAs to trust instead of the system's. `allow_plaintext`
+    allows `http://` to other machines.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        token: str,
+        *,
+        state_dir: Union[str, PathLike[str]] = "tributary",
+        attributes: Optional[Mapping[str, str]] = None,
+        wait_s: float = 30.0,
+        ca_pem: Optional[bytes] = None,
+        allow_plaintext: bool = False,
+    ) -> None:
+        attributes = {"platform": "python", **(attributes or {})}
+        self._session = _core.Session(
+            {
+                "server": server,
+                "token": token,
+                "state_dir": fspath(state_dir),
+                "attributes": attributes,
+                "wait_s": wait_s,
+                "ca_pem": ca_pem,
+                "allow_plaintext": allow_plaintext,
+            }
+        )
+
+    def enrol(self) -> str:
+        """The client's id. A session enrols by itself; call this to learn early that a token does not work."""
+        return self._session.enrol()
+
+    def open_jobs(self) -> list[dict[str, Any]]:
+        """What the running jobs require of examples: `name`, `loss`, and of networks as layers `input` and `output`."""
+        return json.loads(self._session.open_jobs())
+
+    def run_once(self, trainer: Union[Trainer, LayerTrainer], host: Optional[Host] = None) -> Outcome:
+        """One session: delivers finished work of an earlier one, or checks in and does the work of one round.
+
+        The trainer runs on a thread of its own. Raises `TributaryError`; finished work is kept and sent later. An
+        exception of the trainer is reported to the coordinator and raised again.
+        """
+        native: object = trainer._native if isinstance(trainer, LayerTrainer) else Bridge(trainer)
+        ended = self._session.run_once(native, _HostBridge(host) if host is not None else None)
+        kind, number, retry_after_s, waits_for = ended
+        return Outcome(kind, number, retry_after_s, json.loads(waits_for) if waits_for else None)
+
+    def run(
+        self,
+        trainer: Union[Trainer, LayerTrainer],
+        host: Optional[Host] = None,
+        *,
+        stop: Optional[threading.Event] = None,
+        on_outcome: Optional[Callable[[Outcome], None]] = None,
+    ) -> None:
+        """Sessions until `stop` is set or Ctrl-C. Between two it waits as long as the coordinator asks; failures are
+        logged, and the pause after them grows."""
+        stop = stop or threading.Event()
+        failures = 0
+        while not stop.is_set():
+            try:
+                outcome = self.run_once(trainer, host)
+            except Exception as error:
+                log.warning("a session failed: %s", error)
+                # Clients that failed together come back one by one.
+                pause = min(PAUSE_MAX_S, PAUSE_S * 2**min(failures, 20)) * random.uniform(0.5, 1.0)
+                pause = max(pause, getattr(error, "retry_after_s", None) or 0.0)
+                failures += 1
+            else:
+                log.debug("a session ended: %s", outcome)
+                failures, pause = 0, outcome.retry_after_s
+                if on_outcome is not None:
+                    on_outcome(outcome)
+            stop.wait(pause)

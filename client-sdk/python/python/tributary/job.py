@@ -1,0 +1,178 @@
+"""Job files from PyTorch modules."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, Optional, Union
+
+import numpy as np
+
+from .arrays import to_safetensors
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job file, and the model that its first round starts from."""
+
+    file: dict[str, Any]
+    """The keys of a job file (docs/jobs.md)."""
+    initial: Optional[bytes] = None
+    """Version 0 as a safetensors file; without it, the coordinator draws it from the seed."""
+
+    def toml(self) -> str:
+        """The job file as TOML."""
+        tables = {key: value for key, value in self.file.items() if isinstance(value, Mapping)}
+        lines = [f"{key} = {_toml(value)}" for key, value in self.file.items() if key not in tables]
+        for name, table in tables.items():
+            lines += ["", f"[{name}]"]
+            lines += [f"{key} = {_toml(value)}" for key, value in table.items()]
+        return "\n".join(lines) + "\n"
+
+    def save(self, path: Union[str, PathLike[str]]) -> None:
+        """Writes the job file, and beside it the initial model with the ending `.safetensors`."""
+        path = Path(path)
+        path.write_text(self.toml(), encoding="utf-8")
+        if self.initial is not None:
+            path.with_suffix(".safetensors").write_bytes(self.initial)
+
+
+def job_from(
+    module: Any,
+    name: str,
+    population: str,
+    *,
+    training: Mapping[str, Any],
+    input: Optional[Sequence[int]] = None,
+    **tables: Any,
+) -> Job:
+    """A job that trains a PyTorch module, from the module's own weights.
+
+    With `input`, the shape of one example, a `Sequential` of known layers becomes a list of layers: clients in every
+    language train it without code. Any other module becomes names and shapes, which the clients' own modules must have;
+    parameters with `requires_grad = False` are left out, since they never change: fine-tuning sends only the rest.
+    `training` and `tables` (`round`, `stop`, `update`, ..) are the tables of a job file.
+    """
+    values = {name: value.detach().cpu().float().numpy() for name, value in _shared(module).items()}
+    layers = None if input is None else layers_of(module)
+    if layers is not None:
+        model: dict[str, Any] = {"input": list(input or ()), "layers": layers}
+        values = {f"layers.{name}": value for name, value in values.items()}
+    else:
+        shapes = [{"name": name, "shape": list(value.shape)} for name, value in values.items()]
+        model = {"parameters": shapes}
+    file = {
+        "name": name,
+        "population": population,
+        "initial_model": "upload",
+        "model": model,
+        "training": dict(training),
+        **tables,
+    }
+    return Job(file, to_safetensors(values))
+
+
+def _shared(module: Any) -> dict[str, Any]:
+    """The floating-point tensors of a module that training changes."""
+    frozen = {name for name, parameter in module.named_parameters() if not parameter.requires_grad}
+    state = module.state_dict()
+    return {name: value for name, value in state.items() if name not in frozen and value.is_floating_point()}
+
+
+def layers_of(module: Any) -> Optional[list[dict[str, Any]]]:
+    """A `Sequential` as the layers of a job file; none if one of its layers, or a setting of it, is not known."""
+    if type(module).__name__ != "Sequential" or any(not one.requires_grad for one in module.parameters()):
+        return None
+    layers = []
+    for index, (name, layer) in enumerate(module.named_children()):
+        make = _LAYERS.get(type(layer).__name__)
+        described = make(layer) if make is not None and name == str(index) else None
+        if described is None:
+            return None
+        layers.append(described)
+    return layers or None
+
+
+def _pair(value: Any) -> list[int]:
+    return [value, value] if isinstance(value, int) else [int(one) for one in value]
+
+
+def _convolution(layer: Any) -> Optional[dict[str, Any]]:
+    if layer.groups != 1 or _pair(layer.dilation) != [1, 1] or layer.padding_mode != "zeros":
+        return None
+    padding = layer.padding if isinstance(layer.padding, str) else _pair(layer.padding)
+    return {
+        "kind": "conv2d",
+        "out_channels": layer.out_channels,
+        "kernel_size": _pair(layer.kernel_size),
+        "stride": _pair(layer.stride),
+        "padding": padding,
+        "bias": layer.bias is not None,
+    }
+
+
+def _pool(kind: str) -> Any:
+    def make(layer: Any) -> Optional[dict[str, Any]]:
+        unusual = _pair(layer.padding) != [0, 0] or layer.ceil_mode or _pair(getattr(layer, "dilation", 1)) != [1, 1]
+        if unusual or getattr(layer, "divisor_override", None) is not None:
+            return None
+        return {"kind": kind, "kernel_size": _pair(layer.kernel_size), "stride": _pair(layer.stride or layer.kernel_size)}
+
+    return make
+
+
+def _layer_norm(layer: Any) -> Optional[dict[str, Any]]:
+    if len(layer.normalized_shape) != 1 or layer.weight is None or layer.bias is None:
+        return None
+    return {"kind": "layer_norm", "epsilon": layer.eps}
+
+
+def _batch_norm(layer: Any) -> Optional[dict[str, Any]]:
+    if not layer.affine or not layer.track_running_stats or layer.momentum is None:
+        return None
+    return {"kind": "batch_norm", "epsilon": layer.eps, "momentum": layer.momentum}
+
+
+def _embedding(layer: Any) -> Optional[dict[str, Any]]:
+    if layer.padding_idx is not None or layer.max_norm is not None:
+        return None
+    return {"kind": "embedding", "tokens": layer.num_embeddings, "size": layer.embedding_dim}
+
+
+_LAYERS: dict[str, Any] = {
+    "Linear": lambda layer: {"kind": "linear", "out_features": layer.out_features, "bias": layer.bias is not None},
+    "Conv2d": _convolution,
+    "MaxPool2d": _pool("max_pool2d"),
+    "AvgPool2d": _pool("avg_pool2d"),
+    "ReLU": lambda layer: {"kind": "relu"},
+    "GELU": lambda layer: {"kind": "gelu"} if layer.approximate == "none" else None,
+    "Tanh": lambda layer: {"kind": "tanh"},
+    "Sigmoid": lambda layer: {"kind": "sigmoid"},
+    "Flatten": lambda layer: {"kind": "flatten"} if (layer.start_dim, layer.end_dim) == (1, -1) else None,
+    "Dropout": lambda layer: {"kind": "dropout", "probability": layer.p},
+    "LayerNorm": _layer_norm,
+    "BatchNorm1d": _batch_norm,
+    "BatchNorm2d": _batch_norm,
+    "Embedding": _embedding,
+}
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch("[A-Za-z0-9_-]+", key) else json.dumps(key)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_key(key)} = {_toml(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    if isinstance(value, np.generic):
+        value = value.item()
+    # The escapes of JSON are those of TOML's basic strings.
+    return json.dumps(value) if isinstance(value, str) else repr(value)

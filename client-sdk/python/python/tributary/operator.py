@@ -1,0 +1,140 @@
+"""The operator's side: jobs, rounds, figures and models."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Iterator, Mapping
+from typing import Any, Optional, Union
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
+
+from ._core import Refused, Unreachable
+from .arrays import Arrays, from_safetensors
+from .job import Job
+
+WAIT_S = 30
+"""How long the coordinator may hold a request for the next event."""
+
+
+class Operator:
+    """An operator of a coordinator. `token` is an operator's token, `ca_file` has the CAs to trust instead of the
+    system's. Methods that take a job accept its id, or its name if no other population has the same.
+
+    Raises `Refused` with the coordinator's reason, or `Unreachable`.
+    """
+
+    def __init__(self, server: str, token: str, *, ca_file: Optional[str] = None) -> None:
+        self._base, self._token = server.rstrip("/") + "/operator/v1", token
+        handlers: list[Any] = [HTTPSHandler(context=ssl.create_default_context(cafile=ca_file))]
+        if urlsplit(server).hostname in ("127.0.0.1", "::1", "localhost"):
+            handlers.append(ProxyHandler({}))
+        self._open = build_opener(*handlers).open
+
+    def create(self, job: Union[Job, Mapping[str, Any]]) -> dict[str, Any]:
+        """Creates a job and uploads its initial model. Returns the job."""
+        job = job if isinstance(job, Job) else Job(dict(job))
+        created = self._json("POST", "/jobs", {"job": job.file})
+        if job.initial is not None:
+            self._call("PUT", f"/jobs/{created['id']}/models/0", job.initial, "application/octet-stream")
+            created = self.job(created["id"])
+        return created
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """All jobs, the newest first."""
+        return list(self._pages("/jobs"))
+
+    def job(self, job: str) -> dict[str, Any]:
+        return self._json("GET", f"/jobs/{self._id(job)}")
+
+    def pause(self, job: str) -> None:
+        self._call("POST", f"/jobs/{self._id(job)}/pause")
+
+    def resume(self, job: str) -> None:
+        self._call("POST", f"/jobs/{self._id(job)}/resume")
+
+    def stop(self, job: str) -> None:
+        self._call("POST", f"/jobs/{self._id(job)}/stop")
+
+    def rounds(self, job: str, task: str = "train") -> list[dict[str, Any]]:
+        """All rounds with this task (`train` or `evaluate`), the oldest first."""
+        query = urlencode({"format": "json", "task": task})
+        rounds = self._json("GET", f"/jobs/{self._id(job)}/metrics?{query}")
+        return sorted(rounds, key=lambda one: one["number"])
+
+    def metrics(self, job: str, task: str = "train") -> Any:
+        """The figures of all rounds as a pandas `DataFrame`, with the number of the round as index."""
+        import pandas
+
+        return pandas.json_normalize(self.rounds(job, task)).set_index("number")
+
+    def watch(self, job: str) -> Iterator[dict[str, Any]]:
+        """Each training round when it has ended, from the first one on, until the job ends: its figures, and one sentence
+        as `explanation`."""
+        job, after = self._id(job), 0
+        while True:
+            is_over = self.job(job)["state"] in ("completed", "stopped")
+            wait_ms = 0 if is_over else WAIT_S * 1000
+            query = urlencode({"job": job, "after": after, "wait_ms": wait_ms})
+            events = self._json("GET", f"/events?{query}")["items"]
+            for event in events:
+                after = event["sequence"]
+                has_ended = event["became"] in ("committed", "abandoned") and "assignment" not in event
+                if has_ended and event.get("task") == "train":
+                    detail = self._json("GET", f"/jobs/{job}/rounds/{event['round']}")
+                    yield {**detail["round"], "explanation": detail["explanation"]}
+            if is_over and not events:
+                return
+
+    def model(self, job: str, version: Optional[int] = None) -> Arrays:
+        """A model version as arrays by name; the newest by default."""
+        job = self._id(job)
+        if version is None:
+            version = max(one["version"] for one in self._pages(f"/jobs/{job}/models") if "deleted_at_ms" not in one)
+        return from_safetensors(self._call("GET", f"/jobs/{job}/models/{version}"))
+
+    def _id(self, job: str) -> str:
+        if job.startswith("job_"):
+            return job
+        found = [one["id"] for one in self.jobs() if one["file"]["name"] == job]
+        if len(found) != 1:
+            raise ValueError(f"{len(found)} jobs are called {job!r}")
+        return found[0]
+
+    def _pages(self, path: str) -> Iterator[dict[str, Any]]:
+        after: Optional[str] = None
+        while True:
+            page = self._json("GET", path if after is None else f"{path}?after={quote(after)}")
+            yield from page["items"]
+            after = page.get("next")
+            if after is None:
+                return
+
+    def _json(self, method: str, path: str, body: Any = None) -> Any:
+        sent = None if body is None else json.dumps(body).encode()
+        return json.loads(self._call(method, path, sent))
+
+    def _call(self, method: str, path: str, body: Optional[bytes] = None, kind: str = "application/json") -> bytes:
+        headers = {"Authorization": f"Bearer {self._token}"}
+        if body is not None:
+            headers["Content-Type"] = kind
+        request = Request(self._base + path, data=body, headers=headers, method=method)
+        try:
+            with self._open(request, timeout=WAIT_S + 30) as answer:
+                return answer.read()
+        except HTTPError as error:
+            raise _refused(error) from None
+        except URLError as error:
+            raise Unreachable(f"{self._base} does not answer: {error.reason}") from None
+
+
+def _refused(error: HTTPError) -> Exception:
+    try:
+        problem = json.loads(error.read())
+        refused = Refused(f"{problem['title']}: {problem['detail']}")
+        refused.kind = problem["type"].rsplit(":", 1)[1]
+        refused.retry_after_s = problem["retry_after_ms"] / 1000 if "retry_after_ms" in problem else None
+    except (ValueError, KeyError):
+        return Unreachable(f"not the answer of a coordinator: HTTP {error.code}")
+    return refused

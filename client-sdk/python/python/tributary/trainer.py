@@ -1,0 +1,148 @@
+"""What a trainer is asked for, and what it returns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Optional, Protocol
+
+import numpy as np
+
+from . import _core
+from .arrays import Arrays, pack, unpack
+
+
+@dataclass(frozen=True)
+class TrainTask:
+    """What to learn and how."""
+
+    parameters: Arrays
+    """The global model: read-only arrays of f32 by name."""
+    model: Mapping[str, Any]
+    """The `[model]` of the job file: `input` and `layers`, or `parameters`."""
+    training: Mapping[str, Any]
+    """The `[training]` of the job file."""
+    seed: int
+    """The source of all randomness. Every client of a round has another one."""
+    stop: _core.Stop
+
+    def check(self) -> None:
+        """Call this before every batch: it raises `Interrupted` when the session or the round has ended."""
+        if self.stop.is_set():
+            raise _core.Interrupted("training was interrupted")
+
+
+@dataclass(frozen=True)
+class EvaluateTask:
+    """What to measure."""
+
+    parameters: Arrays
+    """The global model: read-only arrays of f32 by name."""
+    model: Mapping[str, Any]
+    """The `[model]` of the job file."""
+    loss: str
+    """The loss to report: `cross_entropy` or `mse`."""
+    stop: _core.Stop
+
+    def check(self) -> None:
+        """Call this before every batch: it raises `Interrupted` when the session or the round has ended."""
+        if self.stop.is_set():
+            raise _core.Interrupted("the evaluation was interrupted")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The result of training."""
+
+    parameters: Mapping[str, Any]
+    """The local model: an array for each parameter of the global one, by name."""
+    examples: int
+    """Number of examples trained on: the weight of the update. At least 1."""
+    steps: int
+    """Number of optimiser steps."""
+    loss: float
+    """Mean loss of the steps."""
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The result of an evaluation."""
+
+    examples: int
+    """Number of examples measured. At least 1."""
+    loss: float
+    """Mean loss per example."""
+    accuracy: Optional[float] = None
+    """Share of examples, 0 to 1, whose class had the highest score."""
+
+
+class Trainer(Protocol):
+    """Learns from the examples of one client.
+
+    A method may raise `NoExamples`, `Diverged` or `DoesNotFit`, which the operator sees as such. Any other exception is
+    reported with its text, and raised again by the session.
+    """
+
+    def examples(self) -> int:
+        """How many examples the client has."""
+        ...
+
+    def train(self, task: TrainTask) -> Trained: ...
+
+    def evaluate(self, task: EvaluateTask) -> Evaluated: ...
+
+
+class LayerTrainer:
+    """Trains the networks that job files describe as layers. It needs no machine learning library.
+
+    `inputs` has the shape `[examples, ...]`. `labels` are whole numbers: classes from 0, one per example or one per
+    position. `values` are numbers of the shape `[examples, width]`, for regression. The result does not depend on the
+    number of threads.
+    """
+
+    def __init__(self, inputs: Any, labels: Any = None, *, values: Any = None, threads: int = 1) -> None:
+        inputs = np.ascontiguousarray(inputs, dtype="<f4")
+        classes, width = None, 1
+        if labels is not None:
+            labels = np.asarray(labels)
+            if labels.size and (not np.issubdtype(labels.dtype, np.integer) or labels.min() < 0):
+                raise ValueError("labels are classes from 0, as whole numbers; for numbers use values")
+            classes = np.ascontiguousarray(labels, dtype="<u4").tobytes()
+        if values is not None:
+            values = np.ascontiguousarray(values, dtype="<f4")
+            width = 1 if values.ndim == 1 else int(np.prod(values.shape[1:]))
+            values = values.tobytes()
+        self._native = _core.LayerExamples(
+            list(inputs.shape[1:]), inputs.tobytes(), classes, values, width, threads
+        )
+
+
+class Bridge:
+    """A trainer as the native part calls it: models are bytes, tasks are JSON."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+
+    def examples(self) -> int:
+        return self._trainer.examples()
+
+    def train(self, model: bytes, task: str, stop: _core.Stop) -> tuple[bytes, int, int, float]:
+        told = json.loads(task)
+        parameters = told["parameters"]
+        trained = self._trainer.train(
+            TrainTask(unpack(model, parameters), told["model"], told["training"], told["seed"], stop)
+        )
+        return (
+            pack(trained.parameters, parameters),
+            int(trained.examples),
+            int(trained.steps),
+            float(trained.loss),
+        )
+
+    def evaluate(self, model: bytes, task: str, stop: _core.Stop) -> tuple[int, float, Optional[float]]:
+        told = json.loads(task)
+        arrays = unpack(model, told["parameters"])
+        measured = self._trainer.evaluate(EvaluateTask(arrays, told["model"], told["loss"], stop))
+        accuracy = None if measured.accuracy is None else float(measured.accuracy)
+        return int(measured.examples), float(measured.loss), accuracy

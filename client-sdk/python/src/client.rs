@@ -1,0 +1,175 @@
+//! One client, and its sessions.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use tokio::runtime::{Builder, Runtime};
+use tributary_client::{Client, ClientError, Host, Outcome, Trainer};
+use tributary_protocol::device::DeviceState;
+
+use crate::errors::exception;
+use crate::layers::LayerExamples;
+use crate::trainer::PythonTrainer;
+
+/// How often a session that waits for the coordinator lets Python handle its signals.
+const SIGNALS: Duration = Duration::from_millis(100);
+
+/// A client of one coordinator, with a runtime of its own.
+#[pyclass(frozen, module = "tributary._core")]
+pub(crate) struct Session {
+    client: Client,
+    runtime: Runtime,
+    /// Held while a session runs.
+    turn: Mutex<()>,
+}
+
+/// The settings of a client, from a dictionary.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Settings {
+    server: String,
+    token: String,
+    state_dir: String,
+    attributes: BTreeMap<String, String>,
+    wait_s: f64,
+    ca_pem: Option<Vec<u8>>,
+    allow_plaintext: bool,
+}
+
+/// How a session ended: its kind, the number of the round, the seconds until the next session, and what the client
+/// waits for as JSON.
+type Ended = (&'static str, Option<u32>, f64, Option<String>);
+
+#[pymethods]
+impl Session {
+    #[new]
+    fn new(py: Python<'_>, settings: Settings) -> PyResult<Self> {
+        let Settings { server, token, state_dir, attributes, wait_s, ca_pem, allow_plaintext } = settings;
+        let wait = Duration::try_from_secs_f64(wait_s).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let mut builder = Client::builder(server, token).state_dir(state_dir).wait(wait);
+        for (name, value) in attributes {
+            builder = builder.attribute(name, value);
+        }
+        if let Some(pem) = ca_pem {
+            builder = builder.ca_pem(pem);
+        }
+        if allow_plaintext {
+            builder = builder.allow_plaintext();
+        }
+        let client = builder.build().map_err(|error| exception(py, &error))?;
+        // While this thread trains, the other one asks whether the round is still open.
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        Ok(Self { client, runtime, turn: Mutex::new(()) })
+    }
+
+    /// The client's id. Enrols the client if it has none.
+    fn enrol(&self, py: Python<'_>) -> PyResult<String> {
+        self.run(py, async || Ok(self.client.enrol().await?.to_string()))
+    }
+
+    /// What the running jobs require of examples, as JSON.
+    fn open_jobs(&self, py: Python<'_>) -> PyResult<String> {
+        let jobs = self.run(py, async || self.client.open_jobs().await)?;
+        serde_json::to_string(&jobs).map_err(|error| PyRuntimeError::new_err(error.to_string()))
+    }
+
+    /// One session with a trainer: [`LayerExamples`], or an object with the methods that [`PythonTrainer`] calls.
+    fn run_once(&self, py: Python<'_>, trainer: Py<PyAny>, host: Option<Py<PyAny>>) -> PyResult<Ended> {
+        let host = PythonHost { object: host };
+        if let Ok(examples) = trainer.bind(py).cast::<LayerExamples>() {
+            let mut trainer = examples.get().trainer();
+            return self.session(py, &mut trainer, &host);
+        }
+        let mut trainer = PythonTrainer::new(py, trainer)?;
+        let ended = self.session(py, &mut trainer, &host);
+        match trainer.raised.take() {
+            Some(raised) => Err(raised),
+            None => ended,
+        }
+    }
+}
+
+impl Session {
+    fn session<T: Trainer>(&self, py: Python<'_>, trainer: &mut T, host: &PythonHost) -> PyResult<Ended> {
+        let outcome = self.run(py, async || self.client.run_once(trainer, host).await)?;
+        let retry_after_s = outcome.retry_after().as_secs_f64();
+        Ok(match outcome {
+            Outcome::Contributed { round, .. } => ("contributed", Some(round), retry_after_s, None),
+            Outcome::Evaluated { round, .. } => ("evaluated", Some(round), retry_after_s, None),
+            Outcome::TooLate { round, .. } => ("too_late", Some(round), retry_after_s, None),
+            Outcome::NothingToDo { waits_for, .. } => {
+                let waits_for = waits_for.and_then(|waits_for| serde_json::to_string(&waits_for).ok());
+                ("nothing_to_do", None, retry_after_s, waits_for)
+            }
+            _ => ("interrupted", None, retry_after_s, None),
+        })
+    }
+
+    /// Runs requests without Python's lock, and lets Python handle its signals meanwhile. What Ctrl-C interrupts is
+    /// dropped, which the SDK allows at any time.
+    fn run<T: Send>(&self, py: Python<'_>, work: impl AsyncFnOnce() -> Result<T, ClientError> + Send) -> PyResult<T> {
+        let Ok(_turn) = self.turn.try_lock() else {
+            return Err(PyRuntimeError::new_err("this client runs a session in another thread"));
+        };
+        let done = py.detach(|| {
+            self.runtime.block_on(async {
+                tokio::select! {
+                    result = work() => Ok(result),
+                    interrupt = interrupted() => Err(interrupt),
+                }
+            })
+        })?;
+        done.map_err(|error| exception(py, &error))
+    }
+}
+
+/// Returns what a signal handler of Python raises.
+async fn interrupted() -> PyErr {
+    loop {
+        tokio::time::sleep(SIGNALS).await;
+        if let Err(raised) = Python::attach(handle_signals) {
+            return raised;
+        }
+    }
+}
+
+/// Lets Python run its signal handlers, if this is its main thread.
+pub(crate) fn handle_signals(py: Python<'_>) -> PyResult<()> {
+    py.check_signals()
+}
+
+/// A host in Python: `may_continue() -> bool` and `device_state() -> dict as JSON`. Without an object, nothing stops a
+/// session.
+struct PythonHost {
+    object: Option<Py<PyAny>>,
+}
+
+impl Host for PythonHost {
+    fn may_continue(&self) -> bool {
+        let Some(object) = &self.object else { return true };
+        Python::attach(|py| {
+            let answer = object.call_method0(py, "may_continue").and_then(|answer| answer.is_truthy(py));
+            // A host that fails cannot say that training disturbs nobody.
+            answer.unwrap_or_else(|raised| {
+                raised.write_unraisable(py, Some(object.bind(py)));
+                false
+            })
+        })
+    }
+
+    fn device_state(&self) -> DeviceState {
+        let Some(object) = &self.object else { return DeviceState::default() };
+        Python::attach(|py| {
+            let state = object.call_method0(py, "device_state").and_then(|state| state.extract::<String>(py));
+            let parsed = state
+                .and_then(|text| serde_json::from_str(&text).map_err(|error| PyValueError::new_err(error.to_string())));
+            parsed.unwrap_or_else(|raised| {
+                raised.write_unraisable(py, Some(object.bind(py)));
+                DeviceState::default()
+            })
+        })
+    }
+}

@@ -1,0 +1,61 @@
+//! The SDK's errors as exceptions, and exceptions of trainers as the SDK's errors.
+
+use pyo3::create_exception;
+use pyo3::exceptions::{PyException, PyRuntimeError};
+use pyo3::prelude::*;
+use tributary_client::{ClientError, TrainError};
+
+create_exception!(tributary, TributaryError, PyException, "A session failed. Finished work is kept and sent later.");
+create_exception!(tributary, Unreachable, TributaryError, "The coordinator does not answer.");
+create_exception!(tributary, Refused, TributaryError, "The coordinator refused a request: `kind` says why.");
+create_exception!(tributary, Interrupted, TributaryError, "The session or the round ended: training stops here.");
+create_exception!(tributary, DoesNotFit, TributaryError, "Examples, settings, model and network do not match.");
+create_exception!(tributary, Diverged, TributaryError, "The loss or a weight is not finite.");
+create_exception!(tributary, NoExamples, TributaryError, "There is nothing to learn from.");
+
+/// The exception for an error, with `retry_after_s` where the coordinator said so.
+pub(crate) fn exception(py: Python<'_>, error: &ClientError) -> PyErr {
+    let text = error.to_string();
+    let exception = match error {
+        ClientError::Unreachable(_) => Unreachable::new_err(text),
+        ClientError::Refused(_) => Refused::new_err(text),
+        ClientError::Training(error) => of_trainer(error, text),
+        _ => TributaryError::new_err(text),
+    };
+    let value = exception.value(py);
+    let retry_after_s = error.retry_after().map(|pause| pause.as_secs_f64());
+    let kind = match error {
+        ClientError::Refused(problem) => problem.kind.uri().rsplit(':').next(),
+        _ => None,
+    };
+    match value.setattr("retry_after_s", retry_after_s).and_then(|()| value.setattr("kind", kind)) {
+        Ok(()) => exception,
+        Err(error) => error,
+    }
+}
+
+fn of_trainer(error: &TrainError, text: String) -> PyErr {
+    match error {
+        TrainError::Interrupted => Interrupted::new_err(text),
+        TrainError::NoExamples => NoExamples::new_err(text),
+        TrainError::Diverged => Diverged::new_err(text),
+        TrainError::DoesNotFit(_) => DoesNotFit::new_err(text),
+        TrainError::Other(_) => PyRuntimeError::new_err(text),
+    }
+}
+
+/// What the coordinator is told about an exception of a trainer.
+pub(crate) fn told(py: Python<'_>, exception: &PyErr) -> TrainError {
+    if exception.is_instance_of::<Interrupted>(py) || !exception.is_instance_of::<PyException>(py) {
+        // Ctrl-C and `sys.exit()` are no failures of the training.
+        TrainError::Interrupted
+    } else if exception.is_instance_of::<NoExamples>(py) {
+        TrainError::NoExamples
+    } else if exception.is_instance_of::<Diverged>(py) {
+        TrainError::Diverged
+    } else if exception.is_instance_of::<DoesNotFit>(py) {
+        TrainError::DoesNotFit(exception.value(py).to_string())
+    } else {
+        TrainError::Other(exception.to_string())
+    }
+}

@@ -1,0 +1,154 @@
+//! A trainer in Python.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use serde_json::json;
+use tributary_client::{EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
+use tributary_protocol::model::Model;
+
+use crate::client::handle_signals;
+use crate::errors::told;
+
+/// How often a running training is told whether it should stop.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Whether a training should stop. Python looks before each batch.
+#[pyclass(frozen, module = "tributary._core")]
+pub(crate) struct Stop {
+    flag: Arc<AtomicBool>,
+}
+
+#[pymethods]
+impl Stop {
+    fn is_set(&self) -> bool {
+        self.flag.load(Ordering::Relaxed)
+    }
+}
+
+/// Calls the methods of a Python object: `examples() -> int`,
+/// `train(bytes, task, stop) -> (bytes, examples, steps, loss)` and
+/// `evaluate(bytes, task, stop) -> (examples, loss, accuracy or None)`. Tasks are JSON.
+pub(crate) struct PythonTrainer {
+    object: Py<PyAny>,
+    examples: u64,
+    /// The exception that ended a training, which the session raises again.
+    pub(crate) raised: Option<PyErr>,
+}
+
+impl PythonTrainer {
+    /// # Errors
+    /// What `examples()` raises.
+    pub(crate) fn new(py: Python<'_>, object: Py<PyAny>) -> PyResult<Self> {
+        let examples = object.call_method0(py, "examples")?.extract(py)?;
+        Ok(Self { object, examples, raised: None })
+    }
+
+    /// Calls a method on a thread of its own. This thread meanwhile asks whether it should stop, and lets Python handle
+    /// its signals: Ctrl-C arrives at the main thread, which may be this one.
+    fn call<T: Send>(
+        &mut self,
+        method: &'static str,
+        model: &Model,
+        task: &str,
+        should_stop: &dyn Fn() -> bool,
+        extract: impl for<'py> Fn(Bound<'py, PyAny>) -> PyResult<T> + Sync,
+    ) -> Result<T, TrainError> {
+        let flag = Arc::new(AtomicBool::new(false));
+        let (object, waiting) = (&self.object, thread::current());
+        let work = || {
+            let result = Python::attach(|py| {
+                let stop = Stop { flag: Arc::clone(&flag) };
+                let result = object.call_method1(py, method, (as_bytes(py, model)?, task, stop))?;
+                extract(result.into_bound(py))
+            });
+            waiting.unpark();
+            result
+        };
+        let (result, signal) = thread::scope(|scope| {
+            let (thread, mut signal) = (scope.spawn(work), None);
+            while !thread.is_finished() {
+                thread::park_timeout(LOOK);
+                if signal.is_none() {
+                    signal = Python::attach(handle_signals).err();
+                }
+                if signal.is_some() || should_stop() {
+                    flag.store(true, Ordering::Relaxed);
+                }
+            }
+            (thread.join(), signal)
+        });
+        let result = result.map_err(|_| TrainError::Other("the trainer panicked".to_owned()))?;
+        match (result, signal) {
+            (Ok(_), Some(signal)) => {
+                self.raised = Some(signal);
+                Err(TrainError::Interrupted)
+            }
+            (Ok(result), None) => Ok(result),
+            (Err(exception), signal) => Err(Python::attach(|py| {
+                let told = told(py, &exception);
+                let is_quiet = exception.is_instance_of::<crate::errors::Interrupted>(py);
+                self.raised = signal.or(if is_quiet { None } else { Some(exception) });
+                told
+            })),
+        }
+    }
+}
+
+impl Trainer for PythonTrainer {
+    fn examples(&self) -> u64 {
+        self.examples
+    }
+
+    fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
+        let told = json!({
+            "parameters": task.model.parameters().specs(),
+            "model": task.spec,
+            "training": task.training,
+            "seed": task.seed,
+        });
+        let total = task.model.values().len();
+        self.call("train", task.model, &told.to_string(), should_stop, |result| {
+            let (model, examples, steps, loss): (Bound<'_, PyBytes>, u64, u64, f64) = result.extract()?;
+            let values = from_bytes(model.as_bytes());
+            if values.len() != total {
+                let text = format!("the trainer returned {} values of {total}", values.len());
+                return Err(crate::errors::DoesNotFit::new_err(text));
+            }
+            Ok(Trained { values, examples, steps, loss })
+        })
+    }
+
+    fn evaluate(&mut self, task: &EvaluateTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
+        let told = json!({
+            "parameters": task.model.parameters().specs(),
+            "model": task.spec,
+            "loss": task.loss,
+        });
+        self.call("evaluate", task.model, &told.to_string(), should_stop, |result| {
+            let (examples, loss, accuracy) = result.extract()?;
+            Ok(Evaluated { examples, loss, accuracy })
+        })
+    }
+}
+
+/// The values of a model: f32, little-endian.
+fn as_bytes<'py>(py: Python<'py>, model: &Model) -> PyResult<Bound<'py, PyBytes>> {
+    let values = model.values();
+    PyBytes::new_with(py, size_of_val(values), |bytes| {
+        for (place, value) in bytes.chunks_exact_mut(size_of::<f32>()).zip(values) {
+            place.copy_from_slice(&value.to_le_bytes());
+        }
+        Ok(())
+    })
+}
+
+/// Values from bytes; a rest that is no value is left out.
+pub(crate) fn from_bytes(bytes: &[u8]) -> Vec<f32> {
+    let (values, _) = bytes.as_chunks();
+    values.iter().map(|value| f32::from_le_bytes(*value)).collect()
+}

@@ -1,0 +1,104 @@
+"""Clients of the Python package, for the tests: prints one JSON object per session.
+
+Usage: package.py KIND SERVER TOKEN TABLE STATE_DIR     with KIND: layers, numpy, operator, raises, away, torch
+
+A table has a line of names, then one example a line; the last column is its class. `operator` takes an operator's token,
+a file with the CA, and the name of a job.
+"""
+
+import json
+import sys
+
+import numpy as np
+
+import tributary
+
+
+class ByHand:
+    """The network of the job (linear, relu, linear) in numpy: plain SGD over all examples, on cross-entropy."""
+
+    def __init__(self, inputs, labels):
+        self.inputs, self.labels = inputs, labels
+
+    def examples(self):
+        return len(self.labels)
+
+    def train(self, task):
+        model = {name: value.astype(np.float64) for name, value in task.parameters.items()}
+        rate, losses = task.training["optimizer"]["learning_rate"], 0.0
+        for _ in range(task.training["steps"]):
+            task.check()
+            hidden, chances, loss = self.forward(model)
+            scores = (chances - np.eye(chances.shape[1])[self.labels]) / len(self.labels)
+            inner = scores @ model["layers.2.weight"] * (hidden > 0)
+            for name, step in [
+                ("layers.2.weight", scores.T @ hidden),
+                ("layers.2.bias", scores.sum(0)),
+                ("layers.0.weight", inner.T @ self.inputs),
+                ("layers.0.bias", inner.sum(0)),
+            ]:
+                model[name] = model[name] - rate * step
+            losses += loss
+        return tributary.Trained(model, len(self.labels), task.training["steps"], losses / task.training["steps"])
+
+    def evaluate(self, task):
+        _, chances, loss = self.forward(task.parameters)
+        return tributary.Evaluated(len(self.labels), loss, float((chances.argmax(1) == self.labels).mean()))
+
+    def forward(self, model):
+        hidden = np.maximum(self.inputs @ model["layers.0.weight"].T + model["layers.0.bias"], 0)
+        scores = hidden @ model["layers.2.weight"].T + model["layers.2.bias"]
+        chances = np.exp(scores - scores.max(1, keepdims=True))
+        chances /= chances.sum(1, keepdims=True)
+        return hidden, chances, float(-np.log(chances[np.arange(len(self.labels)), self.labels]).mean())
+
+
+class Raises(ByHand):
+    def train(self, task):
+        raise OSError("the disk of the silo is gone")
+
+
+class Away(tributary.Host):
+    def may_continue(self):
+        return False
+
+    def state(self):
+        return {"battery_percent": 7, "charging": False}
+
+
+def torch_trainer(inputs, labels):
+    import torch
+    from tributary.torch import TorchTrainer
+
+    module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    whole = [(torch.tensor(inputs), torch.tensor(labels))]
+    return TorchTrainer(module, whole, torch.nn.functional.cross_entropy)
+
+
+def operate(server, token, ca_file, job):
+    operator = tributary.Operator(server, token, ca_file=ca_file)
+    rounds = [[one["number"], one["phase"], one["reported"]] for one in operator.watch(job)]
+    model = {name: list(value.shape) for name, value in operator.model(job).items()}
+    try:
+        operator.job("job_" + "0" * 32)
+    except tributary.Refused as error:
+        print(json.dumps({"rounds": rounds, "model": model, "refused": error.kind}))
+
+
+def main():
+    kind, server, token, file, directory = sys.argv[1:]
+    if kind == "operator":
+        return operate(server, token, file, directory)
+    table = np.loadtxt(file, delimiter=",", skiprows=1, dtype=np.float32)
+    inputs, labels = table[:, :-1], table[:, -1].astype(np.int64)
+    trainers = {"layers": tributary.LayerTrainer, "numpy": ByHand, "raises": Raises, "away": ByHand, "torch": torch_trainer}
+    client = tributary.Client(server, token, state_dir=directory, attributes={"kind": kind})
+    try:
+        outcome = client.run_once(trainers[kind](inputs, labels), Away() if kind == "away" else None)
+        print(json.dumps({"kind": outcome.kind, "round": outcome.round, "client": client.enrol()}))
+    except OSError as error:
+        print(json.dumps({"kind": "raised", "text": str(error), "client": client.enrol()}))
+
+
+if __name__ == "__main__":
+    main()

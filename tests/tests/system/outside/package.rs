@@ -1,0 +1,132 @@
+//! The Python package takes part in rounds beside clients in Rust, and operates the coordinator.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tributary_client::Outcome;
+use tributary_protocol::operator::{self, Job, Page, Round};
+use tributary_protocol::safetensors::model_from_bytes;
+use tributary_protocol::state::{AssignmentState, Phase};
+
+use super::Listening;
+use super::client::{Examples, averaged, distance, job_file, session};
+use crate::support::{Answer, has_module, python, within_reason};
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/python/package.py");
+
+/// A process with the package, and a folder of its own.
+struct Silo {
+    python: PathBuf,
+    directory: PathBuf,
+}
+
+impl Silo {
+    fn new(python: &Path, listening: &Listening, name: &str, examples: &Examples) -> Self {
+        let directory = listening.directory.path().join(name);
+        std::fs::create_dir(&directory).unwrap();
+        std::fs::write(directory.join("examples.csv"), examples.table()).unwrap();
+        Self { python: python.to_owned(), directory }
+    }
+
+    /// One session with a trainer of this kind: what it prints.
+    async fn session(&self, listening: &Listening, kind: &str) -> Value {
+        self.run(&[kind, &listening.url(), &listening.enrolment, "examples.csv", "state"]).await
+    }
+
+    async fn run(&self, arguments: &[&str]) -> Value {
+        let mut command = Command::new(&self.python);
+        command.arg(SCRIPT).args(arguments).current_dir(&self.directory);
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+async fn create(listening: &Listening, job: Value) -> Job {
+    Answer::to(listening.operate(Method::POST, "/jobs").json(&json!({ "job": job }))).await.ok()
+}
+
+async fn assignments(listening: &Listening, job: &Job) -> Vec<operator::Assignment> {
+    let path = format!("/jobs/{}/rounds/1/assignments", job.id);
+    listening.look(&path).await.ok::<Page<operator::Assignment>>().items
+}
+
+/// Goal: data scientists join with what they have. Method: the SDK in Rust, the package with its own trainer, one with
+/// numpy, and where PyTorch is installed one with a module do one round; its outcome is computed from their tables.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn python_clients_contribute_beside_the_sdk_and_the_operator_reads_the_outcome() {
+    let Some(python) = python("tributary") else { return };
+    let listening = Listening::start().await;
+    let mut kinds = vec!["layers", "numpy"];
+    kinds.extend(has_module(&python, "torch").then_some("torch"));
+    let mut file = job_file();
+    let clients = kinds.len() + 1;
+    file["round"] = json!({ "updates_goal": clients, "updates_min": clients, "over_selection": 1.0 });
+    let job = create(&listening, file).await;
+
+    let tables: Vec<Examples> = (0..clients).map(|client| Examples::draw(20 + 10 * client, client as u64)).collect();
+    let rust = listening.directory.path().join("rust");
+    let silos = kinds.iter().zip(&tables[1..]).map(|(kind, table)| Silo::new(&python, &listening, kind, table));
+    let silos: Vec<Silo> = silos.collect();
+    let python_sessions = silos.iter().zip(&kinds).map(|(silo, kind)| silo.session(&listening, kind));
+    let (outcome, printed) = within_reason(async {
+        tokio::join!(session(&listening, &rust, &tables[0]), futures_util::future::join_all(python_sessions))
+    })
+    .await;
+    assert!(matches!(outcome, Outcome::Contributed { round: 1, .. }), "{outcome:?}");
+    listening.until_completed(job.id).await;
+
+    let reported = assignments(&listening, &job).await;
+    for ((kind, printed), table) in kinds.iter().zip(&printed).zip(&tables[1..]) {
+        assert_eq!((&printed["kind"], &printed["round"]), (&json!("contributed"), &json!(1)), "{kind}");
+        let theirs = reported.iter().find(|one| json!(one.client) == printed["client"]).unwrap();
+        assert_eq!(
+            (theirs.state, theirs.weight),
+            (AssignmentState::Reported, Some(table.classes.len() as u64)),
+            "{kind}"
+        );
+        let client: Value = listening.look(&format!("/clients/{}", theirs.client)).await.ok();
+        assert_eq!(client["attributes"]["kind"], *kind, "{client}");
+    }
+    let model = async |version: u32| {
+        let answer = listening.look(&format!("/jobs/{}/models/{version}", job.id)).await;
+        model_from_bytes(&answer.body).unwrap()
+    };
+    let expected = averaged(&model(0).await, &tables.iter().collect::<Vec<_>>());
+    let error = distance(&model(1).await, &expected);
+    assert!(error < 1e-6, "the model is {error} away from the mean of all clients");
+
+    let ca = listening.ca.file.display().to_string();
+    let seen = silos[0].run(&["operator", &listening.url(), &listening.operator, &ca, "classes"]).await;
+    let shapes = json!({
+        "layers.0.weight": [8, 4], "layers.0.bias": [8], "layers.2.weight": [3, 8], "layers.2.bias": [3],
+    });
+    assert_eq!(seen, json!({ "rounds": [[1, "committed", clients]], "model": shapes, "refused": "not-found" }));
+    listening.stop().await;
+}
+
+/// Goal: a failure in Python reaches the operator as text and the app as its own exception; a device that is busy does
+/// not train.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_exception_of_a_trainer_is_reported_and_raised_and_a_host_can_stop_a_session() {
+    let Some(python) = python("tributary") else { return };
+    let listening = Listening::start().await;
+    let mut file = job_file();
+    file["round"] = json!({ "updates_goal": 1, "updates_min": 1, "over_selection": 1.0 });
+    let job = create(&listening, file).await;
+    let silo = Silo::new(&python, &listening, "silo", &Examples::draw(20, 1));
+
+    let away = within_reason(silo.session(&listening, "away")).await;
+    assert_eq!(away["kind"], "interrupted");
+    let raised = within_reason(silo.session(&listening, "raises")).await;
+    assert_eq!((&raised["kind"], &raised["text"]), (&json!("raised"), &json!("the disk of the silo is gone")));
+    let failed = &assignments(&listening, &job).await[0];
+    assert_eq!(failed.state, AssignmentState::Failed);
+    let rounds: Page<Round> = listening.look(&format!("/jobs/{}/rounds?task=train", job.id)).await.ok();
+    assert!(rounds.items.iter().all(|round| round.phase != Phase::Committed));
+    let text = serde_json::to_string(failed).unwrap();
+    assert!(text.contains("OSError: the disk of the silo is gone"), "{text}");
+    listening.stop().await;
+}
