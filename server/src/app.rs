@@ -7,6 +7,7 @@ use std::time::Duration;
 use tributary_engine::story::ShutOut;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
+use tributary_protocol::operator::LoadSample;
 
 use crate::cluster::lease::Leases;
 use crate::db::Db;
@@ -16,12 +17,15 @@ use crate::fleet::Fleet;
 use crate::guard::{Guard, Limits};
 use crate::models::Models;
 use crate::people::People;
+use crate::runtime::history::History;
 use crate::runtime::kept::Kept;
 use crate::services::Services;
 use crate::updates::Updates;
 
 /// How long the answer about classes that are shut out is used again, in milliseconds.
 const SHUT_OUT_KEPT_MS: i64 = 15_000;
+/// An hour of samples, two a minute.
+const LOAD_SAMPLES_MAX: usize = 120;
 
 /// The state that all requests share. Everything in it but the database can be lost at any moment without losing work.
 ///
@@ -37,6 +41,8 @@ pub struct App {
     pub devices: Devices,
     /// The device class that each job shuts out, if any. The answer reads thousands of sessions.
     pub(crate) shut_out: Kept<JobId, Option<ShutOut>>,
+    /// The load of the last hour.
+    pub load: History<LoadSample>,
     pub guard: Guard,
     /// Fingerprint of the private CA that enrolment tokens name.
     pub ca: Option<Sha256Hash>,
@@ -64,6 +70,7 @@ impl App {
             people,
             devices,
             shut_out: Kept::new(SHUT_OUT_KEPT_MS),
+            load: History::new(LOAD_SAMPLES_MAX),
             guard: Guard::new(limits, &services.metrics),
             ca,
             services,
