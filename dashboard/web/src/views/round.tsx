@@ -12,7 +12,7 @@ import { links, useLocation } from "../router";
 import { CohortLegend, CohortStrip, describeCohort, stateWord } from "../ui/cohort";
 import { useConnection, useNow, useResource } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
-import { Ago, Choice, Empty, NotAvailable, Panel, Pending, Segmented, Stat, Stats, Trouble } from "../ui/parts";
+import { Choice, Empty, Hint, NotAvailable, Panel, Pending, Segmented, Stat, Stats, Trouble, When } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
 import { Shape } from "./job-sessions";
 import { Countdown, roundName } from "./live-round";
@@ -47,7 +47,7 @@ export function RoundView({ job, number }: { job: string; number: number }) {
     return (
       <Panel title={`Round ${number}`}>
         {gone ? (
-          <Empty title={`There is no round ${number}`}>
+          <Empty title={`Round ${number} was not found`}>
             <a href={links.job(job, "rounds")}>All rounds of this job</a>
           </Empty>
         ) : (
@@ -194,7 +194,7 @@ function RoundHead({
           value={count(round.reported)}
           detail={`goal ${round.goal}, min ${round.minimum}`}
         />
-        <Stat label="Took" value={duration(ms)} detail={<Ago at={round.opened_at_ms} />} />
+        <Stat label="Took" value={duration(ms)} detail={<When at={round.opened_at_ms} />} />
         <Stat
           label="Accuracy"
           value={percent(measured.accuracy)}
@@ -367,6 +367,12 @@ function NoAssignments({ round, assignments: { loading, error } }: { round: Roun
   );
 }
 
+/** Why the report did not count; a report that did has no reason. */
+function Reason({ item }: { item: Assignment }) {
+  if (item.state === "reported" || item.state === "assigned") return <span class="quiet">(none)</span>;
+  return <Hint text={item.reason && item.explanation ? item.reason : undefined}>{lossReason(item)}</Hint>;
+}
+
 const PER_PAGE = 50;
 
 /** The assignments as a table with a filter by state. */
@@ -384,7 +390,7 @@ function AssignmentTable({ assignments, task }: { assignments: Assignments; task
       cell: (item) => <StateTag state={shown(item)} text={stateWord(shown(item))} />,
     },
     { head: "Session", cell: (item) => <Shape shape={item.shape} /> },
-    { head: "Reason", cell: (item) => item.explanation ?? "" },
+    { head: "Reason", cell: (item) => <Reason item={item} /> },
     {
       head: "Took",
       number: true,
