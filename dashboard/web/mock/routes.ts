@@ -434,7 +434,7 @@ function system(world: World, nowMs: number): System {
     name,
     cron,
     time_zone: "UTC",
-    next_at_ms: nowMs + 3_600_000 - agoMs,
+    next_at_ms: nowMs + (agoMs < 3_600_000 ? 3_600_000 : 86_400_000) - agoMs,
     last: { started_at_ms: nowMs - agoMs, node: "north", ended_at_ms: nowMs - agoMs + 800, failed: false, outcome },
   });
   return {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { CurvePoint, JobOverview } from "../src/api/types";
-import { best, marksOf, overlaid } from "../src/lib/curve";
+import { marksOf, overlaid } from "../src/lib/curve";
 import { passes, rank } from "../src/lib/jobs";
 import { logTicks } from "../src/lib/scale";
 import { codecName, differences, hyperparameters, settingsOf } from "../src/lib/settings";
@@ -88,14 +88,6 @@ describe("curves over each other", () => {
   it("have the loss of the evaluation, or else of training", () => {
     const points = [point(1, { training_loss: 0.9 }), point(2, { training_loss: 0.8, loss: 0.7 })];
     expect(overlaid([points], "round", ["loss", "training_loss"])[1]).toEqual([0.9, 0.7]);
-  });
-
-  it("know their best point", () => {
-    expect(best([point(1, { accuracy: 0.5 }), point(2, { accuracy: 0.8 }), point(3, { accuracy: 0.8 })])?.round).toBe(
-      2,
-    );
-    expect(best([point(1, { loss: 0.5 }), point(2, { loss: 0.2 })])?.round).toBe(2);
-    expect(best([point(1, {})])).toBeUndefined();
   });
 
   it("mark abandoned rounds and changes at their places", () => {

@@ -2,7 +2,7 @@
 
 import type { CurveMark, CurvePoint, Target } from "../api/types";
 import type { Mark } from "../charts/marks";
-import { percent, real, words } from "./format";
+import { words } from "./format";
 
 export type Axis = "round" | "wall" | "clients" | "bytes";
 export type Measure = "accuracy" | "loss" | "training_loss";
@@ -111,17 +111,4 @@ export function overlaid(
   const x = [...new Set(each.flatMap((values) => [...values].filter(([, y]) => y !== null).map(([at]) => at)))];
   x.sort((a, b) => a - b);
   return [x, ...each.map((values) => x.map((at) => values.get(at) ?? null))];
-}
-
-/** The highest accuracy, or without one the lowest loss, with its round. */
-export function best(points: readonly CurvePoint[]): { text: string; round: number; value: number } | undefined {
-  const better = (a: CurvePoint, b: CurvePoint) =>
-    a.accuracy !== undefined || b.accuracy !== undefined
-      ? (b.accuracy ?? -1) > (a.accuracy ?? -1)
-      : (b.loss ?? Infinity) < (a.loss ?? Infinity);
-  const measured = points.filter((point) => point.accuracy !== undefined || point.loss !== undefined);
-  if (measured.length === 0) return undefined;
-  const found = measured.reduce((a, b) => (better(a, b) ? b : a));
-  const value = found.accuracy ?? -found.loss!;
-  return { text: found.accuracy === undefined ? real(found.loss) : percent(found.accuracy), round: found.round, value };
 }

@@ -90,7 +90,6 @@ export function zoneHead(head: string): string {
 export function Hint({ text, children }: { text: string | undefined; children: ComponentChildren }) {
   if (!text) return <>{children}</>;
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: the explanation must be reachable with the keyboard
     <span class="hinted" data-tip={text} tabIndex={0}>
       {children}
     </span>

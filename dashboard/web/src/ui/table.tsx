@@ -32,6 +32,8 @@ export function Table<T>(props: {
   empty?: ComponentChildren;
   /** The order at first, for columns that sort. Without it the rows stay as they come. */
   order?: Sorting;
+  /** The rows that are shown, once they are sorted: from the first to before the second. */
+  slice?: readonly [number, number];
   class?: string;
 }) {
   const look = (column: Column<T>) => `${column.number ? "number" : ""} ${column.wide ? "wide-only" : ""}`.trim();
@@ -65,7 +67,7 @@ export function Table<T>(props: {
           </tr>
         </thead>
         <tbody>
-          {rows.map((row) => (
+          {(props.slice ? rows.slice(...props.slice) : rows).map((row) => (
             <tr key={props.rowKey(row)}>
               {props.columns.map((column) =>
                 column.name ? (

@@ -4,7 +4,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { ApiError } from "../api/http";
 import type { Curve, Job } from "../api/types";
 import { LinePlot } from "../charts/line-plot";
-import { AXES, type Axis, best, type Measure, overlaid } from "../lib/curve";
+import { AXES, type Axis, type Measure, overlaid } from "../lib/curve";
 import { bytes, count, duration, percent, real, UNKNOWN } from "../lib/format";
 import { differences } from "../lib/settings";
 import { links, setQuery, useLocation } from "../router";
@@ -124,7 +124,7 @@ function Curves({ entries }: { entries: readonly Compared[] }) {
         <LinePlot
           {...shared}
           title="Loss"
-          yTitle="Loss, of the evaluation or else of training"
+          yTitle="Loss"
           yLog
           data={loss}
           yRange={[0, undefined]}
@@ -158,9 +158,9 @@ function linesOf(entries: readonly Compared[], format: (value: number) => string
 }
 
 function describe(entries: readonly Compared[]): string {
-  const parts = entries.map(({ job, curve }) => {
-    const found = best(curve.points);
-    return `${job.file.name}: ${found ? `best ${found.text} in round ${found.round}` : "not measured"}`;
+  const parts = entries.map(({ job }) => {
+    const best = job.progress?.best;
+    return `${job.file.name}: ${best ? `best ${percent(best.accuracy)} in round ${best.round}` : "not measured"}`;
   });
   return `${parts.join("; ")}.`;
 }
@@ -168,6 +168,7 @@ function describe(entries: readonly Compared[]): string {
 /** The results of each job in a column. */
 function Results({ entries }: { entries: readonly Compared[] }) {
   const rows: { name: string; cells: preact.ComponentChildren[] }[] = [
+    { name: "Job", cells: entries.map(({ job }) => <JobLink key={job.id} job={job} />) },
     { name: "State", cells: entries.map(({ job }) => <StateTag key={job.id} state={job.state} />) },
     { name: "Rounds", cells: entries.map(({ job }) => count(job.rounds_committed)) },
     { name: "Accuracy", cells: entries.map(({ job }) => percent(job.progress?.accuracy, 2)) },
@@ -186,13 +187,25 @@ function Results({ entries }: { entries: readonly Compared[] }) {
   );
 }
 
-/** The best accuracy of a job, marked when no other job has a better one. */
+function JobLink({ job }: { job: Job }) {
+  return (
+    <>
+      <a href={links.job(job.id)}>{job.file.name}</a> <small class="quiet">{job.file.population}</small>
+    </>
+  );
+}
+
+/** The best accuracy of a job, marked when no other job has a better one; without accuracies, its lowest loss. */
 function Best({ entry, entries }: { entry: Compared; entries: readonly Compared[] }) {
-  const found = best(entry.curve.points);
-  if (!found) return <>{UNKNOWN}</>;
-  const top = Math.max(...entries.map(({ curve }) => best(curve.points)?.value ?? -Infinity));
-  const text = `${found.text} @ ${count(found.round)}`;
-  return found.value === top ? <b class="tone-good">{text}</b> : <>{text}</>;
+  const best = entry.job.progress?.best;
+  if (!best) return <>{UNKNOWN}</>;
+  const top = Math.max(...entries.map(({ job }) => job.progress?.best?.accuracy ?? Number.NEGATIVE_INFINITY));
+  const text = best.accuracy === undefined ? `loss ${real(best.loss)}` : percent(best.accuracy, 2);
+  return (
+    <span class={best.accuracy === top ? "best-of-all" : ""}>
+      {text} <a href={links.round(entry.job.id, best.round)}>in round {count(best.round)}</a>
+    </span>
+  );
 }
 
 /** The settings that are not the same in all jobs. */

@@ -142,7 +142,7 @@ function Pin({ job, model, changed }: { job: Job; model: ModelVersion; changed: 
 
 /** How a program reads a version: to copy. */
 function Snippet({ job }: { job: Job }) {
-  const file = `${job.file.name}-${job.model_version}.safetensors`;
+  const file = `${job.file.name}-v${job.model_version}.safetensors`;
   const layers = "layers" in job.file.model;
   const lines = [
     "from safetensors.torch import load_file",
@@ -178,7 +178,7 @@ function Get({ job, model }: { job: Job; model: ModelVersion }) {
   const get = async () => {
     setBusy(true);
     try {
-      await download(api, `jobs/${job.id}/models/${model.version}`, `${job.file.name}-${model.version}.safetensors`);
+      await download(api, `jobs/${job.id}/models/${model.version}`, `${job.file.name}-v${model.version}.safetensors`);
     } catch (error) {
       notify((error as Error).message, "bad");
     } finally {

@@ -82,7 +82,7 @@ function phoneColumns(job: string): Column<Round>[] {
       name: true,
       cell: (round) => (
         <span class="two-lines">
-          <span class="job-title">
+          <span class="one-line">
             <a href={links.round(job, round.number, round.task)}>{count(round.number)}</a>
             <StateTag state={round.phase} text={round.reason ? words(round.reason) : undefined} />
           </span>

@@ -8,6 +8,7 @@ import { passes, rank } from "../lib/jobs";
 import { codecName } from "../lib/settings";
 import { links, setQuery, useLocation } from "../router";
 import { Glyph, StateTag } from "../ui/glyph";
+import { useNarrow } from "../ui/narrow";
 import { Ago, Choice, Empty, Hint, Panel, Tags } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
 
@@ -35,6 +36,7 @@ export function JobTable({ jobs, archived }: { jobs: readonly JobOverview[]; arc
   const text = query.get("search") ?? "";
   const state = query.get("state") ?? "";
   const [ticked, tick] = useState<readonly string[]>([]);
+  const narrow = useNarrow();
   const shown = jobs.filter((entry) => passes(entry, { text, state }));
   const chosen = ticked.filter((id) => jobs.some(({ job }) => job.id === id));
   const set = (id: string, on: boolean) => tick(on ? [...chosen, id] : chosen.filter((other) => other !== id));
@@ -47,7 +49,7 @@ export function JobTable({ jobs, archived }: { jobs: readonly JobOverview[]; arc
       <Table
         label="Jobs"
         class="job-table"
-        columns={columns(chosen, set)}
+        columns={narrow ? phoneColumns(chosen, set) : columns(chosen, set)}
         rows={shown}
         rowKey={({ job }) => job.id}
         empty={
@@ -114,19 +116,55 @@ function Filters({ text, state, archived }: { text: string; state: string; archi
   );
 }
 
-function columns(chosen: readonly string[], set: (id: string, on: boolean) => void): Column<JobOverview>[] {
+/** The box that ticks a job for the comparison. */
+function ticks(chosen: readonly string[], set: (id: string, on: boolean) => void): Column<JobOverview> {
+  return {
+    head: "",
+    cell: ({ job }) => (
+      <input
+        type="checkbox"
+        aria-label={`Compare ${job.name}`}
+        checked={chosen.includes(job.id)}
+        onChange={(event) => set(job.id, event.currentTarget.checked)}
+      />
+    ),
+  };
+}
+
+/** Two lines per job: name and accuracy; state and rounds. */
+function phoneColumns(chosen: readonly string[], set: (id: string, on: boolean) => void): Column<JobOverview>[] {
   return [
+    ticks(chosen, set),
     {
-      head: "Tick",
-      cell: ({ job }) => (
-        <input
-          type="checkbox"
-          aria-label={`Compare ${job.name}`}
-          checked={chosen.includes(job.id)}
-          onChange={(event) => set(job.id, event.currentTarget.checked)}
-        />
+      head: "Job",
+      name: true,
+      sort: ({ job }) => job.name,
+      cell: (entry) => (
+        <span class="two-lines">
+          <a href={links.job(entry.job.id)}>{entry.job.name}</a>
+          <State entry={entry} />
+        </span>
       ),
     },
+    {
+      head: "Accuracy",
+      number: true,
+      sort: (entry) => entry.accuracy,
+      cell: (entry) => (
+        <span class="two-lines">
+          <b>{percent(entry.accuracy)}</b>
+          <small class="quiet">
+            {plural(entry.job.rounds_committed, "round")} · best {percent(entry.best_accuracy)}
+          </small>
+        </span>
+      ),
+    },
+  ];
+}
+
+function columns(chosen: readonly string[], set: (id: string, on: boolean) => void): Column<JobOverview>[] {
+  return [
+    ticks(chosen, set),
     { head: "Job", name: true, sort: ({ job }) => job.name, cell: (entry) => <Name entry={entry} /> },
     { head: "State", sort: rank, cell: (entry) => <State entry={entry} /> },
     {
@@ -246,7 +284,7 @@ function Best({ entry: { job, best_accuracy: best, best_round: round } }: { entr
       {round !== undefined && (
         <small>
           {" "}
-          <a href={links.round(job.id, round)} aria-label={`round ${round} of ${job.name}`}>
+          <a href={links.round(job.id, round)} aria-label={`@${count(round)}, the best round of ${job.name}`}>
             @{count(round)}
           </a>
         </small>

@@ -135,11 +135,7 @@ function JobCard({ entry }: { entry: JobOverview }) {
           <Figure
             label="Accuracy"
             value={percent(entry.accuracy)}
-            detail={
-              entry.best_accuracy === undefined
-                ? ""
-                : `best ${percent(entry.best_accuracy)} @ ${count(entry.best_round)}`
-            }
+            detail={entry.best_accuracy === undefined ? "" : `best ${percent(entry.best_accuracy)}`}
           >
             <Sparkline
               points={entry.spark}

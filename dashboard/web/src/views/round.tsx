@@ -284,7 +284,7 @@ function Lost({ items }: { items: readonly Assignment[] }) {
 
 /** Why the report of a client did not count. */
 function lossReason({ explanation, reason }: Assignment): string {
-  return explanation ?? reason ?? "no reason given";
+  return explanation ?? (reason ? words(reason) : "no reason given");
 }
 
 type GanttOrder = "time" | "number" | "state";
@@ -384,9 +384,15 @@ function AssignmentTable({ assignments, task }: { assignments: Assignments; task
   const at = Math.min(page, last);
   if (assignments.items.length === 0) return null;
   const columns: Column<Assignment>[] = [
-    { head: "Client", name: true, cell: (item) => <a href={links.client(item.client)}>{item.client_number}</a> },
+    {
+      head: "Client",
+      name: true,
+      sort: (item) => item.client_number,
+      cell: (item) => <a href={links.client(item.client)}>{item.client_number}</a>,
+    },
     {
       head: "State",
+      sort: (item) => STATES.indexOf(shown(item)),
       cell: (item) => <StateTag state={shown(item)} text={stateWord(shown(item))} />,
     },
     { head: "Session", cell: (item) => <Shape shape={item.shape} /> },
@@ -395,15 +401,16 @@ function AssignmentTable({ assignments, task }: { assignments: Assignments; task
       head: "Took",
       number: true,
       title: "the client's own time: of a straggler, until it came back",
+      sort: tookMs,
       cell: (item) => duration(tookMs(item)),
     },
-    { head: "Worked", number: true, cell: (item) => duration(item.work_ms) },
-    { head: "Examples", number: true, cell: (item) => count(item.weight) },
-    { head: "Loss", number: true, cell: (item) => real(item.loss) },
+    { head: "Worked", number: true, sort: (item) => item.work_ms, cell: (item) => duration(item.work_ms) },
+    { head: "Examples", number: true, sort: (item) => item.weight, cell: (item) => count(item.weight) },
+    { head: "Loss", number: true, sort: (item) => item.loss, cell: (item) => real(item.loss) },
     ...(task === "train"
       ? [
-          { head: "Norm", number: true, wide: true, cell: (item: Assignment) => real(item.update_norm) },
-          { head: "Cosine", number: true, wide: true, cell: (item: Assignment) => real(item.cosine) },
+          { head: "Norm", number: true, wide: true, sort: (item: Assignment) => item.update_norm, cell: (item: Assignment) => real(item.update_norm) },
+          { head: "Cosine", number: true, wide: true, sort: (item: Assignment) => item.cosine, cell: (item: Assignment) => real(item.cosine) },
         ]
       : [{ head: "Accuracy", number: true, cell: (item: Assignment) => percent(item.accuracy) }]),
     { head: "Up", number: true, wide: true, cell: (item) => bytes(item.bytes_up) },
@@ -432,7 +439,8 @@ function AssignmentTable({ assignments, task }: { assignments: Assignments; task
       <Table
         label="Assignments"
         columns={columns}
-        rows={rows.slice(at * PER_PAGE, (at + 1) * PER_PAGE)}
+        rows={rows}
+        slice={[at * PER_PAGE, (at + 1) * PER_PAGE]}
         rowKey={(item) => item.id}
         empty={<Empty title="No client is in this state" />}
       />

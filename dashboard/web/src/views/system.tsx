@@ -73,11 +73,11 @@ function Figures({ system }: { system: System }) {
   const { db, storage } = system;
   const latency = (ms: number | undefined) => (ms === undefined ? UNKNOWN : `${short(ms)} ms`);
   return (
-    <Stats class="system-stats">
+    <Stats class="system-stats even">
       <Stat
         label="Online now"
         value={count(system.online_clients ?? system.held_clients)}
-        detail="clients that wait, all coordinators"
+        detail="waiting, all coordinators"
         title={`${count(system.held_clients)} of them are held by the coordinator that answers`}
       />
       <Stat label="Check-ins" value={`${short(system.checkins_per_s)} /s`} detail="this coordinator" />
