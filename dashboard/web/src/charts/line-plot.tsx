@@ -3,7 +3,7 @@
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { axisReals, real } from "../lib/format";
+import { axisReals, short } from "../lib/format";
 import { logTicks, niceStep, niceTimeStep, ticks } from "../lib/scale";
 import { colour, useThemeVersion } from "./colours";
 import { drawGuide, drawMark, type Guide, type Mark } from "./marks";
@@ -272,7 +272,7 @@ function ySplits(low: number, high: number, height: number, log: boolean): numbe
 }
 
 function yTexts(values: readonly number[], { log, yTicks = axisReals }: LinePlotProps & { log: boolean }): string[] {
-  return log ? values.map(real) : yTicks(values);
+  return log ? values.map(short) : yTicks(values);
 }
 
 function xSplits(low: number, high: number, width: number, { xTime, xWhole }: LinePlotProps): number[] {

@@ -80,6 +80,7 @@ function columnsOf(job: Job, changed: () => void): Column<ModelVersion>[] {
     {
       head: "Round",
       number: true,
+      wide: true,
       cell: (model) =>
         model.round === undefined ? UNKNOWN : <a href={links.round(job.id, model.round)}>{count(model.round)}</a>,
     },

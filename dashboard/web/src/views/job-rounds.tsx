@@ -9,7 +9,7 @@ import { CohortBar } from "../ui/cohort";
 import { useConnection, useResource } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
 import { useNarrow } from "../ui/narrow";
-import { Ago, Choice, Empty, Hint, Panel, Pending, When, zoneHead } from "../ui/parts";
+import { Choice, Empty, Hint, Panel, Pending, When, zoneHead } from "../ui/parts";
 import { type Column, Pager, Table, usePaging } from "../ui/table";
 import { endsSomething } from "./job";
 
@@ -74,7 +74,14 @@ function columnsOf(job: string, task: string): Column<Round>[] {
   return task === "train" ? columns : columns.filter(({ head }) => head !== "Training loss" && head !== "Step norm");
 }
 
-/** Two lines per round: number, state and accuracy; cohort, time and age. */
+/** Accuracy, or else the loss. */
+function resultOf({ accuracy, loss, training_loss: training }: Round): string {
+  if (accuracy !== undefined) return percent(accuracy);
+  const found = loss ?? training;
+  return found === undefined ? UNKNOWN : `loss ${real(found)}`;
+}
+
+/** Two lines per round: number, state and accuracy; cohort and time. */
 function phoneColumns(job: string): Column<Round>[] {
   return [
     {
@@ -96,11 +103,9 @@ function phoneColumns(job: string): Column<Round>[] {
       cell: (round) => (
         <span class="two-lines">
           <b>
-            {round.accuracy === undefined ? `loss ${real(round.loss ?? round.training_loss)}` : percent(round.accuracy)}
+            {resultOf(round)}
           </b>
-          <small class="quiet">
-            {duration(roundMs(round))} · <Ago at={round.opened_at_ms} />
-          </small>
+          <small class="quiet">{duration(roundMs(round))}</small>
         </span>
       ),
     },

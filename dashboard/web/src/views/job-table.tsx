@@ -153,9 +153,7 @@ function phoneColumns(chosen: readonly string[], set: (id: string, on: boolean) 
       cell: (entry) => (
         <span class="two-lines">
           <b>{percent(entry.accuracy)}</b>
-          <small class="quiet">
-            {plural(entry.job.rounds_committed, "round")} · best {percent(entry.best_accuracy)}
-          </small>
+          <small class="quiet">{plural(entry.job.rounds_committed, "round")}</small>
         </span>
       ),
     },

@@ -7,12 +7,12 @@ import { Gantt, SEGMENT_WORDS } from "../charts/gantt";
 import { PhaseTimeline, spansOf } from "../charts/timeline";
 import { type SegmentKind, tookMs } from "../lib/assignments";
 import { type CohortState, STATES } from "../lib/cohort";
-import { bytes, count, duration, percent, plural, real, words } from "../lib/format";
+import { absoluteTime, bytes, count, duration, percent, plural, real, words } from "../lib/format";
 import { links, useLocation } from "../router";
 import { CohortLegend, CohortStrip, describeCohort, stateWord } from "../ui/cohort";
 import { useConnection, useNow, useResource } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
-import { Choice, Empty, Hint, NotAvailable, Panel, Pending, Segmented, Stat, Stats, Trouble, When } from "../ui/parts";
+import { Ago, Choice, Empty, Hint, NotAvailable, Panel, Pending, Segmented, Stat, Stats, Trouble } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
 import { Shape } from "./job-sessions";
 import { Countdown, roundName } from "./live-round";
@@ -158,6 +158,7 @@ function RoundHead({
           <StateTag state={round.phase} text={round.reason ? `abandoned: ${words(round.reason)}` : undefined} />
           {round.ended_at_ms === undefined && <Countdown round={round} />}
         </div>
+        <p class="quiet">opened {absoluteTime(round.opened_at_ms)}</p>
         {data.explanation && <p class="explanation">{data.explanation}</p>}
       </div>
       <nav class="actions" aria-label="Neighbouring rounds">
@@ -194,7 +195,7 @@ function RoundHead({
           value={count(round.reported)}
           detail={`goal ${round.goal}, min ${round.minimum}`}
         />
-        <Stat label="Took" value={duration(ms)} detail={<When at={round.opened_at_ms} />} />
+        <Stat label="Took" value={duration(ms)} detail={<Ago at={round.opened_at_ms} />} />
         <Stat
           label="Accuracy"
           value={percent(measured.accuracy)}
@@ -409,8 +410,20 @@ function AssignmentTable({ assignments, task }: { assignments: Assignments; task
     { head: "Loss", number: true, sort: (item) => item.loss, cell: (item) => real(item.loss) },
     ...(task === "train"
       ? [
-          { head: "Norm", number: true, wide: true, sort: (item: Assignment) => item.update_norm, cell: (item: Assignment) => real(item.update_norm) },
-          { head: "Cosine", number: true, wide: true, sort: (item: Assignment) => item.cosine, cell: (item: Assignment) => real(item.cosine) },
+          {
+            head: "Norm",
+            number: true,
+            wide: true,
+            sort: (item: Assignment) => item.update_norm,
+            cell: (item: Assignment) => real(item.update_norm),
+          },
+          {
+            head: "Cosine",
+            number: true,
+            wide: true,
+            sort: (item: Assignment) => item.cosine,
+            cell: (item: Assignment) => real(item.cosine),
+          },
         ]
       : [{ head: "Accuracy", number: true, cell: (item: Assignment) => percent(item.accuracy) }]),
     { head: "Up", number: true, wide: true, cell: (item) => bytes(item.bytes_up) },
