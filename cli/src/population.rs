@@ -2,9 +2,10 @@
 
 use clap::Subcommand;
 use tributary_protocol::id::Name;
+use tributary_protocol::operator::Population;
 use tributary_protocol::problem::ProblemType;
 
-use crate::api::{Api, ApiError, collect};
+use crate::api::{Api, ApiError, collect_newest};
 use crate::error::CliError;
 use crate::format::{count, relative};
 use crate::options::LimitArgs;
@@ -21,7 +22,7 @@ pub(crate) enum PopulationCommand {
         #[arg(long)]
         if_missing: bool,
     },
-    /// Lists populations.
+    /// Lists populations, the newest first.
     List {
         #[command(flatten)]
         limit: LimitArgs,
@@ -47,7 +48,9 @@ pub(crate) async fn run(command: PopulationCommand, api: &Api, output: &Output) 
             })
         }
         PopulationCommand::List { limit } => {
-            let populations = collect(limit.items_max(), async |page| api.populations(page).await).await?;
+            let fetch = async |page| api.populations(page).await;
+            let created = |population: &Population| population.created_at_ms;
+            let populations = collect_newest(limit.items_max(), created, fetch).await?;
             output.list(&populations.items, &["name", "clients", "created"], |population| {
                 let created = relative(population.created_at_ms, output.now_ms);
                 vec![population.name.to_string(), count(population.clients), created]

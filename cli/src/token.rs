@@ -42,7 +42,7 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "NAME", required_unless_present = "operator")]
     population: Option<Name>,
     /// An operator token: a viewer sees, an operator also creates and steers jobs, an admin also manages populations,
-    /// tokens and accounts.
+    /// tokens and accounts, and deletes jobs.
     #[arg(long, value_name = "viewer|operator|admin")]
     operator: Option<Role>,
     /// A note for people, for example which app carries it.

@@ -131,6 +131,14 @@ impl Training {
 }
 
 impl Optimizer {
+    /// Step size of the clients.
+    #[must_use]
+    pub fn learning_rate(&self) -> f64 {
+        let (Self::Sgd { learning_rate, .. } | Self::Adam { learning_rate, .. } | Self::AdamW { learning_rate, .. }) =
+            *self;
+        learning_rate
+    }
+
     fn check(&self) -> Result<(), TrainingError> {
         let within = |setting, range, holds: bool| {
             if holds { Ok(()) } else { Err(TrainingError::OutOfRange { setting, range }) }

@@ -330,6 +330,14 @@ states! {
         JobStop = "job.stop",
         /// The round policy of a job was changed, for the rounds after the open one.
         JobRoundPolicy = "job.round_policy",
+        /// The name, tags or notes of a job were changed, or it was archived or brought back.
+        JobChange = "job.change",
+        /// A job that had ended was deleted, with its rounds and versions.
+        JobDelete = "job.delete",
+        /// A model version was pinned: retention keeps it.
+        ModelPin = "model.pin",
+        /// A model version was unpinned.
+        ModelUnpin = "model.unpin",
         /// The first model of a job was uploaded.
         ModelUpload = "model.upload",
         /// A coordinator took a job over from one that died.

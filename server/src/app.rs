@@ -7,6 +7,7 @@ use std::time::Duration;
 use tributary_engine::story::ShutOut;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
+use tributary_protocol::operator::LoadSample;
 use tributary_protocol::state::HealthKind;
 
 use crate::cluster::lease::Leases;
@@ -17,12 +18,15 @@ use crate::fleet::Fleet;
 use crate::guard::{Guard, Limits};
 use crate::models::Models;
 use crate::people::People;
+use crate::runtime::history::History;
 use crate::runtime::kept::Kept;
 use crate::services::Services;
 use crate::updates::Updates;
 
 /// How long the answer about classes that are shut out is used again, in milliseconds.
 const SHUT_OUT_KEPT_MS: i64 = 15_000;
+/// An hour of samples, two a minute.
+const LOAD_SAMPLES_MAX: usize = 120;
 
 /// How long the answer of the database to `/readyz` is used again, in milliseconds.
 pub(crate) const READY_KEPT_MS: i64 = 1_000;
@@ -47,6 +51,8 @@ pub struct App {
     pub(crate) ready: Kept<(), bool>,
     /// What the health of each running job is about.
     pub(crate) health: Kept<(), Vec<HealthKind>>,
+    /// The load of the last hour.
+    pub load: History<LoadSample>,
     pub guard: Guard,
     /// Fingerprint of the private CA that enrolment tokens name.
     pub ca: Option<Sha256Hash>,
@@ -76,6 +82,7 @@ impl App {
             shut_out: Kept::new(SHUT_OUT_KEPT_MS),
             ready: Kept::new(READY_KEPT_MS),
             health: Kept::new(HEALTH_KEPT_MS),
+            load: History::new(LOAD_SAMPLES_MAX),
             guard: Guard::new(limits, &services.metrics),
             ca,
             services,

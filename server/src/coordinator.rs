@@ -28,7 +28,7 @@ use crate::people::{Entrance, OidcSettings, People};
 use crate::runtime::clock::Clock;
 use crate::runtime::entropy;
 use crate::services::Services;
-use crate::{api, scheduled};
+use crate::{api, load, scheduled};
 
 /// How often recorded times are sorted into their buckets, with or without a reader. Until then they take memory.
 const METRICS_TIDY_EVERY: Duration = Duration::from_secs(5);
@@ -250,6 +250,8 @@ impl Coordinator {
             sweep::run(blobs, db, clock, stopping).await;
         });
         tasks.spawn(tidy_metrics(Arc::clone(&app)));
+        let loaded = Arc::clone(&app);
+        tasks.spawn(async move { load::keep(&loaded).await });
         if let Some(notifier) = self.notifier {
             let app = Arc::clone(&app);
             tasks.spawn(async move { notifier.run(&app).await });

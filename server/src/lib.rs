@@ -23,7 +23,7 @@
 //! | [`scheduled`] | scheduled work: retention, upkeep |
 //! | [`driver`] | one task per job: moves it on, one stored step at a time |
 //! | [`api`] | the HTTP APIs |
-//! | [`app`], [`coordinator`], [`backup`] | all of it together, and copies of a SQLite database |
+//! | [`app`], [`load`], [`coordinator`], [`backup`] | all of it together, and copies of a SQLite database |
 //!
 //! Every rule is a pure function of the `tributary-engine` crate.
 
@@ -39,6 +39,7 @@ pub mod driver;
 pub mod fleet;
 pub mod guard;
 mod lifecycle;
+pub mod load;
 pub mod metrics;
 pub mod models;
 pub mod net;

@@ -29,8 +29,9 @@ impl Specs {
     /// [`DbError::Corrupt`] when the stored file describes no valid job.
     pub fn of(&self, row: &JobRow) -> Result<Arc<JobSpec>, DbError> {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        // The round policy is the only part of a job's file that ever changes.
-        if let Some(spec) = jobs.get(&row.id).filter(|spec| spec.file.round == row.file.0.round) {
+        // Round policy and name are the only parts of a job's file that ever change.
+        let is_same = |spec: &&Arc<JobSpec>| spec.file.round == row.file.0.round && spec.file.name == row.file.0.name;
+        if let Some(spec) = jobs.get(&row.id).filter(is_same) {
             return Ok(Arc::clone(spec));
         }
         let spec = JobSpec::new(row.id, row.file.0.clone()).map_err(|error| DbError::Corrupt(error.to_string()))?;

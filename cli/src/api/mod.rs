@@ -18,9 +18,9 @@ use tributary_client::Trust;
 use tributary_protocol::id::{ClientId, JobId, Name, Secret, TokenId};
 use tributary_protocol::job_file::{JobFile, RoundPolicyChange};
 use tributary_protocol::operator::{
-    self, Account, Assignment, AuditEntry, ChangeStanding, ClientAssignment, CreateJob, CreatePopulation, CreateToken,
-    CreatedToken, Event, Job, JobDraft, ModelVersion, Page, PageQuery, Population, Round, RoundDetail, ScheduledWork,
-    Session, Token,
+    self, Account, Assignment, AuditEntry, ChangeJob, ChangeStanding, ClientAssignment, CreateJob, CreatePopulation,
+    CreateToken, CreatedToken, Event, Job, JobDraft, ModelVersion, Page, PageQuery, Population, Round, RoundDetail,
+    ScheduledWork, Session, Token,
 };
 use tributary_protocol::problem::Problem;
 use tributary_protocol::sealed::Sealed;
@@ -36,6 +36,8 @@ pub(crate) use paging::{collect, collect_from, collect_newest};
 const JSON_BYTES_MAX: usize = 64 << 20;
 /// From the request to the last byte of the answer.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// A job of many thousand rounds is deleted in many transactions.
+const DELETE_TIMEOUT: Duration = Duration::from_secs(600);
 /// How long a long poll may be held. Proxies commonly allow 30 s or more.
 pub(crate) const EVENT_WAIT_MS: u32 = 25_000;
 
@@ -211,6 +213,25 @@ impl Api {
     /// `GET /operator/v1/jobs/{id}`
     pub(crate) async fn job(&self, id: JobId) -> Result<Job, ApiError> {
         self.get(&["jobs", &id.to_string()], &[]).await
+    }
+
+    /// `PATCH /operator/v1/jobs/{id}`: name, tags, notes, archive
+    pub(crate) async fn file_job(&self, id: JobId, change: &ChangeJob) -> Result<Job, ApiError> {
+        let call = self.call(Method::PATCH, &["jobs", &id.to_string()], &[]).json(change);
+        self.send_json(call.timeout(CALL_TIMEOUT)).await
+    }
+
+    /// `DELETE /operator/v1/jobs/{id}`
+    pub(crate) async fn delete_job(&self, id: JobId) -> Result<(), ApiError> {
+        let call = self.call(Method::DELETE, &["jobs", &id.to_string()], &[]);
+        self.send(call.timeout(DELETE_TIMEOUT)).await.map(drop)
+    }
+
+    /// `PUT` or `DELETE /operator/v1/jobs/{id}/models/{version}/pin`
+    pub(crate) async fn pin_version(&self, id: JobId, version: u32, pinned: bool) -> Result<ModelVersion, ApiError> {
+        let method = if pinned { Method::PUT } else { Method::DELETE };
+        let call = self.call(method, &["jobs", &id.to_string(), "models", &version.to_string(), "pin"], &[]);
+        self.send_json(call.timeout(CALL_TIMEOUT)).await
     }
 
     /// `POST /operator/v1/jobs/{id}/pause`, `/resume` or `/stop`

@@ -2,8 +2,9 @@
 
 use tributary_protocol::device::Attributes;
 use tributary_protocol::id::Name;
+use tributary_protocol::operator::Client;
 
-use crate::api::{Api, collect};
+use crate::api::{Api, collect, collect_newest};
 use crate::error::CliError;
 use crate::format::relative;
 use crate::options::LimitArgs;
@@ -11,7 +12,8 @@ use crate::output::Output;
 use crate::suggest::{NoSuchName, nearest};
 
 pub(super) async fn run(population: &Name, limit: LimitArgs, api: &Api, output: &Output) -> Result<(), CliError> {
-    let clients = collect(limit.items_max(), async |page| api.clients(population, page).await).await?;
+    let fetch = async |page| api.clients(population, page).await;
+    let clients = collect_newest(limit.items_max(), |client: &Client| client.created_at_ms, fetch).await?;
     if clients.items.is_empty() {
         check_population(population, api).await?;
     }
@@ -25,12 +27,16 @@ pub(super) async fn run(population: &Name, limit: LimitArgs, api: &Api, output: 
             client.expired.to_string(),
             client.failed.to_string(),
             client.standing.to_string(),
-            relative(client.last_seen_at_ms, output.now_ms),
+            seen(client, output.now_ms),
             attributes(&client.attributes),
         ]
     })?;
     output.note_if_cut(clients.is_cut);
     Ok(())
+}
+
+fn seen(client: &Client, now_ms: i64) -> String {
+    if client.online { "online".into() } else { relative(client.last_seen_at_ms, now_ms) }
 }
 
 /// An empty list may mean that the name is mistyped.

@@ -28,7 +28,7 @@ pub(crate) enum ClientCommand {
     /// Takes part in rounds with examples from a table, from IDX files or from a built-in data set, until Ctrl-C: as
     /// one client, or as a fleet.
     Run(Box<run::ClientRunArgs>),
-    /// Lists the clients of a population.
+    /// Lists the clients of a population, the newest first.
     List {
         /// The population's name.
         #[arg(long, value_name = "NAME")]

@@ -18,6 +18,12 @@ pub(crate) enum JobCommand {
         /// Only jobs of this population.
         #[arg(long, value_name = "NAME")]
         population: Option<Name>,
+        /// Only jobs with this tag.
+        #[arg(long, value_name = "TAG")]
+        tag: Option<Name>,
+        /// Archived jobs too.
+        #[arg(long)]
+        archived: bool,
         #[command(flatten)]
         limit: LimitArgs,
     },
@@ -43,6 +49,22 @@ pub(crate) enum JobCommand {
     Resume(JobArgs),
     /// Ends a job for good; its model versions stay.
     Stop(JobArgs),
+    /// Gives a job another name.
+    Rename(JobRenameArgs),
+    /// Adds tags to a job or removes them; without any, shows those that it has.
+    Tag(JobTagArgs),
+    /// Stores notes about a job; without a text, shows them.
+    Note(JobNoteArgs),
+    /// Leaves a job that has ended out of the lists.
+    Archive(JobArchiveArgs),
+    /// Deletes a job that has ended, with its rounds and model versions. Needs the role admin.
+    Delete(JobDeleteArgs),
+    /// Lists the versions of a job's model, the newest first, with the results of their evaluation.
+    Versions(JobVersionsArgs),
+    /// Keeps a model version whatever the job's [retention] says.
+    Pin(JobPinArgs),
+    /// Leaves a pinned model version to the job's [retention] again.
+    Unpin(JobPinArgs),
     /// Downloads a model version as a safetensors file and checks its SHA-256, or exports the metrics of the rounds: as
     /// a table, to MLflow, or for TensorBoard. With metrics, the model is downloaded only if --version or --output is
     /// given.
@@ -68,6 +90,71 @@ pub(crate) struct JobCompareArgs {
     /// The population of jobs that are given by name, where several populations have jobs of these names.
     #[arg(long, value_name = "NAME")]
     pub(crate) population: Option<Name>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JobRenameArgs {
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    /// The new name, unique in the population.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Name,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JobTagArgs {
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    /// Tags to add: letters, digits, `-`, `_` and `.`.
+    #[arg(value_name = "TAG")]
+    pub(crate) tags: Vec<Name>,
+    /// A tag to remove. Repeatable.
+    #[arg(long, value_name = "TAG")]
+    pub(crate) remove: Vec<Name>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JobNoteArgs {
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    /// The notes, which replace the present ones; an empty text removes them.
+    #[arg(value_name = "TEXT")]
+    pub(crate) text: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JobArchiveArgs {
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    /// Brings an archived job back.
+    #[arg(long)]
+    pub(crate) undo: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JobDeleteArgs {
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    /// Deletes without asking for the job's name.
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JobVersionsArgs {
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    #[command(flatten)]
+    pub(crate) limit: LimitArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JobPinArgs {
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    /// Number of the version.
+    #[arg(value_name = "VERSION")]
+    pub(crate) version: u32,
 }
 
 #[derive(Debug, Args)]
@@ -120,6 +207,9 @@ pub(crate) struct JobExportArgs {
     /// The model version [default: the newest].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) version: Option<u32>,
+    /// The version with the best evaluation: the highest accuracy, or without accuracies the lowest loss.
+    #[arg(long, conflicts_with = "version")]
+    pub(crate) best: bool,
     /// Where to write [default: JOB-vVERSION.safetensors in the working directory]. An existing file is replaced.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -130,7 +220,7 @@ pub(crate) struct JobExportArgs {
 impl JobExportArgs {
     /// Metrics alone do not download a model.
     pub(crate) fn wants_model(&self) -> bool {
-        !self.sinks.any() || self.version.is_some() || self.output.is_some()
+        !self.sinks.any() || self.version.is_some() || self.best || self.output.is_some()
     }
 }
 

@@ -40,7 +40,10 @@ impl Failure for ExportError {
 
 pub(crate) async fn run(args: &JobExportArgs, api: &Api, output: &Output) -> Result<(), CliError> {
     let job = find_job(api, &args.job).await?;
-    let version = find_version(api, &job, args.version).await?;
+    let version = match args.best {
+        true => best_version(api, &job).await?,
+        false => find_version(api, &job, args.version).await?,
+    };
     let path = args.output.clone().unwrap_or_else(|| default_path(&job, version.version));
     download(api, job.id, &version, &path).await?;
     let exported = json!({
@@ -64,6 +67,13 @@ pub(crate) async fn find_version(api: &Api, job: &Job, wanted: Option<u32>) -> R
     let versions = collect(None, async |page| api.model_versions(job.id, page).await).await?;
     let found = versions.items.into_iter().find(|version| version.version == wanted);
     found.ok_or_else(|| CliError::NotFound(format!("model version {wanted} of the job {name}")))
+}
+
+/// The version whose evaluation is the best of the job.
+async fn best_version(api: &Api, job: &Job) -> Result<ModelVersion, CliError> {
+    let versions = collect(None, async |page| api.model_versions(job.id, page).await).await?;
+    let best = versions.items.into_iter().find(|version| version.best);
+    best.ok_or_else(|| CliError::NotFound(format!("evaluated model version of the job {}", job.file.name)))
 }
 
 /// Downloads a version. An interrupted or wrong download leaves `path` as it was.
@@ -113,6 +123,10 @@ mod tests {
             bytes: content.len() as u64,
             created_at_ms: 0,
             deleted_at_ms: None,
+            accuracy: None,
+            loss: None,
+            best: false,
+            pinned_at_ms: None,
         }
     }
 
@@ -128,7 +142,7 @@ mod tests {
 
     fn args(version: Option<u32>, output: &Path) -> JobExportArgs {
         let job = JobArgs { job: "digits".into(), population: None };
-        JobExportArgs { job, version, output: Some(output.into()), sinks: MetricsSinks::default() }
+        JobExportArgs { job, version, best: false, output: Some(output.into()), sinks: MetricsSinks::default() }
     }
 
     #[tokio::test]
@@ -143,6 +157,21 @@ mod tests {
         let exported: serde_json::Value = serde_json::from_str(&printed.lock().unwrap()).unwrap();
         assert_eq!(exported["sha256"], Sha256Hash::of(&model).to_string());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[tokio::test]
+    async fn the_best_version_is_that_of_the_best_evaluation() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.safetensors");
+        let mut coordinator = fake(b"newest", b"best");
+        let best = JobExportArgs { best: true, ..args(None, &path) };
+        let error = run(&best, &coordinator.start().await, &output(true).0).await.expect_err("nothing was evaluated");
+        assert_eq!(error.exit_code(), crate::error::exit::NOT_FOUND);
+        coordinator.versions[0] = ModelVersion { best: true, ..version(0, b"best") };
+        let (output, printed) = output(true);
+        run(&best, &coordinator.start().await, &output).await.unwrap();
+        let exported: serde_json::Value = serde_json::from_str(&printed.lock().unwrap()).unwrap();
+        assert_eq!((&exported["version"], std::fs::read(&path).unwrap()), (&0.into(), b"best".to_vec()));
     }
 
     #[tokio::test]

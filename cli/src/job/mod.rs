@@ -5,19 +5,22 @@ mod compare;
 mod create;
 pub(crate) mod export;
 pub(crate) mod file;
+mod filing;
 pub(crate) mod find;
 mod metrics;
 mod policy;
 mod progress;
+mod versions;
 pub(crate) mod watch;
 
+use tributary_protocol::id::Name;
 use tributary_protocol::job_file::StopPolicy;
-use tributary_protocol::operator::{Health, Job, Round};
+use tributary_protocol::operator::{Health, Job, Progress, Round};
 use tributary_protocol::state::{JobState, Severity, Task};
 
 use crate::api::{Api, JobChange, collect_newest};
 use crate::error::CliError;
-use crate::format::{count, or_dash, percent, relative, timestamp};
+use crate::format::{count, duration_ms, or_dash, percent, relative, timestamp};
 use crate::output::{self, Output};
 use crate::round::{list, text as round_text};
 
@@ -31,10 +34,16 @@ const LAST_ROUNDS: usize = 10;
 pub(crate) async fn run(command: JobCommand, api: &Api, output: &Output) -> Result<(), CliError> {
     match command {
         JobCommand::Create(args) => create::run(&args, api, output).await,
-        JobCommand::List { population, limit } => {
-            let fetch = async |page| api.jobs(population.as_ref(), page).await;
+        JobCommand::List { population, tag, archived, limit } => {
+            let fetch = async |page| {
+                let mut page = api.jobs(population.as_ref(), page).await?;
+                page.items.retain(|job| archived || job.archived_at_ms.is_none());
+                page.items.retain(|job| tag.as_ref().is_none_or(|tag| job.tags.contains(tag)));
+                Ok(page)
+            };
             let jobs = collect_newest(limit.items_max(), |job: &Job| job.created_at_ms, fetch).await?;
-            let header = ["name", "state", "health", "population", "rounds", "version", "parameters", "created", "id"];
+            let header =
+                ["name", "state", "health", "population", "rounds", "version", "parameters", "tags", "created", "id"];
             output.list(&jobs.items, &header, |job| row(job, output.now_ms))?;
             output.note_if_cut(jobs.is_cut);
             Ok(())
@@ -50,6 +59,14 @@ pub(crate) async fn run(command: JobCommand, api: &Api, output: &Output) -> Resu
         JobCommand::Pause(args) => change(&args, JobChange::Pause, api, output).await,
         JobCommand::Resume(args) => change(&args, JobChange::Resume, api, output).await,
         JobCommand::Stop(args) => change(&args, JobChange::Stop, api, output).await,
+        JobCommand::Rename(args) => filing::rename(&args, api, output).await,
+        JobCommand::Tag(args) => filing::tag(&args, api, output).await,
+        JobCommand::Note(args) => filing::note(&args, api, output).await,
+        JobCommand::Archive(args) => filing::archive(&args, api, output).await,
+        JobCommand::Delete(args) => filing::delete(&args, api, output).await,
+        JobCommand::Versions(args) => versions::list(&args, api, output).await,
+        JobCommand::Pin(args) => versions::pin(&args, true, api, output).await,
+        JobCommand::Unpin(args) => versions::pin(&args, false, api, output).await,
         JobCommand::Export(args) => {
             if args.sinks.any() {
                 metrics::run(&find_job(api, &args.job).await?, &args.sinks, api, output).await?;
@@ -81,9 +98,14 @@ fn row(job: &Job, now_ms: i64) -> Vec<String> {
         rounds_done(job),
         or_dash(job.model_version, |version| version.to_string()),
         count(job.parameters),
+        or_dash((!job.tags.is_empty()).then_some(&job.tags), |tags| tag_words(tags)),
         relative(job.created_at_ms, now_ms),
         job.id.to_string(),
     ]
+}
+
+fn tag_words(tags: &[Name]) -> String {
+    tags.iter().map(Name::as_str).collect::<Vec<_>>().join(" ")
 }
 
 /// `ok`, or what it is about: `trouble: rounds abandoned`. `job show` has the whole line.
@@ -105,10 +127,14 @@ fn text(job: &Job, rounds: &[Round], output: &Output) -> String {
         ("model version", or_dash(job.model_version, |version| version.to_string())),
         ("parameters", job.parameters.to_string()),
         ("rounds", format!("{} committed of {} opened", job.rounds_committed, job.rounds_opened)),
+        ("accuracy", accuracy(job.progress.as_ref())),
         ("next round", next_round(job, output.now_ms)),
+        ("time left", or_dash(job.progress.as_ref().and_then(|progress| progress.ends_in_ms), about)),
         ("ends after", ends_after(&job.file.stop)),
         ("seed", or_dash(job.file.seed, |seed| seed.0.to_string())),
         ("plan", job.plan_hash.to_string()),
+        ("tags", or_dash((!job.tags.is_empty()).then_some(&job.tags), |tags| tag_words(tags))),
+        ("notes", or_dash((!job.notes.is_empty()).then(|| job.notes.clone()), |notes| notes)),
         ("created", timestamp(job.created_at_ms)),
         ("ended", or_dash(job.ended_at_ms, timestamp)),
     ];
@@ -118,6 +144,19 @@ fn text(job: &Job, rounds: &[Round], output: &Output) -> String {
     }
     let rounds = output::table(&round_text::HEADER, rounds.iter().map(round_text::row), output.width);
     format!("{fields}\n\n{}", output.coloured(rounds))
+}
+
+/// `94.99 % now, 96.10 % best in round 17`.
+fn accuracy(progress: Option<&Progress>) -> String {
+    let now = progress.and_then(|progress| progress.accuracy).map(|accuracy| format!("{} now", percent(accuracy)));
+    let best = progress.and_then(|progress| progress.best);
+    let best = best.and_then(|best| Some(format!("{} best in round {}", percent(best.accuracy?), best.round)));
+    let words: Vec<String> = now.into_iter().chain(best).collect();
+    if words.is_empty() { "-".into() } else { words.join(", ") }
+}
+
+fn about(ms: u64) -> String {
+    format!("about {}", duration_ms(ms))
 }
 
 /// When the next training round may start.

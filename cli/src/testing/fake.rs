@@ -15,7 +15,7 @@ use serde_json::json;
 use tributary_protocol::id::JobId;
 use tributary_protocol::job_file::RoundPolicyChange;
 use tributary_protocol::operator::{
-    Assignment, CreateJob, Job, ModelVersion, PAGE_ITEMS_DEFAULT, Page, Round, RoundDetail,
+    Assignment, ChangeJob, CreateJob, Job, ModelVersion, PAGE_ITEMS_DEFAULT, Page, Round, RoundDetail,
 };
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::Task;
@@ -63,7 +63,7 @@ impl Fake {
             .route("/populations", get(list_populations))
             .route("/clients", get(list_clients))
             .route("/jobs", get(list_jobs).post(create_job))
-            .route("/jobs/{id}", get(show_job))
+            .route("/jobs/{id}", get(show_job).patch(file_job).delete(delete_job))
             .route("/jobs/{id}/round-policy", patch(change_policy))
             .route("/jobs/{id}/rounds", get(list_rounds))
             .route("/jobs/{id}/rounds/{number}", get(show_round))
@@ -125,6 +125,22 @@ async fn create_job(State(stage): State<Stage>, Json(wanted): Json<CreateJob>) -
 async fn show_job(State(stage): State<Stage>, Path(id): Path<JobId>) -> Response {
     let found = stage.fake.lock().unwrap().jobs.iter().find(|job| job.id == id).cloned();
     found.map_or_else(|| refuse(ProblemType::NotFound), |job| Json(job).into_response())
+}
+
+async fn file_job(State(stage): State<Stage>, Path(id): Path<JobId>, Json(change): Json<ChangeJob>) -> Response {
+    let mut fake = stage.fake.lock().unwrap();
+    let job = fake.jobs.iter_mut().find(|job| job.id == id).unwrap();
+    let tags = change.ordered_tags();
+    job.file.name = change.name.unwrap_or_else(|| job.file.name.clone());
+    job.tags = tags.unwrap_or_else(|| job.tags.clone());
+    job.notes = change.notes.unwrap_or_else(|| job.notes.clone());
+    job.archived_at_ms = change.archived.map_or(job.archived_at_ms, |archived| archived.then_some(1));
+    Json(job.clone()).into_response()
+}
+
+async fn delete_job(State(stage): State<Stage>, Path(id): Path<JobId>) -> StatusCode {
+    stage.fake.lock().unwrap().jobs.retain(|job| job.id != id);
+    StatusCode::NO_CONTENT
 }
 
 async fn change_policy(

@@ -40,6 +40,10 @@ pub(crate) fn job(number: u8, population: &str, name: &str) -> Job {
         ended_at_ms: None,
         rounds_not_before_ms: None,
         health: None,
+        progress: None,
+        tags: Vec::new(),
+        notes: String::new(),
+        archived_at_ms: None,
     }
 }
 

@@ -178,7 +178,7 @@ describe("a live job", () => {
         .first()
         .click(),
     ]);
-    expect(file.suggestedFilename()).toMatch(new RegExp(`^${job.name}-\\d+\\.safetensors$`));
+    expect(file.suggestedFilename()).toMatch(new RegExp(`^${job.name}-v\\d+\\.safetensors$`));
     expect(parametersOf(readFileSync(await file.path()))).toBe(job.parameters);
     expect(complaints).toEqual([]);
   });

@@ -18,6 +18,8 @@ export async function views(base: string, token: string): Promise<View[]> {
     { name: "overview", hash: "#/" },
     { name: "new-job", hash: "#/jobs/new" },
   ];
+  const compared = overview.jobs.slice(0, 3).map(({ job }) => job.id);
+  if (compared.length > 1) found.push({ name: "compare", hash: `#/compare?jobs=${compared.join(",")}` });
   const longest = overview.jobs.toSorted((a, b) => b.job.rounds_committed - a.job.rounds_committed)[0];
   if (longest) {
     const { id, rounds_committed: rounds, population } = longest.job;

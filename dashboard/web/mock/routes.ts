@@ -8,7 +8,9 @@ import type {
   ClientAssignment,
   Curve,
   CurvePoint,
+  Job,
   JobDraft,
+  JobSummary,
   ModelVersion,
   Overview,
   Page,
@@ -21,7 +23,7 @@ import type {
   Who,
 } from "../src/api/types";
 import { detailOf } from "./plan";
-import { digits } from "./random";
+import { digits, uniform } from "./random";
 import { JOBS, jobFile, type MockJob, type World } from "./world";
 
 export interface Answer {
@@ -52,7 +54,7 @@ function problem(status: number, slug: string, title: string, detail: string): A
   };
 }
 
-const notFound = (what: string) => problem(404, "not-found", "There is no such thing", `${what} does not exist`);
+const notFound = (what: string) => problem(404, "not-found", "Not found", `${what} does not exist`);
 
 function paged<T>(items: readonly T[], query: URLSearchParams, key: (item: T) => string): Page<T> {
   const limit = Number(query.get("limit") ?? LIMIT);
@@ -67,7 +69,7 @@ export function answer(world: World, call: Call): Answer {
   const parts = call.path.split("/").filter(Boolean).map(decodeURIComponent);
   const [first, second, third] = parts;
   const { query, nowMs } = call;
-  if (first === "overview") return ok(overview(world, nowMs));
+  if (first === "overview") return ok(overview(world, query.get("archived") === "true", nowMs));
   if (first === "populations" && second === undefined) return ok({ items: populations(world) });
   if (first === "populations" && third === "attributes")
     return ok([
@@ -106,22 +108,63 @@ function populations(world: World): Population[] {
   return world.populations.map((name) => ({
     name,
     clients: world.clients[name]!.length,
+    online: Math.floor(world.clients[name]!.length / 3),
     created_at_ms: world.startedAtMs - 41 * 86_400_000,
   }));
 }
 
-function overview(world: World, nowMs: number): Overview {
-  const jobs = [...world.jobs.values()].map((job) => world.overview(job, nowMs));
+function overview(world: World, archived: boolean, nowMs: number): Overview {
+  const jobs = [...world.jobs.values()]
+    .filter((job) => archived || job.filed.archivedAtMs === undefined)
+    .map((job) => world.overview(job, nowMs))
+    .map((entry) => (entry.job.state === "running" ? { ...entry, ...endsIn(entry.job) } : entry));
   const open = (state: string) => (state === "running" ? 0 : state === "stopped" || state === "completed" ? 2 : 1);
   jobs.sort((a, b) => open(a.job.state) - open(b.job.state) || b.job.created_at_ms - a.job.created_at_ms);
   return { version: "0.2.0", now_at_ms: nowMs, populations: populations(world), jobs };
+}
+
+/** Time until a job has its rounds, at 30 s each. */
+function endsIn({ rounds_committed: done, stop }: Pick<JobSummary, "rounds_committed" | "stop">) {
+  return stop?.rounds === undefined ? {} : { ends_in_ms: Math.max(0, stop.rounds - done) * 30_000 };
+}
+
+/** A job with its progress. */
+function detail(world: World, job: MockJob, nowMs: number): Job {
+  const shown = world.job(job, nowMs);
+  const { accuracy, loss, best_accuracy: best, best_round: round, bytes_up, bytes_down } = world.overview(job, nowMs);
+  const progress = {
+    bytes_up,
+    bytes_down,
+    ...(accuracy === undefined ? {} : { accuracy, loss: loss! }),
+    ...(best === undefined ? {} : { best: { version: round!, round: round!, accuracy: best } }),
+    ...(job.state === "running" ? endsIn({ rounds_committed: shown.rounds_committed, stop: job.stop }) : {}),
+  };
+  return { ...shown, progress };
 }
 
 function ofJob(world: World, job: MockJob, parts: string[], call: Call): Answer {
   const { method, query, nowMs } = call;
   const [what, number, more] = parts;
   const task = (query.get("task") ?? "train") as Task;
-  if (what === undefined) return ok(world.job(job, nowMs));
+  if (what === undefined && method === "PATCH") {
+    const { archived, ...change } = JSON.parse(call.body) as {
+      archived?: boolean;
+      tags?: string[];
+      notes?: string;
+      name?: string;
+    };
+    world.file(
+      job,
+      { ...change, ...(archived === undefined ? {} : { archivedAtMs: archived ? nowMs : undefined! }) },
+      nowMs,
+    );
+    return ok(world.job(job, nowMs));
+  }
+  if (what === undefined && method === "DELETE") {
+    world.remove(job, nowMs);
+    return { status: 204, body: undefined };
+  }
+  if (what === undefined) return ok(detail(world, job, nowMs));
   if (method === "POST" && (what === "pause" || what === "resume" || what === "stop")) {
     const from = { pause: ["running"], resume: ["paused"], stop: ["running", "paused", "awaiting_model"] }[what];
     const to = ({ pause: "paused", resume: "running", stop: "stopped" } as const)[what];
@@ -152,6 +195,11 @@ function ofJob(world: World, job: MockJob, parts: string[], call: Call): Answer 
   if (what === "curve") return ok(curve(world, job, Number(query.get("points") ?? 400), nowMs));
   if (what === "shapes") return ok(shapes(world, job, Number(query.get("rounds") ?? 100), nowMs));
   if (what === "metrics") return { status: 200, type: "text/csv", body: "round,accuracy\n1,0.1\n" };
+  if (what === "models" && more === "pin") {
+    if (method === "PUT") job.pinned.add(Number(number));
+    else job.pinned.delete(Number(number));
+    return ok(versionOf(world, job, Number(number), nowMs));
+  }
   if (what === "models" && method === "PUT") {
     if (job.state !== "awaiting_model")
       return problem(409, "wrong-state", "Not possible in the present state", "this job has its first model");
@@ -240,7 +288,7 @@ function curve(world: World, job: MockJob, wanted: number, nowMs: number): Curve
   }
   const every = Math.max(1, Math.ceil(points.length / wanted));
   const drawn = points.filter((_, index) => index % every === 0 || index === points.length - 1);
-  return { points: drawn, rounds: points.length, targets };
+  return { points: drawn, rounds: points.length, targets, marks: job.marks };
 }
 
 function shapes(world: World, job: MockJob, last: number, nowMs: number): ShapeCount[] {
@@ -264,20 +312,26 @@ function models(world: World, job: MockJob, query: URLSearchParams, nowMs: numbe
   const from = Number(query.get("after") ?? 0);
   const items = Array.from(
     { length: newest === undefined ? 0 : Math.max(0, Math.min(limit, newest + 1 - from)) },
-    (_, index) => {
-      const version = from + index;
-      const deleted = newest! - version > 60 && version % 10 !== 0;
-      return {
-        version,
-        ...(version > 0 ? { round: version } : {}),
-        sha256: digits(64, job.rules.seed, version),
-        bytes: job.rules.parameters * 4 + 512,
-        created_at_ms: job.createdAtMs + version * job.everyMs,
-        ...(deleted ? { deleted_at_ms: nowMs - 3_600_000 } : {}),
-      };
-    },
+    (_, index) => versionOf(world, job, from + index, nowMs),
   );
   return { items, ...(items.length === limit ? { next: String(from + limit) } : {}) };
+}
+
+function versionOf(world: World, job: MockJob, version: number, nowMs: number): ModelVersion {
+  const newest = world.job(job, nowMs).model_version ?? 0;
+  const pinned = job.pinned.has(version);
+  const deleted = !pinned && newest - version > 60 && version % 10 !== 0;
+  return {
+    version,
+    ...(version > 0 ? { round: version } : {}),
+    ...world.measured(job, version, nowMs),
+    best: version > 0 && world.overview(job, nowMs).best_round === version,
+    ...(pinned ? { pinned_at_ms: nowMs - 3_600_000 } : {}),
+    sha256: digits(64, job.rules.seed, version),
+    bytes: job.rules.parameters * 4 + 512,
+    created_at_ms: job.createdAtMs + version * job.everyMs,
+    ...(deleted ? { deleted_at_ms: nowMs - 3_600_000 } : {}),
+  };
 }
 
 /** A file with a header for so many numbers, and none of them. */
@@ -380,7 +434,7 @@ function system(world: World, nowMs: number): System {
     name,
     cron,
     time_zone: "UTC",
-    next_at_ms: nowMs + 3_600_000 - agoMs,
+    next_at_ms: nowMs + (agoMs < 3_600_000 ? 3_600_000 : 86_400_000) - agoMs,
     last: { started_at_ms: nowMs - agoMs, node: "north", ended_at_ms: nowMs - agoMs + 800, failed: false, outcome },
   });
   return {
@@ -414,7 +468,16 @@ function system(world: World, nowMs: number): System {
       },
     ],
     checkins_per_s: 41.3,
-    held_clients: 318,
+    held_clients: 218,
+    online_clients: 318,
+    updates_per_s: 1.7,
+    history: Array.from({ length: 120 }, (_, index) => ({
+      at_ms: nowMs - (119 - index) * 30_000,
+      checkins_per_s: 40 + 12 * Math.sin(index / 9) + uniform(7, index),
+      updates_per_s: index < 30 ? 0 : 1.5 + uniform(8, index),
+      memory_bytes: 61_000_000 + index * 30_000 + 4_000_000 * uniform(9, index),
+      database_bytes: 150_000_000 + index * 280_000,
+    })),
     updates_in_flight: 4,
     db: { read_ms_p50: 0.4, read_ms_p99: 3.1, write_ms_p50: 1.8, write_ms_p99: 12.4 },
     storage: { database_bytes: 184_000_000, models_bytes: 6_650_000_000, updates_bytes: 92_000_000 },
@@ -451,7 +514,7 @@ function createJob(world: World, { query, body, nowMs }: Call): Answer {
       `not a job file: missing field \`${name ? "population" : "name"}\``,
     );
   if (!world.populations.includes(population))
-    return problem(404, "not-found", "There is no such thing", `population ${population}; create it first`);
+    return problem(404, "not-found", "Not found", `population ${population}; create it first`);
   if ([...world.jobs.values()].some((job) => job.name === name && job.population === population))
     return problem(409, "name-taken", "The name is taken", `population ${population} has a job called ${name}`);
   if (query.get("dry_run") === "true") {

@@ -4,6 +4,7 @@ import type {
   Assignment,
   AuditEntry,
   Client,
+  CurveMark,
   FeedEvent,
   Health,
   Job,
@@ -33,6 +34,18 @@ export interface MockJob {
   opened: number[];
   notBeforeMs?: number;
   text: string;
+  filed: Filed;
+  /** Pinned versions. */
+  pinned: Set<number>;
+  /** Pauses and changes. */
+  marks: CurveMark[];
+}
+
+/** How an operator files a job. */
+export interface Filed {
+  tags: string[];
+  notes: string;
+  archivedAtMs?: number;
 }
 
 interface LoggedEvent {
@@ -51,6 +64,18 @@ export const JOBS = {
   waiting: `job_${digits(32, 5)}`,
   flaky: `job_${digits(32, 6)}`,
 };
+
+const TAGS: Partial<Record<keyof typeof JOBS, string[]>> = {
+  live: ["baseline", "paper"],
+  long: ["production"],
+  done: ["baseline"],
+};
+
+function mark(createdAtMs: number, round: number, everyMs: number, became: string): CurveMark {
+  const wall = (round + 0.5) * everyMs;
+  const cause = became === "running" ? "round_policy" : "operator";
+  return { at_ms: createdAtMs + wall, wall_ms: wall, round, became, cause };
+}
 
 export class World {
   readonly populations = ["demo", "keyboard"];
@@ -164,6 +189,10 @@ export class World {
       everyMs,
       opened: [],
       text: jobText(name, population, rules, stop),
+      filed: { tags: TAGS[key] ?? [], notes: key === "live" ? "Baseline for the paper.\nSeed 7, as in table 2." : "" },
+      pinned: new Set(key === "live" ? [9, 17] : []),
+      marks:
+        key === "live" ? [mark(createdAtMs, 12, everyMs, "paused"), mark(createdAtMs, 24, everyMs, "running")] : [],
     });
   }
 
@@ -194,6 +223,9 @@ export class World {
       everyMs: MINUTE,
       opened: [],
       text,
+      filed: { tags: [], notes: "" },
+      pinned: new Set(),
+      marks: [],
     };
     this.jobs.set(job.id, job);
     this.tell({ at_ms: nowMs, job: job.id, became: "running" });
@@ -217,6 +249,20 @@ export class World {
     job.rules = { ...job.rules, ...Object.fromEntries(given) };
     job.text = jobText(job.name, job.population, job.rules, job.stop);
     this.note("job.round_policy", job.id, nowMs, JSON.stringify(policy));
+  }
+
+  /** Changes how a job is filed; what is not named stays. */
+  file(job: MockJob, change: Partial<Filed> & { name?: string }, nowMs: number): void {
+    const { name, ...filed } = change;
+    job.filed = { ...job.filed, ...filed };
+    if (name) job.name = name;
+    this.tell({ at_ms: nowMs, job: job.id, became: job.state, cause: "filing" });
+    this.note("job.change", job.id, nowMs, JSON.stringify(change));
+  }
+
+  remove(job: MockJob, nowMs: number): void {
+    this.jobs.delete(job.id);
+    this.note("job.delete", job.id, nowMs, `${job.population}/${job.name}`);
   }
 
   note(action: AuditEntry["action"], subject: string, atMs: number, detail?: string): void {
@@ -335,6 +381,9 @@ export class World {
       ...(job.state === "awaiting_model" ? {} : { model_version: committed }),
       ...(job.endedAtMs === undefined ? {} : { ended_at_ms: job.endedAtMs }),
       ...(job.notBeforeMs === undefined ? {} : { rounds_not_before_ms: job.notBeforeMs }),
+      ...(job.filed.archivedAtMs === undefined ? {} : { archived_at_ms: job.filed.archivedAtMs }),
+      tags: job.filed.tags,
+      notes: job.filed.notes,
       file: {
         ...jobFile(job.name, job.population),
         stop: job.stop,
@@ -351,6 +400,12 @@ export class World {
         },
       },
     };
+  }
+
+  /** The accuracy of a version, as a curve has it. */
+  measured(job: MockJob, version: number, nowMs: number): { accuracy?: number; loss?: number } {
+    const { accuracy, loss } = (version > 0 && this.point(job, version, nowMs)) || {};
+    return accuracy === undefined ? {} : { accuracy, loss: loss! };
   }
 
   private abandoned(job: MockJob, nowMs: number): number {
@@ -383,10 +438,19 @@ export class World {
     const now = spark.at(-1);
     return {
       health: healthOf(job.state),
-      job: { ...view, name: file.name, population: file.population, codec: "int8", stop: job.stop },
+      job: {
+        ...view,
+        name: file.name,
+        population: file.population,
+        codec: "int8",
+        learning_rate: 0.2,
+        stop: job.stop,
+      },
       open_rounds: open,
       ...(last ? { last_round: last } : {}),
-      ...(now ? { accuracy: now[1]!, loss: now[2]!, best_accuracy: Math.max(...spark.map((point) => point[1]!)) } : {}),
+      ...(now
+        ? { accuracy: now[1]!, loss: now[2]!, best_accuracy: bestOf(spark)[1]!, best_round: bestOf(spark)[0] }
+        : {}),
       bytes_up: (last?.bytes_up ?? 0) * opened,
       bytes_down: (last?.bytes_down ?? 0) * opened,
       spark,
@@ -408,6 +472,7 @@ export class World {
       reported: drawn - expired - failed,
       expired,
       failed,
+      online: client.number % 3 === 0,
       rejected: client.number % 17 === 0 ? 2 : 0,
       bytes_up: (drawn - expired) * 1_700_000,
       bytes_down: drawn * 2_600_000,
@@ -422,6 +487,10 @@ export class World {
     }
     return undefined;
   }
+}
+
+function bestOf(spark: readonly SparkPoint[]): SparkPoint {
+  return spark.reduce((a, b) => (b[1]! > a[1]! ? b : a));
 }
 
 function cell({ client_number: number, state, reason }: Assignment) {

@@ -13,6 +13,7 @@ import { jobName } from "./ui/names";
 import { Empty, Panel } from "./ui/parts";
 import { ClientView } from "./views/client";
 import { ClientsView } from "./views/clients";
+import { CompareView } from "./views/compare";
 import { JobView } from "./views/job";
 import { NewJobView } from "./views/new-job";
 import { OverviewView } from "./views/overview";
@@ -161,6 +162,8 @@ function View({ route }: { route: Route }) {
       return <OverviewView />;
     case "new-job":
       return <NewJobView />;
+    case "compare":
+      return <CompareView />;
     case "job":
       return <JobView id={route.job} />;
     case "round":
@@ -191,6 +194,7 @@ function titleOf(route: Route): string {
   const part = {
     overview: () => "Overview",
     "new-job": () => "New job",
+    compare: () => "Compare jobs",
     job: () => jobName((route as { job: string }).job) ?? "Job",
     round: () => `Round ${(route as { round: number }).round}`,
     clients: () => "Clients",

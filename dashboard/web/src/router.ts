@@ -5,6 +5,7 @@ import { useEffect, useState } from "preact/hooks";
 export type Route =
   | { view: "overview" }
   | { view: "new-job" }
+  | { view: "compare" }
   | { view: "job"; job: string }
   | { view: "round"; job: string; round: number }
   | { view: "clients" }
@@ -32,6 +33,7 @@ export function parseHash(hash: string): Location {
 function routeOf(parts: string[]): Route {
   const [first, second, third, fourth] = parts;
   if (first === undefined) return { view: "overview" };
+  if (first === "compare" && second === undefined) return { view: "compare" };
   if (first === "jobs" && second === "new" && third === undefined) return { view: "new-job" };
   if (first === "jobs" && second && third === undefined) return { view: "job", job: second };
   if (first === "jobs" && second && third === "rounds" && fourth && /^\d{1,9}$/.test(fourth) && parts.length === 4) {
@@ -47,6 +49,7 @@ function routeOf(parts: string[]): Route {
 export const links = {
   overview: () => "#/",
   newJob: () => "#/jobs/new",
+  compare: (jobs: readonly string[]) => `#/compare?jobs=${jobs.map(encodeURIComponent).join(",")}`,
   job: (job: string, tab?: string) => `#/jobs/${encodeURIComponent(job)}${tab ? `?tab=${tab}` : ""}`,
   round: (job: string, round: number, task = "train") =>
     `#/jobs/${encodeURIComponent(job)}/rounds/${round}${task === "train" ? "" : `?task=${task}`}`,

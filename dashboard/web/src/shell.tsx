@@ -9,12 +9,13 @@ import { applyTheme, nextTheme, savedTheme, type Theme } from "./theme";
 import { useConnection, useFeedState, WhoContext } from "./ui/connection";
 import { Mark } from "./ui/mark";
 import { jobName } from "./ui/names";
+import { Tips } from "./ui/tips";
 
 /** Least time between two announcements, in milliseconds: a fast job would keep a screen reader busy. */
 const ANNOUNCE_MS_MIN = 3_000;
 
 const SECTIONS = [
-  { label: "Overview", href: links.overview(), views: ["overview", "job", "round", "new-job"] },
+  { label: "Overview", href: links.overview(), views: ["overview", "job", "round", "new-job", "compare"] },
   { label: "Clients", href: links.clients(), views: ["clients", "client"] },
   { label: "System", href: links.system(), views: ["system"] },
 ];
@@ -42,6 +43,7 @@ export function Shell({
   children: ComponentChildren;
 }) {
   const main = useRef<HTMLElement>(null);
+  const away = useAwaySince();
   const skip = (event: Event) => {
     event.preventDefault();
     main.current?.focus();
@@ -89,11 +91,12 @@ export function Shell({
           </div>
         </div>
       </header>
-      <main id="main" ref={main} tabIndex={-1}>
-        <Away />
+      <main id="main" ref={main} tabIndex={-1} class={away === undefined ? "" : "is-away"}>
+        {away !== undefined && <Away since={away} />}
         {children}
       </main>
       <Announcer />
+      <Tips />
       <div class="messages" role="status" aria-live="polite">
         {messages.map((message) => (
           <p key={message.id} class={`message ${message.tone ?? ""}`}>
@@ -111,7 +114,7 @@ function SignedInAs() {
   if (!who) return null;
   const role = who.population === undefined ? who.role : `${who.role} of ${who.population}`;
   return (
-    <span class="signed-in-as" title={`${who.name || who.actor}, ${role}`}>
+    <span class="signed-in-as" data-tip={`${who.name || who.actor}, ${role}`}>
       {who.name || shortId(who.actor)} <span class="quiet">{role}</span>
     </span>
   );
@@ -129,25 +132,30 @@ function LiveState() {
     unavailable: "This coordinator has no stream of events; the page looks every 5 seconds",
   }[state];
   return (
-    <span class={`live live-${state}`} role="status" title={title}>
+    <span class={`live live-${state}`} role="status" data-tip={title}>
       <i aria-hidden="true" />
       <span>{FEED_WORDS[state]}</span>
     </span>
   );
 }
 
-/** While the coordinator is away: since when what is shown is old. */
-function Away() {
+/** Since when the coordinator does not answer, on its clock; undefined while it does. */
+function useAwaySince(): number | undefined {
   const state = useFeedState();
   const { clock } = useConnection();
   const [since, set] = useState<number>();
   useEffect(() => {
     set((before) => (state === "reconnecting" ? (before ?? clock.now()) : undefined));
   }, [state, clock]);
-  if (since === undefined) return null;
+  return since;
+}
+
+/** While the coordinator is away: since when what is shown is old. */
+function Away({ since }: { since: number }) {
   return (
     <p class="away" role="alert">
-      The coordinator does not answer. What you see is as of {timeOfDay(since)}; the page tries again by itself.
+      <b>The coordinator is unreachable.</b> What you see is as of {timeOfDay(since)}; countdowns stand still. The page
+      tries again every second, and later every 15 seconds.
     </p>
   );
 }
@@ -207,7 +215,8 @@ function Announcer() {
 
 /** The announcement of an event; undefined for events that are not announced. */
 export function sentence(event: FeedEvent): string | undefined {
-  if (event.assignment !== undefined) return undefined;
+  // A new name or tag is no news for the ear.
+  if (event.assignment !== undefined || event.cause === "filing") return undefined;
   const job = jobName(event.job) ?? "A job";
   const cause = event.cause && event.cause !== "operator" ? `: ${words(event.cause)}` : "";
   if (event.became === "taken_over") return `${job}: ${event.cause ?? "another coordinator took over"}`;

@@ -80,8 +80,8 @@ describe("the live feed", () => {
     feed.stop();
   });
 
-  it("waits longer each time, up to a limit, and never all clients at once", () => {
-    expect([0, 1, 2].map((attempt) => retryMs(attempt, 1))).toEqual([500, 1000, 2000]);
+  it("tries every second for a minute, then less often up to a limit, and never all clients at once", () => {
+    expect([0, 1, 60, 61, 62].map((attempt) => retryMs(attempt, 1))).toEqual([1000, 1000, 1000, 2000, 4000]);
     expect(retryMs(3, 0)).toBe(retryMs(3, 1) / 2);
     expect(retryMs(1000, 1)).toBe(RETRY_MS_MAX);
   });

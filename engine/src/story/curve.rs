@@ -79,7 +79,7 @@ pub fn curve(created_at_ms: i64, rows: &[CurveRow], points_max: usize, stop_accu
         }
         thinner.take(sum);
     }
-    Curve { points: thinner.finish(), rounds: rows.len() as u64, targets }
+    Curve { points: thinner.finish(), rounds: rows.len() as u64, targets, marks: Vec::new() }
 }
 
 /// Keeps the first point, the last point, and of each bucket in between the lowest and the highest.
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn nothing_is_a_curve_too() {
-        assert_eq!(curve(0, &[], 400, None), Curve { points: vec![], rounds: 0, targets: vec![] });
+        assert_eq!(curve(0, &[], 400, None), Curve { points: vec![], rounds: 0, targets: vec![], marks: vec![] });
         assert_eq!(curve(0, &[row(1, None)], 2, None).points.len(), 1);
     }
 

@@ -7,12 +7,15 @@
 //! | which course did a session take, how do classes compare? | [`Session::shape`], [`class_stats`], [`funnel`] |
 //! | do the updates of a device class count as often as those of the others? | [`verdicts`] |
 //! | how does a job learn, and at what cost? | [`curve`] |
+//! | when does a job have its rounds? | [`ends_in_ms`] |
 //! | how is a job, and what can be done about it? | [`health`] |
 
 mod bias;
 mod curve;
 mod explain;
 mod health;
+mod marks;
+mod pace;
 mod session;
 mod straggler;
 
@@ -20,5 +23,7 @@ pub use bias::{Share, verdicts};
 pub use curve::{CurveRow, curve};
 pub use explain::{RoundStory, Takeover, Undriven, Wanted, duration as in_words, explain, phases, what_if};
 pub use health::{EndedRound, EvaluatorsWanted, HealthFacts, SelectingRound, ShutOut, health};
+pub use marks::marks;
+pub use pace::{PACE_ROUNDS, ends_in_ms};
 pub use session::{Session, class_stats, funnel, percentile};
 pub use straggler::Ending;

@@ -5,11 +5,14 @@
 
 mod access;
 mod audit;
+mod filing;
 mod health;
 mod overview;
 mod people;
+mod progress;
 mod round;
 mod system;
+mod table;
 
 use serde::{Deserialize, Serialize};
 
@@ -26,11 +29,14 @@ pub use access::{
     SignedIn, Token,
 };
 pub use audit::{AuditEntry, CHAIN_BEGINS, ChainCheck, ChainError};
+pub use filing::{ChangeJob, NOTES_BYTES_MAX, TAGS_MAX};
 pub use health::Health;
 pub use overview::{Cell, JobOverview, JobSummary, OpenRound, Overview, SparkPoint};
 pub use people::{AttributeName, ClassStats, ClientAssignment, ClientOrder, ShapeCount};
-pub use round::{Curve, CurvePoint, Order, PhaseSpan, RoundDetail, Target, WhatIf};
-pub use system::{DbLatency, Engine, JobDraft, Storage, System};
+pub use progress::{BestVersion, Progress};
+pub use round::{Curve, CurveMark, CurvePoint, Order, PhaseSpan, RoundDetail, Target, WhatIf};
+pub use system::{DbLatency, Engine, JobDraft, LoadSample, Storage, System};
+pub use table::{ROUND_COLUMNS, round_columns, round_line};
 
 /// Largest `limit` of a page.
 pub const PAGE_ITEMS_MAX: u32 = 1000;
@@ -80,6 +86,9 @@ pub struct Population {
     pub clients: u64,
     /// Time of creation.
     pub created_at_ms: i64,
+    /// Number of clients that wait for work now, held by any coordinator.
+    #[serde(default)]
+    pub online: u64,
 }
 
 /// A client: an enrolled device or silo.
@@ -112,6 +121,9 @@ pub struct Client {
     pub created_at_ms: i64,
     /// Time of its last request.
     pub last_seen_at_ms: i64,
+    /// Whether a coordinator holds a request of it now, until there is work.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub online: bool,
     /// Number of rounds in which it reported.
     pub reported: u64,
     /// Number of rounds that closed before it reported.
@@ -194,6 +206,18 @@ pub struct Job {
     /// How the job is. Absent in the answer to a change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<Health>,
+    /// How far it has come. Absent in lists and in the answer to a change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
+    /// Tags, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<Name>,
+    /// Notes for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub notes: String,
+    /// Time at which the job was archived. Absent unless it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archived_at_ms: Option<i64>,
 }
 
 /// A round: training or evaluation by one cohort.
@@ -394,6 +418,18 @@ pub struct ModelVersion {
     /// Time at which the file was deleted under the job's retention policy. This entry stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_at_ms: Option<i64>,
+    /// Accuracy of its evaluation, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<f64>,
+    /// Loss of its evaluation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<f64>,
+    /// Whether its evaluation is the best of the job.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub best: bool,
+    /// Time at which an operator pinned it. Retention keeps a pinned version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pinned_at_ms: Option<i64>,
 }
 
 /// Scheduled work. At each due time one of the coordinators does it.

@@ -19,6 +19,7 @@ pub struct Overview {
     /// Populations, ordered by name.
     pub populations: Vec<Population>,
     /// At most 100 jobs: first those that have not ended, then the others, each group newest first.
+    /// Archived ones only if they are asked for.
     pub jobs: Vec<JobOverview>,
 }
 
@@ -38,6 +39,12 @@ pub struct JobOverview {
     /// Best accuracy of all evaluated versions, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best_accuracy: Option<f64>,
+    /// Training round that made the best evaluated version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best_round: Option<u32>,
+    /// Time until the job has committed the rounds of its stop policy, as in the progress of the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends_in_ms: Option<u64>,
     /// Accuracy of the newest evaluated version, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
@@ -84,6 +91,17 @@ pub struct JobSummary {
     pub ended_at_ms: Option<i64>,
     /// Codec of the updates.
     pub codec: Codec,
+    /// Learning rate of the clients' optimizer.
+    pub learning_rate: f64,
+    /// Tags, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<Name>,
+    /// Notes for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub notes: String,
+    /// Time at which the job was archived. Absent unless it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archived_at_ms: Option<i64>,
     /// When the job is complete.
     pub stop: StopPolicy,
     /// Time before which no training round opens. Absent if a round may open now, or only after an operator acts.

@@ -67,6 +67,26 @@ pub struct Curve {
     pub rounds: u64,
     /// The cost of reaching given accuracies, for those that were reached.
     pub targets: Vec<Target>,
+    /// What happened to the job itself, in order: pauses, changes of its settings, other coordinators.
+    #[serde(default)]
+    pub marks: Vec<CurveMark>,
+}
+
+/// An event of the job itself in its learning curve.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CurveMark {
+    /// Time of the event.
+    pub at_ms: i64,
+    /// Time from the job's creation to the event, in milliseconds.
+    pub wall_ms: i64,
+    /// The last training round that had ended, 0 before the first.
+    pub round: u32,
+    /// The new state of the job, or `taken_over`.
+    pub became: String,
+    /// The reason, such as `operator` or `round_policy`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
 }
 
 /// An ended training round as a point of a learning curve. Cumulative fields sum over all training rounds up to this

@@ -21,6 +21,12 @@ pub struct System {
     pub checkins_per_s: f64,
     /// Number of check-ins that it holds until there is work.
     pub held_clients: u64,
+    /// Number of clients that wait for work at any coordinator.
+    #[serde(default)]
+    pub online_clients: u64,
+    /// Accepted updates per second at the coordinator that answers, averaged over the last minute.
+    #[serde(default)]
+    pub updates_per_s: f64,
     /// Number of updates that it is receiving.
     pub updates_in_flight: u64,
     /// Latency of its database.
@@ -29,6 +35,28 @@ pub struct System {
     pub storage: Storage,
     /// Scheduled work.
     pub schedules: Vec<ScheduledWork>,
+    /// The load of the coordinator that answers, twice a minute for an hour at most, oldest first. It is in memory, so
+    /// it begins with the process.
+    #[serde(default)]
+    pub history: Vec<LoadSample>,
+}
+
+/// The load of one coordinator at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LoadSample {
+    /// Time of the sample.
+    pub at_ms: i64,
+    /// Check-ins per second, averaged over the minute before.
+    pub checkins_per_s: f64,
+    /// Accepted updates per second, averaged over the minute before.
+    pub updates_per_s: f64,
+    /// Memory of the process in bytes. Absent where the system does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Size of the database in bytes. Absent where it could not be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub database_bytes: Option<u64>,
 }
 
 /// A kind of database.

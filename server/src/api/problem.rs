@@ -111,7 +111,10 @@ impl From<JobRefusal> for ApiError {
         match refusal {
             JobRefusal::NotFound(_) => Self::new(ProblemType::NotFound, detail),
             JobRefusal::NameTaken { .. } => Self::new(ProblemType::NameTaken, detail),
-            JobRefusal::WrongState { .. } | JobRefusal::HasModel(_) => Self::new(ProblemType::WrongState, detail),
+            JobRefusal::WrongState { .. }
+            | JobRefusal::HasModel(_)
+            | JobRefusal::Lives(_)
+            | JobRefusal::RoundOpen(_) => Self::new(ProblemType::WrongState, detail),
             JobRefusal::Blob(error) => error.into(),
         }
     }

@@ -320,6 +320,7 @@ impl TryFrom<ClientWithCounts> for Client {
             examples: client.examples,
             created_at_ms: client.created_at_ms,
             last_seen_at_ms: client.last_seen_at_ms,
+            online: false,
             reported: row.reported,
             expired: row.expired,
             spare: row.spare,

@@ -6,7 +6,7 @@ use tributary_protocol::operator::{Lease, Node};
 use tributary_protocol::state::NodeState;
 use tributary_protocol::update::CodecName;
 
-use super::tx::{Json, execute, fetch, stored};
+use super::tx::{Json, Text, execute, fetch, stored};
 use super::{DbError, Tx};
 use tributary_engine::round::Candidate;
 
@@ -250,6 +250,13 @@ impl Tx {
             "select client, number, attributes, examples, codecs from seats where population = $1 and until_ms > $2";
         let rows = fetch!(self, SeatRow, fetch_all, sql, population.as_str(), now_ms);
         Ok(rows.into_iter().map(Candidate::from).collect())
+    }
+
+    /// Clients that any node holds, with their populations.
+    pub async fn seats(&mut self, now_ms: i64) -> Result<Vec<(ClientId, Name)>, DbError> {
+        let sql = "select client, population from seats where until_ms > $1";
+        let rows = fetch!(self, (Text<ClientId>, Text<Name>), fetch_all, sql, now_ms);
+        Ok(rows.into_iter().map(|(Text(client), Text(population))| (client, population)).collect())
     }
 
     /// Clients with an open assignment of a job.

@@ -67,6 +67,14 @@ impl Tx {
         rows.into_iter().map(event).collect()
     }
 
+    /// The newest events of the job itself, without those of its rounds, in order.
+    pub async fn events_of_job(&mut self, job: JobId, limit: u32) -> Result<Vec<Event>, DbError> {
+        let sql = "select job, sequence, at_ms, task, round, assignment, became, cause from events \
+                   where job = $1 and round is null order by sequence desc limit $2";
+        let rows = fetch!(self, EventRow, fetch_all, sql, job.to_string(), i64::from(limit));
+        rows.into_iter().rev().map(event).collect()
+    }
+
     /// The newest events of the newest jobs that have not ended, or ended at `since_ms` or later; with `population`,
     /// only of its jobs.
     pub async fn job_positions(

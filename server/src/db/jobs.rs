@@ -51,6 +51,10 @@ pub struct JobRow {
     pub created_at_ms: i64,
     /// When the job was stopped or completed.
     pub ended_at_ms: Option<i64>,
+    #[sqlx(try_from = "String")]
+    pub tags: Json<Vec<Name>>,
+    pub notes: String,
+    pub archived_at_ms: Option<i64>,
 }
 
 impl JobRow {
@@ -68,7 +72,7 @@ impl JobRow {
 /// The columns of a [`JobRow`].
 macro_rules! job_columns {
     () => {
-        "id, file, parameters, state, model_version, rounds_opened, rounds_committed, abandoned_in_a_row, round_ended_at_ms, committed_round, created_at_ms, ended_at_ms"
+        "id, file, parameters, state, model_version, rounds_opened, rounds_committed, abandoned_in_a_row, round_ended_at_ms, committed_round, created_at_ms, ended_at_ms, tags, notes, archived_at_ms"
     };
 }
 pub(super) use job_columns;
@@ -92,12 +96,16 @@ struct ModelRow {
     bytes: u64,
     created_at_ms: i64,
     deleted_at_ms: Option<i64>,
+    pinned_at_ms: Option<i64>,
+    accuracy: Option<f64>,
+    loss: Option<f64>,
 }
 
-/// The columns of a [`ModelRow`].
-macro_rules! model_columns {
+/// Versions `m` with the evaluations of their rounds `r`, as [`ModelRow`]s.
+macro_rules! models_measured {
     () => {
-        "version, round, sha256, bytes, created_at_ms, deleted_at_ms"
+        "select m.version, m.round, m.sha256, m.bytes, m.created_at_ms, m.deleted_at_ms, m.pinned_at_ms, r.accuracy, \
+         r.loss from models m left join rounds r on r.job = m.job and r.task = 'train' and r.number = m.round "
     };
 }
 
@@ -112,6 +120,10 @@ impl TryFrom<ModelRow> for ModelVersion {
             bytes: row.bytes,
             created_at_ms: row.created_at_ms,
             deleted_at_ms: row.deleted_at_ms,
+            accuracy: row.accuracy,
+            loss: row.loss,
+            best: false,
+            pinned_at_ms: row.pinned_at_ms,
         })
     }
 }
@@ -207,9 +219,13 @@ impl Tx {
         Ok(count > 0)
     }
 
-    /// Replaces the job file. Name, population and everything that the model depends on must be unchanged.
+    /// Replaces the job file. The population and everything that the model depends on must be unchanged.
+    ///
+    /// # Errors
+    /// [`DbError::Duplicate`] when its population has another job of the new name.
     pub async fn set_job_file(&mut self, id: JobId, file: &JobFile) -> Result<(), DbError> {
-        execute!(self, "update jobs set file = $2 where id = $1", id.to_string(), Json::text(file)?);
+        let sql = "update jobs set name = $2, file = $3 where id = $1";
+        execute!(self, sql, id.to_string(), file.name.as_str(), Json::text(file)?);
         Ok(())
     }
 
@@ -242,7 +258,7 @@ impl Tx {
     }
 
     pub async fn model(&mut self, job: JobId, version: u32) -> Result<Option<ModelVersion>, DbError> {
-        let sql = concat!("select ", model_columns!(), " from models where job = $1 and version = $2");
+        let sql = concat!(models_measured!(), "where m.job = $1 and m.version = $2");
         let row = fetch!(self, ModelRow, fetch_optional, sql, job.to_string(), i64::from(version));
         row.map(ModelVersion::try_from).transpose()
     }
@@ -256,11 +272,7 @@ impl Tx {
 
     /// Model versions of a job, from `from` on.
     pub async fn models(&mut self, job: JobId, from: u32, limit: u32) -> Result<Vec<ModelVersion>, DbError> {
-        let sql = concat!(
-            "select ",
-            model_columns!(),
-            " from models  where job = $1 and version >= $2 order by version limit $3"
-        );
+        let sql = concat!(models_measured!(), "where m.job = $1 and m.version >= $2 order by m.version limit $3");
         let rows = fetch!(self, ModelRow, fetch_all, sql, job.to_string(), i64::from(from), i64::from(limit));
         rows.into_iter().map(ModelVersion::try_from).collect()
     }

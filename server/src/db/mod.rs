@@ -15,6 +15,7 @@ mod devices;
 mod error;
 mod events;
 mod file;
+mod filing;
 mod jobs;
 mod model_files;
 mod names;

@@ -17,8 +17,6 @@ pub struct JobTotals {
     /// Bytes that clients fetched.
     #[sqlx(try_from = "i64")]
     pub bytes_down: u64,
-    /// Best accuracy of any version.
-    pub best_accuracy: Option<f64>,
 }
 
 /// Evaluation of a job's newest evaluated model.
@@ -68,22 +66,27 @@ struct CurveColumns {
 }
 
 impl Tx {
-    /// Jobs of the overview: first those that may still run, then the others, each group newest first.
-    pub async fn jobs_at_a_glance(&mut self, population: Option<&Name>, limit: u32) -> Result<Vec<JobRow>, DbError> {
+    /// Jobs of the overview: first those that may still run, then the others, each group newest first. Without
+    /// `archived`, those that are not archived.
+    pub async fn jobs_at_a_glance(
+        &mut self,
+        population: Option<&Name>,
+        archived: bool,
+        limit: u32,
+    ) -> Result<Vec<JobRow>, DbError> {
         let sql = concat!(
             "select ",
             super::jobs::job_columns!(),
-            " from jobs where population = $1 or $1 = '' \
-             order by case when ended_at_ms is null then 0 else 1 end, created_at_ms desc, id limit $2"
+            " from jobs where (population = $1 or $1 = '') and (archived_at_ms is null or $2) \
+             order by case when ended_at_ms is null then 0 else 1 end, created_at_ms desc, id limit $3"
         );
-        Ok(fetch!(self, JobRow, fetch_all, sql, population.map_or("", Name::as_str), i64::from(limit)))
+        Ok(fetch!(self, JobRow, fetch_all, sql, population.map_or("", Name::as_str), archived, i64::from(limit)))
     }
 
     /// Totals over all training and evaluation rounds of a job.
     pub async fn job_totals(&mut self, job: JobId) -> Result<JobTotals, DbError> {
         let sql = "select coalesce(cast(sum(bytes_up) as bigint), 0) as bytes_up, \
-                   coalesce(cast(sum(bytes_down) as bigint), 0) as bytes_down, max(accuracy) as best_accuracy \
-                   from rounds where job = $1";
+                   coalesce(cast(sum(bytes_down) as bigint), 0) as bytes_down from rounds where job = $1";
         Ok(fetch!(self, JobTotals, fetch_one, sql, job.to_string()))
     }
 
@@ -92,6 +95,14 @@ impl Tx {
         let sql = "select accuracy, loss from rounds where job = $1 and task = 'evaluate' and phase = 'committed' \
                    order by number desc limit 1";
         Ok(fetch!(self, Measured, fetch_optional, sql, job.to_string()).unwrap_or_default())
+    }
+
+    /// When the last `limit` committed training rounds ended, in order.
+    pub async fn committed_at_ms(&mut self, job: JobId, limit: u32) -> Result<Vec<i64>, DbError> {
+        let sql = "select ended_at_ms from rounds where job = $1 and task = 'train' and phase = 'committed' \
+                   and ended_at_ms is not null order by number desc limit $2";
+        let rows = fetch!(self, (i64,), fetch_all, sql, job.to_string(), i64::from(limit));
+        Ok(rows.into_iter().rev().map(|(at_ms,)| at_ms).collect())
     }
 
     /// One point for each `stride` committed training rounds: the last evaluated round, or the last one if none was

@@ -1,6 +1,7 @@
 //! Deleting what a job's retention no longer keeps. Summaries stay: the rows of versions and rounds.
 
 use tributary_protocol::id::{JobId, TokenId};
+use tributary_protocol::operator::BestVersion;
 use tributary_protocol::state::Task;
 
 use super::names::model_key;
@@ -21,6 +22,16 @@ struct Version {
     version: u32,
 }
 
+#[derive(sqlx::FromRow)]
+struct Best {
+    #[sqlx(try_from = "i64")]
+    version: u32,
+    #[sqlx(try_from = "i64")]
+    round: u32,
+    accuracy: Option<f64>,
+    loss: Option<f64>,
+}
+
 impl Tx {
     /// The versions of a job whose files are there, oldest first.
     ///
@@ -37,19 +48,21 @@ impl Tx {
     ///
     /// # Errors
     /// [`DbError`].
-    pub async fn best_version(&mut self, job: JobId) -> Result<Option<u32>, DbError> {
-        let sql = "select m.version from rounds r join models m on m.job = r.job and m.round = r.number \
+    pub async fn best_version(&mut self, job: JobId) -> Result<Option<BestVersion>, DbError> {
+        let sql = "select m.version, r.number as round, r.accuracy, r.loss from rounds r join models m on m.job = r.job and m.round = r.number \
                    where r.job = $1 and r.task = 'train' and r.phase = 'committed' and r.loss is not null \
                    order by coalesce(r.accuracy, -1) desc, r.loss, r.number limit 1";
-        Ok(fetch!(self, Version, fetch_optional, sql, job.to_string()).map(|row| row.version))
+        let best = fetch!(self, Best, fetch_optional, sql, job.to_string());
+        Ok(best.map(|Best { version, round, accuracy, loss }| BestVersion { version, round, accuracy, loss }))
     }
 
-    /// Deletes the file of a model version, and those that are made of it. False when it is gone already.
+    /// Deletes the file of a model version, and those that are made of it. False when it is gone already or pinned.
     ///
     /// # Errors
     /// [`DbError`].
     pub async fn delete_model_file(&mut self, job: JobId, version: u32, now_ms: i64) -> Result<bool, DbError> {
-        let sql = "update models set deleted_at_ms = $3 where job = $1 and version = $2 and deleted_at_ms is null";
+        let sql = "update models set deleted_at_ms = $3 where job = $1 and version = $2 and deleted_at_ms is null \
+                   and pinned_at_ms is null";
         if execute!(self, sql, job.to_string(), i64::from(version), now_ms) == 0 {
             return Ok(false);
         }

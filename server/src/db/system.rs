@@ -14,8 +14,8 @@ struct Bodies {
 }
 
 impl Tx {
-    /// Sizes in bytes.
-    pub async fn storage(&mut self) -> Result<Storage, DbError> {
+    /// Size of the database in bytes.
+    pub async fn database_bytes(&mut self) -> Result<u64, DbError> {
         // The only query whose text differs between the engines: neither knows the other's functions.
         let (database_bytes,) = match self {
             Self::Sqlite(tx) => {
@@ -27,12 +27,17 @@ impl Tx {
                 sqlx::query_as::<_, (i64,)>(sql).fetch_one(&mut **tx).await?
             }
         };
+        Ok(u64::try_from(database_bytes).unwrap_or(0))
+    }
+
+    /// Sizes in bytes.
+    pub async fn storage(&mut self) -> Result<Storage, DbError> {
+        let database_bytes = Some(self.database_bytes().await?);
         let sql = "select (select coalesce(cast(sum(bytes) as bigint), 0) from models where deleted_at_ms is null) \
                    as models_bytes, (select coalesce(cast(sum(a.bytes_up) as bigint), 0) from rounds r join assignments a \
                    on a.job = r.job and a.task = r.task and a.round = r.number and a.state = 'reported' \
                    where r.phase in ('selecting', 'training', 'aggregating') and r.task = 'train') as updates_bytes";
         let Bodies { models_bytes, updates_bytes } = fetch!(self, Bodies, fetch_one, sql);
-        let database_bytes = u64::try_from(database_bytes).ok();
         Ok(Storage { database_bytes, models_bytes, updates_bytes, free_bytes: None, full_in_ms: None })
     }
 

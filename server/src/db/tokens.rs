@@ -234,5 +234,5 @@ impl Tx {
 }
 
 fn population(row: PopulationRow) -> Population {
-    Population { name: row.name, clients: row.clients, created_at_ms: row.created_at_ms }
+    Population { name: row.name, clients: row.clients, created_at_ms: row.created_at_ms, online: 0 }
 }

@@ -37,6 +37,8 @@ pub enum JobCause {
     Operator,
     /// The round policy was changed; the state is unchanged.
     RoundPolicy,
+    /// The name, tags or notes were changed, or the job was archived or brought back; the state is unchanged.
+    Filing,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +111,7 @@ impl Transition<'_> {
             Self::Job { cause, .. } => cause.map(|cause| match cause {
                 JobCause::Operator => "operator",
                 JobCause::RoundPolicy => "round_policy",
+                JobCause::Filing => "filing",
             }),
             Self::TakenOver { cause, .. } => Some(cause),
             Self::Round { reason, .. } => reason.map(AbandonReason::as_str),

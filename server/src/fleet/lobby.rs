@@ -64,6 +64,12 @@ impl Lobby {
         self.lock().clients.get(&client).map(|entry| entry.candidate.clone())
     }
 
+    /// The populations of the waiting clients.
+    #[must_use]
+    pub fn populations(&self) -> Vec<(ClientId, Name)> {
+        self.lock().clients.iter().map(|(client, entry)| (*client, entry.population.clone())).collect()
+    }
+
     #[must_use]
     pub fn len(&self) -> usize {
         self.lock().clients.len()

@@ -2,9 +2,10 @@
 //!
 //! All of it is in memory, or a hint in the database. A client that is forgotten checks in again.
 
-pub mod checkins;
 pub mod downloads;
 pub mod lobby;
+pub mod online;
+pub mod rate;
 pub mod seats;
 pub mod waiting;
 pub mod waits;
@@ -15,9 +16,9 @@ use tributary_engine::round::{RetryReason, retry_window_ms};
 use tributary_protocol::seed::Stream;
 
 use crate::runtime::entropy;
-use checkins::CheckIns;
 use downloads::Downloads;
 use lobby::Lobby;
+use rate::Rate;
 use seats::SeatLog;
 
 #[derive(Debug)]
@@ -26,7 +27,9 @@ pub struct Fleet {
     /// The seats of the waiting clients, for other coordinators; none with a single coordinator.
     pub seats: Option<Arc<SeatLog>>,
     pub downloads: Arc<Downloads>,
-    pub check_ins: CheckIns,
+    pub check_ins: Rate,
+    /// Accepted updates.
+    pub updates: Rate,
     /// Draws the retry delays.
     pace: Mutex<Stream>,
 }
@@ -39,7 +42,8 @@ impl Fleet {
             lobby: Arc::default(),
             seats: is_shared.then(Arc::default),
             downloads: Arc::new(Downloads::new(is_shared)),
-            check_ins: CheckIns::default(),
+            check_ins: Rate::default(),
+            updates: Rate::default(),
             pace: Mutex::new(entropy::seed().stream()),
         }
     }

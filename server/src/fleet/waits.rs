@@ -24,7 +24,7 @@ pub async fn waits_for(
     population: &Name,
     candidate: &Candidate,
 ) -> Result<WaitsFor, DbError> {
-    let jobs = tx.jobs_at_a_glance(Some(population), JOBS_MAX).await?;
+    let jobs = tx.jobs_at_a_glance(Some(population), false, JOBS_MAX).await?;
     let mut refusal = None;
     for job in jobs.iter().filter(|job| job.state == JobState::Running) {
         match of_job(services, fleet, tx, job, candidate).await? {

@@ -19,6 +19,10 @@ pub(crate) enum JobRefusal {
     NameTaken { population: String, name: String },
     #[error("a job that is {from} cannot become {to}")]
     WrongState { from: JobState, to: JobState },
+    #[error("the job is {0}: only a job that has ended can be deleted; stop it first")]
+    Lives(JobState),
+    #[error("round {0} of the job is still open; delete the job when it has ended")]
+    RoundOpen(u32),
     #[error("the job is {0}: its model version 0 is there, and a version never changes")]
     HasModel(JobState),
     #[error(transparent)]
@@ -116,6 +120,6 @@ pub(crate) async fn complete(services: &Services, id: JobId) -> Result<(), DbErr
     Ok(())
 }
 
-async fn locked(tx: &mut Tx, id: JobId) -> Result<JobRow, JobRefusal> {
+pub(super) async fn locked(tx: &mut Tx, id: JobId) -> Result<JobRow, JobRefusal> {
     tx.job_locked(id).await?.ok_or_else(|| JobRefusal::NotFound(id.to_string()))
 }

@@ -6,5 +6,6 @@
 
 pub(crate) mod assignments;
 pub(crate) mod jobs;
+pub(crate) mod removal;
 pub(crate) mod rounds;
 pub(crate) mod standings;

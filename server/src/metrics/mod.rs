@@ -33,6 +33,7 @@ use crate::runtime::clock::Stopwatch;
 use codecs::Codecs;
 use http::Http;
 use populations::Populations;
+pub(crate) use process::resident_bytes;
 pub(crate) use registry::Registry;
 pub use traffic::Traffic;
 
@@ -251,7 +252,7 @@ impl Metrics {
         self.clients_held.set(clients_held as f64);
         self.leases_held.set(leases_held as f64);
         // Asked for only where the system tells: a memory of 0 bytes would be a lie.
-        if let Some(bytes) = process::resident_bytes().filter(|_| self.is_on()) {
+        if let Some(bytes) = resident_bytes().filter(|_| self.is_on()) {
             self.registry.gauge(&table::MEMORY, &[]).set(bytes as f64);
         }
         self.registry.render()

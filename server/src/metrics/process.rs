@@ -1,7 +1,7 @@
 //! What the system says of this process.
 
 /// Bytes of the process that are in RAM; none where the system does not tell (elsewhere than on Linux).
-pub(super) fn resident_bytes() -> Option<u64> {
+pub(crate) fn resident_bytes() -> Option<u64> {
     resident_bytes_in(&std::fs::read_to_string("/proc/self/status").ok()?)
 }
 

@@ -165,6 +165,10 @@ async fn make_version(
         bytes: model.bytes(),
         created_at_ms: clock.now_ms(),
         deleted_at_ms: None,
+        accuracy: None,
+        loss: None,
+        best: false,
+        pinned_at_ms: None,
     };
     let made = match delta {
         Some(delta) => Some(delta.finish(row.created_at_ms).await?),

@@ -68,6 +68,10 @@ impl FirstFile {
             bytes: self.spool.bytes(),
             created_at_ms: clock.now_ms(),
             deleted_at_ms: None,
+            accuracy: None,
+            loss: None,
+            best: false,
+            pinned_at_ms: None,
         };
         let form = make_form(bench, clock, spec, 0, &self.spool).await?;
         let mut bodies = vec![(Role::Model, self.spool.finish(row.created_at_ms).await?)];

@@ -3,6 +3,7 @@
 pub mod clock;
 pub mod disk;
 pub mod entropy;
+pub mod history;
 pub mod kept;
 pub(crate) mod offload;
 pub(crate) mod outgoing;

@@ -50,7 +50,7 @@ pub(super) async fn run(services: &Services) -> Result<Deleted, DbError> {
 async fn delete_versions(services: &Services, job: &JobRow) -> Result<u64, DbError> {
     let mut tx = services.db.read().await?;
     let stored = tx.stored_versions(job.id).await?;
-    let best = tx.best_version(job.id).await?;
+    let best = tx.best_version(job.id).await?.map(|best| best.version);
     drop(tx);
     let kept = job.file.0.retention.models;
     // A newer version may be committed meanwhile; the versions listed here are then older still.

@@ -9,6 +9,7 @@ mod tensorboard;
 
 use serde_json::json;
 use tributary_protocol::operator::Job;
+use tributary_protocol::state::Task;
 
 use crate::api::Api;
 use crate::error::CliError;
@@ -49,14 +50,16 @@ impl Sink {
 pub(crate) async fn run(job: &Job, wanted: &MetricsSinks, api: &Api, output: &Output) -> Result<(), CliError> {
     let mut sinks = open(job, wanted).await?;
     let mut follower = Follower::from_the_first(api, job.id);
-    let mut rounds = 0;
+    let (mut rounds, mut evaluations) = (0, 0);
     let mut failures = 0;
     let mut waiting: Option<(News, usize)> = None;
     loop {
         match step(&mut follower, &mut sinks, &mut waiting).await {
             Ok(news) => {
                 failures = 0;
-                rounds += news.ended.len();
+                let trained = news.ended.iter().filter(|round| round.task == Task::Train).count();
+                rounds += trained;
+                evaluations += news.ended.len() - trained;
                 if !wanted.follow || news.job.state.is_final() {
                     break;
                 }
@@ -71,8 +74,10 @@ pub(crate) async fn run(job: &Job, wanted: &MetricsSinks, api: &Api, output: &Ou
         }
     }
     let places: Vec<String> = sinks.iter().map(Sink::place).collect();
-    let exported = json!({ "job": job.id, "rounds": rounds, "to": places });
-    output.object(&exported, || format!("exported {rounds} rounds and evaluations to {}", places.join(", ")))
+    let exported = json!({ "job": job.id, "rounds": rounds, "evaluations": evaluations, "to": places });
+    output.object(&exported, || {
+        format!("exported {rounds} rounds, {evaluations} of them evaluated, to {}", places.join(", "))
+    })
 }
 
 /// Passes the next news to every sink. When a sink fails, the news wait with the number of sinks that have written

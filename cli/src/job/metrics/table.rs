@@ -4,17 +4,12 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
-use tributary_protocol::operator::Round;
+use tributary_protocol::operator::{Round, round_columns, round_line};
 use tributary_protocol::state::Task;
 
 use crate::error::CliError;
 use crate::files::temporary_beside;
 use crate::job::watch::News;
-
-/// The first columns, in this order; a round's other members follow by name.
-const FIRST_COLUMNS: [&str; 8] =
-    ["number", "phase", "reason", "ended_at_ms", "training_loss", "loss", "accuracy", "reported"];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Format {
@@ -75,30 +70,10 @@ impl Table {
     }
 }
 
-/// A header and a line per round (RFC 4180, but with LF line ends); an absent value is empty.
+/// A header and a line per round (RFC 4180, but with LF line ends).
 fn csv(rounds: &[&Round]) -> String {
-    let rows: Vec<Value> =
-        rounds.iter().map(|round| serde_json::to_value(round).expect("rounds have string keys")).collect();
-    let members = rows.iter().filter_map(Value::as_object).flat_map(|row| row.keys().map(String::as_str));
-    let mut others: Vec<&str> = members.filter(|name| !FIRST_COLUMNS.contains(name) && *name != "task").collect();
-    others.sort_unstable();
-    others.dedup();
-    let columns: Vec<&str> = FIRST_COLUMNS.into_iter().chain(others).collect();
-    let mut text = columns.join(",") + "\n";
-    for row in &rows {
-        let fields: Vec<String> = columns.iter().map(|column| field(&row[*column])).collect();
-        text += &(fields.join(",") + "\n");
-    }
-    text
-}
-
-fn field(value: &Value) -> String {
-    let text = match value {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
+    let line = |round: &&Round| round_line(round).expect("rounds have string keys") + "\n";
+    round_columns() + "\n" + &rounds.iter().map(line).collect::<String>()
 }
 
 #[cfg(test)]
@@ -126,9 +101,10 @@ mod tests {
         table.take(&news(vec![measured])).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[0].starts_with("number,phase,reason,ended_at_ms,training_loss,loss,accuracy,reported,"));
-        assert!(lines[1].starts_with("1,committed,,10,0.25,0.5,0.75,0,"), "{}", lines[1]);
-        assert!(lines[2].starts_with("2,abandoned,too_few_reports,20,,,,0,"), "{}", lines[2]);
+        assert!(lines[0].starts_with("number,task,phase,reason,opened_at,ended_at,accuracy,loss,training_loss,"));
+        let first = "1,train,committed,,1970-01-01T00:00:00.000Z,1970-01-01T00:00:00.010Z,0.75,0.5,0.25,";
+        assert!(lines[1].starts_with(first), "{}", lines[1]);
+        assert!(lines[2].starts_with("2,train,abandoned,too_few_reports,"), "{}", lines[2]);
         assert_eq!((lines.len(), std::fs::read_dir(folder.path()).unwrap().count()), (3, 1));
         assert!(lines.iter().all(|line| line.matches(',').count() == lines[0].matches(',').count()));
     }
@@ -144,8 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn another_ending_is_refused_and_a_field_with_a_comma_is_quoted() {
+    fn another_ending_is_refused() {
         assert!(Table::new(Path::new("rounds.xlsx")).is_err() && Table::new(Path::new("csv")).is_err());
-        assert_eq!(field(&"a,\"b\"".into()), "\"a,\"\"b\"\"\"");
     }
 }

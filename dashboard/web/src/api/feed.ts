@@ -6,16 +6,19 @@ import type { FeedEvent } from "./types";
 
 export type FeedState = "connecting" | "live" | "reconnecting" | "unavailable";
 
-/** First wait before a reconnection. */
-export const RETRY_MS_MIN = 500;
+/** Wait before each reconnection of the first minute: a restart takes seconds. */
+export const RETRY_MS_MIN = 1_000;
 /** Longest wait before a reconnection. */
 export const RETRY_MS_MAX = 15_000;
+/** Reconnections of the first minute. */
+const RETRIES_AT_ONCE = 60;
 /** A stream that is silent for so long is given up; the coordinator sends a comment every 15 seconds. */
 export const SILENCE_MS_MAX = 45_000;
 
-/** Wait before the n-th reconnection in a row (from 0): doubles, and is spread over its upper half. */
+/** Wait before the n-th reconnection in a row (from 0): a second, later doubled; spread over its upper half. */
 export function retryMs(attempt: number, random: number): number {
-  const full = Math.min(RETRY_MS_MAX, RETRY_MS_MIN * 2 ** Math.min(attempt, 10));
+  const doublings = Math.min(10, Math.max(0, attempt - RETRIES_AT_ONCE));
+  const full = Math.min(RETRY_MS_MAX, RETRY_MS_MIN * 2 ** doublings);
   return full / 2 + (full / 2) * random;
 }
 

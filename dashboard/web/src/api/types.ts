@@ -6,6 +6,7 @@
 import type * as schema from "./schema";
 
 export type {
+  AbandonReason,
   Assignment,
   AssignmentState,
   AttributeName,
@@ -16,6 +17,7 @@ export type {
   ClientAssignment,
   CreatedToken,
   Curve,
+  CurveMark,
   CurvePoint,
   Event as FeedEvent,
   Health,
@@ -23,6 +25,7 @@ export type {
   JobOverview,
   JobState,
   JobSummary,
+  LoadSample,
   ModelVersion,
   Node,
   NodeState,

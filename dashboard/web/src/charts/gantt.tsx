@@ -121,8 +121,7 @@ function Row({
   const last = parts.findLast((part) => !isThin(part.kind));
   const end = x(last?.toMs ?? assignment.assigned_at_ms);
   return (
-    <a href={links.client(assignment.client)} tabindex={-1} class="gantt-row">
-      <title>{describe(assignment, parts)}</title>
+    <a href={links.client(assignment.client)} tabindex={-1} class="gantt-row" data-tip={describe(assignment, parts)}>
       <rect class="gantt-hit" x="0" y={y} width="100%" height={ROW} />
       <text class="tick-text" x={MARGIN - 22} y={y + 13} text-anchor="end">
         {assignment.client_number}

@@ -1,10 +1,12 @@
 // A line chart on uPlot.
 
-import { useEffect, useId, useRef } from "preact/hooks";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { niceStep, niceTimeStep, ticks } from "../lib/scale";
+import { axisReals, short } from "../lib/format";
+import { logTicks, niceStep, niceTimeStep, ticks } from "../lib/scale";
 import { colour, useThemeVersion } from "./colours";
+import { drawGuide, drawMark, type Guide, type Mark } from "./marks";
 
 export interface Line {
   label: string;
@@ -14,28 +16,28 @@ export interface Line {
   format: (value: number) => string;
 }
 
-/** A horizontal line at a value that matters, with its name. */
-export interface Guide {
-  y: number;
-  label: string;
-}
-
 export interface LinePlotProps {
+  title: string;
   /** Column of x, then one per line; null where there is no value. */
   data: (number | null)[][];
   lines: readonly Line[];
-  xLabel: string;
+  /** What x is, with its unit: the title of the axis. */
+  xTitle: string;
+  yTitle: string;
   xFormat: (value: number) => string;
   /** x counts milliseconds: ticks at round times. */
   xTime?: boolean;
   /** x has whole numbers only. */
   xWhole?: boolean;
   /** The ticks of the y axis as texts. */
-  yTicks: (values: readonly number[]) => string[];
+  yTicks?: (values: readonly number[]) => string[];
   /** Ends that the y axis does not pass. */
   yRange?: [number | undefined, number | undefined];
+  /** Whether the y axis may be logarithmic. */
+  yLog?: boolean;
   guides?: readonly Guide[];
-  /** Charts of one name share their cursor. */
+  marks?: readonly Mark[];
+  /** Charts of one name share their cursor and their zoom. */
   sync?: string;
   /** In pixels; a class `plot-<height>` of the style sheet reserves it. */
   height?: number;
@@ -43,65 +45,81 @@ export interface LinePlotProps {
   description: string;
 }
 
-/** Lines over one x axis, with a legend and, under the pointer, a line of text with the values. */
+/** What the chart reads while it draws: the newest properties, and whether its y axis is logarithmic. */
+type Latest = { current: LinePlotProps & { log: boolean } };
+
+/** Marks within this distance of the pointer are told, in pixels. */
+const NEAR = 6;
+
+/** Lines over one x axis with a legend, values at the pointer, zoom by dragging, and a logarithmic axis on request. */
 export function LinePlot(props: LinePlotProps) {
   const frame = useRef<HTMLDivElement>(null);
-  const readout = useRef<HTMLParagraphElement>(null);
+  const tip = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
-  const latest = useRef(props);
-  latest.current = props;
+  const [log, setLog] = useState(false);
+  const [zoomed, setZoomed] = useState(false);
+  const latest: Latest = useRef({ ...props, log });
+  latest.current = { ...props, log };
   const theme = useThemeVersion();
   const id = useId();
-  const height = props.height ?? 240;
-  // uPlot takes new data, but no other lines, guides, height or colours: these need a new chart.
+  const height = props.height ?? 260;
+  // uPlot takes new data, but no other lines, guides, height, scale or colours: these need a new chart.
   const labels = props.lines.map((line) => line.label);
-  const kind = JSON.stringify([props.xLabel, labels, height, theme, props.guides ?? []]);
+  const kind = JSON.stringify([props.xTitle, labels, height, theme, log, props.guides ?? []]);
 
   useEffect(() => {
     const element = frame.current!;
-    const chart = new uPlot(
-      options(latest, element.clientWidth, height, readout),
-      aligned(latest.current.data),
-      element,
-    );
+    const hooks = { tip, onZoom: setZoomed };
+    const chart = new uPlot(options(latest, element.clientWidth, height, hooks), aligned(latest.current), element);
     plot.current = chart;
+    const untouch = followTouches(chart);
     const resized = new ResizeObserver(() => {
       if (element.clientWidth > 0 && element.clientWidth !== chart.width)
         chart.setSize({ width: element.clientWidth, height });
     });
     resized.observe(element);
     return () => {
+      untouch();
       resized.disconnect();
       chart.destroy();
       plot.current = null;
+      setZoomed(false);
     };
   }, [kind]);
 
   useEffect(() => {
-    plot.current?.setData(aligned(props.data));
-  }, [props.data]);
+    const chart = plot.current;
+    if (!chart) return;
+    const { min, max } = chart.scales.x!;
+    const keep = isZoomed(chart) && min !== undefined && max !== undefined;
+    chart.setData(aligned(latest.current), !keep);
+    // What was zoomed to stays; the y axis follows the new values in it.
+    if (keep) chart.setScale("x", { min, max });
+  }, [props.data, props.marks]);
 
+  const reset = () => plot.current?.setData(plot.current.data, true);
   return (
     <figure class="plot" aria-describedby={id}>
-      <div class="plot-key">
-        <ul class="legend">
-          {props.lines.map((line) => (
-            <li key={line.label}>
-              <svg class="line-key" viewBox="0 0 18 4" width="18" height="4" aria-hidden="true">
-                <path
-                  d="M1 2h16"
-                  stroke={`var(${line.colour})`}
-                  stroke-width="2.5"
-                  stroke-dasharray={line.dashed ? "4 3" : undefined}
-                />
-              </svg>
-              {line.label}
-            </li>
-          ))}
-        </ul>
-        <p class="readout" ref={readout} aria-hidden="true" />
+      <div class="plot-head">
+        <h3>{props.title}</h3>
+        <span class="plot-tools">
+          {zoomed && (
+            <button type="button" class="small" onClick={reset}>
+              Reset zoom
+            </button>
+          )}
+          {props.yLog && (
+            <label class="check-line">
+              <input type="checkbox" checked={log} onChange={(event) => setLog(event.currentTarget.checked)} />
+              log scale
+            </label>
+          )}
+        </span>
       </div>
-      <div ref={frame} class={`plot-frame plot-${height}`} role="img" aria-label={props.description} />
+      <Key lines={props.lines} marks={props.marks ?? []} />
+      <div ref={frame} class={`plot-frame plot-${height}`} role="img" aria-label={props.description}>
+        <div ref={tip} class="plot-tip" hidden aria-hidden="true" />
+      </div>
       <figcaption id={id} class="unseen">
         {props.description}
       </figcaption>
@@ -109,21 +127,65 @@ export function LinePlot(props: LinePlotProps) {
   );
 }
 
-function aligned(data: (number | null)[][]): uPlot.AlignedData {
-  return data as unknown as uPlot.AlignedData;
+/** The legend: each line, and what the marks are. */
+function Key({ lines, marks }: { lines: readonly Line[]; marks: readonly Mark[] }) {
+  return (
+    <ul class="legend">
+      {lines.map((line) => (
+        <li key={line.label}>
+          <svg class="line-key" viewBox="0 0 18 4" width="18" height="4" aria-hidden="true">
+            <path
+              d="M1 2h16"
+              stroke={`var(${line.colour})`}
+              stroke-width="2.5"
+              stroke-dasharray={line.dashed ? "4 3" : undefined}
+            />
+          </svg>
+          {line.label}
+        </li>
+      ))}
+      {marks.some((mark) => mark.kind === "abandoned") && (
+        <li>
+          <i class="swatch-line line-abandoned" aria-hidden="true" />
+          abandoned round
+        </li>
+      )}
+      {marks.some((mark) => mark.kind === "change") && (
+        <li>
+          <i class="swatch-line line-close" aria-hidden="true" />
+          pause or change
+        </li>
+      )}
+    </ul>
+  );
+}
+
+/** On a logarithmic axis there is no place for zero and below. */
+function aligned({ data, log }: Pick<LinePlotProps, "data"> & { log: boolean }): uPlot.AlignedData {
+  const [x = [], ...lines] = data;
+  const shown = log ? lines.map((line) => line.map((value) => (value !== null && value > 0 ? value : null))) : lines;
+  return [x, ...shown] as unknown as uPlot.AlignedData;
 }
 
 function options(
-  latest: { current: LinePlotProps },
+  latest: Latest,
   width: number,
   height: number,
-  readout: { current: HTMLParagraphElement | null },
+  { tip, onZoom }: { tip: { current: HTMLDivElement | null }; onZoom: (zoomed: boolean) => void },
 ): uPlot.Options {
-  const { lines, sync, guides = [] } = latest.current;
-  const muted = colour("--muted");
+  const { lines, sync, guides = [], xTitle, yTitle, log } = latest.current;
+  const colours = { muted: colour("--muted"), bad: colour("--vermilion") };
   const grid = { stroke: colour("--line"), width: 1 };
   const font = `11px ${getComputedStyle(document.body).fontFamily}`;
-  const axis = { stroke: muted, grid, ticks: { show: false }, font };
+  const axis = {
+    stroke: colours.muted,
+    grid,
+    ticks: { show: false },
+    font,
+    labelFont: font,
+    labelSize: 16,
+    labelGap: 2,
+  };
   return {
     width,
     height,
@@ -131,27 +193,29 @@ function options(
     legend: { show: false },
     cursor: {
       points: { size: 7 },
-      drag: { x: true, y: false, setScale: true },
+      drag: { x: true, y: false, setScale: true, dist: 4 },
       ...(sync ? { sync: { key: sync } } : {}),
     },
     scales: {
       x: { time: false, range: (_, low, high) => xRange(low, high) },
-      y: { range: (_, low, high) => yRange(low, high, latest.current) },
+      y: { distr: log ? 3 : 1, range: (_, low, high) => yRange(low, high, latest.current) },
     },
     axes: [
       {
         ...axis,
-        size: 30,
-        gap: 8,
+        label: xTitle,
+        size: 28,
+        gap: 6,
         splits: (chart, _, low, high) => xSplits(low, high, chart.width, latest.current),
         values: (_, values) => values.map(latest.current.xFormat),
       },
       {
         ...axis,
-        size: 52,
-        gap: 8,
-        splits: (_, __, low, high) => ticks(low, high, niceStep(high - low, height / 48)),
-        values: (_, values) => latest.current.yTicks(values),
+        label: yTitle,
+        size: 50,
+        gap: 6,
+        splits: (_, __, low, high) => ySplits(low, high, height, latest.current.log),
+        values: (_, values) => yTexts(values, latest.current),
       },
     ],
     series: [
@@ -166,10 +230,26 @@ function options(
       })),
     ],
     hooks: {
-      setCursor: [(chart) => readOut(chart, latest.current, readout.current)],
-      draw: guides.map((guide) => (chart) => drawGuide(chart, guide, muted, font)),
+      setCursor: [(chart) => tell(chart, latest.current, tip.current)],
+      setScale: [(chart, key) => key === "x" && onZoom(isZoomed(chart))],
+      draw: [
+        (chart) => {
+          for (const guide of guides) drawGuide(chart, guide, colours.muted, font);
+          for (const mark of latest.current.marks ?? [])
+            drawMark(chart, mark, mark.kind === "abandoned" ? colours.bad : colours.muted);
+        },
+      ],
     },
   };
+}
+
+/** Whether the x axis shows less than all of the data. */
+function isZoomed(chart: uPlot): boolean {
+  const x = chart.data[0];
+  const { min, max } = chart.scales.x!;
+  if (x.length < 2 || min === undefined || min === null || max === undefined || max === null) return false;
+  const room = (x[x.length - 1]! - x[0]!) * 1e-6;
+  return min > x[0]! + room || max < x[x.length - 1]! - room;
 }
 
 function xRange(low: number | null, high: number | null): [number, number] {
@@ -177,12 +257,22 @@ function xRange(low: number | null, high: number | null): [number, number] {
   return low === high ? [low - 1, high + 1] : [low, high];
 }
 
-function yRange(low: number | null, high: number | null, { yRange, guides = [] }: LinePlotProps): [number, number] {
-  const all = [low, high, ...guides.map((guide) => guide.y)].filter((value) => value !== null);
-  if (all.length === 0) return [yRange?.[0] ?? 0, yRange?.[1] ?? 1];
-  const [least, most] = [Math.min(...all), Math.max(...all)];
+function yRange(low: number | null, high: number | null, props: LinePlotProps & { log: boolean }): [number, number] {
+  const { yRange: ends, guides = [], log } = props;
+  const all = [low, high, ...guides.map((guide) => guide.y)].filter((value) => value !== null && (!log || value > 0));
+  if (all.length === 0) return [log ? 0.1 : (ends?.[0] ?? 0), ends?.[1] ?? 1];
+  const [least, most] = [Math.min(...(all as number[])), Math.max(...(all as number[]))];
+  if (log) return least === most ? [least / 2, most * 2] : [least / 1.1, most * 1.1];
   const room = (most - least || Math.abs(most) || 1) * 0.06;
-  return [Math.max(least - room, yRange?.[0] ?? -Infinity), Math.min(most + room, yRange?.[1] ?? Infinity)];
+  return [Math.max(least - room, ends?.[0] ?? -Infinity), Math.min(most + room, ends?.[1] ?? Infinity)];
+}
+
+function ySplits(low: number, high: number, height: number, log: boolean): number[] {
+  return log ? logTicks(low, high) : ticks(low, high, niceStep(high - low, height / 48));
+}
+
+function yTexts(values: readonly number[], { log, yTicks = axisReals }: LinePlotProps & { log: boolean }): string[] {
+  return log ? values.map(short) : yTicks(values);
 }
 
 function xSplits(low: number, high: number, width: number, { xTime, xWhole }: LinePlotProps): number[] {
@@ -191,39 +281,52 @@ function xSplits(low: number, high: number, width: number, { xTime, xWhole }: Li
   return ticks(low, high, xWhole ? Math.max(1, step) : step);
 }
 
-/** Writes the values under the cursor as text. */
-function readOut(chart: uPlot, { lines, xFormat, xLabel }: LinePlotProps, readout: HTMLElement | null): void {
-  if (!readout) return;
-  const index = chart.cursor.idx;
-  const x = index === null || index === undefined ? undefined : chart.data[0][index];
+/** Writes the values under the cursor beside it. */
+function tell(chart: uPlot, props: LinePlotProps, tip: HTMLElement | null): void {
+  if (!tip) return;
+  const { idx: index, left = -1, top = -1 } = chart.cursor;
+  const x = index === null || index === undefined || left < 0 ? undefined : chart.data[0][index];
   if (index === null || index === undefined || x === undefined) {
-    readout.textContent = "";
+    tip.hidden = true;
     return;
   }
-  const values = lines.flatMap((line, at) => {
-    const value = chart.data[at + 1]?.[index];
-    return value === null || value === undefined ? [] : [`${line.label.toLowerCase()} ${line.format(value)}`];
+  const texts = [`${props.xTitle.split(",")[0]} ${props.xFormat(x)}`];
+  props.lines.forEach((line, at) => {
+    const value = nearestValue(chart, at + 1, index);
+    if (value !== undefined) texts.push(`${line.label}: ${line.format(value)}`);
   });
-  readout.textContent = `${xLabel} ${xFormat(x)}: ${values.join(", ") || "not measured"}`;
+  for (const mark of props.marks ?? [])
+    if (Math.abs(chart.valToPos(mark.x, "x") - left) <= NEAR) texts.push(mark.label);
+  tip.replaceChildren(...texts.map((text) => Object.assign(document.createElement("p"), { textContent: text })));
+  tip.hidden = false;
+  const plot = { left: chart.over.offsetLeft, top: chart.over.offsetTop };
+  const beside = left + 16 + tip.offsetWidth > chart.over.clientWidth ? left - 16 - tip.offsetWidth : left + 16;
+  const below = Math.min(Math.max(0, top + 12), Math.max(0, chart.over.clientHeight - tip.offsetHeight));
+  const at = [Math.max(0, plot.left + beside), plot.top + below].map((value) => `${Math.round(value)}px`);
+  tip.style.transform = `translate(${at.join(", ")})`;
 }
 
-function drawGuide(chart: uPlot, guide: Guide, stroke: string, font: string): void {
-  const { ctx, bbox } = chart;
-  const y = chart.valToPos(guide.y, "y", true);
-  if (y < bbox.top || y > bbox.top + bbox.height) return;
-  const ratio = uPlot.pxRatio;
-  ctx.save();
-  ctx.strokeStyle = stroke;
-  ctx.fillStyle = stroke;
-  ctx.lineWidth = ratio;
-  ctx.setLineDash([2 * ratio, 3 * ratio]);
-  ctx.beginPath();
-  ctx.moveTo(bbox.left, y);
-  ctx.lineTo(bbox.left + bbox.width, y);
-  ctx.stroke();
-  ctx.font = font.replace("11px", `${11 * ratio}px`);
-  ctx.textAlign = "left";
-  ctx.textBaseline = y - bbox.top < 20 * ratio ? "top" : "bottom";
-  ctx.fillText(guide.label, bbox.left + 6 * ratio, ctx.textBaseline === "top" ? y + 4 * ratio : y - 3 * ratio);
-  ctx.restore();
+/** The value of a line at a place; lines of other jobs have gaps there, and tell what they had last. */
+function nearestValue(chart: uPlot, series: number, index: number): number | undefined {
+  const values = chart.data[series]!;
+  for (let at = index; at >= 0; at -= 1) {
+    const value = values[at];
+    if (value !== null && value !== undefined) return value;
+  }
+  return undefined;
+}
+
+/** Moves the cursor to a finger. uPlot follows the mouse only. */
+function followTouches(chart: uPlot): () => void {
+  const moved = (event: PointerEvent) => {
+    if (event.pointerType !== "touch") return;
+    const { left, top } = chart.over.getBoundingClientRect();
+    chart.setCursor({ left: event.clientX - left, top: event.clientY - top });
+  };
+  chart.over.addEventListener("pointerdown", moved);
+  chart.over.addEventListener("pointermove", moved);
+  return () => {
+    chart.over.removeEventListener("pointerdown", moved);
+    chart.over.removeEventListener("pointermove", moved);
+  };
 }

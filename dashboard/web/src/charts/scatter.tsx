@@ -6,7 +6,7 @@ import { extent, linear, niceStep, ticks } from "../lib/scale";
 import { useWidth } from "./measure";
 
 const HEIGHT = 240;
-const PAD = { left: 46, right: 12, top: 12, bottom: 38 };
+const PAD = { left: 60, right: 12, top: 12, bottom: 40 };
 
 /** L2 norm against cosine to the round's mean, one dot per update that has both. */
 export function NormScatter({ assignments, description }: { assignments: readonly Assignment[]; description: string }) {
@@ -38,13 +38,25 @@ export function NormScatter({ assignments, description }: { assignments: readonl
             </text>
           ))}
           <path class="axis" d={`M${PAD.left} ${HEIGHT - PAD.bottom + 0.5}H${width - PAD.right}`} />
-          <text class="tick-text" x={width - PAD.right} y={HEIGHT - 4} text-anchor="end">
+          <text class="tick-text" x={(PAD.left + width) / 2} y={HEIGHT - 5} text-anchor="middle">
             L2 norm of the update
           </text>
+          <text
+            class="tick-text"
+            transform={`translate(10 ${(HEIGHT - PAD.bottom) / 2}) rotate(-90)`}
+            text-anchor="middle"
+          >
+            cosine to the mean
+          </text>
           {dots.map((dot) => (
-            <circle key={dot.id} class={`dot fill-${dot.state}`} cx={x(dot.update_norm!)} cy={y(dot.cosine!)} r="4">
-              <title>{`Client ${dot.client_number}: norm ${real(dot.update_norm)}, cosine ${real(dot.cosine)}`}</title>
-            </circle>
+            <circle
+              key={dot.id}
+              class={`dot fill-${dot.state}`}
+              cx={x(dot.update_norm!)}
+              cy={y(dot.cosine!)}
+              r="5"
+              data-tip={`Client ${dot.client_number}: norm ${real(dot.update_norm)}, cosine ${real(dot.cosine)}`}
+            />
           ))}
         </svg>
       )}

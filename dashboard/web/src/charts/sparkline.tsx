@@ -12,6 +12,7 @@ export function Sparkline({
   which,
   label,
   tone,
+  small = false,
 }: {
   points: readonly SparkPoint[];
   /** Place of the measure in a point: 1 accuracy, 2 loss. */
@@ -20,12 +21,14 @@ export function Sparkline({
   label: string;
   /** Suffix of the class `stroke-<tone>`, which has the colour. */
   tone: string;
+  /** Of the height of a line of text. */
+  small?: boolean;
 }) {
   const known = points.filter((point) => point[which] !== null && point[which] !== undefined);
   const path = sparkPath(known.map((point) => [point[0], point[which]!]));
   return (
     <svg
-      class={`spark stroke-${tone}`}
+      class={`spark stroke-${tone} ${small ? "spark-small" : ""}`}
       viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
       width={WIDTH}
       height={HEIGHT}

@@ -1,15 +1,22 @@
 // Learning curves: the axes, the columns to draw, and the curve in words.
 
-import type { CurvePoint, Target } from "../api/types";
+import type { CurveMark, CurvePoint, Target } from "../api/types";
+import type { Mark } from "../charts/marks";
+import { words } from "./format";
 
 export type Axis = "round" | "wall" | "clients" | "bytes";
 export type Measure = "accuracy" | "loss" | "training_loss";
 
-export const AXES: { axis: Axis; label: string; hint: string }[] = [
-  { axis: "round", label: "Rounds", hint: "round" },
-  { axis: "wall", label: "Wall time", hint: "time since the job was created" },
-  { axis: "clients", label: "Client-hours", hint: "time that clients worked, added up" },
-  { axis: "bytes", label: "Bytes up", hint: "bytes that clients sent, added up" },
+export const AXES: { axis: Axis; label: string; hint: string; title: string }[] = [
+  { axis: "round", label: "Rounds", hint: "round", title: "Round" },
+  { axis: "wall", label: "Wall time", hint: "time since the job was created", title: "Time since creation" },
+  {
+    axis: "clients",
+    label: "Client-hours",
+    hint: "time that clients worked, added up",
+    title: "Client work, added up",
+  },
+  { axis: "bytes", label: "Bytes up", hint: "bytes that clients sent, added up", title: "Bytes up, added up" },
 ];
 
 /** Where a point lies on the axis, in rounds, milliseconds or bytes. */
@@ -58,4 +65,50 @@ export function describe(
     (measure === "accuracy" ? b[measure]! > a[measure]! : b[measure]! < a[measure]!) ? b : a,
   );
   return `${name} from ${place(first)} to ${place(last)}; best ${place(best)}.`;
+}
+
+/** Abandoned rounds, pauses and changes as marks on the axis. */
+export function marksOf(points: readonly CurvePoint[], changes: readonly CurveMark[], axis: Axis): Mark[] {
+  const abandoned = points
+    .filter((point) => point.abandoned)
+    .map((point): Mark => ({ x: along(point, axis), label: `Round ${point.round} abandoned`, kind: "abandoned" }));
+  const changed = changes.map(
+    (change): Mark => ({ x: placeOf(change, points, axis), label: told(change), kind: "change" }),
+  );
+  return [...abandoned, ...changed];
+}
+
+/** A change lies after the last round that had ended by then. */
+function placeOf(change: CurveMark, points: readonly CurvePoint[], axis: Axis): number {
+  if (axis === "wall") return change.wall_ms;
+  const before = points.findLast((point) => point.round <= change.round);
+  return before ? along(before, axis) : 0;
+}
+
+const CAUSES: Record<string, string> = { round_policy: "Round policy changed" };
+
+function told({ became, cause, round }: CurveMark): string {
+  const states: Record<string, string> = {
+    paused: "Paused",
+    running: "Resumed",
+    stopped: "Stopped",
+    completed: "Completed",
+    taken_over: cause ?? "Another coordinator took over",
+  };
+  const what = CAUSES[cause ?? ""] ?? states[became] ?? words(became);
+  return round > 0 ? `${what} after round ${round}` : what;
+}
+
+/** Columns of several curves over one x axis: a row for each x that any of them has. */
+export function overlaid(
+  curves: readonly (readonly CurvePoint[])[],
+  axis: Axis,
+  measures: readonly Measure[],
+): (number | null)[][] {
+  const measured = (point: CurvePoint) =>
+    measures.map((measure) => point[measure]).find((value) => value !== undefined);
+  const each = curves.map((points) => new Map(points.map((point) => [along(point, axis), measured(point) ?? null])));
+  const x = [...new Set(each.flatMap((values) => [...values].filter(([, y]) => y !== null).map(([at]) => at)))];
+  x.sort((a, b) => a - b);
+  return [x, ...each.map((values) => x.map((at) => values.get(at) ?? null))];
 }

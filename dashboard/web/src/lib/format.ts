@@ -1,7 +1,7 @@
 // Numbers, sizes, durations and times as people read them.
 
 const number = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const absolute = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "medium" });
+const zone = new Intl.DateTimeFormat("en-GB", { timeZoneName: "short" });
 
 /** What stands where a figure is unknown. */
 export const UNKNOWN = "–";
@@ -125,8 +125,25 @@ export function relative(atMs: number, nowMs: number): string {
   return ms >= 0 ? `${text} ago` : `in ${text}`;
 }
 
+/** The date and time of day in ISO 8601, in the zone of the reader: `2026-11-20 21:54:11`. */
+export function localTime(atMs: number): string {
+  const date = new Date(atMs);
+  if (Number.isNaN(date.getTime())) return UNKNOWN;
+  const two = (value: number) => String(value).padStart(2, "0");
+  const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+  return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+}
+
+/** The zone of the reader at a time, such as `UTC`, `CET` or `GMT+5:30`. */
+export function zoneName(atMs: number): string {
+  const date = new Date(atMs);
+  if (Number.isNaN(date.getTime())) return "";
+  return zone.formatToParts(date).find(({ type }) => type === "timeZoneName")?.value ?? "";
+}
+
+/** The same with its zone: `2026-11-20 21:54:11 CET`. */
 export function absoluteTime(atMs: number): string {
-  return absolute.format(new Date(atMs));
+  return `${localTime(atMs)} ${zoneName(atMs)}`.trim();
 }
 
 /** A time in milliseconds as an HTML `datetime`; empty when it is none. */

@@ -87,3 +87,15 @@ export function quantile(sorted: readonly number[], share: number): number | und
   if (sorted.length === 0) return undefined;
   return sorted[Math.min(sorted.length - 1, Math.max(0, Math.ceil(share * sorted.length) - 1))];
 }
+
+/** 1, 2 and 5 times the powers of ten within [low, high]; round steps where that would be fewer than three. */
+export function logTicks(low: number, high: number): number[] {
+  if (!(low > 0) || !(high >= low)) return [];
+  const found: number[] = [];
+  for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power += 1)
+    for (const lead of [1, 2, 5]) {
+      const tick = lead * 10 ** power;
+      if (tick >= low && tick <= high) found.push(tick);
+    }
+  return found.length >= 3 ? found : ticks(low, high, niceStep(high - low, 4));
+}

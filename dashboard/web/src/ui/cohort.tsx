@@ -86,7 +86,7 @@ export function CohortBar({ round }: { round: Round }) {
   const total = Math.max(1, round.cohort);
   let x = 0;
   return (
-    <span class="cohort-bar" title={describeCohort(round)}>
+    <span class="cohort-bar" data-tip={describeCohort(round)}>
       <svg
         viewBox="0 0 100 8"
         width="72"

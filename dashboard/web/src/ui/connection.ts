@@ -129,14 +129,22 @@ export function useResource<T>(
   );
 }
 
-/** The coordinator's time in milliseconds since 1970, updated once per period. */
+/**
+ * The coordinator's time in milliseconds since 1970, updated once per period. It stands still while the coordinator is
+ * away: what is shown is as of then, and a countdown that went on would end in a deadline of which nobody knows.
+ */
 export function useNow(periodMs = 1000): number {
-  const { clock } = useConnection();
+  const { clock, feed } = useConnection();
   const [now, set] = useState(() => clock.now());
   useEffect(() => {
-    const timer = setInterval(() => set(clock.now()), periodMs);
-    return () => clearInterval(timer);
-  }, [clock, periodMs]);
+    const tick = () => feed.state !== "reconnecting" && set(clock.now());
+    const timer = setInterval(tick, periodMs);
+    const end = feed.onState(tick);
+    return () => {
+      clearInterval(timer);
+      end();
+    };
+  }, [clock, feed, periodMs]);
   return now;
 }
 

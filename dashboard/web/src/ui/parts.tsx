@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useId, useLayoutEffect, useRef } from "preact/hooks";
 import type { ApiError } from "../api/http";
-import { absoluteTime, isoTime, relative, UNKNOWN } from "../lib/format";
+import { absoluteTime, isoTime, localTime, relative, UNKNOWN, zoneName } from "../lib/format";
 import { useAction } from "./action";
 import { type Resource, useConnection, useNow } from "./connection";
 
@@ -42,7 +42,7 @@ export function Stat(props: {
   title?: string | undefined;
 }) {
   return (
-    <div class="stat" title={props.title}>
+    <div class="stat" data-tip={props.title}>
       <dt>{props.label}</dt>
       <dd>
         {props.value}
@@ -62,9 +62,51 @@ export function Ago({ at }: { at: number | undefined }) {
   const now = useNow(at !== undefined && Math.abs(Date.now() - at) < 120_000 ? 1000 : 15_000);
   if (at === undefined) return <>{UNKNOWN}</>;
   return (
-    <time dateTime={isoTime(at)} title={absoluteTime(at)}>
+    <time dateTime={isoTime(at)} data-tip={absoluteTime(at)}>
       {relative(at, now)}
     </time>
+  );
+}
+
+/** A time to the second with its age, for tables; the head of the column names the zone: `zoneHead("Opened")`. */
+export function When({ at }: { at: number | undefined }) {
+  if (at === undefined) return <>{UNKNOWN}</>;
+  return (
+    <span class="when">
+      {localTime(at)}{" "}
+      <small>
+        <Ago at={at} />
+      </small>
+    </span>
+  );
+}
+
+/** A head with the zone of the times below it. */
+export function zoneHead(head: string): string {
+  return `${head} (${zoneName(Date.now())})`;
+}
+
+/** A word with an explanation, which is shown on hover, on touch and on focus. */
+export function Hint({ text, children }: { text: string | undefined; children: ComponentChildren }) {
+  if (!text) return <>{children}</>;
+  return (
+    <span class="hinted" data-tip={text} tabIndex={0}>
+      {children}
+    </span>
+  );
+}
+
+/** The tags of a job as chips. */
+export function Tags({ tags }: { tags: readonly string[] | undefined }) {
+  if (!tags || tags.length === 0) return null;
+  return (
+    <span class="chips tags">
+      {tags.map((tag) => (
+        <span key={tag} class="chip">
+          {tag}
+        </span>
+      ))}
+    </span>
   );
 }
 
@@ -81,7 +123,7 @@ export function Segmented<T extends string>(props: {
     <fieldset class="segmented">
       <legend class="unseen">{props.label}</legend>
       {props.options.map((option) => (
-        <label key={option.value} title={option.title}>
+        <label key={option.value} data-tip={option.title}>
           <input
             type="radio"
             name={name}
@@ -294,11 +336,11 @@ export function Attributes({
   granted?: Record<string, string> | undefined;
 }) {
   const entries = Object.entries(value ?? {});
-  if (entries.length === 0) return <span class="quiet">none</span>;
+  if (entries.length === 0) return <span class="quiet">(none)</span>;
   return (
     <span class="chips">
       {entries.map(([name, text]) => (
-        <span key={name} class="chip" title={`${name} = ${text}${name in granted ? ", granted by its token" : ""}`}>
+        <span key={name} class="chip" data-tip={`${name} = ${text}${name in granted ? ", granted by its token" : ""}`}>
           <span class="chip-name">{name}</span> {text}
           {name in granted && <span class="quiet"> granted</span>}
         </span>

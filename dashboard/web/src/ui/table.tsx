@@ -1,7 +1,8 @@
 // Tables, and the pages of long lists.
 
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { type Sorting, sorted, type Value } from "../lib/sort";
 
 export interface Column<T> {
   head: string;
@@ -12,8 +13,10 @@ export interface Column<T> {
   wide?: boolean;
   /** The row's header for screen readers. */
   name?: boolean;
-  /** Explains the head on hover. */
+  /** Explains the head on hover and focus. */
   title?: string;
+  /** What the rows are sorted by when the head is pressed. */
+  sort?: (row: T) => Value;
 }
 
 /** A table in a frame that scrolls sideways on narrow screens. */
@@ -27,23 +30,44 @@ export function Table<T>(props: {
   stale?: boolean;
   /** Shown below the head when there are no rows. */
   empty?: ComponentChildren;
+  /** The order at first, for columns that sort. Without it the rows stay as they come. */
+  order?: Sorting;
+  /** The rows that are shown, once they are sorted: from the first to before the second. */
+  slice?: readonly [number, number];
+  class?: string;
 }) {
   const look = (column: Column<T>) => `${column.number ? "number" : ""} ${column.wide ? "wide-only" : ""}`.trim();
+  const [order, setOrder] = useState<Sorting | undefined>(props.order);
+  const by = order && props.columns.find((column) => column.head === order.head)?.sort;
+  const rows = useMemo(
+    () => (order && by ? sorted(props.rows, by, order.descending) : props.rows),
+    [props.rows, props.columns, order],
+  );
+  const frame = useMoreBeyond();
   return (
-    <section class={`table-frame ${props.stale ? "stale" : ""}`} aria-label={props.label} tabIndex={0}>
+    <section
+      ref={frame}
+      class={`table-frame ${props.stale ? "stale" : ""} ${props.class ?? ""}`}
+      aria-label={props.label}
+      tabIndex={0}
+    >
       <table>
         <caption class="unseen">{props.label}</caption>
         <thead>
           <tr>
             {props.columns.map((column) => (
-              <th key={column.head} scope="col" class={look(column)} title={column.title}>
-                {column.head}
-              </th>
+              <Head
+                key={column.head}
+                column={column}
+                look={look(column)}
+                order={order?.head === column.head ? order : undefined}
+                onSort={(descending) => setOrder({ head: column.head, descending })}
+              />
             ))}
           </tr>
         </thead>
         <tbody>
-          {props.rows.map((row) => (
+          {(props.slice ? rows.slice(...props.slice) : rows).map((row) => (
             <tr key={props.rowKey(row)}>
               {props.columns.map((column) =>
                 column.name ? (
@@ -63,6 +87,57 @@ export function Table<T>(props: {
       {props.rows.length === 0 && props.empty}
     </section>
   );
+}
+
+/** A head that sorts by its column: numbers from the largest, texts from A, and the other way when pressed again. */
+function Head<T>(props: {
+  column: Column<T>;
+  look: string;
+  /** The present order, if it is that of this column. */
+  order: Sorting | undefined;
+  onSort: (descending: boolean) => void;
+}) {
+  const { column, look, order } = props;
+  const tip = column.title ? { "data-tip": column.title } : {};
+  if (!column.sort)
+    return (
+      <th scope="col" class={look} {...tip}>
+        {column.head}
+      </th>
+    );
+  const descending = order ? !order.descending : column.number === true;
+  return (
+    <th scope="col" class={look} aria-sort={order ? (order.descending ? "descending" : "ascending") : undefined}>
+      <button type="button" class="sort" onClick={() => props.onSort(descending)} {...tip}>
+        {column.head}
+        <svg viewBox="0 0 8 8" width="8" height="8" aria-hidden="true">
+          {order && <path d={order.descending ? "M0 2h8L4 7z" : "M0 6h8L4 1z"} />}
+        </svg>
+      </button>
+    </th>
+  );
+}
+
+/** The ref of a frame that fades at the edge beyond which it has more to show. */
+function useMoreBeyond() {
+  const frame = useRef<HTMLElement>(null);
+  useLayoutEffect(() => {
+    const element = frame.current!;
+    const look = () => {
+      const left = element.scrollWidth - element.clientWidth - element.scrollLeft;
+      element.classList.toggle("more-right", left > 1);
+      element.classList.toggle("more-left", element.scrollLeft > 1);
+    };
+    const resized = new ResizeObserver(look);
+    resized.observe(element);
+    if (element.firstElementChild) resized.observe(element.firstElementChild);
+    element.addEventListener("scroll", look, { passive: true });
+    return () => {
+      resized.disconnect();
+      element.removeEventListener("scroll", look);
+    };
+  }, []);
+  return frame;
 }
 
 export interface Paging {

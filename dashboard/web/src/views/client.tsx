@@ -7,12 +7,18 @@ import { links } from "../router";
 import { useConnection, useMay, useResource } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
 import { jobName } from "../ui/names";
-import { Ago, Attributes, Confirm, Empty, NotAvailable, Panel, Pending, Stat, Stats } from "../ui/parts";
+import { Ago, Attributes, Confirm, Empty, Hint, NotAvailable, Panel, Pending, Stat, Stats } from "../ui/parts";
 import { type Column, Pager, Table, usePaging } from "../ui/table";
-import { DropRate } from "./clients";
+import { DropRate, Seen } from "./clients";
 import { Shape } from "./job-sessions";
 
 const PAGE = 50;
+
+/** Why a report did not count, as the round says it. */
+function Reason({ item }: { item: ClientAssignment }) {
+  const text = item.explanation ?? (item.reason ? words(item.reason) : undefined);
+  return text ? <Hint text={item.explanation && item.reason}>{text}</Hint> : <span class="quiet">(none)</span>;
+}
 
 const COLUMNS: readonly Column<ClientAssignment>[] = [
   {
@@ -23,7 +29,7 @@ const COLUMNS: readonly Column<ClientAssignment>[] = [
   {
     head: "Job",
     cell: (item) => (
-      <a href={links.job(item.job)} title={item.job}>
+      <a href={links.job(item.job)} data-tip={item.job}>
         {jobName(item.job) ?? shortId(item.job)}
       </a>
     ),
@@ -34,7 +40,7 @@ const COLUMNS: readonly Column<ClientAssignment>[] = [
     cell: (item) => <StateTag state={item.state} text={item.state === "assigned" ? "working" : undefined} />,
   },
   { head: "Session", cell: (item) => <Shape shape={item.shape} /> },
-  { head: "Reason", wide: true, cell: (item) => (item.reason ? words(item.reason) : "") },
+  { head: "Reason", wide: true, cell: (item) => <Reason item={item} /> },
   {
     head: "Took",
     number: true,
@@ -114,7 +120,7 @@ function Head({ client, changed }: { client: Client; changed: () => void }) {
       <Stats class="head-stats">
         <Stat
           label="Last seen"
-          value={<Ago at={client.last_seen_at_ms} />}
+          value={<Seen client={client} />}
           detail={
             <>
               enrolled <Ago at={client.created_at_ms} />

@@ -25,7 +25,7 @@ const ORDERS = [
 /** The clients and the device classes of the population in the address, or of the largest one. */
 export function ClientsView() {
   const { query } = useLocation();
-  const overview = useResource<Overview>("overview");
+  const overview = useResource<Overview>("overview", {}, { pollMs: 15_000 });
   const listed = useResource<Page<Population>>(overview.error?.missing ? "populations" : undefined);
   const populations = overview.data?.populations ?? listed.data?.items;
   const wanted = query.get("population");
@@ -48,7 +48,7 @@ export function ClientsView() {
           <ClientTable
             key={population}
             population={population}
-            total={populations?.find(({ name }) => name === population)?.clients}
+            about={populations?.find(({ name }) => name === population)}
           />
           <Classes key={`classes-${population}`} population={population} />
         </>
@@ -70,7 +70,7 @@ export function ClientsView() {
 const COLUMNS: readonly Column<Client>[] = [
   { head: "Client", name: true, cell: (client) => <a href={links.client(client.id)}>{count(client.number)}</a> },
   { head: "Attributes", wide: true, cell: (client) => <Attributes value={client.attributes} /> },
-  { head: "Last seen", number: true, cell: (client) => <Ago at={client.last_seen_at_ms} /> },
+  { head: "Last seen", number: true, cell: (client) => <Seen client={client} /> },
   { head: "Examples", number: true, wide: true, cell: (client) => count(client.examples) },
   { head: "Reported", number: true, cell: (client) => count(client.reported) },
   {
@@ -93,6 +93,17 @@ const COLUMNS: readonly Column<Client>[] = [
   { head: "Up", number: true, wide: true, cell: (client) => bytes(client.bytes_up) },
 ];
 
+/** Online while a coordinator holds a request of the client, else when it was last seen. */
+export function Seen({ client }: { client: Client }) {
+  if (!client.online) return <Ago at={client.last_seen_at_ms} />;
+  return (
+    <span class="online">
+      <i aria-hidden="true" />
+      online
+    </span>
+  );
+}
+
 /** The share of a client's selections that were lost, as a bar. */
 export function DropRate({ client }: { client: Client }) {
   const rate = dropRate(client);
@@ -103,8 +114,8 @@ export function DropRate({ client }: { client: Client }) {
   );
 }
 
-/** The clients as a table with search and order. `total` counts all clients of the population. */
-function ClientTable({ population, total }: { population: string; total: number | undefined }) {
+/** The clients as a table with search and order. */
+function ClientTable({ population, about }: { population: string; about: Population | undefined }) {
   const { query } = useLocation();
   const search = query.get("search") ?? "";
   const order = query.get("order") ?? "number";
@@ -122,7 +133,9 @@ function ClientTable({ population, total }: { population: string; total: number 
   return (
     <Panel
       title="Clients"
-      hint={total === undefined ? undefined : `${plural(total, "client")} enrolled in ${population}`}
+      hint={
+        about && `${plural(about.clients, "client")} enrolled in ${population}, ${count(about.online ?? 0)} online now`
+      }
     >
       <div class="filters">
         <label class="choice grow">

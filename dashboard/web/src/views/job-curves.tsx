@@ -1,9 +1,10 @@
 // Learning curves against rounds, time, work or traffic; and the cost of reaching target accuracies.
 
 import { useMemo } from "preact/hooks";
-import type { Curve, CurvePoint, Job, Target } from "../api/types";
-import { type Guide, LinePlot } from "../charts/line-plot";
-import { AXES, type Axis, columns, describe, targetWallMs } from "../lib/curve";
+import type { Curve, CurveMark, CurvePoint, Job, Target } from "../api/types";
+import { LinePlot } from "../charts/line-plot";
+import type { Guide } from "../charts/marks";
+import { AXES, type Axis, columns, describe, marksOf, targetWallMs } from "../lib/curve";
 import { axisReals, bytes, compact, count, duration, percent, plural, real } from "../lib/format";
 import { links, setQuery, useLocation } from "../router";
 import { useResource } from "../ui/connection";
@@ -11,7 +12,7 @@ import { Empty, NotAvailable, Panel, Pending, Segmented } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
 import { endsSomething } from "./job";
 
-const X_FORMATS: Record<Axis, (value: number) => string> = {
+export const X_FORMATS: Record<Axis, (value: number) => string> = {
   round: (value) => count(Math.round(value)),
   wall: (value) => (value === 0 ? "0" : duration(value)),
   clients: (value) => (value === 0 ? "0" : hours(value)),
@@ -19,7 +20,7 @@ const X_FORMATS: Record<Axis, (value: number) => string> = {
 };
 
 /** Shares of an axis, all with the decimals that their step needs. */
-function percentTicks(values: readonly number[]): string[] {
+export function percentTicks(values: readonly number[]): string[] {
   return axisReals(values.map((value) => Math.round(value * 1e6) / 1e4)).map((text) => `${text} %`);
 }
 
@@ -51,7 +52,7 @@ export function JobCurves({ job }: { job: Job }) {
   return (
     <Panel title="Learning curves" actions={switcher} hint={hint} class="curves-panel">
       {data ? (
-        <Plots points={data.points} axis={axis} job={job} targets={data.targets} />
+        <Plots points={data.points} axis={axis} job={job} targets={data.targets} changes={data.marks ?? []} />
       ) : (
         <Pending resource={curve} lines={8} missing={<NotAvailable what="The learning curve" />} />
       )}
@@ -65,18 +66,22 @@ function Plots({
   axis,
   job,
   targets,
+  changes,
 }: {
   points: readonly CurvePoint[];
   axis: Axis;
   job: Job;
   targets: readonly Target[];
+  changes: readonly CurveMark[];
 }) {
   const accuracy = useMemo(() => columns(points, axis, ["accuracy"]), [points, axis]);
   const loss = useMemo(() => columns(points, axis, ["loss", "training_loss"]), [points, axis]);
+  const marks = useMemo(() => marksOf(points, changes, axis), [points, changes, axis]);
   if (points.length === 0)
     return <Empty title="No round has ended yet">The curves begin with the first committed round.</Empty>;
   const shared = {
-    xLabel: AXES.find((entry) => entry.axis === axis)!.label,
+    xTitle: AXES.find((entry) => entry.axis === axis)!.title,
+    marks,
     xFormat: X_FORMATS[axis],
     xTime: axis === "wall" || axis === "clients",
     xWhole: axis === "round",
@@ -88,10 +93,11 @@ function Plots({
     <>
       <div class="plots">
         <div>
-          <h3>Accuracy</h3>
           {accuracy[0]!.length > 0 ? (
             <LinePlot
               {...shared}
+              title="Accuracy"
+              yTitle="Accuracy, %"
               data={accuracy}
               guides={guides}
               yRange={[0, 1]}
@@ -100,7 +106,7 @@ function Plots({
               description={describe(points, "accuracy", "Accuracy", percent)}
             />
           ) : (
-            <Empty title="Nothing is measured">
+            <Empty title="Accuracy is not measured">
               {job.file.evaluation ? (
                 <>No evaluation has ended yet: the line at the top says what it waits for.</>
               ) : (
@@ -112,12 +118,13 @@ function Plots({
           )}
         </div>
         <div>
-          <h3>Loss</h3>
           <LinePlot
             {...shared}
+            title="Loss"
+            yTitle="Loss"
+            yLog
             data={loss}
             yRange={[0, undefined]}
-            yTicks={axisReals}
             lines={[
               { label: "Evaluation", colour: "--blue", format: real },
               { label: "Training", colour: "--muted", dashed: true, format: real },

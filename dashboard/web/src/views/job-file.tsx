@@ -64,7 +64,7 @@ export function JobFileView({ job }: { job: Job }) {
       actions={actions}
       hint={
         <>
-          plan <code title={job.plan_hash}>{job.plan_hash.slice(0, 16)}…</code>
+          plan <code data-tip={job.plan_hash}>{job.plan_hash.slice(0, 16)}…</code>
         </>
       }
     >

@@ -3,10 +3,10 @@
 import { useState } from "preact/hooks";
 import type { Job, ModelVersion, Page } from "../api/types";
 import { download } from "../lib/download";
-import { bytes, count, UNKNOWN } from "../lib/format";
+import { bytes, count, percent, real, UNKNOWN } from "../lib/format";
 import { links } from "../router";
-import { useConnection, useResource } from "../ui/connection";
-import { Ago, Empty, Panel, Pending } from "../ui/parts";
+import { useConnection, useMay, useResource } from "../ui/connection";
+import { Ago, Command, Empty, Panel, Pending, When, zoneHead } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
 import { endsSomething } from "./job";
 import { UploadModel } from "./upload-model";
@@ -24,12 +24,12 @@ export function JobModels({ job }: { job: Job }) {
   const models = useResource<Page<ModelVersion>>(`jobs/${job.id}/models`, query, { live: endsSomething(job.id) });
   const rows = [...(models.data?.items ?? [])].filter(({ version }) => version >= from && version <= to).reverse();
   return (
-    <Panel title="Models" hint="safetensors files with PyTorch's names and layout">
+    <Panel title="Models" hint="safetensors files with PyTorch's names and layout; pinned versions outlive [retention]">
       {models.data ? (
         <>
           <Table
             label="Model versions"
-            columns={columnsOf(job)}
+            columns={columnsOf(job, models.refresh)}
             rows={rows}
             rowKey={(model) => model.version}
             // On the newest page each new version changes the query; the rows stay right meanwhile.
@@ -69,24 +69,101 @@ export function JobModels({ job }: { job: Job }) {
       ) : (
         <Pending resource={models} lines={8} what="The list of models" />
       )}
+      {job.model_version !== undefined && <Snippet job={job} />}
     </Panel>
   );
 }
 
-function columnsOf(job: Job): Column<ModelVersion>[] {
+function columnsOf(job: Job, changed: () => void): Column<ModelVersion>[] {
   return [
-    { head: "Version", name: true, cell: (model) => count(model.version) },
+    { head: "Version", name: true, cell: (model) => <Version job={job} model={model} /> },
     {
       head: "Round",
       number: true,
+      wide: true,
       cell: (model) =>
         model.round === undefined ? UNKNOWN : <a href={links.round(job.id, model.round)}>{count(model.round)}</a>,
     },
-    { head: "Size", number: true, cell: (model) => bytes(model.bytes) },
-    { head: "SHA-256", wide: true, cell: (model) => <code title={model.sha256}>{model.sha256.slice(0, 16)}…</code> },
-    { head: "Stored", number: true, wide: true, cell: (model) => <Ago at={model.created_at_ms} /> },
+    { head: "Accuracy", number: true, cell: (model) => percent(model.accuracy, 2) },
+    { head: "Loss", number: true, wide: true, cell: (model) => real(model.loss) },
+    { head: "Size", number: true, wide: true, cell: (model) => bytes(model.bytes) },
+    { head: "SHA-256", wide: true, cell: (model) => <code data-tip={model.sha256}>{model.sha256.slice(0, 16)}…</code> },
+    { head: zoneHead("Stored"), number: true, wide: true, cell: (model) => <When at={model.created_at_ms} /> },
     { head: "File", cell: (model) => <Get job={job} model={model} /> },
+    { head: "Pin", cell: (model) => <Pin job={job} model={model} changed={changed} /> },
   ];
+}
+
+/** The number of a version, and what is special about it. */
+function Version({ job, model }: { job: Job; model: ModelVersion }) {
+  return (
+    <span class="version">
+      {count(model.version)}
+      {model.version === job.model_version && <span class="badge">newest</span>}
+      {model.best && <span class="badge badge-best">best</span>}
+    </span>
+  );
+}
+
+/** The button that pins a version, which retention then keeps. */
+function Pin({ job, model, changed }: { job: Job; model: ModelVersion; changed: () => void }) {
+  const { api, notify } = useConnection();
+  const may = useMay("operator");
+  const [busy, setBusy] = useState(false);
+  const pinned = model.pinned_at_ms !== undefined;
+  if (model.deleted_at_ms !== undefined) return null;
+  if (!may) return <>{pinned ? "pinned" : ""}</>;
+  const toggle = async () => {
+    setBusy(true);
+    try {
+      await api.json(`jobs/${job.id}/models/${model.version}/pin`, { method: pinned ? "DELETE" : "PUT" });
+      changed();
+    } catch (error) {
+      notify((error as Error).message, "bad");
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <button
+      type="button"
+      class={`small ${pinned ? "pressed" : ""}`}
+      aria-pressed={pinned}
+      aria-label={`Pin version ${model.version}`}
+      data-tip={
+        pinned ? "retention keeps this version; press to unpin it" : "keep this version, whatever [retention] says"
+      }
+      disabled={busy}
+      onClick={toggle}
+    >
+      {pinned ? "Pinned" : "Pin"}
+    </button>
+  );
+}
+
+/** How a program reads a version: to copy. */
+function Snippet({ job }: { job: Job }) {
+  const file = `${job.file.name}-v${job.model_version}.safetensors`;
+  const layers = "layers" in job.file.model;
+  const lines = [
+    "from safetensors.torch import load_file",
+    `state = load_file("${file}")`,
+    ...(layers
+      ? [
+          "# The keys are layers.0.weight, ..; those of a bare nn.Sequential begin with the number.",
+          'model.load_state_dict({key.removeprefix("layers."): value for key, value in state.items()})',
+        ]
+      : ["model.load_state_dict(state)"]),
+  ];
+  return (
+    <div class="snippet">
+      <h3>In PyTorch</h3>
+      <p class="hint">
+        or the best version from the command line: <code>tributary job export {job.file.name} --best</code>
+      </p>
+      <Command text={lines.join("\n")} />
+    </div>
+  );
 }
 
 /** The button that downloads a version, or when its file was deleted. */
@@ -102,7 +179,7 @@ function Get({ job, model }: { job: Job; model: ModelVersion }) {
   const get = async () => {
     setBusy(true);
     try {
-      await download(api, `jobs/${job.id}/models/${model.version}`, `${job.file.name}-${model.version}.safetensors`);
+      await download(api, `jobs/${job.id}/models/${model.version}`, `${job.file.name}-v${model.version}.safetensors`);
     } catch (error) {
       notify((error as Error).message, "bad");
     } finally {

@@ -1,6 +1,6 @@
 // The rounds of a job as a table that filters and pages on the server.
 
-import type { FeedEvent, Job, Page, Round } from "../api/types";
+import type { AbandonReason, FeedEvent, Job, Page, Round } from "../api/types";
 import { counts } from "../lib/cohort";
 import { download } from "../lib/download";
 import { bytes, count, duration, percent, plural, real, UNKNOWN, words } from "../lib/format";
@@ -8,12 +8,22 @@ import { links, setQuery, useLocation } from "../router";
 import { CohortBar } from "../ui/cohort";
 import { useConnection, useResource } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
-import { Ago, Choice, Empty, Panel, Pending } from "../ui/parts";
+import { useNarrow } from "../ui/narrow";
+import { Choice, Empty, Hint, Panel, Pending, When, zoneHead } from "../ui/parts";
 import { type Column, Pager, Table, usePaging } from "../ui/table";
 import { endsSomething } from "./job";
 
 const PAGE = 50;
-const REASONS = ["selection_timeout", "too_few_reports", "job_stopped", "not_finite", "fault", "superseded"];
+/** Why a round was abandoned, spelt out. */
+const REASON_TEXTS: Record<AbandonReason, string> = {
+  selection_timeout: "Too few eligible clients checked in before the selection timed out.",
+  too_few_reports: "Fewer updates than the minimum had come at the deadline.",
+  job_stopped: "An operator stopped the job.",
+  not_finite: "The sum of the updates has values that are no numbers, so the model stayed.",
+  fault: "A stored update or the base model could not be read.",
+  superseded: "A newer evaluation took its place.",
+};
+const REASONS = Object.keys(REASON_TEXTS) as AbandonReason[];
 
 /** How long a round took, or has taken so far. */
 function roundMs(round: Round): number | undefined {
@@ -29,7 +39,11 @@ function columnsOf(job: string, task: string): Column<Round>[] {
     },
     {
       head: "Phase",
-      cell: (round) => <StateTag state={round.phase} text={round.reason ? words(round.reason) : undefined} />,
+      cell: (round) => (
+        <Hint text={round.reason && REASON_TEXTS[round.reason]}>
+          <StateTag state={round.phase} text={round.reason ? words(round.reason) : undefined} />
+        </Hint>
+      ),
     },
     {
       head: "Cohort",
@@ -55,15 +69,53 @@ function columnsOf(job: string, task: string): Column<Round>[] {
       cell: (round) => real(round.step_norm),
     },
     { head: "Up", number: true, wide: true, cell: (round) => bytes(round.bytes_up) },
-    { head: "Opened", number: true, cell: (round) => <Ago at={round.opened_at_ms} /> },
+    { head: zoneHead("Opened"), number: true, cell: (round) => <When at={round.opened_at_ms} /> },
   ];
   return task === "train" ? columns : columns.filter(({ head }) => head !== "Training loss" && head !== "Step norm");
+}
+
+/** Accuracy, or else the loss. */
+function resultOf({ accuracy, loss, training_loss: training }: Round): string {
+  if (accuracy !== undefined) return percent(accuracy);
+  const found = loss ?? training;
+  return found === undefined ? UNKNOWN : `loss ${real(found)}`;
+}
+
+/** Two lines per round: number, state and accuracy; cohort and time. */
+function phoneColumns(job: string): Column<Round>[] {
+  return [
+    {
+      head: "Round",
+      name: true,
+      cell: (round) => (
+        <span class="two-lines">
+          <span class="one-line">
+            <a href={links.round(job, round.number, round.task)}>{count(round.number)}</a>
+            <StateTag state={round.phase} text={round.reason ? words(round.reason) : undefined} />
+          </span>
+          {round.cohort > 0 ? <CohortBar round={round} /> : <small class="quiet">no cohort</small>}
+        </span>
+      ),
+    },
+    {
+      head: "Accuracy",
+      number: true,
+      cell: (round) => (
+        <span class="two-lines">
+          <b>
+            {resultOf(round)}
+          </b>
+          <small class="quiet">{duration(roundMs(round))}</small>
+        </span>
+      ),
+    },
+  ];
 }
 
 function lost(round: Round) {
   const { rejected, failed, expired, spare } = counts(round);
   const text = `${rejected} rejected, ${failed} failed, ${expired} not back in time; ${plural(spare, "spare")}`;
-  return <span title={text}>{count(rejected + failed + expired)}</span>;
+  return <Hint text={text}>{count(rejected + failed + expired)}</Hint>;
 }
 
 /** The rounds of a job. `brief` shows the latest ones without filters and pages. */
@@ -76,6 +128,7 @@ export function JobRounds({ job, brief = false }: { job: Job; brief?: boolean })
     reason: (brief ? undefined : query.get("reason")) ?? "",
     order: (brief ? undefined : query.get("order")) ?? "desc",
   };
+  const narrow = useNarrow();
   const paging = usePaging(JSON.stringify(filter));
   const limit = brief ? 10 : PAGE;
   // A page in the middle does not change by itself; the first one does.
@@ -149,7 +202,8 @@ export function JobRounds({ job, brief = false }: { job: Job; brief?: boolean })
         <>
           <Table
             label="Rounds"
-            columns={columnsOf(job.id, filter.task)}
+            class={narrow ? "phone-rows" : ""}
+            columns={narrow ? phoneColumns(job.id) : columnsOf(job.id, filter.task)}
             rows={rounds.data.items}
             rowKey={(round) => `${round.task}-${round.number}`}
             stale={rounds.stale}

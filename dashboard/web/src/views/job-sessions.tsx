@@ -5,7 +5,7 @@ import { count, percent, plural } from "../lib/format";
 import { funnel, merged, shapeEnd, shapeWords } from "../lib/shapes";
 import { useResource } from "../ui/connection";
 import { Glyph } from "../ui/glyph";
-import { Empty, NotAvailable, Panel, Pending, Share } from "../ui/parts";
+import { Empty, Hint, NotAvailable, Panel, Pending, Share } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
 import { endsSomething } from "./job";
 
@@ -96,13 +96,15 @@ export function Shapes({ shapes }: { shapes: readonly ShapeCount[] }) {
   return <Table label="Shapes of sessions" columns={columns} rows={shapes} rowKey={({ shape }) => shape} />;
 }
 
-/** One shape as letters, with the events in words on hover. */
+/** One shape as letters, with the events in words on hover and focus. */
 export function Shape({ shape }: { shape: string | undefined }) {
   if (!shape) return <span class="quiet">–</span>;
   return (
-    <span class="shape" title={shapeWords(shape)}>
-      <Glyph state={shapeEnd(shape)} />
-      <code>{shape}</code>
-    </span>
+    <Hint text={shapeWords(shape)}>
+      <span class="shape">
+        <Glyph state={shapeEnd(shape)} />
+        <code>{shape}</code>
+      </span>
+    </Hint>
   );
 }

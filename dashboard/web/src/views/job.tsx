@@ -1,24 +1,22 @@
 // One job: its open rounds, curves, rounds, sessions, models and file; and its controls.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import type { Assignment, Cell, FeedEvent, Job, Page, Round } from "../api/types";
 import { counted } from "../lib/cohort";
-import { compact, count, plural, shortId } from "../lib/format";
 import { links, useLocation } from "../router";
-import { useConnection, useMay, useResource } from "../ui/connection";
-import { StateTag } from "../ui/glyph";
+import { useResource } from "../ui/connection";
 import { HealthLine } from "../ui/health";
 import { rememberJob } from "../ui/names";
-import { Ago, Confirm, Empty, Panel, Pending, Stat, Stats } from "../ui/parts";
+import { Empty, Panel, Pending } from "../ui/parts";
 import { useSteadyHeight } from "../ui/steady";
 import { JobCurves } from "./job-curves";
 import { JobFileView } from "./job-file";
+import { JobHead } from "./job-head";
 import { JobModels } from "./job-models";
 import { JobRounds } from "./job-rounds";
 import { JobSessions } from "./job-sessions";
 import { LiveRound, LiveRounds } from "./live-round";
 import { Waiting } from "./overview";
-import { PolicyDialog } from "./policy";
 
 const TABS = [
   ["progress", "Progress"],
@@ -60,8 +58,8 @@ export function JobView({ id }: { id: string }) {
           resource={job}
           lines={10}
           missing={
-            <Empty title="There is no such job" command="tributary job list">
-              It may belong to another coordinator.
+            <Empty title="Not found" command="tributary job list">
+              This coordinator has no such job: it was deleted, or belongs to another one.
             </Empty>
           }
         />
@@ -97,7 +95,7 @@ export function JobView({ id }: { id: string }) {
 function Progress({ job }: { job: Job }) {
   return (
     <>
-      <OpenRounds job={job} />
+      {job.state !== "stopped" && job.state !== "completed" && <OpenRounds job={job} />}
       <JobCurves job={job} />
       <JobRounds job={job} brief />
     </>
@@ -156,104 +154,4 @@ function OpenRound({ job, round }: { job: string; round: Round }) {
     ...(entry.reason === undefined ? {} : { reason: entry.reason }),
   }));
   return <LiveRound job={job} round={counted(round, cells)} />;
-}
-
-/** Name, state, figures and controls of a job. `changed` is called after each change that the person made. */
-function JobHead({ job, changed }: { job: Job; changed: () => void }) {
-  const stop = job.file.stop;
-  const goal = [
-    stop?.rounds === undefined ? "" : `of ${count(stop.rounds)}`,
-    stop?.accuracy === undefined ? "" : `or ${stop.accuracy * 100} %`,
-  ]
-    .filter(Boolean)
-    .join(" ");
-  return (
-    <header class="view-head job-head">
-      <div>
-        <p class="crumbs">
-          <a href={links.overview()}>Overview</a>
-        </p>
-        <div class="job-title">
-          <h1>{job.file.name}</h1>
-          <StateTag state={job.state} />
-        </div>
-        <p class="quiet">
-          <a href={links.clients(job.file.population)}>{job.file.population}</a> · created{" "}
-          <Ago at={job.created_at_ms} /> · <span title={job.id}>{shortId(job.id)}</span>
-        </p>
-      </div>
-      <Controls job={job} changed={changed} />
-      <Stats class="head-stats">
-        <Stat label="Committed rounds" value={count(job.rounds_committed)} detail={goal} />
-        <Stat label="Opened" value={count(job.rounds_opened)} />
-        <Stat label="Model version" value={job.model_version === undefined ? "none" : count(job.model_version)} />
-        <Stat label="Parameters" value={compact(job.parameters)} title={count(job.parameters)} />
-      </Stats>
-    </header>
-  );
-}
-
-type Action = "pause" | "resume" | "stop" | "policy";
-
-/** Buttons that pause, resume and stop the job or change its round policy, each with a confirmation. */
-function Controls({ job, changed }: { job: Job; changed: () => void }) {
-  const { api, notify } = useConnection();
-  const [asking, ask] = useState<Action>();
-  const may = useMay("operator");
-  const final = job.state === "stopped" || job.state === "completed";
-  const act = (action: Action, done: string) => async () => {
-    await api.json(`jobs/${job.id}/${action}`, { method: "POST" });
-    notify(`${job.file.name} ${done}`, "good");
-    changed();
-  };
-  const close = () => ask(undefined);
-  const { name } = job.file;
-  if (!may) return null;
-  if (final)
-    return (
-      <div class="actions">
-        <a class="button" href={`${links.newJob()}?from=${job.id}`}>
-          New job from this one
-        </a>
-      </div>
-    );
-  return (
-    <div class="actions">
-      {job.state === "running" && (
-        <button type="button" onClick={() => ask("pause")}>
-          Pause
-        </button>
-      )}
-      {job.state === "paused" && (
-        <button type="button" class="primary" onClick={() => ask("resume")}>
-          Resume
-        </button>
-      )}
-      <button type="button" onClick={() => ask("policy")}>
-        Round policy
-      </button>
-      <button type="button" class="danger-quiet" onClick={() => ask("stop")}>
-        Stop
-      </button>
-      {asking === "pause" && (
-        <Confirm title={`Pause ${name}?`} action="Pause" run={act("pause", "is paused")} onClose={close}>
-          <p>The open round goes on to its end; no other opens until the job is resumed.</p>
-        </Confirm>
-      )}
-      {asking === "resume" && (
-        <Confirm title={`Resume ${name}?`} action="Resume" run={act("resume", "goes on")} onClose={close}>
-          <p>The next round opens as soon as its schedule allows and enough clients are there.</p>
-        </Confirm>
-      )}
-      {asking === "stop" && (
-        <Confirm title={`Stop ${name} for good?`} action="Stop" danger run={act("stop", "is stopped")} onClose={close}>
-          <p>
-            The open round is abandoned and the work of its clients is lost. A stopped job cannot be resumed; its{" "}
-            {plural((job.model_version ?? -1) + 1, "model version")} can still be downloaded.
-          </p>
-        </Confirm>
-      )}
-      {asking === "policy" && <PolicyDialog job={job} onClose={close} onSaved={changed} />}
-    </div>
-  );
 }

@@ -102,7 +102,7 @@ export function Countdown({ round }: { round: Round }) {
   return (
     <span
       class={`countdown ${left < whole * SOON_SHARE ? "soon" : ""}`}
-      title={`The cohort has ${duration(whole)} in all`}
+      data-tip={`The cohort has ${duration(whole)} in all`}
     >
       {left > 0 ? (
         <>

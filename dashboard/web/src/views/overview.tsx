@@ -2,23 +2,29 @@
 
 import type { JobOverview, JobSummary, Overview } from "../api/types";
 import { Sparkline } from "../charts/sparkline";
-import { bytes, compact, count, percent, plural, real, UNKNOWN } from "../lib/format";
-import { links } from "../router";
-import { CohortBar } from "../ui/cohort";
+import { bytes, compact, count, duration, percent, plural, real } from "../lib/format";
+import { isEnded, rank } from "../lib/jobs";
+import { links, useLocation } from "../router";
 import { useMay, useResource } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
 import { HealthLine } from "../ui/health";
 import { rememberJob } from "../ui/names";
 import { Ago, Empty, NotAvailable, Panel, Pending, Stat, Stats, Trouble } from "../ui/parts";
 import { useSteadyHeight } from "../ui/steady";
-import { type Column, Table } from "../ui/table";
 import { FirstSteps, isNew } from "./first-steps";
+import { JobTable } from "./job-table";
 import { LiveRounds } from "./live-round";
 import { UploadModel } from "./upload-model";
 
 /** The first view: populations, jobs that may still run, ended jobs. */
 export function OverviewView() {
-  const overview = useResource<Overview>("overview", {}, { live: () => true, pollMs: 10_000 });
+  const { query } = useLocation();
+  const archived = query.get("archived") === "1";
+  const overview = useResource<Overview>(
+    "overview",
+    { archived: archived ? "true" : undefined },
+    { live: () => true, pollMs: 10_000 },
+  );
   const { data } = overview;
   const may = useMay("operator");
   for (const { job } of data?.jobs ?? []) rememberJob(job.id, job.name);
@@ -33,7 +39,7 @@ export function OverviewView() {
         )}
       </header>
       {data ? (
-        <Content data={data} refresh={overview.refresh} />
+        <Content data={data} archived={archived} refresh={overview.refresh} />
       ) : (
         <Panel title="Jobs">
           <Pending resource={overview} lines={8} missing={<NotAvailable what="The overview" />} />
@@ -46,27 +52,30 @@ export function OverviewView() {
   );
 }
 
+/** With more jobs than these the table comes first: the cards below it are for those that run. */
+const CARDS_FIRST_MAX = 3;
+/** Running jobs that are shown as cards. */
+const CARDS_MAX = 4;
+
 /** The overview once it is loaded. */
-function Content({ data, refresh }: { data: Overview; refresh: () => void }) {
-  const open = data.jobs
-    .filter(({ job }) => job.state !== "stopped" && job.state !== "completed")
-    .toSorted((a, b) => rank(a) - rank(b));
-  const ended = data.jobs.filter(({ job }) => job.state === "stopped" || job.state === "completed");
+function Content({ data, archived, refresh }: { data: Overview; archived: boolean; refresh: () => void }) {
+  // The archive is looked through as a table.
+  const running = archived ? [] : data.jobs.filter((entry) => !isEnded(entry) && entry.job.state !== "paused");
+  const cards = running
+    .toSorted((a, b) => rank(a) - rank(b))
+    .slice(0, CARDS_MAX)
+    .map((entry) => <JobCard key={entry.job.id} entry={entry} />);
+  const table = data.jobs.length > 0 || archived ? <JobTable key="table" jobs={data.jobs} archived={archived} /> : null;
+  const tableFirst = data.jobs.length > CARDS_FIRST_MAX;
   return (
     <>
       <Populations data={data} />
       {isNew(data) && <FirstSteps data={data} refresh={refresh} />}
-      {open.map((entry) => (
-        <JobCard key={entry.job.id} entry={entry} />
-      ))}
-      {ended.length > 0 && <Ended jobs={ended} />}
+      {tableFirst && table}
+      {cards}
+      {!tableFirst && table}
     </>
   );
-}
-
-/** Jobs in trouble come first. Jobs of the same severity keep their order. */
-function rank({ health }: JobOverview): number {
-  return health.severity === "trouble" ? 0 : health.severity === "warning" ? 1 : 2;
 }
 
 /** The populations with their numbers of clients. */
@@ -79,7 +88,10 @@ function Populations({ data }: { data: Overview }) {
         <li key={population.name}>
           <a href={links.clients(population.name)}>
             <span class="population-name">{population.name}</span>
-            <span class="quiet">{plural(population.clients, "client")}</span>
+            <span class="quiet">
+              {plural(population.clients, "client")}
+              {(population.online ?? 0) > 0 && `, ${count(population.online)} online`}
+            </span>
           </a>
         </li>
       ))}
@@ -160,13 +172,14 @@ function Figure(props: { label: string; value: string; detail: string; children:
 function JobStats({ entry }: { entry: JobOverview }) {
   const { job } = entry;
   const goal = job.stop?.rounds;
+  const left = entry.ends_in_ms === undefined ? "" : `; about ${duration(entry.ends_in_ms)} left`;
   return (
     <Stats class="tight">
       <Stat
         label="Rounds"
         value={count(job.rounds_committed)}
         detail={goal === undefined ? undefined : `of ${count(goal)}`}
-        title={`${job.rounds_opened} opened, ${job.rounds_committed} committed`}
+        title={`${job.rounds_opened} opened, ${job.rounds_committed} committed${left}`}
       />
       <Stat label="Parameters" value={compact(job.parameters)} title={count(job.parameters)} />
       <Stat label="Up" value={bytes(entry.bytes_up)} />
@@ -204,25 +217,4 @@ export function Waiting({
         <Empty title={job.state === "completed" ? "Completed" : "Stopped"}>No further rounds. The models stay.</Empty>
       );
   }
-}
-
-const ENDED: readonly Column<JobOverview>[] = [
-  { head: "Job", name: true, cell: ({ job }) => <a href={links.job(job.id)}>{job.name}</a> },
-  { head: "State", cell: ({ job }) => <StateTag state={job.state} /> },
-  { head: "Population", wide: true, cell: ({ job }) => job.population },
-  { head: "Rounds", number: true, cell: ({ job }) => count(job.rounds_committed) },
-  { head: "Accuracy", number: true, cell: (entry) => percent(entry.accuracy ?? entry.best_accuracy) },
-  { head: "Loss", number: true, wide: true, cell: (entry) => real(entry.loss) },
-  { head: "Up", number: true, wide: true, cell: (entry) => bytes(entry.bytes_up) },
-  { head: "Last cohort", wide: true, cell: ({ last_round: last }) => (last ? <CohortBar round={last} /> : UNKNOWN) },
-  { head: "Ended", number: true, cell: ({ job }) => <Ago at={job.ended_at_ms} /> },
-];
-
-/** The jobs that are completed or stopped, as a table. */
-function Ended({ jobs }: { jobs: readonly JobOverview[] }) {
-  return (
-    <Panel title="Ended jobs">
-      <Table label="Ended jobs" columns={ENDED} rows={jobs} rowKey={({ job }) => job.id} />
-    </Panel>
-  );
 }

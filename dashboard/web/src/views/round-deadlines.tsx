@@ -16,6 +16,8 @@ const PARTS = [
   { value: "upload", label: "Upload", of: uploadMs },
 ] as const;
 
+const TITLES: Record<Part, string> = { report: "From the draw to the report", train: "Training", upload: "Upload" };
+
 /** A histogram of the clients' times, and a slider to try another deadline. `whatIf` has the coordinator's figures. */
 export function Deadlines({
   round,
@@ -61,6 +63,7 @@ export function Deadlines({
         values={values}
         markers={markers}
         noun="client"
+        xTitle={`${TITLES[part]}, time`}
         description={`${text}${deadlineMs === undefined ? "" : ` The deadline was ${duration(deadlineMs)}.`}`}
       />
       {part === "report" && (

@@ -40,7 +40,7 @@ export function Updates({ round, assignments }: { round: Round; assignments: rea
         {cosines.length > 0 ? (
           <NormScatter assignments={assignments} description={text} />
         ) : (
-          <Histogram values={norms} unit="number" noun="update" description={text} />
+          <Histogram values={norms} unit="number" noun="update" xTitle="L2 norm of the update" description={text} />
         )}
         <Stats class="column">
           <Stat label="Norm, median" value={real(quantile(norms, 0.5))} detail={`largest ${real(norms.at(-1))}`} />
@@ -54,8 +54,8 @@ export function Updates({ round, assignments }: { round: Round; assignments: rea
               cosines.length === 0
                 ? undefined
                 : against > 0
-                  ? `${plural(against, "update")} against the mean`
-                  : "none against the mean"
+                  ? `${plural(against, "update")} point away from the mean`
+                  : "every update is on the side of the mean"
             }
           />
           <Stat

@@ -7,12 +7,12 @@ import { Gantt, SEGMENT_WORDS } from "../charts/gantt";
 import { PhaseTimeline, spansOf } from "../charts/timeline";
 import { type SegmentKind, tookMs } from "../lib/assignments";
 import { type CohortState, STATES } from "../lib/cohort";
-import { bytes, count, duration, percent, plural, real, words } from "../lib/format";
+import { absoluteTime, bytes, count, duration, percent, plural, real, words } from "../lib/format";
 import { links, useLocation } from "../router";
 import { CohortLegend, CohortStrip, describeCohort, stateWord } from "../ui/cohort";
 import { useConnection, useNow, useResource } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
-import { Ago, Choice, Empty, NotAvailable, Panel, Pending, Segmented, Stat, Stats, Trouble } from "../ui/parts";
+import { Ago, Choice, Empty, Hint, NotAvailable, Panel, Pending, Segmented, Stat, Stats, Trouble } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
 import { Shape } from "./job-sessions";
 import { Countdown, roundName } from "./live-round";
@@ -47,7 +47,7 @@ export function RoundView({ job, number }: { job: string; number: number }) {
     return (
       <Panel title={`Round ${number}`}>
         {gone ? (
-          <Empty title={`There is no round ${number}`}>
+          <Empty title={`Round ${number} was not found`}>
             <a href={links.job(job, "rounds")}>All rounds of this job</a>
           </Empty>
         ) : (
@@ -158,6 +158,7 @@ function RoundHead({
           <StateTag state={round.phase} text={round.reason ? `abandoned: ${words(round.reason)}` : undefined} />
           {round.ended_at_ms === undefined && <Countdown round={round} />}
         </div>
+        <p class="quiet">opened {absoluteTime(round.opened_at_ms)}</p>
         {data.explanation && <p class="explanation">{data.explanation}</p>}
       </div>
       <nav class="actions" aria-label="Neighbouring rounds">
@@ -284,7 +285,7 @@ function Lost({ items }: { items: readonly Assignment[] }) {
 
 /** Why the report of a client did not count. */
 function lossReason({ explanation, reason }: Assignment): string {
-  return explanation ?? reason ?? "no reason given";
+  return explanation ?? (reason ? words(reason) : "no reason given");
 }
 
 type GanttOrder = "time" | "number" | "state";
@@ -367,6 +368,12 @@ function NoAssignments({ round, assignments: { loading, error } }: { round: Roun
   );
 }
 
+/** Why the report did not count; a report that did has no reason. */
+function Reason({ item }: { item: Assignment }) {
+  if (item.state === "reported" || item.state === "assigned") return <span class="quiet">(none)</span>;
+  return <Hint text={item.reason && item.explanation ? item.reason : undefined}>{lossReason(item)}</Hint>;
+}
+
 const PER_PAGE = 50;
 
 /** The assignments as a table with a filter by state. */
@@ -378,26 +385,45 @@ function AssignmentTable({ assignments, task }: { assignments: Assignments; task
   const at = Math.min(page, last);
   if (assignments.items.length === 0) return null;
   const columns: Column<Assignment>[] = [
-    { head: "Client", name: true, cell: (item) => <a href={links.client(item.client)}>{item.client_number}</a> },
+    {
+      head: "Client",
+      name: true,
+      sort: (item) => item.client_number,
+      cell: (item) => <a href={links.client(item.client)}>{item.client_number}</a>,
+    },
     {
       head: "State",
+      sort: (item) => STATES.indexOf(shown(item)),
       cell: (item) => <StateTag state={shown(item)} text={stateWord(shown(item))} />,
     },
     { head: "Session", cell: (item) => <Shape shape={item.shape} /> },
-    { head: "Reason", cell: (item) => item.explanation ?? "" },
+    { head: "Reason", cell: (item) => <Reason item={item} /> },
     {
       head: "Took",
       number: true,
       title: "the client's own time: of a straggler, until it came back",
+      sort: tookMs,
       cell: (item) => duration(tookMs(item)),
     },
-    { head: "Worked", number: true, cell: (item) => duration(item.work_ms) },
-    { head: "Examples", number: true, cell: (item) => count(item.weight) },
-    { head: "Loss", number: true, cell: (item) => real(item.loss) },
+    { head: "Worked", number: true, sort: (item) => item.work_ms, cell: (item) => duration(item.work_ms) },
+    { head: "Examples", number: true, sort: (item) => item.weight, cell: (item) => count(item.weight) },
+    { head: "Loss", number: true, sort: (item) => item.loss, cell: (item) => real(item.loss) },
     ...(task === "train"
       ? [
-          { head: "Norm", number: true, wide: true, cell: (item: Assignment) => real(item.update_norm) },
-          { head: "Cosine", number: true, wide: true, cell: (item: Assignment) => real(item.cosine) },
+          {
+            head: "Norm",
+            number: true,
+            wide: true,
+            sort: (item: Assignment) => item.update_norm,
+            cell: (item: Assignment) => real(item.update_norm),
+          },
+          {
+            head: "Cosine",
+            number: true,
+            wide: true,
+            sort: (item: Assignment) => item.cosine,
+            cell: (item: Assignment) => real(item.cosine),
+          },
         ]
       : [{ head: "Accuracy", number: true, cell: (item: Assignment) => percent(item.accuracy) }]),
     { head: "Up", number: true, wide: true, cell: (item) => bytes(item.bytes_up) },
@@ -426,7 +452,8 @@ function AssignmentTable({ assignments, task }: { assignments: Assignments; task
       <Table
         label="Assignments"
         columns={columns}
-        rows={rows.slice(at * PER_PAGE, (at + 1) * PER_PAGE)}
+        rows={rows}
+        slice={[at * PER_PAGE, (at + 1) * PER_PAGE]}
         rowKey={(item) => item.id}
         empty={<Empty title="No client is in this state" />}
       />

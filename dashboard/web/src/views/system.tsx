@@ -1,13 +1,14 @@
 // The coordinators: leases, load, latency, storage, scheduled work; and the audit log.
 
 import { Fragment } from "preact";
-import type { AuditEntry, Node, Page, ScheduledWork, System } from "../api/types";
+import type { AuditEntry, LoadSample, Node, Page, ScheduledWork, System } from "../api/types";
+import { Trend } from "../charts/trend";
 import { bytes, count, duration, short, shortId, UNKNOWN, words } from "../lib/format";
 import { links } from "../router";
 import { useNow, useResource, useScope } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
 import { jobName } from "../ui/names";
-import { Ago, Empty, NotAvailable, Panel, Pending, Stat, Stats } from "../ui/parts";
+import { Ago, Empty, NotAvailable, Panel, Pending, Stat, Stats, When, zoneHead } from "../ui/parts";
 import { type Column, Pager, Table, usePaging } from "../ui/table";
 
 /** The system as one coordinator sees it. An operator of one population sees only what concerns that. */
@@ -45,6 +46,7 @@ function WholeSystem() {
       <Panel title="Now" class="now-panel">
         {data ? <Figures system={data} /> : <Pending resource={system} lines={3} what="The system's state" />}
       </Panel>
+      {data && <LastHour samples={data.history ?? []} />}
       <Panel title="Coordinators" hint="each accepts check-ins and updates; a lease says which one leads a job">
         {(data ?? nodes.data) ? (
           <Nodes nodes={data?.nodes ?? nodes.data!.items} />
@@ -71,9 +73,15 @@ function Figures({ system }: { system: System }) {
   const { db, storage } = system;
   const latency = (ms: number | undefined) => (ms === undefined ? UNKNOWN : `${short(ms)} ms`);
   return (
-    <Stats>
-      <Stat label="Check-ins" value={`${short(system.checkins_per_s)} /s`} />
-      <Stat label="Clients held" value={count(system.held_clients)} detail="waiting, at this coordinator" />
+    <Stats class="system-stats even">
+      <Stat
+        label="Online now"
+        value={count(system.online_clients ?? system.held_clients)}
+        detail="waiting, all coordinators"
+        title={`${count(system.held_clients)} of them are held by the coordinator that answers`}
+      />
+      <Stat label="Check-ins" value={`${short(system.checkins_per_s)} /s`} detail="this coordinator" />
+      <Stat label="Updates" value={`${short(system.updates_per_s ?? 0)} /s`} detail="this coordinator" />
       <Stat label="Updates in flight" value={count(system.updates_in_flight)} />
       <Stat
         label="Database reads"
@@ -100,6 +108,26 @@ function Figures({ system }: { system: System }) {
       <Stat label="Models" value={bytes(storage.models_bytes)} />
       <Stat label="Updates stored" value={bytes(storage.updates_bytes)} detail="until their round ends" />
     </Stats>
+  );
+}
+
+/** The load of the last hour as four curves. It is kept in memory, so it begins with the process. */
+function LastHour({ samples }: { samples: readonly LoadSample[] }) {
+  const first = samples[0];
+  if (!first || samples.length < 2) return null;
+  const rate = (value: number) => `${short(value)} /s`;
+  return (
+    <Panel title="The last hour" hint="of the coordinator that answers; twice a minute, kept in memory">
+      <div class="trends">
+        <Trend name="Check-ins" samples={samples} of={(sample) => sample.checkins_per_s} format={rate} />
+        <Trend name="Updates" samples={samples} of={(sample) => sample.updates_per_s} format={rate} />
+        <Trend name="Memory" samples={samples} of={(sample) => sample.memory_bytes} format={bytes} />
+        <Trend name="Database" samples={samples} of={(sample) => sample.database_bytes} format={bytes} />
+      </div>
+      <p class="hint">
+        since <When at={first.at_ms} />
+      </p>
+    </Panel>
   );
 }
 
@@ -145,7 +173,7 @@ function Leases({ node, now }: { node: Node; now: number }) {
           {index > 0 && ", "}
           <a
             href={links.job(lease.job)}
-            title={`lease ${lease.token}, ends in ${duration(Math.max(0, lease.expires_at_ms - now))} unless renewed`}
+            data-tip={`lease ${lease.token}, ends in ${leftOf(lease, now)} unless renewed`}
           >
             {jobName(lease.job) ?? shortId(lease.job)}
           </a>
@@ -155,6 +183,10 @@ function Leases({ node, now }: { node: Node; now: number }) {
   );
 }
 
+function leftOf(lease: Node["leases"][number], now: number): string {
+  return duration(Math.max(0, lease.expires_at_ms - now));
+}
+
 /** The scheduled work with its last runs. */
 function Schedules({ work }: { work: readonly ScheduledWork[] }) {
   const columns: Column<ScheduledWork>[] = [
@@ -162,7 +194,7 @@ function Schedules({ work }: { work: readonly ScheduledWork[] }) {
     {
       head: "When",
       cell: (entry) => (
-        <span title={entry.time_zone}>
+        <span data-tip={entry.time_zone}>
           <code>{entry.cron}</code>
         </span>
       ),
@@ -198,10 +230,10 @@ function Schedules({ work }: { work: readonly ScheduledWork[] }) {
 }
 
 const AUDIT: readonly Column<AuditEntry>[] = [
-  { head: "When", cell: (entry) => <Ago at={entry.at_ms} /> },
+  { head: zoneHead("When"), cell: (entry) => <When at={entry.at_ms} /> },
   { head: "Action", name: true, cell: (entry) => words(entry.action) },
-  { head: "Subject", cell: (entry) => <span title={entry.subject}>{subjectName(entry.subject)}</span> },
-  { head: "Who", cell: (entry) => <span title={entry.actor}>{entry.label || shortId(entry.actor)}</span> },
+  { head: "Subject", cell: (entry) => <span data-tip={entry.subject}>{subjectName(entry.subject)}</span> },
+  { head: "Who", cell: (entry) => <span data-tip={entry.actor}>{entry.label || shortId(entry.actor)}</span> },
   { head: "Detail", wide: true, cell: (entry) => <span class="audit-detail">{entry.detail}</span> },
 ];
 

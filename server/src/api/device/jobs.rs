@@ -17,7 +17,7 @@ use crate::db::DbError;
 const JOBS_MAX: u32 = 100;
 
 pub(super) async fn open(State(app): State<Arc<App>>, enroller: Enroller) -> Answer<Json<OpenJobs>> {
-    let rows = app.db.read().await?.jobs_at_a_glance(Some(&enroller.population), JOBS_MAX).await?;
+    let rows = app.db.read().await?.jobs_at_a_glance(Some(&enroller.population), false, JOBS_MAX).await?;
     let mut jobs = Vec::new();
     for row in rows.iter().filter(|row| row.state == JobState::Running) {
         let file = &row.file.0;

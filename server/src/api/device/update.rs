@@ -102,7 +102,10 @@ async fn receive(
     // A task of its own: if the client disconnects, the received bytes are still stored or subtracted.
     let received = tokio::spawn(upload.receive(Box::pin(body)).in_current_span()).await.map_err(ApiError::internal)?;
     match received {
-        Ok(Uploaded::Accepted) => Ok(report_accepted(app, &client, RetryReason::Reported).await?.into_response()),
+        Ok(Uploaded::Accepted) => {
+            app.fleet.updates.count(app.clock.now_ms());
+            Ok(report_accepted(app, &client, RetryReason::Reported).await?.into_response())
+        }
         Ok(Uploaded::Partly { bytes }) => Ok(progress(Some(bytes), false)),
         Err(refusal) => answer(app, &client, refusal).await,
     }

@@ -21,6 +21,7 @@ use crate::api::extract::{Json, Path, Place, Query, full_page, page, text};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::ClientsList;
+use crate::fleet::online::Online;
 use crate::lifecycle::{assignments, standings};
 use crate::runtime::offload::blocking;
 use tributary_engine::story::{class_stats, funnel};
@@ -72,13 +73,16 @@ pub(super) async fn list(
         }
     };
     let list = ClientsList { population: &query.population, search: &query.search, order: query.order, after, limit };
-    let found = app.db.read().await?.clients(&list).await?;
+    let mut tx = app.db.read().await?;
+    let found = tx.clients(&list).await?;
+    let online = Online::read(&app.fleet, &mut tx, app.clock.now_ms()).await?;
+    drop(tx);
     let end = found.last().filter(|_| found.len() == limit as usize).map(|(_, end)| *end);
     let next = end.map(|(value, number)| match query.order {
         ClientOrder::Number => number.to_string(),
         ClientOrder::LastSeen | ClientOrder::DropRate => Place(value, number).to_string(),
     });
-    Ok(Json(Page { items: found.into_iter().map(|(client, _)| client).collect(), next }))
+    Ok(Json(Page { items: found.into_iter().map(|(client, _)| client_view(client, &online)).collect(), next }))
 }
 
 pub(super) async fn show(
@@ -86,8 +90,14 @@ pub(super) async fn show(
     State(app): State<Arc<App>>,
     Path(id): Path<ClientId>,
 ) -> Answer<Json<Client>> {
-    let (client, _) = operator.client(&mut app.db.read().await?, id).await?;
-    Ok(Json(client))
+    let mut tx = app.db.read().await?;
+    let (client, _) = operator.client(&mut tx, id).await?;
+    let online = Online::read(&app.fleet, &mut tx, app.clock.now_ms()).await?;
+    Ok(Json(client_view(client, &online)))
+}
+
+fn client_view(client: Client, online: &Online) -> Client {
+    Client { online: online.has(client.id), ..client }
 }
 
 /// Quarantines, releases or revokes a client.

@@ -2,7 +2,7 @@
 
 use tributary_protocol::job_file::RoundPolicyChange;
 use tributary_protocol::operator::{
-    Account, Assignment, AttributeName, AuditEntry, ChangePassword, ChangeStanding, ClassStats, Client,
+    Account, Assignment, AttributeName, AuditEntry, ChangeJob, ChangePassword, ChangeStanding, ClassStats, Client,
     ClientAssignment, ClientOrder, CreateAccount, CreateJob, CreatePopulation, CreateToken, CreatedToken, Curve, Event,
     Job, JobDraft, Login, ModelVersion, Node, Order, Overview, PageQuery, Population, Round, RoundDetail,
     ScheduledWork, Session, ShapeCount, SignInWays, SignedIn, System, Token,
@@ -16,6 +16,7 @@ use super::events::EventsQuery;
 use super::jobs::JobsQuery;
 use super::metrics::{Format, MetricsQuery};
 use super::oidc::CallbackQuery;
+use super::overview::OverviewQuery;
 use super::people::RevokeQuery;
 use super::rounds::{AssignmentsQuery, CurveQuery, RoundsQuery, TaskQuery};
 use crate::api::openapi::{BYTES, Bearer, Call, Part, delete, get, patch, post, put};
@@ -110,6 +111,7 @@ fn jobs() -> Vec<Call> {
     let change = |path, id, summary| post(path, id, summary).answers::<Job>(200, "The job as it is now.");
     vec![
         get("/overview", "overview", "All jobs at a glance.")
+            .query::<OverviewQuery>()
             .answers::<Overview>(200, "What the coordinator does now."),
         get("/jobs", "jobs", "Jobs by id.").query::<JobsQuery>().page::<Job>("A page."),
         post("/jobs", "createJob", "Makes a job, or with `dry_run` only says what would come of it.")
@@ -119,6 +121,12 @@ fn jobs() -> Vec<Call> {
             .answers::<Job>(201, "The job.")
             .answers::<JobDraft>(200, "What would come of it."),
         get("/jobs/{job}", "job", "A job.").answers::<Job>(200, "The job."),
+        patch("/jobs/{job}", "fileJob", "Changes name, tags, notes and archive of a job.")
+            .takes::<ChangeJob>()
+            .answers::<Job>(200, "The job as it is now."),
+        delete("/jobs/{job}", "deleteJob", "Deletes a job that has ended, with its rounds and versions.")
+            .role(Role::Admin)
+            .nothing(204, "It is deleted."),
         get("/jobs/{job}/file", "jobFile", "The job's file as text.").answers_raw(200, "The file.", TOML),
         patch("/jobs/{job}/round-policy", "changeRoundPolicy", "Changes `[round]` from the next round on.")
             .takes::<RoundPolicyChange>()
@@ -135,6 +143,10 @@ fn jobs() -> Vec<Call> {
             .answers_raw(200, "The file.", BYTES)
             .answers_raw(206, "The part that was asked for.", BYTES)
             .nothing(304, "What is there already is right."),
+        put("/jobs/{job}/models/{version}/pin", "pinModel", "Pins a version: retention keeps it.")
+            .answers::<ModelVersion>(200, "The version as it is now."),
+        delete("/jobs/{job}/models/{version}/pin", "unpinModel", "Unpins a version.")
+            .answers::<ModelVersion>(200, "The version as it is now."),
         put("/jobs/{job}/models/{version}", "uploadModel", "Uploads version 0 of a job that waits for it.")
             .takes_raw(BYTES)
             .answers::<Job>(200, "The job as it is now."),

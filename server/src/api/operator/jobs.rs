@@ -22,7 +22,7 @@ use crate::api::extract::{Json, Path, Query, full_page, page};
 use crate::api::models::{ModelFile, Reader, file_response};
 use crate::api::problem::{Answer, ApiError};
 use crate::api::story::disk::Disk;
-use crate::api::story::{health, rounds_not_before_ms};
+use crate::api::story::{health, progress, rounds_not_before_ms};
 use crate::app::App;
 use crate::blob::Workbench;
 use crate::db::{DbError, JobCause, JobRow, Transition, Tx};
@@ -161,7 +161,9 @@ pub(super) async fn show(
     let mut tx = app.db.read().await?;
     let (row, _) = operator.job(&mut tx, id).await?;
     let disk = Disk::read(&app, &mut tx).await?;
-    Ok(Json(healthy(&app, &mut tx, row, disk).await?))
+    let progress = progress::of_job(&mut tx, &row, app.clock.now_ms()).await?;
+    let job = healthy(&app, &mut tx, row, disk).await?;
+    Ok(Json(Job { progress: Some(progress), ..job }))
 }
 
 /// A job with its health.
@@ -271,7 +273,11 @@ pub(super) async fn models(
     let (limit, from) = page(&query, 0)?;
     let mut tx = app.db.read().await?;
     operator.job(&mut tx, id).await?;
-    let items = tx.models(id, from, limit).await?;
+    let mut items = tx.models(id, from, limit).await?;
+    let best = tx.best_version(id).await?.map(|best| best.version);
+    for model in &mut items {
+        model.best = best == Some(model.version);
+    }
     Ok(Json(full_page(items, limit, |model| (model.version + 1).to_string())))
 }
 
@@ -306,5 +312,9 @@ pub(super) fn view(app: &App, row: JobRow) -> Result<Job, DbError> {
         ended_at_ms: row.ended_at_ms,
         file: row.file.0,
         health: None,
+        progress: None,
+        tags: row.tags.0,
+        notes: row.notes,
+        archived_at_ms: row.archived_at_ms,
     })
 }

@@ -7,6 +7,7 @@ pub(super) mod document;
 mod draft;
 mod events;
 mod feed;
+mod filing;
 mod jobs;
 mod login;
 mod metrics;
@@ -47,7 +48,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/clients/{id}/standing", put(clients::change_standing))
         .route("/clients/{id}/assignments", get(clients::history))
         .route("/jobs", get(jobs::list).post(jobs::create))
-        .route("/jobs/{job}", get(jobs::show))
+        .route("/jobs/{job}", get(jobs::show).patch(filing::change).delete(filing::delete))
         .route("/jobs/{job}/file", get(jobs::file))
         .route("/jobs/{job}/metrics", get(metrics::export))
         .route("/jobs/{job}/round-policy", patch(jobs::change_round_policy))
@@ -56,6 +57,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/jobs/{job}/stop", post(jobs::stop))
         .route("/jobs/{job}/models", get(jobs::models))
         .route("/jobs/{job}/models/{version}", get(jobs::model).put(jobs::put_initial_model))
+        .route("/jobs/{job}/models/{version}/pin", put(filing::pin).delete(filing::unpin))
         .route("/jobs/{job}/rounds", get(rounds::list))
         .route("/jobs/{job}/rounds/{number}", get(rounds::show))
         .route("/jobs/{job}/curve", get(rounds::curve))

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use serde::Deserialize;
 use tributary_protocol::operator::{JobOverview, JobSummary, OpenRound, Overview, PAGE_ITEMS_MAX};
 
 use super::rounds::view;
 use crate::api::auth::{Operator, Views};
-use crate::api::extract::Json;
+use crate::api::extract::{Json, Query};
 use crate::api::problem::Answer;
 use crate::api::story::disk::Disk;
-use crate::api::story::{health, rounds_not_before_ms};
+use crate::api::story::{health, progress, rounds_not_before_ms};
 use crate::app::App;
 use crate::db::{DbError, JobRow, RoundFilter, Tx};
+use crate::fleet::online::Online;
 use tributary_protocol::state::Task;
 
 const JOBS_MAX: u32 = 100;
@@ -20,13 +22,31 @@ const JOBS_MAX: u32 = 100;
 const CELLS_MAX: u32 = 500;
 const SPARK_POINTS_MAX: u32 = 60;
 
-pub(super) async fn show(operator: Operator<Views>, State(app): State<Arc<App>>) -> Answer<Json<Overview>> {
+/// Which jobs.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OverviewQuery {
+    /// Archived jobs too.
+    #[serde(default)]
+    archived: bool,
+}
+
+pub(super) async fn show(
+    operator: Operator<Views>,
+    State(app): State<Arc<App>>,
+    Query(query): Query<OverviewQuery>,
+) -> Answer<Json<Overview>> {
     let permit = operator.may_within();
     let mut tx = app.db.read().await?;
-    let populations = tx.populations(permit.population(), "", PAGE_ITEMS_MAX).await?;
+    let mut populations = tx.populations(permit.population(), "", PAGE_ITEMS_MAX).await?;
+    let online = Online::read(&app.fleet, &mut tx, app.clock.now_ms()).await?;
+    for population in &mut populations {
+        population.online = online.of(&population.name);
+    }
     let disk = Disk::read(&app, &mut tx).await?;
     let mut jobs = Vec::new();
-    for row in tx.jobs_at_a_glance(permit.population(), JOBS_MAX).await? {
+    for row in tx.jobs_at_a_glance(permit.population(), query.archived, JOBS_MAX).await? {
         jobs.push(job(&app, &mut tx, row, disk).await?);
     }
     let version = env!("CARGO_PKG_VERSION").to_owned();
@@ -47,19 +67,20 @@ async fn job(app: &App, tx: &mut Tx, row: JobRow, disk: Disk) -> Result<JobOverv
         Some(round) => Some(view(app, tx, round).await?),
         None => None,
     };
-    let totals = tx.job_totals(id).await?;
-    let measured = tx.latest_measured(id).await?;
+    let progress = progress::of_job(tx, &row, app.clock.now_ms()).await?;
     let spark = tx.spark(id, row.rounds_opened.div_ceil(SPARK_POINTS_MAX)).await?;
     Ok(JobOverview {
         health: health::of_job(app, tx, &row, disk).await?,
         job: summary(app, row)?,
         open_rounds,
         last_round,
-        best_accuracy: totals.best_accuracy,
-        accuracy: measured.accuracy,
-        loss: measured.loss,
-        bytes_up: totals.bytes_up,
-        bytes_down: totals.bytes_down,
+        best_accuracy: progress.best.and_then(|best| best.accuracy),
+        best_round: progress.best.map(|best| best.round),
+        ends_in_ms: progress.ends_in_ms,
+        accuracy: progress.accuracy,
+        loss: progress.loss,
+        bytes_up: progress.bytes_up,
+        bytes_down: progress.bytes_down,
         spark,
     })
 }
@@ -78,6 +99,10 @@ fn summary(app: &App, row: JobRow) -> Result<JobSummary, DbError> {
         created_at_ms: row.created_at_ms,
         ended_at_ms: row.ended_at_ms,
         codec: row.file.0.update.codec,
+        learning_rate: row.file.0.training.optimizer.learning_rate(),
+        tags: row.tags.0,
+        notes: row.notes,
+        archived_at_ms: row.archived_at_ms,
         stop: row.file.0.stop,
     })
 }

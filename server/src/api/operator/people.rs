@@ -19,6 +19,7 @@ use crate::api::extract::{Json, Path, Query, full_page, page};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::{DbError, Tx};
+use crate::fleet::online::Online;
 use crate::lifecycle::{assignments, standings};
 use crate::runtime::entropy;
 
@@ -38,7 +39,7 @@ pub(super) async fn create_population(
     }
     permit.audits(&mut tx, AuditAction::PopulationCreate, &request.name, None, created_at_ms).await?;
     tx.commit().await?;
-    Ok((StatusCode::CREATED, Json(Population { name: request.name, clients: 0, created_at_ms })))
+    Ok((StatusCode::CREATED, Json(Population { name: request.name, clients: 0, created_at_ms, online: 0 })))
 }
 
 pub(super) async fn populations(
@@ -48,7 +49,12 @@ pub(super) async fn populations(
 ) -> Answer<Json<Page<Population>>> {
     let permit = operator.may_within();
     let (limit, after) = page(&query, String::new())?;
-    let items = app.db.read().await?.populations(permit.population(), &after, limit).await?;
+    let mut tx = app.db.read().await?;
+    let mut items = tx.populations(permit.population(), &after, limit).await?;
+    let online = Online::read(&app.fleet, &mut tx, app.clock.now_ms()).await?;
+    for population in &mut items {
+        population.online = online.of(&population.name);
+    }
     Ok(Json(full_page(items, limit, |population| population.name.to_string())))
 }
 

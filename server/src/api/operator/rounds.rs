@@ -16,11 +16,13 @@ use crate::api::story::{Selection, missing_driver, takeover, undriven};
 use crate::app::App;
 use crate::db::{DbError, RoundFilter, RoundKey, RoundRow, Tx};
 use crate::runtime::offload::blocking;
-use tributary_engine::story::{RoundStory, curve as curve_of, explain, phases, what_if};
+use tributary_engine::story::{RoundStory, curve as curve_of, explain, marks as marks_of, phases, what_if};
 
 /// Points of a learning curve: the default and the limit.
 const CURVE_POINTS_DEFAULT: u32 = 400;
 const CURVE_POINTS_MAX: u32 = 5_000;
+/// Newest events of the job itself in its curve.
+const MARKS_MAX: u32 = 200;
 /// Pages of assignments that an explanation reads: enough for the largest cohort.
 const COHORT_PAGES_MAX: u32 = 10;
 
@@ -210,9 +212,14 @@ pub(super) async fn curve(
     let mut tx = app.db.read().await?;
     let (job, _) = operator.job(&mut tx, id).await?;
     let rows = tx.curve_rows(id).await?;
+    let events = tx.events_of_job(id, MARKS_MAX).await?;
     drop(tx);
     let (created_at_ms, accuracy) = (job.created_at_ms, job.file.0.stop.accuracy);
-    Ok(Json(blocking(move || curve_of(created_at_ms, &rows, points as usize, accuracy)).await))
+    let curve = blocking(move || {
+        let marks = marks_of(created_at_ms, &events, &rows);
+        Curve { marks, ..curve_of(created_at_ms, &rows, points as usize, accuracy) }
+    });
+    Ok(Json(curve.await))
 }
 
 /// Which assignments.

@@ -11,6 +11,7 @@ use crate::api::problem::Answer;
 use crate::api::story::disk::Disk;
 use crate::app::App;
 use crate::db::{Db, DbError, Tx};
+use crate::fleet::online::Online;
 
 pub(super) async fn show(operator: Operator<Views>, State(app): State<Arc<App>>) -> Answer<Json<System>> {
     operator.may_everywhere()?;
@@ -19,6 +20,7 @@ pub(super) async fn show(operator: Operator<Views>, State(app): State<Arc<App>>)
     let nodes = nodes_with_leases(&mut tx, "", PAGE_ITEMS_MAX, now_ms).await?;
     let schedules = tx.schedules("", PAGE_ITEMS_MAX).await?;
     let disk = Disk::read(&app, &mut tx).await?;
+    let online = Online::read(&app.fleet, &mut tx, now_ms).await?;
     let storage = Storage { free_bytes: disk.free_bytes, full_in_ms: disk.full_in_ms, ..tx.storage().await? };
     Ok(Json(System {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -30,10 +32,13 @@ pub(super) async fn show(operator: Operator<Views>, State(app): State<Arc<App>>)
         nodes,
         checkins_per_s: app.fleet.check_ins.per_second(now_ms),
         held_clients: app.fleet.lobby.len() as u64,
+        online_clients: online.all(),
+        updates_per_s: app.fleet.updates.per_second(now_ms),
         updates_in_flight: app.updates.budget.taken(),
         db: app.db.latency(),
         storage,
         schedules,
+        history: app.load.values(),
     }))
 }
 

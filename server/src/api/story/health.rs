@@ -73,7 +73,7 @@ pub(in crate::api) async fn of_running(app: &App) -> Result<Vec<HealthKind>, DbE
     let mut tx = app.db.read().await?;
     let disk = Disk::read(app, &mut tx).await?;
     let mut kinds = Vec::new();
-    for row in tx.jobs_at_a_glance(None, JOBS_READ).await? {
+    for row in tx.jobs_at_a_glance(None, false, JOBS_READ).await? {
         if row.state == JobState::Running {
             kinds.push(of_job(app, &mut tx, &row, disk).await?.kind);
         }

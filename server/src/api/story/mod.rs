@@ -2,6 +2,7 @@
 
 pub(super) mod disk;
 pub(super) mod health;
+pub(super) mod progress;
 
 use tributary_engine::job::calendar_of;
 use tributary_engine::round::may_open_at_ms;

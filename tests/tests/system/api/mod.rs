@@ -6,6 +6,7 @@ mod clients;
 mod docs;
 mod enrolment;
 mod feed;
+mod filing;
 mod jobs;
 mod late;
 mod models;

@@ -17,6 +17,7 @@ fn expected_role(method: &Method, path: &str) -> Role {
     match path {
         _ if is_for_admins => Role::Admin,
         "/operator/v1/populations" if method == Method::POST => Role::Admin,
+        "/operator/v1/jobs/{job}" if method == Method::DELETE => Role::Admin,
         "/operator/v1/logout" | "/operator/v1/logout-everywhere" => Role::Viewer,
         _ if method == Method::GET => Role::Viewer,
         _ => Role::Operator,
@@ -154,6 +155,9 @@ async fn an_operator_of_one_population_sees_and_changes_no_other() {
     for (method, path) in [
         (Method::POST, format!("/jobs/{}/pause", theirs.id)),
         (Method::POST, format!("/jobs/{}/stop", theirs.id)),
+        (Method::PATCH, format!("/jobs/{}", theirs.id)),
+        (Method::DELETE, format!("/jobs/{}", theirs.id)),
+        (Method::PUT, format!("/jobs/{}/models/0/pin", theirs.id)),
         (Method::PATCH, format!("/jobs/{}/round-policy", theirs.id)),
         (Method::DELETE, format!("/tokens/{foreign}")),
         (Method::DELETE, format!("/tokens/{whole}")),

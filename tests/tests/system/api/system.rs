@@ -99,6 +99,7 @@ async fn metrics_are_exported_as_they_are_listed() {
     let text = String::from_utf8(csv.body.to_vec()).unwrap();
     let lines: Vec<_> = text.split_terminator("\r\n").collect();
     assert_eq!(lines.len(), 5);
-    assert!(lines[0].starts_with("number,task,phase,") && lines[3].starts_with("3,train,committed,,2,"), "{text}");
+    assert!(lines[0].starts_with("number,task,phase,reason,opened_at,"), "{text}");
+    assert!(lines[3].starts_with("3,train,committed,,1970-01-01T"), "{text}");
     world.look(&path("xml")).await.refused(ProblemType::Malformed);
 }

@@ -38,7 +38,7 @@ pub(super) async fn a_job_at_a_glance_is_the_sum_of_its_rounds(db: &Db) {
     measured(&mut tx, 1, 0.75).await;
     measured(&mut tx, 2, 0.5).await;
     let totals = tx.job_totals(job_id(1)).await.unwrap();
-    assert_eq!(totals, JobTotals { bytes_up: 28, bytes_down: 36, best_accuracy: Some(0.75) });
+    assert_eq!(totals, JobTotals { bytes_up: 28, bytes_down: 36 });
     let newest = tx.latest_measured(job_id(1)).await.unwrap();
     assert_eq!(newest, Measured { accuracy: Some(0.5), loss: Some(0.25) });
     assert_eq!(tx.job_totals(job_id(2)).await.unwrap(), JobTotals::default());
@@ -68,9 +68,9 @@ pub(super) async fn jobs_that_may_run_come_first_and_the_newest_of_them(db: &Db)
         store_job(&mut tx, number, "people", JobState::Running).await;
     }
     tx.set_job_state(job_id(2), JobState::Stopped, 99).await.unwrap();
-    let ids: Vec<_> = tx.jobs_at_a_glance(None, 10).await.unwrap().iter().map(|job| job.id).collect();
+    let ids: Vec<_> = tx.jobs_at_a_glance(None, false, 10).await.unwrap().iter().map(|job| job.id).collect();
     assert_eq!(ids, [job_id(1), job_id(3), job_id(4), job_id(2)]);
-    assert_eq!(tx.jobs_at_a_glance(None, 1).await.unwrap().len(), 1);
+    assert_eq!(tx.jobs_at_a_glance(None, false, 1).await.unwrap().len(), 1);
 }
 
 pub(super) async fn a_cohort_is_shown_by_client_number(db: &Db) {

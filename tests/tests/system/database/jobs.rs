@@ -89,6 +89,10 @@ pub(super) async fn a_model_version_is_stored_once(db: &Db) {
         sha256: Sha256Hash::of(&[version as u8]),
         bytes: 1 << 40,
         deleted_at_ms: None,
+        accuracy: None,
+        loss: None,
+        best: false,
+        pinned_at_ms: None,
         created_at_ms: 70,
     };
     for version in 0..3 {

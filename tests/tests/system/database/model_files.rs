@@ -29,6 +29,10 @@ async fn store_versions(tx: &mut Tx, versions: u32) {
             bytes: 400,
             created_at_ms: 50,
             deleted_at_ms: None,
+            accuracy: None,
+            loss: None,
+            best: false,
+            pinned_at_ms: None,
         };
         tx.insert_model(job_id(1), &model).await.unwrap();
         tx.insert_blob(&model_key(job_id(1), version), b"body").await.unwrap();

@@ -80,10 +80,18 @@ pub(super) async fn a_version_whose_file_is_deleted_keeps_its_row(db: &Db) {
             bytes: 4,
             created_at_ms: 50,
             deleted_at_ms: None,
+            accuracy: None,
+            loss: None,
+            best: false,
+            pinned_at_ms: None,
         };
         tx.insert_model(job_id(1), &model).await.unwrap();
         tx.insert_blob(&model_key(job_id(1), version), b"body").await.unwrap();
     }
+    assert!(tx.pin_version(job_id(1), 1, Some(55)).await.unwrap());
+    assert!(!tx.pin_version(job_id(1), 1, Some(56)).await.unwrap(), "it is pinned already");
+    assert!(!tx.delete_model_file(job_id(1), 1, 60).await.unwrap(), "a pinned version stays");
+    assert!(tx.pin_version(job_id(1), 1, None).await.unwrap());
     assert!(tx.delete_model_file(job_id(1), 1, 60).await.unwrap());
     assert!(!tx.delete_model_file(job_id(1), 1, 70).await.unwrap());
     assert_eq!(tx.stored_versions(job_id(1)).await.unwrap(), [0, 2]);
@@ -114,6 +122,10 @@ pub(super) async fn the_best_version_is_that_of_the_best_evaluation(db: &Db) {
             bytes: 4,
             created_at_ms: 61,
             deleted_at_ms: None,
+            accuracy: None,
+            loss: None,
+            best: false,
+            pinned_at_ms: None,
         };
         tx.insert_model(job_id(1), &model).await.unwrap();
         if number == 1 {
@@ -121,7 +133,11 @@ pub(super) async fn the_best_version_is_that_of_the_best_evaluation(db: &Db) {
         }
         tx.store_evaluation(evaluation(number), EvaluationSummary { loss: Some(loss), accuracy }).await.unwrap();
     }
-    assert_eq!(tx.best_version(job_id(1)).await.unwrap(), Some(4), "of equal accuracy, the lower loss");
+    assert_eq!(
+        tx.best_version(job_id(1)).await.unwrap().map(|best| (best.version, best.round)),
+        Some((4, 4)),
+        "of equal accuracy, the lower loss"
+    );
     assert_eq!(tx.models_since(61).await.unwrap(), 20);
     assert_eq!(tx.models_since(62).await.unwrap(), 0);
 }

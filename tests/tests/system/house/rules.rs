@@ -60,6 +60,7 @@ pub(super) const ROOMS: [(&str, &[Room]); 2] = [
             room(&["people/"], "who may sign in depends on no job"),
             room(&["devices/"], "what a client proves to be depends on no job"),
             room(&["app.rs"], "the state that all calls of the API share depends on no single call"),
+            room(&["load.rs"], "a sample of the load is taken of the state, whatever asks for it"),
             room(&["api/"], "the coordinator gives the API its connections"),
             room(&["coordinator.rs", "lib.rs"], "nothing is above it"),
         ],

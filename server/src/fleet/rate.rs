@@ -1,23 +1,23 @@
-//! Check-ins per second of this coordinator, in memory.
+//! How often something happens at this coordinator per second, in memory.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Seconds over which check-ins are averaged.
+/// Seconds over which a rate is averaged.
 const WINDOW_S: usize = 60;
 
-/// Check-ins of the last minute.
+/// What happened in the last minute.
 #[derive(Debug)]
-pub struct CheckIns {
+pub struct Rate {
     seconds: Mutex<[(i64, u32); WINDOW_S]>,
 }
 
-impl Default for CheckIns {
+impl Default for Rate {
     fn default() -> Self {
         Self { seconds: Mutex::new([(i64::MIN, 0); WINDOW_S]) }
     }
 }
 
-impl CheckIns {
+impl Rate {
     /// Counts one.
     pub fn count(&self, now_ms: i64) {
         let second = now_ms.div_euclid(1000);
@@ -55,20 +55,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn check_ins_are_averaged_over_the_last_minute() {
-        let check_ins = CheckIns::default();
-        assert_eq!(check_ins.per_second(0), 0.0);
+    fn a_rate_is_averaged_over_the_last_minute() {
+        let rate = Rate::default();
+        assert_eq!(rate.per_second(0), 0.0);
         for at_ms in [0, 10, 999, 1_000] {
-            check_ins.count(at_ms);
+            rate.count(at_ms);
         }
-        assert_eq!(check_ins.per_second(500), 0.0, "the running second is not over");
-        assert_eq!(check_ins.per_second(1_500), 3.0 / 59.0);
-        assert_eq!(check_ins.per_second(59_999), 4.0 / 59.0);
-        assert_eq!(check_ins.per_second(60_000), 1.0 / 59.0);
-        assert_eq!(check_ins.per_second(200_000), 0.0);
+        assert_eq!(rate.per_second(500), 0.0, "the running second is not over");
+        assert_eq!(rate.per_second(1_500), 3.0 / 59.0);
+        assert_eq!(rate.per_second(59_999), 4.0 / 59.0);
+        assert_eq!(rate.per_second(60_000), 1.0 / 59.0);
+        assert_eq!(rate.per_second(200_000), 0.0);
         for second in 0..300 {
-            check_ins.count(second * 1_000);
+            rate.count(second * 1_000);
         }
-        assert_eq!(check_ins.per_second(300_000), 1.0);
+        assert_eq!(rate.per_second(300_000), 1.0);
     }
 }

@@ -1,0 +1,123 @@
+//! Rounds as lines of a CSV file: one set of columns for all exports.
+
+use super::Round;
+
+/// The columns, in order: the members of a [`Round`], and its times in ISO 8601 (UTC) beside those in milliseconds.
+pub const ROUND_COLUMNS: [&str; 35] = [
+    "number",
+    "task",
+    "phase",
+    "reason",
+    "opened_at",
+    "ended_at",
+    "accuracy",
+    "loss",
+    "training_loss",
+    "cohort",
+    "goal",
+    "minimum",
+    "reported",
+    "spare",
+    "expired",
+    "failed",
+    "rejected",
+    "assigned",
+    "weight",
+    "bytes_up",
+    "bytes_down",
+    "raw_bytes_up",
+    "raw_bytes_down",
+    "clients_ms",
+    "saved_ms",
+    "step_norm",
+    "norm_max",
+    "diversity",
+    "base_version",
+    "seed",
+    "opened_at_ms",
+    "selected_at_ms",
+    "deadline_at_ms",
+    "closed_at_ms",
+    "ended_at_ms",
+];
+
+/// The names of the columns as the first line, without its end.
+#[must_use]
+pub fn round_columns() -> String {
+    ROUND_COLUMNS.join(",")
+}
+
+/// A round as a line (RFC 4180), without its end. An absent value is an empty field.
+///
+/// # Errors
+/// None in practice: a round has no value that JSON lacks.
+pub fn round_line(round: &Round) -> Result<String, serde_json::Error> {
+    let members = serde_json::to_value(round)?;
+    let fields = ROUND_COLUMNS.map(|column| match column {
+        "opened_at" => iso(round.opened_at_ms),
+        "ended_at" => round.ended_at_ms.map(iso).unwrap_or_default(),
+        member => match &members[member] {
+            serde_json::Value::Null => String::new(),
+            // Words of enumerations, which need no quotes.
+            serde_json::Value::String(word) => word.clone(),
+            number => number.to_string(),
+        },
+    });
+    Ok(fields.join(","))
+}
+
+/// A time in ISO 8601, in UTC, to the millisecond: `2026-11-20T21:54:11.999Z`.
+fn iso(at_ms: i64) -> String {
+    let (days, ms) = (at_ms.div_euclid(86_400_000), at_ms.rem_euclid(86_400_000));
+    let (year, month, day) = civil(days);
+    let (hour, minute, second, ms) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60, ms % 1000);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+}
+
+/// The date of a day since 1970 (Hinnant, "chrono-compatible low-level date algorithms", `civil_from_days`).
+fn civil(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn times_are_iso_8601() {
+        assert_eq!(iso(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(iso(1_795_211_651_999), "2026-11-20T21:54:11.999Z");
+        assert_eq!(iso(951_782_400_000), "2000-02-29T00:00:00.000Z");
+        assert_eq!(iso(-1), "1969-12-31T23:59:59.999Z");
+    }
+
+    #[test]
+    fn every_column_is_a_member_of_a_round_and_none_is_missing() {
+        let full = json!({
+            "number": 7, "task": "train", "phase": "abandoned", "base_version": 6, "seed": 1, "goal": 10, "minimum": 5,
+            "cohort": 13, "reported": 0, "rejected": 0, "failed": 0, "expired": 0, "opened_at_ms": 0, "weight": 0,
+            "bytes_up": 0, "bytes_down": 0, "reason": "fault", "folded": 3, "selected_at_ms": 1, "deadline_at_ms": 2,
+            "closed_at_ms": 3, "ended_at_ms": 4, "training_loss": 0.5, "loss": 0.25, "accuracy": 1.0, "step_norm": 0.1,
+            "diversity": 0.3, "norm_max": 2.0,
+        });
+        let round: Round = serde_json::from_value(full).unwrap();
+        let mut members = serde_json::to_value(&round).unwrap();
+        // A figure of the coordinator that answers, while the round is open.
+        members.as_object_mut().unwrap().remove("folded");
+        for member in members.as_object().unwrap().keys() {
+            assert!(ROUND_COLUMNS.contains(&member.as_str()), "{member}");
+        }
+        let line = "7,train,abandoned,fault,1970-01-01T00:00:00.000Z,1970-01-01T00:00:00.004Z,1.0,0.25,0.5,13,10,5,0,0,\
+                    0,0,0,0,0,0,0,0,0,0,0,0.1,2.0,0.3,6,1,0,1,2,3,4";
+        assert_eq!(round_line(&round).unwrap(), line);
+        assert_eq!(round_columns().matches(',').count(), line.matches(',').count());
+    }
+}

@@ -1,0 +1,31 @@
+//! How far a job has come, from what is stored.
+
+use tributary_engine::story::{PACE_ROUNDS, ends_in_ms};
+use tributary_protocol::operator::Progress;
+use tributary_protocol::state::JobState;
+
+use crate::db::{DbError, JobRow, Tx};
+
+pub(in crate::api) async fn of_job(tx: &mut Tx, row: &JobRow, now_ms: i64) -> Result<Progress, DbError> {
+    let totals = tx.job_totals(row.id).await?;
+    let measured = tx.latest_measured(row.id).await?;
+    let committed_at_ms = match rounds_left(row) {
+        Some(_) => tx.committed_at_ms(row.id, PACE_ROUNDS).await?,
+        None => Vec::new(),
+    };
+    Ok(Progress {
+        accuracy: measured.accuracy,
+        loss: measured.loss,
+        best: tx.best_version(row.id).await?,
+        ends_in_ms: rounds_left(row).and_then(|left| ends_in_ms(left, &committed_at_ms, now_ms)),
+        bytes_up: totals.bytes_up,
+        bytes_down: totals.bytes_down,
+    })
+}
+
+/// Rounds that a running job has yet to commit. A schedule closes for hours, which no pace of rounds shows.
+fn rounds_left(row: &JobRow) -> Option<u32> {
+    let file = &row.file.0;
+    let wanted = file.stop.rounds.filter(|_| row.state == JobState::Running && file.schedule.is_none())?;
+    Some(wanted.saturating_sub(row.rounds_committed))
+}
