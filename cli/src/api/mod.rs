@@ -19,8 +19,8 @@ use tributary_protocol::id::{ClientId, JobId, Name, Secret, TokenId};
 use tributary_protocol::job_file::{JobFile, RoundPolicyChange};
 use tributary_protocol::operator::{
     self, Account, Assignment, AuditEntry, ChangeStanding, ClientAssignment, CreateJob, CreatePopulation, CreateToken,
-    CreatedToken, Event, Job, JobDraft, ModelVersion, Page, PageQuery, Population, Round, RoundDetail, ScheduledWork,
-    Session, Token,
+    CreatedToken, Event, Job, JobDraft, MetricCurve, ModelVersion, Page, PageQuery, Population, Round, RoundDetail,
+    ScheduledWork, Session, Token,
 };
 use tributary_protocol::problem::Problem;
 use tributary_protocol::sealed::Sealed;
@@ -247,6 +247,11 @@ impl Api {
     pub(crate) async fn model(&self, id: JobId, version: u32) -> Result<Response, ApiError> {
         let segments = ["jobs", &id.to_string(), "models", &version.to_string()];
         self.send(self.call(Method::GET, &segments, &[])).await
+    }
+
+    /// `GET /operator/v1/jobs/{id}/metric-curves`
+    pub(crate) async fn metric_curves(&self, id: JobId, points: u32) -> Result<Vec<MetricCurve>, ApiError> {
+        self.get(&["jobs", &id.to_string(), "metric-curves"], &[("points", points.to_string())]).await
     }
 
     /// `GET /operator/v1/jobs/{id}/rounds` in ascending order; `after` is a round's number

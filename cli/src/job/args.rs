@@ -31,6 +31,9 @@ pub(crate) enum JobCommand {
         #[arg(long, default_value_t = 10, value_name = "ROUNDS")]
         last: u32,
     },
+    /// Shows the metrics that the job's clients report beside loss and accuracy, such as AUC: the newest mean of each,
+    /// weighted by examples, and its distribution over the clients.
+    Metrics(JobArgs),
     /// Shows the results of jobs side by side, and the settings that differ.
     Compare(JobCompareArgs),
     /// Prints the job's file as TOML, to read it or to create another job from it.

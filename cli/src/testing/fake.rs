@@ -31,6 +31,7 @@ pub(crate) struct Fake {
     pub(crate) rounds: Vec<Round>,
     pub(crate) versions: Vec<ModelVersion>,
     pub(crate) model: Vec<u8>,
+    pub(crate) metric_curves: serde_json::Value,
     /// Each long poll replaces job and rounds by those of the next scene and returns an event.
     pub(crate) scenes: Vec<Scene>,
     pub(crate) log: Arc<Mutex<Log>>,
@@ -68,6 +69,7 @@ impl Fake {
             .route("/jobs/{id}/rounds", get(list_rounds))
             .route("/jobs/{id}/rounds/{number}", get(show_round))
             .route("/jobs/{id}/rounds/{number}/assignments", get(list_assignments))
+            .route("/jobs/{id}/metric-curves", get(metric_curves))
             .route("/jobs/{id}/models", get(list_versions))
             .route("/jobs/{id}/models/{version}", put(upload).get(download))
             .route("/events", get(events))
@@ -142,7 +144,8 @@ async fn show_round(State(stage): State<Stage>, Path((_, number)): Path<(JobId, 
     let found = stage.fake.lock().unwrap().rounds.iter().find(|round| round.number == number).cloned();
     let Some(round) = found else { return refuse(ProblemType::NotFound) };
     let explanation = format!("Round {number} has its reasons.");
-    Json(RoundDetail { round, phases: vec![], explanation, evaluation: None, what_if: vec![] }).into_response()
+    Json(RoundDetail { round, phases: vec![], explanation, evaluation: None, classes: None, what_if: vec![] })
+        .into_response()
 }
 
 async fn list_assignments() -> Response {
@@ -162,6 +165,10 @@ async fn list_rounds(State(stage): State<Stage>, Query(pairs): Pairs) -> Respons
     rounds.truncate(limit);
     let next = rounds.last().filter(|_| is_cut).map(|round| round.number.to_string());
     Json(Page { items: rounds, next }).into_response()
+}
+
+async fn metric_curves(State(stage): State<Stage>) -> Response {
+    Json(stage.fake.lock().unwrap().metric_curves.clone()).into_response()
 }
 
 async fn list_versions(State(stage): State<Stage>) -> Response {

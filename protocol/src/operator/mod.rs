@@ -6,6 +6,7 @@
 mod access;
 mod audit;
 mod health;
+mod metrics;
 mod overview;
 mod people;
 mod round;
@@ -13,10 +14,12 @@ mod system;
 
 use serde::{Deserialize, Serialize};
 
+use crate::classes::ClassTotals;
 use crate::device::Attributes;
 use crate::hash::Sha256Hash;
 use crate::id::{AssignmentId, ClientId, JobId, Name};
 use crate::job_file::JobFile;
+use crate::metrics::Metrics;
 use crate::seed::Seed;
 use crate::state::{AbandonReason, AssignmentState, JobState, NodeState, Phase, Standing, Straggler, Task};
 
@@ -27,6 +30,7 @@ pub use access::{
 };
 pub use audit::{AuditEntry, CHAIN_BEGINS, ChainCheck, ChainError};
 pub use health::Health;
+pub use metrics::{MetricCurve, MetricPoint, MetricSummary};
 pub use overview::{Cell, JobOverview, JobSummary, OpenRound, Overview, SparkPoint};
 pub use people::{AttributeName, ClassStats, ClientAssignment, ClientOrder, ShapeCount};
 pub use round::{Curve, CurvePoint, Order, PhaseSpan, RoundDetail, Target, WhatIf};
@@ -288,6 +292,15 @@ pub struct Round {
     /// Largest L2 norm of an update of the round. Absent without a norm bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub norm_max: Option<f64>,
+    /// Named scalars of the round's own reports, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<MetricSummary>,
+    /// Named scalars of the evaluation of the resulting model, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evaluation_metrics: Vec<MetricSummary>,
+    /// Of an evaluation: targets and right answers of each class. Absent without counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classes: Option<ClassTotals>,
 }
 
 /// An assignment: the work of one client in one round.
@@ -343,6 +356,9 @@ pub struct Assignment {
     /// Accuracy that an evaluator reported, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
+    /// Named scalars that the client reported.
+    #[serde(default, skip_serializing_if = "Metrics::is_empty")]
+    pub metrics: Metrics,
     /// Work time that the client reported, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work_ms: Option<u64>,

@@ -16,6 +16,7 @@ mod error;
 mod events;
 mod file;
 mod jobs;
+mod metrics;
 mod model_files;
 mod names;
 mod notices;

@@ -177,6 +177,10 @@ async fn job_facts(tx: &mut Tx, job: &JobRow, rounds: &[RoundRow]) -> Result<Job
         last_committed_round,
         last_committed_evaluated: evaluated,
         accuracy: tx.latest_accuracy(job.id).await?,
+        metric: match &job.file.0.stop.metric {
+            Some(name) => tx.latest_metric(job.id, name).await?,
+            None => None,
+        },
     })
 }
 

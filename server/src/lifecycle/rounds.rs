@@ -1,7 +1,7 @@
 //! Phases of rounds: Selecting, Training, Aggregating, then Committed or Abandoned.
 
 use tributary_engine::job::JobSpec;
-use tributary_engine::round::{Candidate, TaskPolicy, norm_bound};
+use tributary_engine::round::{Candidate, TaskPolicy, norm_bound, summaries};
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::job_file::NormMax;
 use tributary_protocol::state::{AbandonReason, AssignmentState, JobState, Phase, Task};
@@ -138,11 +138,19 @@ pub(crate) async fn commit(
     }
     version.store(&mut tx, key.job, services.clock.now_ms()).await?;
     tx.store_statistics(key, statistics).await?;
+    store_metrics(&mut tx, key).await?;
     let objects = tx.delete_updates(key).await?;
     tx.record(Transition::of_round(key, Phase::Committed), now_ms).await?;
     tx.commit().await?;
     delete_bodies(services, objects).await;
     Ok(true)
+}
+
+/// Stores what the named scalars of a round's reports come to.
+async fn store_metrics(tx: &mut Tx, key: RoundKey) -> Result<(), DbError> {
+    let reports = tx.reported_metrics(key).await?;
+    let summaries = summaries(reports.iter().map(|(metrics, weight)| (metrics, *weight)));
+    tx.store_round_metrics(key, &summaries).await
 }
 
 /// Aggregating to Committed for an evaluation: stores the weighted means of its reports.
@@ -155,6 +163,7 @@ pub(crate) async fn commit_evaluation(services: &Services, key: RoundKey) -> Res
     }
     let summary = tx.evaluation_summary(key).await?;
     tx.store_evaluation(key, summary).await?;
+    store_metrics(&mut tx, key).await?;
     tx.record(Transition::of_round(key, Phase::Committed), now_ms).await?;
     tx.commit().await
 }

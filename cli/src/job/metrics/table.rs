@@ -59,6 +59,8 @@ impl Table {
                 Task::Evaluate => {
                     if let Some(trained) = self.rounds.get_mut(&round.number) {
                         (trained.loss, trained.accuracy) = (round.loss, round.accuracy);
+                        trained.evaluation_metrics.clone_from(&round.metrics);
+                        trained.classes.clone_from(&round.classes);
                     }
                 }
             }
@@ -78,7 +80,7 @@ impl Table {
 /// A header and a line per round (RFC 4180, but with LF line ends); an absent value is empty.
 fn csv(rounds: &[&Round]) -> String {
     let rows: Vec<Value> =
-        rounds.iter().map(|round| serde_json::to_value(round).expect("rounds have string keys")).collect();
+        rounds.iter().map(|round| flat(serde_json::to_value(round).expect("rounds have string keys"))).collect();
     let members = rows.iter().filter_map(Value::as_object).flat_map(|row| row.keys().map(String::as_str));
     let mut others: Vec<&str> = members.filter(|name| !FIRST_COLUMNS.contains(name) && *name != "task").collect();
     others.sort_unstable();
@@ -90,6 +92,27 @@ fn csv(rounds: &[&Round]) -> String {
         text += &(fields.join(",") + "\n");
     }
     text
+}
+
+/// A round whose lists are members: `metrics.auc.mean`, `classes.3.right`.
+fn flat(mut round: Value) -> Value {
+    let Some(members) = round.as_object_mut() else { return round };
+    for list in ["metrics", "evaluation_metrics"] {
+        let Some(Value::Array(metrics)) = members.remove(list) else { continue };
+        for metric in metrics {
+            let name = metric["name"].as_str().unwrap_or_default().to_owned();
+            let figures = metric.as_object().into_iter().flatten().filter(|(figure, _)| *figure != "name");
+            members.extend(figures.map(|(figure, value)| (format!("{list}.{name}.{figure}"), value.clone())));
+        }
+    }
+    if let Some(Value::Object(classes)) = members.remove("classes") {
+        for (figure, counts) in classes {
+            let counts = counts.as_array().cloned().unwrap_or_default();
+            let columns = counts.into_iter().enumerate();
+            members.extend(columns.map(|(class, count)| (format!("classes.{class:03}.{figure}"), count)));
+        }
+    }
+    round
 }
 
 fn field(value: &Value) -> String {
@@ -105,6 +128,8 @@ fn field(value: &Value) -> String {
 mod tests {
     use super::*;
     use crate::testing::{job, round};
+    use tributary_protocol::classes::ClassTotals;
+    use tributary_protocol::operator::MetricSummary;
     use tributary_protocol::state::{AbandonReason, Phase};
 
     fn news(ended: Vec<Round>) -> News {
@@ -123,11 +148,18 @@ mod tests {
         table.take(&news(vec![first, second])).unwrap();
         let mut measured = round(Task::Evaluate, 1, Phase::Committed);
         (measured.loss, measured.accuracy) = (Some(0.5), Some(0.75));
+        let name = "auc".parse().unwrap();
+        let auc = MetricSummary { name, reports: 2, mean: 0.8, min: 0.1, p10: 0.2, p50: 0.7, p90: 0.9, max: 1.0 };
+        measured.metrics = vec![auc];
+        measured.classes = Some(ClassTotals { examples: vec![4, 2], right: vec![3, 2] });
         table.take(&news(vec![measured])).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("number,phase,reason,ended_at_ms,training_loss,loss,accuracy,reported,"));
         assert!(lines[1].starts_with("1,committed,,10,0.25,0.5,0.75,0,"), "{}", lines[1]);
+        let column = |name: &str| lines[0].split(',').position(|column| column == name).unwrap();
+        let in_first = |name: &str| lines[1].split(',').nth(column(name)).unwrap();
+        assert_eq!((in_first("evaluation_metrics.auc.mean"), in_first("classes.001.right")), ("0.8", "2"));
         assert!(lines[2].starts_with("2,abandoned,too_few_reports,20,,,,0,"), "{}", lines[2]);
         assert_eq!((lines.len(), std::fs::read_dir(folder.path()).unwrap().count()), (3, 1));
         assert!(lines.iter().all(|line| line.matches(',').count() == lines[0].matches(',').count()));

@@ -13,6 +13,7 @@ import { Ago, Confirm, Empty, Panel, Pending, Stat, Stats } from "../ui/parts";
 import { useSteadyHeight } from "../ui/steady";
 import { JobCurves } from "./job-curves";
 import { JobFileView } from "./job-file";
+import { JobMetrics } from "./job-metrics";
 import { JobModels } from "./job-models";
 import { JobRounds } from "./job-rounds";
 import { JobSessions } from "./job-sessions";
@@ -99,6 +100,7 @@ function Progress({ job }: { job: Job }) {
     <>
       <OpenRounds job={job} />
       <JobCurves job={job} />
+      <JobMetrics job={job} />
       <JobRounds job={job} brief />
     </>
   );

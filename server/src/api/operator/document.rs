@@ -4,7 +4,7 @@ use tributary_protocol::job_file::RoundPolicyChange;
 use tributary_protocol::operator::{
     Account, Assignment, AttributeName, AuditEntry, ChangePassword, ChangeStanding, ClassStats, Client,
     ClientAssignment, ClientOrder, CreateAccount, CreateJob, CreatePopulation, CreateToken, CreatedToken, Curve, Event,
-    Job, JobDraft, Login, ModelVersion, Node, Order, Overview, PageQuery, Population, Round, RoundDetail,
+    Job, JobDraft, Login, MetricCurve, ModelVersion, Node, Order, Overview, PageQuery, Population, Round, RoundDetail,
     ScheduledWork, Session, ShapeCount, SignInWays, SignedIn, System, Token,
 };
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Role, Task};
@@ -160,6 +160,9 @@ fn rounds() -> Vec<Call> {
         get("/jobs/{job}/curve", "curve", "The learning curve of a job, thinned out.")
             .query::<CurveQuery>()
             .answers::<Curve>(200, "The curve."),
+        get("/jobs/{job}/metric-curves", "metricCurves", "The named scalars of a job over its rounds, thinned out.")
+            .query::<CurveQuery>()
+            .list::<MetricCurve>("The curves, those of the most rounds first, at most 64."),
         get("/jobs/{job}/shapes", "shapes", "What courses the sessions of the newest rounds took.")
             .query::<ShapesQuery>()
             .list::<ShapeCount>("Shapes, most frequent first."),

@@ -9,17 +9,25 @@ use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
 use serde::Deserialize;
 use tributary_protocol::id::JobId;
+use tributary_protocol::metrics::MetricName;
 use tributary_protocol::operator::{PAGE_ITEMS_MAX, Round};
 use tributary_protocol::state::Task;
 
-use super::rounds::view;
+use super::rounds::{attach_metrics, view};
 use crate::api::auth::{Operator, Views};
 use crate::api::extract::{Path, Query};
 use crate::api::problem::Answer;
 use crate::app::App;
-use crate::db::{DbError, RoundFilter};
+use crate::db::{DbError, RoundFilter, Tx};
 
-/// The columns of the CSV form: the members of a round.
+/// Named scalars with columns of their own in the CSV form: those of the most rounds.
+const METRIC_COLUMNS_MAX: u32 = 64;
+/// The columns of a named scalar.
+const METRIC_FIGURES: [&str; 7] = ["mean", "reports", "min", "p10", "p50", "p90", "max"];
+/// Members of a round that are lists, and no columns: named scalars have columns of their own, and classes are in JSON.
+#[cfg(test)]
+const LISTS: [&str; 3] = ["metrics", "evaluation_metrics", "classes"];
+/// The columns of the CSV form: the other members of a round.
 const COLUMNS: [&str; 33] = [
     "number",
     "task",
@@ -88,17 +96,20 @@ pub(super) async fn export(
     Path(job): Path<JobId>,
     Query(query): Query<MetricsQuery>,
 ) -> Answer<Response> {
-    operator.job(&mut app.db.read().await?, job).await?;
+    let mut tx = app.db.read().await?;
+    operator.job(&mut tx, job).await?;
+    let names = Arc::new(names(&mut tx, job, query.task).await?);
+    drop(tx);
     let format = query.format;
     let (beginning, end, kind) = match format {
         Format::Json => ("[".to_owned(), "\n]\n", "application/json"),
-        Format::Csv => (format!("{}\r\n", COLUMNS.join(",")), "", "text/csv; charset=utf-8"),
+        Format::Csv => (heading(&names), "", "text/csv; charset=utf-8"),
     };
     let rounds = stream::try_unfold(Some(0), move |after| {
-        let app = Arc::clone(&app);
+        let (app, names) = (Arc::clone(&app), Arc::clone(&names));
         async move {
             let Some(after) = after else { return Ok::<_, DbError>(None) };
-            let (text, next) = part(&app, job, query.task, format, after).await?;
+            let (text, next) = part(&app, job, query.task, (format, &names), after).await?;
             Ok(Some((Bytes::from(text), next)))
         }
     });
@@ -110,19 +121,28 @@ pub(super) async fn export(
 }
 
 /// The rounds after one, as text, and the number after which the next page begins; none at the end.
-async fn part(app: &App, job: JobId, task: Task, format: Format, after: u32) -> Result<(String, Option<u32>), DbError> {
+async fn part(
+    app: &App,
+    job: JobId,
+    task: Task,
+    (format, names): (Format, &[MetricColumn]),
+    after: u32,
+) -> Result<(String, Option<u32>), DbError> {
     let mut tx = app.db.read().await?;
     let rows = tx.rounds(job, task, RoundFilter::default(), after, PAGE_ITEMS_MAX).await?;
     let next = rows.last().filter(|_| rows.len() == PAGE_ITEMS_MAX as usize).map(|row| row.number);
-    let mut text = String::new();
-    for (index, row) in rows.into_iter().enumerate() {
-        let round = view(app, &mut tx, row).await?;
+    let (mut text, mut rounds) = (String::new(), Vec::with_capacity(rows.len()));
+    for row in rows {
+        rounds.push(view(app, &mut tx, row).await?);
+    }
+    attach_metrics(&mut tx, job, &mut rounds).await?;
+    for (index, round) in rounds.into_iter().enumerate() {
         match format {
             Format::Json => {
                 text.push_str(if after == 0 && index == 0 { "\n" } else { ",\n" });
                 text.push_str(&json(&round)?.to_string());
             }
-            Format::Csv => text.push_str(&line(&json(&round)?)),
+            Format::Csv => text.push_str(&line(&json(&round)?, names)),
         }
     }
     Ok((text, next))
@@ -132,16 +152,49 @@ fn json(round: &Round) -> Result<serde_json::Value, DbError> {
     serde_json::to_value(round).map_err(|error| DbError::Corrupt(format!("round {}: {error}", round.number)))
 }
 
-/// One CSV line. Numbers and enumerations need no quotes; a missing value is an empty field.
-fn line(round: &serde_json::Value) -> String {
-    let field = |name: &&str| match &round[*name] {
+/// The columns of a named scalar: the member of a round that it is in, and its name.
+type MetricColumn = (&'static str, MetricName);
+
+/// The named scalars of a job that a table of this task has columns for.
+async fn names(tx: &mut Tx, job: JobId, task: Task) -> Result<Vec<MetricColumn>, DbError> {
+    let found = tx.metric_names(job, METRIC_COLUMNS_MAX).await?;
+    let columns = found.into_iter().filter_map(|(of, name)| match (task, of) {
+        _ if task == of => Some(("metrics", name)),
+        (Task::Train, Task::Evaluate) => Some(("evaluation_metrics", name)),
+        _ => None,
+    });
+    let mut columns: Vec<MetricColumn> = columns.collect();
+    columns.sort();
+    Ok(columns)
+}
+
+fn heading(names: &[MetricColumn]) -> String {
+    let metrics = names
+        .iter()
+        .flat_map(|(member, name)| METRIC_FIGURES.iter().map(move |figure| format!("{member}.{name}.{figure}")));
+    let columns: Vec<String> = COLUMNS.iter().map(ToString::to_string).chain(metrics).collect();
+    format!("{}\r\n", columns.join(","))
+}
+
+/// One CSV line. Numbers, enumerations and names of metrics need no quotes; a missing value is an empty field.
+fn line(round: &serde_json::Value, names: &[MetricColumn]) -> String {
+    let mut fields: Vec<String> = COLUMNS.iter().map(|name| field(&round[*name])).collect();
+    for (member, name) in names {
+        let metrics = round[*member].as_array().map(Vec::as_slice).unwrap_or_default();
+        let metric = metrics.iter().find(|metric| metric["name"] == name.as_str());
+        fields.extend(
+            METRIC_FIGURES.iter().map(|figure| metric.map_or_else(String::new, |metric| field(&metric[*figure]))),
+        );
+    }
+    fields.join(",") + "\r\n"
+}
+
+fn field(value: &serde_json::Value) -> String {
+    match value {
         serde_json::Value::Null => String::new(),
         serde_json::Value::String(word) => word.clone(),
         other => other.to_string(),
-    };
-    let mut line = COLUMNS.iter().map(field).collect::<Vec<_>>().join(",");
-    line.push_str("\r\n");
-    line
+    }
 }
 
 #[cfg(test)]
@@ -161,16 +214,28 @@ mod tests {
         });
         let round: Round = serde_json::from_value(full.clone()).unwrap();
         full = json(&round).unwrap();
-        let mut members: Vec<_> = full.as_object().unwrap().keys().map(String::as_str).collect();
+        let members = full.as_object().unwrap().keys().map(String::as_str);
+        let mut members: Vec<_> = members.filter(|member| !LISTS.contains(member)).collect();
         let mut columns = COLUMNS.to_vec();
         members.sort_unstable();
         columns.sort_unstable();
         assert_eq!(columns, members);
         assert_eq!(
-            line(&full),
+            line(&full, &[]),
             "7,train,abandoned,fault,6,1,10,5,13,0,0,0,0,0,0,0,0,1,2,3,4,0,0,0.5,0.25,1.0,0,0,0,0,0.1,0.3,3\r\n"
         );
         full["reason"] = serde_json::Value::Null;
-        assert!(line(&full).starts_with("7,train,abandoned,,6,"));
+        assert!(line(&full, &[]).starts_with("7,train,abandoned,,6,"));
+    }
+    #[test]
+    fn a_named_scalar_has_a_column_for_each_of_its_figures() {
+        let names = [("evaluation_metrics", "auc".parse().unwrap()), ("metrics", "f1".parse().unwrap())];
+        let auc = json!({ "name": "auc", "mean": 0.5, "reports": 3, "min": 0, "p10": 1, "p50": 2, "p90": 3, "max": 4 });
+        let round = json!({ "number": 7, "evaluation_metrics": [auc], "metrics": [] });
+        let (heading, line) = (heading(&names), line(&round, &names));
+        assert!(heading.contains(",evaluation_metrics.auc.mean,evaluation_metrics.auc.reports,"), "{heading}");
+        assert!(heading.ends_with(",metrics.f1.p90,metrics.f1.max\r\n"), "{heading}");
+        assert!(line.starts_with("7,") && line.ends_with(",0.5,3,0,1,2,3,4,,,,,,,\r\n"), "{line}");
+        assert_eq!(line.matches(',').count(), heading.matches(',').count());
     }
 }

@@ -59,6 +59,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/jobs/{job}/rounds", get(rounds::list))
         .route("/jobs/{job}/rounds/{number}", get(rounds::show))
         .route("/jobs/{job}/curve", get(rounds::curve))
+        .route("/jobs/{job}/metric-curves", get(rounds::metric_curves))
         .route("/jobs/{job}/shapes", get(clients::shapes))
         .route("/jobs/{job}/rounds/{number}/assignments", get(rounds::assignments))
         .route("/schedules", get(schedules::list))

@@ -6,6 +6,7 @@ mod closing;
 mod cluster;
 mod drivers;
 mod evaluation;
+mod metrics;
 mod restart;
 mod result;
 mod shutdown;
