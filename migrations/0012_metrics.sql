@@ -29,9 +29,11 @@ alter table rounds add column class_counts text;
 -- JSON: targets and right answers of each class. Lists read these, and not the whole matrix.
 alter table rounds add column class_totals text;
 
--- What the coordinator evaluates a job's models on. The body is `test_set/<job>/<sha256>`.
+-- What the coordinator evaluates a job's models on.
 create table test_sets (
     job text primary key references jobs (id) on delete cascade,
+    -- Name of the body: `test_set/<job>/<random>`.
+    body text not null,
     sha256 text not null,
     bytes bigint not null,
     examples bigint not null,

@@ -8,6 +8,7 @@ use tributary_engine::story::ShutOut;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 
+use crate::central::Evaluations;
 use crate::cluster::lease::Leases;
 use crate::db::Db;
 use crate::devices::Devices;
@@ -32,6 +33,8 @@ pub struct App {
     pub fleet: Arc<Fleet>,
     pub updates: Arc<Updates>,
     pub models: Models,
+    /// Evaluations that this coordinator computes.
+    pub evaluations: Arc<Evaluations>,
     pub leases: Arc<Leases>,
     pub people: People,
     pub devices: Devices,
@@ -60,6 +63,7 @@ impl App {
             fleet: Arc::new(Fleet::new(is_shared)),
             updates: Arc::new(Updates::new(upload_memory, &services.metrics)),
             models: Models::default(),
+            evaluations: Arc::default(),
             leases: Arc::new(Leases::new(lease, services.clock.now_ms())),
             people,
             devices,
@@ -76,6 +80,7 @@ impl App {
             services: self.services.clone(),
             fleet: Arc::clone(&self.fleet),
             updates: Arc::clone(&self.updates),
+            evaluations: Arc::clone(&self.evaluations),
             leases: Arc::clone(&self.leases),
         }
     }

@@ -20,7 +20,7 @@ use tributary_protocol::job_file::{JobFile, RoundPolicyChange};
 use tributary_protocol::operator::{
     self, Account, Assignment, AuditEntry, ChangeStanding, ClientAssignment, CreateJob, CreatePopulation, CreateToken,
     CreatedToken, Event, Job, JobDraft, MetricCurve, ModelVersion, Page, PageQuery, Population, Round, RoundDetail,
-    ScheduledWork, Session, Token,
+    ScheduledWork, Session, TestSet, TestSetState, Token,
 };
 use tributary_protocol::problem::Problem;
 use tributary_protocol::sealed::Sealed;
@@ -236,6 +236,35 @@ impl Api {
             .body(Body::wrap_stream(ReaderStream::new(source)));
         self.send(call).await?;
         Ok(())
+    }
+
+    /// `GET /operator/v1/jobs/{id}/test-set`
+    pub(crate) async fn test_set(&self, id: JobId) -> Result<TestSetState, ApiError> {
+        self.get(&["jobs", &id.to_string(), "test-set"], &[]).await
+    }
+
+    /// `PUT /operator/v1/jobs/{id}/test-set`: a safetensors file, read while it is sent
+    pub(crate) async fn upload_test_set(&self, id: JobId, file: &Path) -> Result<TestSet, CliError> {
+        let failed = |error| CliError::file("read", file)(error);
+        let source = tokio::fs::File::open(file).await.map_err(failed)?;
+        let bytes = source.metadata().await.map_err(failed)?.len();
+        let body = Body::wrap_stream(ReaderStream::new(source));
+        Ok(self.put_test_set(id, body, bytes).await?)
+    }
+
+    /// The same with a file in memory
+    pub(crate) async fn upload_test_set_file(&self, id: JobId, file: Vec<u8>) -> Result<TestSet, ApiError> {
+        let bytes = file.len() as u64;
+        self.put_test_set(id, file.into(), bytes).await
+    }
+
+    async fn put_test_set(&self, id: JobId, body: Body, bytes: u64) -> Result<TestSet, ApiError> {
+        let call = self
+            .call(Method::PUT, &["jobs", &id.to_string(), "test-set"], &[])
+            .header(CONTENT_TYPE, "application/octet-stream")
+            .header(CONTENT_LENGTH, bytes)
+            .body(body);
+        self.send_json(call).await
     }
 
     /// `GET /operator/v1/jobs/{id}/models`

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use tributary_protocol::id::Name;
 use tributary_protocol::sealed::Sealed;
 
+use super::test_set::TestSetCommand;
 use crate::options::LimitArgs;
 use crate::units::{HttpUrl, HumanDuration};
 
@@ -40,6 +41,11 @@ pub(crate) enum JobCommand {
     File(JobArgs),
     /// Shows the job's round policy, or changes it from the next round on.
     Policy(JobPolicyArgs),
+    /// The examples on which the coordinator evaluates new versions.
+    TestSet {
+        #[command(subcommand)]
+        command: TestSetCommand,
+    },
     /// Lets the open round finish and opens no other until the job is resumed.
     Pause(JobArgs),
     /// Resumes a paused job.

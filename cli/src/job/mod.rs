@@ -10,6 +10,7 @@ mod metrics;
 mod policy;
 mod progress;
 pub(crate) mod scalars;
+pub(crate) mod test_set;
 pub(crate) mod watch;
 
 use tributary_protocol::job_file::StopPolicy;
@@ -47,6 +48,7 @@ pub(crate) async fn run(command: JobCommand, api: &Api, output: &Output) -> Resu
             let job = find_job(api, &args).await?;
             output.object(&job.file, || job.file.text().trim_end().to_owned())
         }
+        JobCommand::TestSet { command } => test_set::run(command, api, output).await,
         JobCommand::Metrics(args) => scalars::run(&args, api, output).await,
         JobCommand::Compare(args) => compare::run(&args, api, output).await,
         JobCommand::Policy(args) => policy::run(&args, api, output).await,

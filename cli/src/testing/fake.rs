@@ -12,10 +12,11 @@ use axum::routing::{get, patch, put};
 use axum::{Json, Router};
 use reqwest::Url;
 use serde_json::json;
+use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 use tributary_protocol::job_file::RoundPolicyChange;
 use tributary_protocol::operator::{
-    Assignment, CreateJob, Job, ModelVersion, PAGE_ITEMS_DEFAULT, Page, Round, RoundDetail,
+    Assignment, CreateJob, Job, ModelVersion, PAGE_ITEMS_DEFAULT, Page, Round, RoundDetail, TestSet,
 };
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::Task;
@@ -69,6 +70,7 @@ impl Fake {
             .route("/jobs/{id}/rounds", get(list_rounds))
             .route("/jobs/{id}/rounds/{number}", get(show_round))
             .route("/jobs/{id}/rounds/{number}/assignments", get(list_assignments))
+            .route("/jobs/{id}/test-set", put(upload_test_set).get(no_test_set))
             .route("/jobs/{id}/metric-curves", get(metric_curves))
             .route("/jobs/{id}/models", get(list_versions))
             .route("/jobs/{id}/models/{version}", put(upload).get(download))
@@ -178,6 +180,16 @@ async fn list_versions(State(stage): State<Stage>) -> Response {
 async fn upload(State(stage): State<Stage>, body: Bytes) -> Response {
     stage.fake.lock().unwrap().log.lock().unwrap().uploaded = body.to_vec();
     StatusCode::NO_CONTENT.into_response()
+}
+
+async fn upload_test_set(State(stage): State<Stage>, body: Bytes) -> Response {
+    stage.fake.lock().unwrap().log.lock().unwrap().uploaded = body.to_vec();
+    let sha256 = Sha256Hash::of(&body);
+    Json(TestSet { sha256, bytes: body.len() as u64, examples: 2, uploaded_at_ms: 0 }).into_response()
+}
+
+async fn no_test_set() -> Response {
+    Json(json!({})).into_response()
 }
 
 async fn download(State(stage): State<Stage>) -> Response {

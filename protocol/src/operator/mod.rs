@@ -11,6 +11,7 @@ mod overview;
 mod people;
 mod round;
 mod system;
+mod test_set;
 
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +36,7 @@ pub use overview::{Cell, JobOverview, JobSummary, OpenRound, Overview, SparkPoin
 pub use people::{AttributeName, ClassStats, ClientAssignment, ClientOrder, ShapeCount};
 pub use round::{Curve, CurvePoint, Order, PhaseSpan, RoundDetail, Target, WhatIf};
 pub use system::{DbLatency, Engine, JobDraft, Storage, System};
+pub use test_set::{TestSet, TestSetState};
 
 /// Largest `limit` of a page.
 pub const PAGE_ITEMS_MAX: u32 = 1000;

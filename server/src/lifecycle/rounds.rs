@@ -2,12 +2,16 @@
 
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::{Candidate, TaskPolicy, norm_bound, summaries};
+use tributary_protocol::device::EvaluationReport;
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::job_file::NormMax;
 use tributary_protocol::state::{AbandonReason, AssignmentState, JobState, Phase, Task};
 
 use crate::blob::BlobError;
-use crate::db::{DbError, JobRow, NewAssignment, NewRound, RoundKey, RoundRow, RoundStatistics, Times, Transition, Tx};
+use crate::db::{
+    DbError, EvaluationSummary, JobRow, NewAssignment, NewRound, RoundKey, RoundRow, RoundStatistics, Times,
+    Transition, Tx,
+};
 use crate::fleet::Fleet;
 use crate::fleet::downloads::Downloads;
 use crate::models::version::NewVersion;
@@ -164,6 +168,30 @@ pub(crate) async fn commit_evaluation(services: &Services, key: RoundKey) -> Res
     let summary = tx.evaluation_summary(key).await?;
     tx.store_evaluation(key, summary).await?;
     store_metrics(&mut tx, key).await?;
+    tx.record(Transition::of_round(key, Phase::Committed), now_ms).await?;
+    tx.commit().await
+}
+
+/// Aggregating to Committed for an evaluation on the coordinator: stores its report. Nothing happens when another
+/// coordinator was faster.
+pub(crate) async fn commit_own_evaluation(
+    services: &Services,
+    key: RoundKey,
+    report: &EvaluationReport,
+) -> Result<(), DbError> {
+    let now_ms = services.clock.now_ms();
+    let mut tx = services.db.begin().await?;
+    tx.lock_job(key.job).await?;
+    if !tx.commit_round(key, now_ms).await? {
+        return Ok(());
+    }
+    let summary = EvaluationSummary { loss: Some(report.loss), accuracy: report.accuracy };
+    tx.store_evaluation(key, summary).await?;
+    tx.store_examples(key, report.examples).await?;
+    tx.store_round_metrics(key, &summaries([(&report.metrics, report.examples)])).await?;
+    if let Some(classes) = &report.classes {
+        tx.store_class_counts(key, classes).await?;
+    }
     tx.record(Transition::of_round(key, Phase::Committed), now_ms).await?;
     tx.commit().await
 }

@@ -5,7 +5,7 @@ use tributary_protocol::operator::{
     Account, Assignment, AttributeName, AuditEntry, ChangePassword, ChangeStanding, ClassStats, Client,
     ClientAssignment, ClientOrder, CreateAccount, CreateJob, CreatePopulation, CreateToken, CreatedToken, Curve, Event,
     Job, JobDraft, Login, MetricCurve, ModelVersion, Node, Order, Overview, PageQuery, Population, Round, RoundDetail,
-    ScheduledWork, Session, ShapeCount, SignInWays, SignedIn, System, Token,
+    ScheduledWork, Session, ShapeCount, SignInWays, SignedIn, System, TestSet, TestSetState, Token,
 };
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Role, Task};
 
@@ -135,6 +135,11 @@ fn jobs() -> Vec<Call> {
             .answers_raw(200, "The file.", BYTES)
             .answers_raw(206, "The part that was asked for.", BYTES)
             .nothing(304, "What is there already is right."),
+        get("/jobs/{job}/test-set", "testSet", "The test set on which the coordinator evaluates.")
+            .answers::<TestSetState>(200, "The test set, if there is one."),
+        put("/jobs/{job}/test-set", "uploadTestSet", "Uploads or replaces the test set of a job.")
+            .takes_raw(BYTES)
+            .answers::<TestSet>(200, "The test set."),
         put("/jobs/{job}/models/{version}", "uploadModel", "Uploads version 0 of a job that waits for it.")
             .takes_raw(BYTES)
             .answers::<Job>(200, "The job as it is now."),

@@ -16,6 +16,7 @@ mod people;
 mod rounds;
 mod schedules;
 mod system;
+mod test_sets;
 
 use std::sync::Arc;
 
@@ -54,6 +55,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/jobs/{job}/pause", post(jobs::pause))
         .route("/jobs/{job}/resume", post(jobs::resume))
         .route("/jobs/{job}/stop", post(jobs::stop))
+        .route("/jobs/{job}/test-set", get(test_sets::show).put(test_sets::put))
         .route("/jobs/{job}/models", get(jobs::models))
         .route("/jobs/{job}/models/{version}", get(jobs::model).put(jobs::put_initial_model))
         .route("/jobs/{job}/rounds", get(rounds::list))
