@@ -107,7 +107,11 @@ impl Evaluations {
             measured = self.measure(due) => measured,
         };
         let ended = match measured {
-            Ok(report) => rounds::commit_own_evaluation(services, due.round, &report).await,
+            Ok(report) => {
+                let EvaluationReport { examples, loss, accuracy, .. } = report;
+                tracing::info!(version = due.version, examples, loss, accuracy, "evaluated on the coordinator");
+                rounds::commit_own_evaluation(services, due.round, &report).await
+            }
             Err(error) if error.is_lasting() => {
                 tracing::error!(%error, version = due.version, "the model could not be evaluated");
                 rounds::abandon(services, &due.downloads, due.round, AbandonReason::Fault).await

@@ -37,6 +37,8 @@ pub enum JobCause {
     Operator,
     /// The round policy was changed; the state is unchanged.
     RoundPolicy,
+    /// A test set was uploaded; the state is unchanged.
+    TestSet,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +111,7 @@ impl Transition<'_> {
             Self::Job { cause, .. } => cause.map(|cause| match cause {
                 JobCause::Operator => "operator",
                 JobCause::RoundPolicy => "round_policy",
+                JobCause::TestSet => "test_set",
             }),
             Self::TakenOver { cause, .. } => Some(cause),
             Self::Round { reason, .. } => reason.map(AbandonReason::as_str),

@@ -18,6 +18,7 @@ use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::blob::Workbench;
 use crate::central::{NewTestSet, TEST_SET_BYTES_MAX, UploadedTestSet};
+use crate::db::{JobCause, Transition};
 
 pub(super) async fn show(
     operator: Operator<Views>,
@@ -65,6 +66,10 @@ async fn receive_and_store(
     let mut tx = app.db.begin().await?;
     tx.lock_job(spec.id).await?;
     let former = test_set.store(&mut tx, spec.id).await?;
+    let row = tx.job(spec.id).await?.ok_or_else(|| ApiError::not_found(spec.id))?;
+    // The state is unchanged; the event wakes the job's driver, wherever it is.
+    let uploaded = Transition::Job { job: spec.id, state: row.state, cause: Some(JobCause::TestSet) };
+    tx.record(uploaded, app.clock.now_ms()).await?;
     let view = test_set.view();
     let detail = format!("{} examples, SHA-256 {}", view.examples, view.sha256);
     permit.audits(&mut tx, AuditAction::TestSetUpload, &spec.id, Some(detail), app.clock.now_ms()).await?;
