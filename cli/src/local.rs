@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 use reqwest::Url;
 use tokio::task::JoinHandle;
@@ -12,6 +13,7 @@ use tributary_server::{Config, Coordinator, ServeError};
 
 use crate::api::Api;
 use crate::error::CliError;
+use crate::evaluator::LayerEvaluator;
 use crate::listen::listen;
 use crate::random::random;
 
@@ -32,6 +34,7 @@ impl LocalCoordinator {
         let config = Config {
             database: database.to_string_lossy().into_owned().into(),
             operator_token: Some(operator.clone()),
+            evaluator: Some(Arc::new(LayerEvaluator)),
             ..Config::default()
         };
         let coordinator = Coordinator::open(&config).await?;

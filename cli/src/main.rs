@@ -9,6 +9,7 @@ mod client;
 mod command_line;
 mod demo;
 mod error;
+mod evaluator;
 mod events;
 mod example;
 mod files;

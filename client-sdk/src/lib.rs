@@ -77,6 +77,8 @@ pub use trainer::BurnTrainer;
 pub use trainer::LayerTrainer;
 pub use trainer::{EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
 pub use transport::{HttpTransport, Transport, Trust, TrustError, is_exposed};
+pub use tributary_protocol::classes::ClassCounts;
+pub use tributary_protocol::metrics::{MetricName, Metrics, MetricsError};
 
 /// The Rust code of the README compiles.
 #[cfg(all(doctest, feature = "layers"))]

@@ -51,11 +51,13 @@ use serde::de::value::{Error as ValueError, StrDeserializer};
 use serde::de::{Deserializer, IntoDeserializer};
 use serde::{Deserialize, Serialize};
 
+use crate::classes::ClassCounts;
 use crate::credential::{Attestation, IssuedCertificate, Renewal};
 use crate::download::{Download, FormFile, ModelDeltaFile};
 use crate::hash::Sha256Hash;
 use crate::id::{AssignmentId, ClientId, JobId, Name, Secret};
 use crate::layers::ModelSpec;
+use crate::metrics::Metrics;
 use crate::plan::{Loss, Training};
 use crate::seed::Seed;
 use crate::state::{FailureReason, Task};
@@ -418,7 +420,7 @@ pub struct StatusQuery {
 }
 
 /// Statistics of local training, in the query of an update.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct UpdateQuery {
@@ -430,10 +432,14 @@ pub struct UpdateQuery {
     pub steps: u64,
     /// Time spent in training, in milliseconds.
     pub train_ms: u64,
+    /// Named scalars of the training, as `name:value,name:value`; at most 32.
+    #[serde(default, with = "crate::metrics::text", skip_serializing_if = "Metrics::is_empty")]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    pub metrics: Metrics,
 }
 
 /// Result of an evaluation on one client.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct EvaluationReport {
@@ -446,6 +452,12 @@ pub struct EvaluationReport {
     pub accuracy: Option<f64>,
     /// Time spent in evaluation, in milliseconds.
     pub evaluate_ms: u64,
+    /// Named scalars of the evaluation.
+    #[serde(default, skip_serializing_if = "Metrics::is_empty")]
+    pub metrics: Metrics,
+    /// Counts by class. Absent for regression, and for more than 1,000 classes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classes: Option<ClassCounts>,
 }
 
 /// Report of a client that gives up its assignment.

@@ -14,6 +14,7 @@
 //! | [`body`] | bodies as zstd frames, where that saves bytes |
 //! | [`download`] | the forms in which clients download models |
 //! | [`device`], [`operator`] | requests and responses of the two HTTP APIs |
+//! | [`metrics`], [`classes`] | named scalars of reports; counts of an evaluation by class |
 //! | [`credential`] | certificates, secrets and attestation of clients |
 //! | [`problem`] | errors as problem documents (RFC 9457) |
 //! | [`state`] | states of jobs, rounds and assignments |
@@ -26,6 +27,7 @@
 #![warn(missing_docs)]
 
 pub mod body;
+pub mod classes;
 pub mod cpu;
 pub mod credential;
 pub mod device;
@@ -36,6 +38,7 @@ mod hex;
 pub mod id;
 pub mod job_file;
 pub mod layers;
+pub mod metrics;
 pub mod model;
 pub mod operator;
 pub mod plan;

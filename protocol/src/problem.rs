@@ -94,6 +94,8 @@ problem_types! {
     JobFileInvalid = "urn:tributary:problem:job-file-invalid", 422, "The job file is not valid";
     /// The uploaded model does not fit the job.
     ModelInvalid = "urn:tributary:problem:model-invalid", 422, "The model is not valid";
+    /// The uploaded test set does not fit the job's network.
+    TestSetInvalid = "urn:tributary:problem:test-set-invalid", 422, "The test set is not valid";
     /// The coordinator is at its limit of requests.
     TooManyRequests = "urn:tributary:problem:too-many-requests", 429, "Too many requests";
     /// An error inside the coordinator; its log has the details.

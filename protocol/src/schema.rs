@@ -12,6 +12,7 @@ use crate::device::{ATTRIBUTE_BYTES_MAX, ATTRIBUTES_MAX, Attributes};
 use crate::hash::Sha256Hash;
 use crate::id::{AssignmentId, ClientId, JobId, Name, PinnedSecret, Secret, TokenId};
 use crate::layers::{HeightWidth, Layer, ModelSpec, Padding};
+use crate::metrics::{METRICS_MAX, MetricName, Metrics};
 use crate::model::ParameterSpec;
 use crate::problem::ProblemType;
 use crate::update::Codec;
@@ -56,6 +57,14 @@ written_as! {
                 .into(),
         ))))
         .max_properties(Some(ATTRIBUTES_MAX))
+        .build();
+    MetricName: text("^[a-z0-9_.-]{1,64}$", "Name of a metric; not `accuracy`, `examples` or `loss`.");
+    Metrics: ObjectBuilder::new()
+        .description(Some(format!("Named scalars of a report: at most {METRICS_MAX} finite numbers, at most 1e12 in magnitude.")))
+        .additional_properties(Some(AdditionalProperties::RefOr(RefOr::T(
+            ObjectBuilder::new().schema_type(Type::Number).build().into(),
+        ))))
+        .max_properties(Some(METRICS_MAX))
         .build();
     HeightWidth: number_or_pair("A height and a width, as a pair or as one number for both.").build();
     Padding: number_or_pair("Zeros around the input: a word, a number or a pair [height, width].")

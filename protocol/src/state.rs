@@ -340,6 +340,8 @@ states! {
         ModelUnpin = "model.unpin",
         /// The first model of a job was uploaded.
         ModelUpload = "model.upload",
+        /// The test set of a job was uploaded or replaced.
+        TestSetUpload = "test_set.upload",
         /// A coordinator took a job over from one that died.
         JobTakeOver = "job.take_over",
     }

@@ -10,6 +10,7 @@ use tributary_protocol::id::JobId;
 use tributary_protocol::operator::LoadSample;
 use tributary_protocol::state::HealthKind;
 
+use crate::central::Evaluations;
 use crate::cluster::lease::Leases;
 use crate::db::Db;
 use crate::devices::Devices;
@@ -42,6 +43,8 @@ pub struct App {
     pub fleet: Arc<Fleet>,
     pub updates: Arc<Updates>,
     pub models: Models,
+    /// Evaluations that this coordinator computes.
+    pub evaluations: Arc<Evaluations>,
     pub leases: Arc<Leases>,
     pub people: People,
     pub devices: Devices,
@@ -76,6 +79,7 @@ impl App {
             fleet: Arc::new(Fleet::new(is_shared)),
             updates: Arc::new(Updates::new(upload_memory, &services.metrics)),
             models: Models::default(),
+            evaluations: Arc::default(),
             leases: Arc::new(Leases::new(lease, services.clock.now_ms())),
             people,
             devices,
@@ -95,6 +99,7 @@ impl App {
             services: self.services.clone(),
             fleet: Arc::clone(&self.fleet),
             updates: Arc::clone(&self.updates),
+            evaluations: Arc::clone(&self.evaluations),
             leases: Arc::clone(&self.leases),
         }
     }

@@ -19,6 +19,7 @@ use crate::cluster::bell;
 use crate::cluster::lease::LEASE_DEFAULT;
 use crate::db::{Db, DbError, NewAudit};
 use crate::devices::{DeviceSettings, Devices};
+use crate::evaluator::Evaluator;
 use crate::fleet::seats;
 use crate::guard::Limits;
 use crate::metrics::{Metrics, MetricsAccess};
@@ -76,6 +77,8 @@ pub struct Config {
     pub devices: DeviceSettings,
     /// A webhook that receives notifications.
     pub notify: Option<NotifySettings>,
+    /// What computes networks for `[evaluation] where = "coordinator"`. Without it such jobs are refused.
+    pub evaluator: Option<Arc<dyn Evaluator>>,
     /// Adds updates when their round is committed instead of while they arrive. A benchmark measures the cost of adding
     /// with it.
     pub fold_at_commit: bool,
@@ -98,6 +101,7 @@ impl Default for Config {
             tls: None,
             devices: DeviceSettings::default(),
             notify: None,
+            evaluator: None,
             fold_at_commit: false,
         }
     }
@@ -185,6 +189,7 @@ impl Coordinator {
         };
         let entrance = Entrance { is_encrypted: tls.is_some(), is_behind_proxy: config.behind_proxy };
         let mut services = Services::new(db, node, blobs, clock, metrics);
+        services.evaluator.clone_from(&config.evaluator);
         services.notify = config.notify.as_ref().map(|notify| notify.abandoned.max(1));
         let notifier = config.notify.clone().map(notify::Sender::new).transpose().map_err(ServeError::Notify)?;
         let people = People::new(entrance, config.oidc.clone())?;

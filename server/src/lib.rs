@@ -18,6 +18,7 @@
 //! | `lifecycle` | the only place where a phase or a state changes |
 //! | [`updates`] | the way in: from an update's first byte to its round's sum |
 //! | [`models`] | the way out: from a sum to the next version and its files |
+//! | [`evaluator`], [`central`] | evaluations on the coordinator: what computes networks, and when |
 //! | [`people`] | who signs in: passwords, attempts, refusals |
 //! | [`devices`] | how clients prove who they are: certificates, attestation |
 //! | [`scheduled`] | scheduled work: retention, upkeep |
@@ -31,11 +32,13 @@ pub mod api;
 pub mod app;
 pub mod backup;
 pub mod blob;
+pub mod central;
 pub mod cluster;
 pub mod coordinator;
 pub mod db;
 pub mod devices;
 pub mod driver;
+pub mod evaluator;
 pub mod fleet;
 pub mod guard;
 mod lifecycle;

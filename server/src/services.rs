@@ -7,6 +7,7 @@ use tributary_protocol::id::Name;
 
 use crate::blob::{Blobs, Workbench};
 use crate::db::Db;
+use crate::evaluator::Evaluator;
 use crate::metrics::Metrics;
 use crate::runtime::clock::Clock;
 use crate::runtime::offload::Cores;
@@ -25,6 +26,8 @@ pub struct Services {
     pub metrics: Arc<Metrics>,
     /// From how many rounds abandoned in a row on a notification is stored; none without a webhook.
     pub notify: Option<u32>,
+    /// What computes networks; none where the program brought nothing. Jobs that need it are refused then.
+    pub evaluator: Option<Arc<dyn Evaluator>>,
     /// The specs of the jobs in use.
     pub specs: Arc<Specs>,
     /// The cores, for decoding updates.
@@ -44,6 +47,7 @@ impl Services {
             blobs,
             clock,
             notify: None,
+            evaluator: None,
             specs: Arc::new(Specs::new(Arc::clone(&metrics))),
             metrics,
             cores: Cores::default(),

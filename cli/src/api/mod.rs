@@ -19,8 +19,8 @@ use tributary_protocol::id::{ClientId, JobId, Name, Secret, TokenId};
 use tributary_protocol::job_file::{JobFile, RoundPolicyChange};
 use tributary_protocol::operator::{
     self, Account, Assignment, AuditEntry, ChangeJob, ChangeStanding, ClientAssignment, CreateJob, CreatePopulation,
-    CreateToken, CreatedToken, Event, Job, JobDraft, ModelVersion, Page, PageQuery, Population, Round, RoundDetail,
-    ScheduledWork, Session, Token,
+    CreateToken, CreatedToken, Event, Job, JobDraft, MetricCurve, ModelVersion, Page, PageQuery, Population, Round,
+    RoundDetail, ScheduledWork, Session, TestSet, TestSetState, Token,
 };
 use tributary_protocol::problem::Problem;
 use tributary_protocol::sealed::Sealed;
@@ -259,6 +259,35 @@ impl Api {
         Ok(())
     }
 
+    /// `GET /operator/v1/jobs/{id}/test-set`
+    pub(crate) async fn test_set(&self, id: JobId) -> Result<TestSetState, ApiError> {
+        self.get(&["jobs", &id.to_string(), "test-set"], &[]).await
+    }
+
+    /// `PUT /operator/v1/jobs/{id}/test-set`: a safetensors file, read while it is sent
+    pub(crate) async fn upload_test_set(&self, id: JobId, file: &Path) -> Result<TestSet, CliError> {
+        let failed = |error| CliError::file("read", file)(error);
+        let source = tokio::fs::File::open(file).await.map_err(failed)?;
+        let bytes = source.metadata().await.map_err(failed)?.len();
+        let body = Body::wrap_stream(ReaderStream::new(source));
+        Ok(self.put_test_set(id, body, bytes).await?)
+    }
+
+    /// The same with a file in memory
+    pub(crate) async fn upload_test_set_file(&self, id: JobId, file: Vec<u8>) -> Result<TestSet, ApiError> {
+        let bytes = file.len() as u64;
+        self.put_test_set(id, file.into(), bytes).await
+    }
+
+    async fn put_test_set(&self, id: JobId, body: Body, bytes: u64) -> Result<TestSet, ApiError> {
+        let call = self
+            .call(Method::PUT, &["jobs", &id.to_string(), "test-set"], &[])
+            .header(CONTENT_TYPE, "application/octet-stream")
+            .header(CONTENT_LENGTH, bytes)
+            .body(body);
+        self.send_json(call).await
+    }
+
     /// `GET /operator/v1/jobs/{id}/models`
     pub(crate) async fn model_versions(&self, id: JobId, page: PageQuery) -> Result<Page<ModelVersion>, ApiError> {
         self.get(&["jobs", &id.to_string(), "models"], &page_pairs(&page)).await
@@ -268,6 +297,11 @@ impl Api {
     pub(crate) async fn model(&self, id: JobId, version: u32) -> Result<Response, ApiError> {
         let segments = ["jobs", &id.to_string(), "models", &version.to_string()];
         self.send(self.call(Method::GET, &segments, &[])).await
+    }
+
+    /// `GET /operator/v1/jobs/{id}/metric-curves`
+    pub(crate) async fn metric_curves(&self, id: JobId, points: u32) -> Result<Vec<MetricCurve>, ApiError> {
+        self.get(&["jobs", &id.to_string(), "metric-curves"], &[("points", points.to_string())]).await
     }
 
     /// `GET /operator/v1/jobs/{id}/rounds` in ascending order; `after` is a round's number

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde::Serialize;
 use tokio::task::JoinSet;
-use tributary_client::{AlwaysOn, Client, EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
+use tributary_client::{AlwaysOn, Client, EvaluateTask, Evaluated, Metrics, TrainError, TrainTask, Trained, Trainer};
 use tributary_protocol::id::Name;
 use tributary_protocol::job_file::JobFile;
 use tributary_protocol::operator::Round;
@@ -109,7 +109,7 @@ impl Trainer for NoTraining {
     }
 
     fn train(&mut self, task: &TrainTask<'_>, _: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
-        Ok(Trained { values: task.model.values().to_vec(), examples: 1, steps: 1, loss: 0.0 })
+        Ok(Trained { values: task.model.values().to_vec(), examples: 1, steps: 1, loss: 0.0, metrics: Metrics::new() })
     }
 
     fn evaluate(&mut self, _: &EvaluateTask<'_>, _: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {

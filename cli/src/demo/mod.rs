@@ -172,7 +172,7 @@ pub(crate) fn job_file(args: &DemoArgs) -> Result<JobFile, CliError> {
         seed: given.seed.or(built_in.seed),
         // The demo prints accuracies, so that a job without an evaluation gets the demo's.
         evaluation: given.evaluation.or(built_in.evaluation),
-        stop: StopPolicy { rounds: Some(rounds), accuracy: args.target.or(given.stop.accuracy) },
+        stop: StopPolicy { rounds: Some(rounds), accuracy: args.target.or(given.stop.accuracy), ..given.stop.clone() },
         ..given
     })
 }

@@ -1,7 +1,7 @@
 //! The built-in jobs of the demo: network, local training and round policy for each data set.
 
 use tributary_protocol::job_file::{
-    Aggregation, EvaluationPolicy, InitialModel, JobFile, RoundPolicy, StopPolicy, UpdatePolicy,
+    Aggregation, EvaluationPlace, EvaluationPolicy, InitialModel, JobFile, RoundPolicy, StopPolicy, UpdatePolicy,
 };
 use tributary_protocol::layers::{HeightWidth, Layer, LayeredModel, ModelSpec, Padding};
 use tributary_protocol::plan::{Loss, Optimizer, Training};
@@ -28,7 +28,7 @@ pub(crate) fn job_file(args: &DemoArgs) -> JobFile {
         eligibility: tributary_protocol::job_file::Eligibility::default(),
         aggregation: Aggregation::default(),
         evaluation: Some(evaluation(args)),
-        stop: StopPolicy { rounds: Some(args.rounds()), accuracy: args.target },
+        stop: StopPolicy { rounds: Some(args.rounds()), accuracy: args.target, ..StopPolicy::default() },
         schedule: None,
         retention: tributary_protocol::job_file::Retention::default(),
     }
@@ -140,6 +140,7 @@ fn deadline_ms(args: &DemoArgs) -> u64 {
 fn evaluation(args: &DemoArgs) -> EvaluationPolicy {
     let (name, value) = EVALUATOR;
     EvaluationPolicy {
+        place: EvaluationPlace::Clients,
         every_rounds: args.evaluate_every,
         attributes: [(name.to_owned(), value.to_owned())].into(),
         reports_goal: 1,

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use tributary_protocol::id::Name;
 use tributary_protocol::sealed::Sealed;
 
+use super::test_set::TestSetCommand;
 use crate::options::LimitArgs;
 use crate::units::{HttpUrl, HumanDuration};
 
@@ -37,12 +38,20 @@ pub(crate) enum JobCommand {
         #[arg(long, default_value_t = 10, value_name = "ROUNDS")]
         last: u32,
     },
+    /// Shows the metrics that the job's clients report beside loss and accuracy, such as AUC: the newest mean of each,
+    /// weighted by examples, and its distribution over the clients.
+    Metrics(JobArgs),
     /// Shows the results of jobs side by side, and the settings that differ.
     Compare(JobCompareArgs),
     /// Prints the job's file as TOML, to read it or to create another job from it.
     File(JobArgs),
     /// Shows the job's round policy, or changes it from the next round on.
     Policy(JobPolicyArgs),
+    /// The examples on which the coordinator evaluates new versions.
+    TestSet {
+        #[command(subcommand)]
+        command: TestSetCommand,
+    },
     /// Lets the open round finish and opens no other until the job is resumed.
     Pause(JobArgs),
     /// Resumes a paused job.

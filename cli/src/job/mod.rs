@@ -10,6 +10,8 @@ pub(crate) mod find;
 mod metrics;
 mod policy;
 mod progress;
+pub(crate) mod scalars;
+pub(crate) mod test_set;
 mod versions;
 pub(crate) mod watch;
 
@@ -27,6 +29,7 @@ use crate::round::{list, text as round_text};
 use args::{JobArgs, JobCommand};
 use find::find_job;
 use progress::rounds_done;
+use scalars::figure;
 
 /// Rounds that `job show` prints.
 const LAST_ROUNDS: usize = 10;
@@ -54,6 +57,8 @@ pub(crate) async fn run(command: JobCommand, api: &Api, output: &Output) -> Resu
             let job = find_job(api, &args).await?;
             output.object(&job.file, || job.file.text().trim_end().to_owned())
         }
+        JobCommand::TestSet { command } => test_set::run(command, api, output).await,
+        JobCommand::Metrics(args) => scalars::run(&args, api, output).await,
         JobCommand::Compare(args) => compare::run(&args, api, output).await,
         JobCommand::Policy(args) => policy::run(&args, api, output).await,
         JobCommand::Pause(args) => change(&args, JobChange::Pause, api, output).await,
@@ -177,7 +182,11 @@ fn next_round(job: &Job, now_ms: i64) -> String {
 fn ends_after(stop: &StopPolicy) -> String {
     let rounds = stop.rounds.map(|rounds| format!("{rounds} committed rounds"));
     let accuracy = stop.accuracy.map(|accuracy| format!("an accuracy of {}", percent(accuracy)));
-    let limits: Vec<String> = rounds.into_iter().chain(accuracy).collect();
+    let metric = stop.metric.as_ref().map(|name| match (stop.at_least, stop.at_most) {
+        (Some(bound), _) => format!("a mean {name} of at least {}", figure(bound)),
+        (None, bound) => format!("a mean {name} of at most {}", or_dash(bound, figure)),
+    });
+    let limits: Vec<String> = rounds.into_iter().chain(accuracy).chain(metric).collect();
     if limits.is_empty() { "`tributary job stop`".into() } else { limits.join(" or ") }
 }
 
@@ -211,9 +220,12 @@ mod tests {
 
     #[test]
     fn a_job_says_what_ends_it() {
-        let stop = |rounds, accuracy| ends_after(&StopPolicy { rounds, accuracy });
+        let stop = |rounds, accuracy| ends_after(&StopPolicy { rounds, accuracy, ..StopPolicy::default() });
         assert_eq!(stop(None, None), "`tributary job stop`");
         assert_eq!(stop(Some(30), Some(0.97)), "30 committed rounds or an accuracy of 97.00 %");
+        let metric = "auc".parse().ok();
+        let auc = StopPolicy { metric, at_least: Some(0.9), ..StopPolicy::default() };
+        assert_eq!(ends_after(&auc), "a mean auc of at least 0.9");
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! `tributary round`: the rounds of a job and their assignments.
 
 pub(crate) mod list;
+mod measured;
 pub(crate) mod text;
 
 use clap::Subcommand;
@@ -49,11 +50,17 @@ pub(crate) async fn run(command: RoundCommand, api: &Api, output: &Output) -> Re
         }
         RoundCommand::Show { job, round: number, task } => {
             let job = find_job(api, &job).await?;
-            let RoundDetail { round, explanation, .. } = api.round(job.id, number, task).await?;
+            let detail = api.round(job.id, number, task).await?;
+            let RoundDetail { round, explanation, classes, .. } = &detail;
             let assignments =
                 collect(None, async |page| api.assignments(job.id, number, task, page).await).await?.items;
-            let object = json!({ "round": &round, "explanation": &explanation, "assignments": &assignments });
-            output.object(&object, || format!("{explanation}\n\n{}", text::page(&round, &assignments, output.width)))
+            let object = json!({
+                "round": round, "explanation": explanation, "classes": classes, "assignments": &assignments,
+            });
+            output.object(&object, || {
+                let measured = measured::tables(&detail, output.width);
+                format!("{explanation}\n\n{}{measured}", text::page(round, &assignments, output.width))
+            })
         }
     }
 }

@@ -12,10 +12,11 @@ use axum::routing::{get, patch, put};
 use axum::{Json, Router};
 use reqwest::Url;
 use serde_json::json;
+use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 use tributary_protocol::job_file::RoundPolicyChange;
 use tributary_protocol::operator::{
-    Assignment, ChangeJob, CreateJob, Job, ModelVersion, PAGE_ITEMS_DEFAULT, Page, Round, RoundDetail,
+    Assignment, ChangeJob, CreateJob, Job, ModelVersion, PAGE_ITEMS_DEFAULT, Page, Round, RoundDetail, TestSet,
 };
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::Task;
@@ -31,6 +32,7 @@ pub(crate) struct Fake {
     pub(crate) rounds: Vec<Round>,
     pub(crate) versions: Vec<ModelVersion>,
     pub(crate) model: Vec<u8>,
+    pub(crate) metric_curves: serde_json::Value,
     /// Each long poll replaces job and rounds by those of the next scene and returns an event.
     pub(crate) scenes: Vec<Scene>,
     pub(crate) log: Arc<Mutex<Log>>,
@@ -68,6 +70,8 @@ impl Fake {
             .route("/jobs/{id}/rounds", get(list_rounds))
             .route("/jobs/{id}/rounds/{number}", get(show_round))
             .route("/jobs/{id}/rounds/{number}/assignments", get(list_assignments))
+            .route("/jobs/{id}/test-set", put(upload_test_set).get(no_test_set))
+            .route("/jobs/{id}/metric-curves", get(metric_curves))
             .route("/jobs/{id}/models", get(list_versions))
             .route("/jobs/{id}/models/{version}", put(upload).get(download))
             .route("/events", get(events))
@@ -158,7 +162,8 @@ async fn show_round(State(stage): State<Stage>, Path((_, number)): Path<(JobId, 
     let found = stage.fake.lock().unwrap().rounds.iter().find(|round| round.number == number).cloned();
     let Some(round) = found else { return refuse(ProblemType::NotFound) };
     let explanation = format!("Round {number} has its reasons.");
-    Json(RoundDetail { round, phases: vec![], explanation, evaluation: None, what_if: vec![] }).into_response()
+    Json(RoundDetail { round, phases: vec![], explanation, evaluation: None, classes: None, what_if: vec![] })
+        .into_response()
 }
 
 async fn list_assignments() -> Response {
@@ -180,6 +185,10 @@ async fn list_rounds(State(stage): State<Stage>, Query(pairs): Pairs) -> Respons
     Json(Page { items: rounds, next }).into_response()
 }
 
+async fn metric_curves(State(stage): State<Stage>) -> Response {
+    Json(stage.fake.lock().unwrap().metric_curves.clone()).into_response()
+}
+
 async fn list_versions(State(stage): State<Stage>) -> Response {
     Json(Page { items: stage.fake.lock().unwrap().versions.clone(), next: None }).into_response()
 }
@@ -187,6 +196,16 @@ async fn list_versions(State(stage): State<Stage>) -> Response {
 async fn upload(State(stage): State<Stage>, body: Bytes) -> Response {
     stage.fake.lock().unwrap().log.lock().unwrap().uploaded = body.to_vec();
     StatusCode::NO_CONTENT.into_response()
+}
+
+async fn upload_test_set(State(stage): State<Stage>, body: Bytes) -> Response {
+    stage.fake.lock().unwrap().log.lock().unwrap().uploaded = body.to_vec();
+    let sha256 = Sha256Hash::of(&body);
+    Json(TestSet { sha256, bytes: body.len() as u64, examples: 2, uploaded_at_ms: 0 }).into_response()
+}
+
+async fn no_test_set() -> Response {
+    Json(json!({})).into_response()
 }
 
 async fn download(State(stage): State<Stage>) -> Response {

@@ -24,7 +24,7 @@ pub(crate) fn evaluate<T: Trainer + ?Sized>(
     let started_ms = clock.now_ms();
     let plan = &assignment.plan;
     let task = EvaluateTask { model, spec: &plan.model, loss: plan.training.loss };
-    let Evaluated { examples, loss, accuracy } = computing(|| trainer.evaluate(&task, should_stop))?;
+    let Evaluated { examples, loss, accuracy, metrics, classes } = computing(|| trainer.evaluate(&task, should_stop))?;
     if examples == 0 {
         return Err(TrainError::NoExamples);
     }
@@ -32,6 +32,9 @@ pub(crate) fn evaluate<T: Trainer + ?Sized>(
         return Err(TrainError::Diverged);
     }
     let evaluate_ms = clock.now_ms().saturating_sub(started_ms);
-    let report = EvaluationReport { examples, loss, accuracy, evaluate_ms };
+    if let Some(classes) = &classes {
+        classes.check(examples, None, accuracy).map_err(|error| TrainError::DoesNotFit(error.to_string()))?;
+    }
+    let report = EvaluationReport { examples, loss, accuracy, evaluate_ms, metrics, classes };
     Ok(Completed { work: Work::Evaluation(report), body: Bytes::new(), next_state: None })
 }

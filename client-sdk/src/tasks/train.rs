@@ -40,7 +40,7 @@ pub(crate) fn train<T: Trainer + ?Sized>(
     let plan = &assignment.plan;
     let task = TrainTask { model, spec: &plan.model, training: &plan.training, seed: assignment.seed };
     let trained = computing(|| trainer.train(&task, should_stop))?;
-    let (examples, loss, steps) = (trained.examples, trained.loss, trained.steps);
+    let (examples, loss, steps, metrics) = (trained.examples, trained.loss, trained.steps, trained.metrics.clone());
     let delta = delta(trained, model)?;
     // Read only now, so that training has its memory.
     let kept = plan.codec.properties().error_feedback.then(|| state.client_state(assignment.job)).flatten();
@@ -51,6 +51,7 @@ pub(crate) fn train<T: Trainer + ?Sized>(
         loss,
         steps,
         train_ms: clock.now_ms().saturating_sub(started_ms),
+        metrics,
     };
     let sha256 = Sha256Hash::of(&body);
     Ok(Completed { work: Work::Update { query, sha256 }, body: body.into(), next_state })

@@ -1,6 +1,8 @@
 //! What every trainer promises.
 
+use tributary_protocol::classes::ClassCounts;
 use tributary_protocol::layers::ModelSpec;
+use tributary_protocol::metrics::Metrics;
 use tributary_protocol::model::Model;
 use tributary_protocol::plan::{Loss, Training};
 use tributary_protocol::seed::Seed;
@@ -60,6 +62,8 @@ pub struct Trained {
     pub steps: u64,
     /// Mean loss of the steps; finite.
     pub loss: f64,
+    /// Named scalars of the training, where the app has any: [`Metrics::with`] checks them.
+    pub metrics: Metrics,
 }
 
 /// The result of an evaluation.
@@ -71,6 +75,11 @@ pub struct Evaluated {
     pub loss: f64,
     /// Share of targets, 0 to 1, whose class had the highest score; `None` unless the targets are classes.
     pub accuracy: Option<f64>,
+    /// Named scalars of the evaluation, such as AUC or F1: [`Metrics::with`] checks them.
+    pub metrics: Metrics,
+    /// Counts by class ([`ClassCounts::of_classes`], [`ClassCounts::count`]); `None` unless the targets are classes, at
+    /// most 1,000. They must fit the examples and the accuracy.
+    pub classes: Option<ClassCounts>,
 }
 
 /// Why there is no result.

@@ -1,5 +1,7 @@
 //! Whether scores fit their targets, and how good they are.
 
+use tributary_protocol::classes::ClassCounts;
+use tributary_protocol::metrics::Metrics;
 use tributary_protocol::plan::Loss;
 
 use super::contract::{Evaluated, TrainError};
@@ -55,6 +57,8 @@ pub(super) struct Measured {
     right: u64,
     /// Number of classes compared; 0 if the targets are values.
     classes: u64,
+    /// The same by class.
+    counts: Option<ClassCounts>,
 }
 
 impl Measured {
@@ -63,15 +67,24 @@ impl Measured {
         self.examples += examples as u64;
         self.loss += loss * examples as f64;
         if let Targets::Classes(classes) = targets {
-            let rows = scores.chunks_exact(outputs).zip(classes);
-            self.right += rows.filter(|(row, class)| highest(row) == **class as usize).count() as u64;
+            if self.classes == 0 {
+                self.counts = ClassCounts::of_classes(outputs);
+            }
+            for (row, class) in scores.chunks_exact(outputs).zip(classes) {
+                let (truth, predicted) = (*class as usize, highest(row));
+                self.right += u64::from(predicted == truth);
+                if let Some(counts) = &mut self.counts {
+                    counts.count(truth, predicted);
+                }
+            }
             self.classes += classes.len() as u64;
         }
     }
 
-    pub(super) fn result(&self) -> Evaluated {
+    pub(super) fn result(self) -> Evaluated {
         let accuracy = (self.classes > 0).then(|| self.right as f64 / self.classes as f64);
-        Evaluated { examples: self.examples, loss: self.loss / self.examples as f64, accuracy }
+        let loss = self.loss / self.examples as f64;
+        Evaluated { examples: self.examples, loss, accuracy, metrics: Metrics::new(), classes: self.counts }
     }
 }
 

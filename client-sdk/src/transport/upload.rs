@@ -44,9 +44,10 @@ impl Update<'_> {
     }
 
     fn path_and_query(&self) -> String {
-        let UpdateQuery { weight, loss, steps, train_ms } = self.query;
-        // Numbers need no escapes in a query.
-        format!("{}?weight={weight}&loss={loss:?}&steps={steps}&train_ms={train_ms}", self.path())
+        let UpdateQuery { weight, loss, steps, train_ms, metrics } = self.query;
+        // Neither numbers nor names of metrics need escapes in a query.
+        let metrics = if metrics.is_empty() { String::new() } else { format!("&metrics={metrics}") };
+        format!("{}?weight={weight}&loss={loss:?}&steps={steps}&train_ms={train_ms}{metrics}", self.path())
     }
 }
 
@@ -118,10 +119,12 @@ fn progress(headers: &HeaderMap, update: &Update<'_>) -> Progress {
 
 #[cfg(test)]
 mod tests {
+    use tributary_protocol::metrics::Metrics;
+
     use super::*;
 
     fn query(loss: f64) -> UpdateQuery {
-        UpdateQuery { weight: 10, loss, steps: 3, train_ms: 12 }
+        UpdateQuery { weight: 10, loss, steps: 3, train_ms: 12, metrics: Metrics::new() }
     }
 
     #[test]
@@ -138,6 +141,15 @@ mod tests {
             assert_eq!(text.parse::<f64>().unwrap().to_bits(), loss.to_bits());
             assert!(text.bytes().all(|byte| byte.is_ascii_digit() || b".-e".contains(&byte)), "{text}");
         }
+    }
+
+    #[test]
+    fn metrics_are_one_parameter_without_escapes() {
+        let metrics = Metrics::new().with("f1.macro-avg_2", 1e-9).unwrap().with("auc", 0.91).unwrap();
+        let (query, body) = (UpdateQuery { metrics, ..query(0.5) }, Bytes::new());
+        let id = AssignmentId::from_random([1; 16]);
+        let update = Update { id, query: &query, body: &body, sha256: Sha256Hash::of(b""), begun: false };
+        assert!(update.path_and_query().ends_with("&train_ms=12&metrics=auc:0.91,f1.macro-avg_2:1e-9"));
     }
 
     #[test]

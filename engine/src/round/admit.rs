@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tributary_protocol::device::Attributes;
 use tributary_protocol::id::ClientId;
-use tributary_protocol::job_file::{Eligibility, EvaluationPolicy, JobFile};
+use tributary_protocol::job_file::{Eligibility, EvaluationPlace, EvaluationPolicy, JobFile};
 use tributary_protocol::state::Task;
 use tributary_protocol::update::CodecName;
 
@@ -33,6 +33,8 @@ pub struct EligibilityRules<'a> {
     form: Option<CodecName>,
     eligibility: &'a Eligibility,
     evaluators: Option<&'a BTreeMap<String, String>>,
+    /// Whether the coordinator evaluates.
+    on_coordinator: bool,
 }
 
 /// Why a client may not take part: the first rule that it breaks.
@@ -57,6 +59,8 @@ pub enum Ineligible {
     /// Evaluators do not train.
     #[error("it is an evaluator")]
     Evaluator,
+    #[error("the coordinator evaluates")]
+    Coordinator,
 }
 
 impl<'a> EligibilityRules<'a> {
@@ -70,6 +74,7 @@ impl<'a> EligibilityRules<'a> {
             form: Some(job.download.codec.codec().name()).filter(|form| *form != CodecName::F32),
             eligibility: &job.eligibility,
             evaluators: job.evaluation.as_ref().map(|EvaluationPolicy { attributes, .. }| attributes),
+            on_coordinator: job.evaluation.as_ref().is_some_and(|policy| policy.place == EvaluationPlace::Coordinator),
         }
     }
 }
@@ -78,6 +83,9 @@ impl<'a> EligibilityRules<'a> {
 pub fn admit(candidate: &Candidate, rules: &EligibilityRules<'_>) -> Result<(), Ineligible> {
     if let Some(form) = rules.form.filter(|form| !candidate.codecs.contains(form)) {
         return Err(Ineligible::Form(form));
+    }
+    if rules.task == Task::Evaluate && rules.on_coordinator {
+        return Err(Ineligible::Coordinator);
     }
     let evaluators = rules.evaluators.filter(|attributes| !attributes.is_empty());
     match (rules.task, evaluators) {
@@ -152,6 +160,7 @@ mod tests {
             form: None,
             eligibility: &eligibility,
             evaluators: Some(&evaluators),
+            on_coordinator: false,
         };
         let android = ("platform", "android");
         let evaluator = ("evaluator", "true");
@@ -185,6 +194,7 @@ mod tests {
             form: None,
             eligibility: &eligibility,
             evaluators: Some(&BTreeMap::new()),
+            on_coordinator: false,
         };
         assert_eq!(admit(&candidate(&[], 1, Some(2)), &rules), Ok(()));
         assert!(admit(&candidate(&[], 0, None), &rules).is_err());

@@ -7,12 +7,14 @@
 //! | what happens next to this round? | [`next_step`] |
 //! | when does the next round open, and which? | [`next_round`], within the job's [`Calendar`] |
 //! | how large may an update be? | [`norm_bound`] |
+//! | what do the named scalars of its reports come to? | [`summaries`] |
 //! | which versions and rounds does a job keep? | [`keeps_version`], [`history_before_ms`] |
 //! | when should a client check in again? | [`retry_window_ms`] |
 
 mod admit;
 mod calendar;
 mod cohort;
+mod metrics;
 mod norm;
 mod pace;
 mod retention;
@@ -22,6 +24,7 @@ mod step;
 pub use admit::{Candidate, EligibilityRules, Ineligible, admit};
 pub use calendar::{Calendar, CalendarError};
 pub use cohort::choose_cohort;
+pub use metrics::summaries;
 pub use norm::norm_bound;
 pub use pace::{RetryReason, retry_window_ms};
 pub use retention::{history_before_ms, keeps_version, separation_needs_from};

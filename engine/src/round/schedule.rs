@@ -29,6 +29,8 @@ pub struct JobFacts {
     pub last_committed_evaluated: bool,
     /// Accuracy of the newest evaluated version.
     pub accuracy: Option<f64>,
+    /// Mean of the metric of `[stop]` in the newest evaluation; none without one.
+    pub metric: Option<f64>,
 }
 
 /// Most open evaluations of a job. When evaluation is slower than training, versions in between are not evaluated.
@@ -39,7 +41,8 @@ const EVALUATIONS_OPEN_MAX: usize = 8;
 pub fn has_trained(job: &JobFile, facts: &JobFacts) -> bool {
     let rounds_done = job.stop.rounds.is_some_and(|rounds| facts.rounds_committed >= rounds);
     let accuracy_done = matches!((job.stop.accuracy, facts.accuracy), (Some(wanted), Some(got)) if got >= wanted);
-    rounds_done || accuracy_done
+    let metric_done = facts.metric.is_some_and(|mean| job.stop.is_reached(mean));
+    rounds_done || accuracy_done || metric_done
 }
 
 /// Whether an evaluation that waits for clients gives way: the job has trained, and this is not its last version. One
@@ -82,8 +85,8 @@ pub fn next_round(job: &JobFile, calendar: Option<&Calendar>, facts: &JobFacts, 
     if finishing {
         return if facts.evaluations_open > 0 { NextRound::Wait } else { NextRound::Complete };
     }
-    // A job that ends at an accuracy must know its accuracy before it trains on.
-    let undecided = job.stop.accuracy.is_some() && facts.evaluations_open > 0;
+    // A job that ends at an accuracy or a metric must know it before it trains on.
+    let undecided = job.stop.is_measured() && facts.evaluations_open > 0;
     if facts.state == JobState::Paused || undecided {
         return NextRound::Wait;
     }
@@ -158,6 +161,7 @@ mod tests {
             last_committed_round: None,
             last_committed_evaluated: false,
             accuracy: None,
+            metric: None,
         }
     }
 
@@ -236,6 +240,22 @@ mod tests {
             |accuracy| JobFacts { last_committed_evaluated: true, accuracy: Some(accuracy), ..committed(4) };
         assert_eq!(next_round(&job, &evaluated(0.89), 50), NextRound::Open(Task::Train, 5));
         assert_eq!(next_round(&job, &evaluated(0.9), 50), NextRound::Complete);
+    }
+
+    #[test]
+    fn a_job_is_complete_when_its_metric_is_good_enough() {
+        let evaluated = |metric| JobFacts { last_committed_evaluated: true, metric: Some(metric), ..committed(4) };
+        let more = NextRound::Open(Task::Train, 5);
+        let auc = job("evaluation = {}\nstop = { metric = 'auc', at_least = 0.9 }");
+        assert_eq!(next_round(&auc, &evaluated(0.89), 50), more);
+        assert_eq!(next_round(&auc, &evaluated(0.9), 50), NextRound::Complete);
+        let perplexity = job("evaluation = {}\nstop = { metric = 'perplexity', at_most = 12.0 }");
+        assert_eq!(next_round(&perplexity, &evaluated(12.5), 50), more);
+        assert_eq!(next_round(&perplexity, &evaluated(11.0), 50), NextRound::Complete);
+        let unmeasured = JobFacts { metric: None, ..evaluated(0.0) };
+        assert_eq!(next_round(&perplexity, &unmeasured, 50), more, "no report had it");
+        let waiting = JobFacts { evaluations_open: 1, ..evaluated(0.1) };
+        assert_eq!(next_round(&auc, &waiting, 50), NextRound::Wait);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The phases of a round: the next step as a function of known facts.
 
 use serde::{Deserialize, Serialize};
-use tributary_protocol::job_file::JobFile;
+use tributary_protocol::job_file::{EvaluationPlace, EvaluationPolicy, JobFile};
 use tributary_protocol::state::{AbandonReason, JobState, Phase, Task};
 
 /// The policy of a round; training and evaluation have one each. It is stored with the round, so a change of the job's
@@ -44,15 +44,34 @@ impl TaskPolicy {
                     deadline_ms: round.deadline_ms.cast_signed(),
                 })
             }
-            Task::Evaluate => job.evaluation.as_ref().map(|evaluation| Self {
+            Task::Evaluate => job.evaluation.as_ref().map(Self::of_evaluation),
+        }
+    }
+
+    fn of_evaluation(evaluation: &EvaluationPolicy) -> Self {
+        let (selection_timeout_ms, deadline_ms) =
+            (evaluation.selection_timeout_ms.cast_signed(), evaluation.deadline_ms.cast_signed());
+        match evaluation.place {
+            EvaluationPlace::Clients => Self {
                 goal: evaluation.reports_goal,
                 minimum: evaluation.reports_min,
                 cohort_size: evaluation.cohort_size(),
                 available_min: evaluation.cohort_size(),
-                selection_timeout_ms: evaluation.selection_timeout_ms.cast_signed(),
-                deadline_ms: evaluation.deadline_ms.cast_signed(),
-            }),
+                selection_timeout_ms,
+                deadline_ms,
+            },
+            // It waits for its test set as others wait for a client. Then nobody is left to wait for: the round goes on
+            // to Aggregating, where the coordinator evaluates.
+            EvaluationPlace::Coordinator => {
+                Self { goal: 0, minimum: 0, cohort_size: 0, available_min: 1, selection_timeout_ms, deadline_ms }
+            }
         }
+    }
+
+    /// Whether the coordinator evaluates, without clients.
+    #[must_use]
+    pub fn is_without_clients(&self) -> bool {
+        self.goal == 0
     }
 }
 
@@ -108,7 +127,7 @@ fn select(policy: &TaskPolicy, facts: &RoundFacts, now_ms: i64) -> Step {
         Step::ChooseCohort(policy.cohort_size)
     } else if is_ahead(timeout_at_ms, policy.selection_timeout_ms, now_ms) {
         Step::WaitUntil(timeout_at_ms)
-    } else if facts.available >= policy.minimum {
+    } else if facts.available >= policy.minimum.max(1) {
         Step::ChooseCohort(policy.cohort_size)
     } else {
         Step::Abandon(AbandonReason::SelectionTimeout)
@@ -164,6 +183,18 @@ mod tests {
             opened_at_ms: 0,
             deadline_at_ms: None,
         }
+    }
+
+    #[test]
+    fn an_evaluation_on_the_coordinator_waits_for_its_test_set_and_for_nobody() {
+        let policy = TaskPolicy { goal: 0, minimum: 0, cohort_size: 0, available_min: 1, ..POLICY };
+        assert!(policy.is_without_clients() && !POLICY.is_without_clients());
+        assert_eq!(next_step(&policy, &selecting(0), 99), Step::WaitUntil(100));
+        assert_eq!(next_step(&policy, &selecting(0), 100), Step::Abandon(AbandonReason::SelectionTimeout));
+        assert_eq!(next_step(&policy, &selecting(1), 100), Step::ChooseCohort(0));
+        assert_eq!(next_step(&policy, &training(0, 0), 0), Step::Aggregate);
+        let stopped = RoundFacts { phase: Phase::Aggregating, job: JobState::Stopped, ..selecting(0) };
+        assert_eq!(next_step(&policy, &stopped, 0), Step::Commit, "the last version is evaluated");
     }
 
     fn training(working: u32, reported: u32) -> RoundFacts {

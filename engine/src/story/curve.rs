@@ -1,7 +1,8 @@
 //! Learning curves: costs added up round by round, reduced to the points that a screen can show, and the cost of
 //! reaching accuracies.
 
-use tributary_protocol::operator::{Curve, CurvePoint, Target};
+use tributary_protocol::operator::{Curve, CurvePoint, MetricCurve, MetricPoint, Target};
+use tributary_protocol::state::Task;
 
 /// Accuracies whose cost a curve states, besides the one at which the job ends.
 const TARGETS: [f64; 9] = [0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.97, 0.98, 0.99];
@@ -57,7 +58,7 @@ pub fn curve(created_at_ms: i64, rows: &[CurveRow], points_max: usize, stop_accu
     wanted.dedup();
     let mut wanted = wanted.into_iter().peekable();
     let mut targets = Vec::new();
-    let mut thinner = Thinner::new(rows.len(), points_max);
+    let mut thinner = Thinner::new(rows.len(), points_max, height);
     for row in rows {
         sum = CurvePoint {
             round: row.round,
@@ -82,33 +83,53 @@ pub fn curve(created_at_ms: i64, rows: &[CurveRow], points_max: usize, stop_accu
     Curve { points: thinner.finish(), rounds: rows.len() as u64, targets, marks: Vec::new() }
 }
 
+/// The course of a named scalar over the rounds that have it, in order, with at most `points_max` points (at least 2):
+/// the first, the last, and of each stretch in between the largest and the smallest mean. None without rounds.
+#[must_use]
+pub fn metric_curve(task: Task, points: Vec<MetricPoint>, points_max: usize) -> Option<MetricCurve> {
+    let name = points.first()?.summary.name.clone();
+    let rounds = points.len() as u64;
+    let mut thinner = Thinner::new(points.len(), points_max, |point: &MetricPoint| (0, point.summary.mean));
+    points.into_iter().for_each(|point| thinner.take(point));
+    Some(MetricCurve { name, task, rounds, points: thinner.finish() })
+}
+
 /// Keeps the first point, the last point, and of each bucket in between the lowest and the highest.
-struct Thinner {
+struct Thinner<P> {
     count: usize,
     seen: usize,
     /// Number of buckets between first and last; none where every point is kept.
     buckets: Option<usize>,
     bucket: usize,
-    ends: Option<Ends>,
-    kept: Vec<CurvePoint>,
+    ends: Option<Ends<P>>,
+    /// The rank of a point's known measure, and its value; only points of equal rank are compared.
+    height: fn(&P) -> (u8, f64),
+    kept: Vec<P>,
 }
 
 /// The lowest and the highest point of a bucket, among the points with the best known measure.
-#[derive(Clone, Copy)]
-struct Ends {
+struct Ends<P> {
     kind: u8,
-    low: (f64, CurvePoint),
-    high: (f64, CurvePoint),
+    low: End<P>,
+    high: End<P>,
 }
 
-impl Thinner {
-    fn new(count: usize, points_max: usize) -> Self {
+#[derive(Clone)]
+struct End<P> {
+    height: f64,
+    /// Place among all points.
+    index: usize,
+    point: P,
+}
+
+impl<P: Clone> Thinner<P> {
+    fn new(count: usize, points_max: usize, height: fn(&P) -> (u8, f64)) -> Self {
         let points_max = points_max.max(2);
         let buckets = (count > points_max).then_some((points_max - 2) / 2);
-        Self { count, seen: 0, buckets, bucket: 0, ends: None, kept: Vec::with_capacity(count.min(points_max)) }
+        Self { count, seen: 0, buckets, bucket: 0, ends: None, height, kept: Vec::with_capacity(count.min(points_max)) }
     }
 
-    fn take(&mut self, point: CurvePoint) {
+    fn take(&mut self, point: P) {
         let index = self.seen;
         self.seen += 1;
         match self.buckets {
@@ -119,7 +140,7 @@ impl Thinner {
                     self.bucket = bucket;
                 }
                 if buckets > 0 {
-                    self.widen(point);
+                    self.widen(index, point);
                 }
             }
             _ => {
@@ -129,38 +150,41 @@ impl Thinner {
         }
     }
 
-    fn widen(&mut self, point: CurvePoint) {
-        let (kind, height) = height(&point);
-        let alone = Ends { kind, low: (height, point), high: (height, point) };
-        self.ends = Some(match self.ends {
-            Some(ends) if ends.kind > kind => ends,
-            Some(ends) if ends.kind == kind => Ends {
-                kind,
-                low: if height < ends.low.0 { alone.low } else { ends.low },
-                high: if height > ends.high.0 { alone.high } else { ends.high },
-            },
-            _ => alone,
-        });
-    }
-
-    /// Emits the points of the bucket in the order of their rounds.
-    fn close(&mut self) {
-        let Some(Ends { low: (_, low), high: (_, high), .. }) = self.ends.take() else { return };
-        let (first, second) = if low.round < high.round { (low, high) } else { (high, low) };
-        self.kept.push(first);
-        if second.round != first.round {
-            self.kept.push(second);
+    fn widen(&mut self, index: usize, point: P) {
+        let (kind, height) = (self.height)(&point);
+        let alone = End { height, index, point };
+        match &mut self.ends {
+            Some(ends) if ends.kind > kind => {}
+            Some(ends) if ends.kind == kind => {
+                if height > ends.high.height {
+                    ends.high = alone.clone();
+                }
+                if height < ends.low.height {
+                    ends.low = alone;
+                }
+            }
+            ends => *ends = Some(Ends { kind, low: alone.clone(), high: alone }),
         }
     }
 
-    fn finish(mut self) -> Vec<CurvePoint> {
+    /// Emits the points of the bucket in their order.
+    fn close(&mut self) {
+        let Some(Ends { low, high, .. }) = self.ends.take() else { return };
+        let (first, second) = if low.index < high.index { (low, high) } else { (high, low) };
+        let is_one = first.index == second.index;
+        self.kept.push(first.point);
+        if !is_one {
+            self.kept.push(second.point);
+        }
+    }
+
+    fn finish(mut self) -> Vec<P> {
         self.close();
         self.kept
     }
 }
 
-/// The rank of the known measure (accuracy before loss before training loss), and its value. Only points of equal rank
-/// are compared.
+/// The rank of the known measure (accuracy before loss before training loss), and its value.
 fn height(point: &CurvePoint) -> (u8, f64) {
     match (point.accuracy, point.loss, point.training_loss) {
         (Some(accuracy), ..) => (3, accuracy),
@@ -173,6 +197,7 @@ fn height(point: &CurvePoint) -> (u8, f64) {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use tributary_protocol::operator::MetricSummary;
 
     use super::*;
 
@@ -216,6 +241,30 @@ mod tests {
     fn nothing_is_a_curve_too() {
         assert_eq!(curve(0, &[], 400, None), Curve { points: vec![], rounds: 0, targets: vec![], marks: vec![] });
         assert_eq!(curve(0, &[row(1, None)], 2, None).points.len(), 1);
+    }
+
+    #[test]
+    fn the_course_of_a_metric_keeps_its_ends_and_its_extremes() {
+        let point = |round: u32| {
+            let value = if round == 70 { 9.0 } else { f64::from(round % 7) };
+            let name = "auc".parse().unwrap();
+            let summary = MetricSummary {
+                name,
+                reports: 1,
+                mean: value,
+                min: value,
+                p10: value,
+                p50: value,
+                p90: value,
+                max: value,
+            };
+            MetricPoint { round, at_ms: 0, summary }
+        };
+        let curve = metric_curve(Task::Evaluate, (1..=100).map(point).collect(), 10).unwrap();
+        let rounds: Vec<u32> = curve.points.iter().map(|point| point.round).collect();
+        assert_eq!((curve.rounds, rounds[0], rounds[rounds.len() - 1]), (100, 1, 100));
+        assert!(rounds.len() <= 10 && rounds.contains(&70) && rounds.windows(2).all(|pair| pair[0] < pair[1]));
+        assert_eq!(metric_curve(Task::Train, Vec::new(), 10), None);
     }
 
     #[test]

@@ -95,6 +95,9 @@ pub fn explain(story: &RoundStory<'_>, now_ms: i64) -> String {
     if let Some(undriven) = story.undriven.filter(|_| round.phase.is_open()) {
         return format!("{name} waits for a coordinator: {}.", undriven.words(now_ms));
     }
+    if round.task == Task::Evaluate && round.goal == 0 {
+        return on_coordinator(&name, story, now_ms);
+    }
     match round.phase {
         Phase::Selecting => selecting(&name, story, now_ms),
         Phase::Training => collecting(&name, round, now_ms),
@@ -104,6 +107,27 @@ pub fn explain(story: &RoundStory<'_>, now_ms: i64) -> String {
         Phase::Aggregating => format!("{name} has its {} and adds them up.", count(round.reported, "report")),
         Phase::Committed => committed(&name, story),
         Phase::Abandoned => abandoned(&name, round),
+    }
+}
+
+/// An evaluation without clients.
+fn on_coordinator(name: &str, story: &RoundStory<'_>, now_ms: i64) -> String {
+    let round = story.round;
+    let took_ms = round.ended_at_ms.map_or(0, |at_ms| at_ms - round.opened_at_ms);
+    match round.phase {
+        Phase::Selecting => {
+            let left_ms = story.selection_ends_at_ms.map_or(0, |at_ms| at_ms - now_ms);
+            let ends = if left_ms > 0 { format!("; in {} it is abandoned", duration(left_ms)) } else { String::new() };
+            format!("{name} waits for the test set of the job (`tributary job test-set upload`){ends}.")
+        }
+        Phase::Training | Phase::Aggregating => format!("{name} is computed on the coordinator."),
+        Phase::Committed => {
+            format!("{name} took {} on the coordinator, with {} examples.", duration(took_ms), round.weight)
+        }
+        Phase::Abandoned if round.reason == Some(AbandonReason::SelectionTimeout) => {
+            format!("{name} was abandoned: no test set was uploaded within {}.", duration(took_ms))
+        }
+        Phase::Abandoned => abandoned(name, round),
     }
 }
 
@@ -327,6 +351,23 @@ mod tests {
 
     fn story(round: &Round) -> RoundStory<'_> {
         RoundStory::of(round)
+    }
+
+    #[test]
+    fn an_evaluation_on_the_coordinator_is_about_its_test_set() {
+        let told = |changes: serde_json::Value| {
+            let mut own = json!({ "task": "evaluate", "goal": 0, "minimum": 0, "cohort": 0 });
+            own.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+            let round = round(own);
+            explain(&RoundStory { selection_ends_at_ms: Some(5_000), ..story(&round) }, 2_000)
+        };
+        let waits = told(json!({ "phase": "selecting" }));
+        assert!(waits.contains("waits for the test set") && waits.ends_with("; in 3 s it is abandoned."), "{waits}");
+        assert!(told(json!({ "phase": "aggregating" })).contains("computed on the coordinator"));
+        let done = told(json!({ "phase": "committed", "ended_at_ms": 1_500, "weight": 40 }));
+        assert_eq!(done, "The evaluation of round 7 took 1.5 s on the coordinator, with 40 examples.");
+        let late = json!({ "phase": "abandoned", "reason": "selection_timeout", "ended_at_ms": 60_000 });
+        assert!(told(late).ends_with("no test set was uploaded within 1 min."));
     }
 
     #[test]

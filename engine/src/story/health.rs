@@ -191,6 +191,11 @@ fn loss_rises(facts: &HealthFacts<'_>) -> Option<Health> {
 
 fn evaluators_wanted(facts: &HealthFacts<'_>) -> Option<Health> {
     let EvaluatorsWanted { round, is_last } = facts.evaluation?;
+    if round.minimum == 0 {
+        let text = format!("the evaluation of round {} waits for the test set of the job", round.number);
+        let remedy = "upload it: `tributary job test-set upload JOB FILE`";
+        return Some(found(Severity::Warning, HealthKind::WaitingForEvaluators, text, remedy));
+    }
     let waits = format!(
         "the evaluation of round {} has {} of the {} it needs",
         round.number,
@@ -379,6 +384,16 @@ mod tests {
         let round = SelectingRound { wanted: None, ..round };
         let between = HealthFacts { evaluation: Some(EvaluatorsWanted { round, is_last: false }), ..running() };
         assert_eq!(health(&between, 0).kind, HealthKind::Fine, "they may come");
+    }
+
+    #[test]
+    fn an_evaluation_on_the_coordinator_asks_for_its_test_set() {
+        let round =
+            SelectingRound { number: 8, available: 0, needed: 1, minimum: 0, ends_in_ms: 100_000, wanted: None };
+        let facts = HealthFacts { evaluation: Some(EvaluatorsWanted { round, is_last: false }), ..running() };
+        let health = health(&facts, 0);
+        assert_eq!((health.severity, health.kind), (Severity::Warning, HealthKind::WaitingForEvaluators));
+        assert!(health.remedy.is_some_and(|remedy| remedy.contains("test-set upload")), "{}", health.text);
     }
 
     #[test]

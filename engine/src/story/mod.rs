@@ -6,7 +6,7 @@
 //! | what became of a client that did not report? | [`Ending`] |
 //! | which course did a session take, how do classes compare? | [`Session::shape`], [`class_stats`], [`funnel`] |
 //! | do the updates of a device class count as often as those of the others? | [`verdicts`] |
-//! | how does a job learn, and at what cost? | [`curve`] |
+//! | how does a job learn, and at what cost? | [`curve`], [`metric_curve`] |
 //! | when does a job have its rounds? | [`ends_in_ms`] |
 //! | how is a job, and what can be done about it? | [`health`] |
 
@@ -20,7 +20,7 @@ mod session;
 mod straggler;
 
 pub use bias::{Share, verdicts};
-pub use curve::{CurveRow, curve};
+pub use curve::{CurveRow, curve, metric_curve};
 pub use explain::{RoundStory, Takeover, Undriven, Wanted, duration as in_words, explain, phases, what_if};
 pub use health::{EndedRound, EvaluatorsWanted, HealthFacts, SelectingRound, ShutOut, health};
 pub use marks::marks;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::download::Download;
 use crate::id::Name;
 use crate::layers::ModelSpec;
+use crate::metrics::{METRIC_MAX, MetricName};
 use crate::plan::Training;
 use crate::seed::Seed;
 use crate::update::Codec;
@@ -61,7 +62,7 @@ pub struct JobFile {
     /// How updates become the next model version.
     #[serde(default)]
     pub aggregation: Aggregation,
-    /// Evaluation of the global model on clients. Default: none.
+    /// Evaluation of the global model, on clients or on the coordinator. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluation: Option<EvaluationPolicy>,
     /// When the job is complete. Default: never.
@@ -207,11 +208,32 @@ fn one() -> f64 {
     1.0
 }
 
-/// Evaluation of the global model on clients (`[evaluation]`).
+/// Largest model that is evaluated on the coordinator, in parameters. It is in memory three times meanwhile: as it is
+/// read, in the network, and packed for the network's products.
+pub const COORDINATOR_PARAMETERS_MAX: usize = 1 << 25;
+
+/// Who evaluates the global model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum EvaluationPlace {
+    /// Clients, on their own examples.
+    #[default]
+    Clients,
+    /// The coordinator, on the test set that an operator uploads. The model must be a list of layers with at most
+    /// 33,554,432 parameters.
+    Coordinator,
+}
+
+/// Evaluation of the global model (`[evaluation]`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct EvaluationPolicy {
+    /// Who evaluates. Default: `clients`. With `coordinator`, an evaluation waits for its test set for
+    /// `selection_timeout_ms`, and settings of clients and reports have no meaning.
+    #[serde(rename = "where", default, skip_serializing_if = "EvaluationPlace::is_clients")]
+    pub place: EvaluationPlace,
     /// Committed rounds between evaluated versions. The last version of a job is always evaluated. Default: 1.
     #[serde(default = "one_round")]
     pub every_rounds: u32,
@@ -234,6 +256,12 @@ pub struct EvaluationPolicy {
     /// Time from the draw of the evaluators to the deadline, in milliseconds. Default: 300,000.
     #[serde(default = "evaluation_timeout_ms")]
     pub deadline_ms: u64,
+}
+
+impl EvaluationPlace {
+    fn is_clients(&self) -> bool {
+        *self == Self::Clients
+    }
 }
 
 impl EvaluationPolicy {
@@ -262,6 +290,29 @@ pub struct StopPolicy {
     /// Accuracy of an evaluated version, above 0 and at most 1. Requires an `[evaluation]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
+    /// Name of a metric of the evaluation, with one of `at_least` and `at_most`. Requires an `[evaluation]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metric: Option<MetricName>,
+    /// The job is complete when the mean of `metric` is this or more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<f64>,
+    /// The job is complete when the mean of `metric` is this or less.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<f64>,
+}
+
+impl StopPolicy {
+    /// Whether the job ends by a result of its evaluations.
+    #[must_use]
+    pub fn is_measured(&self) -> bool {
+        self.accuracy.is_some() || self.metric.is_some()
+    }
+
+    /// Whether a mean of `metric` is good enough.
+    #[must_use]
+    pub fn is_reached(&self, mean: f64) -> bool {
+        self.at_least.is_some_and(|wanted| mean >= wanted) || self.at_most.is_some_and(|wanted| mean <= wanted)
+    }
 }
 
 impl JobFile {
@@ -300,17 +351,48 @@ impl JobFile {
         self.aggregation.check()?;
         if let Some(evaluation) = &self.evaluation {
             evaluation.check()?;
+            self.check_place(evaluation)?;
         }
         if let Some(schedule) = &self.schedule {
             schedule.check()?;
         }
         self.retention.check()?;
-        let rounds = self.stop.rounds.is_none_or(|rounds| rounds > 0);
-        require(rounds, "[stop] rounds", "at least 1")?;
-        let accuracy = self.stop.accuracy.is_none_or(|accuracy| accuracy > 0.0 && accuracy <= 1.0);
+        self.stop.check(self.evaluation.is_some())
+    }
+
+    /// The coordinator computes networks that are lists of layers, within a bounded memory.
+    fn check_place(&self, evaluation: &EvaluationPolicy) -> Result<(), JobFileError> {
+        if evaluation.place == EvaluationPlace::Clients {
+            return Ok(());
+        }
+        let is_known = matches!(self.model, ModelSpec::Layers(_));
+        require(is_known, PLACE, "\"clients\" here: the coordinator cannot compute an app's own network")?;
+        let is_small = self.model.parameters()?.total() <= COORDINATOR_PARAMETERS_MAX;
+        require(is_small, PLACE, "\"clients\" for a model of more than 33554432 parameters")?;
+        let has_clients =
+            !evaluation.attributes.is_empty() || evaluation.reports_goal != 1 || evaluation.over_selection != one();
+        let range = "left out where the coordinator evaluates: no client takes part";
+        require(!has_clients, "[evaluation] attributes, reports_goal and over_selection", range)
+    }
+}
+
+/// The setting that says who evaluates.
+const PLACE: &str = "[evaluation] where";
+
+impl StopPolicy {
+    fn check(&self, is_evaluated: bool) -> Result<(), JobFileError> {
+        require(self.rounds.is_none_or(|rounds| rounds > 0), "[stop] rounds", "at least 1")?;
+        let accuracy = self.accuracy.is_none_or(|accuracy| accuracy > 0.0 && accuracy <= 1.0);
         require(accuracy, "[stop] accuracy", "above 0 and at most 1")?;
-        let measured = self.stop.accuracy.is_none() || self.evaluation.is_some();
-        require(measured, "[stop] accuracy", "left out, or there must be an [evaluation] to measure it")
+        let evaluated = "left out, or there must be an [evaluation] to measure it";
+        require(self.accuracy.is_none() || is_evaluated, "[stop] accuracy", evaluated)?;
+        require(self.metric.is_none() || is_evaluated, "[stop] metric", evaluated)?;
+        let bounds = u8::from(self.at_least.is_some()) + u8::from(self.at_most.is_some());
+        let expected = u8::from(self.metric.is_some());
+        require(bounds == expected, "[stop] metric", "given with exactly one of at_least and at_most")?;
+        let is_finite = |bound: Option<f64>| bound.is_none_or(|bound| bound.abs() <= METRIC_MAX);
+        let finite = is_finite(self.at_least) && is_finite(self.at_most);
+        require(finite, "[stop] at_least and at_most", "finite numbers, at most 1e12 in magnitude")
     }
 }
 

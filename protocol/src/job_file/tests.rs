@@ -79,6 +79,19 @@ fn a_wrong_key_or_number_is_named() {
         ("kind = \"relu\"", "kind = \"rellu\"", "rellu"),
         ("learning_rate = 0.1", "learning_rate = -0.1", "learning_rate"),
         ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[stop]\naccuracy = 0.9", "[stop] accuracy"),
+        ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[stop]\nmetric = 'auc'\nat_least = 0.9", "[stop] metric"),
+        (
+            "rule = \"fed_avg\"",
+            "rule = \"fed_avg\"\n[evaluation]\n[stop]\nmetric = 'auc'",
+            "[stop] metric must be given with exactly one of at_least and at_most",
+        ),
+        ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[evaluation]\n[stop]\nat_most = 1", "[stop] metric"),
+        ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[stop]\nmetric = 'AUC'", "\"AUC\" is no name of a metric"),
+        (
+            "rule = \"fed_avg\"",
+            "rule = \"fed_avg\"\n[evaluation]\nwhere = 'coordinator'\nreports_goal = 2",
+            "no client takes part",
+        ),
         ("name = \"digits\"", "name = \"di gits\"", "di gits"),
         ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[update]\ncodec = 'int7'", "unknown variant `int7`"),
         (
@@ -116,6 +129,21 @@ fn a_codec_is_a_name_or_a_table_with_settings() {
     };
     assert_eq!(codec("'int8'"), codec("{ name = 'int8' }"));
     assert_eq!(codec("{ name = 'int8', block = 128 }").to_string(), r#"{"name":"int8","block":128}"#);
+}
+
+#[test]
+fn the_coordinator_evaluates_lists_of_layers_of_a_bounded_size() {
+    let text = format!("{DIGITS}\n[evaluation]\nwhere = 'coordinator'\n[stop]\nmetric = 'auc'\nat_most = 0.5");
+    let job = JobFile::parse(&text).unwrap();
+    assert_eq!(job.evaluation.as_ref().unwrap().place, EvaluationPlace::Coordinator);
+    assert_eq!(JobFile::parse(&job.text()).unwrap(), job);
+    assert!(job.stop.is_measured() && job.stop.is_reached(0.5) && !job.stop.is_reached(0.6));
+    let own = serde_json::from_str(r#"{"parameters": [{"name": "w", "shape": [2]}]}"#).unwrap();
+    let error = JobFile { model: own, ..job.clone() }.check().unwrap_err().to_string();
+    assert!(error.contains("[evaluation] where must be \"clients\""), "{error}");
+    let large = r#"{"input": [8192], "layers": [{"kind": "linear", "out_features": 8192}]}"#;
+    let error = JobFile { model: serde_json::from_str(large).unwrap(), ..job }.check().unwrap_err().to_string();
+    assert!(error.contains("33554432"), "{error}");
 }
 
 #[test]

@@ -7,19 +7,23 @@ mod access;
 mod audit;
 mod filing;
 mod health;
+mod metrics;
 mod overview;
 mod people;
 mod progress;
 mod round;
 mod system;
 mod table;
+mod test_set;
 
 use serde::{Deserialize, Serialize};
 
+use crate::classes::ClassTotals;
 use crate::device::Attributes;
 use crate::hash::Sha256Hash;
 use crate::id::{AssignmentId, ClientId, JobId, Name};
 use crate::job_file::JobFile;
+use crate::metrics::Metrics;
 use crate::seed::Seed;
 use crate::state::{AbandonReason, AssignmentState, JobState, NodeState, Phase, Standing, Straggler, Task};
 
@@ -31,12 +35,14 @@ pub use access::{
 pub use audit::{AuditEntry, CHAIN_BEGINS, ChainCheck, ChainError};
 pub use filing::{ChangeJob, NOTES_BYTES_MAX, TAGS_MAX};
 pub use health::Health;
+pub use metrics::{MetricCurve, MetricPoint, MetricSummary};
 pub use overview::{Cell, JobOverview, JobSummary, OpenRound, Overview, SparkPoint};
 pub use people::{AttributeName, ClassStats, ClientAssignment, ClientOrder, ShapeCount};
 pub use progress::{BestVersion, Progress};
 pub use round::{Curve, CurveMark, CurvePoint, Order, PhaseSpan, RoundDetail, Target, WhatIf};
 pub use system::{DbLatency, Engine, JobDraft, LoadSample, Storage, System};
-pub use table::{ROUND_COLUMNS, round_columns, round_line};
+pub use table::{MetricsOf, RoundTable};
+pub use test_set::{TestSet, TestSetState};
 
 /// Largest `limit` of a page.
 pub const PAGE_ITEMS_MAX: u32 = 1000;
@@ -315,6 +321,15 @@ pub struct Round {
     /// Largest L2 norm of an update of the round. Absent without a norm bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub norm_max: Option<f64>,
+    /// Named scalars of the round's own reports, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<MetricSummary>,
+    /// Named scalars of the evaluation of the resulting model, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evaluation_metrics: Vec<MetricSummary>,
+    /// Of an evaluation: targets and right answers of each class. Absent without counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classes: Option<ClassTotals>,
 }
 
 /// An assignment: the work of one client in one round.
@@ -370,6 +385,9 @@ pub struct Assignment {
     /// Accuracy that an evaluator reported, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
+    /// Named scalars that the client reported.
+    #[serde(default, skip_serializing_if = "Metrics::is_empty")]
+    pub metrics: Metrics,
     /// Work time that the client reported, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work_ms: Option<u64>,

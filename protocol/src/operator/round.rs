@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Round;
+use crate::classes::ClassCounts;
 use crate::state::Phase;
 
 /// Order of a list.
@@ -30,6 +31,9 @@ pub struct RoundDetail {
     /// The evaluation of the resulting model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluation: Option<Round>,
+    /// Counts by class: of this evaluation, or of the evaluation of the resulting model. The sums over all reports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classes: Option<ClassCounts>,
     /// The effect of other deadlines. Empty until the round has closed, and after its assignments were deleted.
     pub what_if: Vec<WhatIf>,
 }

@@ -1,9 +1,14 @@
 //! Rounds as lines of a CSV file: one set of columns for all exports.
 
-use super::Round;
+use std::collections::BTreeSet;
 
-/// The columns, in order: the members of a [`Round`], and its times in ISO 8601 (UTC) beside those in milliseconds.
-pub const ROUND_COLUMNS: [&str; 35] = [
+use serde_json::Value;
+
+use super::Round;
+use crate::metrics::MetricName;
+
+/// The columns of every table, in order: the members of a [`Round`], and its times in ISO 8601 (UTC) beside those in milliseconds.
+const COLUMNS: [&str; 35] = [
     "number",
     "task",
     "phase",
@@ -41,29 +46,91 @@ pub const ROUND_COLUMNS: [&str; 35] = [
     "ended_at_ms",
 ];
 
-/// The names of the columns as the first line, without its end.
-#[must_use]
-pub fn round_columns() -> String {
-    ROUND_COLUMNS.join(",")
+/// Members of a round that are no columns: named scalars have columns of their own, and counts by class are in JSON.
+#[cfg(test)]
+const LISTS: [&str; 3] = ["metrics", "evaluation_metrics", "classes"];
+
+/// The columns of a named scalar.
+const METRIC_FIGURES: [&str; 7] = ["mean", "reports", "min", "p10", "p50", "p90", "max"];
+
+/// The member of a round that has a named scalar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MetricsOf {
+    /// The round's own reports: `metrics`.
+    Round,
+    /// The evaluation of the model of a training round: `evaluation_metrics`.
+    Evaluation,
 }
 
-/// A round as a line (RFC 4180), without its end. An absent value is an empty field.
-///
-/// # Errors
-/// None in practice: a round has no value that JSON lacks.
-pub fn round_line(round: &Round) -> Result<String, serde_json::Error> {
-    let members = serde_json::to_value(round)?;
-    let fields = ROUND_COLUMNS.map(|column| match column {
-        "opened_at" => iso(round.opened_at_ms),
-        "ended_at" => round.ended_at_ms.map(iso).unwrap_or_default(),
-        member => match &members[member] {
-            serde_json::Value::Null => String::new(),
-            // Words of enumerations, which need no quotes.
-            serde_json::Value::String(word) => word.clone(),
-            number => number.to_string(),
-        },
-    });
-    Ok(fields.join(","))
+impl MetricsOf {
+    fn member(self) -> &'static str {
+        match self {
+            Self::Round => "metrics",
+            Self::Evaluation => "evaluation_metrics",
+        }
+    }
+}
+
+/// A table of rounds.
+#[derive(Clone, Debug, Default)]
+pub struct RoundTable {
+    metrics: BTreeSet<(MetricsOf, MetricName)>,
+}
+
+impl RoundTable {
+    /// A table with columns for these named scalars.
+    #[must_use]
+    pub fn new(metrics: impl IntoIterator<Item = (MetricsOf, MetricName)>) -> Self {
+        Self { metrics: metrics.into_iter().collect() }
+    }
+
+    /// A table with columns for the named scalars of these rounds.
+    #[must_use]
+    pub fn of(rounds: &[&Round]) -> Self {
+        Self::new(rounds.iter().flat_map(|round| {
+            let own = round.metrics.iter().map(|metric| (MetricsOf::Round, metric.name.clone()));
+            let evaluated = round.evaluation_metrics.iter();
+            own.chain(evaluated.map(|metric| (MetricsOf::Evaluation, metric.name.clone())))
+        }))
+    }
+
+    /// The names of the columns as the first line, without its end.
+    #[must_use]
+    pub fn columns(&self) -> String {
+        let figures = |(of, name): &(MetricsOf, MetricName)| {
+            METRIC_FIGURES.map(|figure| format!("{}.{name}.{figure}", of.member()))
+        };
+        let columns = COLUMNS.map(str::to_owned).into_iter();
+        columns.chain(self.metrics.iter().flat_map(figures)).collect::<Vec<_>>().join(",")
+    }
+
+    /// A round as a line (RFC 4180), without its end. An absent value is an empty field.
+    ///
+    /// # Errors
+    /// None in practice: a round has no value that JSON lacks.
+    pub fn line(&self, round: &Round) -> Result<String, serde_json::Error> {
+        let members = serde_json::to_value(round)?;
+        let fixed = COLUMNS.map(|column| match column {
+            "opened_at" => iso(round.opened_at_ms),
+            "ended_at" => round.ended_at_ms.map(iso).unwrap_or_default(),
+            member => field(&members[member]),
+        });
+        let figures = |(of, name): &(MetricsOf, MetricName)| {
+            let metrics = members[of.member()].as_array().map(Vec::as_slice).unwrap_or_default();
+            let metric = metrics.iter().find(|metric| metric["name"] == name.as_str());
+            METRIC_FIGURES.map(|figure| metric.map_or_else(String::new, |metric| field(&metric[figure])))
+        };
+        Ok(fixed.into_iter().chain(self.metrics.iter().flat_map(figures)).collect::<Vec<_>>().join(","))
+    }
+}
+
+fn field(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        // Words of enumerations, which need no quotes.
+        Value::String(word) => word.clone(),
+        number => number.to_string(),
+    }
 }
 
 /// A time in ISO 8601, in UTC, to the millisecond: `2026-11-20T21:54:11.999Z`.
@@ -112,12 +179,33 @@ mod tests {
         let mut members = serde_json::to_value(&round).unwrap();
         // A figure of the coordinator that answers, while the round is open.
         members.as_object_mut().unwrap().remove("folded");
-        for member in members.as_object().unwrap().keys() {
-            assert!(ROUND_COLUMNS.contains(&member.as_str()), "{member}");
+        for member in members.as_object().unwrap().keys().filter(|member| !LISTS.contains(&member.as_str())) {
+            assert!(COLUMNS.contains(&member.as_str()), "{member}");
         }
         let line = "7,train,abandoned,fault,1970-01-01T00:00:00.000Z,1970-01-01T00:00:00.004Z,1.0,0.25,0.5,13,10,5,0,0,\
                     0,0,0,0,0,0,0,0,0,0,0,0.1,2.0,0.3,6,1,0,1,2,3,4";
-        assert_eq!(round_line(&round).unwrap(), line);
-        assert_eq!(round_columns().matches(',').count(), line.matches(',').count());
+        let table = RoundTable::default();
+        assert_eq!(table.line(&round).unwrap(), line);
+        assert_eq!(table.columns().matches(',').count(), line.matches(',').count());
+    }
+
+    #[test]
+    fn a_named_scalar_has_a_column_for_each_of_its_figures() {
+        let auc = json!({ "name": "auc", "mean": 0.5, "reports": 3, "min": 0, "p10": 1, "p50": 2, "p90": 3, "max": 4 });
+        let round: Round = serde_json::from_value(json!({
+            "number": 7, "task": "train", "phase": "committed", "base_version": 6, "seed": 1, "goal": 1, "minimum": 1,
+            "cohort": 1, "reported": 1, "rejected": 0, "failed": 0, "expired": 0, "opened_at_ms": 0, "weight": 0,
+            "bytes_up": 0, "bytes_down": 0, "evaluation_metrics": [auc],
+        }))
+        .unwrap();
+        let table = RoundTable::new([
+            (MetricsOf::Evaluation, "auc".parse().unwrap()),
+            (MetricsOf::Round, "f1".parse().unwrap()),
+        ]);
+        let (columns, line) = (table.columns(), table.line(&round).unwrap());
+        assert!(columns.contains(",metrics.f1.p90,metrics.f1.max,evaluation_metrics.auc.mean,"), "{columns}");
+        assert!(line.ends_with(",,,,,,,0.5,3,0.0,1.0,2.0,3.0,4.0"), "{line}");
+        assert_eq!(line.matches(',').count(), columns.matches(',').count());
+        assert_eq!(RoundTable::of(&[&round]).columns().matches("auc").count(), 7);
     }
 }

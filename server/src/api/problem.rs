@@ -6,6 +6,7 @@ use tributary_protocol::problem::{Problem, ProblemType};
 
 use super::observe::problem_response;
 use crate::blob::BlobError;
+use crate::central::{self, TestSetError};
 use crate::db::DbError;
 use crate::lifecycle::jobs::JobRefusal;
 use crate::models::first::UploadError;
@@ -102,6 +103,21 @@ impl From<UploadError> for ApiError {
             UploadError::Model(error) => Self::new(ProblemType::ModelInvalid, error.to_string()),
             UploadError::Version(error) => error.into(),
         }
+    }
+}
+
+impl From<central::UploadError> for ApiError {
+    fn from(error: central::UploadError) -> Self {
+        match error {
+            central::UploadError::TestSet(error) => error.into(),
+            central::UploadError::Blob(error) => error.into(),
+        }
+    }
+}
+
+impl From<TestSetError> for ApiError {
+    fn from(error: TestSetError) -> Self {
+        Self::new(ProblemType::TestSetInvalid, error.to_string())
     }
 }
 

@@ -1,8 +1,10 @@
 //! Assignments: one client in one round.
 
+use tributary_protocol::classes::ClassCounts;
 use tributary_protocol::device::Attributes;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, ClientId, JobId};
+use tributary_protocol::metrics::Metrics;
 use tributary_protocol::operator::Assignment;
 use tributary_protocol::state::{AssignmentState, Task};
 
@@ -89,7 +91,7 @@ pub struct Times {
 }
 
 /// The figures of an accepted update or evaluation.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// Number of examples.
     pub weight: u64,
@@ -103,6 +105,10 @@ pub struct Report {
     pub work_ms: u64,
     /// L2 norm of the update; none for an evaluation.
     pub update_norm: Option<f64>,
+    /// Named scalars.
+    pub metrics: Metrics,
+    /// Counts by class of an evaluation. They are added to those of the round, and not stored with the assignment.
+    pub classes: Option<ClassCounts>,
     /// SHA-256 of the report's bytes.
     pub sha256: Sha256Hash,
     /// Traffic of the assignment that is not counted in the database yet.
@@ -157,6 +163,7 @@ pub(super) struct AssignmentView {
     #[sqlx(flatten)]
     traffic: TrafficRow,
     cosine: Option<f64>,
+    metrics: Option<Text<Json<Metrics>>>,
     #[sqlx(try_from = "String")]
     attributes: Json<Attributes>,
 }
@@ -166,7 +173,7 @@ macro_rules! assignment_view_columns {
     () => {
         "a.id, a.client, c.number, a.state, a.reason, a.assigned_at_ms, a.fetched_at_ms, a.upload_at_ms, a.upload_ms, \
          a.ended_at_ms, a.late_at_ms, a.stopped_at_ms, r.deadline_at_ms, r.reported >= r.goal as goal_met, a.weight, a.loss, a.accuracy, a.work_ms, a.update_norm, a.cosine, a.bytes_up, \
-         a.bytes_down, a.raw_bytes_up, a.raw_bytes_down, c.attributes"
+         a.bytes_down, a.raw_bytes_up, a.raw_bytes_down, a.metrics, c.attributes"
     };
 }
 pub(super) use assignment_view_columns;
@@ -261,11 +268,12 @@ impl Tx {
         let sql = "update assignments set state = 'reported', ended_at_ms = $2, weight = $3, loss = $4, accuracy = $5, \
                    steps = $6, work_ms = $7, update_norm = $8, report_sha256 = $9, bytes_up = bytes_up + $10, \
                    bytes_down = bytes_down + $11, raw_bytes_up = raw_bytes_up + $12, \
-                   raw_bytes_down = raw_bytes_down + $13, fetched_at_ms = coalesce($14, fetched_at_ms), \
+                   raw_bytes_down = raw_bytes_down + $13, metrics = $17, fetched_at_ms = coalesce($14, fetched_at_ms), \
                    upload_at_ms = coalesce(upload_at_ms, $15), upload_ms = case \
                    when $16 < coalesce(upload_at_ms, $15) then 0 else $16 - coalesce(upload_at_ms, $15) end \
                    where id = $1 and state = 'assigned' \
                    returning bytes_up, bytes_down, raw_bytes_up, raw_bytes_down";
+        let metrics = (!report.metrics.is_empty()).then(|| Json::text(&report.metrics)).transpose()?;
         let row = fetch!(
             self,
             TrafficRow,
@@ -286,7 +294,8 @@ impl Tx {
             stored(report.traffic.raw_bytes_down),
             report.times.fetched_at_ms,
             report.times.upload_at_ms,
-            report.times.uploaded_at_ms
+            report.times.uploaded_at_ms,
+            metrics
         );
         Ok(row.map(Traffic::from))
     }
@@ -477,6 +486,7 @@ impl TryFrom<AssignmentView> for Assignment {
             weight: number("assignments.weight", row.weight)?,
             loss: row.loss,
             accuracy: row.accuracy,
+            metrics: row.metrics.map(|Text(Json(metrics))| metrics).unwrap_or_default(),
             work_ms: number("assignments.work_ms", row.work_ms)?,
             update_norm: row.update_norm,
             cosine: row.cosine,

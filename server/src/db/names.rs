@@ -60,6 +60,12 @@ pub fn model_file_key(job: JobId, version: u32, form: MadeFor) -> String {
     }
 }
 
+/// The name of the body of a test set. Each upload has a number of its own.
+#[must_use]
+pub fn test_set_key(job: JobId, upload: u64) -> String {
+    format!("test_set/{job}/{upload:016x}")
+}
+
 /// The name of the body of an update.
 #[must_use]
 pub fn update_key(assignment: AssignmentId) -> String {

@@ -1,5 +1,6 @@
 //! Rounds: training and evaluation.
 
+use tributary_protocol::classes::ClassTotals;
 use tributary_protocol::id::{AssignmentId, JobId};
 use tributary_protocol::job_file::JobFile;
 use tributary_protocol::operator::Round;
@@ -96,6 +97,7 @@ pub struct RoundRow {
     pub norm_max: Option<f64>,
     /// When retention deleted the assignments of the round.
     pub pruned_at_ms: Option<i64>,
+    class_totals: Option<Text<Json<ClassTotals>>>,
 }
 
 impl RoundRow {
@@ -160,6 +162,9 @@ impl From<RoundRow> for Round {
             step_norm: row.step_norm,
             diversity: row.diversity,
             norm_max: row.norm_max,
+            metrics: Vec::new(),
+            evaluation_metrics: Vec::new(),
+            classes: row.class_totals.map(|Text(Json(totals))| totals),
         }
     }
 }
@@ -170,7 +175,7 @@ macro_rules! round_columns {
         "job, task, number, phase, reason, base_version, seed, goal, minimum, opened_at_ms, selected_at_ms, \
          deadline_at_ms, closed_at_ms, ended_at_ms, cohort, reported, rejected, failed, expired, weight, training_loss, \
          loss, accuracy, bytes_up, bytes_down, raw_bytes_up, raw_bytes_down, work_ms, step_norm, diversity, saved_ms, \
-         policy, norm_max, pruned_at_ms"
+         policy, norm_max, pruned_at_ms, class_totals"
     };
 }
 

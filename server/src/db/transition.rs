@@ -39,6 +39,8 @@ pub enum JobCause {
     RoundPolicy,
     /// The name, tags or notes were changed, or the job was archived or brought back; the state is unchanged.
     Filing,
+    /// A test set was uploaded; the state is unchanged.
+    TestSet,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +114,7 @@ impl Transition<'_> {
                 JobCause::Operator => "operator",
                 JobCause::RoundPolicy => "round_policy",
                 JobCause::Filing => "filing",
+                JobCause::TestSet => "test_set",
             }),
             Self::TakenOver { cause, .. } => Some(cause),
             Self::Round { reason, .. } => reason.map(AbandonReason::as_str),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::central::Evaluations;
 use crate::cluster::lease::Leases;
 use crate::fleet::Fleet;
 use crate::services::Services;
@@ -13,5 +14,6 @@ pub struct Driver {
     pub services: Services,
     pub fleet: Arc<Fleet>,
     pub updates: Arc<Updates>,
+    pub evaluations: Arc<Evaluations>,
     pub leases: Arc<Leases>,
 }

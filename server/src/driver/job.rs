@@ -12,6 +12,7 @@ use tributary_protocol::state::{AbandonReason, Phase, Task};
 
 use super::context::Driver;
 use super::tell;
+use crate::central::Due;
 use crate::cluster::lease::Lease;
 use crate::db::{DbError, JobRow, RoundKey, RoundRow, Tx};
 use crate::fleet::waiting::Waiting;
@@ -101,6 +102,7 @@ async fn look(driver: &Driver, id: JobId) -> Result<Found, DriverError> {
     }
     let facts = job_facts(&mut tx, &job, &rounds).await?;
     let waiting = Waiting::read(services, fleet, &mut tx, &spec, &rounds).await?;
+    let test_sets = u32::from(services.evaluator.is_some() && tx.test_set(id).await?.is_some());
     drop(tx);
 
     let now_ms = services.clock.now_ms();
@@ -124,11 +126,17 @@ async fn look(driver: &Driver, id: JobId) -> Result<Found, DriverError> {
             && gives_way(&spec.file, &facts, round.number);
         let step = match is_superseded {
             true => Step::Abandon(AbandonReason::Superseded),
-            false => next_step(&policy, &round_facts(&job, round, &eligible), now_ms),
+            false => {
+                let clients = u32::try_from(eligible.len()).unwrap_or(u32::MAX);
+                let available = if policy.is_without_clients() { test_sets } else { clients };
+                next_step(&policy, &round_facts(&job, round, available), now_ms)
+            }
         };
         match step {
             Step::WaitUntil(at_ms) => until_ms = until_ms.into_iter().chain([at_ms]).min(),
             Step::Done => {}
+            // It ends the round itself, and the job's task goes on meanwhile.
+            Step::Commit if policy.is_without_clients() => evaluate(driver, &spec, round),
             step => {
                 let key = round.key();
                 let span = tracing::info_span!(
@@ -177,14 +185,29 @@ async fn job_facts(tx: &mut Tx, job: &JobRow, rounds: &[RoundRow]) -> Result<Job
         last_committed_round,
         last_committed_evaluated: evaluated,
         accuracy: tx.latest_accuracy(job.id).await?,
+        metric: match &job.file.0.stop.metric {
+            Some(name) => tx.latest_metric(job.id, name).await?,
+            None => None,
+        },
     })
 }
 
-fn round_facts(job: &JobRow, round: &RoundRow, eligible: &[Candidate]) -> RoundFacts {
+/// Begins an evaluation on this coordinator, unless it is under way.
+fn evaluate(driver: &Driver, spec: &Arc<JobSpec>, round: &RoundRow) {
+    driver.evaluations.begin(Due {
+        services: driver.services.clone(),
+        downloads: Arc::clone(&driver.fleet.downloads),
+        spec: Arc::clone(spec),
+        round: round.key(),
+        version: round.base_version,
+    });
+}
+
+fn round_facts(job: &JobRow, round: &RoundRow, available: u32) -> RoundFacts {
     RoundFacts {
         phase: round.phase,
         job: job.state,
-        available: u32::try_from(eligible.len()).unwrap_or(u32::MAX),
+        available,
         working: round.working(),
         reported: round.reported,
         opened_at_ms: round.opened_at_ms,

@@ -1,5 +1,6 @@
 //! States of assignments: Assigned, then Reported, Rejected, Failed or Expired.
 
+use tributary_protocol::classes::ClassCountsError;
 use tributary_protocol::id::{AssignmentId, ClientId};
 use tributary_protocol::state::{AssignmentState, Phase, Task};
 
@@ -33,6 +34,9 @@ pub(crate) enum Refusal {
     },
     #[error("{0} has reported other bytes")]
     Conflict(AssignmentId),
+    /// The report contradicts earlier ones of its round. The assignment is still open.
+    #[error(transparent)]
+    Misfit(ClassCountsError),
     #[error(transparent)]
     Blob(#[from] BlobError),
 }
@@ -227,6 +231,14 @@ pub(crate) async fn accept(
         body.settle(&mut tx, services.clock.now_ms()).await?;
     }
     let key = assignment.round();
+    if let Some(counts) = &report.classes {
+        let mut sum = tx.class_counts(key).await?;
+        match &mut sum {
+            Some(sum) => sum.add(counts).map_err(Refusal::Misfit)?,
+            None => sum = Some(counts.clone()),
+        }
+        tx.store_class_counts(key, sum.as_ref().unwrap_or(counts)).await?;
+    }
     tx.count_ended(key, AssignmentState::Reported, 1, report.weight, traffic).await?;
     tx.record(Transition::of_assignment(key, id, AssignmentState::Reported, None), now_ms).await?;
     if round.reported + 1 >= round.goal {

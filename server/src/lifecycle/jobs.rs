@@ -108,9 +108,16 @@ pub(crate) async fn complete(services: &Services, id: JobId) -> Result<(), DbErr
         let file = &job.file.0;
         let reached =
             tx.latest_accuracy(id).await?.filter(|got| file.stop.accuracy.is_some_and(|wanted| *got >= wanted));
-        let notice = match reached {
-            Some(accuracy) => Notice::TargetReached { accuracy_percent: format!("{:.2}", accuracy * 100.0) },
-            None => Notice::Completed,
+        let metric = match &file.stop.metric {
+            Some(name) => tx.latest_metric(id, name).await?.filter(|mean| file.stop.is_reached(*mean)).zip(Some(name)),
+            None => None,
+        };
+        let notice = match (reached, metric) {
+            (Some(accuracy), _) => {
+                Notice::TargetReached { target: format!("an accuracy of {:.2} %", accuracy * 100.0) }
+            }
+            (None, Some((mean, name))) => Notice::TargetReached { target: format!("a mean {name} of {mean}") },
+            (None, None) => Notice::Completed,
         };
         let about = About { job: id, name: &file.name, population: &file.population };
         notify::post(services, &mut tx, about, &notice, now_ms).await?;

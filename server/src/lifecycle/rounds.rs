@@ -1,13 +1,17 @@
 //! Phases of rounds: Selecting, Training, Aggregating, then Committed or Abandoned.
 
 use tributary_engine::job::JobSpec;
-use tributary_engine::round::{Candidate, TaskPolicy, norm_bound};
+use tributary_engine::round::{Candidate, TaskPolicy, norm_bound, summaries};
+use tributary_protocol::device::EvaluationReport;
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::job_file::NormMax;
 use tributary_protocol::state::{AbandonReason, AssignmentState, JobState, Phase, Task};
 
 use crate::blob::BlobError;
-use crate::db::{DbError, JobRow, NewAssignment, NewRound, RoundKey, RoundRow, RoundStatistics, Times, Transition, Tx};
+use crate::db::{
+    DbError, EvaluationSummary, JobRow, NewAssignment, NewRound, RoundKey, RoundRow, RoundStatistics, Times,
+    Transition, Tx,
+};
 use crate::fleet::Fleet;
 use crate::fleet::downloads::Downloads;
 use crate::models::version::NewVersion;
@@ -138,11 +142,19 @@ pub(crate) async fn commit(
     }
     version.store(&mut tx, key.job, services.clock.now_ms()).await?;
     tx.store_statistics(key, statistics).await?;
+    store_metrics(&mut tx, key).await?;
     let objects = tx.delete_updates(key).await?;
     tx.record(Transition::of_round(key, Phase::Committed), now_ms).await?;
     tx.commit().await?;
     delete_bodies(services, objects).await;
     Ok(true)
+}
+
+/// Stores what the named scalars of a round's reports come to.
+async fn store_metrics(tx: &mut Tx, key: RoundKey) -> Result<(), DbError> {
+    let reports = tx.reported_metrics(key).await?;
+    let summaries = summaries(reports.iter().map(|(metrics, weight)| (metrics, *weight)));
+    tx.store_round_metrics(key, &summaries).await
 }
 
 /// Aggregating to Committed for an evaluation: stores the weighted means of its reports.
@@ -155,6 +167,31 @@ pub(crate) async fn commit_evaluation(services: &Services, key: RoundKey) -> Res
     }
     let summary = tx.evaluation_summary(key).await?;
     tx.store_evaluation(key, summary).await?;
+    store_metrics(&mut tx, key).await?;
+    tx.record(Transition::of_round(key, Phase::Committed), now_ms).await?;
+    tx.commit().await
+}
+
+/// Aggregating to Committed for an evaluation on the coordinator: stores its report. Nothing happens when another
+/// coordinator was faster.
+pub(crate) async fn commit_own_evaluation(
+    services: &Services,
+    key: RoundKey,
+    report: &EvaluationReport,
+) -> Result<(), DbError> {
+    let now_ms = services.clock.now_ms();
+    let mut tx = services.db.begin().await?;
+    tx.lock_job(key.job).await?;
+    if !tx.commit_round(key, now_ms).await? {
+        return Ok(());
+    }
+    let summary = EvaluationSummary { loss: Some(report.loss), accuracy: report.accuracy };
+    tx.store_evaluation(key, summary).await?;
+    tx.store_examples(key, report.examples).await?;
+    tx.store_round_metrics(key, &summaries([(&report.metrics, report.examples)])).await?;
+    if let Some(classes) = &report.classes {
+        tx.store_class_counts(key, classes).await?;
+    }
     tx.record(Transition::of_round(key, Phase::Committed), now_ms).await?;
     tx.commit().await
 }

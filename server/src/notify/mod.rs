@@ -25,9 +25,9 @@ pub(crate) enum Notice {
         reason: String,
     },
     Completed,
-    /// The job ended at its accuracy.
+    /// The job ended at its accuracy or its metric, as `an accuracy of 95.02 %`.
     TargetReached {
-        accuracy_percent: String,
+        target: String,
     },
     /// The coordinator that drove the job is dead, and this one has taken the job over.
     CoordinatorLost {
@@ -59,9 +59,7 @@ impl Notice {
                 format!("{in_a_row} rounds of {name} were abandoned in a row, the last because of {reason}")
             }
             Self::Completed => format!("{name} is completed"),
-            Self::TargetReached { accuracy_percent } => {
-                format!("{name} has reached its target with an accuracy of {accuracy_percent} %")
-            }
+            Self::TargetReached { target } => format!("{name} has reached its target with {target}"),
             Self::CoordinatorLost { text } => format!("{name}: {text}"),
         }
     }
@@ -102,7 +100,7 @@ mod tests {
         let body = notice.body("notice_1", about, 5);
         assert_eq!((&body["kind"], &body["job"]["name"]), (&"rounds_abandoned".into(), &"digits".into()));
         assert_eq!(body["text"], "3 rounds of digits were abandoned in a row, the last because of too_few_reports");
-        let reached = Notice::TargetReached { accuracy_percent: "95.02".into() };
+        let reached = Notice::TargetReached { target: "an accuracy of 95.02 %".into() };
         assert_eq!(reached.text(&name), "digits has reached its target with an accuracy of 95.02 %");
     }
 }

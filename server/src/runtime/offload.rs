@@ -13,6 +13,35 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
     }
 }
 
+/// Runs a long computation on a thread of its own, of the lowest priority where the system has one per thread. None if
+/// it panics.
+pub(crate) async fn in_background<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (done, result) = tokio::sync::oneshot::channel();
+    let run = move || {
+        // Of the calling thread; elsewhere it would be that of the whole process.
+        #[cfg(target_os = "linux")]
+        if let Err(error) = rustix::process::setpriority_process(None, LOWEST_PRIORITY) {
+            tracing::debug!(%error, "the thread keeps its priority");
+        }
+        // Nobody waits for the result any more when the coordinator stops.
+        let _ = done.send(work());
+    };
+    match std::thread::Builder::new().name(name.to_owned()).spawn(run) {
+        Ok(_) => result.await.ok(),
+        Err(error) => {
+            tracing::error!(%error, "no thread could be started");
+            None
+        }
+    }
+}
+
+/// The "nice" value of a thread that runs when no other wants to.
+#[cfg(target_os = "linux")]
+const LOWEST_PRIORITY: i32 = 19;
+
 /// The cores, for computations whose length a client chooses: one computation per core at a time, in the order of
 /// arrival. More would take the cores away from requests, and memory with them.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use tributary_protocol::operator::{Round, round_columns, round_line};
+use tributary_protocol::operator::{Round, RoundTable};
 use tributary_protocol::state::Task;
 
 use crate::error::CliError;
@@ -54,6 +54,8 @@ impl Table {
                 Task::Evaluate => {
                     if let Some(trained) = self.rounds.get_mut(&round.number) {
                         (trained.loss, trained.accuracy) = (round.loss, round.accuracy);
+                        trained.evaluation_metrics.clone_from(&round.metrics);
+                        trained.classes.clone_from(&round.classes);
                     }
                 }
             }
@@ -72,14 +74,17 @@ impl Table {
 
 /// A header and a line per round (RFC 4180, but with LF line ends).
 fn csv(rounds: &[&Round]) -> String {
-    let line = |round: &&Round| round_line(round).expect("rounds have string keys") + "\n";
-    round_columns() + "\n" + &rounds.iter().map(line).collect::<String>()
+    let table = RoundTable::of(rounds);
+    let line = |round: &&Round| table.line(round).expect("rounds have string keys") + "\n";
+    table.columns() + "\n" + &rounds.iter().map(line).collect::<String>()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{job, round};
+    use tributary_protocol::classes::ClassTotals;
+    use tributary_protocol::operator::MetricSummary;
     use tributary_protocol::state::{AbandonReason, Phase};
 
     fn news(ended: Vec<Round>) -> News {
@@ -98,12 +103,18 @@ mod tests {
         table.take(&news(vec![first, second])).unwrap();
         let mut measured = round(Task::Evaluate, 1, Phase::Committed);
         (measured.loss, measured.accuracy) = (Some(0.5), Some(0.75));
+        let name = "auc".parse().unwrap();
+        let auc = MetricSummary { name, reports: 2, mean: 0.8, min: 0.1, p10: 0.2, p50: 0.7, p90: 0.9, max: 1.0 };
+        measured.metrics = vec![auc];
+        measured.classes = Some(ClassTotals { examples: vec![4, 2], right: vec![3, 2] });
         table.take(&news(vec![measured])).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("number,task,phase,reason,opened_at,ended_at,accuracy,loss,training_loss,"));
         let first = "1,train,committed,,1970-01-01T00:00:00.000Z,1970-01-01T00:00:00.010Z,0.75,0.5,0.25,";
         assert!(lines[1].starts_with(first), "{}", lines[1]);
+        let column = |name: &str| lines[0].split(',').position(|column| column == name).unwrap();
+        assert_eq!(lines[1].split(',').nth(column("evaluation_metrics.auc.mean")).unwrap(), "0.8");
         assert!(lines[2].starts_with("2,train,abandoned,too_few_reports,"), "{}", lines[2]);
         assert_eq!((lines.len(), std::fs::read_dir(folder.path()).unwrap().count()), (3, 1));
         assert!(lines.iter().all(|line| line.matches(',').count() == lines[0].matches(',').count()));

@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn an_event_has_the_bytes_that_tensorboard_reads() {
-        let point = Point { name: "training/loss", step: 300, at_ms: 1_500, value: 0.5 };
+        let point = Point { name: "training/loss".into(), step: 300, at_ms: 1_500, value: 0.5 };
         let event = b"\x09\0\0\0\0\0\0\xf8\x3f\x10\xac\x02\x2a\x16\x0a\x14\x0a\x0dtraining/loss\x15\0\0\0\x3f";
         assert_eq!(scalar_event(&point), event);
         let record = record(event);

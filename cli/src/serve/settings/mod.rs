@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use rustls::pki_types::ServerName;
@@ -22,6 +23,7 @@ use tributary_server::notify::{ABANDONED_DEFAULT, NotifySettings};
 use super::devices::{self, ClientAuthBy};
 use super::oidc::{Given, RoleOfGroup};
 use crate::error::{CliError, Failure};
+use crate::evaluator::LayerEvaluator;
 use crate::options::secret;
 use crate::settings_file;
 use crate::units::{ByteSize, HttpUrl, HumanDuration};
@@ -319,6 +321,7 @@ impl ServeArgs {
                     per_address: settings.connections_per_address.map(NonZeroUsize::get),
                 },
                 notify,
+                evaluator: Some(Arc::new(LayerEvaluator)),
                 limits: Limits {
                     requests_per_minute: settings
                         .client_requests_per_minute

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tributary_client::clock::Clock;
 use tributary_client::{
-    AlwaysOn, Client, ClientError, EvaluateTask, Evaluated, Outcome, TrainError, TrainTask, Trained, Trainer,
+    AlwaysOn, Client, ClientError, EvaluateTask, Evaluated, Metrics, Outcome, TrainError, TrainTask, Trained, Trainer,
 };
 
 /// How often each client trained with each seed, and client and round of every acknowledged update.
@@ -81,7 +81,7 @@ impl Trainer for Draws {
         *self.trained.lock().unwrap().entry((self.client, task.seed.0)).or_default() += 1;
         let mut stream = task.seed.stream();
         let values = task.model.values().iter().map(|value| value + stream.uniform(-1.0, 1.0)).collect();
-        Ok(Trained { values, examples: self.examples(), steps: 1, loss: 0.5 })
+        Ok(Trained { values, examples: self.examples(), steps: 1, loss: 0.5, metrics: Metrics::new() })
     }
 
     fn evaluate(&mut self, _: &EvaluateTask<'_>, _: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {

@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor, TensorData};
 use tributary_protocol::layers::ModelSpec;
+use tributary_protocol::metrics::Metrics;
 use tributary_protocol::model::Model;
 
 use self::loss::loss_of;
@@ -94,7 +95,8 @@ impl<N: Network> BurnTrainer<N> {
         if values.iter().any(|value| !value.is_finite()) {
             return Err(TrainError::Diverged);
         }
-        Ok(Trained { values, examples: self.examples.len() as u64, steps, loss: losses / steps as f64 })
+        let (examples, loss) = (self.examples.len() as u64, losses / steps as f64);
+        Ok(Trained { values, examples, steps, loss, metrics: Metrics::new() })
     }
 
     fn evaluate_batches(

@@ -35,6 +35,8 @@ mod tests;
 
 use std::sync::Arc;
 
+use tributary_protocol::metrics::Metrics;
+
 use self::kernels::Level;
 use self::loss::loss;
 use self::machine::Machine;
@@ -101,7 +103,8 @@ impl LayerTrainer {
         if values.iter().any(|value| !value.is_finite()) {
             return Err(TrainError::Diverged);
         }
-        Ok(Trained { values, examples: self.examples.len() as u64, steps, loss: losses / steps as f64 })
+        let (examples, loss) = (self.examples.len() as u64, losses / steps as f64);
+        Ok(Trained { values, examples, steps, loss, metrics: Metrics::new() })
     }
 
     fn evaluate_batches(

@@ -12,6 +12,7 @@ import { useSteadyHeight } from "../ui/steady";
 import { JobCurves } from "./job-curves";
 import { JobFileView } from "./job-file";
 import { JobHead } from "./job-head";
+import { JobMetrics } from "./job-metrics";
 import { JobModels } from "./job-models";
 import { JobRounds } from "./job-rounds";
 import { JobSessions } from "./job-sessions";
@@ -97,6 +98,7 @@ function Progress({ job }: { job: Job }) {
     <>
       {job.state !== "stopped" && job.state !== "completed" && <OpenRounds job={job} />}
       <JobCurves job={job} />
+      <JobMetrics job={job} />
       <JobRounds job={job} brief />
     </>
   );

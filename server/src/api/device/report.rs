@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use tributary_engine::round::RetryReason;
+use tributary_protocol::classes::ClassCountsError;
 use tributary_protocol::device::{
     AssignmentStatus, DETAIL_BYTES_MAX, EvaluationReport, FailureReport, LOSS_MAX, ReportAccepted, StatusQuery,
 };
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::AssignmentId;
+use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AssignmentState, Task};
 use tributary_protocol::text::visible;
@@ -46,11 +48,12 @@ pub(super) async fn put_evaluation(
     Json(evaluation): Json<EvaluationReport>,
 ) -> Answer<Json<ReportAccepted>> {
     if let Err(reason) = check_evaluation(&evaluation) {
-        let rejected = end(&app, &client, (id, Some(Task::Evaluate)), AssignmentState::Rejected, reason).await;
-        or_refused(&app, &client, rejected).await?;
-        return Err(ApiError::new(ProblemType::UpdateRejected, reason));
+        return Err(reject(&app, &client, id, reason).await?);
     }
-    let weight_max = or_refused(&app, &client, weight_max(&app, &client, id).await).await?;
+    let (weight_max, outputs) = or_refused(&app, &client, bounds(&app, &client, id).await).await?;
+    if let Err(error) = check_classes(&evaluation, outputs.as_deref()) {
+        return Err(reject(&app, &client, id, &error.to_string()).await?);
+    }
     let body = serde_json::to_vec(&evaluation).map_err(ApiError::internal)?;
     let downloads = &app.fleet.downloads;
     let bytes = body.len() as u64;
@@ -61,23 +64,53 @@ pub(super) async fn put_evaluation(
         steps: 0,
         work_ms: evaluation.evaluate_ms,
         update_norm: None,
+        metrics: evaluation.metrics,
+        classes: evaluation.classes,
         sha256: Sha256Hash::of(&body),
         // A report without tensors is never compressed.
         traffic: Traffic { bytes_up: bytes, raw_bytes_up: bytes, ..downloads.traffic(client.id) },
         times: Times { fetched_at_ms: downloads.ended_at_ms(client.id), ..Times::default() },
     };
     let accepted = assignments::accept(&app, downloads, client.id, (id, Task::Evaluate), report, None).await;
+    if let Err(Refusal::Misfit(error)) = accepted {
+        return Err(reject(&app, &client, id, &error.to_string()).await?);
+    }
     let round = or_refused(&app, &client, accepted).await?;
     app.signals.changed(round.job);
     report_accepted(&app, &client, RetryReason::Reported).await
 }
 
-/// The largest weight of an evaluation: no evaluator counts for more than a client of a training round could.
-async fn weight_max(app: &App, client: &ClientRow, id: AssignmentId) -> Result<u64, Refusal> {
+/// Ends the assignment of an evaluation that cannot be right. Returns the answer.
+async fn reject(app: &App, client: &ClientRow, id: AssignmentId, reason: &str) -> Answer<ApiError> {
+    let rejected = end(app, client, (id, Some(Task::Evaluate)), AssignmentState::Rejected, reason).await;
+    or_refused(app, client, rejected).await?;
+    Ok(ApiError::new(ProblemType::UpdateRejected, reason))
+}
+
+/// The largest weight of an evaluation (no evaluator counts for more than a client of a training round could), and the
+/// shape of the network's output for one input; none for an app's own network.
+async fn bounds(app: &App, client: &ClientRow, id: AssignmentId) -> Result<(u64, Option<Vec<usize>>), Refusal> {
     let mut tx = app.db.read().await?;
     let (assignment, _) = assignments::find(&mut tx, client.id, id, Some(Task::Evaluate)).await?;
     let job = tx.job(assignment.round().job).await?.ok_or_else(|| Refusal::NotFound(id.to_string()))?;
-    Ok(job.file.0.update.weight_max.into())
+    let file = &job.file.0;
+    let outputs = match &file.model {
+        ModelSpec::Layers(network) => network.shapes().ok().and_then(|mut shapes| shapes.pop()),
+        ModelSpec::Parameters(_) => None,
+    };
+    Ok((file.update.weight_max.into(), outputs))
+}
+
+/// Checks counts by class against the network's output: its last length is the number of classes, the others are
+/// positions with a class each.
+fn check_classes(evaluation: &EvaluationReport, outputs: Option<&[usize]>) -> Result<(), ClassCountsError> {
+    let Some(counts) = &evaluation.classes else { return Ok(()) };
+    let (expected, positions) = outputs.and_then(<[usize]>::split_last).unzip();
+    if let Some(&expected) = expected.filter(|expected| **expected != counts.classes()) {
+        return Err(ClassCountsError::Differ { expected, got: counts.classes() });
+    }
+    let targets = positions.map(|positions| positions.iter().product::<usize>() as u64);
+    counts.check(evaluation.examples, targets, evaluation.accuracy)
 }
 
 fn check_evaluation(evaluation: &EvaluationReport) -> Result<(), &'static str> {
@@ -165,6 +198,7 @@ pub(super) async fn refused(app: &App, client: &ClientRow, refusal: Refusal) -> 
         Refusal::WrongTask { .. } => ProblemType::WrongState,
         Refusal::Rejected(_) => ProblemType::UpdateRejected,
         Refusal::Conflict(_) => ProblemType::UpdateConflict,
+        Refusal::Misfit(_) => ProblemType::UpdateRejected,
         Refusal::Blob(error) => return Ok(error.into()),
         Refusal::Closed { is_training, .. } => {
             // Until the driver has expired the assignment, a check-in would return the same one at once, so the client

@@ -4,8 +4,8 @@ use tributary_protocol::job_file::RoundPolicyChange;
 use tributary_protocol::operator::{
     Account, Assignment, AttributeName, AuditEntry, ChangeJob, ChangePassword, ChangeStanding, ClassStats, Client,
     ClientAssignment, ClientOrder, CreateAccount, CreateJob, CreatePopulation, CreateToken, CreatedToken, Curve, Event,
-    Job, JobDraft, Login, ModelVersion, Node, Order, Overview, PageQuery, Population, Round, RoundDetail,
-    ScheduledWork, Session, ShapeCount, SignInWays, SignedIn, System, Token,
+    Job, JobDraft, Login, MetricCurve, ModelVersion, Node, Order, Overview, PageQuery, Population, Round, RoundDetail,
+    ScheduledWork, Session, ShapeCount, SignInWays, SignedIn, System, TestSet, TestSetState, Token,
 };
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Role, Task};
 
@@ -147,6 +147,11 @@ fn jobs() -> Vec<Call> {
             .answers::<ModelVersion>(200, "The version as it is now."),
         delete("/jobs/{job}/models/{version}/pin", "unpinModel", "Unpins a version.")
             .answers::<ModelVersion>(200, "The version as it is now."),
+        get("/jobs/{job}/test-set", "testSet", "The test set on which the coordinator evaluates.")
+            .answers::<TestSetState>(200, "The test set, if there is one."),
+        put("/jobs/{job}/test-set", "uploadTestSet", "Uploads or replaces the test set of a job.")
+            .takes_raw(BYTES)
+            .answers::<TestSet>(200, "The test set."),
         put("/jobs/{job}/models/{version}", "uploadModel", "Uploads version 0 of a job that waits for it.")
             .takes_raw(BYTES)
             .answers::<Job>(200, "The job as it is now."),
@@ -172,6 +177,9 @@ fn rounds() -> Vec<Call> {
         get("/jobs/{job}/curve", "curve", "The learning curve of a job, thinned out.")
             .query::<CurveQuery>()
             .answers::<Curve>(200, "The curve."),
+        get("/jobs/{job}/metric-curves", "metricCurves", "The named scalars of a job over its rounds, thinned out.")
+            .query::<CurveQuery>()
+            .list::<MetricCurve>("The curves, those of the most rounds first, at most 64."),
         get("/jobs/{job}/shapes", "shapes", "What courses the sessions of the newest rounds took.")
             .query::<ShapesQuery>()
             .list::<ShapeCount>("Shapes, most frequent first."),

@@ -9,6 +9,7 @@ use tributary_protocol::job_file::{JobFile, JobFileError};
 use tributary_protocol::operator::{CreateJob, JobDraft};
 use tributary_protocol::problem::ProblemType;
 
+use super::test_sets::is_on_coordinator;
 use crate::api::extract::Json;
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
@@ -55,8 +56,18 @@ pub(super) fn invalid(error: &SpecError) -> ApiError {
     ApiError::new(ProblemType::JobFileInvalid, error.to_string())
 }
 
+/// Refuses a job that the coordinator cannot evaluate.
+pub(super) fn require_evaluator(app: &App, file: &JobFile) -> Answer<()> {
+    if app.evaluator.is_some() || !is_on_coordinator(file) {
+        return Ok(());
+    }
+    let detail = "[evaluation] where must be \"clients\": this coordinator was built without an evaluator";
+    Err(ApiError::new(ProblemType::JobFileInvalid, detail))
+}
+
 /// What creating a job of this file would store. Refused when creating it would be refused.
 pub(super) async fn try_out(app: &App, file: JobFile) -> Answer<Json<JobDraft>> {
+    require_evaluator(app, &file)?;
     // The id is part of what clients receive, and a dry run sends nothing.
     let spec = JobSpec::new(JobId::from_random([0; 16]), file).map_err(|error| invalid(&error))?;
     let (population, name) = (&spec.file.population, &spec.file.name);

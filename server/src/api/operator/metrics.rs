@@ -9,15 +9,18 @@ use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
 use serde::Deserialize;
 use tributary_protocol::id::JobId;
-use tributary_protocol::operator::{PAGE_ITEMS_MAX, Round, round_columns, round_line};
+use tributary_protocol::operator::{MetricsOf, PAGE_ITEMS_MAX, Round, RoundTable};
 use tributary_protocol::state::Task;
 
-use super::rounds::view;
+use super::rounds::{attach_metrics, view};
 use crate::api::auth::{Operator, Views};
 use crate::api::extract::{Path, Query};
 use crate::api::problem::Answer;
 use crate::app::App;
-use crate::db::{DbError, RoundFilter};
+use crate::db::{DbError, RoundFilter, Tx};
+
+/// Named scalars with columns of their own in the CSV form: those of the most rounds.
+const METRIC_COLUMNS_MAX: u32 = 64;
 
 /// Which form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, utoipa::ToSchema)]
@@ -51,17 +54,20 @@ pub(super) async fn export(
     Path(job): Path<JobId>,
     Query(query): Query<MetricsQuery>,
 ) -> Answer<Response> {
-    operator.job(&mut app.db.read().await?, job).await?;
+    let mut tx = app.db.read().await?;
+    operator.job(&mut tx, job).await?;
+    let table = Arc::new(table(&mut tx, job, query.task).await?);
+    drop(tx);
     let format = query.format;
     let (beginning, end, kind) = match format {
         Format::Json => ("[".to_owned(), "\n]\n", "application/json"),
-        Format::Csv => (format!("{}\r\n", round_columns()), "", "text/csv; charset=utf-8"),
+        Format::Csv => (format!("{}\r\n", table.columns()), "", "text/csv; charset=utf-8"),
     };
     let rounds = stream::try_unfold(Some(0), move |after| {
-        let app = Arc::clone(&app);
+        let (app, table) = (Arc::clone(&app), Arc::clone(&table));
         async move {
             let Some(after) = after else { return Ok::<_, DbError>(None) };
-            let (text, next) = part(&app, job, query.task, format, after).await?;
+            let (text, next) = part(&app, job, query.task, (format, &table), after).await?;
             Ok(Some((Bytes::from(text), next)))
         }
     });
@@ -73,19 +79,28 @@ pub(super) async fn export(
 }
 
 /// The rounds after one, as text, and the number after which the next page begins; none at the end.
-async fn part(app: &App, job: JobId, task: Task, format: Format, after: u32) -> Result<(String, Option<u32>), DbError> {
+async fn part(
+    app: &App,
+    job: JobId,
+    task: Task,
+    (format, table): (Format, &RoundTable),
+    after: u32,
+) -> Result<(String, Option<u32>), DbError> {
     let mut tx = app.db.read().await?;
     let rows = tx.rounds(job, task, RoundFilter::default(), after, PAGE_ITEMS_MAX).await?;
     let next = rows.last().filter(|_| rows.len() == PAGE_ITEMS_MAX as usize).map(|row| row.number);
-    let mut text = String::new();
-    for (index, row) in rows.into_iter().enumerate() {
-        let round = view(app, &mut tx, row).await?;
+    let (mut text, mut rounds) = (String::new(), Vec::with_capacity(rows.len()));
+    for row in rows {
+        rounds.push(view(app, &mut tx, row).await?);
+    }
+    attach_metrics(&mut tx, job, &mut rounds).await?;
+    for (index, round) in rounds.into_iter().enumerate() {
         match format {
             Format::Json => {
                 text.push_str(if after == 0 && index == 0 { "\n" } else { ",\n" });
                 text.push_str(&written(&round, serde_json::to_string(&round))?);
             }
-            Format::Csv => text.push_str(&(written(&round, round_line(&round))? + "\r\n")),
+            Format::Csv => text.push_str(&(written(&round, table.line(&round))? + "\r\n")),
         }
     }
     Ok((text, next))
@@ -93,4 +108,14 @@ async fn part(app: &App, job: JobId, task: Task, format: Format, after: u32) -> 
 
 fn written(round: &Round, text: Result<String, serde_json::Error>) -> Result<String, DbError> {
     text.map_err(|error| DbError::Corrupt(format!("round {}: {error}", round.number)))
+}
+
+/// The table of a job's rounds with this task.
+async fn table(tx: &mut Tx, job: JobId, task: Task) -> Result<RoundTable, DbError> {
+    let found = tx.metric_names(job, METRIC_COLUMNS_MAX).await?;
+    Ok(RoundTable::new(found.into_iter().filter_map(|(of, name)| match (task, of) {
+        _ if task == of => Some((MetricsOf::Round, name)),
+        (Task::Train, Task::Evaluate) => Some((MetricsOf::Evaluation, name)),
+        _ => None,
+    })))
 }

@@ -17,6 +17,7 @@ mod people;
 mod rounds;
 mod schedules;
 mod system;
+mod test_sets;
 
 use std::sync::Arc;
 
@@ -55,12 +56,14 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/jobs/{job}/pause", post(jobs::pause))
         .route("/jobs/{job}/resume", post(jobs::resume))
         .route("/jobs/{job}/stop", post(jobs::stop))
+        .route("/jobs/{job}/test-set", get(test_sets::show).put(test_sets::put))
         .route("/jobs/{job}/models", get(jobs::models))
         .route("/jobs/{job}/models/{version}", get(jobs::model).put(jobs::put_initial_model))
         .route("/jobs/{job}/models/{version}/pin", put(filing::pin).delete(filing::unpin))
         .route("/jobs/{job}/rounds", get(rounds::list))
         .route("/jobs/{job}/rounds/{number}", get(rounds::show))
         .route("/jobs/{job}/curve", get(rounds::curve))
+        .route("/jobs/{job}/metric-curves", get(rounds::metric_curves))
         .route("/jobs/{job}/shapes", get(clients::shapes))
         .route("/jobs/{job}/rounds/{number}/assignments", get(rounds::assignments))
         .route("/schedules", get(schedules::list))

@@ -1,11 +1,14 @@
 //! Rounds and their assignments.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::State;
 use serde::Deserialize;
 use tributary_protocol::id::JobId;
-use tributary_protocol::operator::{Assignment, Curve, Order, PAGE_ITEMS_MAX, Page, PageQuery, Round, RoundDetail};
+use tributary_protocol::operator::{
+    Assignment, Curve, MetricCurve, MetricSummary, Order, PAGE_ITEMS_MAX, Page, PageQuery, Round, RoundDetail,
+};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
 
@@ -16,13 +19,19 @@ use crate::api::story::{Selection, missing_driver, takeover, undriven};
 use crate::app::App;
 use crate::db::{DbError, RoundFilter, RoundKey, RoundRow, Tx};
 use crate::runtime::offload::blocking;
-use tributary_engine::story::{RoundStory, curve as curve_of, explain, marks as marks_of, phases, what_if};
+use tributary_engine::story::{
+    RoundStory, curve as curve_of, explain, marks as marks_of, metric_curve, phases, what_if,
+};
 
 /// Points of a learning curve: the default and the limit.
 const CURVE_POINTS_DEFAULT: u32 = 400;
 const CURVE_POINTS_MAX: u32 = 5_000;
 /// Newest events of the job itself in its curve.
 const MARKS_MAX: u32 = 200;
+/// Points of the curve of a named scalar.
+const METRIC_POINTS_DEFAULT: u32 = 200;
+/// Named scalars whose curves are answered: those of the most rounds.
+const METRIC_CURVES_MAX: u32 = 64;
 /// Pages of assignments that an explanation reads: enough for the largest cohort.
 const COHORT_PAGES_MAX: u32 = 10;
 
@@ -71,6 +80,7 @@ pub(super) async fn list(
     for row in rows {
         items.push(view(&app, &mut tx, row).await?);
     }
+    attach_metrics(&mut tx, job, &mut items).await?;
     Ok(Json(full_page(items, limit, |round: &Round| round.number.to_string())))
 }
 
@@ -83,6 +93,29 @@ pub(super) async fn view(app: &App, tx: &mut Tx, row: RoundRow) -> Result<Round,
         round.clients_ms = tx.work_ms(key).await?;
     }
     Ok(round)
+}
+
+/// Adds the named scalars to rounds of one job and task, those of a list in any order.
+pub(super) async fn attach_metrics(tx: &mut Tx, job: JobId, rounds: &mut [Round]) -> Result<(), DbError> {
+    // A list of few rounds among many may span all of them.
+    let numbers: Vec<u32> = rounds.iter().map(|round| round.number).collect();
+    let (Some(first), Some(last)) = (numbers.iter().min(), numbers.iter().max()) else { return Ok(()) };
+    let is_dense = last - first < 2 * PAGE_ITEMS_MAX;
+    let mut found: BTreeMap<(Task, u32), Vec<MetricSummary>> = BTreeMap::new();
+    let spans =
+        if is_dense { vec![(*first, *last)] } else { numbers.iter().map(|number| (*number, *number)).collect() };
+    for (from, to) in spans {
+        for (task, number, metric) in tx.round_metrics(job, from, to).await? {
+            found.entry((task, number)).or_default().push(metric);
+        }
+    }
+    for round in rounds {
+        round.metrics = found.get(&(round.task, round.number)).cloned().unwrap_or_default();
+        if round.task == Task::Train {
+            round.evaluation_metrics = found.remove(&(Task::Evaluate, round.number)).unwrap_or_default();
+        }
+    }
+    Ok(())
 }
 
 /// Number of updates in the round's running sum.
@@ -118,6 +151,7 @@ pub(super) async fn show(
         Some(row) => Some(view(&app, &mut tx, row).await?),
         None => None,
     };
+    let classes = tx.class_counts(RoundKey { task: Task::Evaluate, ..key }).await?;
     let now_ms = app.clock.now_ms();
     let selection = Selection::read(&app, &mut tx, &row).await?;
     let driver = match row.phase.is_open() {
@@ -125,7 +159,15 @@ pub(super) async fn show(
         false => None,
     };
     let is_pruned = row.pruned_at_ms.is_some();
-    let round = view(&app, &mut tx, row).await?;
+    let mut round = view(&app, &mut tx, row).await?;
+    attach_metrics(&mut tx, job, std::slice::from_mut(&mut round)).await?;
+    let evaluation = match evaluation {
+        Some(mut evaluation) => {
+            attach_metrics(&mut tx, job, std::slice::from_mut(&mut evaluation)).await?;
+            Some(evaluation)
+        }
+        None => None,
+    };
     let cohort = match round.closed_at_ms {
         Some(_) if !is_pruned => cohort(&mut tx, key).await?,
         _ => Vec::new(),
@@ -147,6 +189,7 @@ pub(super) async fn show(
         phases: phases(&round),
         evaluation,
         what_if: deadlines(&round, &cohort),
+        classes,
         round,
     }))
 }
@@ -220,6 +263,27 @@ pub(super) async fn curve(
         Curve { marks, ..curve_of(created_at_ms, &rows, points as usize, accuracy) }
     });
     Ok(Json(curve.await))
+}
+
+pub(super) async fn metric_curves(
+    operator: Operator<Views>,
+    State(app): State<Arc<App>>,
+    Path(id): Path<JobId>,
+    Query(query): Query<CurveQuery>,
+) -> Answer<Json<Vec<MetricCurve>>> {
+    let points = query.points.unwrap_or(METRIC_POINTS_DEFAULT);
+    if !(2..=CURVE_POINTS_MAX).contains(&points) {
+        return Err(ApiError::new(ProblemType::Malformed, format!("points must be 2 to {CURVE_POINTS_MAX}")));
+    }
+    let mut tx = app.db.read().await?;
+    operator.job(&mut tx, id).await?;
+    let mut curves = Vec::new();
+    // One at a time, so that the points of only one are all in memory.
+    for (task, name) in tx.metric_names(id, METRIC_CURVES_MAX).await? {
+        let rows = tx.metric_points(id, task, &name).await?;
+        curves.extend(blocking(move || metric_curve(task, rows, points as usize)).await);
+    }
+    Ok(Json(curves))
 }
 
 /// Which assignments.

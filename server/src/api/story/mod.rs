@@ -42,7 +42,11 @@ impl Selection {
         let Some(job) = tx.job(row.job).await? else { return Ok(None) };
         let spec = app.specs.of(&job)?;
         let Some(policy) = row.policy(&spec.file) else { return Ok(None) };
-        let available = available(app, &app.fleet, tx, &spec, row).await?;
+        let available = match policy.is_without_clients() {
+            // It would not be selecting if there were a test set.
+            true => 0,
+            false => available(app, &app.fleet, tx, &spec, row).await?,
+        };
         let enrolled = match available < policy.minimum {
             true => {
                 let evaluators = spec.file.evaluation.as_ref().map(|evaluation| &evaluation.attributes);

@@ -175,6 +175,8 @@ impl Upload {
             steps: self.query.steps,
             work_ms: self.query.train_ms,
             update_norm: Some(summary.norm),
+            metrics: self.query.metrics.clone(),
+            classes: None,
             sha256,
             traffic,
             times: Times { fetched_at_ms: downloads.ended_at_ms(self.client), ..received.times },

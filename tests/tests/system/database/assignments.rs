@@ -1,6 +1,7 @@
 //! Assignments and the bodies of their updates.
 
 use tributary_protocol::device::Attributes;
+use tributary_protocol::metrics::Metrics;
 use tributary_protocol::operator::{Assignment, Round};
 use tributary_protocol::state::AssignmentState;
 use tributary_server::db::{Db, DbError, NewAssignment, Report, Times, Tx};
@@ -117,6 +118,7 @@ pub(super) async fn assignments_are_listed_by_client_number(db: &Db) {
         explanation: None,
         weight: Some(10),
         loss: Some(0.5),
+        metrics: Metrics::new(),
         accuracy: Some(0.75),
         work_ms: Some(12),
         update_norm: Some(0.5),

@@ -120,6 +120,8 @@ pub(super) fn report(weight: u64, loss: f64, accuracy: Option<f64>) -> Report {
         accuracy,
         steps: 3,
         work_ms: 12,
+        metrics: tributary_protocol::metrics::Metrics::new(),
+        classes: None,
         update_norm: Some(0.5),
         sha256: Sha256Hash::of(b"report"),
         traffic: traffic(7, 9),

@@ -1,11 +1,13 @@
 //! Rounds from selection to the next model version. The clock stands still unless a test moves it, and nothing happens
 //! unless a test calls the driver.
 
+mod central;
 mod choice;
 mod closing;
 mod cluster;
 mod drivers;
 mod evaluation;
+mod metrics;
 mod restart;
 mod result;
 mod shutdown;

@@ -41,7 +41,10 @@ impl World {
         );
         assert_eq!(counted, listed, "{task} round {}: cohort, reported, rejected, failed, expired", round.number);
         let sum = |of: fn(&Assignment) -> u64| assignments.iter().map(of).sum::<u64>();
-        assert_eq!(round.weight, sum(|assignment| assignment.weight.unwrap_or(0)));
+        // A round without a goal has no clients: the coordinator evaluated its own examples.
+        if round.goal > 0 {
+            assert_eq!(round.weight, sum(|assignment| assignment.weight.unwrap_or(0)));
+        }
         // Counted in the round when the assignment ends; until then the count is the assignment's own.
         let has_ended = |assignment: &&Assignment| assignment.state != AssignmentState::Assigned;
         let bytes = |of: fn(&Assignment) -> u64| assignments.iter().filter(has_ended).map(of).sum::<u64>();

@@ -3,6 +3,7 @@
 mod answer;
 mod books;
 mod device;
+mod evaluator;
 mod files;
 mod postgres;
 mod python;

@@ -25,6 +25,7 @@ use tributary_server::people::OidcSettings;
 use tributary_server::runtime::clock::{Clock, ManualClock};
 use tributary_server::{Config, Coordinator};
 
+use super::evaluator::LayerEvaluator;
 use super::postgres::Database;
 use super::{Answer, Device, job_file};
 
@@ -229,6 +230,7 @@ impl World {
             oidc: self.oidc.clone(),
             devices: self.devices.clone(),
             notify: self.notify.clone(),
+            evaluator: Some(Arc::new(LayerEvaluator)),
             ..Config::default()
         };
         Coordinator::open_on(&config, self.blobs.clone(), self.clock.clone()).await.unwrap()

@@ -1,0 +1,190 @@
+//! `tributary job test-set`: the examples on which the coordinator evaluates a job's models.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use tributary_client::examples::{Batch, Examples, Targets};
+use tributary_protocol::operator::{Job, TestSet};
+use tributary_protocol::safetensors::{Data, Dtype, Tensor, write};
+
+use super::args::JobArgs;
+use super::find::find_job;
+use crate::api::Api;
+use crate::error::CliError;
+use crate::format::{bytes, count, timestamp};
+use crate::output::{self, Output};
+use crate::table::{self, LabelMap, Missing, TableOptions};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TestSetCommand {
+    /// Uploads the test set of a job whose file says `[evaluation] where = "coordinator"`. It replaces an earlier one:
+    /// accuracies of versions that were evaluated on another test set do not compare.
+    Upload(Box<UploadArgs>),
+    /// Shows the test set of a job.
+    Show(JobArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UploadArgs {
+    #[command(flatten)]
+    job: JobArgs,
+    /// A safetensors file with the tensors `inputs` and `labels`, or a table (CSV) as `tributary client run` reads it.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The target's column of a table: a name, or a number from 0 [default: the last column].
+    #[arg(long, value_name = "COLUMN")]
+    target_column: Option<String>,
+    /// The target is a number to be predicted, not a class.
+    #[arg(long)]
+    regression: bool,
+    /// Text labels by class, as the clients have them: the first is class 0.
+    #[arg(long, value_name = "LABELS", value_delimiter = ',', conflicts_with = "regression")]
+    label_map: Option<Vec<String>>,
+    /// What becomes of missing values: mean (of the column), or drop (the line is left out) [default: refused].
+    #[arg(long, value_name = "mean|drop")]
+    missing: Option<Missing>,
+    /// Shifts and scales each column of inputs to a mean of 0 and a variance of 1, as clients with `--standardize` do.
+    #[arg(long, conflicts_with = "input_scale")]
+    standardize: bool,
+    /// Each input is multiplied by this, as the clients' are.
+    #[arg(long, value_name = "FACTOR")]
+    input_scale: Option<f32>,
+}
+
+pub(super) async fn run(command: TestSetCommand, api: &Api, output: &Output) -> Result<(), CliError> {
+    match command {
+        TestSetCommand::Upload(args) => upload(&args, api, output).await,
+        TestSetCommand::Show(args) => {
+            let job = find_job(api, &args).await?;
+            let state = api.test_set(job.id).await?;
+            output.object(&state, || match &state.test_set {
+                Some(test_set) => fields(test_set, output.width),
+                None => format!("the job {} has no test set", job.file.name),
+            })
+        }
+    }
+}
+
+async fn upload(args: &UploadArgs, api: &Api, output: &Output) -> Result<(), CliError> {
+    let job = find_job(api, &args.job).await?;
+    let stored = match is_tensors(&args.file) {
+        true => api.upload_test_set(job.id, &args.file).await?,
+        false => {
+            let table = table::read_file(&args.file, &args.options())?;
+            table.notes.iter().for_each(|note| output.note(&format!("note: {note}")));
+            if let (Some(labels), None) = (&table.labels, &args.label_map) {
+                output.note(&format!("note: the classes are {labels}; clients must have the same (--label-map)"));
+            }
+            let all: Vec<usize> = (0..table.examples.len()).collect();
+            let batch = table.examples.batch(&all).map_err(|error| CliError::Internal(error.to_string()))?;
+            api.upload_test_set_file(job.id, tensors(&batch, all.len())).await?
+        }
+    };
+    output.object(&stored, || text(&job, &stored))
+}
+
+fn text(job: &Job, stored: &TestSet) -> String {
+    let (name, examples) = (&job.file.name, count(stored.examples));
+    format!("new versions of {name} are evaluated on these {examples} examples ({})", bytes(stored.bytes))
+}
+
+fn fields(test_set: &TestSet, width: Option<u16>) -> String {
+    let pairs = [
+        ("examples", test_set.examples.to_string()),
+        ("size", bytes(test_set.bytes)),
+        ("SHA-256", test_set.sha256.to_string()),
+        ("uploaded", timestamp(test_set.uploaded_at_ms)),
+    ];
+    output::fields(&pairs, width)
+}
+
+fn is_tensors(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "safetensors")
+}
+
+impl UploadArgs {
+    fn options(&self) -> TableOptions {
+        TableOptions {
+            target_column: self.target_column.clone(),
+            regression: self.regression,
+            missing: self.missing,
+            standardize: self.standardize,
+            input_scale: self.input_scale,
+            labels: self.label_map.clone().map(LabelMap::new),
+            ..TableOptions::default()
+        }
+    }
+}
+
+/// The file that the coordinator takes.
+fn tensors(batch: &Batch, examples: usize) -> Vec<u8> {
+    let inputs = Tensor {
+        name: "inputs",
+        shape: &[examples, batch.inputs.len() / examples.max(1)],
+        data: Data::F32(&batch.inputs),
+    };
+    match &batch.targets {
+        Targets::Classes(classes) => {
+            let bytes: Vec<u8> = classes.iter().flat_map(|class| i64::from(*class).to_le_bytes()).collect();
+            let labels = Tensor { name: "labels", shape: &[examples], data: Data::Bytes(Dtype::I64, &bytes) };
+            write(&[inputs, labels], &BTreeMap::new())
+        }
+        Targets::Values { values, width } => {
+            let labels = Tensor { name: "labels", shape: &[examples, *width], data: Data::F32(values) };
+            write(&[inputs, labels], &BTreeMap::new())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use tributary_protocol::safetensors::Header;
+
+    use super::*;
+    use crate::testing::{Fake, job, output};
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(subcommand)]
+        command: TestSetCommand,
+    }
+
+    async fn run_line(words: &[&str], fake: &Fake) -> Result<String, CliError> {
+        let (output, printed) = output(false);
+        let line = Line::try_parse_from(["test-set"].iter().chain(words)).unwrap();
+        run(line.command, &fake.start().await, &output).await?;
+        let text = printed.lock().unwrap().clone();
+        Ok(text)
+    }
+
+    #[tokio::test]
+    async fn a_table_becomes_the_tensors_that_the_coordinator_takes() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("test.csv");
+        std::fs::write(&file, "a;b;kind\n1;2;dog\n3;4;cat\n").unwrap();
+        let fake = Fake { jobs: vec![job(1, "demo", "digits")], ..Fake::default() };
+        let file = file.to_str().unwrap();
+        let text = run_line(&["upload", "digits", file, "--label-map", "dog,cat"], &fake).await.unwrap();
+        assert!(text.contains("evaluated on these 2 examples"), "{text}");
+        let sent = fake.uploaded();
+        let header_bytes = u64::from_le_bytes(sent[..8].try_into().unwrap()) as usize;
+        let header = Header::parse(&sent[8..8 + header_bytes]).unwrap();
+        let shapes: Vec<_> = header.tensors().iter().map(|tensor| (&*tensor.name, tensor.shape.clone())).collect();
+        assert_eq!(shapes, [("inputs", vec![2, 2]), ("labels", vec![2])]);
+        assert_eq!(sent[sent.len() - 16..], [0i64.to_le_bytes(), 1i64.to_le_bytes()].concat(), "dog, then cat");
+    }
+
+    #[tokio::test]
+    async fn tensors_are_sent_as_they_are_and_an_empty_place_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("test.safetensors");
+        std::fs::write(&file, vec![7; 100_000]).unwrap();
+        let fake = Fake { jobs: vec![job(1, "demo", "digits")], ..Fake::default() };
+        run_line(&["upload", "digits", file.to_str().unwrap()], &fake).await.unwrap();
+        assert_eq!(fake.uploaded(), vec![7; 100_000]);
+        let text = run_line(&["show", "digits"], &fake).await.unwrap();
+        assert!(text.contains("the job digits has no test set"), "{text}");
+    }
+}

@@ -1,0 +1,102 @@
+//! What a round measured beside loss and accuracy, as text: named scalars and counts by class.
+
+use tributary_protocol::classes::ClassCounts;
+use tributary_protocol::operator::{MetricSummary, RoundDetail};
+
+use crate::format::{or_dash, percent};
+use crate::job::scalars::figure;
+use crate::output;
+
+/// Classes of a confusion matrix that fit a terminal. `--json` has all of them.
+const SHOWN_CLASSES_MAX: usize = 20;
+
+/// Tables of a round's metrics and classes, each with a heading; empty without any.
+pub(super) fn tables(detail: &RoundDetail, width: Option<u16>) -> String {
+    let mut parts = Vec::new();
+    let lists = [("metrics", &detail.round.metrics), ("metrics of the evaluation", &detail.round.evaluation_metrics)];
+    for (heading, metrics) in lists.into_iter().filter(|(_, metrics)| !metrics.is_empty()) {
+        let header = ["metric", "mean", "min", "p10", "p50", "p90", "max", "reports"];
+        parts.push(format!("{heading}\n{}", output::table(&header, metrics.iter().map(row), width)));
+    }
+    parts.extend(detail.classes.as_ref().map(|classes| class_tables(classes, width)));
+    parts.into_iter().map(|part| format!("\n\n{part}")).collect()
+}
+
+fn row(metric: &MetricSummary) -> Vec<String> {
+    let MetricSummary { name, reports, mean, min, p10, p50, p90, max } = metric;
+    let figures = [mean, min, p10, p50, p90, max].map(|value| figure(*value));
+    [vec![name.to_string()], figures.to_vec(), vec![reports.to_string()]].concat()
+}
+
+fn class_tables(counts: &ClassCounts, width: Option<u16>) -> String {
+    let totals = counts.totals();
+    let classes = totals.examples.iter().zip(&totals.right).enumerate();
+    let rows = classes.map(|(class, (examples, right))| {
+        let accuracy = (*examples > 0).then(|| *right as f64 / *examples as f64);
+        vec![class.to_string(), examples.to_string(), right.to_string(), or_dash(accuracy, percent)]
+    });
+    let accuracy = output::table(&["class", "examples", "right", "accuracy"], rows, width);
+    let matrix = match counts {
+        ClassCounts::Confusion { classes, counts } if (*classes as usize) <= SHOWN_CLASSES_MAX => {
+            format!("\n\nconfusion (a row per true class)\n{}", matrix(*classes as usize, counts, width))
+        }
+        ClassCounts::Confusion { classes, .. } => format!("\n\nthe confusion matrix of {classes} classes is in --json"),
+        ClassCounts::PerClass { .. } => String::new(),
+    };
+    format!("classes\n{accuracy}{matrix}")
+}
+
+fn matrix(classes: usize, counts: &[u64], width: Option<u16>) -> String {
+    let names: Vec<String> = (0..classes).map(|class| class.to_string()).collect();
+    let header: Vec<&str> = std::iter::once("true").chain(names.iter().map(String::as_str)).collect();
+    let rows = counts
+        .chunks(classes.max(1))
+        .zip(&names)
+        .map(|(row, name)| std::iter::once(name.clone()).chain(row.iter().map(ToString::to_string)).collect());
+    output::table(&header, rows, width)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::round;
+    use tributary_protocol::state::{Phase, Task};
+
+    fn detail(classes: Option<ClassCounts>) -> RoundDetail {
+        let mut round = round(Task::Evaluate, 1, Phase::Committed);
+        round.metrics = vec![MetricSummary {
+            name: "auc".parse().unwrap(),
+            reports: 2,
+            mean: 0.8,
+            min: 0.7,
+            p10: 0.7,
+            p50: 0.7,
+            p90: 0.9,
+            max: 0.9,
+        }];
+        RoundDetail { round, phases: vec![], explanation: String::new(), evaluation: None, classes, what_if: vec![] }
+    }
+
+    #[test]
+    fn classes_have_an_accuracy_each_and_a_matrix_while_it_fits() {
+        let mut counts = ClassCounts::of_classes(3).unwrap();
+        [(0, 0), (0, 1), (1, 1)].iter().for_each(|(truth, predicted)| counts.count(*truth, *predicted));
+        let text = tables(&detail(Some(counts)), None);
+        assert!(text.contains("auc     0.8   0.7  0.7  0.7  0.9  0.9  2"), "{text}");
+        assert!(
+            text.contains("0      2         1      50.00 %") && text.contains("2      0         0      -"),
+            "{text}"
+        );
+        assert!(text.contains("confusion (a row per true class)") && text.contains("\n0     1  1  0"), "{text}");
+        let many = tables(&detail(ClassCounts::of_classes(50)), None);
+        assert!(many.contains("the confusion matrix of 50 classes is in --json"), "{many}");
+        assert!(!tables(&detail(ClassCounts::of_classes(200)), None).contains("confusion"));
+    }
+
+    #[test]
+    fn a_round_without_them_has_no_tables() {
+        let mut plain = detail(None);
+        plain.round.metrics.clear();
+        assert_eq!(tables(&plain, None), "");
+    }
+}

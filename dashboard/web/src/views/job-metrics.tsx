@@ -1,0 +1,138 @@
+// What a job measures beside loss and accuracy: named scalars over its rounds, and the classes of its newest evaluation.
+
+import { useMemo } from "preact/hooks";
+import type { ClassCounts, ClassTotals, Job, MetricCurve, Page, Round, RoundDetail } from "../api/types";
+import { LinePlot } from "../charts/line-plot";
+import { classRows, describeMetric, heat, metricColumns } from "../lib/metrics";
+import { axisReals, count, percent, plural, real } from "../lib/format";
+import { useResource } from "../ui/connection";
+import { Panel } from "../ui/parts";
+import { type Column, Table } from "../ui/table";
+import { endsSomething } from "./job";
+
+/** Metrics and classes of a job; nothing where its clients report neither. */
+export function JobMetrics({ job }: { job: Job }) {
+  const live = endsSomething(job.id);
+  const curves = useResource<MetricCurve[]>(`jobs/${job.id}/metric-curves`, { points: 200 }, { live });
+  const newest = useResource<Page<Round>>(
+    `jobs/${job.id}/rounds`,
+    { task: "evaluate", order: "desc", limit: 1, phase: "committed" },
+    { live },
+  );
+  const evaluation = newest.data?.items[0];
+  return (
+    <>
+      {curves.data && curves.data.length > 0 && <Curves curves={curves.data} job={job} />}
+      {evaluation?.classes && <Classes job={job.id} round={evaluation.number} totals={evaluation.classes} />}
+    </>
+  );
+}
+
+function Curves({ curves, job }: { curves: readonly MetricCurve[]; job: Job }) {
+  const hint = "mean weighted by examples; a tenth of the clients lie below p10, a tenth above p90";
+  return (
+    <Panel title="Metrics" hint={hint} class="metrics-panel">
+      <div class="plots">
+        {curves.map((curve) => (
+          <Curve key={`${curve.task}/${curve.name}`} curve={curve} job={job} />
+        ))}
+      </div>
+    </Panel>
+  );
+}
+
+function Curve({ curve, job }: { curve: MetricCurve; job: Job }) {
+  const data = useMemo(() => metricColumns(curve), [curve]);
+  const stop = job.file.stop;
+  const bound = stop?.metric === curve.name && curve.task === "evaluate" ? (stop.at_least ?? stop.at_most) : undefined;
+  return (
+    <div>
+      <h3>
+        {curve.name} <small class="quiet">{curve.task === "train" ? "training" : "evaluation"}</small>
+      </h3>
+      <LinePlot
+        data={data}
+        lines={[
+          { label: "Mean", colour: "--accent", format: real },
+          { label: "p10", colour: "--muted", dashed: true, format: real },
+          { label: "p90", colour: "--muted", dashed: true, format: real },
+        ]}
+        guides={bound === undefined ? [] : [{ y: bound, label: `stops at ${real(bound)}` }]}
+        xLabel="Rounds"
+        xFormat={(value) => count(Math.round(value))}
+        xWhole
+        yTicks={axisReals}
+        sync={`job-${job.id}`}
+        description={describeMetric(curve)}
+      />
+    </div>
+  );
+}
+
+const COLUMNS: Column<ReturnType<typeof classRows>[number]>[] = [
+  { head: "Class", cell: (row) => row.name, name: true },
+  { head: "Examples", cell: (row) => count(row.examples), number: true },
+  { head: "Right", cell: (row) => count(row.right), number: true },
+  { head: "Accuracy", cell: (row) => percent(row.accuracy), number: true },
+];
+
+/** The accuracy of each class, and the confusion matrix where there is one. */
+function Classes({ job, round, totals }: { job: string; round: number; totals: ClassTotals }) {
+  const detail = useResource<RoundDetail>(`jobs/${job}/rounds/${round}`, { task: "evaluate" });
+  const rows = classRows(totals);
+  const counts = detail.data?.classes;
+  return (
+    <Panel title="Classes" hint={`${plural(rows.length, "class", "classes")}, evaluation of round ${count(round)}`}>
+      <div class="plots">
+        <div>
+          <h3>Accuracy by class</h3>
+          <Table label="Accuracy by class" columns={COLUMNS} rows={rows} rowKey={(row) => row.name} />
+        </div>
+        {counts?.kind === "confusion" && (
+          <div>
+            <h3>Confusion</h3>
+            <Confusion counts={counts} />
+          </div>
+        )}
+      </div>
+    </Panel>
+  );
+}
+
+/** A table whose cells are the darker the more examples of their row they have. */
+function Confusion({ counts }: { counts: Extract<ClassCounts, { kind: "confusion" }> }) {
+  const classes = Array.from({ length: counts.classes }, (_, index) => index);
+  return (
+    <section class="table-frame" aria-label="Confusion matrix" tabIndex={0}>
+      <table class="confusion">
+        <caption class="unseen">
+          Confusion matrix: a row for each true class, a column for each class with the highest score.
+        </caption>
+        <thead>
+          <tr>
+            <th scope="col">true \ predicted</th>
+            {classes.map((predicted) => (
+              <th key={predicted} scope="col" class="number">
+                {predicted}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {classes.map((truth) => (
+            <tr key={truth}>
+              <th scope="row" class="number">
+                {truth}
+              </th>
+              {classes.map((predicted) => (
+                <td key={predicted} class={`number heat-${heat(counts, truth, predicted)}`}>
+                  {count(counts.counts[truth * counts.classes + predicted])}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}

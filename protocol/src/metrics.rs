@@ -1,0 +1,241 @@
+//! Named scalars that a trainer reports beside loss and accuracy, such as AUC, F1 or perplexity.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Most metrics of one report, and of one round.
+pub const METRICS_MAX: usize = 32;
+/// Longest name of a metric in bytes.
+pub const METRIC_NAME_BYTES_MAX: usize = 64;
+/// Largest magnitude of a metric. The weighted mean of larger ones could overflow.
+pub const METRIC_MAX: f64 = 1e12;
+
+/// Figures of every report. A metric of such a name would share its curve in exports.
+const RESERVED: [&str; 3] = ["accuracy", "examples", "loss"];
+
+/// Name of a metric: 1 to 64 of the characters `a` to `z`, digits, `_`, `.` and `-`. `accuracy`, `examples` and `loss`
+/// are members of reports and no names of metrics.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct MetricName(String);
+
+/// Named scalars of one report, by name.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(into = "BTreeMap<MetricName, f64>", try_from = "BTreeMap<MetricName, f64>")]
+pub struct Metrics(BTreeMap<MetricName, f64>);
+
+/// A metric that no report may carry.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MetricsError {
+    /// The name has another form.
+    #[error("{0:?} is no name of a metric: 1 to 64 of a-z, 0-9, _, . and -")]
+    BadName(String),
+    /// The name is that of another member of the report.
+    #[error("{0} is a member of the report and no metric")]
+    Reserved(String),
+    /// The value is a NaN, an infinity, or above [`METRIC_MAX`] in magnitude.
+    #[error("the metric {0} is not finite, or above 1e12")]
+    NotFinite(MetricName),
+    /// The report has more than [`METRICS_MAX`] metrics.
+    #[error("a report has at most 32 metrics; {0} is one too many")]
+    TooMany(MetricName),
+    /// The text is no list of `name:value`.
+    #[error("metrics are written as name:value,name:value; {0:?} is not")]
+    BadText(String),
+}
+
+impl MetricName {
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for MetricName {
+    type Err = MetricsError;
+
+    fn from_str(text: &str) -> Result<Self, MetricsError> {
+        let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_.-".contains(&byte);
+        if !(1..=METRIC_NAME_BYTES_MAX).contains(&text.len()) || !text.bytes().all(is_letter) {
+            return Err(MetricsError::BadName(text.chars().take(METRIC_NAME_BYTES_MAX).collect()));
+        }
+        if RESERVED.contains(&text) {
+            return Err(MetricsError::Reserved(text.to_owned()));
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for MetricName {
+    type Error = MetricsError;
+
+    fn try_from(text: String) -> Result<Self, MetricsError> {
+        text.parse()
+    }
+}
+
+impl From<MetricName> for String {
+    fn from(name: MetricName) -> Self {
+        name.0
+    }
+}
+
+impl fmt::Display for MetricName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(&self.0)
+    }
+}
+
+impl Metrics {
+    /// No metrics.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// These metrics and one more. A metric of the same name is replaced.
+    ///
+    /// ```
+    /// # use tributary_protocol::metrics::Metrics;
+    /// let metrics = Metrics::new().with("auc", 0.91)?.with("perplexity", 14.2)?;
+    /// assert!(metrics.with("AUC", 1.0).is_err());
+    /// # Ok::<(), tributary_protocol::metrics::MetricsError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`MetricsError`] for a bad name, a value that is not finite, or one metric too many.
+    pub fn with(mut self, name: &str, value: f64) -> Result<Self, MetricsError> {
+        self.insert(name.parse()?, value)?;
+        Ok(self)
+    }
+
+    fn insert(&mut self, name: MetricName, value: f64) -> Result<(), MetricsError> {
+        if !(-METRIC_MAX..=METRIC_MAX).contains(&value) {
+            return Err(MetricsError::NotFinite(name));
+        }
+        if self.0.len() >= METRICS_MAX && !self.0.contains_key(&name) {
+            return Err(MetricsError::TooMany(name));
+        }
+        self.0.insert(name, value);
+        Ok(())
+    }
+
+    /// Names and values, ordered by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&MetricName, f64)> {
+        self.0.iter().map(|(name, value)| (name, *value))
+    }
+
+    /// The value of a metric.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.iter().find(|(known, _)| known.as_str() == name).map(|(_, value)| value)
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl TryFrom<BTreeMap<MetricName, f64>> for Metrics {
+    type Error = MetricsError;
+
+    fn try_from(values: BTreeMap<MetricName, f64>) -> Result<Self, MetricsError> {
+        let mut metrics = Self::new();
+        for (name, value) in values {
+            metrics.insert(name, value)?;
+        }
+        Ok(metrics)
+    }
+}
+
+impl From<Metrics> for BTreeMap<MetricName, f64> {
+    fn from(metrics: Metrics) -> Self {
+        metrics.0
+    }
+}
+
+/// Metrics as text, for queries: `auc:0.91,f1:0.8`.
+impl fmt::Display for Metrics {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (name, value)) in self.iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            // `Debug` writes the shortest text that reads back, with an exponent where that is shorter.
+            write!(formatter, "{comma}{name}:{value:?}")?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Metrics {
+    type Err = MetricsError;
+
+    fn from_str(text: &str) -> Result<Self, MetricsError> {
+        let mut metrics = Self::new();
+        for pair in text.split(',').filter(|_| !text.is_empty()) {
+            let bad = || MetricsError::BadText(pair.chars().take(2 * METRIC_NAME_BYTES_MAX).collect());
+            let (name, value) = pair.split_once(':').ok_or_else(bad)?;
+            metrics.insert(name.parse()?, value.parse().map_err(|_| bad())?)?;
+        }
+        Ok(metrics)
+    }
+}
+
+/// Serialises [`Metrics`] as text.
+pub(crate) mod text {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    use super::Metrics;
+
+    pub(crate) fn serialize<S: Serializer>(metrics: &Metrics, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(metrics)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Metrics, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_are_the_same_in_json_and_in_a_query() {
+        let metrics = Metrics::new().with("f1-macro", 0.1).unwrap().with("auc", 1e-9).unwrap();
+        let metrics = metrics.with("auc", 0.91).unwrap();
+        assert_eq!(metrics.to_string(), "auc:0.91,f1-macro:0.1");
+        assert_eq!(metrics.to_string().parse::<Metrics>().unwrap(), metrics);
+        let json = serde_json::to_string(&metrics).unwrap();
+        assert_eq!(json, r#"{"auc":0.91,"f1-macro":0.1}"#);
+        assert_eq!(serde_json::from_str::<Metrics>(&json).unwrap(), metrics);
+        assert_eq!("".parse::<Metrics>().unwrap(), Metrics::new());
+    }
+
+    #[test]
+    fn what_no_report_may_carry_is_named() {
+        let none = Metrics::new;
+        let long = "n".repeat(METRIC_NAME_BYTES_MAX + 1);
+        for name in ["", "AUC", "a b", "a:b", "a,b", "ü", long.as_str()] {
+            assert!(matches!(none().with(name, 0.5), Err(MetricsError::BadName(_))), "{name}");
+        }
+        assert_eq!(none().with("loss", 0.5), Err(MetricsError::Reserved("loss".into())));
+        for value in [f64::NAN, f64::INFINITY, -1e13] {
+            let auc = "auc".parse().unwrap();
+            assert_eq!(none().with("auc", value), Err(MetricsError::NotFinite(auc)));
+            assert!(format!("auc:{value}").parse::<Metrics>().is_err());
+        }
+        let full = (0..METRICS_MAX).fold(none(), |metrics, index| metrics.with(&format!("m{index}"), 1.0).unwrap());
+        assert!(full.clone().with("m0", 2.0).is_ok(), "a replacement is not one more");
+        assert!(matches!(full.with("more", 1.0), Err(MetricsError::TooMany(_))));
+        for text in ["auc", "auc:", "auc:x", "auc:1,", ":1"] {
+            assert!(text.parse::<Metrics>().is_err(), "{text}");
+        }
+        assert!(serde_json::from_str::<Metrics>(r#"{"accuracy":1}"#).is_err());
+    }
+}

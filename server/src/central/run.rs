@@ -1,0 +1,200 @@
+//! Running evaluations beside everything else the coordinator does.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Semaphore;
+use tracing::Instrument;
+use tributary_engine::job::JobSpec;
+use tributary_protocol::device::EvaluationReport;
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::model::{Model, ModelError};
+use tributary_protocol::safetensors::{ModelDecoder, ModelFileError};
+use tributary_protocol::state::AbandonReason;
+
+use super::test_set::{TestSetError, TestSetReader};
+use crate::blob::{BlobError, model_key};
+use crate::db::{DbError, RoundKey, TestSetRow};
+use crate::evaluator::{Evaluator, EvaluatorError, EvaluatorTask, TestExamples};
+use crate::fleet::downloads::Downloads;
+use crate::lifecycle::rounds;
+use crate::runtime::offload::in_background;
+use crate::services::Services;
+
+/// Pause before an evaluation that database or store did not allow is tried again, in milliseconds.
+const RETRY_MS: i64 = 5_000;
+
+/// The evaluations that this coordinator computes. It is memory only: what a restart interrupts is begun again, because
+/// its round is still open.
+#[derive(Debug)]
+pub struct Evaluations {
+    running: Mutex<HashSet<RoundKey>>,
+    /// One at a time: a model and a test set are in memory meanwhile.
+    place: Semaphore,
+}
+
+impl Default for Evaluations {
+    fn default() -> Self {
+        Self { running: Mutex::default(), place: Semaphore::new(1) }
+    }
+}
+
+/// An evaluation that is due.
+#[derive(Debug)]
+pub(crate) struct Due {
+    pub(crate) services: Services,
+    pub(crate) downloads: Arc<Downloads>,
+    pub(crate) spec: Arc<JobSpec>,
+    pub(crate) round: RoundKey,
+    pub(crate) version: u32,
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+enum RunError {
+    #[error(transparent)]
+    Blob(#[from] BlobError),
+    #[error("the stored model cannot be read: {0}")]
+    Model(#[from] ModelFileError),
+    #[error("the stored model cannot be read: {0}")]
+    Values(#[from] ModelError),
+    #[error("the test set does not fit: {0}")]
+    TestSet(#[from] TestSetError),
+    #[error(transparent)]
+    Evaluator(#[from] EvaluatorError),
+    #[error("{0}")]
+    Missing(&'static str),
+}
+
+impl From<DbError> for RunError {
+    fn from(error: DbError) -> Self {
+        Self::Blob(error.into())
+    }
+}
+
+impl RunError {
+    /// Whether the next attempt would fail in the same way.
+    fn is_lasting(&self) -> bool {
+        match self {
+            // A test set that is replaced takes its body with it: the next attempt reads the new one.
+            Self::Blob(error) => matches!(error, BlobError::Damaged(_)),
+            Self::Evaluator(EvaluatorError::Stopped) => false,
+            _ => true,
+        }
+    }
+}
+
+impl Evaluations {
+    /// Begins an evaluation unless it is under way. Its end changes the job, and the driver looks again.
+    pub(crate) fn begin(self: &Arc<Self>, due: Due) {
+        if !self.running().insert(due.round) {
+            return;
+        }
+        let evaluations = Arc::clone(self);
+        let span = tracing::info_span!("evaluation", job = %due.round.job, round = due.round.number);
+        let run = async move {
+            evaluations.run(&due).await;
+            evaluations.running().remove(&due.round);
+            due.services.signals.changed(due.round.job);
+        };
+        tokio::spawn(run.instrument(span));
+    }
+
+    async fn run(&self, due: &Due) {
+        let services = &due.services;
+        let measured = tokio::select! {
+            () = services.stopping.cancelled() => return,
+            measured = self.measure(due) => measured,
+        };
+        let ended = match measured {
+            Ok(report) => {
+                let EvaluationReport { examples, loss, accuracy, .. } = report;
+                tracing::info!(version = due.version, examples, loss, accuracy, "evaluated on the coordinator");
+                rounds::commit_own_evaluation(services, due.round, &report).await
+            }
+            Err(error) if error.is_lasting() => {
+                tracing::error!(%error, version = due.version, "the model could not be evaluated");
+                rounds::abandon(services, &due.downloads, due.round, AbandonReason::Fault).await
+            }
+            Err(error) => {
+                tracing::warn!(%error, version = due.version, "the evaluation is tried again");
+                self.pause(services).await;
+                return;
+            }
+        };
+        if let Err(error) = ended {
+            tracing::warn!(%error, "the result of the evaluation could not be stored; it is evaluated again");
+            self.pause(services).await;
+        }
+    }
+
+    async fn pause(&self, services: &Services) {
+        tokio::select! {
+            () = services.stopping.cancelled() => {}
+            () = services.clock.sleep_until(services.clock.now_ms() + RETRY_MS) => {}
+        }
+    }
+
+    async fn measure(&self, due: &Due) -> Result<EvaluationReport, RunError> {
+        let Due { services, spec, version, .. } = due;
+        let evaluator = services.evaluator.clone().ok_or(RunError::Missing("there is no evaluator"))?;
+        let _place = self.place.acquire().await.map_err(|_| EvaluatorError::Stopped)?;
+        let mut tx = services.db.read().await?;
+        let stored = tx.model(spec.id, *version).await?.ok_or(RunError::Missing("the version is gone"))?;
+        let test_set = tx.test_set(spec.id).await?.ok_or(RunError::Missing("there is no test set"))?;
+        drop(tx);
+        let model = read_model(services, spec, *version, stored.sha256).await?;
+        let examples = read_test_set(services, spec, &test_set).await?;
+        let (spec, stopping) = (Arc::clone(spec), services.stopping.clone());
+        let computed = in_background("evaluation", move || {
+            compute(&*evaluator, &spec, &model, examples, &|| stopping.is_cancelled())
+        });
+        Ok(computed.await.unwrap_or_else(|| Err(EvaluatorError::Failed("the evaluator panicked".to_owned())))?)
+    }
+
+    fn running(&self) -> std::sync::MutexGuard<'_, HashSet<RoundKey>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A result that can be stored: what is checked of a client's report is checked of this one.
+fn compute(
+    evaluator: &dyn Evaluator,
+    spec: &JobSpec,
+    model: &Model,
+    examples: TestExamples,
+    should_stop: &dyn Fn() -> bool,
+) -> Result<EvaluationReport, EvaluatorError> {
+    let task = EvaluatorTask { model, spec: &spec.file.model, loss: spec.file.training.loss };
+    let report = evaluator.evaluate(&task, examples, should_stop)?;
+    if report.examples == 0 || !report.loss.is_finite() {
+        return Err(EvaluatorError::Failed("the loss is not finite".to_owned()));
+    }
+    if let Some(classes) = &report.classes {
+        let checked = classes.check(report.examples, None, report.accuracy);
+        checked.map_err(|error| EvaluatorError::Failed(error.to_string()))?;
+    }
+    Ok(report)
+}
+
+async fn read_model(services: &Services, spec: &JobSpec, version: u32, sha256: Sha256Hash) -> Result<Model, RunError> {
+    let mut values = vec![0.0f32; spec.model.total()];
+    let mut decoder = ModelDecoder::new(Arc::clone(&spec.model));
+    let mut reader = services.blobs.reader(&services.db, model_key(spec.id, version), sha256).await?;
+    while let Some(data) = reader.next().await? {
+        decoder.push(&data, &mut |first, block| values[first..first + block.len()].copy_from_slice(block))?;
+        tokio::task::yield_now().await;
+    }
+    decoder.finish()?;
+    Ok(Model::new(Arc::clone(&spec.model), values)?)
+}
+
+async fn read_test_set(services: &Services, spec: &JobSpec, row: &TestSetRow) -> Result<TestExamples, RunError> {
+    let mut test_set = TestSetReader::keeping(&spec.file.model, spec.file.training.loss)?;
+    let mut reader = services.blobs.reader(&services.db, row.body.clone(), row.sha256).await?;
+    while let Some(data) = reader.next().await? {
+        test_set.push(&data)?;
+        tokio::task::yield_now().await;
+    }
+    Ok(test_set.finish()?.1)
+}

@@ -1,0 +1,167 @@
+//! Evaluations on the coordinator: from an uploaded test set to the accuracy of a version.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tributary_client::ClassCounts;
+use tributary_protocol::hash::Sha256Hash;
+use tributary_protocol::operator::{AuditEntry, Job, Page, Round, RoundDetail, TestSet, TestSetState};
+use tributary_protocol::problem::ProblemType;
+use tributary_protocol::safetensors::{Data, Dtype, Tensor, write};
+use tributary_protocol::state::{AbandonReason, HealthKind, JobState, Phase};
+
+use crate::support::{Answer, Device, World, job_file, within_reason};
+
+/// Two inputs, two classes: 4 weights, then 2 biases.
+fn own_job(changes: &Value) -> Value {
+    let mut file = job_file(&json!({
+        "evaluation": { "where": "coordinator", "selection_timeout_ms": 20_000 }, "stop": { "rounds": 1 },
+    }));
+    file["model"] = json!({ "input": [2], "layers": [{ "kind": "linear", "out_features": 2 }] });
+    for (key, value) in changes.as_object().unwrap() {
+        file[key] = value.clone();
+    }
+    file
+}
+
+/// Three examples; a network that copies its inputs is right about the first two.
+fn test_set(last: i64) -> Vec<u8> {
+    let labels: Vec<u8> = [0i64, 1, last].iter().flat_map(|class| class.to_le_bytes()).collect();
+    let inputs = [9.0, 0.0, 0.0, 9.0, 9.0, 0.0];
+    let tensors = [
+        Tensor { name: "inputs", shape: &[3, 2], data: Data::F32(&inputs) },
+        Tensor { name: "labels", shape: &[3], data: Data::Bytes(Dtype::I64, &labels) },
+    ];
+    write(&tensors, &Default::default())
+}
+
+async fn upload(world: &World, job: &Job, file: Vec<u8>) -> Answer {
+    Answer::to(world.operator_request(Method::PUT, &format!("/jobs/{}/test-set", job.id)).body(file)).await
+}
+
+/// Trains one round that ends in the network which copies its inputs.
+async fn train_once(world: &World, job: &Job, device: &Device) {
+    let before = world.weights(job.id, world.job_now(job.id).await.model_version.unwrap()).await;
+    let wanted = [1.0, 0.0, 0.0, 1.0, 0.0, 0.0];
+    let delta: Vec<f32> = wanted.iter().zip(before).map(|(wanted, before)| wanted - before).collect();
+    let [assignment] = world.assign([device]).await;
+    device.contribute(&assignment, &delta, 10).await;
+    world.drive().await;
+}
+
+/// Waits until the evaluation of a round has ended.
+async fn evaluated(world: &World, job: &Job, number: u32) -> Round {
+    let mut changes = world.app().signals.watch();
+    let ended = async {
+        loop {
+            world.drive().await;
+            let round = world.evaluation(job.id, number).await;
+            if !round.phase.is_open() {
+                return round;
+            }
+            changes.changed().await.unwrap();
+        }
+    };
+    within_reason(ended).await
+}
+
+#[tokio::test]
+async fn a_version_is_measured_on_the_uploaded_test_set_and_the_job_ends_with_it() {
+    let world = World::start().await;
+    let job: Job = world.create_job(&own_job(&json!({}))).await.ok();
+    let empty: TestSetState = world.look(&format!("/jobs/{}/test-set", job.id)).await.ok();
+    assert_eq!(empty.test_set, None);
+    let file = test_set(1);
+    let stored: TestSet = upload(&world, &job, file.clone()).await.ok();
+    assert_eq!((stored.examples, stored.bytes, stored.sha256), (3, file.len() as u64, Sha256Hash::of(&file)));
+    let audit: Page<AuditEntry> = world.look("/audit?limit=1").await.ok();
+    assert_eq!(audit.items[0].action.as_str(), "test_set.upload");
+
+    let device = world.device().await;
+    train_once(&world, &job, &device).await;
+    let round = evaluated(&world, &job, 1).await;
+    assert_eq!((round.phase, round.weight, round.cohort, round.reported), (Phase::Committed, 3, 0, 0));
+    assert_eq!(round.accuracy, Some(2.0 / 3.0));
+    let detail: RoundDetail = world.look(&format!("/jobs/{}/rounds/1?task=evaluate", job.id)).await.ok();
+    assert_eq!(detail.classes, Some(ClassCounts::Confusion { classes: 2, counts: vec![1, 0, 1, 1] }));
+    assert!(detail.explanation.contains("on the coordinator, with 3 examples"), "{}", detail.explanation);
+    assert_eq!(world.round(job.id, 1).await.accuracy, Some(2.0 / 3.0));
+    world.drive().await;
+    assert_eq!(world.job_now(job.id).await.state, JobState::Completed);
+    world.check_books(job.id).await;
+}
+
+/// Goal: without a test set an evaluation says what it waits for, and ends; no client gets it.
+#[tokio::test]
+async fn an_evaluation_waits_for_its_test_set_and_calls_no_client() {
+    let world = World::start().await;
+    let job: Job = world.create_job(&own_job(&json!({ "stop": {} }))).await.ok();
+    let device = world.device().await;
+    train_once(&world, &job, &device).await;
+    let detail: RoundDetail = world.look(&format!("/jobs/{}/rounds/1?task=evaluate", job.id)).await.ok();
+    assert_eq!(detail.round.phase, Phase::Selecting);
+    assert!(detail.explanation.contains("waits for the test set"), "{}", detail.explanation);
+    let health = world.job_now(job.id).await.health.unwrap();
+    assert_eq!(health.kind, HealthKind::WaitingForEvaluators);
+    assert!(health.remedy.unwrap().contains("test-set upload"));
+    // The device is drawn for training again, never for the evaluation.
+    let work = world.gather(&[&device]).await;
+    assert_eq!(work[0].as_ref().map(|work| work.round), Some(2));
+    world.pass_ms(20_000).await;
+    let round = world.evaluation(job.id, 1).await;
+    assert_eq!((round.phase, round.reason), (Phase::Abandoned, Some(AbandonReason::SelectionTimeout)));
+
+    let late: TestSet = upload(&world, &job, test_set(0)).await.ok();
+    let replaced: TestSet = upload(&world, &job, test_set(1)).await.ok();
+    assert_ne!(late.sha256, replaced.sha256);
+    world.check_books(job.id).await;
+}
+
+/// Goal: an evaluation that a restart interrupted is computed after it. Method: the coordinator stops before it looks at
+/// the version, so the evaluation can only be the next one's.
+#[tokio::test]
+async fn a_restart_evaluates_what_was_open() {
+    let mut world = World::start().await;
+    let job: Job = world.create_job(&own_job(&json!({ "evaluation": { "where": "coordinator" } }))).await.ok();
+    let device = world.device().await;
+    train_once(&world, &job, &device).await;
+    assert_eq!(world.evaluation(job.id, 1).await.phase, Phase::Selecting);
+    upload(&world, &job, test_set(1)).await.ok::<TestSet>();
+    world.restart().await;
+    let round = evaluated(&world, &job, 1).await;
+    assert_eq!((round.phase, round.accuracy), (Phase::Committed, Some(2.0 / 3.0)));
+    world.drive().await;
+    assert_eq!(world.job_now(job.id).await.state, JobState::Completed);
+    world.check_books(job.id).await;
+}
+
+#[tokio::test]
+async fn a_job_ends_at_an_accuracy_that_the_coordinator_measured() {
+    let world = World::start().await;
+    let job: Job = world.create_job(&own_job(&json!({ "stop": { "accuracy": 1.0 } }))).await.ok();
+    upload(&world, &job, test_set(0)).await.ok::<TestSet>();
+    let device = world.device().await;
+    train_once(&world, &job, &device).await;
+    assert_eq!(evaluated(&world, &job, 1).await.accuracy, Some(1.0));
+    world.drive().await;
+    assert_eq!(world.job_now(job.id).await.state, JobState::Completed);
+    world.check_books(job.id).await;
+}
+
+#[tokio::test]
+async fn test_sets_that_do_not_fit_and_jobs_that_take_none_are_refused() {
+    let world = World::start().await;
+    let job: Job = world.create_job(&own_job(&json!({}))).await.ok();
+    let problem = upload(&world, &job, test_set(2)).await.refused(ProblemType::TestSetInvalid);
+    assert!(problem.detail.contains("example 2: 2 is none of the network's 2 classes"), "{}", problem.detail);
+    upload(&world, &job, b"a,b\n1,2\n".to_vec()).await.refused(ProblemType::TestSetInvalid);
+    let whole = test_set(1);
+    upload(&world, &job, whole[..whole.len() - 1].to_vec()).await.refused(ProblemType::TestSetInvalid);
+    let state: TestSetState = world.look(&format!("/jobs/{}/test-set", job.id)).await.ok();
+    assert_eq!(state.test_set, None, "nothing of them is kept");
+
+    let on_clients: Job = world.create_job(&job_file(&json!({ "name": "other", "evaluation": {} }))).await.ok();
+    upload(&world, &on_clients, test_set(1)).await.refused(ProblemType::WrongState);
+    let foreign = job_file(&json!({ "name": "foreign", "evaluation": { "where": "coordinator" } }));
+    let problem = world.create_job(&foreign).await.refused(ProblemType::JobFileInvalid);
+    assert!(problem.detail.contains("cannot compute an app's own network"), "{}", problem.detail);
+}
