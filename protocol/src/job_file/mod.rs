@@ -1,9 +1,13 @@
 //! Job files: the description of one job as TOML or JSON, written by an operator.
 
+mod aggregation;
 mod change;
+mod combine;
 mod error;
 mod norm;
+mod optimizer;
 mod schedule;
+mod validity;
 
 use std::collections::BTreeMap;
 
@@ -16,10 +20,15 @@ use crate::plan::Training;
 use crate::seed::Seed;
 use crate::update::Codec;
 
+pub use aggregation::Aggregation;
 pub use change::RoundPolicyChange;
+pub use combine::{
+    CenteredClipping, Combine, GeometricMedian, Krum, MultiKrum, NormClipping, QFedAvg, TrimmedMean,
+};
 use error::require;
 pub use error::{JOB_FILE_BYTES_MAX, JobFileError};
 pub use norm::{AdaptiveNorm, NormMax};
+pub use optimizer::{BiasCorrection, ServerOptimizer};
 pub use schedule::{CRON_BYTES_MAX, HISTORY_DAYS_MAX, ModelsKept, Retention, Schedule, VERSIONS_MAX};
 
 /// Most clients of one cohort.
@@ -183,26 +192,6 @@ impl Default for Eligibility {
     }
 }
 
-/// How updates become the next model version (`[aggregation]`).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(tag = "rule", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Aggregation {
-    /// Federated averaging: the mean of the deltas, weighted by examples (McMahan et al. 2017), times a server learning
-    /// rate.
-    FedAvg {
-        /// Factor of the mean delta, above 0 and at most 1000. Default: 1, plain federated averaging.
-        #[serde(default = "one")]
-        server_learning_rate: f64,
-    },
-}
-
-impl Default for Aggregation {
-    fn default() -> Self {
-        Self::FedAvg { server_learning_rate: one() }
-    }
-}
-
 fn one() -> f64 {
     1.0
 }
@@ -310,7 +299,8 @@ impl JobFile {
         let accuracy = self.stop.accuracy.is_none_or(|accuracy| accuracy > 0.0 && accuracy <= 1.0);
         require(accuracy, "[stop] accuracy", "above 0 and at most 1")?;
         let measured = self.stop.accuracy.is_none() || self.evaluation.is_some();
-        require(measured, "[stop] accuracy", "left out, or there must be an [evaluation] to measure it")
+        require(measured, "[stop] accuracy", "left out, or there must be an [evaluation] to measure it")?;
+        validity::check(self)
     }
 }
 
@@ -351,14 +341,6 @@ impl EvaluationPolicy {
         )?;
         check_duration(self.selection_timeout_ms, "[evaluation] selection_timeout_ms")?;
         check_duration(self.deadline_ms, "[evaluation] deadline_ms")
-    }
-}
-
-impl Aggregation {
-    fn check(&self) -> Result<(), JobFileError> {
-        let Self::FedAvg { server_learning_rate } = *self;
-        let sane = server_learning_rate > 0.0 && server_learning_rate <= 1e3;
-        require(sane, "[aggregation] server_learning_rate", "above 0 and at most 1000")
     }
 }
 

@@ -1,6 +1,7 @@
 //! Rounds from selection to the next model version. The clock stands still unless a test moves it, and nothing happens
 //! unless a test calls the driver.
 
+mod attack;
 mod choice;
 mod closing;
 mod cluster;
@@ -8,5 +9,6 @@ mod drivers;
 mod evaluation;
 mod restart;
 mod result;
+mod rules;
 mod shutdown;
 mod surroundings;
