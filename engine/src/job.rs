@@ -6,13 +6,13 @@ use tributary_protocol::device::Plan;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 use tributary_protocol::job_file::{JobFile, JobFileError};
-use tributary_protocol::model::ParameterList;
+use tributary_protocol::model::{Companion, ParameterList};
 use tributary_protocol::safetensors::{model_file_beginning, model_metadata};
 use tributary_protocol::seed::Seed;
 use tributary_protocol::update::{UpdateHeader, UpdateLimits, bytes_max};
 
 use crate::aggregate::{
-    Accumulator, CapsError, Companion, Gathering, Optimizer, SumCaps, Weighing, Weight, gathering_of, optimizer_of,
+    Accumulator, CapsError, Gathering, Optimizer, SumCaps, Weighing, Weight, gathering_of, optimizer_of,
 };
 use crate::round::{Calendar, CalendarError};
 

@@ -313,7 +313,10 @@ mod tests {
             optimizer: Optimizer::Sgd { learning_rate: 0.1, momentum, weight_decay: 0.0, nesterov },
             ..sgd(0.1)
         };
-        assert_eq!((nova.check(), with(0.1, 0.0, false).check(), with(0.0, 0.9, false).check()), (Ok(()), Ok(()), Ok(())));
+        assert_eq!(
+            (nova.check(), with(0.1, 0.0, false).check(), with(0.0, 0.9, false).check()),
+            (Ok(()), Ok(()), Ok(()))
+        );
         let adam = serde_json::from_str(r#"{"kind":"adam","learning_rate":0.1}"#).unwrap();
         let prox = |mu| Training { algorithm: Algorithm::FedProx { mu }, ..sgd(0.1) };
         for senseless in [

@@ -75,7 +75,16 @@ mod tests {
 
     fn training(epochs: Option<u32>, steps: Option<u32>, batch_size: Option<u32>, shuffle: bool) -> Training {
         let optimizer = Optimizer::Sgd { learning_rate: 0.1, momentum: 0.0, weight_decay: 0.0, nesterov: false };
-        Training { epochs, steps, batch_size, loss: Loss::CrossEntropy, optimizer, shuffle, algorithm: Algorithm::Plain, schedule: RateSchedule::Constant }
+        Training {
+            epochs,
+            steps,
+            batch_size,
+            loss: Loss::CrossEntropy,
+            optimizer,
+            shuffle,
+            algorithm: Algorithm::Plain,
+            schedule: RateSchedule::Constant,
+        }
     }
 
     fn all(examples: usize, training: &Training, seed: u64) -> Vec<Vec<usize>> {

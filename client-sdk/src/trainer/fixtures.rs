@@ -46,7 +46,16 @@ pub(in crate::trainer) fn examples(shape: &[usize], inputs: Vec<f32>, targets: T
 }
 
 pub(in crate::trainer) fn full_batch(steps: u32, loss: Loss, optimizer: Optimizer) -> Training {
-    Training { epochs: None, steps: Some(steps), batch_size: None, loss, optimizer, shuffle: true, algorithm: Algorithm::Plain, schedule: RateSchedule::Constant }
+    Training {
+        epochs: None,
+        steps: Some(steps),
+        batch_size: None,
+        loss,
+        optimizer,
+        shuffle: true,
+        algorithm: Algorithm::Plain,
+        schedule: RateSchedule::Constant,
+    }
 }
 
 #[track_caller]

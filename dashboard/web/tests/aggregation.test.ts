@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
 import { RULES, withRule } from "../src/lib/aggregation";
 
-const FILE = `name = "a"\n\n[aggregation]\ncombine = "median"\n\n[aggregation.optimizer]\nkind = "adam"\n\n[stop]\nrounds = 3\n`;
+const RULE = `[aggregation]\ncombine = "median"\n\n[aggregation.optimizer]\nkind = "adam"\n\n`;
+const FILE = `name = "a"\n\n${RULE}[stop]\nrounds = 3\n`;
 const rule = (name: string) => RULES.find((entry) => entry.name === name)!;
 
 test("a rule replaces the sections of another one and nothing else", () => {

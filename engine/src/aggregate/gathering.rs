@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 use tributary_protocol::job_file::{
     CenteredClipping, Combine, GeometricMedian, JobFile, Krum, MultiKrum, NormClipping, QFedAvg, TrimmedMean,
 };
+use tributary_protocol::model::Companion;
 use tributary_protocol::plan::{Algorithm, Optimizer};
 
-use super::optimizer::Companion;
 use super::robust::{Distances, Middle, centre, krum};
 use super::weight::Weight;
 
@@ -68,9 +68,7 @@ pub enum Gathering {
     /// The distances of all pairs, then a sum.
     Pairs(Pairs),
     /// The distances of all pairs, then every value of the selected ones.
-    Bulyan {
-        byzantine: u32,
-    },
+    Bulyan { byzantine: u32 },
     /// Every value.
     Median,
     /// Every value.
@@ -131,9 +129,9 @@ pub fn gathering_of(file: &JobFile, version: u32) -> Gathering {
             }
             Algorithm::Plain | Algorithm::FedProx { .. } => Gathering::Sum(Weighing::Examples),
         },
-        Combine::UniformMean | Combine::QFedAvg(QFedAvg { q: 0.0 }) | Combine::TrimmedMean(TrimmedMean { trim: 0.0 }) => {
-            Gathering::Sum(Weighing::Uniform)
-        }
+        Combine::UniformMean
+        | Combine::QFedAvg(QFedAvg { q: 0.0 })
+        | Combine::TrimmedMean(TrimmedMean { trim: 0.0 }) => Gathering::Sum(Weighing::Uniform),
         Combine::QFedAvg(QFedAvg { q }) => {
             let learning_rate = file.training.at_version(version).optimizer.learning_rate();
             Gathering::Reports(Reports::Fair { q, learning_rate })
@@ -205,12 +203,10 @@ impl Reports {
     fn coefficients(&self, facts: &[Facts]) -> Option<Vec<f64>> {
         match *self {
             Self::Fair { q, learning_rate } => Some(fair(facts, q, learning_rate)),
-            Self::Clipped { norm } => {
-                facts.iter().any(|facts| facts.norm > norm).then(|| {
-                    let scaled = |facts: &Facts| if facts.norm > norm { norm / facts.norm } else { 1.0 };
-                    shares(facts).iter().zip(facts).map(|(share, facts)| share * scaled(facts)).collect()
-                })
-            }
+            Self::Clipped { norm } => facts.iter().any(|facts| facts.norm > norm).then(|| {
+                let scaled = |facts: &Facts| if facts.norm > norm { norm / facts.norm } else { 1.0 };
+                shares(facts).iter().zip(facts).map(|(share, facts)| share * scaled(facts)).collect()
+            }),
             Self::Normalised { momentum, proximal_rate } => {
                 let counts: Vec<f64> =
                     facts.iter().map(|facts| step_count(facts.steps, momentum, proximal_rate)).collect();

@@ -13,7 +13,7 @@
 //! | [`Gathering`], [`Recipe`] | what a rule needs of the updates, and what it makes of them |
 //! | [`Mixture`] | the sum of updates with real coefficients |
 //! | [`Distances`], [`Middle`] | distances of pairs, and middles of coordinates, stripe by stripe |
-//! | [`Optimizer`], [`Companion`], [`step`], [`advance`] | from the combined updates to the next model |
+//! | [`Optimizer`], [`step`], [`advance`] | from the combined updates to the next model |
 //! | [`mean_norm`], [`diversity`], [`cosine`], [`MeanDot`] | update statistics |
 
 mod accumulator;
@@ -33,7 +33,7 @@ pub use caps::{CapsError, SumCaps};
 pub use combine::Combined;
 pub use gathering::{Facts, Gathering, Keep, Pairs, Recipe, Reports, Weighing, gathering_of};
 pub use mixture::Mixture;
-pub use optimizer::{AggregateError, Companion, Optimizer, Sgd, advance, optimizer_of, rounded, step};
+pub use optimizer::{AggregateError, Optimizer, Sgd, advance, optimizer_of, rounded, step};
 pub use robust::{Distances, Middle};
 pub use statistics::{MeanDot, cosine, diversity, mean_norm};
 pub use weight::{Contribution, Weight};

@@ -237,9 +237,7 @@ impl Combine {
         let is_count = |count: u32| (1..=1000).contains(&count);
         match *self {
             Self::WeightedMean | Self::UniformMean | Self::Median | Self::Krum(_) | Self::Bulyan(_) => Ok(()),
-            Self::QFedAvg(QFedAvg { q }) => {
-                require((0.0..=100.0).contains(&q), "[aggregation] combine.q", "0 to 100")
-            }
+            Self::QFedAvg(QFedAvg { q }) => require((0.0..=100.0).contains(&q), "[aggregation] combine.q", "0 to 100"),
             Self::NormClipping(NormClipping { norm }) => {
                 require(is_norm(norm), "[aggregation] combine.norm", "above 0 and at most 1e9")
             }

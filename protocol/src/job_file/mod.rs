@@ -22,9 +22,7 @@ use crate::update::Codec;
 
 pub use aggregation::Aggregation;
 pub use change::RoundPolicyChange;
-pub use combine::{
-    CenteredClipping, Combine, GeometricMedian, Krum, MultiKrum, NormClipping, QFedAvg, TrimmedMean,
-};
+pub use combine::{CenteredClipping, Combine, GeometricMedian, Krum, MultiKrum, NormClipping, QFedAvg, TrimmedMean};
 use error::require;
 pub use error::{JOB_FILE_BYTES_MAX, JobFileError};
 pub use norm::{AdaptiveNorm, NormMax};

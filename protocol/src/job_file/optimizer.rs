@@ -131,11 +131,7 @@ impl ServerOptimizer {
 }
 
 fn check_rate(rate: f64) -> Result<(), JobFileError> {
-    require(
-        rate > 0.0 && rate <= RATE_MAX,
-        "[aggregation.optimizer] learning_rate",
-        "above 0 and at most 1000",
-    )
+    require(rate > 0.0 && rate <= RATE_MAX, "[aggregation.optimizer] learning_rate", "above 0 and at most 1000")
 }
 
 fn check_decay(setting: &'static str, decay: f64) -> Result<(), JobFileError> {

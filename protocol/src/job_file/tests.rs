@@ -201,12 +201,21 @@ fn settings_that_make_no_sense_together_are_refused_with_the_reason() {
     assert!(error.contains("compares every pair of updates, so a cohort has at most 256 clients, not 390"), "{error}");
     assert!(large("updates_goal = 900", "'median'").unwrap_err().contains("a stripe of every update"));
     assert_eq!(large("updates_goal = 300", "'median'"), Ok(()));
+    let wide = with(&[("out_features = 32", "out_features = 2000000"), ("rule = \"fed_avg\"", "combine = 'median'")]);
+    assert!(wide.unwrap_err().contains("with 150000010 parameters a cohort has at most 7 clients"));
     let adam = with(&[
         ("{ kind = \"sgd\", learning_rate = 0.1 }", "{ kind = 'adam', learning_rate = 0.1 }"),
         ("rule = \"fed_avg\"", "combine = { kind = 'q_fedavg', q = 1 }"),
     ]);
     assert!(adam.unwrap_err().contains("divides by the learning rate of SGD"));
-    let nova = |text: &str| with(&[("batch_size", "algorithm = { kind = 'fed_nova' }\nbatch_size"), ("rule = \"fed_avg\"", text)]);
+    let norm = with(&[
+        ("{ kind = \"relu\" }", "{ kind = 'batch_norm' }"),
+        ("rule = \"fed_avg\"", "optimizer = { kind = 'adam' }"),
+    ]);
+    assert!(norm.unwrap_err().contains("could make a running variance negative"));
+    let nova = |text: &str| {
+        with(&[("batch_size", "algorithm = { kind = 'fed_nova' }\nbatch_size"), ("rule = \"fed_avg\"", text)])
+    };
     assert!(nova("combine = 'median'").unwrap_err().contains("weighs updates by the steps behind them"));
     assert!(nova("combine = 'weighted_mean'").is_ok());
 }

@@ -1,7 +1,8 @@
 //! Pairs of settings that make no sense together, each with the reason.
 
 use super::combine::{Combine, Krum, MultiKrum, NormClipping, TrimmedMean, trimmed};
-use super::{JobFile, JobFileError, NormMax};
+use super::{JobFile, JobFileError, NormMax, ServerOptimizer};
+use crate::layers::{Layer, ModelSpec};
 use crate::plan::{Algorithm, Optimizer};
 use crate::update::CodecName;
 
@@ -9,6 +10,8 @@ use crate::update::CodecName;
 const PAIRS_COHORT_MAX: u32 = 256;
 /// Most updates of a round that are read in stripes of parameters: more would make the stripes too narrow.
 const STRIPES_COHORT_MAX: u32 = 1024;
+/// Most values of all updates of such a round, 4 GiB: each update is decoded once per stripe.
+const STRIPES_VALUES_MAX: u64 = 1 << 30;
 
 /// Refuses a job whose settings contradict each other, and says why.
 pub(super) fn check(job: &JobFile) -> Result<(), JobFileError> {
@@ -19,6 +22,7 @@ pub(super) fn check(job: &JobFile) -> Result<(), JobFileError> {
         ("[aggregation] combine", "[update] norm_max", norm(job)),
         ("[aggregation] combine", "[training]", training(job)),
         ("[training] algorithm", "[aggregation] combine", algorithm(job)),
+        ("[aggregation.optimizer]", "[model] batch_norm", optimizer(job)),
     ] {
         if let Some(why) = refusal {
             return Err(JobFileError::Senseless { first, second, why });
@@ -63,7 +67,14 @@ fn too_many(job: &JobFile) -> Option<String> {
         _ => return None,
     };
     let cohort = job.round.cohort_size();
-    (cohort > most).then(|| format!("the rule {cost}, so a cohort has at most {most} clients, not {cohort}"))
+    if cohort > most {
+        return Some(format!("the rule {cost}, so a cohort has at most {most} clients, not {cohort}"));
+    }
+    let parameters = job.model.parameters().map_or(0, |parameters| parameters.total() as u64);
+    let fitting = STRIPES_VALUES_MAX / parameters.max(1);
+    (u64::from(cohort) > fitting).then(|| {
+        format!("the rule reads every update many times, so with {parameters} parameters a cohort has at most {fitting} clients")
+    })
 }
 
 /// Where a codec sends zero for most values, zero is the middle of every coordinate.
@@ -100,6 +111,15 @@ fn training(job: &JobFile) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// Running variances are parameters like all others. A mean of them is positive; a longer step need not be.
+fn optimizer(job: &JobFile) -> Option<String> {
+    let ModelSpec::Layers(model) = &job.model else { return None };
+    let has_variances = model.layers.iter().any(|layer| matches!(layer, Layer::BatchNorm { .. }));
+    let is_mean = matches!(job.aggregation.optimizer, ServerOptimizer::Sgd { momentum: 0.0, .. });
+    (has_variances && !is_mean)
+        .then(|| "such a step could make a running variance negative; layer_norm has no running values".to_owned())
 }
 
 fn algorithm(job: &JobFile) -> Option<String> {

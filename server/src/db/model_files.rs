@@ -1,9 +1,9 @@
 //! Files of model versions beside the model: whole models in other forms, steps, and companions.
 
-use tributary_engine::aggregate::Companion;
 use tributary_protocol::download::ModelDeltaFile;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
+use tributary_protocol::model::Companion;
 
 use super::names::{MadeFor, model_file_key};
 use super::tx::{execute, fetch, stored};

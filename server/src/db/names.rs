@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use tributary_engine::aggregate::Companion;
 use tributary_protocol::download::ModelForm;
 use tributary_protocol::id::{AssignmentId, JobId};
+use tributary_protocol::model::Companion;
 
 /// What a file of a model version is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

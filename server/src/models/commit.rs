@@ -5,93 +5,33 @@
 
 use std::sync::Arc;
 
-use tributary_engine::aggregate::{AggregateError, Combined, Companion, Optimizer, advance, rounded, step};
+use tributary_engine::aggregate::{AggregateError, Combined, Optimizer, advance, rounded, step};
 use tributary_engine::job::JobSpec;
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
+use tributary_protocol::model::Companion;
 use tributary_protocol::operator::ModelVersion;
-use tributary_protocol::safetensors::{ModelDecoder, ModelFileError, model_file_beginning, model_metadata};
+use tributary_protocol::safetensors::{ModelDecoder, model_file_beginning, model_metadata};
 use tributary_protocol::state::AbandonReason;
-use tributary_protocol::update::{FormError, ModelDeltaSurvey, ModelDeltaWriter, model_delta_header};
+use tributary_protocol::update::{ModelDeltaSurvey, ModelDeltaWriter, model_delta_header};
 
 use super::companion::{CompanionReader, NewCompanion, bytes_of};
+use super::error::CommitError;
 use super::file::{MadeFile, make_form};
 use super::gather::{SharedCombined, combined};
 use super::statistics::update_statistics;
-use super::version::{NewVersion, Role, VersionError, spool};
-use crate::blob::{BlobError, Spool, Workbench, model_key};
+use super::version::{NewVersion, Role, spool};
+use crate::blob::{Spool, Workbench, model_key};
 use crate::db::{DbError, MadeFor, RoundRow};
 use crate::fleet::downloads::Downloads;
 use crate::lifecycle::rounds;
 use crate::runtime::offload::Offload;
 use crate::services::Services;
-use crate::updates::stored::StoredError;
 use crate::updates::sums::Sums;
 
 /// Values of a step that are computed at a time. Their means are 64 KiB, which stay in the processor's cache.
 const STEP_VALUES: usize = 1 << 13;
 /// Values of each companion that are held while the step is looked at: 1 MiB.
 const SURVEY_VALUES: usize = 1 << 18;
-
-/// Errors of making a model. Updates were checked when they were accepted, so all but an unavailable database are
-/// faults.
-#[derive(Debug, thiserror::Error)]
-pub enum CommitError {
-    #[error(transparent)]
-    Stored(#[from] StoredError),
-    #[error(transparent)]
-    Blob(#[from] BlobError),
-    #[error("the stored model cannot be read: {0}")]
-    Model(#[from] ModelFileError),
-    /// The stored base model does not have its parameters in the job's order.
-    #[error("parameter {0} is out of order in the stored model")]
-    Order(usize),
-    #[error(transparent)]
-    Form(#[from] FormError),
-    #[error(transparent)]
-    Aggregate(#[from] AggregateError),
-}
-
-impl CommitError {
-    /// Whether the next attempt would fail in the same way, because stored data cannot be read.
-    pub(crate) fn is_lasting(&self) -> bool {
-        match self {
-            Self::Stored(StoredError::Db(error)) => is_corrupt(error),
-            Self::Stored(StoredError::Blob(error)) | Self::Blob(error) => is_damaged(error),
-            Self::Stored(StoredError::Update { .. } | StoredError::Fold { .. })
-            | Self::Model(_)
-            | Self::Order(_)
-            | Self::Form(_)
-            | Self::Aggregate(_) => true,
-        }
-    }
-}
-
-fn is_corrupt(error: &DbError) -> bool {
-    matches!(error, DbError::Corrupt(_))
-}
-
-fn is_damaged(error: &BlobError) -> bool {
-    match error {
-        BlobError::Missing(_) | BlobError::Damaged(_) => true,
-        BlobError::Db(error) => is_corrupt(error),
-        _ => false,
-    }
-}
-
-impl From<DbError> for CommitError {
-    fn from(error: DbError) -> Self {
-        Self::Blob(error.into())
-    }
-}
-
-impl From<VersionError> for CommitError {
-    fn from(error: VersionError) -> Self {
-        match error {
-            VersionError::Blob(error) => error.into(),
-            VersionError::Form(error) => error.into(),
-        }
-    }
-}
 
 /// Makes the next version of a round that is aggregating, and commits the round with it. Abandons the round when the
 /// model would not be finite.

@@ -1,12 +1,13 @@
 //! Companions of a model version: read beside the model, written with the next version.
 
-use tributary_engine::aggregate::{Companion, rounded};
+use tributary_engine::aggregate::rounded;
 use tributary_engine::job::JobSpec;
 use tributary_protocol::hash::Sha256Hasher;
 use tributary_protocol::id::JobId;
+use tributary_protocol::model::Companion;
 use tributary_protocol::safetensors::{ModelDecoder, model_file_beginning, model_metadata};
 
-use super::commit::CommitError;
+use super::error::CommitError;
 use super::version::{Role, spool};
 use crate::blob::{BlobError, ChunkReader, Spool, Staged, Workbench, model_file_key};
 use crate::db::{DbError, MadeFor, ModelFileRow};

@@ -11,14 +11,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use tributary_engine::aggregate::{
-    AggregateError, Combined, Companion, Distances, Facts, Gathering, Middle, Mixture, Recipe,
-};
+use tributary_engine::aggregate::{AggregateError, Combined, Distances, Facts, Gathering, Middle, Mixture, Recipe};
 use tributary_engine::job::JobSpec;
+use tributary_protocol::model::Companion;
 use tributary_protocol::update::DeltaSink;
 
-use super::commit::CommitError;
 use super::companion::CompanionReader;
+use super::error::CommitError;
 use crate::db::RoundRow;
 use crate::runtime::offload::{Offload, blocking};
 use crate::services::Services;
@@ -133,11 +132,7 @@ impl Gather<'_> {
     }
 
     /// The sum of the updates times their coefficients. Updates without a coefficient are not read.
-    async fn mixture(
-        &self,
-        coefficients: &[f64],
-        centre: Option<Companion>,
-    ) -> Result<SharedCombined, CommitError> {
+    async fn mixture(&self, coefficients: &[f64], centre: Option<Companion>) -> Result<SharedCombined, CommitError> {
         let total = self.spec.update.total();
         let mixture = Arc::new(Mixture::new(total, coefficients, self.spec.file.update.magnitude_max));
         let coefficient = |update: &StoredUpdate| {

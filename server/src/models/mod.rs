@@ -15,6 +15,7 @@
 
 pub(crate) mod commit;
 pub(crate) mod companion;
+pub(crate) mod error;
 pub(crate) mod file;
 pub(crate) mod first;
 pub(crate) mod gather;
@@ -25,7 +26,7 @@ pub(crate) mod version;
 use std::sync::Arc;
 
 use crate::blob::SharedParts;
-pub use commit::CommitError;
+pub use error::CommitError;
 use places::FormPlaces;
 
 #[derive(Debug, Default)]

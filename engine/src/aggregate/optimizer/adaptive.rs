@@ -1,8 +1,8 @@
 //! FedAdagrad, FedAdam and FedYogi (Reddi et al. 2021, <https://arxiv.org/abs/2003.00295>, algorithm 2).
 
 use tributary_protocol::job_file::BiasCorrection;
+use tributary_protocol::model::Companion;
 
-use super::companion::Companion;
 use super::step::Optimizer;
 
 /// `m = beta1 m + (1 - beta1) D`, v by [`Moment`], and the step `rate m / (sqrt(v) + tau)`. D is the combined update.

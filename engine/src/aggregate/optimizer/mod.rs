@@ -1,7 +1,6 @@
 //! Server optimisers: what the combined updates of a round do to the model.
 
 mod adaptive;
-mod companion;
 #[cfg(test)]
 mod fixture;
 mod sgd;
@@ -10,7 +9,6 @@ mod step;
 use tributary_protocol::job_file::{Aggregation, ServerOptimizer};
 
 use adaptive::{Adaptive, Moment, bias_correction};
-pub use companion::Companion;
 pub use sgd::Sgd;
 pub use step::{AggregateError, Optimizer, advance, rounded, step};
 

@@ -1,7 +1,8 @@
 //! Federated averaging (McMahan et al. 2017, <https://arxiv.org/abs/1602.05629>, algorithm 1) with a server learning rate
 //! and a momentum (FedAvgM, Hsu et al. 2019, <https://arxiv.org/abs/1909.06335>).
 
-use super::companion::Companion;
+use tributary_protocol::model::Companion;
+
 use super::step::Optimizer;
 
 /// The step is `rate * D` of the combined update D. With a rate of 1 and the weighted mean, the next model is the weighted

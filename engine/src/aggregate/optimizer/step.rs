@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::companion::Companion;
+use tributary_protocol::model::Companion;
+
 use crate::aggregate::combine::Combined;
 
 /// Turns the combined updates of a round into the step of the model. Companions have the order of

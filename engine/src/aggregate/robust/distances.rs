@@ -55,14 +55,14 @@ for_each_cpu! {
         let (ones, ones_left) = one.as_chunks::<LANES>();
         let (others, others_left) = other.as_chunks::<LANES>();
         for (one, other) in ones.iter().zip(others) {
-            for lane in 0..LANES {
-                let difference = f64::from(one[lane]) - f64::from(other[lane]);
-                lanes[lane] += difference * difference;
+            for (lane, (one, other)) in lanes.iter_mut().zip(one.iter().zip(other)) {
+                let difference = f64::from(*one) - f64::from(*other);
+                *lane += difference * difference;
             }
         }
-        for (lane, (one, other)) in ones_left.iter().zip(others_left).enumerate() {
+        for (lane, (one, other)) in lanes.iter_mut().zip(ones_left.iter().zip(others_left)) {
             let difference = f64::from(*one) - f64::from(*other);
-            lanes[lane] += difference * difference;
+            *lane += difference * difference;
         }
         lanes.iter().sum()
     }

@@ -148,7 +148,7 @@ fn bulyan_without_wrong_updates_is_the_mean() {
 #[test]
 fn the_values_nearest_to_the_median_are_averaged() {
     let column = [[-9.0f32], [1.0], [1.5], [2.0], [8.0]];
-    let stripe: Vec<&[f32]> = column.iter().map(|value| value.as_slice()).collect();
+    let stripe: Vec<&[f32]> = column.iter().map(<[f32; 1]>::as_slice).collect();
     assert_eq!(Middle::Nearest { keep: 3 }.combine(&stripe), [1.5]);
     assert_eq!(Middle::Nearest { keep: 1 }.combine(&stripe), [1.5]);
     assert_eq!(Middle::Nearest { keep: 9 }.combine(&stripe), [0.7]);

@@ -44,11 +44,14 @@ pub(super) async fn a_report_is_accepted_once(db: &Db) {
     assert!(tx.end_assignment(id, AssignmentState::Expired, None, traffic(0, 0), 52).await.unwrap().is_none());
     assert!(tx.accept_report(assignment_id(99), &told, 53).await.unwrap().is_none());
     let row = tx.assignment(id).await.unwrap().unwrap();
-    assert_eq!(
-        (row.state, row.report()),
-        (AssignmentState::Reported, Some(told.sha256))
-    );
-    let reported: Vec<_> = tx.accepted_updates(training(1)).await.unwrap().iter().map(|row| (row.id, row.weight, row.loss, row.report_sha256.map(|Text(hash)| hash), row.number)).collect();
+    assert_eq!((row.state, row.report()), (AssignmentState::Reported, Some(told.sha256)));
+    let reported: Vec<_> = tx
+        .accepted_updates(training(1))
+        .await
+        .unwrap()
+        .iter()
+        .map(|row| (row.id, row.weight, row.loss, row.report_sha256.map(|Text(hash)| hash), row.number))
+        .collect();
     assert_eq!(reported, [(id, Some(1 << 40), Some(-0.5), Some(told.sha256), 2)]);
     let working: Vec<_> = tx.working_assignments(training(1)).await.unwrap().iter().map(|row| row.id).collect();
     assert_eq!(working, [assigned(training(1), 1), assigned(training(1), 3)]);

@@ -1,7 +1,7 @@
 //! Rules that combine updates, and optimisers of the server: one round and several, through the whole coordinator.
 
 use serde_json::{Value, json};
-use tributary_engine::aggregate::Companion;
+use tributary_protocol::model::Companion;
 use tributary_protocol::problem::ProblemType;
 use tributary_server::db::{MadeFor, model_file_key};
 
@@ -10,15 +10,8 @@ use crate::support::{Device, WEIGHTS, World};
 
 /// Five honest updates and two attackers, each in the first two weights. All values are exact in f32, so that a tie of
 /// Krum's scores is one.
-const FIXTURE: [[f32; 2]; 7] = [
-    [1.25, 1.25],
-    [1.375, 1.125],
-    [1.125, 1.5],
-    [1.3125, 1.25],
-    [1.1875, 1.1875],
-    [7.0, -7.0],
-    [6.0, -8.0],
-];
+const FIXTURE: [[f32; 2]; 7] =
+    [[1.25, 1.25], [1.375, 1.125], [1.125, 1.5], [1.3125, 1.25], [1.1875, 1.1875], [7.0, -7.0], [6.0, -8.0]];
 
 fn whole(update: [f32; 2]) -> [f32; WEIGHTS] {
     let mut delta = [0.0; WEIGHTS];
@@ -114,7 +107,8 @@ async fn step_with(combine: &Value, update: &Value) -> [f64; 2] {
 /// steps are those of the formulas.
 #[tokio::test]
 async fn rules_that_weigh_by_reports_read_them() {
-    let reported = |weight: u32, loss: f64, steps: u64| json!({ "weight": weight, "loss": loss, "steps": steps, "train_ms": 1 });
+    let reported =
+        |weight: u32, loss: f64, steps: u64| json!({ "weight": weight, "loss": loss, "steps": steps, "train_ms": 1 });
     let (one, other) = ([0.3f32, -0.1], [-0.1f32, 0.4]);
     let norm = |delta: [f32; 2]| delta.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>();
     // q = 1 and L = 10: h = |10 d|^2 + 10 F.
@@ -202,7 +196,10 @@ async fn rounds(world: &mut World, changes: &Value, restarts: bool) -> Vec<Vec<u
 async fn an_optimiser_goes_on_after_restarts_with_the_same_bits() {
     for (changes, companions) in [
         (json!({ "aggregation": { "optimizer": { "kind": "adam" } } }), 2),
-        (json!({ "aggregation": { "optimizer": { "kind": "yogi" }, "schedule": { "kind": "warmup", "versions": 2 } } }), 2),
+        (
+            json!({ "aggregation": { "optimizer": { "kind": "yogi" }, "schedule": { "kind": "warmup", "versions": 2 } } }),
+            2,
+        ),
         (json!({ "aggregation": { "optimizer": { "kind": "adagrad" } } }), 1),
         (
             json!({

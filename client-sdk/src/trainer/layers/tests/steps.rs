@@ -180,8 +180,7 @@ fn fedprox_adds_the_pull_towards_the_global_model() {
         let (inputs, targets) = (random(10, 2), random(10, 3));
         let data = examples(&[2], inputs.clone(), Targets::Values { values: targets.clone(), width: 2 });
         let adam: Optimizer = serde_json::from_str(r#"{"kind":"adam_w","learning_rate":0.05}"#).unwrap();
-        let momentum =
-            Optimizer::Sgd { learning_rate: 0.2, momentum: 0.9, weight_decay: 0.3, nesterov: true };
+        let momentum = Optimizer::Sgd { learning_rate: 0.2, momentum: 0.9, weight_decay: 0.3, nesterov: true };
         for optimizer in [SGD, momentum, adam] {
             let plain = full_batch(4, Loss::Mse, optimizer.clone());
             let proximal = |mu| Training { algorithm: Algorithm::FedProx { mu }, ..plain.clone() };
@@ -218,12 +217,16 @@ fn fedprox_reaches_the_fixed_points_of_the_toy() {
                 let data = examples(&[1], vec![0.0; 4], Targets::Values { values: vec![target; 4], width: 1 });
                 let training = Training {
                     algorithm: Algorithm::FedProx { mu: 2.0 * mu / curvature },
-                    ..full_batch(400, Loss::Mse, Optimizer::Sgd {
-                        learning_rate: 1.0 / (2.0 + 2.0 * mu / curvature),
-                        momentum: 0.0,
-                        weight_decay: 0.0,
-                        nesterov: false,
-                    })
+                    ..full_batch(
+                        400,
+                        Loss::Mse,
+                        Optimizer::Sgd {
+                            learning_rate: 1.0 / (2.0 + 2.0 * mu / curvature),
+                            momentum: 0.0,
+                            weight_decay: 0.0,
+                            nesterov: false,
+                        },
+                    )
                 };
                 lab.train(&data, &start, &spec, &training, 1).unwrap().values[1]
             };
