@@ -40,12 +40,37 @@ export interface AdaptiveNorm {
   start?: number;
 }
 
-/** How updates become the next model version (`[aggregation]`). */
-export type Aggregation = {
-  rule: "fed_avg";
-  /** Factor of the mean delta, above 0 and at most 1000. Default: 1, plain federated averaging. */
-  server_learning_rate?: number;
-};
+/**
+ * How updates become the next model version (`[aggregation]`). The default is federated averaging
+ * (McMahan et al. 2017): the mean of the deltas, weighted by examples, is added to the model.
+ */
+export interface Aggregation {
+  /**
+   * How the updates of a round become one step: a name, or a table of its `kind` and settings. Default:
+   * `weighted_mean`.
+   */
+  combine?: Combine;
+  /** What the step does to the model. Default: it is added. */
+  optimizer?: ServerOptimizer;
+  /** Schedule of the optimiser's learning rate. Default: constant. */
+  schedule?: RateSchedule;
+}
+
+/** What a client optimises, and how its steps count. */
+export type Algorithm =
+  | {
+      kind: "plain";
+    }
+  | {
+      kind: "fed_prox";
+      /** Weight of the distance, 0 to 1000; 0 is the plain loss. */
+      mu: number;
+    }
+  | {
+      kind: "fed_nova";
+      /** Weight of the distance from the global model, as in `fed_prox`. Default: 0. */
+      mu?: number;
+    };
 
 /** An assignment: the work of one client in one round. */
 export interface Assignment {
@@ -196,6 +221,9 @@ export interface AuditEntry {
   subject: string;
 }
 
+/** Bias correction of Adam's moments: a factor of the learning rate. */
+export type BiasCorrection = "none" | "kingma" | "flower";
+
 /** Settings of `int8` and `int4`. */
 export interface Blocks {
   /**
@@ -213,6 +241,17 @@ export interface Cell {
   reason?: string;
   /** State of its assignment. */
   state: AssignmentState;
+}
+
+/** Settings of centered clipping. */
+export interface CenteredClipping {
+  /** Steps of the centre in a round, 1 to 1000. Default: 3. */
+  iterations?: number;
+  /**
+   * Largest distance from the centre, in L2 norm of a delta. A small multiple of the norm of an honest
+   * update suits.
+   */
+  radius: number;
 }
 
 /** A client asks for a certificate. */
@@ -418,6 +457,42 @@ export type CodecName =
   | "top_k"
   | "dgc"
   | "eden";
+
+/** The table of a rule as it is written. */
+export type Combine =
+  | (NoRuleSettings & {
+      kind: "weighted_mean";
+    })
+  | (NoRuleSettings & {
+      kind: "uniform_mean";
+    })
+  | (QFedAvg & {
+      kind: "q_fedavg";
+    })
+  | (NormClipping & {
+      kind: "norm_clipping";
+    })
+  | (NoRuleSettings & {
+      kind: "median";
+    })
+  | (TrimmedMean & {
+      kind: "trimmed_mean";
+    })
+  | (Krum & {
+      kind: "krum";
+    })
+  | (MultiKrum & {
+      kind: "multi_krum";
+    })
+  | (Krum & {
+      kind: "bulyan";
+    })
+  | (GeometricMedian & {
+      kind: "geometric_median";
+    })
+  | (CenteredClipping & {
+      kind: "centered_clipping";
+    });
 
 /** Request for a new account. */
 export interface CreateAccount {
@@ -755,6 +830,14 @@ export interface FormFile {
 /** Which form. */
 export type Format = "json" | "csv";
 
+/** Settings of the geometric median. */
+export interface GeometricMedian {
+  /** Weiszfeld steps from the mean, 1 to 1000. Default: 8. */
+  iterations?: number;
+  /** Smallest distance that divides a weight. Default: 1e-6. */
+  smoothing?: number;
+}
+
 /** How a job is, in one line: the most urgent of what there is to say. */
 export interface Health {
   /** What it is about. */
@@ -933,6 +1016,12 @@ export interface JobSummary {
   stop: StopPolicy;
 }
 
+/** Settings of Krum and Bulyan. */
+export interface Krum {
+  /** Wrong updates that a round may have. */
+  byzantine: number;
+}
+
 /** A layer of a network. Settings that are left out have the defaults of PyTorch. */
 export type Layer =
   | {
@@ -1104,6 +1193,14 @@ export type ModelsKept =
       every: number;
     };
 
+/** Settings of multi-Krum. */
+export interface MultiKrum {
+  /** Wrong updates that a round may have. */
+  byzantine: number;
+  /** Updates that are averaged, at least 2. Default: all but the wrong ones. */
+  keep?: number;
+}
+
 /** The name of a population, a job, a coordinator or an account. */
 export type Name = string;
 
@@ -1112,6 +1209,8 @@ export interface NewSecret {
   /** The coordinator stores only its hash and cannot show it again. */
   secret: Secret;
 }
+
+export type NoRuleSettings = Record<string, never>;
 
 export type NoSettings = Record<string, never>;
 
@@ -1133,6 +1232,12 @@ export interface Node {
 
 /** Whether a coordinator lives, by its lease. */
 export type NodeState = "alive" | "late" | "dead";
+
+/** Settings of norm clipping. */
+export interface NormClipping {
+  /** Largest L2 norm, above 0. */
+  norm: number;
+}
 
 /** The largest L2 norm of an update: a number, or a table that derives it from recent rounds. */
 export type NormMax = number | AdaptiveNorm;
@@ -1331,6 +1436,12 @@ export type ProblemType =
   | "urn:tributary:problem:internal"
   | "urn:tributary:problem:unavailable";
 
+/** Settings of q-FedAvg. */
+export interface QFedAvg {
+  /** Fairness, 0 to 100; 0 is the uniform mean. */
+  q: number;
+}
+
 /** Settings of `qsgd`. */
 export interface Qsgd {
   /** Values per norm, 16 to 262,144. Buckets do not cross parameters. Default: 512. */
@@ -1352,6 +1463,41 @@ export interface RandomK {
    */
   values?: SparseValues;
 }
+
+/**
+ * The factor of a learning rate as a function of the model version from which a round starts.
+ * Abandoned rounds make no version, so they do not advance a schedule.
+ */
+export type RateSchedule =
+  | {
+      kind: "constant";
+    }
+  | {
+      /** Factor, above 0 and at most 1. */
+      decay: number;
+      /** Versions between two decays. Default: 1. */
+      every?: number;
+      kind: "exponential";
+    }
+  | {
+      /** Last factor, 0 to 1. Default: 0. */
+      floor?: number;
+      kind: "cosine";
+      /** Versions until the floor. */
+      versions: number;
+    }
+  | {
+      kind: "warmup";
+      /** Versions until the whole rate. */
+      versions: number;
+    }
+  | {
+      /** Versions in ascending order. */
+      at: number[];
+      /** Factor of each step, above 0 and at most 1. Default: 0.1. */
+      factor?: number;
+      kind: "steps";
+    };
 
 /** A credential that the client should replace now. It works a while longer. */
 export type Renewal = "certificate" | "secret";
@@ -1593,6 +1739,60 @@ export type Secret = string;
  */
 export type Seed = number;
 
+/**
+ * The optimiser of the coordinator. Its gradient is the negative combined delta D of a round (Reddi et
+ * al. 2021, algorithm 2).
+ */
+export type ServerOptimizer =
+  | {
+      kind: "sgd";
+      /** Factor of the step, above 0 and at most 1000. Default: 1. */
+      learning_rate?: number;
+      /** Momentum, in `[0, 1)`. Default: 0. */
+      momentum?: number;
+      /** Nesterov momentum; requires a momentum above 0. Default: false. */
+      nesterov?: boolean;
+    }
+  | {
+      /** Decay rate of the first moment, in `[0, 1)`. Default: 0. */
+      beta1?: number;
+      kind: "adagrad";
+      /** Learning rate, above 0 and at most 1000. Default: 0.1. */
+      learning_rate?: number;
+      /** Degree of adaptivity, above 0: added to the root. Default: 0.001. */
+      tau?: number;
+      /** First second moment. Default: the square of `tau`. */
+      v0?: number;
+    }
+  | {
+      /** Decay rate of the first moment, in `[0, 1)`. Default: 0.9. */
+      beta1?: number;
+      /** Decay rate of the second moment, in `[0, 1)`. Default: 0.99. */
+      beta2?: number;
+      /** Bias correction. Default: none, as in the paper. */
+      bias_correction?: BiasCorrection;
+      kind: "adam";
+      /** Learning rate, above 0 and at most 1000. Default: 0.1. */
+      learning_rate?: number;
+      /** Degree of adaptivity, above 0: added to the root. Default: 0.001. */
+      tau?: number;
+      /** First second moment. Default: the square of `tau`. */
+      v0?: number;
+    }
+  | {
+      /** Decay rate of the first moment, in `[0, 1)`. Default: 0.9. */
+      beta1?: number;
+      /** Decay rate of the second moment, in `[0, 1)`. Default: 0.99. */
+      beta2?: number;
+      kind: "yogi";
+      /** Learning rate, above 0 and at most 1000. Default: 0.01. */
+      learning_rate?: number;
+      /** Degree of adaptivity, above 0: added to the root. Default: 0.001. */
+      tau?: number;
+      /** First second moment. Default: the square of `tau`. */
+      v0?: number;
+    };
+
 /** A session: a browser in which an account is signed in. */
 export interface Session {
   /** Address from which the account signed in. Absent where the coordinator does not know it. */
@@ -1822,6 +2022,8 @@ export interface TopK {
 
 /** Local training (`[training]` of a job file). */
 export interface Training {
+  /** What the clients optimise. Default: the loss of their examples. */
+  algorithm?: Algorithm;
   /** Examples per optimiser step. Default: all examples of the client (full batch). */
   batch_size?: number;
   /** Passes over the client's examples. Exactly one of `epochs` and `steps` is required. */
@@ -1830,6 +2032,8 @@ export interface Training {
   loss?: Loss;
   /** Optimiser and its settings. */
   optimizer: Optimizer;
+  /** Schedule of the optimiser's learning rate. Default: constant. */
+  schedule?: RateSchedule;
   /** Whether each epoch draws a new order of the examples. Default: true. */
   shuffle?: boolean;
   /**
@@ -1837,6 +2041,15 @@ export interface Training {
    * required.
    */
   steps?: number;
+}
+
+/** Settings of the trimmed mean. */
+export interface TrimmedMean {
+  /**
+   * Part of the values that is dropped at each end, at least 0 and below 0.5; 0 is the uniform mean.
+   * Default: 0.2.
+   */
+  trim?: number;
 }
 
 /** Encoding and limits of updates (`[update]`). */

@@ -72,7 +72,7 @@ async fn robust_rules_stay_with_the_honest_clients_with_every_kind_of_codec() {
         json!({ "kind": "krum", "byzantine": 2 }),
     ] {
         for codec in ["f32", "int8", "eden"] {
-            let update = json!({ "codec": codec });
+            let update = json!({ "codec": codec, "magnitude_max": 32.0 });
             let step = step_with(&combine, &update).await;
             let reach = if codec == "eden" { 2.5 } else { 0.7 };
             let near = step.iter().all(|step| (step - 1.25).abs() < reach);
