@@ -8,7 +8,8 @@ use criterion::{BenchmarkId, Criterion, Throughput};
 use tributary_client::examples::{MemoryExamples, Targets};
 use tributary_client::{BurnTrainer, EvaluateTask, LayerTrainer, TrainTask, Trainer};
 use tributary_protocol::layers::ModelSpec;
-use tributary_protocol::plan::{Loss, Optimizer, Training};
+use tributary_protocol::plan::{Algorithm, Loss, Optimizer, Training};
+use tributary_protocol::rate::RateSchedule;
 use tributary_protocol::seed::Seed;
 
 /// Examples of a pass.
@@ -54,6 +55,8 @@ fn main() {
                 loss: Loss::CrossEntropy,
                 optimizer: optimizer.clone(),
                 shuffle: true,
+                algorithm: Algorithm::Plain,
+                schedule: RateSchedule::Constant,
             };
             let task = TrainTask { model: &model, spec: &spec, training: &training, seed: Seed(1) };
             let mut layers = LayerTrainer::new(data.clone());

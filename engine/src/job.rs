@@ -6,12 +6,14 @@ use tributary_protocol::device::Plan;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 use tributary_protocol::job_file::{JobFile, JobFileError};
-use tributary_protocol::model::ParameterList;
+use tributary_protocol::model::{Companion, ParameterList};
 use tributary_protocol::safetensors::{model_file_beginning, model_metadata};
 use tributary_protocol::seed::Seed;
 use tributary_protocol::update::{UpdateHeader, UpdateLimits, bytes_max};
 
-use crate::aggregate::{Accumulator, CapsError, Rule, SumCaps, Weight, rule_of};
+use crate::aggregate::{
+    Accumulator, CapsError, Gathering, Optimizer, SumCaps, Weighing, Weight, gathering_of, optimizer_of,
+};
 use crate::round::{Calendar, CalendarError};
 
 /// A job file with the values that are derived from it.
@@ -53,8 +55,12 @@ impl JobSpec {
         file.check()?;
         let model = Arc::new(file.model.parameters().map_err(JobFileError::from)?);
         let update = Arc::clone(&model);
+        let weight_max = match gathering_of(&file, 0).weighing() {
+            Some(Weighing::Uniform) => 1,
+            _ => file.update.weight_max,
+        };
         let caps = SumCaps {
-            weight_max: Weight::examples(file.update.weight_max),
+            weight_max: Weight::examples(weight_max),
             magnitude_max: file.update.magnitude_max,
             updates_max: file.round.cohort_size(),
         };
@@ -97,10 +103,29 @@ impl JobSpec {
         UpdateLimits::of_magnitude(self.file.update.magnitude_max)
     }
 
-    /// The job's aggregation rule.
+    /// What the job's rule needs of the updates of a round that starts from this model version.
     #[must_use]
-    pub fn rule(&self) -> Box<dyn Rule> {
-        rule_of(&self.file.aggregation)
+    pub fn gathering(&self, base_version: u32) -> Gathering {
+        gathering_of(&self.file, base_version)
+    }
+
+    /// How updates weigh in the running sum of a round; none if the job's rule keeps none.
+    #[must_use]
+    pub fn weighing(&self) -> Option<Weighing> {
+        self.gathering(0).weighing()
+    }
+
+    /// The optimiser of a round that starts from this model version.
+    #[must_use]
+    pub fn optimizer(&self, base_version: u32) -> Box<dyn Optimizer> {
+        optimizer_of(&self.file.aggregation, base_version)
+    }
+
+    /// The companions of a model version: those of the optimiser, then the rule's centre if it has one.
+    #[must_use]
+    pub fn companions(&self) -> Vec<Companion> {
+        let optimizer = self.optimizer(0);
+        optimizer.companions().iter().copied().chain(self.gathering(0).centre()).collect()
     }
 }
 

@@ -7,6 +7,7 @@
 //! | [`id`] | identifiers, names and credentials |
 //! | [`job_file`] | job files: model, training plan, round policy, aggregation |
 //! | [`plan`] | local training settings |
+//! | [`rate`] | schedules of learning rates |
 //! | [`layers`] | networks as data: layers, shape inference, parameter names, initial values |
 //! | [`model`] | named parameters and one flat vector of values |
 //! | [`safetensors`] | safetensors files of models and updates: a writer, and a streaming reader for untrusted input |
@@ -43,6 +44,7 @@ pub mod model;
 pub mod operator;
 pub mod plan;
 pub mod problem;
+pub mod rate;
 pub mod safetensors;
 #[cfg(feature = "openapi")]
 mod schema;

@@ -214,6 +214,33 @@ impl Model {
     }
 }
 
+/// A vector that belongs to a model version, with one value per parameter. The next round starts from it as from the
+/// model, and it is stored in the same form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Companion {
+    /// The server optimiser's decaying mean of steps.
+    Momentum,
+    /// The server optimiser's mean or sum of squared steps.
+    SecondMoment,
+    /// The centre of centered clipping: the last combined step.
+    Centre,
+}
+
+impl Companion {
+    /// All companions that a version may have.
+    pub const ALL: [Self; 3] = [Self::Momentum, Self::SecondMoment, Self::Centre];
+
+    /// The word that stands for it in names.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Momentum => "momentum",
+            Self::SecondMoment => "second_moment",
+            Self::Centre => "centre",
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::rate::RateSchedule;
+
 /// Local training (`[training]` of a job file).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -24,6 +26,49 @@ pub struct Training {
     /// Whether each epoch draws a new order of the examples. Default: true.
     #[serde(default = "yes")]
     pub shuffle: bool,
+    /// What the clients optimise. Default: the loss of their examples.
+    #[serde(default, skip_serializing_if = "Algorithm::is_plain")]
+    pub algorithm: Algorithm,
+    /// Schedule of the optimiser's learning rate. Default: constant.
+    #[serde(default, skip_serializing_if = "RateSchedule::is_constant")]
+    pub schedule: RateSchedule,
+}
+
+/// What a client optimises, and how its steps count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Algorithm {
+    /// The loss of the client's examples (FedAvg, McMahan et al. 2017).
+    #[default]
+    Plain,
+    /// The loss plus `mu / 2 |w - w_t|^2`, the distance from the global model w_t (FedProx, Li et al. 2020).
+    FedProx {
+        /// Weight of the distance, 0 to 1000; 0 is the plain loss.
+        mu: f64,
+    },
+    /// The coordinator divides each update by the steps behind it (FedNova, Wang et al. 2020), so that clients with more
+    /// steps do not pull the model towards their own optimum.
+    FedNova {
+        /// Weight of the distance from the global model, as in `fed_prox`. Default: 0.
+        #[serde(default)]
+        mu: f64,
+    },
+}
+
+impl Algorithm {
+    fn is_plain(&self) -> bool {
+        *self == Self::Plain
+    }
+
+    /// Weight of the distance from the global model in the objective; 0 where there is no such term.
+    #[must_use]
+    pub fn proximal(&self) -> f64 {
+        match *self {
+            Self::Plain => 0.0,
+            Self::FedProx { mu } | Self::FedNova { mu } => mu,
+        }
+    }
 }
 
 /// Loss function, averaged over the batch.
@@ -102,6 +147,17 @@ pub enum TrainingError {
     /// A count is 0.
     #[error("[training] `{0}` must be at least 1")]
     Zero(&'static str),
+    /// The algorithm and another setting contradict each other.
+    #[error("[training] algorithm: {0}")]
+    Algorithm(&'static str),
+    /// A setting of the schedule is out of range.
+    #[error("[training] schedule: {setting} must be {range}")]
+    Schedule {
+        /// Key of the setting.
+        setting: &'static str,
+        /// The allowed values, in words.
+        range: &'static str,
+    },
     /// A number is out of range.
     #[error("[training.optimizer] `{setting}` must be {range}")]
     OutOfRange {
@@ -126,17 +182,55 @@ impl Training {
                 return Err(TrainingError::Zero(name));
             }
         }
-        self.optimizer.check()
+        if !(0.0..=1e3).contains(&self.algorithm.proximal()) {
+            return Err(TrainingError::Algorithm("mu must be 0 to 1000"));
+        }
+        if let Some((setting, range)) = self.schedule.problem() {
+            return Err(TrainingError::Schedule { setting, range });
+        }
+        self.optimizer.check()?;
+        match (self.algorithm, &self.optimizer) {
+            (Algorithm::FedNova { .. }, Optimizer::Adam { .. } | Optimizer::AdamW { .. }) => {
+                Err(TrainingError::Algorithm("fed_nova counts the steps of sgd, not of an adaptive optimiser"))
+            }
+            (Algorithm::FedNova { .. }, Optimizer::Sgd { nesterov: true, .. }) => {
+                Err(TrainingError::Algorithm("fed_nova has no step count for Nesterov momentum"))
+            }
+            (Algorithm::FedNova { mu }, Optimizer::Sgd { momentum, .. }) if mu > 0.0 && *momentum > 0.0 => {
+                Err(TrainingError::Algorithm("fed_nova has no step count for momentum together with mu"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The settings of a round that starts from this model version: the schedule is applied to the learning rate.
+    #[must_use]
+    pub fn at_version(&self, version: u32) -> Self {
+        let mut training = self.clone();
+        if !self.schedule.is_constant() {
+            *training.optimizer.learning_rate_mut() *= self.schedule.factor(version);
+        }
+        training
     }
 }
 
 impl Optimizer {
-    /// Step size of the clients.
+    /// The learning rate, before any schedule.
     #[must_use]
     pub fn learning_rate(&self) -> f64 {
-        let (Self::Sgd { learning_rate, .. } | Self::Adam { learning_rate, .. } | Self::AdamW { learning_rate, .. }) =
-            *self;
-        learning_rate
+        match *self {
+            Self::Sgd { learning_rate, .. } | Self::Adam { learning_rate, .. } | Self::AdamW { learning_rate, .. } => {
+                learning_rate
+            }
+        }
+    }
+
+    fn learning_rate_mut(&mut self) -> &mut f64 {
+        match self {
+            Self::Sgd { learning_rate, .. } | Self::Adam { learning_rate, .. } | Self::AdamW { learning_rate, .. } => {
+                learning_rate
+            }
+        }
     }
 
     fn check(&self) -> Result<(), TrainingError> {
@@ -195,6 +289,8 @@ mod tests {
             loss: Loss::CrossEntropy,
             optimizer: Optimizer::Sgd { learning_rate, momentum: 0.0, weight_decay: 0.0, nesterov: false },
             shuffle: true,
+            algorithm: Algorithm::Plain,
+            schedule: RateSchedule::Constant,
         }
     }
 
@@ -207,6 +303,44 @@ mod tests {
         for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             assert!(matches!(sgd(rate).check(), Err(TrainingError::OutOfRange { setting: "learning_rate", .. })));
         }
+    }
+
+    #[test]
+    fn an_algorithm_that_the_optimiser_does_not_have_is_refused() {
+        let nova = Training { algorithm: Algorithm::FedNova { mu: 0.0 }, ..sgd(0.1) };
+        let with = |mu, momentum, nesterov| Training {
+            algorithm: Algorithm::FedNova { mu },
+            optimizer: Optimizer::Sgd { learning_rate: 0.1, momentum, weight_decay: 0.0, nesterov },
+            ..sgd(0.1)
+        };
+        assert_eq!(
+            (nova.check(), with(0.1, 0.0, false).check(), with(0.0, 0.9, false).check()),
+            (Ok(()), Ok(()), Ok(()))
+        );
+        let adam = serde_json::from_str(r#"{"kind":"adam","learning_rate":0.1}"#).unwrap();
+        let prox = |mu| Training { algorithm: Algorithm::FedProx { mu }, ..sgd(0.1) };
+        for senseless in [
+            with(0.1, 0.9, false),
+            with(0.0, 0.9, true),
+            Training { optimizer: adam, ..nova },
+            prox(-1.0),
+            prox(f64::NAN),
+        ] {
+            assert!(matches!(senseless.check(), Err(TrainingError::Algorithm(_))), "{senseless:?}");
+        }
+        assert_eq!(prox(0.5).check(), Ok(()));
+    }
+
+    #[test]
+    fn a_schedule_changes_the_learning_rate_and_nothing_else() {
+        let plain = sgd(0.5);
+        assert_eq!(plain.at_version(7), plain);
+        let decays = Training { schedule: RateSchedule::Exponential { decay: 0.5, every: 1 }, ..plain };
+        let later = decays.at_version(2);
+        assert_eq!(later.optimizer.learning_rate(), 0.125);
+        assert_eq!(Training { optimizer: decays.optimizer.clone(), ..later }, decays);
+        let wrong = Training { schedule: RateSchedule::Warmup { versions: 0 }, ..decays };
+        assert!(matches!(wrong.check(), Err(TrainingError::Schedule { setting: "versions", .. })));
     }
 
     #[test]

@@ -4,7 +4,8 @@ use tributary_protocol::job_file::{
     Aggregation, EvaluationPlace, EvaluationPolicy, InitialModel, JobFile, RoundPolicy, StopPolicy, UpdatePolicy,
 };
 use tributary_protocol::layers::{HeightWidth, Layer, LayeredModel, ModelSpec, Padding};
-use tributary_protocol::plan::{Loss, Optimizer, Training};
+use tributary_protocol::plan::{Algorithm, Loss, Optimizer, Training};
+use tributary_protocol::rate::RateSchedule;
 
 use super::args::{Dataset, DemoArgs, Network};
 
@@ -96,6 +97,8 @@ fn training(args: &DemoArgs) -> Training {
         loss: Loss::CrossEntropy,
         optimizer: Optimizer::Sgd { learning_rate, momentum: 0.0, weight_decay: 0.0, nesterov: false },
         shuffle: true,
+        algorithm: Algorithm::Plain,
+        schedule: RateSchedule::Constant,
     }
 }
 

@@ -38,7 +38,8 @@ pub(crate) fn train<T: Trainer + ?Sized>(
 ) -> Result<Completed, TrainError> {
     let started_ms = clock.now_ms();
     let plan = &assignment.plan;
-    let task = TrainTask { model, spec: &plan.model, training: &plan.training, seed: assignment.seed };
+    let training = plan.training.at_version(assignment.model_version);
+    let task = TrainTask { model, spec: &plan.model, training: &training, seed: assignment.seed };
     let trained = computing(|| trainer.train(&task, should_stop))?;
     let (examples, loss, steps, metrics) = (trained.examples, trained.loss, trained.steps, trained.metrics.clone());
     let delta = delta(trained, model)?;

@@ -68,13 +68,23 @@ impl Batches {
 
 #[cfg(test)]
 mod tests {
-    use tributary_protocol::plan::{Loss, Optimizer};
+    use tributary_protocol::plan::{Algorithm, Loss, Optimizer};
+    use tributary_protocol::rate::RateSchedule;
 
     use super::*;
 
     fn training(epochs: Option<u32>, steps: Option<u32>, batch_size: Option<u32>, shuffle: bool) -> Training {
         let optimizer = Optimizer::Sgd { learning_rate: 0.1, momentum: 0.0, weight_decay: 0.0, nesterov: false };
-        Training { epochs, steps, batch_size, loss: Loss::CrossEntropy, optimizer, shuffle }
+        Training {
+            epochs,
+            steps,
+            batch_size,
+            loss: Loss::CrossEntropy,
+            optimizer,
+            shuffle,
+            algorithm: Algorithm::Plain,
+            schedule: RateSchedule::Constant,
+        }
     }
 
     fn all(examples: usize, training: &Training, seed: u64) -> Vec<Vec<usize>> {

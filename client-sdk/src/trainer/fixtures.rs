@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::model::Model;
-use tributary_protocol::plan::{Loss, Optimizer, Training};
+use tributary_protocol::plan::{Algorithm, Loss, Optimizer, Training};
+use tributary_protocol::rate::RateSchedule;
 use tributary_protocol::seed::Seed;
 
 use crate::examples::{MemoryExamples, Targets};
@@ -45,7 +46,16 @@ pub(in crate::trainer) fn examples(shape: &[usize], inputs: Vec<f32>, targets: T
 }
 
 pub(in crate::trainer) fn full_batch(steps: u32, loss: Loss, optimizer: Optimizer) -> Training {
-    Training { epochs: None, steps: Some(steps), batch_size: None, loss, optimizer, shuffle: true }
+    Training {
+        epochs: None,
+        steps: Some(steps),
+        batch_size: None,
+        loss,
+        optimizer,
+        shuffle: true,
+        algorithm: Algorithm::Plain,
+        schedule: RateSchedule::Constant,
+    }
 }
 
 #[track_caller]

@@ -1,18 +1,12 @@
 //! The running weighted sum of updates, in fixed point: integer addition has no order.
 
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use tributary_protocol::cpu::{Cpu, prefetch};
+use std::sync::Mutex;
 
 use super::caps::{CapsError, SumCaps};
 use super::combine::Combined;
-use super::kernel::{add_scaled, add_scattered};
+use super::stripes::{Stripes, lock};
 use super::weight::{Contribution, Weight};
-
-/// Parameters behind one lock: sums of nearly 2 MiB, so that updates of a large model seldom wait for each other.
-/// Slightly less than a power of two, because allocators round a power of two up to the next size class.
-const STRIPE_PARAMETERS: usize = (1 << 18) - (1 << 14);
 
 /// Sum over updates of `weight * value`, one i64 per parameter, with the number of updates and their total weight.
 ///
@@ -24,8 +18,7 @@ const STRIPE_PARAMETERS: usize = (1 << 18) - (1 << 14);
 /// ([`Self::take`]).
 #[derive(Debug)]
 pub struct Accumulator {
-    stripes: Box<[Mutex<Box<[i64]>>]>,
-    parameters_total: usize,
+    stripes: Stripes,
     caps: SumCaps,
     binary_point: u32,
     counted: Mutex<Contribution>,
@@ -49,12 +42,7 @@ impl Accumulator {
     /// When no exact sum is possible under these caps.
     pub fn new(parameters_total: usize, caps: SumCaps) -> Result<Self, CapsError> {
         let binary_point = caps.binary_point()?;
-        let stripe = |first: usize| {
-            let parameters = STRIPE_PARAMETERS.min(parameters_total - first);
-            Mutex::new(vec![0; parameters].into_boxed_slice())
-        };
-        let stripes = (0..parameters_total).step_by(STRIPE_PARAMETERS).map(stripe).collect();
-        Ok(Self { stripes, parameters_total, caps, binary_point, counted: Mutex::default() })
+        Ok(Self { stripes: Stripes::zeros(parameters_total), caps, binary_point, counted: Mutex::default() })
     }
 
     /// Adds a block of an update, whose first value belongs to parameter `first`. The caller guarantees that the values
@@ -63,7 +51,7 @@ impl Accumulator {
     /// # Panics
     /// If the block reaches past the last parameter, which is a mistake of the caller.
     pub fn add(&self, first: usize, values: &[f32], weight: Weight) {
-        self.add_times(first, values, weight.factor(self.binary_point));
+        self.stripes.add_dense(first, values, weight.factor(self.binary_point));
     }
 
     /// Subtracts a block that was added. Rounding is symmetric, so this is the exact inverse.
@@ -71,7 +59,7 @@ impl Accumulator {
     /// # Panics
     /// As [`Self::add`].
     pub fn take(&self, first: usize, values: &[f32], weight: Weight) {
-        self.add_times(first, values, -weight.factor(self.binary_point));
+        self.stripes.add_dense(first, values, -weight.factor(self.binary_point));
     }
 
     /// Adds `values[i]` to parameter `first + indices[i]`. Indices ascend; values that are absent are zero.
@@ -79,7 +67,7 @@ impl Accumulator {
     /// # Panics
     /// As [`Self::add`].
     pub fn add_sparse(&self, first: usize, indices: &[u32], values: &[f32], weight: Weight) {
-        self.add_sparse_times(first, indices, values, weight.factor(self.binary_point));
+        self.stripes.add_sparse(first, indices, values, weight.factor(self.binary_point));
     }
 
     /// Subtracts sparse values that were added.
@@ -87,52 +75,7 @@ impl Accumulator {
     /// # Panics
     /// As [`Self::add`].
     pub fn take_sparse(&self, first: usize, indices: &[u32], values: &[f32], weight: Weight) {
-        self.add_sparse_times(first, indices, values, -weight.factor(self.binary_point));
-    }
-
-    fn add_sparse_times(&self, first: usize, indices: &[u32], values: &[f32], factor: f64) {
-        let (mut indices, mut values) = (indices, values);
-        while let Some(index) = indices.first() {
-            let place = first + *index as usize;
-            assert!(place < self.parameters_total, "a sum of {} has no {place}", self.parameters_total);
-            let stripe = place / STRIPE_PARAMETERS;
-            let begins = stripe * STRIPE_PARAMETERS;
-            let here = indices.partition_point(|index| first + (*index as usize) < begins + STRIPE_PARAMETERS);
-            let (now, later) = (indices.split_at(here), values.split_at(here));
-            add_scattered(
-                &mut lock(&self.stripes[stripe]),
-                |index| first + index as usize - begins,
-                now.0,
-                later.0,
-                factor,
-            );
-            (indices, values) = (now.1, later.1);
-        }
-    }
-
-    fn add_times(&self, first: usize, values: &[f32], factor: f64) {
-        let (cpu, mut rest) = (Cpu::best(), values);
-        self.each_stripe(first..first + values.len(), |sums, next| {
-            let (now, later) = rest.split_at(sums.len());
-            prefetch(&next[..next.len().min(now.len())]);
-            add_scaled(cpu, sums, now, factor);
-            rest = later;
-        });
-    }
-
-    /// Calls `show` with the sums of these parameters, stripe by stripe, and with the sums that follow them in their
-    /// stripe (to be prefetched).
-    fn each_stripe(&self, parameters: Range<usize>, mut show: impl FnMut(&mut [i64], &[i64])) {
-        assert!(parameters.end <= self.parameters_total, "a sum of {} has no {parameters:?}", self.parameters_total);
-        let mut at = parameters.start;
-        while at < parameters.end {
-            let (stripe, from) = (at / STRIPE_PARAMETERS, at % STRIPE_PARAMETERS);
-            let to = STRIPE_PARAMETERS.min(from + parameters.end - at);
-            let mut sums = lock(&self.stripes[stripe]);
-            let (sums, next) = sums.split_at_mut(to);
-            show(&mut sums[from..], next);
-            at += to - from;
-        }
+        self.stripes.add_sparse(first, indices, values, -weight.factor(self.binary_point));
     }
 
     /// Counts an update whose blocks were all added.
@@ -186,50 +129,32 @@ fn check_weight(weight: Weight, weight_max: Weight) -> Result<(), FoldError> {
 /// The weighted mean of the updates, `sum / total weight`.
 impl Combined for Accumulator {
     fn parameters_total(&self) -> usize {
-        self.parameters_total
+        self.stripes.parameters_total()
     }
 
     fn mean(&self, block: Range<usize>) -> Option<Vec<f64>> {
         let Contribution { weight, updates } = self.counted();
-        let divisor = weight.factor(self.binary_point);
-        let mut means = Vec::with_capacity(block.len());
-        if updates > 0 {
-            self.each_stripe(block, |sums, _| means.extend(sums.iter().map(|sum| *sum as f64 / divisor)));
-        }
-        (updates > 0).then_some(means)
+        (updates > 0).then(|| self.stripes.quotients(block, weight.factor(self.binary_point)))
     }
 }
 
 impl Clone for Accumulator {
     fn clone(&self) -> Self {
-        Self {
-            stripes: self.stripes.iter().map(|stripe| Mutex::new(lock(stripe).clone())).collect(),
-            counted: Mutex::new(self.counted()),
-            ..*self
-        }
+        Self { stripes: self.stripes.clone(), counted: Mutex::new(self.counted()), ..*self }
     }
 }
 
 impl PartialEq for Accumulator {
     fn eq(&self, other: &Self) -> bool {
-        // Copied: a sum can be compared with itself without taking a lock twice.
-        let sums = |stripe: &Mutex<Box<[i64]>>| lock(stripe).clone();
-        self.caps == other.caps
-            && self.parameters_total == other.parameters_total
-            && self.counted() == other.counted()
-            && self.stripes.iter().zip(&other.stripes).all(|(one, two)| sums(one) == sums(two))
+        self.caps == other.caps && self.counted() == other.counted() && self.stripes == other.stripes
     }
-}
-
-/// Locks, also after a panic of another thread: under these locks no state is ever partly written.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::stripes::STRIPE_PARAMETERS;
     use super::*;
 
     const CAPS: SumCaps = SumCaps { weight_max: Weight::examples(1000), magnitude_max: 8.0, updates_max: 20 };

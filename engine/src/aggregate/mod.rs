@@ -1,28 +1,39 @@
-//! Aggregation: updates to one exact sum, and the sum to the next model version.
+//! Aggregation: updates to one combined value per parameter, and these to the next model version.
 //!
-//! Each update is added to an [`Accumulator`] when it arrives. Addition of integers has no order, so the result is
-//! bit-identical for every order of arrival and every number of threads or coordinators. A [`Rule`] turns the combined
-//! updates ([`Combined`]) into the step of the model.
+//! Where a rule is a mean, each update is added to an [`Accumulator`] when it arrives. Addition of integers has no order,
+//! so the result is bit-identical for every order of arrival and every number of threads or coordinators. Other rules
+//! ([`Gathering`]) combine the stored updates when the round closes, with the same guarantee. An [`Optimizer`] turns the
+//! combined updates ([`Combined`]) into the step of the model.
 //!
 //! | item | what it is |
 //! |---|---|
 //! | [`SumCaps`] | limits of a round's sum; they determine its binary point |
 //! | [`Weight`], [`Contribution`] | weight of an update, in fixed point |
 //! | [`Accumulator`] | the running sum: add, subtract, count, mean |
-//! | [`Rule`], [`step`], [`advance`] | from the mean to the next model |
+//! | [`Gathering`], [`Recipe`] | what a rule needs of the updates, and what it makes of them |
+//! | [`Mixture`] | the sum of updates with real coefficients |
+//! | [`Distances`], [`Middle`] | distances of pairs, and middles of coordinates, stripe by stripe |
+//! | [`Optimizer`], [`step`], [`advance`] | from the combined updates to the next model |
 //! | [`mean_norm`], [`diversity`], [`cosine`], [`MeanDot`] | update statistics |
 
 mod accumulator;
 mod caps;
 mod combine;
+mod gathering;
 mod kernel;
-mod rule;
+mod mixture;
+mod optimizer;
+mod robust;
 mod statistics;
+mod stripes;
 mod weight;
 
 pub use accumulator::{Accumulator, FoldError};
 pub use caps::{CapsError, SumCaps};
 pub use combine::Combined;
-pub use rule::{AggregateError, FedAvg, Rule, advance, rounded, rule_of, step};
+pub use gathering::{Facts, Gathering, Keep, Pairs, Recipe, Reports, Weighing, gathering_of};
+pub use mixture::Mixture;
+pub use optimizer::{AggregateError, Optimizer, Sgd, advance, optimizer_of, rounded, step};
+pub use robust::{Distances, Middle};
 pub use statistics::{MeanDot, cosine, diversity, mean_norm};
 pub use weight::{Contribution, Weight};

@@ -28,6 +28,16 @@ pub enum JobFileError {
     /// A setting of the codec is out of range.
     #[error("[update] {0}")]
     Codec(#[from] CodecError),
+    /// Two settings contradict each other.
+    #[error("{first} does not go with {second}: {why}")]
+    Senseless {
+        /// Section and key of the one.
+        first: &'static str,
+        /// Section and key of the other.
+        second: &'static str,
+        /// The reason.
+        why: String,
+    },
     /// Another setting is out of range.
     #[error("{setting} must be {range}")]
     OutOfRange {

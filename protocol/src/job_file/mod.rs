@@ -1,9 +1,13 @@
 //! Job files: the description of one job as TOML or JSON, written by an operator.
 
+mod aggregation;
 mod change;
+mod combine;
 mod error;
 mod norm;
+mod optimizer;
 mod schedule;
+mod validity;
 
 use std::collections::BTreeMap;
 
@@ -17,10 +21,13 @@ use crate::plan::Training;
 use crate::seed::Seed;
 use crate::update::Codec;
 
+pub use aggregation::Aggregation;
 pub use change::RoundPolicyChange;
+pub use combine::{CenteredClipping, Combine, GeometricMedian, Krum, MultiKrum, NormClipping, QFedAvg, TrimmedMean};
 use error::require;
 pub use error::{JOB_FILE_BYTES_MAX, JobFileError};
 pub use norm::{AdaptiveNorm, NormMax};
+pub use optimizer::{BiasCorrection, ServerOptimizer};
 pub use schedule::{CRON_BYTES_MAX, HISTORY_DAYS_MAX, ModelsKept, Retention, Schedule, VERSIONS_MAX};
 
 /// Most clients of one cohort.
@@ -184,26 +191,6 @@ impl Default for Eligibility {
     }
 }
 
-/// How updates become the next model version (`[aggregation]`).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(tag = "rule", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Aggregation {
-    /// Federated averaging: the mean of the deltas, weighted by examples (McMahan et al. 2017), times a server learning
-    /// rate.
-    FedAvg {
-        /// Factor of the mean delta, above 0 and at most 1000. Default: 1, plain federated averaging.
-        #[serde(default = "one")]
-        server_learning_rate: f64,
-    },
-}
-
-impl Default for Aggregation {
-    fn default() -> Self {
-        Self::FedAvg { server_learning_rate: one() }
-    }
-}
-
 fn one() -> f64 {
     1.0
 }
@@ -357,7 +344,8 @@ impl JobFile {
             schedule.check()?;
         }
         self.retention.check()?;
-        self.stop.check(self.evaluation.is_some())
+        self.stop.check(self.evaluation.is_some())?;
+        validity::check(self)
     }
 
     /// The coordinator computes networks that are lists of layers, within a bounded memory.
@@ -433,14 +421,6 @@ impl EvaluationPolicy {
         )?;
         check_duration(self.selection_timeout_ms, "[evaluation] selection_timeout_ms")?;
         check_duration(self.deadline_ms, "[evaluation] deadline_ms")
-    }
-}
-
-impl Aggregation {
-    fn check(&self) -> Result<(), JobFileError> {
-        let Self::FedAvg { server_learning_rate } = *self;
-        let sane = server_learning_rate > 0.0 && server_learning_rate <= 1e3;
-        require(sane, "[aggregation] server_learning_rate", "above 0 and at most 1000")
     }
 }
 

@@ -150,3 +150,117 @@ fn the_coordinator_evaluates_lists_of_layers_of_a_bounded_size() {
 fn a_huge_job_file_is_refused_unread() {
     assert!(matches!(JobFile::parse(&" ".repeat(JOB_FILE_BYTES_MAX + 1)), Err(JobFileError::TooLarge(_))));
 }
+
+fn with(replacements: &[(&str, &str)]) -> Result<JobFile, String> {
+    let mut text = DIGITS.to_owned();
+    for (from, to) in replacements {
+        text = text.replacen(from, to, 1);
+    }
+    JobFile::parse(&text).map_err(|error| error.to_string())
+}
+
+fn aggregation(text: &str) -> Result<JobFile, String> {
+    with(&[("rule = \"fed_avg\"", text)])
+}
+
+#[test]
+fn a_job_file_of_an_early_release_keeps_its_meaning() {
+    assert_eq!(JobFile::parse(DIGITS).unwrap().aggregation, Aggregation::default());
+    let half = Aggregation { optimizer: ServerOptimizer::plain(0.5), ..Aggregation::default() };
+    let old = aggregation("rule = 'fed_avg'\nserver_learning_rate = 0.5").unwrap();
+    assert_eq!(old.aggregation, half);
+    assert_eq!(aggregation("optimizer = { kind = 'sgd', learning_rate = 0.5 }").unwrap().aggregation, half);
+    assert_eq!(JobFile::parse(&old.text()).unwrap(), old);
+    for mixed in [
+        "rule = 'fed_avg'\ncombine = 'median'",
+        "server_learning_rate = 0.5\noptimizer = { kind = 'adam' }",
+        "server_learning_rate = 0",
+    ] {
+        let error = aggregation(mixed).expect_err(mixed);
+        assert!(error.contains("old name") || error.contains("learning_rate must be above 0"), "{error}");
+    }
+}
+
+#[test]
+fn settings_of_a_server_optimiser_are_checked() {
+    for (optimizer, named) in [
+        ("{ kind = 'sgd', momentum = 1 }", "momentum must be at least 0 and below 1"),
+        ("{ kind = 'sgd', nesterov = true }", "nesterov must be false"),
+        ("{ kind = 'adam', tau = 0 }", "tau must be"),
+        ("{ kind = 'yogi', beta2 = 1 }", "beta2"),
+        ("{ kind = 'adagrad', v0 = -1 }", "v0"),
+        ("{ kind = 'adam', learning_rate = 0 }", "learning_rate"),
+        ("{ kind = 'adam', rate = 1 }", "unknown field `rate`"),
+        ("{ kind = 'sgd' }\nschedule = { kind = 'cosine', versions = 0 }", "schedule must be right: versions"),
+    ] {
+        let error = aggregation(&format!("optimizer = {optimizer}")).expect_err(optimizer);
+        assert!(error.contains(named), "{optimizer}: {error}");
+    }
+    for optimizer in ["adam", "yogi", "adagrad"] {
+        let job = aggregation(&format!("optimizer = {{ kind = '{optimizer}' }}")).unwrap();
+        assert_eq!(JobFile::parse(&job.text()).unwrap(), job);
+    }
+}
+
+#[test]
+fn settings_that_make_no_sense_together_are_refused_with_the_reason() {
+    let combine = |text: &str| format!("combine = {text}");
+    for (text, why) in [
+        ("{ kind = 'krum', byzantine = 2 }", "needs 2 x byzantine + 3 = 7 updates, and a round may have 5"),
+        ("{ kind = 'multi_krum', byzantine = 1, keep = 5 }", "5 updates are kept of 5, of which 1 may be wrong"),
+        ("{ kind = 'bulyan', byzantine = 1 }", "needs 4 x byzantine + 3 = 7 updates"),
+        ("{ kind = 'trimmed_mean', trim = 0.1 }", "a trim of 0.1 drops nothing of 5 updates"),
+    ] {
+        let error = aggregation(&combine(text)).expect_err(text);
+        assert!(error.contains(why) && error.contains("[round] updates_min"), "{text}: {error}");
+    }
+    for (text, more, why) in [
+        ("'median'", "[update]\ncodec = 'top_k'", "top_k sends zero for most values"),
+        ("'trimmed_mean'", "[update]\ncodec = 'ternary'", "ternary sends zero for most values"),
+        ("{ kind = 'norm_clipping', norm = 3 }", "[update]\nnorm_max = 2", "none is left to clip to 3"),
+    ] {
+        let error = aggregation(&format!("combine = {text}\n{more}")).expect_err(text);
+        assert!(error.contains(why), "{text}: {error}");
+    }
+    let large = |goal: &str, text: &str| {
+        with(&[("updates_goal = 10", goal), ("rule = \"fed_avg\"", &combine(text))]).map(|_| ())
+    };
+    let error = large("updates_goal = 300", "{ kind = 'krum', byzantine = 1 }").unwrap_err();
+    assert!(error.contains("compares every pair of updates, so a cohort has at most 256 clients, not 390"), "{error}");
+    assert!(large("updates_goal = 900", "'median'").unwrap_err().contains("a stripe of every update"));
+    assert_eq!(large("updates_goal = 300", "'median'"), Ok(()));
+    let wide = with(&[("out_features = 32", "out_features = 2000000"), ("rule = \"fed_avg\"", "combine = 'median'")]);
+    assert!(wide.unwrap_err().contains("with 150000010 parameters a cohort has at most 7 clients"));
+    let adam = with(&[
+        ("{ kind = \"sgd\", learning_rate = 0.1 }", "{ kind = 'adam', learning_rate = 0.1 }"),
+        ("rule = \"fed_avg\"", "combine = { kind = 'q_fedavg', q = 1 }"),
+    ]);
+    assert!(adam.unwrap_err().contains("divides by the learning rate of SGD"));
+    let norm = with(&[
+        ("{ kind = \"relu\" }", "{ kind = 'batch_norm' }"),
+        ("rule = \"fed_avg\"", "optimizer = { kind = 'adam' }"),
+    ]);
+    assert!(norm.unwrap_err().contains("could make a running variance negative"));
+    let nova = |text: &str| {
+        with(&[("batch_size", "algorithm = { kind = 'fed_nova' }\nbatch_size"), ("rule = \"fed_avg\"", text)])
+    };
+    assert!(nova("combine = 'median'").unwrap_err().contains("weighs updates by the steps behind them"));
+    assert!(nova("combine = 'weighted_mean'").is_ok());
+}
+
+#[test]
+fn settings_that_go_together_are_accepted() {
+    for text in [
+        "combine = 'median'",
+        "combine = 'trimmed_mean'",
+        "combine = { kind = 'trimmed_mean', trim = 0 }\n[update]\ncodec = 'top_k'",
+        "combine = { kind = 'krum', byzantine = 1 }",
+        "combine = { kind = 'multi_krum', byzantine = 1 }\noptimizer = { kind = 'adam' }",
+        "combine = { kind = 'centered_clipping', radius = 1 }",
+        "combine = { kind = 'norm_clipping', norm = 3 }\n[update]\nnorm_max = { quantile = 0.5 }",
+        "combine = { kind = 'q_fedavg', q = 1 }",
+    ] {
+        let job = aggregation(text).unwrap();
+        assert_eq!(JobFile::parse(&job.text()).unwrap(), job);
+    }
+}

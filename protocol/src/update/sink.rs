@@ -11,6 +11,11 @@ pub trait DeltaSink {
 
     /// Receives the values of the places `first + indices[i]`, which ascend. The values between them are zero.
     fn sparse(&mut self, first: usize, indices: &[u32], values: &[f32]);
+
+    /// Whether the receiver wants no more values, so that decoding may end early.
+    fn is_full(&self) -> bool {
+        false
+    }
 }
 
 /// A vector of zeros becomes the delta.

@@ -38,6 +38,38 @@ pub struct Reader<'a> {
     check: Option<(Sha256Hasher, Sha256Hash)>,
 }
 
+/// Reads a body from beginning to end without a snapshot, so that no connection is held between two chunks: several
+/// bodies can be read side by side.
+#[derive(Debug)]
+pub struct ChunkReader<'a> {
+    blobs: &'a Blobs,
+    db: &'a Db,
+    body: StoredBody,
+    at: u64,
+    hasher: Sha256Hasher,
+    sha256: Sha256Hash,
+}
+
+impl ChunkReader<'_> {
+    /// The next bytes, at most [`BLOB_CHUNK_BYTES`]; none at the end, after the hash was checked. An empty body is
+    /// reported as missing.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, BlobError> {
+        let data = self.blobs.part(self.db, &self.body, self.at..u64::MAX).await?;
+        match &data {
+            None if self.at == 0 => return Err(BlobError::Missing(self.body.name.clone())),
+            None if std::mem::take(&mut self.hasher).finish() != self.sha256 => {
+                return Err(BlobError::Damaged(self.body.name.clone()));
+            }
+            None => {}
+            Some(data) => {
+                self.hasher.update(data);
+                self.at += data.len() as u64;
+            }
+        }
+        Ok(data)
+    }
+}
+
 impl StoredBody {
     #[must_use]
     pub fn name(&self) -> &str {
@@ -61,6 +93,17 @@ impl Blobs {
             Self::Database if bytes <= BLOB_CHUNK_BYTES as u64 => Ok(StoredBody { name, place: Place::Here }),
             _ => Ok(locate(&mut db.read().await?, name).await?),
         }
+    }
+
+    /// Begins to read the body of this name and hash, chunk by chunk.
+    pub async fn chunks<'a>(
+        &'a self,
+        db: &'a Db,
+        name: String,
+        sha256: Sha256Hash,
+    ) -> Result<ChunkReader<'a>, BlobError> {
+        let body = locate(&mut db.read().await?, name).await?;
+        Ok(ChunkReader { blobs: self, db, body, at: 0, hasher: Sha256Hasher::new(), sha256 })
     }
 
     /// The first bytes of a range, at most [`BLOB_CHUNK_BYTES`]; none past the end.

@@ -48,9 +48,6 @@ pub struct AssignmentRow {
     pub late_at_ms: Option<i64>,
     /// When the client stopped unfinished after the round had closed.
     pub stopped_at_ms: Option<i64>,
-    weight: Option<i64>,
-    /// L2 norm of the accepted update.
-    pub update_norm: Option<f64>,
     report_sha256: Option<Text<Sha256Hash>>,
 }
 
@@ -65,17 +62,12 @@ impl AssignmentRow {
     pub fn report(&self) -> Option<Sha256Hash> {
         self.report_sha256.map(|Text(hash)| hash)
     }
-
-    /// Number of examples behind the accepted report.
-    pub fn weight(&self) -> Result<Option<u64>, DbError> {
-        number("assignments.weight", self.weight)
-    }
 }
 
 /// The columns of a [`AssignmentRow`].
 macro_rules! assignment_columns {
     () => {
-        "id, job, task, round, client, base_version, state, reason, late_at_ms, stopped_at_ms, weight, update_norm, report_sha256"
+        "id, job, task, round, client, base_version, state, reason, late_at_ms, stopped_at_ms, report_sha256"
     };
 }
 
@@ -226,17 +218,6 @@ impl Tx {
         let sql =
             concat!("select ", assignment_columns!(), " from assignments where client = $1 and state = 'assigned'");
         Ok(fetch!(self, AssignmentRow, fetch_optional, sql, client.to_string()))
-    }
-
-    /// The assignments of a round that reported, in the order of their ids.
-    pub async fn reported_assignments(&mut self, round: RoundKey) -> Result<Vec<AssignmentRow>, DbError> {
-        let sql = concat!(
-            "select ",
-            assignment_columns!(),
-            " from assignments where job = $1 and task = $2 and round = $3 and state = 'reported' order by id"
-        );
-        let (job, number) = (round.job.to_string(), i64::from(round.number));
-        Ok(fetch!(self, AssignmentRow, fetch_all, sql, job.as_str(), round.task.as_str(), number))
     }
 
     /// The L2 norms of the newest accepted updates of a job, at most `limit`, from training round `since` on.

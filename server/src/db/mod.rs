@@ -3,6 +3,7 @@
 //! Every query is one text and one method on `Tx`, in the file of its table group. The function that owns a step begins
 //! and commits its transaction, so the transaction is visible in one place.
 
+mod accepted;
 mod accounts;
 mod assignments;
 mod audit;
@@ -36,6 +37,7 @@ mod tx;
 mod upkeep;
 mod watched;
 
+pub use accepted::AcceptedRow;
 pub use accounts::{NewSession, SignedInRow};
 pub use assignments::{AssignmentRow, NewAssignment, Report, Times};
 pub use audit::NewAudit;

@@ -1,8 +1,9 @@
-//! Files that are made of model versions: whole models in other forms, and steps.
+//! Files of model versions beside the model: whole models in other forms, steps, and companions.
 
 use tributary_protocol::download::ModelDeltaFile;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
+use tributary_protocol::model::Companion;
 
 use super::names::{MadeFor, model_file_key};
 use super::tx::{execute, fetch, stored};
@@ -94,7 +95,23 @@ impl Tx {
         Ok(rows.into_iter().map(step).collect())
     }
 
-    /// Deletes the files that are made of a version, with their bodies.
+    /// Deletes the companions of a version, with their bodies. Returns the objects that had them, which the caller
+    /// deletes after the commit.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn delete_companions(&mut self, job: JobId, version: u32) -> Result<Vec<String>, DbError> {
+        let sql = "delete from model_files where job = $1 and version = $2 and form = $3";
+        let mut objects = Vec::new();
+        for form in Companion::ALL.map(MadeFor::Companion) {
+            if execute!(self, sql, job.to_string(), i64::from(version), form.as_str()) > 0 {
+                objects.extend(self.delete_blob(&model_file_key(job, version, form)).await?);
+            }
+        }
+        Ok(objects)
+    }
+
+    /// Deletes the files of a version beside the model, with their bodies.
     ///
     /// # Errors
     /// [`DbError`].

@@ -1,17 +1,20 @@
-//! Names of bodies, and of the files that are made of model versions.
+//! Names of bodies, and of the files that belong to model versions.
 
 use std::fmt;
 
 use tributary_protocol::download::ModelForm;
 use tributary_protocol::id::{AssignmentId, JobId};
+use tributary_protocol::model::Companion;
 
-/// What a file is made for.
+/// What a file of a model version is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MadeFor {
     /// Clients that fetch the whole model in this form.
     Form(ModelForm),
     /// Clients that have the version before.
     Delta,
+    /// The next round, which starts from it as from the model.
+    Companion(Companion),
 }
 
 /// A form that no version has.
@@ -26,6 +29,7 @@ impl MadeFor {
         match self {
             Self::Form(form) => form.as_str(),
             Self::Delta => "delta",
+            Self::Companion(companion) => companion.as_str(),
         }
     }
 }
@@ -40,8 +44,9 @@ impl TryFrom<String> for MadeFor {
     type Error = UnknownForm;
 
     fn try_from(text: String) -> Result<Self, UnknownForm> {
-        let all = ModelForm::ALL.into_iter().map(Self::Form).chain([Self::Delta]);
-        all.into_iter().find(|made| made.as_str() == text).ok_or(UnknownForm(text))
+        let companions = Companion::ALL.into_iter().map(Self::Companion);
+        let mut all = ModelForm::ALL.into_iter().map(Self::Form).chain([Self::Delta]).chain(companions);
+        all.find(|made| made.as_str() == text).ok_or(UnknownForm(text))
     }
 }
 
@@ -57,6 +62,7 @@ pub fn model_file_key(job: JobId, version: u32, form: MadeFor) -> String {
     match form {
         MadeFor::Form(form) => format!("model/{job}/{version}/{}", form.as_str()),
         MadeFor::Delta => format!("delta/{job}/{version}"),
+        MadeFor::Companion(companion) => format!("companion/{job}/{version}/{}", companion.as_str()),
     }
 }
 

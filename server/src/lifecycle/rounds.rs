@@ -143,7 +143,11 @@ pub(crate) async fn commit(
     version.store(&mut tx, key.job, services.clock.now_ms()).await?;
     tx.store_statistics(key, statistics).await?;
     store_metrics(&mut tx, key).await?;
-    let objects = tx.delete_updates(key).await?;
+    let mut objects = tx.delete_updates(key).await?;
+    // The next round starts from the new version's companions; no round starts from an older version again.
+    if let Some(former) = version.row.version.checked_sub(1) {
+        objects.extend(tx.delete_companions(key.job, former).await?);
+    }
     tx.record(Transition::of_round(key, Phase::Committed), now_ms).await?;
     tx.commit().await?;
     delete_bodies(services, objects).await;

@@ -1,93 +1,37 @@
-//! Making the next model version: base model plus the step of the aggregation rule, one transaction.
+//! Making the next model version: base model plus the step of the job's optimiser, one transaction.
 //!
-//! Of base model and new model one chunk each is in memory; the sum is 8 bytes per parameter.
+//! Of base model, new model and each of their companions one chunk is in memory; the combined updates are 8 bytes per
+//! parameter.
 
 use std::sync::Arc;
 
-use tributary_engine::aggregate::{AggregateError, Rule, advance, rounded, step};
+use tributary_engine::aggregate::{AggregateError, Combined, Optimizer, advance, rounded, step};
 use tributary_engine::job::JobSpec;
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
+use tributary_protocol::model::Companion;
 use tributary_protocol::operator::ModelVersion;
-use tributary_protocol::safetensors::{ModelDecoder, ModelFileError, model_file_beginning, model_metadata};
+use tributary_protocol::safetensors::{ModelDecoder, model_file_beginning, model_metadata};
 use tributary_protocol::state::AbandonReason;
-use tributary_protocol::update::{FormError, ModelDeltaSurvey, ModelDeltaWriter, model_delta_header};
+use tributary_protocol::update::{ModelDeltaSurvey, ModelDeltaWriter, model_delta_header};
 
+use super::companion::{CompanionReader, NewCompanion, bytes_of};
+use super::error::CommitError;
 use super::file::{MadeFile, make_form};
+use super::gather::{SharedCombined, combined};
 use super::statistics::update_statistics;
-use super::version::{NewVersion, Role, VersionError, spool};
-use crate::blob::{BlobError, Spool, Workbench, model_key};
+use super::version::{NewVersion, Role, spool};
+use crate::blob::{Spool, Workbench, model_key};
 use crate::db::{DbError, MadeFor, RoundRow};
 use crate::fleet::downloads::Downloads;
 use crate::lifecycle::rounds;
 use crate::runtime::offload::Offload;
 use crate::services::Services;
-use crate::updates::rebuild::fold_missing;
-use crate::updates::stored::StoredError;
-use crate::updates::sums::{SharedSum, Sums};
+use crate::updates::sums::Sums;
 
-/// Values of a delta that are computed at a time. Their means are 64 KiB, which stay in the processor's cache.
+/// Values of a step that are computed at a time. Their means are 64 KiB, which stay in the processor's cache.
 const STEP_VALUES: usize = 1 << 13;
-
-/// Errors of making a model. Updates were checked when they were accepted, so all but an unavailable database are
-/// faults.
-#[derive(Debug, thiserror::Error)]
-pub enum CommitError {
-    #[error(transparent)]
-    Stored(#[from] StoredError),
-    #[error(transparent)]
-    Blob(#[from] BlobError),
-    #[error("the stored model cannot be read: {0}")]
-    Model(#[from] ModelFileError),
-    /// The stored base model does not have its parameters in the job's order.
-    #[error("parameter {0} is out of order in the stored model")]
-    Order(usize),
-    #[error(transparent)]
-    Form(#[from] FormError),
-    #[error(transparent)]
-    Aggregate(#[from] AggregateError),
-}
-
-impl CommitError {
-    /// Whether the next attempt would fail in the same way, because stored data cannot be read.
-    pub(crate) fn is_lasting(&self) -> bool {
-        match self {
-            Self::Stored(StoredError::Db(error)) => is_corrupt(error),
-            Self::Stored(StoredError::Blob(error)) | Self::Blob(error) => is_damaged(error),
-            Self::Stored(StoredError::Update { .. } | StoredError::Fold { .. })
-            | Self::Model(_)
-            | Self::Order(_)
-            | Self::Form(_)
-            | Self::Aggregate(_) => true,
-        }
-    }
-}
-
-fn is_corrupt(error: &DbError) -> bool {
-    matches!(error, DbError::Corrupt(_))
-}
-
-fn is_damaged(error: &BlobError) -> bool {
-    match error {
-        BlobError::Missing(_) | BlobError::Damaged(_) => true,
-        BlobError::Db(error) => is_corrupt(error),
-        _ => false,
-    }
-}
-
-impl From<DbError> for CommitError {
-    fn from(error: DbError) -> Self {
-        Self::Blob(error.into())
-    }
-}
-
-impl From<VersionError> for CommitError {
-    fn from(error: VersionError) -> Self {
-        match error {
-            VersionError::Blob(error) => error.into(),
-            VersionError::Form(error) => error.into(),
-        }
-    }
-}
+/// Values of each companion that are held while the step is looked at: 1 MiB.
+const SURVEY_VALUES: usize = 1 << 18;
 
 /// Makes the next version of a round that is aggregating, and commits the round with it. Abandons the round when the
 /// model would not be finite.
@@ -119,45 +63,35 @@ async fn make_and_store(
     spec: &Arc<JobSpec>,
     round: &RoundRow,
 ) -> Result<(), CommitError> {
-    let sum = complete_sum(services, sums, spec, round).await?;
-    let statistics = update_statistics(services, spec, round, &sum).await?;
-    let mut version = make_version(services, bench, spec, round, sum).await?;
+    // Updates still in flight will be refused, whether or not there is a running sum.
+    sums.of(round.key(), spec).close().await;
+    let combined = combined(services, sums, spec, round).await?;
+    let (mut version, step_norm) = make_version(services, bench, spec, round, Arc::clone(&combined)).await?;
+    let statistics = update_statistics(services, spec, round, &combined, step_norm).await?;
     rounds::commit(services, round.key(), &mut version, &statistics).await?;
     Ok(())
 }
 
-/// The round's sum, with every update that counts and no other.
-async fn complete_sum(
-    services: &Services,
-    sums: &Sums,
-    spec: &Arc<JobSpec>,
-    round: &RoundRow,
-) -> Result<SharedSum, CommitError> {
-    loop {
-        let sum = sums.of(round.key(), spec);
-        // The round has closed: updates still in flight will be refused.
-        sum.close().await;
-        if !sum.is_invalid() {
-            fold_missing(services, spec, round, &sum).await?;
-        }
-        if !sum.is_invalid() {
-            return Ok(sum);
-        }
-    }
-}
-
-/// Makes the new version from the base model and the sum, with the file that its clients download.
+/// Makes the new version from the base model and the combined updates, with its companions and with the file that its
+/// clients download. Returns the L2 norm of the step as well.
 async fn make_version(
     services: &Services,
     bench: &Workbench,
     spec: &Arc<JobSpec>,
     round: &RoundRow,
-    sum: SharedSum,
-) -> Result<NewVersion, CommitError> {
+    combined: SharedCombined,
+) -> Result<(NewVersion, f64), CommitError> {
     let (job, version, clock) = (round.job, round.base_version + 1, &services.clock);
-    let mut model = spool(bench, clock, model_key(job, version));
-    let mut delta = spec.plan.download.delta.then(|| MadeFile::begin(bench, clock, job, version, MadeFor::Delta));
-    let sha256 = write_model(services, spec, round, sum, &mut model, delta.as_mut()).await?;
+    let mut files = Files {
+        model: spool(bench, clock, model_key(job, version)),
+        delta: spec.plan.download.delta.then(|| MadeFile::begin(bench, clock, job, version, MadeFor::Delta)),
+        companions: Vec::new(),
+    };
+    for companion in spec.companions() {
+        files.companions.push(NewCompanion::begin(bench, clock, spec, version, companion).await?);
+    }
+    let Written { sha256, step_norm } = write_files(services, spec, round, combined, &mut files).await?;
+    let Files { mut model, delta, companions } = files;
     let row = ModelVersion {
         version,
         round: Some(round.number),
@@ -176,136 +110,255 @@ async fn make_version(
     };
     let mut bodies = vec![(Role::Model, model.finish(row.created_at_ms).await?)];
     bodies.extend(made);
-    Ok(NewVersion { row, bodies })
+    for companion in companions {
+        bodies.push(companion.finish(row.created_at_ms).await?);
+    }
+    Ok((NewVersion { row, bodies }, step_norm))
 }
 
-/// Writes the new model chunk by chunk while the base model is read; returns its hash. Where clients download a delta,
-/// the model moves by the rounded values of the delta's file.
-async fn write_model(
+/// The files of a new version while they are written.
+struct Files {
+    model: Spool,
+    delta: Option<MadeFile>,
+    companions: Vec<NewCompanion>,
+}
+
+/// What is known once the files are written.
+struct Written {
+    sha256: Sha256Hash,
+    step_norm: f64,
+}
+
+/// Writes the new model and its companions chunk by chunk while those of the base version are read. Where clients
+/// download a delta, the model moves by the rounded values of the delta's file.
+async fn write_files(
     services: &Services,
     spec: &Arc<JobSpec>,
     round: &RoundRow,
-    sum: SharedSum,
-    model: &mut Spool,
-    mut delta: Option<&mut MadeFile>,
-) -> Result<Sha256Hash, CommitError> {
+    combined: SharedCombined,
+    files: &mut Files,
+) -> Result<Written, CommitError> {
     let (job, version) = (round.job, round.base_version);
     let base = services.db.read().await?.model(job, version).await?;
     let base = base.ok_or_else(|| DbError::Corrupt(format!("version {version} of {job} is missing")))?;
-    let mut reader = services.blobs.reader(&services.db, model_key(job, version), base.sha256).await?;
-    let mut maker = Offload::new(Maker::new(Arc::clone(spec), sum));
-    if let Some(delta) = &mut delta {
+    let mut maker = Offload::new(Maker::new(Arc::clone(spec), version, combined));
+    if let Some(delta) = &mut files.delta {
+        let mut companions = companions(services, spec, version).await?;
+        for first in (0..spec.model.total()).step_by(SURVEY_VALUES) {
+            let count = SURVEY_VALUES.min(spec.model.total() - first);
+            let former = take(&mut companions, count).await?;
+            maker.run(move |maker| maker.survey(count, former)).await?;
+        }
         delta.push(maker.run(move |maker| maker.begin_delta(version)).await?).await?;
     }
+    let mut companions = companions(services, spec, version).await?;
+    // Chunk by chunk, as the companions beside it are read: a snapshot would hold a connection while they wait for one.
+    let mut reader = services.blobs.chunks(&services.db, model_key(job, version), base.sha256).await?;
     while let Some(data) = reader.next().await? {
-        let made = maker.run(move |maker| maker.push(&data)).await?;
-        model.push(&made.model).await?;
-        if let Some(delta) = &mut delta {
+        let count = maker.run(move |maker| maker.read(&data)).await?;
+        let former = take(&mut companions, count).await?;
+        let made = maker.run(move |maker| maker.make(former)).await?;
+        files.model.push(&made.model).await?;
+        if let Some(delta) = &mut files.delta {
             delta.push(made.delta).await?;
+        }
+        for (file, bytes) in files.companions.iter_mut().zip(&made.companions) {
+            file.push(bytes).await?;
         }
     }
     maker.into_inner().finish()
 }
 
-/// Turns the base model's file into the new model's, piece by piece.
+/// The optimiser's companions of the base version, which its step reads.
+async fn companions<'a>(
+    services: &'a Services,
+    spec: &JobSpec,
+    version: u32,
+) -> Result<Vec<CompanionReader<'a>>, CommitError> {
+    let mut readers = Vec::new();
+    let optimizer: Vec<(Companion, f64)> = {
+        let optimizer = spec.optimizer(version);
+        optimizer.companions().iter().map(|companion| (*companion, optimizer.initial(*companion))).collect()
+    };
+    for (companion, initial) in optimizer {
+        readers.push(CompanionReader::open(services, spec, version, companion, initial).await?);
+    }
+    Ok(readers)
+}
+
+/// The next values of each companion.
+async fn take(companions: &mut [CompanionReader<'_>], count: usize) -> Result<Vec<Vec<f32>>, CommitError> {
+    let mut values = Vec::with_capacity(companions.len());
+    for companion in companions {
+        values.push(companion.take(count).await?);
+    }
+    Ok(values)
+}
+
+/// Turns the files of the base version into those of the new version, piece by piece.
 struct Maker {
     spec: Arc<JobSpec>,
-    sum: SharedSum,
-    rule: Box<dyn Rule>,
+    combined: SharedCombined,
+    optimizer: Box<dyn Optimizer>,
+    /// Whether the combined updates are themselves a companion of the new version.
+    keeps_centre: bool,
+    /// Looks at the whole step, because a delta's scales precede its values.
+    survey: Survey,
     /// Rounds the model delta, where clients download it.
     delta: Option<ModelDeltaWriter>,
     decoder: ModelDecoder,
     hasher: Sha256Hasher,
     /// The file's header, until it is written.
     beginning: Vec<u8>,
+    /// Values of the base model that were read and not used.
+    base: Vec<f32>,
     /// Values written.
+    values: usize,
+    /// Sum of the squared values of the step.
+    squares: f64,
+}
+
+/// The step as far as it was looked at.
+struct Survey {
+    survey: ModelDeltaSurvey,
     values: usize,
 }
 
-/// The next bytes of both files.
+/// The next bytes of all files.
 #[derive(Default)]
 struct Pieces {
     model: Vec<u8>,
     delta: Vec<u8>,
+    companions: Vec<Vec<u8>>,
 }
 
 impl Maker {
-    fn new(spec: Arc<JobSpec>, sum: SharedSum) -> Self {
+    fn new(spec: Arc<JobSpec>, base_version: u32, combined: SharedCombined) -> Self {
         Self {
-            rule: spec.rule(),
+            optimizer: spec.optimizer(base_version),
+            keeps_centre: spec.gathering(base_version).centre().is_some(),
+            survey: Survey { survey: ModelDeltaSurvey::new(Arc::clone(&spec.model)), values: 0 },
             decoder: ModelDecoder::new(Arc::clone(&spec.model)),
             beginning: model_file_beginning(&spec.model, &model_metadata()),
             spec,
-            sum,
+            combined,
             delta: None,
             hasher: Sha256Hasher::new(),
+            base: Vec::new(),
             values: 0,
+            squares: 0.0,
         }
     }
 
-    /// Rounds the step from now on. Returns the beginning of the delta's file. Reads the whole sum, because a delta's
-    /// scales precede its values.
-    fn begin_delta(&mut self, base_version: u32) -> Result<Vec<u8>, CommitError> {
-        let mut survey = ModelDeltaSurvey::new(Arc::clone(&self.spec.model));
-        let total = self.spec.model.total();
-        for first in (0..total).step_by(STEP_VALUES) {
-            let block = first..total.min(first + STEP_VALUES);
-            survey.look(&rounded(step(&*self.rule, &self.sum, block)?, first)?);
+    /// Looks at the next values of the step, with the former values of the companions.
+    fn survey(&mut self, count: usize, former: Vec<Vec<f32>>) -> Result<(), CommitError> {
+        let mut former = widened(former);
+        for at in (0..count).step_by(STEP_VALUES) {
+            let length = STEP_VALUES.min(count - at);
+            let first = self.survey.values;
+            let mut companions = next_block(&mut former, length);
+            let step = step(&*self.optimizer, &*self.combined, first..first + length, &mut companions)?;
+            self.survey.survey.look(&rounded(step, first)?);
+            self.survey.values += length;
         }
+        Ok(())
+    }
+
+    /// Rounds the step from now on. Returns the beginning of the delta's file.
+    fn begin_delta(&mut self, base_version: u32) -> Result<Vec<u8>, CommitError> {
+        let fresh = ModelDeltaSurvey::new(Arc::clone(&self.spec.model));
+        let survey = std::mem::replace(&mut self.survey.survey, fresh);
         let (writer, beginning) = survey.finish(&model_delta_header(&self.spec.id.to_string(), base_version));
         self.delta = Some(writer);
         Ok(beginning)
     }
 
-    /// Takes the next bytes of the base model and returns the next ones of the new model.
-    fn push(&mut self, data: &[u8]) -> Result<Pieces, CommitError> {
-        let Self { sum, rule, delta, decoder, hasher, beginning, values: written, .. } = self;
-        let (mut made, mut failed) = (Pieces { model: std::mem::take(beginning), ..Pieces::default() }, None);
-        // In one step: growing in several would leave as much again to the allocator.
-        made.model.reserve_exact(data.len());
-        let mut make = |first: usize, values: &[f32]| {
-            if failed.is_some() {
-                return;
-            }
+    /// Takes the next bytes of the base model. Returns the number of values that they complete.
+    fn read(&mut self, data: &[u8]) -> Result<usize, CommitError> {
+        let Self { decoder, base, values: written, .. } = self;
+        let mut is_ordered = Ok(());
+        let mut accept = |first: usize, values: &[f32]| {
             // Stored models have their parameters in order, and the new file is written in the order of reading.
-            if first != *written {
-                failed = Some(CommitError::Order(first));
-                return;
+            if first != *written + base.len() && is_ordered.is_ok() {
+                is_ordered = Err(CommitError::Order(first));
             }
-            match next_values(&**rule, sum, delta.as_mut(), first, values, &mut made.delta) {
-                Ok(next) => made.model.extend(next.iter().flat_map(|value| value.to_le_bytes())),
-                Err(error) => failed = Some(error.into()),
-            }
-            *written += values.len();
+            base.extend_from_slice(values);
         };
-        decoder.push(data, &mut make)?;
-        if let Some(error) = failed {
-            return Err(error);
+        decoder.push(data, &mut accept)?;
+        is_ordered?;
+        Ok(self.base.len())
+    }
+
+    /// The next values of the new files from the values that were read, and from the former values of the companions.
+    fn make(&mut self, former: Vec<Vec<f32>>) -> Result<Pieces, CommitError> {
+        let base = std::mem::take(&mut self.base);
+        let mut former = widened(former);
+        let files = former.len() + usize::from(self.keeps_centre);
+        let mut made = Pieces {
+            model: std::mem::take(&mut self.beginning),
+            companions: vec![Vec::new(); files],
+            ..Pieces::default()
+        };
+        // In one step: growing in several would leave as much again to the allocator.
+        made.model.reserve_exact(4 * base.len());
+        for block in base.chunks(STEP_VALUES) {
+            let companions = next_block(&mut former, block.len());
+            self.make_block(block, companions, &mut made)?;
         }
-        hasher.update(&made.model);
+        self.hasher.update(&made.model);
         Ok(made)
     }
 
-    fn finish(self) -> Result<Sha256Hash, CommitError> {
+    fn make_block(
+        &mut self,
+        base: &[f32],
+        mut companions: Vec<Vec<f64>>,
+        made: &mut Pieces,
+    ) -> Result<(), CommitError> {
+        let first = self.values;
+        let block = first..first + base.len();
+        if self.keeps_centre {
+            let centre = self.combined.mean(block.clone()).ok_or(AggregateError::NoUpdates)?;
+            made.companions.last_mut().expect("the centre has a file").extend(bytes_of(centre, first)?);
+        }
+        let step = step(&*self.optimizer, &*self.combined, block, &mut companions)?;
+        let next = match &mut self.delta {
+            None => {
+                self.squares += squares(step.iter().copied());
+                advance(base, &step, first)?
+            }
+            Some(writer) => {
+                let mut step = rounded(step, first)?;
+                writer.write(&mut step, &mut made.delta);
+                self.squares += squares(step.iter().map(|step| f64::from(*step)));
+                advance(base, &step, first)?
+            }
+        };
+        made.model.extend(next.iter().flat_map(|value| value.to_le_bytes()));
+        for (file, values) in made.companions.iter_mut().zip(companions) {
+            file.extend(bytes_of(values, first)?);
+        }
+        self.values += base.len();
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Written, CommitError> {
         self.decoder.finish()?;
-        Ok(self.hasher.finish())
+        Ok(Written { sha256: self.hasher.finish(), step_norm: self.squares.sqrt() })
     }
 }
 
-/// The new model's values from `first` on. Where the step is rounded, `file` receives the delta's bytes.
-fn next_values(
-    rule: &dyn Rule,
-    sum: &SharedSum,
-    delta: Option<&mut ModelDeltaWriter>,
-    first: usize,
-    values: &[f32],
-    file: &mut Vec<u8>,
-) -> Result<Vec<f32>, AggregateError> {
-    let step = step(rule, sum, first..first + values.len())?;
-    let Some(writer) = delta else { return advance(values, &step, first) };
-    let mut step = rounded(step, first)?;
-    writer.write(&mut step, file);
-    advance(values, &step, first)
+fn squares(values: impl Iterator<Item = f64>) -> f64 {
+    values.map(|value| value * value).sum()
+}
+
+fn widened(values: Vec<Vec<f32>>) -> Vec<std::vec::IntoIter<f32>> {
+    values.into_iter().map(Vec::into_iter).collect()
+}
+
+/// The next values of each companion, in f64.
+fn next_block(former: &mut [std::vec::IntoIter<f32>], count: usize) -> Vec<Vec<f64>> {
+    former.iter_mut().map(|values| values.take(count).map(f64::from).collect()).collect()
 }
 
 #[cfg(test)]
@@ -313,7 +366,7 @@ mod tests {
     use serde_json::json;
     use tributary_engine::aggregate::Weight;
     use tributary_protocol::id::{AssignmentId, JobId};
-    use tributary_protocol::job_file::Aggregation;
+    use tributary_protocol::job_file::ServerOptimizer;
     use tributary_protocol::model::Model;
     use tributary_protocol::safetensors::model_to_bytes;
     use tributary_protocol::state::Task;
@@ -333,20 +386,21 @@ mod tests {
         });
         let id = JobId::from_random([1; 16]);
         let mut spec = JobSpec::new(id, serde_json::from_value(file).unwrap()).unwrap();
-        spec.file.aggregation = Aggregation::FedAvg { server_learning_rate: rate };
+        spec.file.aggregation.optimizer = ServerOptimizer::plain(rate);
         let sum = Sums::default().of(RoundKey { job: id, task: Task::Train, number: 1 }, &spec);
         let mut flight = sum.begin(AssignmentId::from_random([1; 16]), Weight::examples(5)).unwrap().unwrap();
         flight.dense(0, &[1.0, 0.0, 8.0]);
         flight.land();
-        Maker::new(Arc::new(spec), sum)
+        Maker::new(Arc::new(spec), 0, sum)
     }
 
     fn made(rate: f64, base: &[u8], piece_bytes: usize) -> Result<(Vec<u8>, Sha256Hash), CommitError> {
         let (mut maker, mut file) = (maker(rate), Vec::new());
         for piece in base.chunks(piece_bytes) {
-            file.extend(maker.push(piece)?.model);
+            maker.read(piece)?;
+            file.extend(maker.make(Vec::new())?.model);
         }
-        Ok((file, maker.finish()?))
+        Ok((file, maker.finish()?.sha256))
     }
 
     fn file(values: [f32; 3]) -> Vec<u8> {

@@ -6,14 +6,19 @@
 //! | [`file`] | a file that is made of a version: a form, or a model delta |
 //! | `first` | version 0: drawn from the job's seed, or uploaded |
 //! | [`places`] | places for forms that are computed while they are sent |
-//! | `commit` | the next version: base model plus the step of the aggregation rule |
+//! | `gather` | the combined updates of a round: its sum, or what a rule makes of the stored updates |
+//! | `companion` | vectors that belong to a version, such as the optimiser's moments |
+//! | `commit` | the next version: base model plus the optimiser's step |
 //! | `statistics` | update statistics of a round |
 //!
 //! No model is ever whole in memory: all of this streams chunks.
 
 pub(crate) mod commit;
+pub(crate) mod companion;
+pub(crate) mod error;
 pub(crate) mod file;
 pub(crate) mod first;
+pub(crate) mod gather;
 pub mod places;
 pub(crate) mod statistics;
 pub(crate) mod version;
@@ -21,7 +26,7 @@ pub(crate) mod version;
 use std::sync::Arc;
 
 use crate::blob::SharedParts;
-pub use commit::CommitError;
+pub use error::CommitError;
 use places::FormPlaces;
 
 #[derive(Debug, Default)]

@@ -2,23 +2,22 @@
 
 use std::sync::Arc;
 
-use tributary_engine::aggregate::{MeanDot, cosine, diversity, mean_norm};
+use tributary_engine::aggregate::{MeanDot, Weighing, Weight, cosine, diversity, mean_norm};
 use tributary_engine::job::JobSpec;
 use tributary_protocol::id::AssignmentId;
-use tributary_protocol::job_file::Aggregation;
 
+use super::gather::SharedCombined;
 use crate::db::{RoundRow, RoundStatistics};
 use crate::runtime::offload::blocking;
 use crate::services::Services;
 use crate::updates::stored::{StoredError, StoredUpdate, accepted, each};
-use crate::updates::sums::SharedSum;
 
 /// Most values of updates that are read again for cosines. Larger rounds have no cosines.
 const COSINE_VALUES_MAX: u64 = 1 << 26;
 /// Most updates whose cosines are stored: each is a statement in the transaction that ends the round.
 const COSINE_UPDATES_MAX: u64 = 1 << 12;
 
-/// The statistics of a round whose sum is complete.
+/// The statistics of a round whose updates are combined, and of a step of this norm.
 ///
 /// When updates cannot be read, the cosines are missing: the model no longer needs the updates, so its statistics must
 /// not fail the round.
@@ -26,19 +25,18 @@ pub(crate) async fn update_statistics(
     services: &Services,
     spec: &Arc<JobSpec>,
     round: &RoundRow,
-    sum: &SharedSum,
+    combined: &SharedCombined,
+    step_norm: f64,
 ) -> Result<RoundStatistics, StoredError> {
     let updates = accepted(&services.db, round.key()).await?;
-    let combined = Arc::clone(sum);
-    let Some(norm) = blocking(move || mean_norm(&*combined)).await else {
+    let whole = Arc::clone(combined);
+    let Some(norm) = blocking(move || mean_norm(&*whole)).await else {
         return Ok(RoundStatistics::default());
     };
-    let Aggregation::FedAvg { server_learning_rate } = spec.file.aggregation;
-    let step_norm = Some(server_learning_rate.abs() * norm).filter(|norm| norm.is_finite());
-    let norms: Vec<_> = updates.iter().map(|update| (update.weight, update.norm)).collect();
-    let diversity = diversity(&norms, norm * sum.accumulator().counted().weight.as_f64());
+    let step_norm = Some(step_norm).filter(|norm| norm.is_finite());
+    let diversity = spec.weighing().and_then(|weighing| diversity_of(&updates, weighing, norm));
     let cosines = match norm > 0.0 && is_small(updates.len() as u64, spec.update.total() as u64) {
-        true => cosines(services, spec, sum, updates, norm).await,
+        true => cosines(services, spec, combined, updates, norm).await,
         false => Ok(Vec::new()),
     };
     let cosines = cosines.unwrap_or_else(|error| {
@@ -46,6 +44,14 @@ pub(crate) async fn update_statistics(
         Vec::new()
     });
     Ok(RoundStatistics { step_norm, diversity, cosines })
+}
+
+/// The diversity of updates whose combination is a mean; other rules have none.
+fn diversity_of(updates: &[StoredUpdate], weighing: Weighing, mean_norm: f64) -> Option<f64> {
+    let weight = |update: &StoredUpdate| weighing.weight(update.facts.weight);
+    let norms: Vec<(Weight, f64)> = updates.iter().map(|update| (weight(update), update.facts.norm)).collect();
+    let total: f64 = norms.iter().map(|(weight, _)| weight.as_f64()).sum();
+    diversity(&norms, mean_norm * total)
 }
 
 /// Whether this many updates of this many values each are compared with their mean.
@@ -56,14 +62,14 @@ fn is_small(updates: u64, parameters: u64) -> bool {
 async fn cosines(
     services: &Services,
     spec: &Arc<JobSpec>,
-    sum: &SharedSum,
+    combined: &SharedCombined,
     updates: Vec<StoredUpdate>,
     mean_norm: f64,
 ) -> Result<Vec<(AssignmentId, f64)>, StoredError> {
-    let with_mean = |_: &StoredUpdate| Ok(Some(MeanDot::new(Arc::clone(sum))));
+    let with_mean = |_: &StoredUpdate| Ok(Some(MeanDot::new(Arc::clone(combined))));
     let dots = each(services, spec, updates.clone(), with_mean, |dot, _| dot.finish()).await?;
     let cosines = updates.iter().zip(dots);
-    let cosines = cosines.map(|(update, dot)| (update.assignment, cosine(dot, update.norm, mean_norm)));
+    let cosines = cosines.map(|(update, dot)| (update.assignment, cosine(dot, update.facts.norm, mean_norm)));
     Ok(cosines.filter_map(|(assignment, cosine)| Some((assignment, cosine?))).collect())
 }
 

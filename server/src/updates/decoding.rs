@@ -109,6 +109,10 @@ impl<S: Send + 'static> Decoding<S> {
         self.state.get().progress
     }
 
+    pub(super) fn sink(&self) -> &S {
+        &self.state.get().sink
+    }
+
     /// The sink, and the seconds that decoding took.
     pub(super) fn into_sink(self) -> (S, f64) {
         let State { sink, seconds, .. } = self.state.into_inner();

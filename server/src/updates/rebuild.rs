@@ -34,13 +34,16 @@ pub(crate) async fn fold_missing(
     round: &RoundRow,
     sum: &SharedSum,
 ) -> Result<usize, StoredError> {
+    if !sum.is_kept() {
+        return Ok(0);
+    }
     // A second task that arrives here finds everything added, instead of reading it again.
     let _turn = sum.turn().lock_owned().await;
     let mut missing = accepted(&services.db, round.key()).await?;
     missing.retain(|update| !sum.has(update.assignment));
     let updates = missing.len();
     let into_sum = |update: &StoredUpdate| {
-        let begun = sum.begin_stored(update.assignment, update.weight);
+        let begun = sum.begin_stored(update.assignment, update.facts.weight);
         begun.map_err(|source| StoredError::Fold { assignment: update.assignment, source })
     };
     let folds = each(services, spec, missing, into_sum, |flight, seconds| {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use tributary_engine::aggregate::{FoldError, Weight};
+use tributary_engine::aggregate::{Facts, FoldError, Weight};
 use tributary_engine::job::JobSpec;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::AssignmentId;
@@ -11,7 +11,7 @@ use tributary_protocol::update::{DeltaSink, UpdateError};
 
 use super::decoding::Decoding;
 use crate::blob::{BlobError, update_key};
-use crate::db::{AssignmentRow, Db, DbError, RoundKey};
+use crate::db::{AcceptedRow, Db, DbError, RoundKey, Text};
 use crate::services::Services;
 
 /// Updates that are read at the same time. They leave half of the database's connections to requests.
@@ -35,31 +35,32 @@ pub enum StoredError {
 pub struct StoredUpdate {
     pub assignment: AssignmentId,
     pub base_version: u32,
-    pub weight: Weight,
-    /// L2 norm.
-    pub norm: f64,
+    /// What rules know of it before they read it.
+    pub facts: Facts,
     sha256: Sha256Hash,
 }
 
-impl TryFrom<&AssignmentRow> for StoredUpdate {
+impl TryFrom<&AcceptedRow> for StoredUpdate {
     type Error = DbError;
 
-    fn try_from(row: &AssignmentRow) -> Result<Self, DbError> {
+    fn try_from(row: &AcceptedRow) -> Result<Self, DbError> {
         let missing = |what| DbError::Corrupt(format!("{} reported no {what}", row.id));
-        let weight = row.weight()?.and_then(|weight| u32::try_from(weight).ok());
-        Ok(Self {
-            assignment: row.id,
-            base_version: row.base_version,
+        let weight = row.weight.and_then(|weight| u32::try_from(weight).ok());
+        let facts = Facts {
             weight: Weight::examples(weight.ok_or_else(|| missing("weight"))?),
             norm: row.update_norm.ok_or_else(|| missing("norm"))?,
-            sha256: row.report().ok_or_else(|| missing("update"))?,
-        })
+            loss: row.loss.ok_or_else(|| missing("loss"))?,
+            steps: row.steps.map_or(0, |steps| u64::try_from(steps).unwrap_or_default()),
+            enrolment: row.number,
+        };
+        let Text(sha256) = row.report_sha256.ok_or_else(|| missing("update"))?;
+        Ok(Self { assignment: row.id, base_version: row.base_version, facts, sha256 })
     }
 }
 
 /// The accepted updates of a round, in the order of their assignments' ids.
 pub(crate) async fn accepted(db: &Db, round: RoundKey) -> Result<Vec<StoredUpdate>, DbError> {
-    let rows = db.read().await?.reported_assignments(round).await?;
+    let rows = db.read().await?.accepted_updates(round).await?;
     rows.iter().map(StoredUpdate::try_from).collect()
 }
 
@@ -67,7 +68,7 @@ pub(crate) async fn accepted(db: &Db, round: RoundKey) -> Result<Vec<StoredUpdat
 /// order of the updates. `done` also receives the seconds that decoding into the sink took.
 ///
 /// `sink` is called before an update is read; an update without a sink is skipped. One chunk of an update is in memory
-/// at a time.
+/// at a time. An update whose sink wants no more values is not read to its end.
 ///
 /// # Errors
 /// The error of the first update that cannot be read. Others may have been read.
@@ -111,6 +112,9 @@ async fn read_into<S: DeltaSink + Send + 'static>(
     let mut body = services.blobs.reader(&services.db, update_key(assignment), update.sha256).await?;
     while let Some(data) = body.next().await? {
         decoding.push(&data).await.map_err(unreadable)?;
+        if decoding.sink().is_full() {
+            return Ok(decoding.into_sink());
+        }
         // Chunks that are in memory already would keep the thread otherwise.
         tokio::task::yield_now().await;
     }

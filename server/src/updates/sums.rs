@@ -16,7 +16,7 @@ use tributary_protocol::id::{AssignmentId, JobId};
 use tributary_protocol::update::DeltaSink;
 
 use crate::db::RoundKey;
-use tributary_engine::aggregate::{Accumulator, Combined, Contribution, FoldError, Weight};
+use tributary_engine::aggregate::{Accumulator, Combined, Contribution, FoldError, Weighing, Weight};
 use tributary_engine::job::JobSpec;
 
 /// The sums of all open rounds.
@@ -33,6 +33,8 @@ pub type SharedSum = Arc<RoundSum>;
 #[derive(Debug)]
 pub struct RoundSum {
     accumulator: Accumulator,
+    /// None: the job's rule reads the stored updates when the round has closed, and nothing is added here.
+    weighing: Option<Weighing>,
     members: Mutex<Members>,
     /// Notified when a flight ends.
     ended: Notify,
@@ -108,9 +110,21 @@ impl Sums {
 
 impl RoundSum {
     fn new(spec: &JobSpec) -> Self {
-        let accumulator = Accumulator::new(spec.update.total(), spec.caps).expect("caps were checked with the job");
+        Self::weighed(spec, spec.weighing())
+    }
+
+    /// A sum by examples, whatever the job's rule. Rules that come out as a plain mean use it when the round has closed.
+    #[must_use]
+    pub(crate) fn by_examples(spec: &JobSpec) -> SharedSum {
+        Arc::new(Self::weighed(spec, Some(Weighing::Examples)))
+    }
+
+    fn weighed(spec: &JobSpec, weighing: Option<Weighing>) -> Self {
+        let parameters = if weighing.is_some() { spec.update.total() } else { 0 };
+        let accumulator = Accumulator::new(parameters, spec.caps).expect("caps were checked with the job");
         Self {
             accumulator,
+            weighing,
             members: Mutex::default(),
             ended: Notify::new(),
             closing: CancellationToken::new(),
@@ -118,16 +132,16 @@ impl RoundSum {
         }
     }
 
-    /// Begins to add an arriving update. None when the round is closing, or the update is in the sum or in flight
-    /// already.
+    /// Begins to add an arriving update from so many examples. None when the round is closing, the update is in the sum
+    /// or in flight already, or nothing is added before the round has closed.
     ///
     /// # Errors
     /// When the caps do not allow this weight, or the sum is full.
-    pub fn begin(self: &Arc<Self>, assignment: AssignmentId, weight: Weight) -> Result<Option<Flight>, FoldError> {
+    pub fn begin(self: &Arc<Self>, assignment: AssignmentId, examples: Weight) -> Result<Option<Flight>, FoldError> {
         if self.closing.is_cancelled() {
             return Ok(None);
         }
-        let flight = self.begin_stored(assignment, weight)?;
+        let flight = self.begin_stored(assignment, examples)?;
         // `close` cancels before it counts flights, and this checks after it was counted: one of the two sees the
         // other.
         if self.closing.is_cancelled() {
@@ -143,8 +157,10 @@ impl RoundSum {
     pub fn begin_stored(
         self: &Arc<Self>,
         assignment: AssignmentId,
-        weight: Weight,
+        examples: Weight,
     ) -> Result<Option<Flight>, FoldError> {
+        let Some(weighing) = self.weighing else { return Ok(None) };
+        let weight = weighing.weight(examples);
         self.accumulator.check_weight(weight)?;
         let updates_max = self.accumulator.caps().updates_max;
         let mut members = lock(&self.members);
@@ -189,6 +205,12 @@ impl RoundSum {
     #[must_use]
     pub fn is_invalid(&self) -> bool {
         lock(&self.members).invalid
+    }
+
+    /// Whether updates are added to it when they arrive.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.weighing.is_some()
     }
 
     /// The number of updates in it.

@@ -14,6 +14,7 @@ mod proxy;
 
 use std::collections::BTreeMap;
 
+use serde_json::{Value, json};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{Secret, SecretKind};
 use tributary_protocol::seed::Seed;
@@ -45,17 +46,22 @@ struct Played {
 }
 
 /// Plays the job to its end on an empty database.
-async fn play(database: &str, kills: u32, seed: Seed) -> Played {
+async fn play(database: &str, kills: u32, seed: Seed, aggregation: &Value) -> Played {
     let token = Secret::from_random(SecretKind::Operator, [7; 32]);
     let proxy = Proxy::start(Setup { database: database.to_owned(), token: token.clone() }).await;
     let operator = Operator::new(proxy.url(), &token);
     let enrolment = operator.population().await;
     let fleet = Fleet::enrol(&proxy.url(), &enrolment, CLIENTS).await;
     proxy.kill_at_seeded_moments(kills, seed);
-    let job = operator.create_job(CLIENTS, ROUNDS).await;
+    let job = operator.create_job(CLIENTS, ROUNDS, aggregation).await;
     let (trained, acknowledged) = fleet.run_until(operator.completed(&job)).await;
     assert_eq!(proxy.kills(), kills, "the run was too short for all its kills");
     Played { model: operator.model(&job, ROUNDS).await, trained, acknowledged }
+}
+
+/// An optimiser whose moments are files beside the model.
+fn adam() -> Value {
+    json!({ "optimizer": { "kind": "adam" } })
 }
 
 fn assert_no_client_trained_twice(played: &Played) {
@@ -69,24 +75,28 @@ fn assert_no_client_trained_twice(played: &Played) {
 async fn a_coordinator_on_sqlite_that_is_killed_again_and_again_makes_the_same_model() {
     let directory = tempfile::tempdir().unwrap();
     let database = |name: &str| directory.path().join(name).display().to_string();
-    let undisturbed = play(&database("undisturbed.db"), 0, Seed(0)).await;
-    assert_no_client_trained_twice(&undisturbed);
-    for seed in 1..=runs() {
-        let played = play(&database(&format!("{seed}.db")), KILLS, Seed(seed)).await;
-        assert_no_client_trained_twice(&played);
-        assert_eq!(played.model, undisturbed.model, "seed {seed}");
+    for (name, aggregation) in [("mean", json!({})), ("adam", adam())] {
+        let undisturbed = play(&database(&format!("{name}.db")), 0, Seed(0), &aggregation).await;
+        assert_no_client_trained_twice(&undisturbed);
+        for seed in 1..=runs() {
+            let played = play(&database(&format!("{name}-{seed}.db")), KILLS, Seed(seed), &aggregation).await;
+            assert_no_client_trained_twice(&played);
+            assert_eq!(played.model, undisturbed.model, "{name}, seed {seed}");
+        }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_coordinator_on_postgres_that_is_killed_again_and_again_makes_the_same_model() {
-    let Some(database) = postgres::postgres().await else { return };
-    let undisturbed = play(&database.url, 0, Seed(0)).await;
-    assert_no_client_trained_twice(&undisturbed);
-    for seed in 1..=runs() {
+    for (name, aggregation) in [("mean", json!({})), ("adam", adam())] {
         let Some(database) = postgres::postgres().await else { return };
-        let played = play(&database.url, KILLS, Seed(seed)).await;
-        assert_no_client_trained_twice(&played);
-        assert_eq!(played.model, undisturbed.model, "seed {seed}");
+        let undisturbed = play(&database.url, 0, Seed(0), &aggregation).await;
+        assert_no_client_trained_twice(&undisturbed);
+        for seed in 1..=runs() {
+            let Some(database) = postgres::postgres().await else { return };
+            let played = play(&database.url, KILLS, Seed(seed), &aggregation).await;
+            assert_no_client_trained_twice(&played);
+            assert_eq!(played.model, undisturbed.model, "{name}, seed {seed}");
+        }
     }
 }

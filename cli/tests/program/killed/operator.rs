@@ -32,8 +32,9 @@ impl Operator {
     }
 
     /// Creates the job, whose cohort is all clients; returns its id.
-    pub(crate) async fn create_job(&self, clients: u32, rounds: u32) -> String {
+    pub(crate) async fn create_job(&self, clients: u32, rounds: u32, aggregation: &Value) -> String {
         let job = json!({
+            "aggregation": aggregation,
             "name": "killed", "population": "p", "seed": 42,
             "model": {"parameters": [{"name": "w", "shape": [100]}, {"name": "b", "shape": [7]}]},
             "training": {"steps": 1, "optimizer": {"kind": "sgd", "learning_rate": 1.0}},

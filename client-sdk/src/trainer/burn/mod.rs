@@ -76,7 +76,7 @@ impl<N: Network> BurnTrainer<N> {
         task.training.check().map_err(|error| fit::does_not_fit(error.to_string()))?;
         let device = self.device.clone().autodiff();
         let mut network = self.network(task.spec, task.model, &device)?;
-        let mut stepper = Stepper::new(task.training.optimizer.clone());
+        let mut stepper = Stepper::new(task.training.optimizer.clone(), task.training.algorithm.proximal());
         let mut pass = Pass::training(task.seed.derive("dropout", 0).stream());
         let mut batches = Batches::new(self.examples.len(), task.training, task.seed);
         let (mut steps, mut losses) = (0u64, 0.0);

@@ -8,6 +8,8 @@ use tributary_protocol::plan::Optimizer;
 /// An optimiser and its state for each parameter.
 pub(super) struct Stepper {
     optimizer: Optimizer,
+    /// FedProx: weight of the distance from the first weights.
+    proximal: f64,
     /// Number of steps so far.
     steps: i32,
     /// One per parameter, in burn's visiting order.
@@ -21,11 +23,13 @@ struct State {
     first: Option<Tensor<1>>,
     /// Adam: the decaying mean of the squared gradient.
     second: Option<Tensor<1>>,
+    /// FedProx: the weights before the first step.
+    anchor: Option<Tensor<1>>,
 }
 
 impl Stepper {
-    pub(super) fn new(optimizer: Optimizer) -> Self {
-        Self { optimizer, steps: 0, states: Vec::new() }
+    pub(super) fn new(optimizer: Optimizer, proximal: f64) -> Self {
+        Self { optimizer, proximal, steps: 0, states: Vec::new() }
     }
 
     /// Updates all parameters that have a gradient.
@@ -36,7 +40,12 @@ impl Stepper {
 
     /// The new value of parameter `index`.
     fn moved(&mut self, index: usize, weight: Tensor<1>, gradient: Tensor<1>) -> Tensor<1> {
-        let state = std::mem::take(&mut self.states[index]);
+        let mut state = std::mem::take(&mut self.states[index]);
+        let anchor = (self.proximal > 0.0).then(|| state.anchor.take().unwrap_or_else(|| weight.clone()));
+        let gradient = match &anchor {
+            Some(anchor) => gradient + (weight.clone() - anchor.clone()) * self.proximal,
+            None => gradient,
+        };
         let (weight, state) = match self.optimizer {
             Optimizer::Sgd { learning_rate, momentum, weight_decay, nesterov } => {
                 let gradient = with_penalty(gradient, &weight, weight_decay);
@@ -54,7 +63,7 @@ impl Stepper {
                 adam.moved(weight, gradient, state)
             }
         };
-        self.states[index] = state;
+        self.states[index] = State { anchor, ..state };
         weight
     }
 }
@@ -71,7 +80,7 @@ fn with_momentum(gradient: Tensor<1>, state: State, momentum: f64, nesterov: boo
     }
     let velocity = decayed(state.first, momentum, gradient.clone());
     let direction = if nesterov { gradient + velocity.clone() * momentum } else { velocity.clone() };
-    (direction, State { first: Some(velocity), second: None })
+    (direction, State { first: Some(velocity), ..State::default() })
 }
 
 /// `share old + new`; `new` in the first step.
@@ -101,7 +110,7 @@ impl Adam {
         let rate = self.learning_rate / (1.0 - self.beta1.powi(self.steps));
         let correction = (1.0 - self.beta2.powi(self.steps)).sqrt();
         let denominator = second.clone().sqrt() / correction + self.epsilon;
-        (weight - first.clone() / denominator * rate, State { first: Some(first), second: Some(second) })
+        (weight - first.clone() / denominator * rate, State { first: Some(first), second: Some(second), anchor: None })
     }
 }
 

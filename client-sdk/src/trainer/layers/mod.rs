@@ -97,7 +97,8 @@ impl LayerTrainer {
             let aim = aim(&targets, training.loss, scores.len() / outputs, outputs)?;
             losses += finite(loss(scores, &aim, &mut gradient))?;
             steps += 1;
-            network.backward(&inputs, &gradient, &Step { machine, rule: Rule::new(&training.optimizer, steps) });
+            let rule = Rule::new(&training.optimizer, training.algorithm.proximal(), steps);
+            network.backward(&inputs, &gradient, &Step { machine, rule });
         }
         let values = network.export(task.model.values().len());
         if values.iter().any(|value| !value.is_finite()) {

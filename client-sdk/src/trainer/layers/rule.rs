@@ -5,7 +5,14 @@ use tributary_protocol::plan::Optimizer;
 
 /// One step of an optimiser, its factors worked out.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Rule {
+pub(super) struct Rule {
+    formula: Formula,
+    /// FedProx (Li et al. 2020): the gradient of `mu / 2 |w - w_t|^2` is added, where w_t is the global model.
+    proximal: f32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Formula {
     /// `g = g + penalty w`, `v = momentum v + g`, and `w = w - rate v`, with Nesterov `w - rate (g + momentum v)`.
     Sgd { rate: f32, penalty: f32, momentum: f32, nesterov: bool },
     /// Kingma and Ba (2015), algorithm 1, with the two bias corrections as PyTorch applies them.
@@ -31,7 +38,32 @@ pub(super) struct Adam {
 
 impl Rule {
     /// Step number `step`, counted from 1.
-    pub(super) fn new(optimizer: &Optimizer, step: u64) -> Self {
+    pub(super) fn new(optimizer: &Optimizer, proximal: f64, step: u64) -> Self {
+        Self { formula: Formula::new(optimizer, step), proximal: proximal as f32 }
+    }
+
+    /// How many numbers it keeps of each weight from step to step.
+    pub(super) fn moments(&self) -> usize {
+        match self.formula {
+            Formula::Sgd { momentum: 0.0, .. } => 0,
+            Formula::Sgd { .. } => 1,
+            Formula::Adam(_) => 2,
+        }
+    }
+
+    /// Whether it pulls each weight towards the value that it had before the first step.
+    pub(super) fn is_proximal(&self) -> bool {
+        self.proximal > 0.0
+    }
+
+    /// Whether a weight without a gradient stays as it is.
+    pub(super) fn keeps_without_gradient(&self) -> bool {
+        !self.is_proximal() && matches!(self.formula, Formula::Sgd { momentum: 0.0, penalty: 0.0, .. })
+    }
+}
+
+impl Formula {
+    fn new(optimizer: &Optimizer, step: u64) -> Self {
         match *optimizer {
             Optimizer::Sgd { learning_rate, momentum, weight_decay, nesterov } => Self::Sgd {
                 rate: learning_rate as f32,
@@ -48,20 +80,6 @@ impl Rule {
                 Self::Adam(Adam { keep: (1.0 - learning_rate * weight_decay) as f32, ..adam })
             }
         }
-    }
-
-    /// How many numbers it keeps of each weight from step to step.
-    pub(super) fn moments(&self) -> usize {
-        match self {
-            Self::Sgd { momentum: 0.0, .. } => 0,
-            Self::Sgd { .. } => 1,
-            Self::Adam(_) => 2,
-        }
-    }
-
-    /// Whether a weight without a gradient stays as it is.
-    pub(super) fn keeps_without_gradient(&self) -> bool {
-        matches!(self, Self::Sgd { momentum: 0.0, penalty: 0.0, .. })
     }
 }
 
@@ -80,11 +98,12 @@ impl Adam {
     }
 }
 
-/// A step of some weights. The moments are empty where the rule keeps none.
+/// A step of some weights. The moments are empty where the rule keeps none, the anchor where it pulls towards none.
 pub(super) struct Apply<'a> {
     pub(super) rule: &'a Rule,
     pub(super) weights: &'a mut [f32],
     pub(super) moments: [&'a mut [f32]; 2],
+    pub(super) anchor: &'a [f32],
     pub(super) gradient: &'a [f32],
 }
 
@@ -93,26 +112,44 @@ impl WithSimd for Apply<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        let Self { rule, weights, moments: [first, second], gradient } = self;
-        let weights = weights.iter_mut().zip(gradient);
-        match *rule {
-            Rule::Sgd { rate, penalty: 0.0, momentum: 0.0, .. } => weights.for_each(|(w, g)| *w -= rate * g),
-            Rule::Sgd { rate, penalty, momentum: 0.0, .. } => {
-                weights.for_each(|(w, g)| *w -= rate * (g + penalty * *w));
+        if self.rule.is_proximal() {
+            let anchor = self.anchor;
+            self.apply::<true>(anchor);
+        } else {
+            // Not read.
+            let anchor = self.gradient;
+            self.apply::<false>(anchor);
+        }
+    }
+}
+
+impl Apply<'_> {
+    #[inline(always)]
+    fn apply<const PROXIMAL: bool>(self, anchor: &[f32]) {
+        let Self { rule: Rule { formula, proximal }, weights, moments: [first, second], gradient, .. } = self;
+        // The gradient with the proximal term, which is left out rather than zero: adding zero would change -0.
+        let pulled = |g: &f32, w: f32, a: &f32| if PROXIMAL { g + proximal * (w - a) } else { *g };
+        let weights = weights.iter_mut().zip(gradient).zip(anchor);
+        match *formula {
+            Formula::Sgd { rate, penalty: 0.0, momentum: 0.0, .. } => {
+                weights.for_each(|((w, g), a)| *w -= rate * pulled(g, *w, a));
             }
-            Rule::Sgd { rate, penalty, momentum, nesterov } => {
+            Formula::Sgd { rate, penalty, momentum: 0.0, .. } => {
+                weights.for_each(|((w, g), a)| *w -= rate * (pulled(g, *w, a) + penalty * *w));
+            }
+            Formula::Sgd { rate, penalty, momentum, nesterov } => {
                 // The gradient's own share of the direction, besides that of the velocity.
                 let [own, share] = if nesterov { [1.0, momentum] } else { [0.0, 1.0] };
-                for ((w, g), v) in weights.zip(first) {
-                    let g = g + penalty * *w;
+                for (((w, g), a), v) in weights.zip(first) {
+                    let g = pulled(g, *w, a) + penalty * *w;
                     *v = momentum * *v + g;
                     *w -= rate * (own * g + share * *v);
                 }
             }
-            Rule::Adam(adam) => {
-                for (((w, g), m), v) in weights.zip(first).zip(second) {
+            Formula::Adam(adam) => {
+                for ((((w, g), a), m), v) in weights.zip(first).zip(second) {
                     *w *= adam.keep;
-                    let g = g + adam.penalty * *w;
+                    let g = pulled(g, *w, a) + adam.penalty * *w;
                     *m = adam.first[0] * *m + adam.first[1] * g;
                     *v = adam.second[0] * *v + adam.second[1] * (g * g);
                     *w -= *m / (v.sqrt() / adam.correction + adam.epsilon) * adam.rate;

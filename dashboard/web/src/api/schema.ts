@@ -40,12 +40,37 @@ export interface AdaptiveNorm {
   start?: number;
 }
 
-/** How updates become the next model version (`[aggregation]`). */
-export type Aggregation = {
-  rule: "fed_avg";
-  /** Factor of the mean delta, above 0 and at most 1000. Default: 1, plain federated averaging. */
-  server_learning_rate?: number;
-};
+/**
+ * How updates become the next model version (`[aggregation]`). The default is federated averaging
+ * (McMahan et al. 2017): the mean of the deltas, weighted by examples, is added to the model.
+ */
+export interface Aggregation {
+  /**
+   * How the updates of a round become one step: a name, or a table of its `kind` and settings. Default:
+   * `weighted_mean`.
+   */
+  combine?: Combine;
+  /** What the step does to the model. Default: it is added. */
+  optimizer?: ServerOptimizer;
+  /** Schedule of the optimiser's learning rate. Default: constant. */
+  schedule?: RateSchedule;
+}
+
+/** What a client optimises, and how its steps count. */
+export type Algorithm =
+  | {
+      kind: "plain";
+    }
+  | {
+      kind: "fed_prox";
+      /** Weight of the distance, 0 to 1000; 0 is the plain loss. */
+      mu: number;
+    }
+  | {
+      kind: "fed_nova";
+      /** Weight of the distance from the global model, as in `fed_prox`. Default: 0. */
+      mu?: number;
+    };
 
 /** An assignment: the work of one client in one round. */
 export interface Assignment {
@@ -169,10 +194,6 @@ export type AuditAction =
   | "job.resume"
   | "job.stop"
   | "job.round_policy"
-  | "job.change"
-  | "job.delete"
-  | "model.pin"
-  | "model.unpin"
   | "model.upload"
   | "job.take_over";
 
@@ -200,20 +221,8 @@ export interface AuditEntry {
   subject: string;
 }
 
-/**
- * The version with the highest accuracy, or without accuracies the lowest loss. Of equal ones, the
- * oldest.
- */
-export interface BestVersion {
-  /** Accuracy of its evaluation, 0 to 1. */
-  accuracy?: number;
-  /** Loss of its evaluation. */
-  loss?: number;
-  /** Training round that made it. */
-  round: number;
-  /** Number of the version. */
-  version: number;
-}
+/** Bias correction of Adam's moments: a factor of the learning rate. */
+export type BiasCorrection = "none" | "kingma" | "flower";
 
 /** Settings of `int8` and `int4`. */
 export interface Blocks {
@@ -234,6 +243,17 @@ export interface Cell {
   state: AssignmentState;
 }
 
+/** Settings of centered clipping. */
+export interface CenteredClipping {
+  /** Steps of the centre in a round, 1 to 1000. Default: 3. */
+  iterations?: number;
+  /**
+   * Largest distance from the centre, in L2 norm of a delta. A small multiple of the norm of an honest
+   * update suits.
+   */
+  radius: number;
+}
+
 /** A client asks for a certificate. */
 export interface CertificateRequest {
   /**
@@ -241,18 +261,6 @@ export interface CertificateRequest {
    * SHA-256. Its names and extensions are ignored.
    */
   certificate_request: string;
-}
-
-/** Request that changes how a job is filed. Absent members stay as they are. No round depends on them. */
-export interface ChangeJob {
-  /** Whether lists leave the job out. */
-  archived?: boolean;
-  /** The new name, unique in the population. */
-  name?: Name;
-  /** Notes for people, at most 4,000 bytes. */
-  notes?: string;
-  /** All tags, at most 20. */
-  tags?: Name[];
 }
 
 /** Request for a new password of an account. */
@@ -381,8 +389,6 @@ export interface Client {
   bytes_down?: number;
   /** Bytes of the updates that it uploaded. */
   bytes_up?: number;
-  /** End of the newest certificate that it was given; none if it was given none. */
-  certificate_until_ms?: number;
   /** Time of enrolment. */
   created_at_ms: number;
   /** Number of training examples, as of the last check-in. */
@@ -399,8 +405,6 @@ export interface Client {
   last_seen_at_ms: number;
   /** Number in the order of enrolment, from 1, unique in the population. */
   number: number;
-  /** Whether a coordinator holds a request of it now, until there is work. */
-  online?: boolean;
   /** Population of the client. */
   population: Name;
   /** Number of rounds in which its update was rejected; included in `failed`. */
@@ -453,6 +457,42 @@ export type CodecName =
   | "top_k"
   | "dgc"
   | "eden";
+
+/** The table of a rule as it is written. */
+export type Combine =
+  | (NoRuleSettings & {
+      kind: "weighted_mean";
+    })
+  | (NoRuleSettings & {
+      kind: "uniform_mean";
+    })
+  | (QFedAvg & {
+      kind: "q_fedavg";
+    })
+  | (NormClipping & {
+      kind: "norm_clipping";
+    })
+  | (NoRuleSettings & {
+      kind: "median";
+    })
+  | (TrimmedMean & {
+      kind: "trimmed_mean";
+    })
+  | (Krum & {
+      kind: "krum";
+    })
+  | (MultiKrum & {
+      kind: "multi_krum";
+    })
+  | (Krum & {
+      kind: "bulyan";
+    })
+  | (GeometricMedian & {
+      kind: "geometric_median";
+    })
+  | (CenteredClipping & {
+      kind: "centered_clipping";
+    });
 
 /** Request for a new account. */
 export interface CreateAccount {
@@ -517,8 +557,6 @@ export interface CreatedToken {
 
 /** The learning curve of a job, reduced to the requested number of points. */
 export interface Curve {
-  /** What happened to the job itself, in order: pauses, changes of its settings, other coordinators. */
-  marks?: CurveMark[];
   /**
    * Ended training rounds in order: the first, the last, and the best and worst of each interval in
    * between.
@@ -528,20 +566,6 @@ export interface Curve {
   rounds: number;
   /** The cost of reaching given accuracies, for those that were reached. */
   targets: Target[];
-}
-
-/** An event of the job itself in its learning curve. */
-export interface CurveMark {
-  /** Time of the event. */
-  at_ms: number;
-  /** The new state of the job, or `taken_over`. */
-  became: string;
-  /** The reason, such as `operator` or `round_policy`. */
-  cause?: string;
-  /** The last training round that had ended, 0 before the first. */
-  round: number;
-  /** Time from the job's creation to the event, in milliseconds. */
-  wall_ms: number;
 }
 
 /**
@@ -806,6 +830,14 @@ export interface FormFile {
 /** Which form. */
 export type Format = "json" | "csv";
 
+/** Settings of the geometric median. */
+export interface GeometricMedian {
+  /** Weiszfeld steps from the mean, 1 to 1000. Default: 8. */
+  iterations?: number;
+  /** Smallest distance that divides a weight. Default: 1e-6. */
+  smoothing?: number;
+}
+
 /** How a job is, in one line: the most urgent of what there is to say. */
 export interface Health {
   /** What it is about. */
@@ -848,8 +880,6 @@ export interface IssuedCertificate {
 
 /** A job. */
 export interface Job {
-  /** Time at which the job was archived. Absent unless it is. */
-  archived_at_ms?: number;
   /** Time of creation. */
   created_at_ms: number;
   /** Time at which the job stopped or completed. */
@@ -862,14 +892,10 @@ export interface Job {
   id: JobId;
   /** Newest model version. Absent while the job waits for the upload of version 0. */
   model_version?: number;
-  /** Notes for people. */
-  notes?: string;
   /** Number of parameters of the model. */
   parameters: number;
   /** SHA-256 of the plan that its clients follow. */
   plan_hash: Sha256Hash;
-  /** How far it has come. Absent in lists and in the answer to a change. */
-  progress?: Progress;
   /** Number of training rounds committed so far. */
   rounds_committed: number;
   /**
@@ -881,8 +907,6 @@ export interface Job {
   rounds_opened: number;
   /** State of the job. */
   state: JobState;
-  /** Tags, in order. */
-  tags?: Name[];
 }
 
 /** A job file that was checked without creating the job. */
@@ -938,14 +962,10 @@ export interface JobOverview {
   accuracy?: number;
   /** Best accuracy of all evaluated versions, 0 to 1. */
   best_accuracy?: number;
-  /** Training round that made the best evaluated version. */
-  best_round?: number;
   /** Bytes that clients downloaded in all rounds. */
   bytes_down: number;
   /** Bytes that clients uploaded in all rounds. */
   bytes_up: number;
-  /** Time until the job has committed the rounds of its stop policy, as in the progress of the job. */
-  ends_in_ms?: number;
   /** How the job is. */
   health: Health;
   /** Summary of the job. */
@@ -965,8 +985,6 @@ export type JobState = "awaiting_model" | "running" | "paused" | "stopped" | "co
 
 /** Summary of a job in a list. */
 export interface JobSummary {
-  /** Time at which the job was archived. Absent unless it is. */
-  archived_at_ms?: number;
   /** Codec of the updates. */
   codec: Codec;
   /** Time of creation. */
@@ -975,14 +993,10 @@ export interface JobSummary {
   ended_at_ms?: number;
   /** Id of the job. */
   id: JobId;
-  /** Learning rate of the clients' optimizer. */
-  learning_rate: number;
   /** Newest model version. Absent while the job waits for the upload of version 0. */
   model_version?: number;
   /** Name of the job. */
   name: Name;
-  /** Notes for people. */
-  notes?: string;
   /** Number of parameters of the model. */
   parameters: number;
   /** Population whose clients train the model. */
@@ -1000,8 +1014,12 @@ export interface JobSummary {
   state: JobState;
   /** When the job is complete. */
   stop: StopPolicy;
-  /** Tags, in order. */
-  tags?: Name[];
+}
+
+/** Settings of Krum and Bulyan. */
+export interface Krum {
+  /** Wrong updates that a round may have. */
+  byzantine: number;
 }
 
 /** A layer of a network. Settings that are left out have the defaults of PyTorch. */
@@ -1110,20 +1128,6 @@ export interface Lease {
   token: number;
 }
 
-/** The load of one coordinator at one time. */
-export interface LoadSample {
-  /** Time of the sample. */
-  at_ms: number;
-  /** Check-ins per second, averaged over the minute before. */
-  checkins_per_s: number;
-  /** Size of the database in bytes. Absent where it could not be read. */
-  database_bytes?: number;
-  /** Memory of the process in bytes. Absent where the system does not tell. */
-  memory_bytes?: number;
-  /** Accepted updates per second, averaged over the minute before. */
-  updates_per_s: number;
-}
-
 /** Request of a browser for a session. */
 export interface Login {
   /** Name of the account. */
@@ -1162,20 +1166,12 @@ export type ModelSpec =
 
 /** A version of a job's model. */
 export interface ModelVersion {
-  /** Accuracy of its evaluation, 0 to 1. */
-  accuracy?: number;
-  /** Whether its evaluation is the best of the job. */
-  best?: boolean;
   /** Length of that file in bytes. */
   bytes: number;
   /** Time at which the version was stored. */
   created_at_ms: number;
   /** Time at which the file was deleted under the job's retention policy. This entry stays. */
   deleted_at_ms?: number;
-  /** Loss of its evaluation. */
-  loss?: number;
-  /** Time at which an operator pinned it. Retention keeps a pinned version. */
-  pinned_at_ms?: number;
   /** Training round that made the version. Absent for version 0. */
   round?: number;
   /** SHA-256 of its plain f32 safetensors file. */
@@ -1197,6 +1193,14 @@ export type ModelsKept =
       every: number;
     };
 
+/** Settings of multi-Krum. */
+export interface MultiKrum {
+  /** Wrong updates that a round may have. */
+  byzantine: number;
+  /** Updates that are averaged, at least 2. Default: all but the wrong ones. */
+  keep?: number;
+}
+
 /** The name of a population, a job, a coordinator or an account. */
 export type Name = string;
 
@@ -1205,6 +1209,8 @@ export interface NewSecret {
   /** The coordinator stores only its hash and cannot show it again. */
   secret: Secret;
 }
+
+export type NoRuleSettings = Record<string, never>;
 
 export type NoSettings = Record<string, never>;
 
@@ -1226,6 +1232,12 @@ export interface Node {
 
 /** Whether a coordinator lives, by its lease. */
 export type NodeState = "alive" | "late" | "dead";
+
+/** Settings of norm clipping. */
+export interface NormClipping {
+  /** Largest L2 norm, above 0. */
+  norm: number;
+}
 
 /** The largest L2 norm of an update: a number, or a table that derives it from recent rounds. */
 export type NormMax = number | AdaptiveNorm;
@@ -1302,10 +1314,7 @@ export type Order = "asc" | "desc";
 
 /** Overview of a deployment: populations and jobs. */
 export interface Overview {
-  /**
-   * At most 100 jobs: first those that have not ended, then the others, each group newest first.
-   * Archived ones only if they are asked for.
-   */
+  /** At most 100 jobs: first those that have not ended, then the others, each group newest first. */
   jobs: JobOverview[];
   /** Current time of that coordinator. Clients compute ages from it, not from their own clocks. */
   now_at_ms: number;
@@ -1379,8 +1388,6 @@ export interface Population {
   created_at_ms: number;
   /** Name of the population. */
   name: Name;
-  /** Number of clients that wait for work now, held by any coordinator. */
-  online?: number;
 }
 
 /** An error response (RFC 9457). */
@@ -1429,24 +1436,10 @@ export type ProblemType =
   | "urn:tributary:problem:internal"
   | "urn:tributary:problem:unavailable";
 
-/** How far a job has come. */
-export interface Progress {
-  /** Accuracy of the newest evaluated version, 0 to 1. */
-  accuracy?: number;
-  /** The best evaluated version. */
-  best?: BestVersion;
-  /** Bytes that clients downloaded in all rounds. */
-  bytes_down: number;
-  /** Bytes that clients uploaded in all rounds. */
-  bytes_up: number;
-  /**
-   * Time until the job has committed the rounds of its stop policy, at the median pace of its last
-   * rounds, in milliseconds. Absent if the job does not run, has no such limit or a schedule, or has not
-   * had two rounds.
-   */
-  ends_in_ms?: number;
-  /** Loss of the newest evaluated version. */
-  loss?: number;
+/** Settings of q-FedAvg. */
+export interface QFedAvg {
+  /** Fairness, 0 to 100; 0 is the uniform mean. */
+  q: number;
 }
 
 /** Settings of `qsgd`. */
@@ -1470,6 +1463,41 @@ export interface RandomK {
    */
   values?: SparseValues;
 }
+
+/**
+ * The factor of a learning rate as a function of the model version from which a round starts.
+ * Abandoned rounds make no version, so they do not advance a schedule.
+ */
+export type RateSchedule =
+  | {
+      kind: "constant";
+    }
+  | {
+      /** Factor, above 0 and at most 1. */
+      decay: number;
+      /** Versions between two decays. Default: 1. */
+      every?: number;
+      kind: "exponential";
+    }
+  | {
+      /** Last factor, 0 to 1. Default: 0. */
+      floor?: number;
+      kind: "cosine";
+      /** Versions until the floor. */
+      versions: number;
+    }
+  | {
+      kind: "warmup";
+      /** Versions until the whole rate. */
+      versions: number;
+    }
+  | {
+      /** Versions in ascending order. */
+      at: number[];
+      /** Factor of each step, above 0 and at most 1. Default: 0.1. */
+      factor?: number;
+      kind: "steps";
+    };
 
 /** A credential that the client should replace now. It works a while longer. */
 export type Renewal = "certificate" | "secret";
@@ -1711,6 +1739,60 @@ export type Secret = string;
  */
 export type Seed = number;
 
+/**
+ * The optimiser of the coordinator. Its gradient is the negative combined delta D of a round (Reddi et
+ * al. 2021, algorithm 2).
+ */
+export type ServerOptimizer =
+  | {
+      kind: "sgd";
+      /** Factor of the step, above 0 and at most 1000. Default: 1. */
+      learning_rate?: number;
+      /** Momentum, in `[0, 1)`. Default: 0. */
+      momentum?: number;
+      /** Nesterov momentum; requires a momentum above 0. Default: false. */
+      nesterov?: boolean;
+    }
+  | {
+      /** Decay rate of the first moment, in `[0, 1)`. Default: 0. */
+      beta1?: number;
+      kind: "adagrad";
+      /** Learning rate, above 0 and at most 1000. Default: 0.1. */
+      learning_rate?: number;
+      /** Degree of adaptivity, above 0: added to the root. Default: 0.001. */
+      tau?: number;
+      /** First second moment. Default: the square of `tau`. */
+      v0?: number;
+    }
+  | {
+      /** Decay rate of the first moment, in `[0, 1)`. Default: 0.9. */
+      beta1?: number;
+      /** Decay rate of the second moment, in `[0, 1)`. Default: 0.99. */
+      beta2?: number;
+      /** Bias correction. Default: none, as in the paper. */
+      bias_correction?: BiasCorrection;
+      kind: "adam";
+      /** Learning rate, above 0 and at most 1000. Default: 0.1. */
+      learning_rate?: number;
+      /** Degree of adaptivity, above 0: added to the root. Default: 0.001. */
+      tau?: number;
+      /** First second moment. Default: the square of `tau`. */
+      v0?: number;
+    }
+  | {
+      /** Decay rate of the first moment, in `[0, 1)`. Default: 0.9. */
+      beta1?: number;
+      /** Decay rate of the second moment, in `[0, 1)`. Default: 0.99. */
+      beta2?: number;
+      kind: "yogi";
+      /** Learning rate, above 0 and at most 1000. Default: 0.01. */
+      learning_rate?: number;
+      /** Degree of adaptivity, above 0: added to the root. Default: 0.001. */
+      tau?: number;
+      /** First second moment. Default: the square of `tau`. */
+      v0?: number;
+    };
+
 /** A session: a browser in which an account is signed in. */
 export interface Session {
   /** Address from which the account signed in. Absent where the coordinator does not know it. */
@@ -1803,15 +1885,8 @@ export interface System {
   engine: Engine;
   /** Number of check-ins that it holds until there is work. */
   held_clients: number;
-  /**
-   * The load of the coordinator that answers, twice a minute for an hour at most, oldest first. It is in
-   * memory, so it begins with the process.
-   */
-  history?: LoadSample[];
   /** All coordinators of the database, with their leases. */
   nodes: Node[];
-  /** Number of clients that wait for work at any coordinator. */
-  online_clients?: number;
   /** Scheduled work. */
   schedules: ScheduledWork[];
   /** Time at which it started. */
@@ -1820,8 +1895,6 @@ export interface System {
   storage: Storage;
   /** Number of updates that it is receiving. */
   updates_in_flight: number;
-  /** Accepted updates per second at the coordinator that answers, averaged over the last minute. */
-  updates_per_s?: number;
   /** Release of the coordinator that answers. */
   version: string;
 }
@@ -1949,6 +2022,8 @@ export interface TopK {
 
 /** Local training (`[training]` of a job file). */
 export interface Training {
+  /** What the clients optimise. Default: the loss of their examples. */
+  algorithm?: Algorithm;
   /** Examples per optimiser step. Default: all examples of the client (full batch). */
   batch_size?: number;
   /** Passes over the client's examples. Exactly one of `epochs` and `steps` is required. */
@@ -1957,6 +2032,8 @@ export interface Training {
   loss?: Loss;
   /** Optimiser and its settings. */
   optimizer: Optimizer;
+  /** Schedule of the optimiser's learning rate. Default: constant. */
+  schedule?: RateSchedule;
   /** Whether each epoch draws a new order of the examples. Default: true. */
   shuffle?: boolean;
   /**
@@ -1964,6 +2041,15 @@ export interface Training {
    * required.
    */
   steps?: number;
+}
+
+/** Settings of the trimmed mean. */
+export interface TrimmedMean {
+  /**
+   * Part of the values that is dropped at each end, at least 0 and below 0.5; 0 is the uniform mean.
+   * Default: 0.2.
+   */
+  trim?: number;
 }
 
 /** Encoding and limits of updates (`[update]`). */

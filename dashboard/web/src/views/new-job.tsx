@@ -3,6 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "../api/http";
 import type { Job, JobDraft, Overview } from "../api/types";
+import { RULES, withRule } from "../lib/aggregation";
 import { count, plural } from "../lib/format";
 import { errorLine, fill, TEMPLATES, withName } from "../lib/templates";
 import { links, useLocation } from "../router";
@@ -131,6 +132,18 @@ function Editor({
             options={[
               ...TEMPLATES.map(({ name, about }) => ({ value: name, label: `${name}: ${about}` })),
               { value: "", label: "the text below" },
+            ]}
+          />
+          <Choice
+            label="Rule"
+            value=""
+            onChange={(name) => {
+              const rule = RULES.find((entry) => entry.name === name);
+              if (rule) edit(withRule(text, rule));
+            }}
+            options={[
+              { value: "", label: "as in the text below" },
+              ...RULES.map(({ name, about }) => ({ value: name, label: `${name}: ${about}` })),
             ]}
           />
           {populations.length > 0 && (

@@ -4,7 +4,7 @@ use tributary_protocol::device::Attributes;
 use tributary_protocol::metrics::Metrics;
 use tributary_protocol::operator::{Assignment, Round};
 use tributary_protocol::state::AssignmentState;
-use tributary_server::db::{Db, DbError, NewAssignment, Report, Times, Tx};
+use tributary_server::db::{Db, DbError, NewAssignment, Report, Text, Times, Tx};
 use tributary_server::metrics::Traffic;
 
 use super::stored::{
@@ -45,15 +45,18 @@ pub(super) async fn a_report_is_accepted_once(db: &Db) {
     assert!(tx.end_assignment(id, AssignmentState::Expired, None, traffic(0, 0), 52).await.unwrap().is_none());
     assert!(tx.accept_report(assignment_id(99), &told, 53).await.unwrap().is_none());
     let row = tx.assignment(id).await.unwrap().unwrap();
-    assert_eq!(
-        (row.state, row.report(), row.weight().unwrap()),
-        (AssignmentState::Reported, Some(told.sha256), Some(1 << 40))
-    );
-    let reported: Vec<_> = tx.reported_assignments(training(1)).await.unwrap().iter().map(|row| row.id).collect();
-    assert_eq!(reported, [id]);
+    assert_eq!((row.state, row.report()), (AssignmentState::Reported, Some(told.sha256)));
+    let reported: Vec<_> = tx
+        .accepted_updates(training(1))
+        .await
+        .unwrap()
+        .iter()
+        .map(|row| (row.id, row.weight, row.loss, row.report_sha256.map(|Text(hash)| hash), row.number))
+        .collect();
+    assert_eq!(reported, [(id, Some(1 << 40), Some(-0.5), Some(told.sha256), 2)]);
     let working: Vec<_> = tx.working_assignments(training(1)).await.unwrap().iter().map(|row| row.id).collect();
     assert_eq!(working, [assigned(training(1), 1), assigned(training(1), 3)]);
-    assert!(tx.reported_assignments(evaluation(1)).await.unwrap().is_empty());
+    assert!(tx.accepted_updates(evaluation(1)).await.unwrap().is_empty());
 }
 
 pub(super) async fn an_assignment_ends_once(db: &Db) {
@@ -71,7 +74,7 @@ pub(super) async fn an_assignment_ends_once(db: &Db) {
     assert!(tx.accept_report(id, &report(1, 1.0, None), 52).await.unwrap().is_none());
     let row = tx.assignment(id).await.unwrap().unwrap();
     assert_eq!((row.state, row.reason.as_deref()), (AssignmentState::Rejected, Some("\"w\" is NaN")));
-    assert_eq!((row.report(), row.weight().unwrap()), (None, None));
+    assert_eq!(row.report(), None);
     assert!(tx.assignment(assignment_id(99)).await.unwrap().is_none());
 }
 

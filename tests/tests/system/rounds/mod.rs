@@ -1,6 +1,7 @@
 //! Rounds from selection to the next model version. The clock stands still unless a test moves it, and nothing happens
 //! unless a test calls the driver.
 
+mod attack;
 mod central;
 mod choice;
 mod closing;
@@ -10,5 +11,6 @@ mod evaluation;
 mod metrics;
 mod restart;
 mod result;
+mod rules;
 mod shutdown;
 mod surroundings;

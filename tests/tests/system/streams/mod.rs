@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tributary_engine::aggregate::{Accumulator, Contribution, FedAvg, Weight, advance, step};
+use tributary_engine::aggregate::{Accumulator, Contribution, Sgd, Weight, advance, step};
 use tributary_protocol::device::Assignment;
 use tributary_protocol::digest::repr_digest;
 use tributary_protocol::hash::Sha256Hash;
@@ -79,7 +79,7 @@ fn fold(sum: &Accumulator, delta: &[f32], examples: u32) {
 
 /// The weights after a round of plain federated averaging.
 fn averaged(base: &[f32], sum: &Accumulator) -> Vec<f32> {
-    let step = step(&FedAvg { server_learning_rate: 1.0 }, sum, 0..base.len()).unwrap();
+    let step = step(&Sgd::plain(1.0), sum, 0..base.len(), &mut []).unwrap();
     advance(base, &step, 0).unwrap()
 }
 

@@ -108,7 +108,16 @@ fn drawn(seed: u64) -> Drawn {
     };
     let batch_size = Some(up_to(stream, 10) as u32);
     let optimizer = any_optimizer(stream);
-    let training = Training { epochs: None, steps: Some(3), batch_size, loss, optimizer, shuffle: true };
+    let training = Training {
+        epochs: None,
+        steps: Some(3),
+        batch_size,
+        loss,
+        optimizer,
+        shuffle: true,
+        algorithm: Algorithm::Plain,
+        schedule: RateSchedule::Constant,
+    };
     Drawn { spec: ModelSpec::Layers(network), data: examples(&input, inputs, targets), training }
 }
 

@@ -28,7 +28,16 @@ fn data(spec: &ModelSpec) -> MemoryExamples {
 }
 
 fn batches(optimizer: Optimizer) -> Training {
-    Training { epochs: Some(2), steps: None, batch_size: Some(7), loss: Loss::CrossEntropy, optimizer, shuffle: true }
+    Training {
+        epochs: Some(2),
+        steps: None,
+        batch_size: Some(7),
+        loss: Loss::CrossEntropy,
+        optimizer,
+        shuffle: true,
+        algorithm: Algorithm::Plain,
+        schedule: RateSchedule::Constant,
+    }
 }
 
 #[test]

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::model::Model;
-use tributary_protocol::plan::{Loss, Optimizer, Training};
+use tributary_protocol::plan::{Algorithm, Loss, Optimizer, Training};
+use tributary_protocol::rate::RateSchedule;
 use tributary_protocol::seed::Seed;
 
 use super::{LayerTrainer, Level, Machine, Network, Pass};

@@ -173,6 +173,70 @@ fn optimisers_follow_pytorchs_formulas() {
 }
 
 #[test]
+fn fedprox_adds_the_pull_towards_the_global_model() {
+    for lab in Lab::all() {
+        let spec = layer(&[2], r#"{"kind":"linear","out_features":2}"#);
+        let start = random_model(&spec, 1);
+        let (inputs, targets) = (random(10, 2), random(10, 3));
+        let data = examples(&[2], inputs.clone(), Targets::Values { values: targets.clone(), width: 2 });
+        let adam: Optimizer = serde_json::from_str(r#"{"kind":"adam_w","learning_rate":0.05}"#).unwrap();
+        let momentum = Optimizer::Sgd { learning_rate: 0.2, momentum: 0.9, weight_decay: 0.3, nesterov: true };
+        for optimizer in [SGD, momentum, adam] {
+            let plain = full_batch(4, Loss::Mse, optimizer.clone());
+            let proximal = |mu| Training { algorithm: Algorithm::FedProx { mu }, ..plain.clone() };
+            let mut values = wide(start.values());
+            let mut memories = vec![[0.0; 2]; 6];
+            for step in 1..=4 {
+                let gradient = linear_gradient(&values, &wide(&inputs), &wide(&targets));
+                for (index, (gradient, memory)) in gradient.into_iter().zip(&mut memories).enumerate() {
+                    let pulled = gradient + 0.5 * (values[index] - f64::from(start.values()[index]));
+                    values[index] = torch_step(&optimizer, step, values[index], pulled, memory);
+                }
+            }
+            let trained = lab.train(&data, &start, &spec, &proximal(0.5), 1).unwrap();
+            assert_near(&trained.values, &values, 2e-6);
+            let without = lab.train(&data, &start, &spec, &proximal(0.0), 1).unwrap();
+            assert_eq!(without, lab.train(&data, &start, &spec, &plain, 1).unwrap(), "mu = 0 is plain training");
+        }
+    }
+}
+
+/// Goal: FedProx reaches the printed fixed points of the toy for drift. Method: two clients with the losses
+/// `(y - 0)^2 / 2` and `4 (y - 1)^2 / 2` of one bias, as mean squared errors of repeated targets; many steps solve the
+/// local problem, and the server averages.
+#[test]
+fn fedprox_reaches_the_fixed_points_of_the_toy() {
+    let lab = Lab::all().into_iter().next().unwrap();
+    let spec = layer(&[1], r#"{"kind":"linear","out_features":1}"#);
+    for (mu, fixed_point) in [(0.1, 0.517647), (1.0, 0.615385), (10.0, 0.758621)] {
+        let mut x = 0.0f32;
+        for _ in 0..60 {
+            let start = Model::new(spec.parameters().unwrap().into(), vec![0.0, x]).unwrap();
+            // The error of the mean is (y - b)^2, so the weight of the distance is scaled as the loss is.
+            let solve = |curvature: f64, target: f32| {
+                let data = examples(&[1], vec![0.0; 4], Targets::Values { values: vec![target; 4], width: 1 });
+                let training = Training {
+                    algorithm: Algorithm::FedProx { mu: 2.0 * mu / curvature },
+                    ..full_batch(
+                        400,
+                        Loss::Mse,
+                        Optimizer::Sgd {
+                            learning_rate: 1.0 / (2.0 + 2.0 * mu / curvature),
+                            momentum: 0.0,
+                            weight_decay: 0.0,
+                            nesterov: false,
+                        },
+                    )
+                };
+                lab.train(&data, &start, &spec, &training, 1).unwrap().values[1]
+            };
+            x = (solve(1.0, 0.0) + solve(4.0, 1.0)) / 2.0;
+        }
+        assert!((x - fixed_point).abs() < 2e-6, "mu {mu}: {x} instead of {fixed_point}");
+    }
+}
+
+#[test]
 fn one_full_batch_step_of_each_client_averages_to_one_step_on_all_examples() {
     for lab in Lab::all() {
         let spec = spec(PERCEPTRON);

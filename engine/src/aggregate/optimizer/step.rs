@@ -2,13 +2,22 @@
 
 use std::ops::Range;
 
+use tributary_protocol::model::Companion;
+
 use crate::aggregate::combine::Combined;
 
-/// Turns the combined updates of a round into the step of the model.
-pub trait Rule: Send {
-    /// Turns a block of combined values into the step of the same parameters, in place. The block begins at parameter
-    /// `first`.
-    fn step(&self, first: usize, block: &mut [f64]);
+/// Turns the combined updates of a round into the step of the model. Companions have the order of
+/// [`Self::companions`].
+pub trait Optimizer: Send {
+    /// What a model version carries for this optimiser.
+    fn companions(&self) -> &'static [Companion];
+
+    /// Every value of a companion before the first step.
+    fn initial(&self, companion: Companion) -> f64;
+
+    /// Turns a block of combined values into the step of the same parameters, in place, and moves the values of the
+    /// companions on. Each parameter is stepped by itself, so blocks of any length give the same bits.
+    fn step(&self, block: &mut [f64], companions: &mut [Vec<f64>]);
 }
 
 /// Why combined updates make no model.
@@ -25,17 +34,21 @@ pub enum AggregateError {
     },
 }
 
-/// The step of a block of parameters, in f64.
+/// The step of a block of parameters, in f64. `companions` are their values of the block and are moved on.
 ///
 /// # Errors
 /// [`AggregateError::NoUpdates`], [`AggregateError::WrongLength`].
-pub fn step(rule: &dyn Rule, combined: &dyn Combined, block: Range<usize>) -> Result<Vec<f64>, AggregateError> {
+pub fn step(
+    optimizer: &dyn Optimizer,
+    combined: &dyn Combined,
+    block: Range<usize>,
+    companions: &mut [Vec<f64>],
+) -> Result<Vec<f64>, AggregateError> {
     if block.end > combined.parameters_total() {
         return Err(AggregateError::WrongLength { model: block.end, updates: combined.parameters_total() });
     }
-    let first = block.start;
     let mut step = combined.mean(block).ok_or(AggregateError::NoUpdates)?;
-    rule.step(first, &mut step);
+    optimizer.step(&mut step, companions);
     Ok(step)
 }
 

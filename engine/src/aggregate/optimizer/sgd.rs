@@ -1,19 +1,46 @@
-//! Federated averaging (McMahan et al. 2017, <https://arxiv.org/abs/1602.05629>, algorithm 1) with a server learning
-//! rate.
+//! Federated averaging (McMahan et al. 2017, <https://arxiv.org/abs/1602.05629>, algorithm 1) with a server learning rate
+//! and a momentum (FedAvgM, Hsu et al. 2019, <https://arxiv.org/abs/1909.06335>).
 
-use super::step::Rule;
+use tributary_protocol::model::Companion;
 
-/// The step is `server_learning_rate * mean`. With a rate of 1 the next model is the weighted mean of the clients'
-/// models.
+use super::step::Optimizer;
+
+/// The step is `rate * D` of the combined update D. With a rate of 1 and the weighted mean, the next model is the weighted
+/// mean of the clients' models. With a momentum b, `v = b v + D` and the step is `rate * v`; with Nesterov momentum
+/// `rate * (b v + D)`.
 #[derive(Clone, Copy, Debug)]
-pub struct FedAvg {
-    pub server_learning_rate: f64,
+pub struct Sgd {
+    pub rate: f64,
+    pub momentum: f64,
+    pub nesterov: bool,
 }
 
-impl Rule for FedAvg {
-    fn step(&self, _first: usize, block: &mut [f64]) {
+impl Sgd {
+    /// Without a momentum.
+    #[must_use]
+    pub fn plain(rate: f64) -> Self {
+        Self { rate, momentum: 0.0, nesterov: false }
+    }
+}
+
+impl Optimizer for Sgd {
+    fn companions(&self) -> &'static [Companion] {
+        if self.momentum == 0.0 { &[] } else { &[Companion::Momentum] }
+    }
+
+    fn initial(&self, _: Companion) -> f64 {
+        0.0
+    }
+
+    fn step(&self, block: &mut [f64], companions: &mut [Vec<f64>]) {
+        if let [velocity] = companions {
+            for (value, v) in block.iter_mut().zip(velocity) {
+                *v = self.momentum * *v + *value;
+                *value = if self.nesterov { self.momentum * *v + *value } else { *v };
+            }
+        }
         for value in block {
-            *value *= self.server_learning_rate;
+            *value *= self.rate;
         }
     }
 }
@@ -23,18 +50,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::aggregate::rule::step::{AggregateError, advance, rounded, step};
+    use crate::aggregate::optimizer::step::{AggregateError, advance, rounded, step};
     use crate::aggregate::{Accumulator, Contribution, SumCaps, Weight};
 
     const CAPS: SumCaps = SumCaps { weight_max: Weight::examples(1000), magnitude_max: 8.0, updates_max: 50 };
 
     fn fedavg(model: &[f32], first: usize, sum: &Accumulator, rate: f64) -> Result<Vec<f32>, AggregateError> {
-        let rule = FedAvg { server_learning_rate: rate };
-        advance(model, &step(&rule, sum, first..first + model.len())?, first)
+        advance(model, &step(&Sgd::plain(rate), sum, first..first + model.len(), &mut [])?, first)
     }
 
     fn delta(block: std::ops::Range<usize>, sum: &Accumulator, rate: f64) -> Result<Vec<f32>, AggregateError> {
-        rounded(step(&FedAvg { server_learning_rate: rate }, sum, block.clone())?, block.start)
+        rounded(step(&Sgd::plain(rate), sum, block.clone(), &mut [])?, block.start)
     }
 
     fn sum_of(updates: &[(Vec<f32>, u32)]) -> Accumulator {

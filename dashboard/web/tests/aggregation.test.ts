@@ -1,0 +1,24 @@
+import { expect, test } from "vitest";
+import { RULES, withRule } from "../src/lib/aggregation";
+
+const RULE = `[aggregation]\ncombine = "median"\n\n[aggregation.optimizer]\nkind = "adam"\n\n`;
+const FILE = `name = "a"\n\n${RULE}[stop]\nrounds = 3\n`;
+const rule = (name: string) => RULES.find((entry) => entry.name === name)!;
+
+test("a rule replaces the sections of another one and nothing else", () => {
+  expect(withRule(FILE, rule("FedAvg"))).toBe(`name = "a"\n\n[stop]\nrounds = 3\n`);
+  expect(withRule(FILE, rule("Uniform mean"))).toBe(
+    `name = "a"\n\n[stop]\nrounds = 3\n\n[aggregation]\ncombine = "uniform_mean"\n`,
+  );
+});
+
+test("choosing every rule in turn leaves the file as it was", () => {
+  const plain = withRule(FILE, rule("FedAvg"));
+  const back = RULES.reduce(withRule, FILE);
+  expect(withRule(back, rule("FedAvg"))).toBe(plain);
+});
+
+test("every rule has a name of its own and one sentence", () => {
+  expect(new Set(RULES.map(({ name }) => name)).size).toBe(RULES.length);
+  for (const { about } of RULES) expect(about.length).toBeLessThan(70);
+});

@@ -1,0 +1,275 @@
+//! What a job's rule needs of its updates, and which combination it makes of them.
+
+use std::cmp::Ordering;
+
+use tributary_protocol::job_file::{
+    CenteredClipping, Combine, GeometricMedian, JobFile, Krum, MultiKrum, NormClipping, QFedAvg, TrimmedMean,
+};
+use tributary_protocol::model::Companion;
+use tributary_protocol::plan::{Algorithm, Optimizer};
+
+use super::robust::{Distances, Middle, centre, krum};
+use super::weight::Weight;
+
+/// Added to losses, so that a loss of 0 has a power (as in the authors' code of q-FedAvg).
+const LOSS_FLOOR: f64 = 1e-10;
+
+/// What is known of an accepted update without reading it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Facts {
+    /// Number of examples.
+    pub weight: Weight,
+    /// L2 norm.
+    pub norm: f64,
+    /// Loss of the local training, as the client reported it.
+    pub loss: f64,
+    /// Steps of the local training, as the client reported them.
+    pub steps: u64,
+    /// Enrolment number of the client.
+    pub enrolment: u64,
+}
+
+impl Facts {
+    /// The order in which rules see the updates of a round: by norm, then by enrolment. It does not depend on ids or on
+    /// the order of arrival, so a seed gives the same model again.
+    #[must_use]
+    pub fn order(&self, other: &Self) -> Ordering {
+        self.norm.total_cmp(&other.norm).then(self.enrolment.cmp(&other.enrolment))
+    }
+}
+
+/// How each update weighs in a running sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weighing {
+    /// By its examples.
+    Examples,
+    /// As one.
+    Uniform,
+}
+
+impl Weighing {
+    /// The weight in the sum of an update that was computed from so many examples.
+    #[must_use]
+    pub fn weight(self, examples: Weight) -> Weight {
+        match self {
+            Self::Examples => examples,
+            Self::Uniform => Weight::examples(1),
+        }
+    }
+}
+
+/// What a rule needs of the updates of a round.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Gathering {
+    /// A running sum: each update is added when it arrives.
+    Sum(Weighing),
+    /// The reports of all updates, before the first is added.
+    Reports(Reports),
+    /// The distances of all pairs, then a sum.
+    Pairs(Pairs),
+    /// The distances of all pairs, then every value of the selected ones.
+    Bulyan { byzantine: u32 },
+    /// Every value.
+    Median,
+    /// Every value.
+    Trimmed(TrimmedMean),
+}
+
+/// Coefficients that follow from the reports.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reports {
+    /// q-FedAvg with the clients' learning rate.
+    Fair { q: f64, learning_rate: f64 },
+    /// Norms above the bound are scaled down to it.
+    Clipped { norm: f64 },
+    /// FedNova, for steps with this momentum and this product of learning rate and proximal weight.
+    Normalised { momentum: f64, proximal_rate: f64 },
+}
+
+/// Coefficients that follow from the distances of pairs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pairs {
+    Krum { byzantine: u32, keep: Keep },
+    GeometricMedian(GeometricMedian),
+    CenteredClipping(CenteredClipping),
+}
+
+/// How many updates Krum averages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    Exactly(u32),
+    /// All but the wrong ones.
+    Right,
+}
+
+/// The combination that a rule makes of the updates of a round.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Recipe {
+    /// The exact mean, weighted by examples.
+    WeightedMean,
+    /// The sum of updates times coefficients, in the order of the facts; that of the centre is last if the rule has one.
+    Mixture(Vec<f64>),
+    /// The middle of each coordinate over these updates.
+    Coordinates { members: Vec<usize>, middle: Middle },
+}
+
+/// The gathering of a job's rounds that start from this model version.
+#[must_use]
+pub fn gathering_of(file: &JobFile, version: u32) -> Gathering {
+    match file.aggregation.combine {
+        Combine::WeightedMean => match file.training.algorithm {
+            Algorithm::FedNova { mu } => {
+                let training = file.training.at_version(version);
+                let momentum = match training.optimizer {
+                    Optimizer::Sgd { momentum, .. } => momentum,
+                    _ => 0.0,
+                };
+                let proximal_rate = mu * training.optimizer.learning_rate();
+                Gathering::Reports(Reports::Normalised { momentum, proximal_rate })
+            }
+            Algorithm::Plain | Algorithm::FedProx { .. } => Gathering::Sum(Weighing::Examples),
+        },
+        Combine::UniformMean
+        | Combine::QFedAvg(QFedAvg { q: 0.0 })
+        | Combine::TrimmedMean(TrimmedMean { trim: 0.0 }) => Gathering::Sum(Weighing::Uniform),
+        Combine::QFedAvg(QFedAvg { q }) => {
+            let learning_rate = file.training.at_version(version).optimizer.learning_rate();
+            Gathering::Reports(Reports::Fair { q, learning_rate })
+        }
+        Combine::NormClipping(NormClipping { norm }) => Gathering::Reports(Reports::Clipped { norm }),
+        Combine::Median => Gathering::Median,
+        Combine::TrimmedMean(settings) => Gathering::Trimmed(settings),
+        Combine::Krum(Krum { byzantine }) => Gathering::Pairs(Pairs::Krum { byzantine, keep: Keep::Exactly(1) }),
+        Combine::MultiKrum(MultiKrum { byzantine, keep }) => {
+            Gathering::Pairs(Pairs::Krum { byzantine, keep: keep.map_or(Keep::Right, Keep::Exactly) })
+        }
+        Combine::Bulyan(Krum { byzantine }) => Gathering::Bulyan { byzantine },
+        Combine::GeometricMedian(settings) => Gathering::Pairs(Pairs::GeometricMedian(settings)),
+        Combine::CenteredClipping(settings) => Gathering::Pairs(Pairs::CenteredClipping(settings)),
+    }
+}
+
+impl Gathering {
+    /// How updates weigh in the running sum; none if there is no running sum.
+    #[must_use]
+    pub fn weighing(&self) -> Option<Weighing> {
+        match self {
+            Self::Sum(weighing) => Some(*weighing),
+            _ => None,
+        }
+    }
+
+    #[must_use]
+    pub fn needs_distances(&self) -> bool {
+        matches!(self, Self::Pairs(_) | Self::Bulyan { .. })
+    }
+
+    /// The companion of a model version that the rule starts from and replaces by its result.
+    #[must_use]
+    pub fn centre(&self) -> Option<Companion> {
+        matches!(self, Self::Pairs(Pairs::CenteredClipping(_))).then_some(Companion::Centre)
+    }
+
+    /// The combination of updates with these facts, of which there is at least one. `distances` are those of the updates
+    /// in the same order, with the centre behind them if the rule has one.
+    ///
+    /// # Panics
+    /// If the rule needs distances and there are none.
+    #[must_use]
+    pub fn recipe(&self, facts: &[Facts], distances: Option<&Distances>) -> Recipe {
+        let distances = || distances.expect("a rule that needs distances is given them");
+        let all = || (0..facts.len()).collect();
+        match *self {
+            Self::Sum(Weighing::Examples) => Recipe::WeightedMean,
+            Self::Sum(Weighing::Uniform) => Recipe::Mixture(vec![1.0 / facts.len() as f64; facts.len()]),
+            Self::Reports(reports) => reports.coefficients(facts).map_or(Recipe::WeightedMean, Recipe::Mixture),
+            Self::Pairs(pairs) => Recipe::Mixture(pairs.coefficients(distances())),
+            Self::Bulyan { byzantine } => {
+                let members = krum::repeated(distances(), byzantine);
+                let keep = members.len().saturating_sub(2 * byzantine as usize).max(1);
+                Recipe::Coordinates { members, middle: Middle::Nearest { keep } }
+            }
+            Self::Median => Recipe::Coordinates { members: all(), middle: Middle::Median },
+            Self::Trimmed(settings) => {
+                let cut = settings.cut(u32::try_from(facts.len()).unwrap_or(u32::MAX)) as usize;
+                Recipe::Coordinates { members: all(), middle: Middle::Trimmed { cut } }
+            }
+        }
+    }
+}
+
+impl Reports {
+    /// The coefficients; none if they are those of the weighted mean, whose sum is exact.
+    fn coefficients(&self, facts: &[Facts]) -> Option<Vec<f64>> {
+        match *self {
+            Self::Fair { q, learning_rate } => Some(fair(facts, q, learning_rate)),
+            Self::Clipped { norm } => facts.iter().any(|facts| facts.norm > norm).then(|| {
+                let scaled = |facts: &Facts| if facts.norm > norm { norm / facts.norm } else { 1.0 };
+                shares(facts).iter().zip(facts).map(|(share, facts)| share * scaled(facts)).collect()
+            }),
+            Self::Normalised { momentum, proximal_rate } => {
+                let counts: Vec<f64> =
+                    facts.iter().map(|facts| step_count(facts.steps, momentum, proximal_rate)).collect();
+                let shares = shares(facts);
+                let effective: f64 = shares.iter().zip(&counts).map(|(share, count)| share * count).sum();
+                let is_equal = counts.iter().all(|count| *count == counts[0]);
+                let coefficient = |(share, count): (&f64, &f64)| share * effective / count;
+                (!is_equal).then(|| shares.iter().zip(&counts).map(coefficient).collect())
+            }
+        }
+    }
+}
+
+/// The share of each update in the examples of all.
+fn shares(facts: &[Facts]) -> Vec<f64> {
+    let total: f64 = facts.iter().map(|facts| facts.weight.as_f64()).sum();
+    facts.iter().map(|facts| facts.weight.as_f64() / total).collect()
+}
+
+/// q-FedAvg (Li et al. 2020, <https://arxiv.org/abs/1905.10497>, algorithm 2). With L = 1 / learning rate and
+/// `g_k = -L d_k`, the step is `-sum F_k^q g_k / sum h_k`, where `h_k = q F_k^(q-1) |g_k|^2 + L F_k^q`.
+fn fair(facts: &[Facts], q: f64, learning_rate: f64) -> Vec<f64> {
+    let lipschitz = 1.0 / learning_rate;
+    let loss = |facts: &Facts| facts.loss.max(0.0) + LOSS_FLOOR;
+    let curvature = |facts: &Facts| {
+        q * loss(facts).powf(q - 1.0) * (lipschitz * facts.norm).powi(2) + lipschitz * loss(facts).powf(q)
+    };
+    let total: f64 = facts.iter().map(curvature).sum();
+    facts.iter().map(|facts| lipschitz * loss(facts).powf(q) / total).collect()
+}
+
+/// The norm of FedNova's accumulation vector (Wang et al. 2020, <https://arxiv.org/abs/2007.07481>, section 4): how many
+/// plain gradient steps these steps add up to.
+fn step_count(steps: u64, momentum: f64, proximal_rate: f64) -> f64 {
+    let steps = i32::try_from(steps.max(1)).unwrap_or(i32::MAX);
+    let count = f64::from(steps);
+    if momentum > 0.0 {
+        (count - momentum * (1.0 - momentum.powi(steps)) / (1.0 - momentum)) / (1.0 - momentum)
+    } else if proximal_rate > 0.0 {
+        (1.0 - (1.0 - proximal_rate).powi(steps)) / proximal_rate
+    } else {
+        count
+    }
+}
+
+impl Pairs {
+    fn coefficients(&self, distances: &Distances) -> Vec<f64> {
+        match *self {
+            Self::Krum { byzantine, keep } => {
+                let n = distances.vectors();
+                let right = n.saturating_sub(byzantine as usize).max(1);
+                let count = match keep {
+                    Keep::Exactly(count) => (count as usize).clamp(1, right),
+                    Keep::Right => right,
+                };
+                let mut coefficients = vec![0.0; n];
+                for selected in krum::best(distances, byzantine, count) {
+                    coefficients[selected] = 1.0 / count as f64;
+                }
+                coefficients
+            }
+            Self::GeometricMedian(settings) => centre::geometric_median(distances, settings),
+            Self::CenteredClipping(settings) => centre::centered_clipping(distances, settings),
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! How the updates of a round become one step (`[aggregation] combine`).
+
+use std::fmt;
+
+use serde::de::value::{MapAccessDeserializer, MapDeserializer};
+use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
+
+use super::JobFileError;
+use super::error::require;
+
+/// How the updates of a round become one step. n is the number of updates.
+///
+/// Rules that follow the means read each update by itself, so that a few wrong ones have a bounded effect. They ignore
+/// weights: a client states its own weight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(into = "WrittenCombine")]
+pub enum Combine {
+    /// The mean, weighted by examples.
+    #[default]
+    WeightedMean,
+    /// The mean, every client with the same weight.
+    UniformMean,
+    /// q-FedAvg (Li et al. 2020): clients with a larger loss weigh more.
+    QFedAvg(QFedAvg),
+    /// The mean, weighted by examples, of updates that are scaled down to a largest L2 norm (Sun et al. 2019).
+    NormClipping(NormClipping),
+    /// The median of each coordinate (Yin et al. 2018).
+    Median,
+    /// The mean of each coordinate without its smallest and largest values (Yin et al. 2018).
+    TrimmedMean(TrimmedMean),
+    /// The update that is nearest to its neighbours (Blanchard et al. 2017).
+    Krum(Krum),
+    /// The mean of the updates that are nearest to their neighbours (Blanchard et al. 2017).
+    MultiKrum(MultiKrum),
+    /// Krum, repeated, then the mean of each coordinate's middle values (El Mhamdi et al. 2018).
+    Bulyan(Krum),
+    /// The geometric median, by smoothed Weiszfeld steps (RFA, Pillutla et al. 2022).
+    GeometricMedian(GeometricMedian),
+    /// A centre that moves by clipped distances and is carried from round to round (Karimireddy et al. 2021).
+    CenteredClipping(CenteredClipping),
+}
+
+/// Settings of q-FedAvg.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct QFedAvg {
+    /// Fairness, 0 to 100; 0 is the uniform mean.
+    pub q: f64,
+}
+
+/// Settings of norm clipping.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct NormClipping {
+    /// Largest L2 norm, above 0.
+    pub norm: f64,
+}
+
+/// Settings of the trimmed mean.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct TrimmedMean {
+    /// Part of the values that is dropped at each end, at least 0 and below 0.5; 0 is the uniform mean. Default: 0.2.
+    #[serde(default = "fifth")]
+    pub trim: f64,
+}
+
+/// Settings of Krum and Bulyan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Krum {
+    /// Wrong updates that a round may have.
+    pub byzantine: u32,
+}
+
+/// Settings of multi-Krum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct MultiKrum {
+    /// Wrong updates that a round may have.
+    pub byzantine: u32,
+    /// Updates that are averaged, at least 2. Default: all but the wrong ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<u32>,
+}
+
+/// Settings of the geometric median.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct GeometricMedian {
+    /// Smallest distance that divides a weight. Default: 1e-6.
+    pub smoothing: f64,
+    /// Weiszfeld steps from the mean, 1 to 1000. Default: 8.
+    pub iterations: u32,
+}
+
+impl TrimmedMean {
+    /// Values of n that are dropped at each end: `floor(trim * n)`.
+    #[must_use]
+    pub fn cut(&self, n: u32) -> u32 {
+        trimmed(self.trim, n)
+    }
+}
+
+impl Default for GeometricMedian {
+    fn default() -> Self {
+        Self { smoothing: 1e-6, iterations: 8 }
+    }
+}
+
+/// Settings of centered clipping.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct CenteredClipping {
+    /// Largest distance from the centre, in L2 norm of a delta. A small multiple of the norm of an honest update suits.
+    pub radius: f64,
+    /// Steps of the centre in a round, 1 to 1000. Default: 3.
+    #[serde(default = "three")]
+    pub iterations: u32,
+}
+
+/// The table of a rule as it is written.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Combine))]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum WrittenCombine {
+    WeightedMean(NoSettings),
+    UniformMean(NoSettings),
+    #[serde(rename = "q_fedavg")]
+    QFedAvg(QFedAvg),
+    NormClipping(NormClipping),
+    Median(NoSettings),
+    TrimmedMean(TrimmedMean),
+    Krum(Krum),
+    MultiKrum(MultiKrum),
+    Bulyan(Krum),
+    GeometricMedian(GeometricMedian),
+    CenteredClipping(CenteredClipping),
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = NoRuleSettings))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NoSettings {}
+
+impl From<Combine> for WrittenCombine {
+    fn from(combine: Combine) -> Self {
+        match combine {
+            Combine::WeightedMean => Self::WeightedMean(NoSettings {}),
+            Combine::UniformMean => Self::UniformMean(NoSettings {}),
+            Combine::QFedAvg(settings) => Self::QFedAvg(settings),
+            Combine::NormClipping(settings) => Self::NormClipping(settings),
+            Combine::Median => Self::Median(NoSettings {}),
+            Combine::TrimmedMean(settings) => Self::TrimmedMean(settings),
+            Combine::Krum(settings) => Self::Krum(settings),
+            Combine::MultiKrum(settings) => Self::MultiKrum(settings),
+            Combine::Bulyan(settings) => Self::Bulyan(settings),
+            Combine::GeometricMedian(settings) => Self::GeometricMedian(settings),
+            Combine::CenteredClipping(settings) => Self::CenteredClipping(settings),
+        }
+    }
+}
+
+impl From<WrittenCombine> for Combine {
+    fn from(written: WrittenCombine) -> Self {
+        match written {
+            WrittenCombine::WeightedMean(_) => Self::WeightedMean,
+            WrittenCombine::UniformMean(_) => Self::UniformMean,
+            WrittenCombine::QFedAvg(settings) => Self::QFedAvg(settings),
+            WrittenCombine::NormClipping(settings) => Self::NormClipping(settings),
+            WrittenCombine::Median(_) => Self::Median,
+            WrittenCombine::TrimmedMean(settings) => Self::TrimmedMean(settings),
+            WrittenCombine::Krum(settings) => Self::Krum(settings),
+            WrittenCombine::MultiKrum(settings) => Self::MultiKrum(settings),
+            WrittenCombine::Bulyan(settings) => Self::Bulyan(settings),
+            WrittenCombine::GeometricMedian(settings) => Self::GeometricMedian(settings),
+            WrittenCombine::CenteredClipping(settings) => Self::CenteredClipping(settings),
+        }
+    }
+}
+
+/// Reads a name or a table. An untagged enum of serde would only report that neither variant matched; this
+/// implementation names the wrong key or value.
+impl<'de> Deserialize<'de> for Combine {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NameOrTable;
+        impl<'de> Visitor<'de> for NameOrTable {
+            type Value = Combine;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of a rule, or a table with its kind and settings")
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<Combine, E> {
+                let table = MapDeserializer::new([("kind", name)].into_iter());
+                WrittenCombine::deserialize(table).map(Combine::from)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, table: A) -> Result<Combine, A::Error> {
+                WrittenCombine::deserialize(MapAccessDeserializer::new(table)).map(Combine::from)
+            }
+        }
+        deserializer.deserialize_any(NameOrTable)
+    }
+}
+
+impl Combine {
+    /// The name, without the settings.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::WeightedMean => "weighted_mean",
+            Self::UniformMean => "uniform_mean",
+            Self::QFedAvg(_) => "q_fedavg",
+            Self::NormClipping(_) => "norm_clipping",
+            Self::Median => "median",
+            Self::TrimmedMean(_) => "trimmed_mean",
+            Self::Krum(_) => "krum",
+            Self::MultiKrum(_) => "multi_krum",
+            Self::Bulyan(_) => "bulyan",
+            Self::GeometricMedian(_) => "geometric_median",
+            Self::CenteredClipping(_) => "centered_clipping",
+        }
+    }
+
+    /// Checks the settings by themselves.
+    pub(super) fn check(&self) -> Result<(), JobFileError> {
+        let is_norm = |norm: f64| norm > 0.0 && norm <= 1e9;
+        let is_count = |count: u32| (1..=1000).contains(&count);
+        match *self {
+            Self::WeightedMean | Self::UniformMean | Self::Median | Self::Krum(_) | Self::Bulyan(_) => Ok(()),
+            Self::QFedAvg(QFedAvg { q }) => require((0.0..=100.0).contains(&q), "[aggregation] combine.q", "0 to 100"),
+            Self::NormClipping(NormClipping { norm }) => {
+                require(is_norm(norm), "[aggregation] combine.norm", "above 0 and at most 1e9")
+            }
+            Self::TrimmedMean(TrimmedMean { trim }) => {
+                require((0.0..0.5).contains(&trim), "[aggregation] combine.trim", "at least 0 and below 0.5")
+            }
+            Self::MultiKrum(MultiKrum { keep, .. }) => {
+                require(keep.is_none_or(|keep| keep >= 2), "[aggregation] combine.keep", "at least 2")
+            }
+            Self::GeometricMedian(GeometricMedian { smoothing, iterations }) => {
+                require((1e-12..=1e6).contains(&smoothing), "[aggregation] combine.smoothing", "1e-12 to 1e6")?;
+                require(is_count(iterations), "[aggregation] combine.iterations", "1 to 1000")
+            }
+            Self::CenteredClipping(CenteredClipping { radius, iterations }) => {
+                require(is_norm(radius), "[aggregation] combine.radius", "above 0 and at most 1e9")?;
+                require(is_count(iterations), "[aggregation] combine.iterations", "1 to 1000")
+            }
+        }
+    }
+}
+
+/// Values that a trimmed mean of n drops at each end: `floor(trim * n)`.
+pub(super) fn trimmed(trim: f64, n: u32) -> u32 {
+    // 0.29 x 100 is 28.999999999999996 in binary, which must not round down to 28.
+    (trim * f64::from(n) + 1e-9).floor() as u32
+}
+
+fn fifth() -> f64 {
+    0.2
+}
+fn three() -> u32 {
+    3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Aggregation;
+    use super::*;
+
+    fn parsed(text: &str) -> Result<Combine, String> {
+        let file: Aggregation = toml::from_str(&format!("combine = {text}")).map_err(|error| error.to_string())?;
+        let again: Aggregation = toml::from_str(&toml::to_string(&file).unwrap()).unwrap();
+        assert_eq!(again, file);
+        let again: Aggregation = serde_json::from_value(serde_json::to_value(&file).unwrap()).unwrap();
+        assert_eq!(again, file);
+        file.combine.check().map_err(|error| error.to_string())?;
+        Ok(file.combine)
+    }
+
+    #[test]
+    fn a_rule_is_a_name_or_a_table_with_settings() {
+        for (text, rule) in [
+            ("'weighted_mean'", Combine::WeightedMean),
+            ("'uniform_mean'", Combine::UniformMean),
+            ("'median'", Combine::Median),
+            ("{ kind = 'q_fedavg', q = 2 }", Combine::QFedAvg(QFedAvg { q: 2.0 })),
+            ("{ kind = 'norm_clipping', norm = 3.0 }", Combine::NormClipping(NormClipping { norm: 3.0 })),
+            ("'trimmed_mean'", Combine::TrimmedMean(TrimmedMean { trim: 0.2 })),
+            ("{ kind = 'krum', byzantine = 1 }", Combine::Krum(Krum { byzantine: 1 })),
+            (
+                "{ kind = 'multi_krum', byzantine = 1, keep = 3 }",
+                Combine::MultiKrum(MultiKrum { byzantine: 1, keep: Some(3) }),
+            ),
+            ("{ kind = 'bulyan', byzantine = 1 }", Combine::Bulyan(Krum { byzantine: 1 })),
+            ("'geometric_median'", Combine::GeometricMedian(GeometricMedian { smoothing: 1e-6, iterations: 8 })),
+            (
+                "{ kind = 'centered_clipping', radius = 1.5 }",
+                Combine::CenteredClipping(CenteredClipping { radius: 1.5, iterations: 3 }),
+            ),
+        ] {
+            assert_eq!(parsed(text), Ok(rule), "{text}");
+            let written = serde_json::to_value(rule).unwrap();
+            assert_eq!(written["kind"], rule.name());
+        }
+    }
+
+    #[test]
+    fn a_wrong_rule_or_setting_is_named() {
+        for (text, named) in [
+            ("'mode'", "unknown variant `mode`, expected one of `weighted_mean`"),
+            ("{ kind = 'median', trim = 0.1 }", "unknown field `trim`"),
+            ("'krum'", "missing field `byzantine`"),
+            ("3", "the name of a rule, or a table with its kind and settings"),
+            ("{ kind = 'trimmed_mean', trim = 0.5 }", "combine.trim"),
+            ("{ kind = 'q_fedavg', q = -1 }", "combine.q"),
+            ("{ kind = 'norm_clipping', norm = 0 }", "combine.norm"),
+            ("{ kind = 'multi_krum', byzantine = 1, keep = 1 }", "combine.keep"),
+            ("{ kind = 'geometric_median', smoothing = 0 }", "combine.smoothing"),
+            ("{ kind = 'geometric_median', iterations = 0 }", "combine.iterations"),
+            ("{ kind = 'centered_clipping', radius = inf }", "combine.radius"),
+        ] {
+            let error = parsed(text).expect_err(text);
+            assert!(error.contains(named), "{text}: {error}");
+        }
+    }
+}

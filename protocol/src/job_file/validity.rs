@@ -1,0 +1,133 @@
+//! Pairs of settings that make no sense together, each with the reason.
+
+use super::combine::{Combine, Krum, MultiKrum, NormClipping, TrimmedMean, trimmed};
+use super::{JobFile, JobFileError, NormMax, ServerOptimizer};
+use crate::layers::{Layer, ModelSpec};
+use crate::plan::{Algorithm, Optimizer};
+use crate::update::CodecName;
+
+/// Most updates of a round whose distances are computed in pairs: the work grows with their square.
+const PAIRS_COHORT_MAX: u32 = 256;
+/// Most updates of a round that are read in stripes of parameters: more would make the stripes too narrow.
+const STRIPES_COHORT_MAX: u32 = 1024;
+/// Most values of all updates of such a round, 4 GiB: each update is decoded once per stripe.
+const STRIPES_VALUES_MAX: u64 = 1 << 30;
+
+/// Refuses a job whose settings contradict each other, and says why.
+pub(super) fn check(job: &JobFile) -> Result<(), JobFileError> {
+    for (first, second, refusal) in [
+        ("[aggregation] combine", "[round] updates_min", too_few(job)),
+        ("[aggregation] combine", "[round] updates_goal and over_selection", too_many(job)),
+        ("[aggregation] combine", "[update] codec", codec(job)),
+        ("[aggregation] combine", "[update] norm_max", norm(job)),
+        ("[aggregation] combine", "[training]", training(job)),
+        ("[training] algorithm", "[aggregation] combine", algorithm(job)),
+        ("[aggregation.optimizer]", "[model] batch_norm", optimizer(job)),
+    ] {
+        if let Some(why) = refusal {
+            return Err(JobFileError::Senseless { first, second, why });
+        }
+    }
+    Ok(())
+}
+
+/// Rules that tolerate so many wrong updates need so many in all.
+fn too_few(job: &JobFile) -> Option<String> {
+    let least = job.round.updates_min;
+    let (needed, formula) = match job.aggregation.combine {
+        Combine::Krum(Krum { byzantine }) | Combine::MultiKrum(MultiKrum { byzantine, .. }) => {
+            (byzantine.saturating_mul(2).saturating_add(3), "2 x byzantine + 3")
+        }
+        Combine::Bulyan(Krum { byzantine }) => (byzantine.saturating_mul(4).saturating_add(3), "4 x byzantine + 3"),
+        Combine::Median | Combine::GeometricMedian(_) => (3, "3"),
+        Combine::TrimmedMean(TrimmedMean { trim }) if trim > 0.0 && trimmed(trim, least) == 0 => {
+            return Some(format!("a trim of {trim} drops nothing of {least} updates"));
+        }
+        _ => (1, "1"),
+    };
+    if least < needed {
+        return Some(format!("the rule needs {formula} = {needed} updates, and a round may have {least}"));
+    }
+    match job.aggregation.combine {
+        Combine::MultiKrum(MultiKrum { byzantine, keep: Some(keep) }) if keep > least - byzantine => {
+            Some(format!("{keep} updates are kept of {least}, of which {byzantine} may be wrong"))
+        }
+        _ => None,
+    }
+}
+
+fn too_many(job: &JobFile) -> Option<String> {
+    let (most, cost) = match job.aggregation.combine {
+        Combine::Krum(_)
+        | Combine::MultiKrum(_)
+        | Combine::Bulyan(_)
+        | Combine::GeometricMedian(_)
+        | Combine::CenteredClipping(_) => (PAIRS_COHORT_MAX, "compares every pair of updates"),
+        Combine::Median | Combine::TrimmedMean(_) => (STRIPES_COHORT_MAX, "holds a stripe of every update in memory"),
+        _ => return None,
+    };
+    let cohort = job.round.cohort_size();
+    if cohort > most {
+        return Some(format!("the rule {cost}, so a cohort has at most {most} clients, not {cohort}"));
+    }
+    let parameters = job.model.parameters().map_or(0, |parameters| parameters.total() as u64);
+    let fitting = STRIPES_VALUES_MAX / parameters.max(1);
+    (u64::from(cohort) > fitting).then(|| {
+        format!("the rule reads every update many times, so with {parameters} parameters a cohort has at most {fitting} clients")
+    })
+}
+
+/// Where a codec sends zero for most values, zero is the middle of every coordinate.
+fn codec(job: &JobFile) -> Option<String> {
+    let sends_zeros = matches!(
+        job.update.codec.name(),
+        CodecName::Ternary | CodecName::Qsgd | CodecName::RandomK | CodecName::TopK | CodecName::Dgc
+    );
+    let by_coordinate = match job.aggregation.combine {
+        Combine::Median | Combine::Bulyan(_) => true,
+        Combine::TrimmedMean(TrimmedMean { trim }) => trim > 0.0,
+        _ => false,
+    };
+    (sends_zeros && by_coordinate).then(|| {
+        let codec = job.update.codec.name();
+        format!("{codec} sends zero for most values, so the middle of most coordinates would be zero")
+    })
+}
+
+fn norm(job: &JobFile) -> Option<String> {
+    match (job.aggregation.combine, job.update.norm_max) {
+        (Combine::NormClipping(NormClipping { norm }), Some(NormMax::Fixed(bound))) if bound <= norm => {
+            Some(format!("updates with a norm above {bound} are refused, so none is left to clip to {norm}"))
+        }
+        _ => None,
+    }
+}
+
+fn training(job: &JobFile) -> Option<String> {
+    let is_sgd = matches!(job.training.optimizer, Optimizer::Sgd { .. });
+    match job.aggregation.combine {
+        Combine::QFedAvg(_) if !is_sgd => {
+            Some("q_fedavg divides by the learning rate of SGD; another optimiser has no such rate".to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// Running variances are parameters like all others. A mean of them is positive; a longer step need not be.
+fn optimizer(job: &JobFile) -> Option<String> {
+    let ModelSpec::Layers(model) = &job.model else { return None };
+    let has_variances = model.layers.iter().any(|layer| matches!(layer, Layer::BatchNorm { .. }));
+    let is_mean = matches!(job.aggregation.optimizer, ServerOptimizer::Sgd { momentum: 0.0, .. });
+    (has_variances && !is_mean)
+        .then(|| "such a step could make a running variance negative; layer_norm has no running values".to_owned())
+}
+
+fn algorithm(job: &JobFile) -> Option<String> {
+    let is_mean = matches!(job.aggregation.combine, Combine::WeightedMean);
+    match job.training.algorithm {
+        Algorithm::FedNova { .. } if !is_mean => {
+            Some("fed_nova weighs updates by the steps behind them, which only weighted_mean does".to_owned())
+        }
+        _ => None,
+    }
+}

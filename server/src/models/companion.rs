@@ -1,0 +1,153 @@
+//! Companions of a model version: read beside the model, written with the next version.
+
+use tributary_engine::aggregate::rounded;
+use tributary_engine::job::JobSpec;
+use tributary_protocol::hash::Sha256Hasher;
+use tributary_protocol::id::JobId;
+use tributary_protocol::model::Companion;
+use tributary_protocol::safetensors::{ModelDecoder, model_file_beginning, model_metadata};
+
+use super::error::CommitError;
+use super::version::{Role, spool};
+use crate::blob::{BlobError, ChunkReader, Spool, Staged, Workbench, model_file_key};
+use crate::db::{DbError, MadeFor, ModelFileRow};
+use crate::runtime::clock::Clock;
+use crate::runtime::offload::Offload;
+use crate::services::Services;
+
+/// Reads the values of a companion in order. One chunk of it is in memory.
+pub(crate) struct CompanionReader<'a> {
+    source: Source<'a>,
+    /// Values that were read and not taken.
+    pending: Vec<f32>,
+}
+
+enum Source<'a> {
+    Stored(Box<Stored<'a>>),
+    /// The first version has no companions: each begins with one value everywhere.
+    First(f32),
+}
+
+struct Stored<'a> {
+    chunks: ChunkReader<'a>,
+    decoder: Offload<ModelDecoder>,
+    total: usize,
+    /// Values that were read.
+    read: usize,
+    /// Whether the end was reached, where the hash is checked.
+    is_whole: bool,
+}
+
+impl<'a> CompanionReader<'a> {
+    /// Begins to read a companion of a model version.
+    pub(crate) async fn open(
+        services: &'a Services,
+        spec: &JobSpec,
+        version: u32,
+        companion: Companion,
+        initial: f64,
+    ) -> Result<Self, CommitError> {
+        let form = MadeFor::Companion(companion);
+        let row = services.db.read().await?.model_file(spec.id, version, form).await?;
+        let source = match row {
+            None if version == 0 => Source::First(initial as f32),
+            None => return Err(missing(spec.id, version, companion).into()),
+            Some(row) => {
+                let name = model_file_key(spec.id, version, form);
+                Source::Stored(Box::new(Stored {
+                    chunks: services.blobs.chunks(&services.db, name, row.sha256).await?,
+                    decoder: Offload::new(ModelDecoder::new(spec.model.clone())),
+                    total: spec.model.total(),
+                    read: 0,
+                    is_whole: false,
+                }))
+            }
+        };
+        Ok(Self { source, pending: Vec::new() })
+    }
+
+    /// The next values, so many.
+    pub(crate) async fn take(&mut self, count: usize) -> Result<Vec<f32>, CommitError> {
+        let stored = match &mut self.source {
+            Source::First(value) => return Ok(vec![*value; count]),
+            Source::Stored(stored) => stored,
+        };
+        while self.pending.len() < count || (stored.read == stored.total && !stored.is_whole) {
+            match stored.next().await? {
+                Some(values) => self.pending.extend_from_slice(&values),
+                None if self.pending.len() < count => return Err(CommitError::Order(stored.read)),
+                None => {}
+            }
+        }
+        let later = self.pending.split_off(count);
+        Ok(std::mem::replace(&mut self.pending, later))
+    }
+}
+
+impl Stored<'_> {
+    /// The values of the next chunk; none at the end.
+    async fn next(&mut self) -> Result<Option<Vec<f32>>, CommitError> {
+        let Some(data) = self.chunks.next().await? else {
+            self.is_whole = true;
+            return Ok(None);
+        };
+        let decode = move |decoder: &mut ModelDecoder| {
+            let mut values = Vec::with_capacity(data.len() / size_of::<f32>() + 1);
+            decoder.push(&data, &mut |_, decoded| values.extend_from_slice(decoded))?;
+            Ok::<_, CommitError>(values)
+        };
+        let values = self.decoder.run(decode).await?;
+        self.read += values.len();
+        Ok(Some(values))
+    }
+}
+
+fn missing(job: JobId, version: u32, companion: Companion) -> DbError {
+    DbError::Corrupt(format!("the {} of version {version} of {job} is missing", companion.as_str()))
+}
+
+/// A companion of a new version on its way into the store, in the form of a model's file.
+pub(crate) struct NewCompanion {
+    companion: Companion,
+    version: u32,
+    hasher: Sha256Hasher,
+    spool: Spool,
+}
+
+impl NewCompanion {
+    pub(crate) async fn begin(
+        bench: &Workbench,
+        clock: &Clock,
+        spec: &JobSpec,
+        version: u32,
+        companion: Companion,
+    ) -> Result<Self, BlobError> {
+        let spool = spool(bench, clock, model_file_key(spec.id, version, MadeFor::Companion(companion)));
+        let mut new = Self { companion, version, hasher: Sha256Hasher::new(), spool };
+        new.push(&model_file_beginning(&spec.model, &model_metadata())).await?;
+        Ok(new)
+    }
+
+    pub(crate) async fn push(&mut self, bytes: &[u8]) -> Result<(), BlobError> {
+        self.hasher.update(bytes);
+        self.spool.push(bytes).await
+    }
+
+    pub(crate) async fn finish(mut self, now_ms: i64) -> Result<(Role, Staged), BlobError> {
+        let staged = self.spool.finish(now_ms).await?;
+        let row = ModelFileRow {
+            version: self.version,
+            form: MadeFor::Companion(self.companion),
+            sha256: self.hasher.finish(),
+            bytes: self.spool.bytes(),
+            packed: false,
+        };
+        Ok((Role::Made(row), staged))
+    }
+}
+
+/// The bytes of a companion's values; the first belongs to parameter `first`.
+pub(crate) fn bytes_of(values: Vec<f64>, first: usize) -> Result<Vec<u8>, CommitError> {
+    let values = rounded(values, first)?;
+    Ok(values.iter().flat_map(|value| value.to_le_bytes()).collect())
+}

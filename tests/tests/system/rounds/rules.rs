@@ -1,0 +1,268 @@
+//! Rules that combine updates, and optimisers of the server: one round and several, through the whole coordinator.
+
+use serde_json::{Value, json};
+use tributary_protocol::model::Companion;
+use tributary_protocol::problem::ProblemType;
+use tributary_server::db::{MadeFor, model_file_key};
+
+use crate::streams::places;
+use crate::support::{Device, WEIGHTS, World};
+
+/// Five honest updates and two attackers, each in the first two weights. All values are exact in f32, so that a tie of
+/// Krum's scores is one.
+const FIXTURE: [[f32; 2]; 7] =
+    [[1.25, 1.25], [1.375, 1.125], [1.125, 1.5], [1.3125, 1.25], [1.1875, 1.1875], [7.0, -7.0], [6.0, -8.0]];
+
+fn whole(update: [f32; 2]) -> [f32; WEIGHTS] {
+    let mut delta = [0.0; WEIGHTS];
+    delta[..2].copy_from_slice(&update);
+    delta
+}
+
+/// The change of the first two weights after a round of the fixture; clients report in this order.
+async fn step(aggregation: &Value, order: [usize; 7]) -> [f64; 2] {
+    let world = World::start().await;
+    let file = json!({ "round": { "updates_goal": 7, "updates_min": 7 }, "aggregation": aggregation });
+    let job = world.job(file).await;
+    let devices: [Device; 7] = world.devices().await;
+    let [a, b, c, d, e, f, g] = &devices;
+    let assignments = world.assign([a, b, c, d, e, f, g]).await;
+    for place in order {
+        devices[place].contribute(&assignments[place], &whole(FIXTURE[place]), 10).await;
+    }
+    world.drive().await;
+    assert_eq!(world.job_now(job.id).await.model_version, Some(1), "{aggregation}");
+    world.check_books(job.id).await;
+    let (before, after) = (world.weights(job.id, 0).await, world.weights(job.id, 1).await);
+    assert_eq!(before[2..], after[2..], "{aggregation}");
+    [0, 1].map(|index| f64::from(after[index]) - f64::from(before[index]))
+}
+
+/// Goal: each rule gives what its formula gives, whatever the order of arrival. Method: one round of the fixture; the
+/// expected values were computed by hand.
+#[tokio::test]
+async fn every_rule_makes_the_step_of_its_formula_in_any_order_of_arrival() {
+    let mean = [19.25 / 7.0, -8.6875 / 7.0];
+    for (combine, expected) in [
+        (json!("uniform_mean"), mean),
+        (json!("weighted_mean"), mean),
+        (json!("median"), [1.3125, 1.1875]),
+        (json!({ "kind": "trimmed_mean", "trim": 0.3 }), [1.3125, 1.1875]),
+        (json!({ "kind": "krum", "byzantine": 2 }), [1.25, 1.25]),
+        (json!({ "kind": "multi_krum", "byzantine": 2, "keep": 3 }), [1.25, 3.6875 / 3.0]),
+    ] {
+        let aggregation = json!({ "combine": combine });
+        for order in [[0, 1, 2, 3, 4, 5, 6], [6, 2, 5, 1, 4, 0, 3]] {
+            let step = step(&aggregation, order).await;
+            let near = step.iter().zip(expected).all(|(step, expected)| (step - expected).abs() < 1e-6);
+            assert!(near, "{combine}: {step:?} instead of {expected:?}");
+        }
+    }
+}
+
+/// Goal: rules without a printed value stay with the five honest clients, also with a codec that sends noise and with
+/// one whose bodies have no fixed width.
+#[tokio::test]
+async fn robust_rules_stay_with_the_honest_clients_with_every_kind_of_codec() {
+    for combine in [
+        json!("median"),
+        json!({ "kind": "bulyan", "byzantine": 1 }),
+        json!({ "kind": "geometric_median", "iterations": 100 }),
+        json!({ "kind": "centered_clipping", "radius": 0.5, "iterations": 20 }),
+        json!({ "kind": "krum", "byzantine": 2 }),
+    ] {
+        for codec in ["f32", "int8", "eden"] {
+            let update = json!({ "codec": codec, "magnitude_max": 32.0 });
+            let step = step_with(&combine, &update).await;
+            let reach = if codec == "eden" { 2.5 } else { 0.7 };
+            let near = step.iter().all(|step| (step - 1.25).abs() < reach);
+            assert!(near, "{combine} with {codec}: {step:?}");
+        }
+    }
+    let clipped = step_with(&json!({ "kind": "norm_clipping", "norm": 1.5 }), &json!({ "codec": "f32" })).await;
+    assert!(clipped.iter().all(|step| step.abs() < 1.5), "{clipped:?}");
+}
+
+async fn step_with(combine: &Value, update: &Value) -> [f64; 2] {
+    let codecs: &'static [&'static str] = &["f32", "int8", "eden"];
+    let world = World::start().await;
+    let file = json!({
+        "round": { "updates_goal": 7, "updates_min": 7 },
+        "aggregation": { "combine": combine }, "update": update,
+    });
+    let job = world.job(file).await;
+    let devices: [Device; 7] = world.devices().await;
+    let devices = devices.map(|device| device.reading(codecs));
+    let [a, b, c, d, e, f, g] = &devices;
+    let assignments = world.assign([a, b, c, d, e, f, g]).await;
+    for ((device, assignment), update) in devices.iter().zip(&assignments).zip(FIXTURE) {
+        device.contribute(assignment, &whole(update), 10).await;
+    }
+    world.drive().await;
+    let (before, after) = (world.weights(job.id, 0).await, world.weights(job.id, 1).await);
+    [0, 1].map(|index| f64::from(after[index]) - f64::from(before[index]))
+}
+
+/// Goal: q-FedAvg and FedNova read losses and steps from the reports. Method: one round of two clients; the expected
+/// steps are those of the formulas.
+#[tokio::test]
+async fn rules_that_weigh_by_reports_read_them() {
+    let reported =
+        |weight: u32, loss: f64, steps: u64| json!({ "weight": weight, "loss": loss, "steps": steps, "train_ms": 1 });
+    let (one, other) = ([0.3f32, -0.1], [-0.1f32, 0.4]);
+    let norm = |delta: [f32; 2]| delta.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>();
+    // q = 1 and L = 10: h = |10 d|^2 + 10 F.
+    let total = (100.0 * norm(one) + 20.0) + (100.0 * norm(other) + 5.0);
+    let fair = [20.0 / total, 5.0 / total];
+    // 10 and 30 examples, 2 and 8 steps: the mean number of steps is 6.5.
+    let nova = [0.25 * 6.5 / 2.0, 0.75 * 6.5 / 8.0];
+    for (changes, [first, second]) in [
+        (json!({ "aggregation": { "combine": { "kind": "q_fedavg", "q": 1.0 } } }), fair),
+        (json!({ "training": { "algorithm": { "kind": "fed_nova" } } }), nova),
+    ] {
+        let world = World::start().await;
+        let mut file = changes.clone();
+        file["round"] = json!({ "updates_goal": 2, "updates_min": 2 });
+        let job = world.job(file).await;
+        let [a, b] = world.devices().await;
+        let [to_a, to_b] = world.assign([&a, &b]).await;
+        let body = |assignment, delta| crate::support::delta_file(assignment, &whole(delta));
+        a.put_update(to_a.id, &reported(10, 2.0, 2), body(&to_a, one)).await.value();
+        b.put_update(to_b.id, &reported(30, 0.5, 8), body(&to_b, other)).await.value();
+        world.drive().await;
+        let (before, after) = (world.weights(job.id, 0).await, world.weights(job.id, 1).await);
+        for index in 0..2 {
+            let expected = first * f64::from(one[index]) + second * f64::from(other[index]);
+            let step = f64::from(after[index]) - f64::from(before[index]);
+            assert!((step - expected).abs() < 1e-6, "{changes}: {step} instead of {expected}");
+        }
+        world.check_books(job.id).await;
+    }
+}
+
+/// Plays three rounds of three clients; restarts the coordinator before each commit if told so. Answers the models.
+async fn rounds(world: &mut World, changes: &Value, restarts: bool) -> Vec<Vec<u8>> {
+    let mut file = changes.clone();
+    file["round"] = json!({ "updates_goal": 3, "updates_min": 3 });
+    let job = world.job(file).await;
+    let devices: [Device; 3] = world.devices().await;
+    let [a, b, c] = &devices;
+    for round in 0..3u32 {
+        let assignments = world.assign([a, b, c]).await;
+        for (place, (device, assignment)) in devices.iter().zip(&assignments).enumerate() {
+            let value = |index: usize| ((index + 3 * place + 5 * round as usize) % 11) as f32 * 0.1 - 0.37;
+            let delta: Vec<f32> = (0..WEIGHTS).map(value).collect();
+            device.contribute(assignment, &delta, 7 + place as u32).await;
+        }
+        if restarts {
+            world.restart().await;
+        }
+        world.drive().await;
+        assert_eq!(world.job_now(job.id).await.model_version, Some(round + 1), "{changes}");
+    }
+    world.check_books(job.id).await;
+    let mut files = Vec::new();
+    for version in 0..=3 {
+        files.push(world.model_file(job.id, version).await);
+    }
+    let mut companions = Vec::new();
+    for version in 0..=3 {
+        for companion in Companion::ALL {
+            let form = MadeFor::Companion(companion);
+            if let Some(row) = world.app().db.read().await.unwrap().model_file(job.id, version, form).await.unwrap() {
+                companions.push((version, row));
+            }
+        }
+    }
+    // Only the newest version has companions, and they are stored as its rows say.
+    for (version, row) in companions {
+        assert_eq!(version, 3, "{row:?}");
+        let key = model_file_key(job.id, version, row.form);
+        let app = world.app();
+        let mut chunks = app.blobs.chunks(&app.db, key, row.sha256).await.unwrap();
+        let mut file = Vec::new();
+        while let Some(chunk) = chunks.next().await.unwrap() {
+            file.extend_from_slice(&chunk);
+        }
+        assert_eq!(file.len() as u64, row.bytes);
+        files.push(file);
+    }
+    files
+}
+
+/// Goal: companions are stored like the model. Method: the same three rounds with and without a restart before every
+/// commit, on each place for bodies; all files have the same bits, and older companions are gone.
+#[tokio::test]
+async fn an_optimiser_goes_on_after_restarts_with_the_same_bits() {
+    for (changes, companions) in [
+        (json!({ "aggregation": { "optimizer": { "kind": "adam" } } }), 2),
+        (
+            json!({ "aggregation": { "optimizer": { "kind": "yogi" }, "schedule": { "kind": "warmup", "versions": 2 } } }),
+            2,
+        ),
+        (json!({ "aggregation": { "optimizer": { "kind": "adagrad" } } }), 1),
+        (
+            json!({
+                "aggregation": { "optimizer": { "kind": "sgd", "momentum": 0.9, "nesterov": true } },
+                "download": { "delta": true },
+            }),
+            1,
+        ),
+        (
+            json!({ "aggregation": {
+                "combine": { "kind": "centered_clipping", "radius": 0.5 },
+                "optimizer": { "kind": "sgd", "momentum": 0.5 },
+            } }),
+            2,
+        ),
+        (json!({ "aggregation": { "combine": "median" } }), 0),
+    ] {
+        let undisturbed = rounds(&mut World::start().await, &changes, false).await;
+        assert_eq!(undisturbed.len(), 4 + companions, "{changes}");
+        assert_eq!(rounds(&mut World::start().await, &changes, true).await, undisturbed, "{changes}");
+    }
+}
+
+#[tokio::test]
+async fn companions_are_the_same_on_every_place_for_bodies() {
+    let changes = json!({ "aggregation": { "optimizer": { "kind": "adam" } } });
+    let mut files = Vec::new();
+    for (mut world, directory) in places().await {
+        files.push(rounds(&mut world, &changes, false).await);
+        drop((world, directory));
+    }
+    assert!(files.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+#[tokio::test]
+async fn a_momentum_carries_a_step_into_the_next_round() {
+    let world = World::start().await;
+    let optimizer = json!({ "kind": "sgd", "learning_rate": 0.5, "momentum": 0.5 });
+    let job = world.job(json!({ "aggregation": { "optimizer": optimizer } })).await;
+    let device = world.device().await;
+    for delta in [1.0, 0.0, 0.0] {
+        let [assignment] = world.assign([&device]).await;
+        device.contribute(&assignment, &[delta; WEIGHTS], 10).await;
+        world.drive().await;
+    }
+    let mut steps = Vec::new();
+    for version in 0..3 {
+        let (from, to) = (world.weights(job.id, version).await, world.weights(job.id, version + 1).await);
+        steps.push(to[0] - from[0]);
+    }
+    for (step, expected) in steps.iter().zip([0.5, 0.25, 0.125]) {
+        assert!((step - expected).abs() < 1e-6, "{steps:?}");
+    }
+    let norm = world.round(job.id, 2).await.step_norm.unwrap();
+    assert!((norm - 0.25 * (WEIGHTS as f64).sqrt()).abs() < 1e-9, "the norm of the step, not of the updates: {norm}");
+}
+
+#[tokio::test]
+async fn a_senseless_pair_of_settings_is_refused_with_the_reason() {
+    let world = World::start().await;
+    let file = crate::support::job_file(&json!({
+        "aggregation": { "combine": { "kind": "krum", "byzantine": 1 } }, "round": { "updates_goal": 4, "updates_min": 4 },
+    }));
+    let problem = world.create_job(&file).await.refused(ProblemType::JobFileInvalid);
+    assert!(problem.detail.contains("2 x byzantine + 3 = 5 updates"), "{}", problem.detail);
+}
