@@ -134,8 +134,9 @@ impl ClassCounts {
         }
     }
 
-    /// Checks lengths and sums against the examples and the accuracy of their report. `targets` is the number of targets
-    /// of one example: 1, or the positions of a sequence where the network has an output for each; `None` if unknown.
+    /// Checks lengths and sums against the examples and the accuracy of their report. `targets` is the number of
+    /// targets of one example: 1, or the positions of a sequence where the network has an output for each; `None` if
+    /// unknown.
     ///
     /// # Errors
     /// [`ClassCountsError`] names the first contradiction.

@@ -6,8 +6,8 @@ use clap::{Args, Subcommand};
 use tributary_protocol::id::Name;
 use tributary_protocol::sealed::Sealed;
 
-use super::test_set::TestSetCommand;
 use crate::options::LimitArgs;
+use crate::table::Missing;
 use crate::units::{HttpUrl, HumanDuration};
 
 #[derive(Debug, Subcommand)]
@@ -89,6 +89,42 @@ pub(crate) struct JobArgs {
     /// The job's population, where several populations have a job of this name.
     #[arg(long, value_name = "NAME")]
     pub(crate) population: Option<Name>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TestSetCommand {
+    /// Uploads the test set of a job whose file says `[evaluation] where = "coordinator"`. It replaces an earlier one:
+    /// accuracies of versions that were evaluated on another test set do not compare.
+    Upload(Box<UploadArgs>),
+    /// Shows the test set of a job.
+    Show(JobArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UploadArgs {
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    /// A safetensors file with the tensors `inputs` and `labels`, or a table (CSV) as `tributary client run` reads it.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The target's column of a table: a name, or a number from 0 [default: the last column].
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) target_column: Option<String>,
+    /// The target is a number to be predicted, not a class.
+    #[arg(long)]
+    pub(crate) regression: bool,
+    /// Text labels by class, as the clients have them: the first is class 0.
+    #[arg(long, value_name = "LABELS", value_delimiter = ',', conflicts_with = "regression")]
+    pub(crate) label_map: Option<Vec<String>>,
+    /// What becomes of missing values: mean (of the column), or drop (the line is left out) [default: refused].
+    #[arg(long, value_name = "mean|drop")]
+    pub(crate) missing: Option<Missing>,
+    /// Shifts and scales each column of inputs to a mean of 0 and a variance of 1, as clients with `--standardize` do.
+    #[arg(long, conflicts_with = "input_scale")]
+    pub(crate) standardize: bool,
+    /// Each input is multiplied by this, as the clients' are.
+    #[arg(long, value_name = "FACTOR")]
+    pub(crate) input_scale: Option<f32>,
 }
 
 #[derive(Debug, Args)]

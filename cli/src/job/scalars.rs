@@ -81,6 +81,6 @@ mod tests {
         let args = JobArgs { job: "digits".into(), population: None };
         run(&args, &api, &output).await.unwrap();
         let text = printed.lock().unwrap().clone();
-        assert!(text.contains("auc     evaluate  2      0.75  0.75 to 0.9  0.5"), "{text}");
+        assert!(text.contains("auc     evaluate  2      0.75  0.75 to 0.9   0.5  0.5  0.7  0.9  0.9  3"), "{text}");
     }
 }

@@ -1,56 +1,19 @@
 //! `tributary job test-set`: the examples on which the coordinator evaluates a job's models.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use clap::{Args, Subcommand};
 use tributary_client::examples::{Batch, Examples, Targets};
 use tributary_protocol::operator::{Job, TestSet};
 use tributary_protocol::safetensors::{Data, Dtype, Tensor, write};
 
-use super::args::JobArgs;
+use super::args::{TestSetCommand, UploadArgs};
 use super::find::find_job;
 use crate::api::Api;
 use crate::error::CliError;
 use crate::format::{bytes, count, timestamp};
 use crate::output::{self, Output};
-use crate::table::{self, LabelMap, Missing, TableOptions};
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum TestSetCommand {
-    /// Uploads the test set of a job whose file says `[evaluation] where = "coordinator"`. It replaces an earlier one:
-    /// accuracies of versions that were evaluated on another test set do not compare.
-    Upload(Box<UploadArgs>),
-    /// Shows the test set of a job.
-    Show(JobArgs),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct UploadArgs {
-    #[command(flatten)]
-    job: JobArgs,
-    /// A safetensors file with the tensors `inputs` and `labels`, or a table (CSV) as `tributary client run` reads it.
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
-    /// The target's column of a table: a name, or a number from 0 [default: the last column].
-    #[arg(long, value_name = "COLUMN")]
-    target_column: Option<String>,
-    /// The target is a number to be predicted, not a class.
-    #[arg(long)]
-    regression: bool,
-    /// Text labels by class, as the clients have them: the first is class 0.
-    #[arg(long, value_name = "LABELS", value_delimiter = ',', conflicts_with = "regression")]
-    label_map: Option<Vec<String>>,
-    /// What becomes of missing values: mean (of the column), or drop (the line is left out) [default: refused].
-    #[arg(long, value_name = "mean|drop")]
-    missing: Option<Missing>,
-    /// Shifts and scales each column of inputs to a mean of 0 and a variance of 1, as clients with `--standardize` do.
-    #[arg(long, conflicts_with = "input_scale")]
-    standardize: bool,
-    /// Each input is multiplied by this, as the clients' are.
-    #[arg(long, value_name = "FACTOR")]
-    input_scale: Option<f32>,
-}
+use crate::table::{self, LabelMap, TableOptions};
 
 pub(super) async fn run(command: TestSetCommand, api: &Api, output: &Output) -> Result<(), CliError> {
     match command {
@@ -71,7 +34,7 @@ async fn upload(args: &UploadArgs, api: &Api, output: &Output) -> Result<(), Cli
     let stored = match is_tensors(&args.file) {
         true => api.upload_test_set(job.id, &args.file).await?,
         false => {
-            let table = table::read_file(&args.file, &args.options())?;
+            let table = table::read_file(&args.file, &options(args))?;
             table.notes.iter().for_each(|note| output.note(&format!("note: {note}")));
             if let (Some(labels), None) = (&table.labels, &args.label_map) {
                 output.note(&format!("note: the classes are {labels}; clients must have the same (--label-map)"));
@@ -103,17 +66,15 @@ fn is_tensors(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "safetensors")
 }
 
-impl UploadArgs {
-    fn options(&self) -> TableOptions {
-        TableOptions {
-            target_column: self.target_column.clone(),
-            regression: self.regression,
-            missing: self.missing,
-            standardize: self.standardize,
-            input_scale: self.input_scale,
-            labels: self.label_map.clone().map(LabelMap::new),
-            ..TableOptions::default()
-        }
+fn options(args: &UploadArgs) -> TableOptions {
+    TableOptions {
+        target_column: args.target_column.clone(),
+        regression: args.regression,
+        missing: args.missing,
+        standardize: args.standardize,
+        input_scale: args.input_scale,
+        labels: args.label_map.clone().map(LabelMap::new),
+        ..TableOptions::default()
     }
 }
 

@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn sequences_have_a_label_for_each_position_and_tokens_within_the_vocabulary() {
         let tagger = spec(
-            r#"{"input": [2], "layers": [{"kind": "embedding", "tokens": 5, "features": 3},
+            r#"{"input": [2], "layers": [{"kind": "embedding", "tokens": 5, "size": 3},
                 {"kind": "linear", "out_features": 2}]}"#,
         );
         let tags = labels(&[1, 2], Dtype::U8, &[1, 0]);

@@ -116,8 +116,8 @@ async fn an_evaluation_waits_for_its_test_set_and_calls_no_client() {
     world.check_books(job.id).await;
 }
 
-/// Goal: an evaluation that a restart interrupted is computed after it. Method: the coordinator stops before it looks at
-/// the version, so the evaluation can only be the next one's.
+/// Goal: an evaluation that a restart interrupted is computed after it. Method: the coordinator stops before it looks
+/// at the version, so the evaluation can only be the next one's.
 #[tokio::test]
 async fn a_restart_evaluates_what_was_open() {
     let mut world = World::start().await;
