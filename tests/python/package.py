@@ -39,11 +39,16 @@ class ByHand:
             ]:
                 model[name] = model[name] - rate * step
             losses += loss
-        return tributary.Trained(model, len(self.labels), task.training["steps"], losses / task.training["steps"])
+        figures = {"hidden": float((hidden > 0).mean())}
+        return tributary.Trained(model, len(self.labels), task.training["steps"], losses / task.training["steps"], figures)
 
     def evaluate(self, task):
         _, chances, loss = self.forward(task.parameters)
-        return tributary.Evaluated(len(self.labels), loss, float((chances.argmax(1) == self.labels).mean()))
+        classes = chances.shape[1]
+        pairs = self.labels * classes + chances.argmax(1)
+        confusion = np.bincount(pairs, minlength=classes**2).reshape(classes, classes)
+        accuracy = float(confusion.trace() / len(self.labels))
+        return tributary.Evaluated(len(self.labels), loss, accuracy, {"margin": 0.5}, confusion)
 
     def forward(self, model):
         hidden = np.maximum(self.inputs @ model["layers.0.weight"].T + model["layers.0.bias"], 0)

@@ -1,5 +1,6 @@
 //! A trainer in Python.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -9,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde_json::json;
 use tributary_client::{EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
+use tributary_protocol::metrics::Metrics;
 use tributary_protocol::model::Model;
 
 use crate::client::handle_signals;
@@ -31,8 +33,9 @@ impl Stop {
 }
 
 /// Calls the methods of a Python object: `examples() -> int`,
-/// `train(bytes, task, stop) -> (bytes, examples, steps, loss)` and
-/// `evaluate(bytes, task, stop) -> (examples, loss, accuracy or None)`. Tasks are JSON.
+/// `train(bytes, task, stop) -> (bytes, examples, steps, loss, metrics)` and
+/// `evaluate(bytes, task, stop) -> (examples, loss, accuracy or None, metrics, classes or None)`. Tasks and counts by
+/// class are JSON, metrics are numbers by name.
 pub(crate) struct PythonTrainer {
     object: Py<PyAny>,
     examples: u64,
@@ -113,13 +116,14 @@ impl Trainer for PythonTrainer {
         });
         let total = task.model.values().len();
         self.call("train", task.model, &told.to_string(), should_stop, |result| {
-            let (model, examples, steps, loss): (Bound<'_, PyBytes>, u64, u64, f64) = result.extract()?;
+            let (model, examples, steps, loss, metrics): (Bound<'_, PyBytes>, u64, u64, f64, Named) =
+                result.extract()?;
             let values = from_bytes(model.as_bytes());
             if values.len() != total {
                 let text = format!("the trainer returned {} values of {total}", values.len());
                 return Err(crate::errors::DoesNotFit::new_err(text));
             }
-            Ok(Trained { values, examples, steps, loss })
+            Ok(Trained { values, examples, steps, loss, metrics: checked(metrics)? })
         })
     }
 
@@ -130,10 +134,21 @@ impl Trainer for PythonTrainer {
             "loss": task.loss,
         });
         self.call("evaluate", task.model, &told.to_string(), should_stop, |result| {
-            let (examples, loss, accuracy) = result.extract()?;
-            Ok(Evaluated { examples, loss, accuracy })
+            let (examples, loss, accuracy, metrics, classes): (u64, f64, Option<f64>, Named, Option<String>) =
+                result.extract()?;
+            let classes = classes.map(|text| serde_json::from_str(&text)).transpose();
+            let classes = classes.map_err(|error| crate::errors::DoesNotFit::new_err(error.to_string()))?;
+            Ok(Evaluated { examples, loss, accuracy, metrics: checked(metrics)?, classes })
         })
     }
+}
+
+/// Named scalars of a report.
+type Named = BTreeMap<String, f64>;
+
+fn checked(metrics: Named) -> PyResult<Metrics> {
+    let metrics = metrics.iter().try_fold(Metrics::new(), |metrics, (name, value)| metrics.with(name, *value));
+    metrics.map_err(|error| crate::errors::DoesNotFit::new_err(error.to_string()))
 }
 
 /// The values of a model: f32, little-endian.

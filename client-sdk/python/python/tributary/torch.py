@@ -11,6 +11,9 @@ import torch
 from ._core import Diverged, DoesNotFit, NoExamples
 from .trainer import EvaluateTask, Evaluated, Trained, TrainTask
 
+CLASSES_COUNTED = 1_000
+"""Classifiers with more classes report no counts by class."""
+
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 Batches = Iterable[tuple[torch.Tensor, torch.Tensor]]
 
@@ -50,12 +53,18 @@ class TorchTrainer:
         trainable = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
         make = self.optimizer or (lambda parameters: optimizer_of(task.training["optimizer"], parameters))
         optimizer = make(trainable)
+        # FedProx: the gradient of mu / 2 times the squared distance from the global model.
+        mu = task.training.get("algorithm", {}).get("mu", 0.0)
+        start = [parameter.detach().clone() for parameter in trainable] if mu > 0 else []
         self.module.train()
         losses, steps = 0.0, 0
         for inputs, targets in self._steps(task):
             optimizer.zero_grad()
             loss = self.loss(self.module(inputs), targets)
             loss.backward()
+            for parameter, global_value in zip(trainable, start):
+                if parameter.grad is not None:
+                    parameter.grad.add_(parameter.detach() - global_value, alpha=mu)
             optimizer.step()
             losses, steps = losses + loss.item(), steps + 1
         if not np.isfinite(losses):
@@ -65,7 +74,7 @@ class TorchTrainer:
     def evaluate(self, task: EvaluateTask) -> Evaluated:
         self._load(task.parameters)
         self.module.eval()
-        examples, losses, right = 0, 0.0, 0
+        examples, losses, right, targets_total, confusion = 0, 0.0, 0, 0, None
         with torch.no_grad():
             for inputs, targets in self._on_device(self.test):
                 task.check()
@@ -73,11 +82,17 @@ class TorchTrainer:
                 losses += self.loss(outputs, targets).item() * len(targets)
                 examples += len(targets)
                 if task.loss == "cross_entropy":
-                    right += (outputs.argmax(1) == targets).float().mean().item() * len(targets)
+                    predicted, classes = outputs.argmax(1), outputs.shape[1]
+                    right, targets_total = right + int((predicted == targets).sum()), targets_total + targets.numel()
+                    if classes <= CLASSES_COUNTED:
+                        pairs = (targets * classes + predicted).flatten()
+                        counts = torch.bincount(pairs, minlength=classes * classes).reshape(classes, classes)
+                        confusion = counts if confusion is None else confusion + counts
         if examples == 0:
             raise NoExamples("there are no examples")
-        accuracy = right / examples if task.loss == "cross_entropy" else None
-        return Evaluated(examples, losses / examples, accuracy)
+        accuracy = right / targets_total if targets_total else None
+        counts = None if confusion is None else confusion.cpu().numpy()
+        return Evaluated(examples, losses / examples, accuracy, confusion=counts)
 
     def _steps(self, task: TrainTask) -> Batches:
         epochs, steps = task.training.get("epochs"), task.training.get("steps")

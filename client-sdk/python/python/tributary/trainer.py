@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Optional, Protocol
 
 import numpy as np
@@ -63,6 +63,8 @@ class Trained:
     """Number of optimiser steps."""
     loss: float
     """Mean loss of the steps."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Figures of your own, at most 32: names of a-z, 0-9, `_`, `.` and `-`."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,11 @@ class Evaluated:
     """Mean loss per example."""
     accuracy: Optional[float] = None
     """Share of examples, 0 to 1, whose class had the highest score."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Figures of your own, such as `auc` or `f1`, at most 32."""
+    confusion: Optional[Any] = None
+    """Counts `[classes, classes]`: for each true class a row, with how often each class had the highest score. It must
+    fit examples and accuracy."""
 
 
 class Trainer(Protocol):
@@ -127,7 +134,7 @@ class Bridge:
     def examples(self) -> int:
         return self._trainer.examples()
 
-    def train(self, model: bytes, task: str, stop: _core.Stop) -> tuple[bytes, int, int, float]:
+    def train(self, model: bytes, task: str, stop: _core.Stop) -> tuple[bytes, int, int, float, dict[str, float]]:
         told = json.loads(task)
         parameters = told["parameters"]
         trained = self._trainer.train(
@@ -138,11 +145,32 @@ class Bridge:
             int(trained.examples),
             int(trained.steps),
             float(trained.loss),
+            _numbers(trained.metrics),
         )
 
-    def evaluate(self, model: bytes, task: str, stop: _core.Stop) -> tuple[int, float, Optional[float]]:
+    def evaluate(
+        self, model: bytes, task: str, stop: _core.Stop
+    ) -> tuple[int, float, Optional[float], dict[str, float], Optional[str]]:
         told = json.loads(task)
         arrays = unpack(model, told["parameters"])
         measured = self._trainer.evaluate(EvaluateTask(arrays, told["model"], told["loss"], stop))
         accuracy = None if measured.accuracy is None else float(measured.accuracy)
-        return int(measured.examples), float(measured.loss), accuracy
+        classes = None if measured.confusion is None else _counts(np.asarray(measured.confusion))
+        return int(measured.examples), float(measured.loss), accuracy, _numbers(measured.metrics), classes
+
+
+def _numbers(metrics: Mapping[str, float]) -> dict[str, float]:
+    return {name: float(value) for name, value in metrics.items()}
+
+
+def _counts(confusion: np.ndarray) -> Optional[str]:
+    """Counts by class as the protocol has them: a matrix up to 100 classes, two counts per class up to 1,000."""
+    classes = len(confusion)
+    if confusion.shape != (classes, classes):
+        raise _core.DoesNotFit(f"a confusion matrix is square, and has not the shape {confusion.shape}")
+    if classes > 1_000:
+        return None
+    if classes <= 100:
+        return json.dumps({"kind": "confusion", "classes": classes, "counts": confusion.ravel().tolist()})
+    examples, right = confusion.sum(1).tolist(), confusion.diagonal().tolist()
+    return json.dumps({"kind": "per_class", "examples": examples, "right": right})

@@ -130,3 +130,33 @@ async fn an_exception_of_a_trainer_is_reported_and_raised_and_a_host_can_stop_a_
     assert!(text.contains("OSError: the disk of the silo is gone"), "{text}");
     listening.stop().await;
 }
+
+/// Goal: a report of Python carries what one of Rust does. Method: a client of the SDK trains and one in Python
+/// evaluates; the round shows its figure, and counts by class that add up to its examples.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_python_client_evaluates_with_figures_of_its_own_and_counts_by_class() {
+    let Some(python) = python("tributary") else { return };
+    let listening = Listening::start().await;
+    let mut file = job_file();
+    file["round"] = json!({ "updates_goal": 1, "updates_min": 1, "over_selection": 1.0 });
+    file["evaluation"] = json!({ "attributes": { "kind": "numpy" } });
+    let job = create(&listening, file).await;
+    let silo = Silo::new(&python, &listening, "silo", &Examples::draw(40, 1));
+
+    let rust = listening.directory.path().join("rust");
+    let trained = within_reason(session(&listening, &rust, &Examples::draw(30, 2))).await;
+    assert!(matches!(trained, Outcome::Contributed { round: 1, .. }), "{trained:?}");
+    let evaluated = within_reason(silo.session(&listening, "numpy")).await;
+    assert_eq!((&evaluated["kind"], &evaluated["round"]), (&json!("evaluated"), &json!(1)));
+    listening.until_completed(job.id).await;
+
+    let rounds: Page<Round> = listening.look(&format!("/jobs/{}/rounds?task=train", job.id)).await.ok();
+    let round = &rounds.items[0];
+    let classes = round.classes.as_ref().unwrap();
+    assert_eq!((classes.examples.len(), classes.examples.iter().sum::<u64>()), (3, 40));
+    let right = classes.right.iter().sum::<u64>() as f64;
+    assert!((round.accuracy.unwrap() - right / 40.0).abs() < 1e-9, "{round:?}");
+    let margin = &round.evaluation_metrics[0];
+    assert_eq!((margin.name.as_str(), margin.mean, margin.reports), ("margin", 0.5, 1));
+    listening.stop().await;
+}
