@@ -102,9 +102,7 @@ function phoneColumns(job: string): Column<Round>[] {
       number: true,
       cell: (round) => (
         <span class="two-lines">
-          <b>
-            {resultOf(round)}
-          </b>
+          <b>{resultOf(round)}</b>
           <small class="quiet">{duration(roundMs(round))}</small>
         </span>
       ),
