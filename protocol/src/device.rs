@@ -5,8 +5,7 @@
 //! | `POST /device/v1/clients` | [`EnrolRequest`] with an enrolment token | [`EnrolResponse`] |
 //! | `GET /device/v1/jobs` | with an enrolment token | [`OpenJobs`] |
 //! | `POST /device/v1/checkins` | [`CheckInRequest`] | [`CheckInReply`] |
-//! | `POST /device/v1/certificate` | [`CertificateRequest`](crate::credential::CertificateRequest) |
-//! [`IssuedCertificate`] |
+//! | `POST /device/v1/certificate` | [`CertificateRequest`](crate::credential::CertificateRequest) | [`IssuedCertificate`] |
 //! | `POST /device/v1/secret` | | [`NewSecret`](crate::credential::NewSecret) |
 //! | `GET /device/v1/jobs/{job}/models/{version}?form=..` | [`crate::download::FormQuery`] | a safetensors file |
 //! | `GET /device/v1/jobs/{job}/models/{version}/delta` | | the model delta from the version before |

@@ -13,8 +13,7 @@
 //! | kind | content |
 //! |---|---|
 //! | 0 | nothing: all values are zero |
-//! | 1 | norms (bf16), seed of the dither (4 bytes), row length (24 bits), rating of the mean level (1 byte),
-//! [levels](super::super::coding::levels) |
+//! | 1 | norms (bf16), seed of the dither (4 bytes), row length (24 bits), rating of the mean level (1 byte), [levels](super::super::coding::levels) |
 //! | 2 | norms (bf16), for each value the level and above it the sign, packed from the lowest bit on |
 //!
 //! The encoder chooses the shortest kind.

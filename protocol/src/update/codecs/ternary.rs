@@ -10,10 +10,8 @@
 //! | kind | content | bytes |
 //! |---|---|---|
 //! | 0 | nothing: all values are zero | 0 |
-//! | 1 | scale (f32), seed of the dither, row length (24 bits), rating of the mean level,
-//! [levels](super::super::coding::levels) | 12 + levels |
-//! | 2 | scale (f32), five values in a byte to base 3: the digits 0, 1, 2 are -1, 0, 1, the first value is the lowest
-//! digit | 4 + n / 5 |
+//! | 1 | scale (f32), seed of the dither, row length (24 bits), rating of the mean level, [levels](super::super::coding::levels) | 12 + levels |
+//! | 2 | scale (f32), five values in a byte to base 3: the digits 0, 1, 2 are -1, 0, 1, the first value is the lowest digit | 4 + n / 5 |
 //!
 //! The encoder chooses the shortest kind, so a section takes at most 1.6 bits per value and 5 bytes.
 
