@@ -47,8 +47,8 @@ pub enum Algorithm {
         /// Weight of the distance, 0 to 1000; 0 is the plain loss.
         mu: f64,
     },
-    /// The coordinator divides each update by the steps behind it (FedNova, Wang et al. 2020), so that clients with more
-    /// steps do not pull the model towards their own optimum.
+    /// The coordinator divides each update by the steps behind it (FedNova, Wang et al. 2020), so that clients with
+    /// more steps do not pull the model towards their own optimum.
     FedNova {
         /// Weight of the distance from the global model, as in `fed_prox`. Default: 0.
         #[serde(default)]

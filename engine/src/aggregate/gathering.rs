@@ -107,7 +107,8 @@ pub enum Keep {
 pub enum Recipe {
     /// The exact mean, weighted by examples.
     WeightedMean,
-    /// The sum of updates times coefficients, in the order of the facts; that of the centre is last if the rule has one.
+    /// The sum of updates times coefficients, in the order of the facts; that of the centre is last if the rule has
+    /// one.
     Mixture(Vec<f64>),
     /// The middle of each coordinate over these updates.
     Coordinates { members: Vec<usize>, middle: Middle },
@@ -170,8 +171,8 @@ impl Gathering {
         matches!(self, Self::Pairs(Pairs::CenteredClipping(_))).then_some(Companion::Centre)
     }
 
-    /// The combination of updates with these facts, of which there is at least one. `distances` are those of the updates
-    /// in the same order, with the centre behind them if the rule has one.
+    /// The combination of updates with these facts, of which there is at least one. `distances` are those of the
+    /// updates in the same order, with the centre behind them if the rule has one.
     ///
     /// # Panics
     /// If the rule needs distances and there are none.
@@ -238,8 +239,8 @@ fn fair(facts: &[Facts], q: f64, learning_rate: f64) -> Vec<f64> {
     facts.iter().map(|facts| lipschitz * loss(facts).powf(q) / total).collect()
 }
 
-/// The norm of FedNova's accumulation vector (Wang et al. 2020, <https://arxiv.org/abs/2007.07481>, section 4): how many
-/// plain gradient steps these steps add up to.
+/// The norm of FedNova's accumulation vector (Wang et al. 2020, <https://arxiv.org/abs/2007.07481>, section 4): how
+/// many plain gradient steps these steps add up to.
 fn step_count(steps: u64, momentum: f64, proximal_rate: f64) -> f64 {
     let steps = i32::try_from(steps.max(1)).unwrap_or(i32::MAX);
     let count = f64::from(steps);

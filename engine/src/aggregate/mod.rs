@@ -1,9 +1,9 @@
 //! Aggregation: updates to one combined value per parameter, and these to the next model version.
 //!
-//! Where a rule is a mean, each update is added to an [`Accumulator`] when it arrives. Addition of integers has no order,
-//! so the result is bit-identical for every order of arrival and every number of threads or coordinators. Other rules
-//! ([`Gathering`]) combine the stored updates when the round closes, with the same guarantee. An [`Optimizer`] turns the
-//! combined updates ([`Combined`]) into the step of the model.
+//! Where a rule is a mean, each update is added to an [`Accumulator`] when it arrives. Addition of integers has no
+//! order, so the result is bit-identical for every order of arrival and every number of threads or coordinators. Other
+//! rules ([`Gathering`]) combine the stored updates when the round closes, with the same guarantee. An [`Optimizer`]
+//! turns the combined updates ([`Combined`]) into the step of the model.
 //!
 //! | item | what it is |
 //! |---|---|

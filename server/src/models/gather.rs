@@ -1,10 +1,11 @@
-//! The combined updates of a round that has closed: its running sum, or what the job's rule makes of the stored updates.
+//! The combined updates of a round that has closed: its running sum, or what the job's rule makes of the stored
+//! updates.
 //!
-//! A rule that compares updates reads them in stripes: the values of the same parameters of all updates are in memory at
-//! a time, at most [`STRIPE_BYTES`]. An update can only be decoded from its beginning, so each stripe decodes every
-//! update up to the stripe's end. Decoding once into plain bodies on disk instead would write and read 4 bytes per value
-//! of every update through the database, which takes longer than decoding again (1 to 5 ns per value) until there are
-//! about twenty stripes. 32 updates of 10 million values take 20.
+//! A rule that compares updates reads them in stripes: the values of the same parameters of all updates are in memory
+//! at a time, at most [`STRIPE_BYTES`]. An update can only be decoded from its beginning, so each stripe decodes every
+//! update up to the stripe's end. Decoding once into plain bodies on disk instead would write and read 4 bytes per
+//! value of every update through the database, which takes longer than decoding again (1 to 5 ns per value) until there
+//! are about twenty stripes. 32 updates of 10 million values take 20.
 //!
 //! Whatever the rule, its result takes 8 bytes per parameter, as a running sum does.
 

@@ -113,7 +113,8 @@ impl RoundSum {
         Self::weighed(spec, spec.weighing())
     }
 
-    /// A sum by examples, whatever the job's rule. Rules that come out as a plain mean use it when the round has closed.
+    /// A sum by examples, whatever the job's rule. Rules that come out as a plain mean use it when the round has
+    /// closed.
     #[must_use]
     pub(crate) fn by_examples(spec: &JobSpec) -> SharedSum {
         Arc::new(Self::weighed(spec, Some(Weighing::Examples)))

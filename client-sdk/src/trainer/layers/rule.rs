@@ -148,8 +148,9 @@ impl Apply<'_> {
             }
             Formula::Adam(adam) => {
                 for ((((w, g), a), m), v) in weights.zip(first).zip(second) {
+                    let g = pulled(g, *w, a);
                     *w *= adam.keep;
-                    let g = pulled(g, *w, a) + adam.penalty * *w;
+                    let g = g + adam.penalty * *w;
                     *m = adam.first[0] * *m + adam.first[1] * g;
                     *v = adam.second[0] * *v + adam.second[1] * (g * g);
                     *w -= *m / (v.sqrt() / adam.correction + adam.epsilon) * adam.rate;

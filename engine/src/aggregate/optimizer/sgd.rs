@@ -1,13 +1,13 @@
-//! Federated averaging (McMahan et al. 2017, <https://arxiv.org/abs/1602.05629>, algorithm 1) with a server learning rate
-//! and a momentum (FedAvgM, Hsu et al. 2019, <https://arxiv.org/abs/1909.06335>).
+//! Federated averaging (McMahan et al. 2017, <https://arxiv.org/abs/1602.05629>, algorithm 1) with a server learning
+//! rate and a momentum (FedAvgM, Hsu et al. 2019, <https://arxiv.org/abs/1909.06335>).
 
 use tributary_protocol::model::Companion;
 
 use super::step::Optimizer;
 
-/// The step is `rate * D` of the combined update D. With a rate of 1 and the weighted mean, the next model is the weighted
-/// mean of the clients' models. With a momentum b, `v = b v + D` and the step is `rate * v`; with Nesterov momentum
-/// `rate * (b v + D)`.
+/// The step is `rate * D` of the combined update D. With a rate of 1 and the weighted mean, the next model is the
+/// weighted mean of the clients' models. With a momentum b, `v = b v + D` and the step is `rate * v`; with Nesterov
+/// momentum `rate * (b v + D)`.
 #[derive(Clone, Copy, Debug)]
 pub struct Sgd {
     pub rate: f64,

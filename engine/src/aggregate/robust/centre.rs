@@ -4,8 +4,8 @@ use tributary_protocol::job_file::{CenteredClipping, GeometricMedian};
 
 use super::distances::Distances;
 
-/// The coefficients of the geometric median (RFA, Pillutla et al. 2022, <https://arxiv.org/abs/1912.13445>, algorithm 2):
-/// from the mean, `z = sum b_k V_k / sum b_k` with `b_k = 1 / max(nu, |z - V_k|)`.
+/// The coefficients of the geometric median (RFA, Pillutla et al. 2022, <https://arxiv.org/abs/1912.13445>, algorithm
+/// 2): from the mean, `z = sum b_k V_k / sum b_k` with `b_k = 1 / max(nu, |z - V_k|)`.
 pub(in crate::aggregate) fn geometric_median(distances: &Distances, settings: GeometricMedian) -> Vec<f64> {
     let n = distances.vectors();
     let mut weights = vec![1.0 / n as f64; n];
@@ -19,8 +19,8 @@ pub(in crate::aggregate) fn geometric_median(distances: &Distances, settings: Ge
 }
 
 /// The coefficients of centered clipping (Karimireddy et al. 2021, <https://arxiv.org/abs/2012.10333>, algorithm 2):
-/// `v = v + mean((V_k - v) min(1, tau / |V_k - v|))`. The last vector is the centre from which the round starts, and the
-/// last coefficient is its own.
+/// `v = v + mean((V_k - v) min(1, tau / |V_k - v|))`. The last vector is the centre from which the round starts, and
+/// the last coefficient is its own.
 pub(in crate::aggregate) fn centered_clipping(distances: &Distances, settings: CenteredClipping) -> Vec<f64> {
     let n = distances.vectors() - 1;
     let mut weights = vec![0.0; n + 1];

@@ -9,8 +9,8 @@ pub(in crate::aggregate) fn scores(distances: &Distances, byzantine: u32) -> Vec
     all.iter().map(|i| score(distances, &all, *i, byzantine as usize)).collect()
 }
 
-/// The score among some of the vectors. At least one neighbour counts, as far as there is one: Bulyan repeats Krum until
-/// fewer than f + 3 vectors are left.
+/// The score among some of the vectors. At least one neighbour counts, as far as there is one: Bulyan repeats Krum
+/// until fewer than f + 3 vectors are left.
 fn score(distances: &Distances, among: &[usize], i: usize, byzantine: usize) -> f64 {
     let mut squares: Vec<f64> = among.iter().filter(|j| **j != i).map(|j| distances.square(i, *j)).collect();
     squares.sort_unstable_by(f64::total_cmp);
