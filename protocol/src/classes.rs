@@ -83,13 +83,12 @@ impl ClassCounts {
     /// Counts of so many classes, all 0; `None` where classes are not counted.
     #[must_use]
     pub fn of_classes(classes: usize) -> Option<Self> {
-        match classes {
-            1..=CONFUSION_CLASSES_MAX => {
-                Some(Self::Confusion { classes: classes as u32, counts: vec![0; classes * classes] })
-            }
-            1..=COUNTED_CLASSES_MAX => Some(Self::PerClass { examples: vec![0; classes], right: vec![0; classes] }),
-            _ => None,
+        if classes == 0 || classes > COUNTED_CLASSES_MAX {
+            return None;
         }
+        let per_class = || Self::PerClass { examples: vec![0; classes], right: vec![0; classes] };
+        let confusion = || Self::Confusion { classes: classes as u32, counts: vec![0; classes * classes] };
+        Some(if classes <= CONFUSION_CLASSES_MAX { confusion() } else { per_class() })
     }
 
     /// Number of classes.

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { ClassCounts, MetricCurve } from "../src/api/types";
+import { real } from "../src/lib/format";
 import { classRows, describeMetric, heat, metricColumns } from "../src/lib/metrics";
 
 const point = (round: number, mean: number) => ({
@@ -24,7 +25,7 @@ describe("metrics", () => {
       [0.1, 0.1],
       [0.9, 0.9],
     ]);
-    expect(describeMetric(curve)).toContain("auc from 0.25 at round 1; mean 0.75 at round 4");
+    expect(describeMetric(curve)).toContain(`auc from ${real(0.25)} at round 1; mean ${real(0.75)} at round 4`);
     expect(describeMetric({ ...curve, points: [] })).toContain("nothing reported");
   });
 });

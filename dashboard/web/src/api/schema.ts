@@ -105,6 +105,8 @@ export interface Assignment {
   late_at_ms?: number;
   /** Loss that the client reported. */
   loss?: number;
+  /** Named scalars that the client reported. */
+  metrics?: Metrics;
   /** Bytes of the downloaded model if it were a plain f32 file. */
   raw_bytes_down?: number;
   /** Bytes of the accepted report if it were a plain f32 file. */
@@ -195,6 +197,7 @@ export type AuditAction =
   | "job.stop"
   | "job.round_policy"
   | "model.upload"
+  | "test_set.upload"
   | "job.take_over";
 
 /** An entry of the audit log. Its members are ordered by name, which the canonical JSON depends on. */
@@ -323,6 +326,26 @@ export type CheckInResponse =
     };
 
 /**
+ * How often each class was right. A classifier with up to 100 classes has a confusion matrix; with up
+ * to 1,000, two counts per class.
+ */
+export type ClassCounts =
+  | {
+      /** Number of classes, at most 100. */
+      classes: number;
+      /** Row by row: `counts[truth * classes + predicted]`. */
+      counts: number[];
+      kind: "confusion";
+    }
+  | {
+      /** Number of targets of each class. */
+      examples: number[];
+      kind: "per_class";
+      /** For how many of them the class had the highest score. */
+      right: number[];
+    };
+
+/**
  * Statistics of the clients with one value of an attribute, over the newest training assignments of
  * their population.
  */
@@ -376,6 +399,14 @@ export interface ClassStats {
    * finished.
    */
   work_ms_p90?: number;
+}
+
+/** Targets and right answers of each class. */
+export interface ClassTotals {
+  /** Number of targets of each class. */
+  examples: number[];
+  /** For how many of them the class had the highest score. */
+  right: number[];
 }
 
 /** Whether the updates of a device class count as often as those of the other classes. */
@@ -750,7 +781,10 @@ export interface EnrolResponse {
   secret: Secret;
 }
 
-/** Evaluation of the global model on clients (`[evaluation]`). */
+/** Who evaluates the global model. */
+export type EvaluationPlace = "clients" | "coordinator";
+
+/** Evaluation of the global model (`[evaluation]`). */
 export interface EvaluationPolicy {
   /**
    * Attributes of evaluators, which then do not train. Default: none, and every client that may train
@@ -772,18 +806,27 @@ export interface EvaluationPolicy {
   reports_min?: number;
   /** Longest wait for available clients, in milliseconds. Default: 300,000. */
   selection_timeout_ms?: number;
+  /**
+   * Who evaluates. Default: `clients`. With `coordinator`, an evaluation waits for its test set for
+   * `selection_timeout_ms`, and settings of clients and reports have no meaning.
+   */
+  where?: EvaluationPlace;
 }
 
 /** Result of an evaluation on one client. */
 export interface EvaluationReport {
   /** Share of correctly classified examples, 0 to 1. Absent for regression. */
   accuracy?: number;
+  /** Counts by class. Absent for regression, and for more than 1,000 classes. */
+  classes?: ClassCounts;
   /** Time spent in evaluation, in milliseconds. */
   evaluate_ms: number;
   /** Number of examples evaluated: the weight of the report. */
   examples: number;
   /** Mean loss per example, at most 1e12 in magnitude. */
   loss: number;
+  /** Named scalars of the evaluation. */
+  metrics?: Metrics;
 }
 
 /** An event of a job: a change of phase or state. The round or assignment itself has the details. */
@@ -927,7 +970,7 @@ export interface JobFile {
   download?: Download;
   /** Which clients may train. */
   eligibility?: Eligibility;
-  /** Evaluation of the global model on clients. Default: none. */
+  /** Evaluation of the global model, on clients or on the coordinator. Default: none. */
   evaluation?: EvaluationPolicy;
   /** Source of model version 0. Default: `random`. */
   initial_model?: InitialModel;
@@ -1138,6 +1181,52 @@ export interface Login {
 
 /** Loss function, averaged over the batch. */
 export type Loss = "cross_entropy" | "mse";
+
+/** A named scalar over the rounds of a job. */
+export interface MetricCurve {
+  /** Name of the metric. */
+  name: MetricName;
+  /** Rounds in order: the first, the last, and the largest and smallest of each interval in between. */
+  points: MetricPoint[];
+  /** Number of rounds that have it, before the reduction. */
+  rounds: number;
+  /** Whether training or evaluations reported it. */
+  task: Task;
+}
+
+/** Name of a metric; not `accuracy`, `examples` or `loss`. */
+export type MetricName = string;
+
+/** A named scalar of one round. */
+export type MetricPoint = MetricSummary & {
+  /** Time at which the round ended. */
+  at_ms: number;
+  /** Number of the round. */
+  round: number;
+};
+
+/** A named scalar of a round: its mean, weighted by examples, and its quantiles over clients. */
+export interface MetricSummary {
+  /** Largest value. */
+  max: number;
+  /** Mean, weighted by examples. */
+  mean: number;
+  /** Smallest value. */
+  min: number;
+  /** Name of the metric. */
+  name: MetricName;
+  /** The value that a tenth of the clients do not exceed (nearest rank). */
+  p10: number;
+  /** The value that half of the clients do not exceed. */
+  p50: number;
+  /** The value that nine tenths of the clients do not exceed. */
+  p90: number;
+  /** Number of reports that have it. */
+  reports: number;
+}
+
+/** Named scalars of a report: at most 32 finite numbers, at most 1e12 in magnitude. */
+export type Metrics = Record<string, number>;
 
 /** The file of a model delta: the difference between a version and the one before it. */
 export interface ModelDeltaFile {
@@ -1432,6 +1521,7 @@ export type ProblemType =
   | "urn:tributary:problem:update-rejected"
   | "urn:tributary:problem:job-file-invalid"
   | "urn:tributary:problem:model-invalid"
+  | "urn:tributary:problem:test-set-invalid"
   | "urn:tributary:problem:too-many-requests"
   | "urn:tributary:problem:internal"
   | "urn:tributary:problem:unavailable";
@@ -1540,6 +1630,8 @@ export interface Round {
    * ones.
    */
   bytes_up: number;
+  /** Of an evaluation: targets and right answers of each class. Absent without counts. */
+  classes?: ClassTotals;
   /**
    * Sum of the work times that clients reported, in milliseconds. Each is capped at the time that its
    * assignment was open.
@@ -1559,6 +1651,8 @@ export interface Round {
   diversity?: number;
   /** Time at which the round was committed or abandoned. */
   ended_at_ms?: number;
+  /** Named scalars of the evaluation of the resulting model, by name. */
+  evaluation_metrics?: MetricSummary[];
   /** Number of stragglers: clients that had not reported when the round closed. */
   expired: number;
   /** Number of clients that gave up. */
@@ -1572,6 +1666,8 @@ export interface Round {
   goal: number;
   /** Mean loss of the resulting model in its evaluation, weighted by examples. */
   loss?: number;
+  /** Named scalars of the round's own reports, by name. */
+  metrics?: MetricSummary[];
   /** Fewest reports for a result. */
   minimum: number;
   /** Largest L2 norm of an update of the round. Absent without a norm bound. */
@@ -1621,6 +1717,11 @@ export interface Round {
 
 /** A round with its phases, an explanation and alternatives. */
 export interface RoundDetail {
+  /**
+   * Counts by class: of this evaluation, or of the evaluation of the resulting model. The sums over all
+   * reports.
+   */
+  classes?: ClassCounts;
   /** The evaluation of the resulting model. */
   evaluation?: Round;
   /** One sentence for people: what the round waits for, what took its time, or why it was abandoned. */
@@ -1851,6 +1952,15 @@ export type Standing = "active" | "quarantined" | "revoked";
 export interface StopPolicy {
   /** Accuracy of an evaluated version, above 0 and at most 1. Requires an `[evaluation]`. */
   accuracy?: number;
+  /** The job is complete when the mean of `metric` is this or more. */
+  at_least?: number;
+  /** The job is complete when the mean of `metric` is this or less. */
+  at_most?: number;
+  /**
+   * Name of a metric of the evaluation, with one of `at_least` and `at_most`. Requires an
+   * `[evaluation]`.
+   */
+  metric?: MetricName;
   /** Number of committed training rounds. */
   rounds?: number;
 }
@@ -1966,6 +2076,24 @@ export interface Ternary {
    * with about twice the noise, still unbiased. Large cohorts average that noise out. Default: 1.
    */
   scale?: number;
+}
+
+/** A test set that was uploaded. */
+export interface TestSet {
+  /** Length of the file in bytes. */
+  bytes: number;
+  /** Number of examples. */
+  examples: number;
+  /** SHA-256 of the file. */
+  sha256: Sha256Hash;
+  /** Time of the upload. */
+  uploaded_at_ms: number;
+}
+
+/** The test set of a job. */
+export interface TestSetState {
+  /** Absent until one is uploaded. */
+  test_set?: TestSet;
 }
 
 /** A token without its secret. */

@@ -20,7 +20,9 @@ export function describeMetric(curve: MetricCurve): string {
   const last = curve.points.at(-1);
   if (!first || !last) return `${curve.name}: nothing reported yet.`;
   const now = `mean ${real(last.mean)} at round ${last.round}, p10 ${real(last.p10)}, p90 ${real(last.p90)}`;
-  return first === last ? `${curve.name}: ${now}.` : `${curve.name} from ${real(first.mean)} at round ${first.round}; ${now}.`;
+  return first === last
+    ? `${curve.name}: ${now}.`
+    : `${curve.name} from ${real(first.mean)} at round ${first.round}; ${now}.`;
 }
 
 export interface ClassRow {

@@ -1,10 +1,10 @@
-// What a job measures beside loss and accuracy: named scalars over its rounds, and the classes of its newest evaluation.
+// What a job measures beside loss and accuracy: named scalars over its rounds, and classes of the newest evaluation.
 
 import { useMemo } from "preact/hooks";
 import type { ClassCounts, ClassTotals, Job, MetricCurve, Page, Round, RoundDetail } from "../api/types";
 import { LinePlot } from "../charts/line-plot";
-import { classRows, describeMetric, heat, metricColumns } from "../lib/metrics";
 import { axisReals, count, percent, plural, real } from "../lib/format";
+import { classRows, describeMetric, heat, metricColumns } from "../lib/metrics";
 import { useResource } from "../ui/connection";
 import { Panel } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
