@@ -35,6 +35,16 @@ impl Tx {
         Ok(fetch!(self, TestSetRow, fetch_optional, sql, job.to_string()))
     }
 
+    /// Deletes the test set of a job, with its body.
+    pub async fn delete_test_set(&mut self, job: JobId) -> Result<(), DbError> {
+        let sql = "delete from test_sets where job = $1 returning body";
+        if let Some((body,)) = fetch!(self, (String,), fetch_optional, sql, job.to_string()) {
+            // An object in a store is an orphan from here on; the sweep deletes it.
+            self.delete_blob(&body).await?;
+        }
+        Ok(())
+    }
+
     /// Stores the test set of a job. Returns the name of the body that it replaces.
     pub async fn put_test_set(&mut self, job: JobId, row: &TestSetRow) -> Result<Option<String>, DbError> {
         let former = self.test_set(job).await?.map(|row| row.body);

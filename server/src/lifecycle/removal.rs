@@ -41,6 +41,7 @@ pub(crate) async fn finish(services: &Services, id: JobId) -> Result<(), DbError
     delete_events(services, id).await?;
     let mut tx = services.db.begin().await?;
     tx.lock_job(id).await?;
+    tx.delete_test_set(id).await?;
     tx.delete_job(id).await?;
     tx.commit().await?;
     services.specs.forget(id);

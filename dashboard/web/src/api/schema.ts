@@ -196,6 +196,10 @@ export type AuditAction =
   | "job.resume"
   | "job.stop"
   | "job.round_policy"
+  | "job.change"
+  | "job.delete"
+  | "model.pin"
+  | "model.unpin"
   | "model.upload"
   | "test_set.upload"
   | "job.take_over";
@@ -222,6 +226,21 @@ export interface AuditEntry {
   previous: Sha256Hash;
   /** Id or name of the object that was changed. */
   subject: string;
+}
+
+/**
+ * The version with the highest accuracy, or without accuracies the lowest loss. Of equal ones, the
+ * oldest.
+ */
+export interface BestVersion {
+  /** Accuracy of its evaluation, 0 to 1. */
+  accuracy?: number;
+  /** Loss of its evaluation. */
+  loss?: number;
+  /** Training round that made it. */
+  round: number;
+  /** Number of the version. */
+  version: number;
 }
 
 /** Bias correction of Adam's moments: a factor of the learning rate. */
@@ -264,6 +283,18 @@ export interface CertificateRequest {
    * SHA-256. Its names and extensions are ignored.
    */
   certificate_request: string;
+}
+
+/** Request that changes how a job is filed. Absent members stay as they are. No round depends on them. */
+export interface ChangeJob {
+  /** Whether lists leave the job out. */
+  archived?: boolean;
+  /** The new name, unique in the population. */
+  name?: Name;
+  /** Notes for people, at most 4,000 bytes. */
+  notes?: string;
+  /** All tags, at most 20. */
+  tags?: Name[];
 }
 
 /** Request for a new password of an account. */
@@ -420,6 +451,8 @@ export interface Client {
   bytes_down?: number;
   /** Bytes of the updates that it uploaded. */
   bytes_up?: number;
+  /** End of the newest certificate that it was given; none if it was given none. */
+  certificate_until_ms?: number;
   /** Time of enrolment. */
   created_at_ms: number;
   /** Number of training examples, as of the last check-in. */
@@ -436,6 +469,8 @@ export interface Client {
   last_seen_at_ms: number;
   /** Number in the order of enrolment, from 1, unique in the population. */
   number: number;
+  /** Whether a coordinator holds a request of it now, until there is work. */
+  online?: boolean;
   /** Population of the client. */
   population: Name;
   /** Number of rounds in which its update was rejected; included in `failed`. */
@@ -588,6 +623,8 @@ export interface CreatedToken {
 
 /** The learning curve of a job, reduced to the requested number of points. */
 export interface Curve {
+  /** What happened to the job itself, in order: pauses, changes of its settings, other coordinators. */
+  marks?: CurveMark[];
   /**
    * Ended training rounds in order: the first, the last, and the best and worst of each interval in
    * between.
@@ -597,6 +634,20 @@ export interface Curve {
   rounds: number;
   /** The cost of reaching given accuracies, for those that were reached. */
   targets: Target[];
+}
+
+/** An event of the job itself in its learning curve. */
+export interface CurveMark {
+  /** Time of the event. */
+  at_ms: number;
+  /** The new state of the job, or `taken_over`. */
+  became: string;
+  /** The reason, such as `operator` or `round_policy`. */
+  cause?: string;
+  /** The last training round that had ended, 0 before the first. */
+  round: number;
+  /** Time from the job's creation to the event, in milliseconds. */
+  wall_ms: number;
 }
 
 /**
@@ -923,6 +974,8 @@ export interface IssuedCertificate {
 
 /** A job. */
 export interface Job {
+  /** Time at which the job was archived. Absent unless it is. */
+  archived_at_ms?: number;
   /** Time of creation. */
   created_at_ms: number;
   /** Time at which the job stopped or completed. */
@@ -935,10 +988,14 @@ export interface Job {
   id: JobId;
   /** Newest model version. Absent while the job waits for the upload of version 0. */
   model_version?: number;
+  /** Notes for people. */
+  notes?: string;
   /** Number of parameters of the model. */
   parameters: number;
   /** SHA-256 of the plan that its clients follow. */
   plan_hash: Sha256Hash;
+  /** How far it has come. Absent in lists and in the answer to a change. */
+  progress?: Progress;
   /** Number of training rounds committed so far. */
   rounds_committed: number;
   /**
@@ -950,6 +1007,8 @@ export interface Job {
   rounds_opened: number;
   /** State of the job. */
   state: JobState;
+  /** Tags, in order. */
+  tags?: Name[];
 }
 
 /** A job file that was checked without creating the job. */
@@ -1005,10 +1064,14 @@ export interface JobOverview {
   accuracy?: number;
   /** Best accuracy of all evaluated versions, 0 to 1. */
   best_accuracy?: number;
+  /** Training round that made the best evaluated version. */
+  best_round?: number;
   /** Bytes that clients downloaded in all rounds. */
   bytes_down: number;
   /** Bytes that clients uploaded in all rounds. */
   bytes_up: number;
+  /** Time until the job has committed the rounds of its stop policy, as in the progress of the job. */
+  ends_in_ms?: number;
   /** How the job is. */
   health: Health;
   /** Summary of the job. */
@@ -1028,6 +1091,8 @@ export type JobState = "awaiting_model" | "running" | "paused" | "stopped" | "co
 
 /** Summary of a job in a list. */
 export interface JobSummary {
+  /** Time at which the job was archived. Absent unless it is. */
+  archived_at_ms?: number;
   /** Codec of the updates. */
   codec: Codec;
   /** Time of creation. */
@@ -1036,10 +1101,14 @@ export interface JobSummary {
   ended_at_ms?: number;
   /** Id of the job. */
   id: JobId;
+  /** Learning rate of the clients' optimizer. */
+  learning_rate: number;
   /** Newest model version. Absent while the job waits for the upload of version 0. */
   model_version?: number;
   /** Name of the job. */
   name: Name;
+  /** Notes for people. */
+  notes?: string;
   /** Number of parameters of the model. */
   parameters: number;
   /** Population whose clients train the model. */
@@ -1057,6 +1126,8 @@ export interface JobSummary {
   state: JobState;
   /** When the job is complete. */
   stop: StopPolicy;
+  /** Tags, in order. */
+  tags?: Name[];
 }
 
 /** Settings of Krum and Bulyan. */
@@ -1171,6 +1242,20 @@ export interface Lease {
   token: number;
 }
 
+/** The load of one coordinator at one time. */
+export interface LoadSample {
+  /** Time of the sample. */
+  at_ms: number;
+  /** Check-ins per second, averaged over the minute before. */
+  checkins_per_s: number;
+  /** Size of the database in bytes. Absent where it could not be read. */
+  database_bytes?: number;
+  /** Memory of the process in bytes. Absent where the system does not tell. */
+  memory_bytes?: number;
+  /** Accepted updates per second, averaged over the minute before. */
+  updates_per_s: number;
+}
+
 /** Request of a browser for a session. */
 export interface Login {
   /** Name of the account. */
@@ -1255,12 +1340,20 @@ export type ModelSpec =
 
 /** A version of a job's model. */
 export interface ModelVersion {
+  /** Accuracy of its evaluation, 0 to 1. */
+  accuracy?: number;
+  /** Whether its evaluation is the best of the job. */
+  best?: boolean;
   /** Length of that file in bytes. */
   bytes: number;
   /** Time at which the version was stored. */
   created_at_ms: number;
   /** Time at which the file was deleted under the job's retention policy. This entry stays. */
   deleted_at_ms?: number;
+  /** Loss of its evaluation. */
+  loss?: number;
+  /** Time at which an operator pinned it. Retention keeps a pinned version. */
+  pinned_at_ms?: number;
   /** Training round that made the version. Absent for version 0. */
   round?: number;
   /** SHA-256 of its plain f32 safetensors file. */
@@ -1403,7 +1496,10 @@ export type Order = "asc" | "desc";
 
 /** Overview of a deployment: populations and jobs. */
 export interface Overview {
-  /** At most 100 jobs: first those that have not ended, then the others, each group newest first. */
+  /**
+   * At most 100 jobs: first those that have not ended, then the others, each group newest first.
+   * Archived ones only if they are asked for.
+   */
   jobs: JobOverview[];
   /** Current time of that coordinator. Clients compute ages from it, not from their own clocks. */
   now_at_ms: number;
@@ -1477,6 +1573,8 @@ export interface Population {
   created_at_ms: number;
   /** Name of the population. */
   name: Name;
+  /** Number of clients that wait for work now, held by any coordinator. */
+  online?: number;
 }
 
 /** An error response (RFC 9457). */
@@ -1525,6 +1623,26 @@ export type ProblemType =
   | "urn:tributary:problem:too-many-requests"
   | "urn:tributary:problem:internal"
   | "urn:tributary:problem:unavailable";
+
+/** How far a job has come. */
+export interface Progress {
+  /** Accuracy of the newest evaluated version, 0 to 1. */
+  accuracy?: number;
+  /** The best evaluated version. */
+  best?: BestVersion;
+  /** Bytes that clients downloaded in all rounds. */
+  bytes_down: number;
+  /** Bytes that clients uploaded in all rounds. */
+  bytes_up: number;
+  /**
+   * Time until the job has committed the rounds of its stop policy, at the median pace of its last
+   * rounds, in milliseconds. Absent if the job does not run, has no such limit or a schedule, or has not
+   * had two rounds.
+   */
+  ends_in_ms?: number;
+  /** Loss of the newest evaluated version. */
+  loss?: number;
+}
 
 /** Settings of q-FedAvg. */
 export interface QFedAvg {
@@ -1995,8 +2113,15 @@ export interface System {
   engine: Engine;
   /** Number of check-ins that it holds until there is work. */
   held_clients: number;
+  /**
+   * The load of the coordinator that answers, twice a minute for an hour at most, oldest first. It is in
+   * memory, so it begins with the process.
+   */
+  history?: LoadSample[];
   /** All coordinators of the database, with their leases. */
   nodes: Node[];
+  /** Number of clients that wait for work at any coordinator. */
+  online_clients?: number;
   /** Scheduled work. */
   schedules: ScheduledWork[];
   /** Time at which it started. */
@@ -2005,6 +2130,8 @@ export interface System {
   storage: Storage;
   /** Number of updates that it is receiving. */
   updates_in_flight: number;
+  /** Accepted updates per second at the coordinator that answers, averaged over the last minute. */
+  updates_per_s?: number;
   /** Release of the coordinator that answers. */
   version: string;
 }

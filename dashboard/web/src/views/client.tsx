@@ -17,7 +17,7 @@ const PAGE = 50;
 /** Why a report did not count, as the round says it. */
 function Reason({ item }: { item: ClientAssignment }) {
   const text = item.explanation ?? (item.reason ? words(item.reason) : undefined);
-  return text ? <Hint text={item.explanation && item.reason}>{text}</Hint> : <span class="quiet">(none)</span>;
+  return text ? <Hint text={item.explanation && item.reason}>{text}</Hint> : null;
 }
 
 const COLUMNS: readonly Column<ClientAssignment>[] = [

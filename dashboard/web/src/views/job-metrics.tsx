@@ -47,10 +47,9 @@ function Curve({ curve, job }: { curve: MetricCurve; job: Job }) {
   const bound = stop?.metric === curve.name && curve.task === "evaluate" ? (stop.at_least ?? stop.at_most) : undefined;
   return (
     <div>
-      <h3>
-        {curve.name} <small class="quiet">{curve.task === "train" ? "training" : "evaluation"}</small>
-      </h3>
       <LinePlot
+        title={`${curve.name}, ${curve.task === "train" ? "training" : "evaluation"}`}
+        yTitle={curve.name}
         data={data}
         lines={[
           { label: "Mean", colour: "--accent", format: real },
@@ -58,7 +57,7 @@ function Curve({ curve, job }: { curve: MetricCurve; job: Job }) {
           { label: "p90", colour: "--muted", dashed: true, format: real },
         ]}
         guides={bound === undefined ? [] : [{ y: bound, label: `stops at ${real(bound)}` }]}
-        xLabel="Rounds"
+        xTitle="Rounds"
         xFormat={(value) => count(Math.round(value))}
         xWhole
         yTicks={axisReals}

@@ -370,7 +370,7 @@ function NoAssignments({ round, assignments: { loading, error } }: { round: Roun
 
 /** Why the report did not count; a report that did has no reason. */
 function Reason({ item }: { item: Assignment }) {
-  if (item.state === "reported" || item.state === "assigned") return <span class="quiet">(none)</span>;
+  if (item.state === "reported" || item.state === "assigned") return null;
   return <Hint text={item.reason && item.explanation ? item.reason : undefined}>{lossReason(item)}</Hint>;
 }
 

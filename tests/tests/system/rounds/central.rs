@@ -8,6 +8,7 @@ use tributary_protocol::operator::{AuditEntry, Job, Page, Round, RoundDetail, Te
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::safetensors::{Data, Dtype, Tensor, write};
 use tributary_protocol::state::{AbandonReason, HealthKind, JobState, Phase};
+use tributary_server::db::Db;
 
 use crate::support::{Answer, Device, World, job_file, within_reason};
 
@@ -46,6 +47,16 @@ async fn train_once(world: &World, job: &Job, device: &Device) {
     let [assignment] = world.assign([device]).await;
     device.contribute(&assignment, &delta, 10).await;
     world.drive().await;
+}
+
+/// Test sets whose bodies the coordinator keeps.
+async fn bodies_of_test_sets(world: &World) -> i64 {
+    let sql = "select (select count(*) from staged_bodies where blob like 'test_set/%') \
+               + (select count(*) from objects where blob like 'test_set/%')";
+    match &world.app().db {
+        Db::Sqlite { writer, .. } => sqlx::query_scalar(sql).fetch_one(writer).await.unwrap(),
+        Db::Postgres { pool, .. } => sqlx::query_scalar(sql).fetch_one(pool).await.unwrap(),
+    }
 }
 
 /// Waits until the evaluation of a round has ended.
@@ -88,6 +99,10 @@ async fn a_version_is_measured_on_the_uploaded_test_set_and_the_job_ends_with_it
     world.drive().await;
     assert_eq!(world.job_now(job.id).await.state, JobState::Completed);
     world.check_books(job.id).await;
+
+    assert_eq!(bodies_of_test_sets(&world).await, 1);
+    assert_eq!(world.operate(Method::DELETE, &format!("/jobs/{}", job.id), &json!({})).await.status, 204);
+    assert_eq!(bodies_of_test_sets(&world).await, 0);
 }
 
 /// Goal: without a test set an evaluation says what it waits for, and ends; no client gets it.
