@@ -327,7 +327,7 @@ mod tests {
             ("{ kind = 'multi_krum', byzantine = 1, keep = 1 }", "combine.keep"),
             ("{ kind = 'geometric_median', smoothing = 0 }", "combine.smoothing"),
             ("{ kind = 'geometric_median', iterations = 0 }", "combine.iterations"),
-            ("{ kind = 'centered_clipping', radius = inf }", "combine.radius"),
+            ("{ kind = 'centered_clipping', radius = 1e10 }", "combine.radius"),
         ] {
             let error = parsed(text).expect_err(text);
             assert!(error.contains(named), "{text}: {error}");
