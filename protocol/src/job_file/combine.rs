@@ -42,58 +42,44 @@ pub enum Combine {
 }
 
 /// Settings of q-FedAvg.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QFedAvg {
     /// Fairness, 0 to 100; 0 is the uniform mean.
     pub q: f64,
 }
 
 /// Settings of norm clipping.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NormClipping {
     /// Largest L2 norm, above 0.
     pub norm: f64,
 }
 
 /// Settings of the trimmed mean.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrimmedMean {
     /// Part of the values that is dropped at each end, at least 0 and below 0.5; 0 is the uniform mean. Default: 0.2.
-    #[serde(default = "fifth")]
     pub trim: f64,
 }
 
 /// Settings of Krum and Bulyan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Krum {
     /// Wrong updates that a round may have.
     pub byzantine: u32,
 }
 
 /// Settings of multi-Krum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MultiKrum {
     /// Wrong updates that a round may have.
     pub byzantine: u32,
     /// Updates that are averaged, at least 2. Default: all but the wrong ones.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep: Option<u32>,
 }
 
 /// Settings of the geometric median.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields, default)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GeometricMedian {
     /// Smallest distance that divides a weight. Default: 1e-6.
     pub smoothing: f64,
@@ -109,62 +95,99 @@ impl TrimmedMean {
     }
 }
 
-impl Default for GeometricMedian {
-    fn default() -> Self {
-        Self { smoothing: 1e-6, iterations: 8 }
-    }
-}
-
 /// Settings of centered clipping.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CenteredClipping {
     /// Largest distance from the centre, in L2 norm of a delta. A small multiple of the norm of an honest update suits.
     pub radius: f64,
     /// Steps of the centre in a round, 1 to 1000. Default: 3.
-    #[serde(default = "three")]
     pub iterations: u32,
 }
 
 /// The table of a rule as it is written.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Combine))]
-#[serde(tag = "kind", rename_all = "snake_case")]
+// The braces make serde refuse unknown keys of rules without settings, too.
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum WrittenCombine {
-    WeightedMean(NoSettings),
-    UniformMean(NoSettings),
+    /// The mean, weighted by examples.
+    WeightedMean {},
+    /// The mean, every client with the same weight.
+    UniformMean {},
+    /// Clients with a larger loss weigh more.
     #[serde(rename = "q_fedavg")]
-    QFedAvg(QFedAvg),
-    NormClipping(NormClipping),
-    Median(NoSettings),
-    TrimmedMean(TrimmedMean),
-    Krum(Krum),
-    MultiKrum(MultiKrum),
-    Bulyan(Krum),
-    GeometricMedian(GeometricMedian),
-    CenteredClipping(CenteredClipping),
+    QFedAvg {
+        /// Fairness, 0 to 100; 0 is the uniform mean.
+        q: f64,
+    },
+    /// The mean of updates that are scaled down to a largest norm.
+    NormClipping {
+        /// Largest L2 norm, above 0.
+        norm: f64,
+    },
+    /// The median of each coordinate.
+    Median {},
+    /// The mean of each coordinate without its smallest and largest values.
+    TrimmedMean {
+        /// Part of the values that is dropped at each end, at least 0 and below 0.5. Default: 0.2.
+        #[serde(default = "fifth")]
+        trim: f64,
+    },
+    /// The update that is nearest to its neighbours.
+    Krum {
+        /// Wrong updates that a round may have.
+        byzantine: u32,
+    },
+    /// The mean of the updates that are nearest to their neighbours.
+    MultiKrum {
+        /// Wrong updates that a round may have.
+        byzantine: u32,
+        /// Updates that are averaged, at least 2. Default: all but the wrong ones.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        keep: Option<u32>,
+    },
+    /// Krum, repeated, then the mean of each coordinate's middle values.
+    Bulyan {
+        /// Wrong updates that a round may have.
+        byzantine: u32,
+    },
+    /// The geometric median.
+    GeometricMedian {
+        /// Smallest distance that divides a weight. Default: 1e-6.
+        #[serde(default = "millionth")]
+        smoothing: f64,
+        /// Weiszfeld steps from the mean, 1 to 1000. Default: 8.
+        #[serde(default = "eight")]
+        iterations: u32,
+    },
+    /// A centre that moves by clipped distances and is carried from round to round.
+    CenteredClipping {
+        /// Largest distance from the centre, in L2 norm of a delta.
+        radius: f64,
+        /// Steps of the centre in a round, 1 to 1000. Default: 3.
+        #[serde(default = "three")]
+        iterations: u32,
+    },
 }
-
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = NoRuleSettings))]
-#[serde(deny_unknown_fields)]
-pub(crate) struct NoSettings {}
 
 impl From<Combine> for WrittenCombine {
     fn from(combine: Combine) -> Self {
         match combine {
-            Combine::WeightedMean => Self::WeightedMean(NoSettings {}),
-            Combine::UniformMean => Self::UniformMean(NoSettings {}),
-            Combine::QFedAvg(settings) => Self::QFedAvg(settings),
-            Combine::NormClipping(settings) => Self::NormClipping(settings),
-            Combine::Median => Self::Median(NoSettings {}),
-            Combine::TrimmedMean(settings) => Self::TrimmedMean(settings),
-            Combine::Krum(settings) => Self::Krum(settings),
-            Combine::MultiKrum(settings) => Self::MultiKrum(settings),
-            Combine::Bulyan(settings) => Self::Bulyan(settings),
-            Combine::GeometricMedian(settings) => Self::GeometricMedian(settings),
-            Combine::CenteredClipping(settings) => Self::CenteredClipping(settings),
+            Combine::WeightedMean => Self::WeightedMean {},
+            Combine::UniformMean => Self::UniformMean {},
+            Combine::QFedAvg(QFedAvg { q }) => Self::QFedAvg { q },
+            Combine::NormClipping(NormClipping { norm }) => Self::NormClipping { norm },
+            Combine::Median => Self::Median {},
+            Combine::TrimmedMean(TrimmedMean { trim }) => Self::TrimmedMean { trim },
+            Combine::Krum(Krum { byzantine }) => Self::Krum { byzantine },
+            Combine::MultiKrum(MultiKrum { byzantine, keep }) => Self::MultiKrum { byzantine, keep },
+            Combine::Bulyan(Krum { byzantine }) => Self::Bulyan { byzantine },
+            Combine::GeometricMedian(GeometricMedian { smoothing, iterations }) => {
+                Self::GeometricMedian { smoothing, iterations }
+            }
+            Combine::CenteredClipping(CenteredClipping { radius, iterations }) => {
+                Self::CenteredClipping { radius, iterations }
+            }
         }
     }
 }
@@ -172,17 +195,21 @@ impl From<Combine> for WrittenCombine {
 impl From<WrittenCombine> for Combine {
     fn from(written: WrittenCombine) -> Self {
         match written {
-            WrittenCombine::WeightedMean(_) => Self::WeightedMean,
-            WrittenCombine::UniformMean(_) => Self::UniformMean,
-            WrittenCombine::QFedAvg(settings) => Self::QFedAvg(settings),
-            WrittenCombine::NormClipping(settings) => Self::NormClipping(settings),
-            WrittenCombine::Median(_) => Self::Median,
-            WrittenCombine::TrimmedMean(settings) => Self::TrimmedMean(settings),
-            WrittenCombine::Krum(settings) => Self::Krum(settings),
-            WrittenCombine::MultiKrum(settings) => Self::MultiKrum(settings),
-            WrittenCombine::Bulyan(settings) => Self::Bulyan(settings),
-            WrittenCombine::GeometricMedian(settings) => Self::GeometricMedian(settings),
-            WrittenCombine::CenteredClipping(settings) => Self::CenteredClipping(settings),
+            WrittenCombine::WeightedMean {} => Self::WeightedMean,
+            WrittenCombine::UniformMean {} => Self::UniformMean,
+            WrittenCombine::QFedAvg { q } => Self::QFedAvg(QFedAvg { q }),
+            WrittenCombine::NormClipping { norm } => Self::NormClipping(NormClipping { norm }),
+            WrittenCombine::Median {} => Self::Median,
+            WrittenCombine::TrimmedMean { trim } => Self::TrimmedMean(TrimmedMean { trim }),
+            WrittenCombine::Krum { byzantine } => Self::Krum(Krum { byzantine }),
+            WrittenCombine::MultiKrum { byzantine, keep } => Self::MultiKrum(MultiKrum { byzantine, keep }),
+            WrittenCombine::Bulyan { byzantine } => Self::Bulyan(Krum { byzantine }),
+            WrittenCombine::GeometricMedian { smoothing, iterations } => {
+                Self::GeometricMedian(GeometricMedian { smoothing, iterations })
+            }
+            WrittenCombine::CenteredClipping { radius, iterations } => {
+                Self::CenteredClipping(CenteredClipping { radius, iterations })
+            }
         }
     }
 }
@@ -267,6 +294,12 @@ pub(super) fn trimmed(trim: f64, n: u32) -> u32 {
 
 fn fifth() -> f64 {
     0.2
+}
+fn millionth() -> f64 {
+    1e-6
+}
+fn eight() -> u32 {
+    8
 }
 fn three() -> u32 {
     3

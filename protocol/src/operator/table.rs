@@ -7,7 +7,8 @@ use serde_json::Value;
 use super::Round;
 use crate::metrics::MetricName;
 
-/// The columns of every table, in order: the members of a [`Round`], and its times in ISO 8601 (UTC) beside those in milliseconds.
+/// The columns of every table, in order: the members of a [`Round`], and its times in ISO 8601 (UTC) beside those in
+/// milliseconds.
 const COLUMNS: [&str; 35] = [
     "number",
     "task",

@@ -265,17 +265,6 @@ export interface Cell {
   state: AssignmentState;
 }
 
-/** Settings of centered clipping. */
-export interface CenteredClipping {
-  /** Steps of the centre in a round, 1 to 1000. Default: 3. */
-  iterations?: number;
-  /**
-   * Largest distance from the centre, in L2 norm of a delta. A small multiple of the norm of an honest
-   * update suits.
-   */
-  radius: number;
-}
-
 /** A client asks for a certificate. */
 export interface CertificateRequest {
   /**
@@ -526,39 +515,61 @@ export type CodecName =
 
 /** The table of a rule as it is written. */
 export type Combine =
-  | (NoRuleSettings & {
+  | {
       kind: "weighted_mean";
-    })
-  | (NoRuleSettings & {
+    }
+  | {
       kind: "uniform_mean";
-    })
-  | (QFedAvg & {
+    }
+  | {
       kind: "q_fedavg";
-    })
-  | (NormClipping & {
+      /** Fairness, 0 to 100; 0 is the uniform mean. */
+      q: number;
+    }
+  | {
       kind: "norm_clipping";
-    })
-  | (NoRuleSettings & {
+      /** Largest L2 norm, above 0. */
+      norm: number;
+    }
+  | {
       kind: "median";
-    })
-  | (TrimmedMean & {
+    }
+  | {
       kind: "trimmed_mean";
-    })
-  | (Krum & {
+      /** Part of the values that is dropped at each end, at least 0 and below 0.5. Default: 0.2. */
+      trim?: number;
+    }
+  | {
+      /** Wrong updates that a round may have. */
+      byzantine: number;
       kind: "krum";
-    })
-  | (MultiKrum & {
+    }
+  | {
+      /** Wrong updates that a round may have. */
+      byzantine: number;
+      /** Updates that are averaged, at least 2. Default: all but the wrong ones. */
+      keep?: number;
       kind: "multi_krum";
-    })
-  | (Krum & {
+    }
+  | {
+      /** Wrong updates that a round may have. */
+      byzantine: number;
       kind: "bulyan";
-    })
-  | (GeometricMedian & {
+    }
+  | {
+      /** Weiszfeld steps from the mean, 1 to 1000. Default: 8. */
+      iterations?: number;
       kind: "geometric_median";
-    })
-  | (CenteredClipping & {
+      /** Smallest distance that divides a weight. Default: 1e-6. */
+      smoothing?: number;
+    }
+  | {
+      /** Steps of the centre in a round, 1 to 1000. Default: 3. */
+      iterations?: number;
       kind: "centered_clipping";
-    });
+      /** Largest distance from the centre, in L2 norm of a delta. */
+      radius: number;
+    };
 
 /** Request for a new account. */
 export interface CreateAccount {
@@ -924,14 +935,6 @@ export interface FormFile {
 /** Which form. */
 export type Format = "json" | "csv";
 
-/** Settings of the geometric median. */
-export interface GeometricMedian {
-  /** Weiszfeld steps from the mean, 1 to 1000. Default: 8. */
-  iterations?: number;
-  /** Smallest distance that divides a weight. Default: 1e-6. */
-  smoothing?: number;
-}
-
 /** How a job is, in one line: the most urgent of what there is to say. */
 export interface Health {
   /** What it is about. */
@@ -1128,12 +1131,6 @@ export interface JobSummary {
   stop: StopPolicy;
   /** Tags, in order. */
   tags?: Name[];
-}
-
-/** Settings of Krum and Bulyan. */
-export interface Krum {
-  /** Wrong updates that a round may have. */
-  byzantine: number;
 }
 
 /** A layer of a network. Settings that are left out have the defaults of PyTorch. */
@@ -1375,14 +1372,6 @@ export type ModelsKept =
       every: number;
     };
 
-/** Settings of multi-Krum. */
-export interface MultiKrum {
-  /** Wrong updates that a round may have. */
-  byzantine: number;
-  /** Updates that are averaged, at least 2. Default: all but the wrong ones. */
-  keep?: number;
-}
-
 /** The name of a population, a job, a coordinator or an account. */
 export type Name = string;
 
@@ -1391,8 +1380,6 @@ export interface NewSecret {
   /** The coordinator stores only its hash and cannot show it again. */
   secret: Secret;
 }
-
-export type NoRuleSettings = Record<string, never>;
 
 export type NoSettings = Record<string, never>;
 
@@ -1414,12 +1401,6 @@ export interface Node {
 
 /** Whether a coordinator lives, by its lease. */
 export type NodeState = "alive" | "late" | "dead";
-
-/** Settings of norm clipping. */
-export interface NormClipping {
-  /** Largest L2 norm, above 0. */
-  norm: number;
-}
 
 /** The largest L2 norm of an update: a number, or a table that derives it from recent rounds. */
 export type NormMax = number | AdaptiveNorm;
@@ -1642,12 +1623,6 @@ export interface Progress {
   ends_in_ms?: number;
   /** Loss of the newest evaluated version. */
   loss?: number;
-}
-
-/** Settings of q-FedAvg. */
-export interface QFedAvg {
-  /** Fairness, 0 to 100; 0 is the uniform mean. */
-  q: number;
 }
 
 /** Settings of `qsgd`. */
@@ -2296,15 +2271,6 @@ export interface Training {
    * required.
    */
   steps?: number;
-}
-
-/** Settings of the trimmed mean. */
-export interface TrimmedMean {
-  /**
-   * Part of the values that is dropped at each end, at least 0 and below 0.5; 0 is the uniform mean.
-   * Default: 0.2.
-   */
-  trim?: number;
 }
 
 /** Encoding and limits of updates (`[update]`). */
