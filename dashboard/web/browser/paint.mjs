@@ -15,7 +15,7 @@ for (let load = 0; load < LOADS; load += 1) {
   const page = await context.newPage();
   await page.addInitScript(() => {
     const look = () =>
-      document.querySelector(".job-card")
+      document.querySelector(".job-name")
         ? requestAnimationFrame(() => setTimeout(() => (window.jobsShownMs = performance.now())))
         : requestAnimationFrame(look);
     look();
