@@ -70,9 +70,9 @@ pub(crate) enum JobCommand {
     Delete(JobDeleteArgs),
     /// Lists the versions of a job's model, the newest first, with the results of their evaluation.
     Versions(JobVersionsArgs),
-    /// Keeps a model version whatever the job's [retention] says.
+    /// Keeps a model version whatever the retention of its job says.
     Pin(JobPinArgs),
-    /// Leaves a pinned model version to the job's [retention] again.
+    /// Leaves a pinned model version to the retention of its job again.
     Unpin(JobPinArgs),
     /// Downloads a model version as a safetensors file and checks its SHA-256, or exports the metrics of the rounds: as
     /// a table, to MLflow, or for TensorBoard. With metrics, the model is downloaded only if --version or --output is
