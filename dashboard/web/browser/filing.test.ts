@@ -99,7 +99,8 @@ it("a version is pinned and unpinned", async () => {
   const { id } = await longest();
   await open(page, looked.base, looked.token, `#/jobs/${id}?tab=models`);
   const buttons = page.getByRole("button", { name: /^Pin version/, pressed: false });
-  const label = (await buttons.last().getAttribute("aria-label"))!;
+  // The newest: rounds go on meanwhile, and push the oldest off the page.
+  const label = (await buttons.first().getAttribute("aria-label"))!;
   const version = Number(label.replace(/\D/g, ""));
   const pinned = async () =>
     (await call<Page<ModelVersion>>("GET", `jobs/${id}/models?after=${version}&limit=1`)).items[0]!.pinned_at_ms;

@@ -150,13 +150,13 @@ async fn a_python_client_evaluates_with_figures_of_its_own_and_counts_by_class()
     assert_eq!((&evaluated["kind"], &evaluated["round"]), (&json!("evaluated"), &json!(1)));
     listening.until_completed(job.id).await;
 
-    let rounds: Page<Round> = listening.look(&format!("/jobs/{}/rounds?task=train", job.id)).await.ok();
+    let rounds: Page<Round> = listening.look(&format!("/jobs/{}/rounds?task=evaluate", job.id)).await.ok();
     let round = &rounds.items[0];
     let classes = round.classes.as_ref().unwrap();
     assert_eq!((classes.examples.len(), classes.examples.iter().sum::<u64>()), (3, 40));
     let right = classes.right.iter().sum::<u64>() as f64;
     assert!((round.accuracy.unwrap() - right / 40.0).abs() < 1e-9, "{round:?}");
-    let margin = &round.evaluation_metrics[0];
+    let margin = &round.metrics[0];
     assert_eq!((margin.name.as_str(), margin.mean, margin.reports), ("margin", 0.5, 1));
     listening.stop().await;
 }
