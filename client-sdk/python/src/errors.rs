@@ -44,7 +44,7 @@ fn of_trainer(error: &TrainError, text: String) -> PyErr {
     }
 }
 
-/// What the coordinator is told about an exception of a trainer.
+/// The report to the coordinator for an exception of a trainer.
 pub(crate) fn told(py: Python<'_>, exception: &PyErr) -> TrainError {
     if exception.is_instance_of::<Interrupted>(py) || !exception.is_instance_of::<PyException>(py) {
         // Ctrl-C and `sys.exit()` are no failures of the training.

@@ -16,7 +16,7 @@ use tributary_protocol::model::Model;
 use crate::client::handle_signals;
 use crate::errors::told;
 
-/// How often a running training is told whether it should stop.
+/// How often a running training looks whether it should stop.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Whether a training should stop. Python looks before each batch.

@@ -45,7 +45,7 @@ describe("the job table", () => {
 });
 
 describe("settings", () => {
-  it("are flat, and those that differ are told with their values", () => {
+  it("are flat, and those that differ are listed with their values", () => {
     const one = { name: "a", training: { epochs: 1, optimizer: { learning_rate: 0.1 } }, model: { layers: [1, 2] } };
     const two = {
       name: "b",

@@ -26,7 +26,7 @@ pub fn summaries<'a>(reports: impl IntoIterator<Item = (&'a Metrics, u64)>) -> V
 
 /// `values` are those of at least one client, with its examples.
 fn summary(name: &MetricName, mut values: Vec<(f64, u64)>) -> MetricSummary {
-    // The order of additions, and so the rounding, is the same whoever reported first.
+    // The order of additions is fixed, so the rounding does not depend on the order of the reports.
     values.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     let weight: f64 = values.iter().map(|(_, weight)| *weight as f64).sum();
     let sum: f64 = values.iter().map(|(value, weight)| value * *weight as f64).sum();

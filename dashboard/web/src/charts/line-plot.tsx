@@ -48,7 +48,7 @@ export interface LinePlotProps {
 /** What the chart reads while it draws: the newest properties, and whether its y axis is logarithmic. */
 type Latest = { current: LinePlotProps & { log: boolean } };
 
-/** Marks within this distance of the pointer are told, in pixels. */
+/** The tooltip names marks within this distance of the pointer, in pixels. */
 const NEAR = 6;
 
 /** Lines over one x axis with a legend, values at the pointer, zoom by dragging, and a logarithmic axis on request. */

@@ -43,7 +43,7 @@ pub(super) const ROOMS: [(&str, &[Room]); 2] = [
             room(&["db/"], "queries know rows, not what the rows are for"),
             room(&["backup.rs"], "a backup is a copy of the database and needs no coordinator"),
             room(&["blob/"], "a store keeps bodies and does not know what they mean"),
-            room(&["evaluator.rs"], "whoever serves brings the networks; the coordinator only asks for a result"),
+            room(&["evaluator.rs"], "the program that serves brings the networks; the coordinator asks for a result"),
             room(&["specs.rs"], "a spec follows from a stored job file alone"),
             room(&["services.rs"], "every room above is given the services"),
             room(&["notify/"], "a notification is stored with what it is about, whatever that is"),
