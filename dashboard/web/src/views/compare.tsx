@@ -7,13 +7,13 @@ import { LinePlot } from "../charts/line-plot";
 import { AXES, type Axis, type Measure, overlaid } from "../lib/curve";
 import { bytes, count, duration, percent, real, UNKNOWN } from "../lib/format";
 import { differences } from "../lib/settings";
-import { links, setQuery, useLocation } from "../router";
+import { links, useLocation } from "../router";
 import { useConnection } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
 import { rememberJob } from "../ui/names";
-import { Empty, Panel, Segmented, Tags, Trouble } from "../ui/parts";
+import { Empty, Panel, Tags, Trouble } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
-import { percentTicks, X_FORMATS } from "./job-curves";
+import { percentTicks, useAxis, X_FORMATS } from "./job-curves";
 import { COMPARED_MAX } from "./job-table";
 
 /** Each job has a colour and, from the fifth on, a dashed line. */
@@ -88,17 +88,7 @@ function useCompared(ids: readonly string[]): { entries: Compared[] | undefined;
 
 /** Accuracy and loss of all jobs against one axis. */
 function Curves({ entries }: { entries: readonly Compared[] }) {
-  const { query } = useLocation();
-  const axis = (AXES.find((entry) => entry.axis === query.get("axis")) ?? AXES[0]!).axis;
-  const choose = (value: Axis) => setQuery({ axis: value === "round" ? undefined : value });
-  const switcher = (
-    <Segmented
-      label="Curves against"
-      value={axis}
-      onChange={choose}
-      options={AXES.map((entry) => ({ value: entry.axis, label: entry.label, title: entry.hint }))}
-    />
-  );
+  const { axis, switcher } = useAxis();
   const shared = {
     xTitle: AXES.find((entry) => entry.axis === axis)!.title,
     xFormat: X_FORMATS[axis],

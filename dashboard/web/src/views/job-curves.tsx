@@ -30,12 +30,10 @@ function hours(ms: number): string {
   return value < 1 ? duration(ms) : `${value < 100 ? Number(value.toFixed(1)) : compact(value)} h`;
 }
 
-/** The curves of a job with a choice of the x axis. */
-export function JobCurves({ job }: { job: Job }) {
+/** The x axis of curves, which the address names, and what switches it. */
+export function useAxis() {
   const { query } = useLocation();
-  const curve = useResource<Curve>(`jobs/${job.id}/curve`, { points: 400 }, { live: endsSomething(job.id) });
   const axis = (AXES.find((entry) => entry.axis === query.get("axis")) ?? AXES[0]!).axis;
-  const { data } = curve;
   const choose = (value: Axis) => setQuery({ axis: value === "round" ? undefined : value });
   const switcher = (
     <Segmented
@@ -45,6 +43,14 @@ export function JobCurves({ job }: { job: Job }) {
       options={AXES.map((entry) => ({ value: entry.axis, label: entry.label, title: entry.hint }))}
     />
   );
+  return { axis, switcher };
+}
+
+/** The curves of a job with a choice of the x axis. */
+export function JobCurves({ job }: { job: Job }) {
+  const curve = useResource<Curve>(`jobs/${job.id}/curve`, { points: 400 }, { live: endsSomething(job.id) });
+  const { axis, switcher } = useAxis();
+  const { data } = curve;
   const hint =
     data && data.rounds > data.points.length
       ? `${count(data.points.length)} of ${plural(data.rounds, "round")} drawn`
