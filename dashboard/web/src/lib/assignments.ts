@@ -80,6 +80,12 @@ export function uploadMs(assignment: Assignment): number | undefined {
     : undefined;
 }
 
+/** Time from the draw until a straggler had finished after the close; none for one that stopped or never came back. */
+export function lateMs(assignment: Assignment): number | undefined {
+  const { straggler, late_at_ms, assigned_at_ms } = assignment;
+  return straggler === "finished_late" && late_at_ms !== undefined ? late_at_ms - assigned_at_ms : undefined;
+}
+
 /** Reports that a deadline would have dropped: the coordinator's figure where there is one, else a count. */
 export function droppedBy(deadlineMs: number, reportsMs: readonly number[], known: readonly WhatIf[] = []): number {
   const exact = known.find((entry) => entry.deadline_ms === deadlineMs);

@@ -1,6 +1,6 @@
 // The cohort of a round in numbers that add up.
 
-import type { AssignmentState, Cell, CohortRound, Round } from "../api/types";
+import type { Assignment, AssignmentState, Cell, CohortRound, Round } from "../api/types";
 
 /** A state as the page shows it: a straggler that its round did not need is a spare, the others are lost. */
 export type CohortState = AssignmentState | "spare";
@@ -21,6 +21,11 @@ export function counts(round: Round): Record<CohortState, number> {
     failed,
     expired: expired - spare,
   };
+}
+
+/** The state of an assignment as the page shows it. */
+export function shownState(item: Pick<Assignment, "state" | "spare">): CohortState {
+  return item.spare ? "spare" : item.state;
 }
 
 /** The state of a member of the cohort as the page shows it. */

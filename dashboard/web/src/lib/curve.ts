@@ -48,6 +48,11 @@ export function targetWallMs(target: Target, createdAtMs: number): number {
   return target.at_ms >= createdAtMs ? target.at_ms - createdAtMs : target.at_ms;
 }
 
+/** Of the targets that one round reached together the highest; the job's own in any case. */
+export function distinctTargets(targets: readonly Target[], own: number | undefined): Target[] {
+  return targets.filter(({ round, accuracy }, index) => targets[index + 1]?.round !== round || accuracy === own);
+}
+
 /** The curve in one sentence, for screen readers. */
 export function describe(
   points: readonly CurvePoint[],

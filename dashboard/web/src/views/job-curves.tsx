@@ -4,7 +4,7 @@ import { useMemo } from "preact/hooks";
 import type { Curve, CurveMark, CurvePoint, Job, Target } from "../api/types";
 import { LinePlot } from "../charts/line-plot";
 import type { Guide } from "../charts/marks";
-import { AXES, type Axis, columns, describe, marksOf, targetWallMs } from "../lib/curve";
+import { AXES, type Axis, columns, describe, distinctTargets, marksOf, targetWallMs } from "../lib/curve";
 import { axisReals, bytes, compact, count, duration, percent, plural, real } from "../lib/format";
 import { links, setQuery, useLocation } from "../router";
 import { useResource } from "../ui/connection";
@@ -161,7 +161,7 @@ function Targets({ targets, job }: { targets: readonly Target[]; job: Job }) {
       cell: (target) => <a href={links.round(job.id, target.round)}>{count(target.round)}</a>,
     },
     { head: "Wall time", number: true, cell: (target) => duration(targetWallMs(target, job.created_at_ms)) },
-    { head: "Client work", number: true, cell: (target) => hours(target.clients_ms) },
+    { head: "Client work", number: true, wide: true, cell: (target) => hours(target.clients_ms) },
     { head: "Bytes up", number: true, cell: (target) => bytes(target.bytes_up) },
   ];
   return (
@@ -170,7 +170,7 @@ function Targets({ targets, job }: { targets: readonly Target[]; job: Job }) {
       <Table
         label="What it took to reach each accuracy for the first time"
         columns={rows}
-        rows={targets}
+        rows={distinctTargets(targets, job.file.stop?.accuracy)}
         rowKey={(target) => target.accuracy}
       />
     </div>

@@ -47,11 +47,9 @@ export function JobView({ id }: { id: string }) {
   const tab = query.get("tab") ?? "progress";
   const { data } = job;
   const tabs = useRef<HTMLElement>(null);
-  // On a phone the row of tabs is wider than the screen.
-  useEffect(
-    () => tabs.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }),
-    [tab, data === undefined],
-  );
+  useEffect(() => {
+    if (tabs.current) centre(tabs.current);
+  }, [tab, data === undefined]);
   if (!data) {
     return (
       <Panel title="Job">
@@ -90,6 +88,14 @@ export function JobView({ id }: { id: string }) {
       {tab === "file" && <JobFileView job={data} />}
     </>
   );
+}
+
+/** Scrolls a row of tabs to the present one. `scrollIntoView` would scroll the page, too. */
+function centre(row: HTMLElement): void {
+  const present = row.querySelector("[aria-current]")?.getBoundingClientRect();
+  if (!present) return;
+  const { left, width } = row.getBoundingClientRect();
+  row.scrollLeft += present.left + present.width / 2 - (left + width / 2);
 }
 
 /** The first tab: open rounds, curves, latest rounds. */

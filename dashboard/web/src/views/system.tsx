@@ -8,7 +8,8 @@ import { links } from "../router";
 import { useNow, useResource, useScope } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
 import { jobName } from "../ui/names";
-import { Ago, Empty, NotAvailable, Panel, Pending, Stat, Stats, When, zoneHead } from "../ui/parts";
+import { useNarrow } from "../ui/narrow";
+import { Ago, At, Empty, NotAvailable, Panel, Pending, Stat, Stats, When } from "../ui/parts";
 import { type Column, Pager, Table, usePaging } from "../ui/table";
 
 /** The system as one coordinator sees it. An operator of one population sees only what concerns that. */
@@ -39,7 +40,8 @@ function WholeSystem() {
         <h1>System</h1>
         {data && (
           <p class="quiet">
-            Tributary {data.version} on {ENGINES[data.engine]}, started <Ago at={data.started_at_ms} />
+            Tributary {data.version} on {ENGINES[data.engine]}, started <Ago at={data.started_at_ms} /> ·{" "}
+            <a href="docs">API documentation</a>
           </p>
         )}
       </header>
@@ -125,7 +127,7 @@ function LastHour({ samples }: { samples: readonly LoadSample[] }) {
         <Trend name="Database" samples={samples} of={(sample) => sample.database_bytes} format={bytes} />
       </div>
       <p class="hint">
-        since <When at={first.at_ms} />
+        Since <At at={first.at_ms} />
       </p>
     </Panel>
   );
@@ -187,8 +189,47 @@ function leftOf(lease: Node["leases"][number], now: number): string {
   return duration(Math.max(0, lease.expires_at_ms - now));
 }
 
+function Outcome({ last }: { last: ScheduledWork["last"] }) {
+  if (!last) return null;
+  const running = last.ended_at_ms === undefined;
+  return (
+    <span class="outcome">
+      <StateTag
+        state={last.failed ? "abandoned" : running ? "running" : "committed"}
+        text={last.failed ? "failed" : running ? "running" : "done"}
+      />{" "}
+      {last.outcome}
+    </span>
+  );
+}
+
+/** Two lines per piece of work: its name and last outcome; its next and last run. */
+const SCHEDULES_PHONE: readonly Column<ScheduledWork>[] = [
+  {
+    head: "Work",
+    name: true,
+    cell: (entry) => (
+      <span class="two-lines">
+        {words(entry.name)}
+        <Outcome last={entry.last} />
+      </span>
+    ),
+  },
+  {
+    head: "Next, last",
+    number: true,
+    cell: (entry) => (
+      <span class="two-lines">
+        <Ago at={entry.next_at_ms} />
+        <small class="quiet">{entry.last ? <Ago at={entry.last.started_at_ms} /> : "never"}</small>
+      </span>
+    ),
+  },
+];
+
 /** The scheduled work with its last runs. */
 function Schedules({ work }: { work: readonly ScheduledWork[] }) {
+  const narrow = useNarrow();
   const columns: Column<ScheduledWork>[] = [
     { head: "Work", name: true, cell: (entry) => words(entry.name) },
     {
@@ -203,25 +244,15 @@ function Schedules({ work }: { work: readonly ScheduledWork[] }) {
     { head: "Last run", number: true, cell: (entry) => (entry.last ? <Ago at={entry.last.started_at_ms} /> : "never") },
     {
       head: "Outcome",
-      cell: (entry) =>
-        entry.last ? (
-          <span class="outcome">
-            <StateTag
-              state={entry.last.failed ? "abandoned" : entry.last.ended_at_ms === undefined ? "running" : "committed"}
-              text={entry.last.failed ? "failed" : entry.last.ended_at_ms === undefined ? "running" : "done"}
-            />{" "}
-            {entry.last.outcome}
-          </span>
-        ) : (
-          ""
-        ),
+      cell: (entry) => <Outcome last={entry.last} />,
     },
     { head: "By", wide: true, cell: (entry) => entry.last?.node ?? "" },
   ];
   return (
     <Table
       label="Scheduled work"
-      columns={columns}
+      class={narrow ? "phone-rows" : ""}
+      columns={narrow ? SCHEDULES_PHONE : columns}
       rows={work}
       rowKey={(entry) => entry.name}
       empty={<Empty title="Nothing is scheduled" command="tributary schedule list" />}
@@ -229,8 +260,25 @@ function Schedules({ work }: { work: readonly ScheduledWork[] }) {
   );
 }
 
+/** Two lines per entry: action and time; subject, and who did it. */
+const AUDIT_PHONE: readonly Column<AuditEntry>[] = [
+  {
+    head: "Action",
+    name: true,
+    cell: (entry) => (
+      <span class="two-lines">
+        {words(entry.action)}
+        <small class="quiet">
+          {subjectName(entry.subject)} by {entry.label || shortId(entry.actor)}
+        </small>
+      </span>
+    ),
+  },
+  { head: "When", zoned: true, number: true, cell: (entry) => <When at={entry.at_ms} /> },
+];
+
 const AUDIT: readonly Column<AuditEntry>[] = [
-  { head: zoneHead("When"), cell: (entry) => <When at={entry.at_ms} /> },
+  { head: "When", zoned: true, cell: (entry) => <When at={entry.at_ms} /> },
   { head: "Action", name: true, cell: (entry) => words(entry.action) },
   { head: "Subject", cell: (entry) => <span data-tip={entry.subject}>{subjectName(entry.subject)}</span> },
   { head: "Who", cell: (entry) => <span data-tip={entry.actor}>{entry.label || shortId(entry.actor)}</span> },
@@ -245,6 +293,7 @@ function subjectName(subject: string) {
 /** The audit log. */
 function Audit() {
   const paging = usePaging("audit");
+  const narrow = useNarrow();
   const audit = useResource<Page<AuditEntry>>("audit", { limit: 20, after: paging.after }, { pollMs: 15_000 });
   return (
     <Panel title="Audit" hint="what operators did, enrolments and first refusals, newest first">
@@ -252,7 +301,8 @@ function Audit() {
         <>
           <Table
             label="What operators did"
-            columns={AUDIT}
+            class={narrow ? "phone-rows" : ""}
+            columns={narrow ? AUDIT_PHONE : AUDIT}
             rows={audit.data.items}
             rowKey={(entry) => entry.number}
             stale={audit.stale}
