@@ -10,7 +10,7 @@ import { links, type Route, useLocation } from "./router";
 import { type Message, Shell } from "./shell";
 import { type Connection, ConnectionContext, WhoContext } from "./ui/connection";
 import { jobName } from "./ui/names";
-import { Empty, Panel } from "./ui/parts";
+import { Panel } from "./ui/parts";
 import { ZoneContext } from "./ui/zone";
 import { ClientView } from "./views/client";
 import { ClientsView } from "./views/clients";
@@ -204,11 +204,14 @@ function View({ route }: { route: Route }) {
       return <SystemView />;
     case "unknown":
       return (
-        <Panel title="Nothing here">
-          <Empty title="This page does not exist">
-            <a href={links.overview()}>Back to the overview</a>
-          </Empty>
-        </Panel>
+        <>
+          <h1>Not found</h1>
+          <Panel title="This page does not exist">
+            <p>
+              <a href={links.overview()}>Back to the overview</a>
+            </p>
+          </Panel>
+        </>
       );
   }
 }
@@ -228,7 +231,7 @@ function titleOf(route: Route): string {
     clients: () => "Clients",
     client: () => "Client",
     system: () => "System",
-    unknown: () => "Nothing here",
+    unknown: () => "Not found",
   }[route.view]();
   return `${part} · Tributary`;
 }

@@ -170,7 +170,7 @@ function ZoneSwitch() {
   if (isLocalUtc()) return null;
   const now = Date.now();
   const other = zone === "utc" ? "local" : "utc";
-  const says = `Times are in ${NAMES[zone]} (${zoneName(now, zone)}). Change to ${NAMES[other]}`;
+  const says = `${zoneName(now, zone)}: times are in ${NAMES[zone]}. Change to ${NAMES[other]}`;
   return (
     <button type="button" class="plain zone" onClick={() => choose(other)} data-tip={says} aria-label={says}>
       {zoneName(now, zone)}

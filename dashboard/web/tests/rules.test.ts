@@ -315,6 +315,8 @@ describe("the counters of a cohort", () => {
     const missed = round({ phase: "committed", cohort: 13, reported: 8, expired: 5, spare: 0, assigned: 0 });
     expect(counts(missed)).toMatchObject({ spare: 0, expired: 5 });
     expect(cellState(cell(1, "expired"), missed)).toBe("expired");
+    const told = (spare: boolean) => cellState({ state: "expired", spare }, met);
+    expect([told(true), told(false)], "an assignment knows it better than its round").toEqual(["spare", "expired"]);
     expect([sum(met), sum(missed)]).toEqual([13, 13]);
   });
 });

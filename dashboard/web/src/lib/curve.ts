@@ -77,9 +77,10 @@ export function marksOf(points: readonly CurvePoint[], changes: readonly CurveMa
   const abandoned = points
     .filter((point) => point.abandoned)
     .map((point): Mark => ({ x: along(point, axis), label: `Round ${point.round} abandoned`, kind: "abandoned" }));
-  const changed = changes.map(
-    (change): Mark => ({ x: placeOf(change, points, axis), label: told(change), kind: "change" }),
-  );
+  // The curve itself shows where it ends.
+  const changed = changes
+    .filter(({ became }) => became !== "completed" && became !== "stopped")
+    .map((change): Mark => ({ x: placeOf(change, points, axis), label: told(change), kind: "change" }));
   return [...abandoned, ...changed];
 }
 
@@ -96,8 +97,6 @@ function told({ became, cause, round }: CurveMark): string {
   const states: Record<string, string> = {
     paused: "Paused",
     running: "Resumed",
-    stopped: "Stopped",
-    completed: "Completed",
     taken_over: cause ?? "Another coordinator took over",
   };
   const what = CAUSES[cause ?? ""] ?? states[became] ?? words(became);

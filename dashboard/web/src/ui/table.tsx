@@ -52,7 +52,7 @@ export function Table<T>(props: {
     <section
       ref={frame}
       class={`table-frame ${props.stale ? "stale" : ""} ${props.class ?? ""}`}
-      aria-label={props.label}
+      aria-label={`${props.label}, table`}
       tabIndex={0}
     >
       <table>

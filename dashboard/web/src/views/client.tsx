@@ -42,12 +42,14 @@ const COLUMNS: readonly Column<ClientAssignment>[] = [
   {
     head: "Job",
     cell: (item) => (
-      <a href={links.job(item.job)} data-tip={item.job}>
-        {jobName(item.job) ?? shortId(item.job)}
-      </a>
+      <>
+        <a href={links.job(item.job)} data-tip={item.job}>
+          {jobName(item.job) ?? shortId(item.job)}
+        </a>
+        {item.task === "evaluate" && <small class="quiet"> evaluation</small>}
+      </>
     ),
   },
-  { head: "Task", wide: true, cell: (item) => (item.task === "train" ? "training" : "evaluation") },
   {
     head: "State",
     cell: (item) => <StateTag state={shownState(item)} text={stateWord(shownState(item))} />,
@@ -101,6 +103,14 @@ const PHONE: readonly Column<ClientAssignment>[] = [
   },
 ];
 
+function NoClient() {
+  return (
+    <Empty title="This coordinator has no such client">
+      <a href={links.clients()}>All clients</a>
+    </Empty>
+  );
+}
+
 /** A client: its figures and the history of its assignments. */
 export function ClientView({ id }: { id: string }) {
   const client = useResource<Client>(`clients/${id}`, {}, { pollMs: 15_000 });
@@ -117,32 +127,37 @@ export function ClientView({ id }: { id: string }) {
       {data ? (
         <Head client={data} changed={client.refresh} />
       ) : (
-        <Panel title="Client">
-          <Pending resource={client} lines={4} missing={<NotAvailable what="This client" />} />
+        <>
+          <h1>Client</h1>
+          <Panel title={client.error?.missing ? "Not found" : "Client"}>
+            <Pending resource={client} lines={4} missing={<NoClient />} />
+          </Panel>
+        </>
+      )}
+      {!client.error?.missing && (
+        <Panel title="History" hint="newest first">
+          {history.data ? (
+            <>
+              <Table
+                label="Rounds of this client"
+                class={narrow ? "phone-rows" : ""}
+                columns={narrow ? PHONE : COLUMNS}
+                rows={history.data.items}
+                rowKey={(item) => item.id}
+                stale={history.stale}
+                empty={
+                  <Empty title="Not selected yet">
+                    A client can be selected when it is eligible and checks in while a round selects its cohort.
+                  </Empty>
+                }
+              />
+              <Pager paging={paging} next={history.data.next} />
+            </>
+          ) : (
+            <Pending resource={history} lines={8} missing={<NotAvailable what="The history of a client" />} />
+          )}
         </Panel>
       )}
-      <Panel title="History" hint="newest first">
-        {history.data ? (
-          <>
-            <Table
-              label="Rounds of this client"
-              class={narrow ? "phone-rows" : ""}
-              columns={narrow ? PHONE : COLUMNS}
-              rows={history.data.items}
-              rowKey={(item) => item.id}
-              stale={history.stale}
-              empty={
-                <Empty title="Not selected yet">
-                  A client can be selected when it is eligible and checks in while a round selects its cohort.
-                </Empty>
-              }
-            />
-            <Pager paging={paging} next={history.data.next} />
-          </>
-        ) : (
-          <Pending resource={history} lines={8} missing={<NotAvailable what="The history of a client" />} />
-        )}
-      </Panel>
     </>
   );
 }

@@ -327,7 +327,11 @@ function ClassTable({ attribute, classes }: { attribute: string; classes: readon
       number: true,
       cell: (entry) => (
         <span class="two-lines">
-          <Share value={entry.counted_rate ?? 0} text={countedText(entry)} tone="reported" />
+          {entry.assigned === 0 ? (
+            <span class="quiet">never selected</span>
+          ) : (
+            <Share value={entry.counted_rate ?? 0} text={percent(entry.counted_rate ?? 0, 0)} tone="reported" />
+          )}
           <small class="quiet">
             {count(entry.reported)} of {count(entry.assigned)}
           </small>
@@ -340,7 +344,7 @@ function ClassTable({ attribute, classes }: { attribute: string; classes: readon
     <>
       {said.map(({ text, bad }) => (
         <p key={text} class={`finding ${bad ? "finding-bad" : ""}`}>
-          <Glyph state={bad ? "failed" : "committed"} />
+          <Glyph state={bad ? "warning" : "committed"} />
           {text}
         </p>
       ))}

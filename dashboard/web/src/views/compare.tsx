@@ -202,7 +202,9 @@ function Best({ entry, entries }: { entry: Compared; entries: readonly Compared[
 function Settings({ entries }: { entries: readonly Compared[] }) {
   const rows = differences(entries.map(({ job }) => job.file)).map(({ key, values }) => ({
     name: key,
-    cells: values.map((value) => (value === undefined ? <span class="quiet">(none)</span> : <code>{value}</code>)),
+    cells: values.map((value) =>
+      value === undefined ? <span class="quiet">(none)</span> : <code data-tip={value}>{value}</code>,
+    ),
   }));
   return (
     <Panel title="Settings that differ" hint="all others are the same">

@@ -83,8 +83,8 @@ function Plots({
   const accuracy = useMemo(() => columns(points, axis, ["accuracy"]), [points, axis]);
   const loss = useMemo(() => columns(points, axis, ["loss", "training_loss"]), [points, axis]);
   const marks = useMemo(() => marksOf(points, changes, axis), [points, changes, axis]);
-  if (points.length === 0)
-    return <Empty title="No round has ended yet">The curves begin with the first committed round.</Empty>;
+  if (accuracy[0]!.length === 0 && loss[0]!.length === 0)
+    return <Empty title="No round was committed yet">The curves begin with the first committed round.</Empty>;
   const shared = {
     xTitle: AXES.find((entry) => entry.axis === axis)!.title,
     marks,
@@ -114,7 +114,7 @@ function Plots({
           ) : (
             <Empty title="Accuracy is not measured">
               {job.file.evaluation ? (
-                <>No evaluation has ended yet: the line at the top says what it waits for.</>
+                <NotEvaluated ended={job.ended_at_ms !== undefined} />
               ) : (
                 <>
                   A job measures accuracy when its file has an <code>[evaluation]</code>.
@@ -144,6 +144,15 @@ function Plots({
       </div>
       {targets.length > 0 && <Targets targets={targets} job={job} />}
     </>
+  );
+}
+
+/** Why a job with an evaluation has no accuracy. */
+function NotEvaluated({ ended }: { ended: boolean }) {
+  return ended ? (
+    <>The job ended before an evaluation had a result.</>
+  ) : (
+    <>No evaluation has ended yet: the line at the top says what it waits for.</>
   );
 }
 

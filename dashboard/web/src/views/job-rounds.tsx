@@ -98,7 +98,7 @@ function phoneColumns(job: string): Column<Round>[] {
       ),
     },
     {
-      head: "Accuracy",
+      head: "Result",
       number: true,
       cell: (round) => (
         <span class="two-lines">

@@ -82,9 +82,9 @@ export function Funnel({ shapes, spare = 0 }: { shapes: readonly ShapeCount[]; s
         })}
       </ol>
       {spare > 0 && (
-        <p class="hint">
-          {plural(spare, "session")} of spares {spare === 1 ? "is" : "are"} among those that ended early: the round had
-          enough reports without them.
+        <p class="hint funnel-note">
+          {count(spare)} of the sessions that ended early {spare === 1 ? "was a spare" : "were spares"}: their rounds
+          had enough reports without them.
         </p>
       )}
     </>

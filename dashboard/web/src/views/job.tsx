@@ -52,17 +52,20 @@ export function JobView({ id }: { id: string }) {
   }, [tab, data === undefined]);
   if (!data) {
     return (
-      <Panel title="Job">
-        <Pending
-          resource={job}
-          lines={10}
-          missing={
-            <Empty title="Not found" command="tributary job list">
-              This coordinator has no such job: it was deleted, or belongs to another one.
-            </Empty>
-          }
-        />
-      </Panel>
+      <>
+        <h1>Job</h1>
+        <Panel title={job.error?.missing ? "Not found" : "State"}>
+          <Pending
+            resource={job}
+            lines={10}
+            missing={
+              <Empty title="This coordinator has no such job" command="tributary job list">
+                It was deleted, or belongs to another coordinator.
+              </Empty>
+            }
+          />
+        </Panel>
+      </>
     );
   }
   rememberJob(data.id, data.file.name);

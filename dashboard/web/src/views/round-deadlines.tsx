@@ -45,7 +45,11 @@ export function Deadlines({
   if (values.length === 0 && (part !== "report" || late.length === 0)) {
     return (
       <Panel title="How long clients took" actions={switcher}>
-        <Empty title="No report yet">Times appear with the first report.</Empty>
+        {round.ended_at_ms === undefined ? (
+          <Empty title="No report yet">Times appear with the first report.</Empty>
+        ) : (
+          <Empty title="No report counted" />
+        )}
       </Panel>
     );
   }

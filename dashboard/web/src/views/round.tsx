@@ -62,18 +62,22 @@ export function RoundView({ job, number }: { job: string; number: number }) {
   if (!data) {
     const gone = bare.data && !found;
     return (
-      <Panel title={`Round ${number}`}>
-        {gone ? (
-          <Empty title={`Round ${number} was not found`}>
-            <a href={links.job(job, "rounds")}>All rounds of this job</a>
-          </Empty>
-        ) : (
-          <Pending resource={detail.error?.missing ? bare : detail} lines={12} />
-        )}
-      </Panel>
+      <>
+        <h1>Round {number}</h1>
+        <Panel title={gone ? "Not found" : "State"}>
+          {gone ? (
+            <Empty title="This job has no such round">
+              <a href={links.job(job, "rounds")}>All rounds of this job</a>
+            </Empty>
+          ) : (
+            <Pending resource={detail.error?.missing ? bare : detail} lines={12} />
+          )}
+        </Panel>
+      </>
     );
   }
-  const { round } = data;
+  const round = settled(data.round, assignments.items);
+  const central = task === "evaluate" && round.goal === 0;
   const canChange = may && task === "train" && ["running", "paused"].includes(parent.data?.state ?? "");
   return (
     <>
@@ -86,13 +90,15 @@ export function RoundView({ job, number }: { job: string; number: number }) {
       />
       <Panel title="Phases">
         <Phases data={data} />
-        <div class="cohort">
-          {round.cohort > 0 && <CohortStrip round={{ ...round, ...cellsOf(assignments.items) }} />}
-          <CohortLegend round={round} />
-        </div>
+        {!central && (
+          <div class="cohort">
+            {round.cohort > 0 && <CohortStrip round={{ ...round, ...cellsOf(assignments.items) }} />}
+            <CohortLegend round={round} />
+          </div>
+        )}
       </Panel>
       <Lost items={assignments.items} />
-      <TimeLines round={round} assignments={assignments} />
+      {!central && <TimeLines round={round} assignments={assignments} />}
       {task === "train" && assignments.items.length > 0 && (
         <Deadlines
           round={round}
@@ -115,12 +121,19 @@ export function RoundView({ job, number }: { job: string; number: number }) {
   );
 }
 
+/** The round, with the spares that its assignments name: one that never came back is lost. */
+function settled(round: Round, items: readonly Assignment[]): Round {
+  if (items.length === 0 || items.length < round.cohort) return round;
+  return { ...round, spare: items.filter((item) => item.spare).length };
+}
+
 function cellsOf(items: readonly Assignment[]): Pick<CohortRound, "cells"> {
   if (items.length === 0) return {};
   return {
     cells: items.slice(0, CELLS_MAX).map((item) => ({
       number: item.client_number,
       state: item.state,
+      spare: item.spare === true,
       ...(item.reason === undefined ? {} : { reason: item.reason }),
     })),
   };
@@ -237,11 +250,13 @@ function RoundHead({
         )}
       </nav>
       <Stats class="head-stats">
-        <Stat
-          label={round.task === "train" ? "Updates" : "Reports"}
-          value={count(round.reported)}
-          detail={`goal ${round.goal}, min ${round.minimum}`}
-        />
+        {round.goal > 0 && (
+          <Stat
+            label={round.task === "train" ? "Updates" : "Reports"}
+            value={count(round.reported)}
+            detail={`goal ${round.goal}, min ${round.minimum}`}
+          />
+        )}
         <Stat label="Took" value={duration(ms)} detail={<Ago at={round.opened_at_ms} />} />
         <Stat
           label="Accuracy"

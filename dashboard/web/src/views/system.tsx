@@ -3,7 +3,7 @@
 import { Fragment } from "preact";
 import type { AuditEntry, LoadSample, Node, Page, ScheduledWork, System } from "../api/types";
 import { Trend } from "../charts/trend";
-import { bytes, count, duration, short, shortId, UNKNOWN, words } from "../lib/format";
+import { bytes, count, duration, plural, short, shortId, UNKNOWN, words } from "../lib/format";
 import { links } from "../router";
 import { useNow, useResource, useScope } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
@@ -20,7 +20,7 @@ export function SystemView() {
     <>
       <header class="view-head">
         <h1>System</h1>
-        <p class="quiet">What concerns {scope}</p>
+        <p class="quiet">Population {scope} only</p>
       </header>
       <Audit />
     </>
@@ -70,16 +70,19 @@ function WholeSystem() {
 
 const ENGINES: Record<System["engine"], string> = { sqlite: "SQLite", postgres: "PostgreSQL" };
 
+const YEAR_MS = 365 * 86_400_000;
+
 /** Load, latency and storage. */
 function Figures({ system }: { system: System }) {
   const { db, storage } = system;
+  const { full_in_ms: fullInMs } = storage;
   const latency = (ms: number | undefined) => (ms === undefined ? UNKNOWN : `${short(ms)} ms`);
   return (
     <Stats class="system-stats even">
       <Stat
         label="Online now"
         value={count(system.online_clients ?? system.held_clients)}
-        detail="waiting, all coordinators"
+        detail="of all coordinators"
         title={`${count(system.held_clients)} of them are held by the coordinator that answers`}
       />
       <Stat label="Check-ins" value={`${short(system.checkins_per_s)} /s`} detail="this coordinator" />
@@ -101,9 +104,9 @@ function Figures({ system }: { system: System }) {
           label="Disk, free"
           value={bytes(storage.free_bytes)}
           detail={
-            storage.full_in_ms === undefined
-              ? "it does not fill"
-              : `full in ${duration(storage.full_in_ms)} at this rate`
+            fullInMs === undefined || fullInMs > YEAR_MS
+              ? "enough for a year at this rate"
+              : `full in ${duration(fullInMs)} at this rate`
           }
         />
       )}
@@ -165,12 +168,16 @@ function Nodes({ nodes }: { nodes: readonly Node[] }) {
   );
 }
 
+/** Jobs of a coordinator that are named. */
+const LEASES_MAX = 8;
+
 /** The jobs that a coordinator leads. */
 function Leases({ node, now }: { node: Node; now: number }) {
   if (node.leases.length === 0) return <span class="quiet">no job</span>;
+  const more = node.leases.length - LEASES_MAX;
   return (
-    <>
-      {node.leases.map((lease, index) => (
+    <span class="leads">
+      {node.leases.slice(0, LEASES_MAX).map((lease, index) => (
         <Fragment key={lease.job}>
           {index > 0 && ", "}
           <a
@@ -181,7 +188,8 @@ function Leases({ node, now }: { node: Node; now: number }) {
           </a>
         </Fragment>
       ))}
-    </>
+      {more > 0 && <span class="quiet"> and {plural(more, "other")}</span>}
+    </span>
   );
 }
 
@@ -269,7 +277,7 @@ const AUDIT_PHONE: readonly Column<AuditEntry>[] = [
       <span class="two-lines">
         {words(entry.action)}
         <small class="quiet">
-          {subjectName(entry.subject)} by {entry.label || shortId(entry.actor)}
+          {subjectName(entry.subject)} · {entry.label || shortId(entry.actor)}
         </small>
       </span>
     ),
@@ -280,9 +288,24 @@ const AUDIT_PHONE: readonly Column<AuditEntry>[] = [
 const AUDIT: readonly Column<AuditEntry>[] = [
   { head: "When", zoned: true, cell: (entry) => <When at={entry.at_ms} /> },
   { head: "Action", name: true, cell: (entry) => words(entry.action) },
-  { head: "Subject", cell: (entry) => <span data-tip={entry.subject}>{subjectName(entry.subject)}</span> },
+  {
+    head: "Subject",
+    cell: (entry) => (
+      <span class="subject" data-tip={entry.subject}>
+        {subjectName(entry.subject)}
+      </span>
+    ),
+  },
   { head: "Who", cell: (entry) => <span data-tip={entry.actor}>{entry.label || shortId(entry.actor)}</span> },
-  { head: "Detail", wide: true, cell: (entry) => <span class="audit-detail">{entry.detail}</span> },
+  {
+    head: "Detail",
+    wide: true,
+    cell: (entry) => (
+      <span class="audit-detail" data-tip={entry.detail}>
+        {entry.detail}
+      </span>
+    ),
+  },
 ];
 
 function subjectName(subject: string) {
