@@ -81,6 +81,12 @@ describe("the time line of an assignment", () => {
     ]);
   });
 
+  it("does not guess where the time of a refused update went", () => {
+    expect(segments(assignment({ state: "rejected", ended_at_ms: 300 }), round({ closed_at_ms: 900 }), 5000)).toEqual([
+      { kind: "lost", fromMs: 100, toMs: 300 },
+    ]);
+  });
+
   it("takes the client's word for its work where the coordinator saw no download", () => {
     const parts = segments(
       assignment({ state: "reported", work_ms: 300, ended_at_ms: 600 }),
