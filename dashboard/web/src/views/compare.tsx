@@ -1,5 +1,6 @@
 // Jobs side by side: their curves over each other, their results, and the settings that differ.
 
+import { Fragment } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { ApiError } from "../api/http";
 import type { Curve, Job } from "../api/types";
@@ -220,11 +221,25 @@ function Settings({ entries }: { entries: readonly Compared[] }) {
   );
 }
 
+/** A name such as `round.deadline_ms`, which may break after a dot or an underscore. */
+function Breakable({ name }: { name: string }) {
+  return (
+    <>
+      {name.split(/(?<=[._])/).map((part, index) => (
+        <Fragment key={index}>
+          {index > 0 && <wbr />}
+          {part}
+        </Fragment>
+      ))}
+    </>
+  );
+}
+
 function columnsOf(
   entries: readonly Compared[],
 ): Column<{ name: string; cells: readonly preact.ComponentChildren[] }>[] {
   return [
-    { head: "", name: true, cell: (row) => row.name },
+    { head: "", name: true, cell: (row) => <Breakable name={row.name} /> },
     ...entries.map(({ job }, index) => ({
       head: entries.some((other) => other.job.id !== job.id && other.job.file.name === job.file.name)
         ? `${job.file.population}/${job.file.name}`

@@ -52,7 +52,7 @@ export function JobCurves({ job }: { job: Job }) {
   const { axis, switcher } = useAxis();
   const { data } = curve;
   const hint =
-    data && data.rounds > data.points.length
+    data && data.rounds > data.points.length && data.points.some(({ abandoned }) => !abandoned)
       ? `${count(data.points.length)} of ${plural(data.rounds, "round")} drawn`
       : undefined;
   return (

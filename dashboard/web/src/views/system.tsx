@@ -141,6 +141,7 @@ const NODE_WORDS = { alive: "running", late: "late: missed a renewal", dead: "de
 /** The coordinators of the database. */
 function Nodes({ nodes }: { nodes: readonly Node[] }) {
   const now = useNow(5000);
+  const narrow = useNarrow();
   const columns: Column<Node>[] = [
     { head: "Coordinator", name: true, cell: (node) => node.id },
     {
@@ -153,10 +154,37 @@ function Nodes({ nodes }: { nodes: readonly Node[] }) {
     { head: "Last seen", number: true, cell: (node) => <Ago at={node.seen_at_ms} /> },
     { head: "Started", number: true, wide: true, cell: (node) => <Ago at={node.started_at_ms} /> },
   ];
+  const phone: Column<Node>[] = [
+    {
+      head: "Coordinator",
+      name: true,
+      cell: (node) => (
+        <span class="two-lines">
+          {node.id}
+          <small class="quiet">
+            leads <Leases node={node} now={now} />
+          </small>
+        </span>
+      ),
+    },
+    {
+      head: "State",
+      number: true,
+      cell: (node) => (
+        <span class="two-lines">
+          <StateTag state={node.state ?? "alive"} text={NODE_WORDS[node.state ?? "alive"]} />
+          <small class="quiet">
+            <Ago at={node.seen_at_ms} />
+          </small>
+        </span>
+      ),
+    },
+  ];
   return (
     <Table
       label="Coordinators"
-      columns={columns}
+      class={narrow ? "phone-rows" : ""}
+      columns={narrow ? phone : columns}
       rows={nodes}
       rowKey={(node) => node.id}
       empty={
