@@ -36,7 +36,7 @@ it("times change to UTC and back, in tables, sentences and tips, and the choice 
   const text = (shiftMs: number) => new Date(openedAtMs + shiftMs).toISOString().slice(0, 19).replace("T", " ");
   const [utc, local] = [text(0), text(5.5 * 3_600_000)];
   await open(page, looked.base, looked.token, `#/jobs/${job}?tab=rounds&order=asc`);
-  const table = page.getByRole("region", { name: "Rounds" });
+  const table = page.getByRole("region", { name: "Rounds, table" });
   await table.getByRole("columnheader", { name: "Opened (GMT+5:30)" }).waitFor();
   await table.getByText(local).first().waitFor();
 
