@@ -56,7 +56,8 @@ export function ClientsView() {
       ) : populations ? (
         <Panel title="Clients">
           <Empty title="No population yet" command="tributary population create shop">
-            Clients enrol in a population. Make the first one:
+            Clients enrol in a population. The <a href={links.overview()}>first steps</a> create one, as does this
+            command:
           </Empty>
         </Panel>
       ) : (
