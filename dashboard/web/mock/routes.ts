@@ -71,6 +71,12 @@ export function answer(world: World, call: Call): Answer {
   const [first, second, third] = parts;
   const { query, nowMs } = call;
   if (first === "overview") return ok(overview(world, query.get("archived") === "true", nowMs));
+  if (first === "populations" && second === undefined && call.method === "POST") {
+    world.addPopulation((JSON.parse(call.body) as { name: string }).name);
+    return ok(populations(world).at(-1), 201);
+  }
+  if (first === "tokens")
+    return ok({ token: { id: `token_${digits(32, 8)}` }, secret: `tributary_enrolment_${digits(64, 8)}` }, 201);
   if (first === "populations" && second === undefined) return ok({ items: populations(world) });
   if (first === "populations" && third === "attributes")
     return ok([
