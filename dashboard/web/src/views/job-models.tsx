@@ -6,6 +6,7 @@ import { download } from "../lib/download";
 import { bytes, count, percent, real, UNKNOWN } from "../lib/format";
 import { links } from "../router";
 import { useConnection, useMay, useResource } from "../ui/connection";
+import { Glyph } from "../ui/glyph";
 import { useNarrow } from "../ui/narrow";
 import { Ago, Command, Empty, Panel, Pending, When } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
@@ -165,7 +166,8 @@ function Pin({ job, model, changed }: { job: Job; model: ModelVersion; changed: 
       disabled={busy}
       onClick={toggle}
     >
-      {pinned ? "Pinned" : "Pin"}
+      {pinned && <Glyph state="completed" />}
+      Pin
     </button>
   );
 }
