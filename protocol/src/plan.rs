@@ -144,9 +144,8 @@ impl Algorithm {
     pub fn update_parameters(&self, model: &ParameterList) -> Result<ParameterList, ParameterListError> {
         let mut parameters = model.specs().to_vec();
         if self.sends_control() {
-            let control = |spec: &ParameterSpec| {
-                ParameterSpec::new(format!("{CONTROL_PREFIX}{}", spec.name), spec.shape.clone())
-            };
+            let control =
+                |spec: &ParameterSpec| ParameterSpec::new(format!("{CONTROL_PREFIX}{}", spec.name), spec.shape.clone());
             parameters.extend(model.specs().iter().map(control));
         }
         ParameterList::new(parameters)

@@ -76,7 +76,7 @@ pub(crate) async fn run(args: &TrainArgs, output: &Output) -> Result<(), CliErro
         ..DemoArgs::default()
     };
     let file = job_file(&demo)?;
-    let DemoData { train, test } = load_data(&demo, &file, output).await?;
+    let DemoData { train, test, .. } = load_data(&demo, &file, output).await?;
     let failed = |error: ExamplesError| BenchError::Train(error.to_string());
     let (few, test) = (first(&train, args.examples).map_err(failed)?, first(&test, args.evaluated).map_err(failed)?);
     drop(train);

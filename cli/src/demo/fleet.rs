@@ -11,13 +11,18 @@ use tributary_client::{
     Client, ClientError, EvaluateTask, Evaluated, Host, LayerTrainer, TrainError, TrainTask, Trained, Trainer,
 };
 use tributary_protocol::id::Secret;
+use tributary_protocol::plan::Algorithm;
+
+use super::attack::Attackers;
 
 /// How often a client that pretends to compute checks whether it should stop.
 const SLOW_STEP: Duration = Duration::from_millis(20);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Fault {
     None,
+    /// It sends something else than its update.
+    Attacks(Arc<Attackers>),
     /// Its training never ends by itself.
     Slow,
     /// It is silent from its first training on.
@@ -114,11 +119,19 @@ impl Trainer for Device {
         self.count
     }
 
+    fn follows(&self, algorithm: &Algorithm) -> bool {
+        self.trainer.follows(algorithm)
+    }
+
     fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
-        match self.fault {
+        match &self.fault {
             Fault::None => {
                 let _slot = self.slots.take();
                 self.trainer.train(task, should_stop)
+            }
+            Fault::Attacks(attackers) => {
+                let _slot = self.slots.take();
+                attackers.forge(task, self.trainer.train(task, should_stop)?)
             }
             Fault::Slow => pretend(should_stop),
             // It ignores the deadline, too.

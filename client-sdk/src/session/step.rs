@@ -87,11 +87,7 @@ impl Step {
         }
     }
 
-    pub(crate) fn after_fetch(
-        assignment: Box<Assignment>,
-        base: Result<Base, ClientError>,
-        deadline_ms: u64,
-    ) -> Self {
+    pub(crate) fn after_fetch(assignment: Box<Assignment>, base: Result<Base, ClientError>, deadline_ms: u64) -> Self {
         match base {
             Ok(base) => Self::Compute { assignment, base, deadline_ms },
             Err(error) => Self::without_result(assignment.id, error),
@@ -175,9 +171,8 @@ impl Step {
             ClientError::Training(TrainError::Interrupted) => FailureReason::Interrupted,
             ClientError::Training(TrainError::NoExamples) => FailureReason::NoData,
             ClientError::Training(TrainError::Diverged) => FailureReason::Diverged,
-            ClientError::Training(TrainError::DoesNotFit(_) | TrainError::CannotFollow(_)) | ClientError::BadAnswer(_) => {
-                FailureReason::DoesNotFit
-            }
+            ClientError::Training(TrainError::DoesNotFit(_) | TrainError::CannotFollow(_))
+            | ClientError::BadAnswer(_) => FailureReason::DoesNotFit,
             ClientError::Training(TrainError::Other(_)) => FailureReason::Other,
             _ => return Self::End(Err(error)),
         };

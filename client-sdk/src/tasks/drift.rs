@@ -73,7 +73,8 @@ impl<'a> Drift<'a> {
             return gradient.iter().zip(&self.own).map(|(gradient, own)| gradient - own).collect();
         }
         let length = steps.max(1) as f64 * rate;
-        let change = |(place, delta): (usize, &f32)| (-f64::from(self.server(place)) - f64::from(*delta) / length) as f32;
+        let change =
+            |(place, delta): (usize, &f32)| (-f64::from(self.server(place)) - f64::from(*delta) / length) as f32;
         delta.iter().enumerate().map(change).collect()
     }
 

@@ -267,8 +267,9 @@ mod tests {
     fn an_update_within_the_bound_is_sent_as_it_is() {
         let delta: Vec<f32> = (0..VALUES).map(|index| index as f32 / 1e4).collect();
         for codec in [json!("int8"), json!("top_k")] {
-            let file =
-                |norm_max| encode(delta.clone(), &assignment(codec.clone(), norm_max, 1), &model(), None, None).unwrap();
+            let file = |norm_max| {
+                encode(delta.clone(), &assignment(codec.clone(), norm_max, 1), &model(), None, None).unwrap()
+            };
             let (free, bounded) = (file(None), file(Some(100.0)));
             assert_eq!(free.0, bounded.0);
             assert_eq!(free.1, bounded.1);

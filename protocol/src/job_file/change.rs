@@ -49,6 +49,7 @@ impl RoundPolicyChange {
             deadline_ms: self.deadline_ms.unwrap_or(policy.deadline_ms),
             backoff_ms: self.backoff_ms.unwrap_or(policy.backoff_ms),
             backoff_max_ms: self.backoff_max_ms.unwrap_or(policy.backoff_max_ms),
+            selection: policy.selection,
         }
     }
 }

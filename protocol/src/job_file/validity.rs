@@ -158,8 +158,9 @@ fn server(job: &JobFile) -> Option<String> {
     let aggregation = &job.aggregation;
     let adds = matches!(aggregation.optimizer, ServerOptimizer::Sgd { learning_rate: 1.0, momentum: 0.0, .. });
     let is_added = adds && aggregation.schedule.is_constant();
-    (matches!(job.training.algorithm, Algorithm::FedDyn { .. }) && !is_added)
-        .then(|| "fed_dyn has a server step of its own: only sgd with a learning rate of 1 leaves it as it is".to_owned())
+    (matches!(job.training.algorithm, Algorithm::FedDyn { .. }) && !is_added).then(|| {
+        "fed_dyn has a server step of its own: only sgd with a learning rate of 1 leaves it as it is".to_owned()
+    })
 }
 
 fn model(job: &JobFile) -> Option<String> {
@@ -169,7 +170,9 @@ fn model(job: &JobFile) -> Option<String> {
     if let ModelSpec::Layers(model) = &job.model
         && model.layers.iter().any(|layer| matches!(layer, Layer::BatchNorm { .. }))
     {
-        return Some("running means and variances have no gradients to correct; layer_norm has none of them".to_owned());
+        return Some(
+            "running means and variances have no gradients to correct; layer_norm has none of them".to_owned(),
+        );
     }
     let update = job.training.algorithm.update_parameters(&job.model.parameters().ok()?);
     update.err().map(|error| format!("an update carries a control vector beside the delta: {error}"))

@@ -85,8 +85,7 @@ impl Trainer for Draws {
     fn train(&mut self, task: &TrainTask<'_>, _: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
         *self.trained.lock().unwrap().entry((self.client, task.seed.0)).or_default() += 1;
         let mut stream = task.seed.stream();
-        let mut values: Vec<f32> =
-            task.model.values().iter().map(|value| value + stream.uniform(-1.0, 1.0)).collect();
+        let mut values: Vec<f32> = task.model.values().iter().map(|value| value + stream.uniform(-1.0, 1.0)).collect();
         for (value, constant) in values.iter_mut().zip(task.constant.unwrap_or_default()) {
             *value -= 0.1 * constant;
         }

@@ -63,7 +63,9 @@ impl Rule {
 
     /// Whether a weight without a gradient stays as it is.
     pub(super) fn keeps_without_gradient(&self) -> bool {
-        !self.is_proximal() && !self.is_shifted && matches!(self.formula, Formula::Sgd { momentum: 0.0, penalty: 0.0, .. })
+        !self.is_proximal()
+            && !self.is_shifted
+            && matches!(self.formula, Formula::Sgd { momentum: 0.0, penalty: 0.0, .. })
     }
 }
 

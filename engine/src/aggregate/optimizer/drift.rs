@@ -95,10 +95,10 @@ mod tests {
         let (mut x, mut server, mut own) = (0.0, vec![0.0], [0.0; 2]);
         let (mut plain, mut rounds) = (0.0, Vec::new());
         for _ in 0..400 {
-            let reached = [0, 1].map(|client| local(CURVES[client], x, server[0] - own[client], own[client], server[0]));
-            let mean = |of: fn([f64; 2], f64, f64) -> f64| {
-                (of(reached[0], x, own[0]) + of(reached[1], x, own[1])) / 2.0
-            };
+            let reached =
+                [0, 1].map(|client| local(CURVES[client], x, server[0] - own[client], own[client], server[0]));
+            let mean =
+                |of: fn([f64; 2], f64, f64) -> f64| (of(reached[0], x, own[0]) + of(reached[1], x, own[1])) / 2.0;
             let combined = vec![mean(|reached, x, _| reached[0] - x), mean(|reached, _, own| reached[1] - own)];
             x += combined[0];
             ControlStep { share: 1.0, first: 1 }.apply(&combined, 0, &mut server).unwrap();
@@ -119,10 +119,9 @@ mod tests {
 
     #[test]
     fn fed_dyn_meets_the_printed_rounds_and_their_limit() {
-        for (alpha, printed) in [
-            (2.0, [0.666_667, 0.777_778, 0.814_815, 0.820_988]),
-            (0.5, [0.888_889, 0.740_741, 0.724_280, 0.735_254]),
-        ] {
+        for (alpha, printed) in
+            [(2.0, [0.666_667, 0.777_778, 0.814_815, 0.820_988]), (0.5, [0.888_889, 0.740_741, 0.724_280, 0.735_254])]
+        {
             let (mut x, mut linear, mut own, mut rounds) = (0.0, vec![vec![0.0]], [0.0; 2], Vec::new());
             for _ in 0..400 {
                 let reached = [0, 1].map(|client| solved(CURVES[client], alpha, own[client], x));

@@ -133,7 +133,8 @@ async fn round(
         world.until_waiting(2).await;
         world.drive().await;
     };
-    let sessions = async { tokio::join!(first.run_once(&mut one, &AlwaysOn), second.run_once(&mut other, &AlwaysOn), helped) };
+    let sessions =
+        async { tokio::join!(first.run_once(&mut one, &AlwaysOn), second.run_once(&mut other, &AlwaysOn), helped) };
     let (one, other, ()) = within_reason(sessions).await;
     world.drive().await;
     [one, other]
@@ -167,10 +168,9 @@ async fn scaffold_reaches_the_optimum_where_federated_averaging_does_not() {
 
 #[tokio::test]
 async fn fed_dyn_meets_the_printed_rounds() {
-    for (alpha, printed) in [
-        (2.0, [0.666_667, 0.777_778, 0.814_815, 0.820_988]),
-        (0.5, [0.888_889, 0.740_741, 0.724_280, 0.735_254]),
-    ] {
+    for (alpha, printed) in
+        [(2.0, [0.666_667, 0.777_778, 0.814_815, 0.820_988]), (0.5, [0.888_889, 0.740_741, 0.724_280, 0.735_254])]
+    {
         let fed_dyn = json!({ "kind": "fed_dyn", "alpha": alpha, "clients": 2 });
         assert_near(&play(fed_dyn, plain_codec(), 4, Trouble::default()).await, &printed);
     }
