@@ -18,11 +18,9 @@ use super::attack::Attackers;
 /// How often a client that pretends to compute checks whether it should stop.
 const SLOW_STEP: Duration = Duration::from_millis(20);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
-    /// It sends something else than its update.
-    Attacks(Arc<Attackers>),
     /// Its training never ends by itself.
     Slow,
     /// It is silent from its first training on.
@@ -38,6 +36,8 @@ pub(crate) struct Member {
     pub(crate) attribute: Option<(&'static str, &'static str)>,
     pub(crate) examples: MemoryExamples,
     pub(crate) fault: Fault,
+    /// Whom it attacks with, if it sends something else than its update.
+    pub(crate) attackers: Option<Arc<Attackers>>,
 }
 
 /// Clients that run until they are stopped.
@@ -76,6 +76,7 @@ impl Fleet {
                 count: member.examples.len() as u64,
                 trainer: LayerTrainer::new(Arc::new(member.examples)),
                 fault: member.fault,
+                attackers: member.attackers,
                 slots: Arc::clone(&slots),
                 running: Arc::clone(&running),
             };
@@ -110,6 +111,7 @@ struct Device {
     count: u64,
     trainer: LayerTrainer,
     fault: Fault,
+    attackers: Option<Arc<Attackers>>,
     slots: Arc<Slots>,
     running: Arc<AtomicBool>,
 }
@@ -124,14 +126,14 @@ impl Trainer for Device {
     }
 
     fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
-        match &self.fault {
+        match self.fault {
             Fault::None => {
                 let _slot = self.slots.take();
-                self.trainer.train(task, should_stop)
-            }
-            Fault::Attacks(attackers) => {
-                let _slot = self.slots.take();
-                attackers.forge(task, self.trainer.train(task, should_stop)?)
+                let trained = self.trainer.train(task, should_stop)?;
+                match &self.attackers {
+                    Some(attackers) => attackers.forge(task, trained),
+                    None => Ok(trained),
+                }
             }
             Fault::Slow => pretend(should_stop),
             // It ignores the deadline, too.

@@ -229,13 +229,16 @@ fn members(args: &DemoArgs, data: DemoData) -> Result<Vec<Member>, CliError> {
         name: format!("client-{:02}", index + 1),
         attribute: None,
         examples,
-        fault: match &attackers {
-            Some((count, attackers)) if index < *count => Fault::Attacks(Arc::clone(attackers)),
-            _ => faulty(index),
-        },
+        fault: faulty(index),
+        attackers: attackers.iter().find(|(count, _)| index < *count).map(|(_, attackers)| Arc::clone(attackers)),
     };
-    let evaluator =
-        Member { name: "evaluator".into(), attribute: Some(model::EVALUATOR), examples: data.test, fault: Fault::None };
+    let evaluator = Member {
+        name: "evaluator".into(),
+        attribute: Some(model::EVALUATOR),
+        examples: data.test,
+        fault: Fault::None,
+        attackers: None,
+    };
     Ok(examples.into_iter().enumerate().map(member).chain([evaluator]).collect())
 }
 

@@ -21,9 +21,7 @@ test("choosing every rule in turn leaves the file as it was", () => {
 test("an algorithm is one line of the training section", () => {
   const file = `name = "a"\n\n[training]\nepochs = 1\n\n[training.optimizer]\nkind = "sgd"\n`;
   const prox = withRule(file, rule("FedProx"));
-  expect(prox).toBe(
-    `name = "a"\n\n[training]\nalgorithm = { kind = "fed_prox", mu = 0.01 }\nepochs = 1\n\n[training.optimizer]\nkind = "sgd"\n`,
-  );
+  expect(prox).toBe(file.replace("epochs", `algorithm = { kind = "fed_prox", mu = 0.01 }\nepochs`));
   expect(withRule(prox, rule("SCAFFOLD"))).toContain(`\nalgorithm = { kind = "scaffold", clients = 100 }\nepochs`);
   expect(withRule(withRule(prox, rule("SCAFFOLD")), rule("FedAvg"))).toBe(file);
 });
