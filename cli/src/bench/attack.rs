@@ -3,7 +3,6 @@
 use clap::Args;
 use serde_json::json;
 
-use super::error::BenchError;
 use super::rules::{Learning, Row, aggregation_of, demo, measure};
 use crate::demo::attack::Attack;
 use crate::demo::changes::Changes;

@@ -112,14 +112,14 @@ mod tests {
 
     #[test]
     fn every_client_is_drawn_about_equally_often() {
-        let mut drawn = [0u32; 20];
+        let mut counts = [0u32; 20];
         for seed in 0..4000 {
             for candidate in drawn((0..20).map(candidate).collect(), 5, seed) {
-                drawn[candidate.number as usize] += 1;
+                counts[candidate.number as usize] += 1;
             }
         }
         // 4000 draws at 1/4: mean 1000, standard deviation 27. The limits are five standard deviations on either side.
-        assert!(drawn.iter().all(|count| (863..=1137).contains(count)), "{drawn:?}");
+        assert!(counts.iter().all(|count| (863..=1137).contains(count)), "{counts:?}");
     }
 
     #[test]
