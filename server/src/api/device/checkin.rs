@@ -6,13 +6,15 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use tributary_engine::job::JobSpec;
 use tributary_engine::round::{Candidate, RetryReason};
 use tributary_protocol::device::{
     ASK_EVERY_MS_MIN, Assignment, CheckInReply, CheckInRequest, CheckInResponse, Plan, WAIT_MS_MAX, WaitsFor,
 };
-use tributary_protocol::download::{DELTA_CHAIN_MAX, FormFile, ModelDeltaFile, ModelForm};
+use tributary_protocol::download::{CompanionFile, DELTA_CHAIN_MAX, FormFile, ModelDeltaFile, ModelForm};
+use tributary_protocol::model::Companion;
 use tributary_protocol::problem::ProblemType;
-use tributary_protocol::state::Standing;
+use tributary_protocol::state::{Standing, Task};
 
 use super::texts::require_text;
 use crate::api::auth::{DueDevice, Origin};
@@ -182,6 +184,7 @@ async fn assignment(app: &App, tx: &mut Tx, client: &ClientRow, row: &Assignment
         true => tx.steps(key.job, model.version.saturating_sub(DELTA_CHAIN_MAX), model.version).await?,
         false => Vec::new(),
     };
+    let (control, dropped_round) = drift(tx, client, row, &spec).await?;
     let left_ms = round.deadline_at_ms.unwrap_or(0).saturating_sub(app.clock.now_ms());
     // An update with a larger weight than the client told is refused, so the client learns what it told.
     let weight_max = match u32::try_from(client.examples).unwrap_or(u32::MAX) {
@@ -197,11 +200,32 @@ async fn assignment(app: &App, tx: &mut Tx, client: &ClientRow, row: &Assignment
         model_sha256: model.sha256,
         form,
         model_deltas: unbroken(steps),
+        control,
+        dropped_round,
         plan: Plan { weight_max, ..spec.plan.clone() },
         seed: round.seed().derive("client", client.number),
         deadline_in_ms: u64::try_from(left_ms).unwrap_or(0),
         ask_every_ms: ask_every_ms(round.cohort),
     })
+}
+
+/// What a client needs to correct its gradients: the control variate, and whether its last update did not count.
+async fn drift(
+    tx: &mut Tx,
+    client: &ClientRow,
+    row: &AssignmentRow,
+    spec: &JobSpec,
+) -> Result<(Option<CompanionFile>, Option<u32>), DbError> {
+    let (key, algorithm) = (row.round(), spec.plan.training.algorithm);
+    if key.task != Task::Train || !algorithm.keeps_state() {
+        return Ok((None, None));
+    }
+    let control = match algorithm.sends_control() {
+        true => tx.model_file(key.job, row.base_version, MadeFor::Companion(Companion::Control)).await?,
+        false => None,
+    };
+    let control = control.map(|ModelFileRow { sha256, bytes, .. }| CompanionFile { sha256, bytes });
+    Ok((control, tx.dropped_round(key.job, client.id).await?))
 }
 
 /// The last of these model deltas that follow each other without a gap.
