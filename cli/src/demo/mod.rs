@@ -37,6 +37,9 @@ use data::DemoData;
 use fleet::{Fault, Fleet, Member};
 use report::{Report, Start, Summary};
 
+/// Abandoned rounds in a row after which a benchmark ends: a model that diverged never recovers.
+const ABANDONED_MAX: u32 = 3;
+
 #[derive(Debug, thiserror::Error)]
 enum DemoError {
     /// The demo's clients train only networks that a job file describes.
@@ -140,12 +143,20 @@ pub(crate) async fn learn(args: &DemoArgs, output: &Output) -> Result<(Vec<Round
     let fleet = Fleet::start(&coordinator.address(), &enrolment, &clients, members, threads(args), &http).await?;
     let job = coordinator.api.create_job(file).await?;
     let mut follower = Follower::start(&coordinator.api, job.id, PAGE_ITEMS_MAX).await?;
+    let mut abandoned_in_a_row = 0;
     loop {
         let news = follower.next().await?;
+        for round in news.ended.iter().filter(|round| round.task == Task::Train) {
+            abandoned_in_a_row = if round.phase == Phase::Abandoned { abandoned_in_a_row + 1 } else { 0 };
+        }
         for round in news.ended.iter().filter(|round| round.task == Task::Evaluate) {
             output.note(&format!("round {}: {}", round.number, or_dash(round.accuracy, percent)));
         }
         if news.job.state.is_final() {
+            break;
+        }
+        if abandoned_in_a_row >= ABANDONED_MAX {
+            output.note("the training is given up: its clients diverge, or their updates are refused");
             break;
         }
     }

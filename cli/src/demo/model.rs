@@ -13,6 +13,8 @@ use super::synthetic::{CLASSES, FEATURES};
 const POPULATION: &str = "demo";
 /// The attribute and value of the client that evaluates.
 pub(crate) const EVALUATOR: (&str, &str) = ("role", "evaluator");
+/// Largest value of an update while some clients attack.
+const ATTACKED_MAGNITUDE_MAX: f32 = 10_000.0;
 /// Clients selected per update of the goal, where some may fail.
 const OVER_SELECTION: f64 = 1.3;
 
@@ -24,7 +26,7 @@ pub(crate) fn job_file(args: &DemoArgs) -> JobFile {
         model: ModelSpec::Layers(network(args.dataset, args.model)),
         initial_model: InitialModel::Random,
         training: training(args),
-        update: UpdatePolicy { codec: args.codec.unwrap_or_default(), ..UpdatePolicy::default() },
+        update: update(args),
         download: tributary_protocol::download::Download::default(),
         round: round_policy(args),
         eligibility: tributary_protocol::job_file::Eligibility::default(),
@@ -33,6 +35,15 @@ pub(crate) fn job_file(args: &DemoArgs) -> JobFile {
         stop: StopPolicy { rounds: Some(args.rounds()), accuracy: args.target, ..StopPolicy::default() },
         schedule: None,
         retention: tributary_protocol::job_file::Retention::default(),
+    }
+}
+
+/// A benchmark of attacks measures rules, not the bound on values that would refuse wrong updates before them.
+fn update(args: &DemoArgs) -> UpdatePolicy {
+    let policy = UpdatePolicy { codec: args.codec.unwrap_or_default(), ..UpdatePolicy::default() };
+    match args.changes.attack {
+        Some(_) => UpdatePolicy { magnitude_max: ATTACKED_MAGNITUDE_MAX, ..policy },
+        None => policy,
     }
 }
 
