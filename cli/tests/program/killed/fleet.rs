@@ -12,6 +12,7 @@ use tributary_client::clock::Clock;
 use tributary_client::{
     AlwaysOn, Client, ClientError, EvaluateTask, Evaluated, Metrics, Outcome, TrainError, TrainTask, Trained, Trainer,
 };
+use tributary_protocol::plan::Algorithm;
 
 /// How often each client trained with each seed, and client and round of every acknowledged update.
 pub(crate) type Record = (BTreeMap<(u32, u64), u32>, Vec<(u32, u32)>);
@@ -66,7 +67,7 @@ impl Fleet {
     }
 }
 
-/// "Trains" by adding numbers drawn from the seed.
+/// "Trains" by adding numbers drawn from the seed, and by a step along the constant that it is given.
 struct Draws {
     client: u32,
     trained: Arc<Mutex<BTreeMap<(u32, u64), u32>>>,
@@ -77,10 +78,17 @@ impl Trainer for Draws {
         10 + u64::from(self.client)
     }
 
+    fn follows(&self, _: &Algorithm) -> bool {
+        true
+    }
+
     fn train(&mut self, task: &TrainTask<'_>, _: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
         *self.trained.lock().unwrap().entry((self.client, task.seed.0)).or_default() += 1;
         let mut stream = task.seed.stream();
-        let values = task.model.values().iter().map(|value| value + stream.uniform(-1.0, 1.0)).collect();
+        let mut values: Vec<f32> = task.model.values().iter().map(|value| value + stream.uniform(-1.0, 1.0)).collect();
+        for (value, constant) in values.iter_mut().zip(task.constant.unwrap_or_default()) {
+            *value -= 0.1 * constant;
+        }
         Ok(Trained { values, examples: self.examples(), steps: 1, loss: 0.5, metrics: Metrics::new() })
     }
 

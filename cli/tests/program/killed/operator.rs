@@ -32,9 +32,8 @@ impl Operator {
     }
 
     /// Creates the job, whose cohort is all clients; returns its id.
-    pub(crate) async fn create_job(&self, clients: u32, rounds: u32, aggregation: &Value) -> String {
-        let job = json!({
-            "aggregation": aggregation,
+    pub(crate) async fn create_job(&self, clients: u32, rounds: u32, rules: &Value) -> String {
+        let mut job = json!({
             "name": "killed", "population": "p", "seed": 42,
             "model": {"parameters": [{"name": "w", "shape": [100]}, {"name": "b", "shape": [7]}]},
             "training": {"steps": 1, "optimizer": {"kind": "sgd", "learning_rate": 1.0}},
@@ -44,6 +43,12 @@ impl Operator {
             },
             "stop": {"rounds": rounds},
         });
+        if let Some(aggregation) = rules.get("aggregation") {
+            job["aggregation"] = aggregation.clone();
+        }
+        if let Some(algorithm) = rules.get("algorithm") {
+            job["training"]["algorithm"] = algorithm.clone();
+        }
         loop {
             match self.call(Method::POST, "jobs", Some(&json!({ "job": job }))).await {
                 Ok(created) => return created["id"].as_str().unwrap().to_owned(),
