@@ -12,7 +12,7 @@ use tributary_protocol::seed::Seed;
 use tributary_protocol::update::{UpdateHeader, UpdateLimits, bytes_max};
 
 use crate::aggregate::{
-    Accumulator, CapsError, Gathering, Optimizer, SumCaps, Weighing, Weight, gathering_of, optimizer_of,
+    Accumulator, CapsError, Discount, Gathering, Optimizer, SumCaps, Weighing, Weight, gathering_of, optimizer_of,
 };
 use crate::round::{Calendar, CalendarError};
 
@@ -107,6 +107,12 @@ impl JobSpec {
     #[must_use]
     pub fn gathering(&self, base_version: u32) -> Gathering {
         gathering_of(&self.file, base_version)
+    }
+
+    /// How staleness changes what updates count for.
+    #[must_use]
+    pub fn discount(&self) -> Discount {
+        Discount::of(&self.file)
     }
 
     /// How updates weigh in the running sum of a round; none if the job's rule keeps none.

@@ -12,6 +12,7 @@ mod process;
 mod recovery;
 mod round;
 mod sink;
+mod tempo;
 mod train;
 mod training;
 
@@ -36,6 +37,8 @@ pub(crate) enum BenchCommand {
     Train(train::TrainArgs),
     /// Rounds, bytes and accuracy of the same training with different update codecs.
     Training(training::TrainingArgs),
+    /// Simulated time to an accuracy with clients of different speeds: synchronous, buffered and asynchronous rounds.
+    Tempo(tempo::TempoArgs),
     /// Receives bodies and discards them: the yardstick of `bench aggregate`.
     #[command(hide = true)]
     Sink,
@@ -49,6 +52,7 @@ pub(crate) async fn run(command: &BenchCommand, output: &Output) -> Result<(), C
         BenchCommand::Aggregate(args) => aggregate::run(args, output).await,
         BenchCommand::Codec(args) => codec::run(args, output).await,
         BenchCommand::Sink => sink::run(output).await,
+        BenchCommand::Tempo(args) => tempo::run(args, output).await,
         BenchCommand::Train(args) => train::run(args, output).await,
         BenchCommand::Training(args) => training::run(args, output).await,
     }

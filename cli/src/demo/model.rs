@@ -1,7 +1,7 @@
 //! The built-in jobs of the demo: network, local training and round policy for each data set.
 
 use tributary_protocol::job_file::{
-    Aggregation, EvaluationPlace, EvaluationPolicy, InitialModel, JobFile, RoundPolicy, StopPolicy, UpdatePolicy,
+    Aggregation, EvaluationPlace, EvaluationPolicy, InitialModel, JobFile, Mode, RoundPolicy, StopPolicy, UpdatePolicy,
 };
 use tributary_protocol::layers::{HeightWidth, Layer, LayeredModel, ModelSpec, Padding};
 use tributary_protocol::plan::{Algorithm, Loss, Optimizer, Training};
@@ -113,6 +113,7 @@ fn round_policy(args: &DemoArgs) -> RoundPolicy {
     };
     let goal = goal.max(1);
     let policy = RoundPolicy {
+        mode: Mode::Synchronous,
         updates_goal: goal,
         updates_min: goal.div_ceil(2),
         over_selection: 1.0,

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | may this client take part? | [`admit`] |
 //! | which clients form the cohort? | [`choose_cohort`] |
-//! | what happens next to this round? | [`next_step`] |
+//! | what happens next to this round? | [`next_step`]; in a buffered job [`next_buffer_step`] |
 //! | when does the next round open, and which? | [`next_round`], within the job's [`Calendar`] |
 //! | how large may an update be? | [`norm_bound`] |
 //! | what do the named scalars of its reports come to? | [`summaries`] |
@@ -12,6 +12,7 @@
 //! | when should a client check in again? | [`retry_window_ms`] |
 
 mod admit;
+mod buffer;
 mod calendar;
 mod cohort;
 mod metrics;
@@ -22,6 +23,7 @@ mod schedule;
 mod step;
 
 pub use admit::{Candidate, EligibilityRules, Ineligible, admit};
+pub use buffer::{BufferFacts, BufferPolicy, is_overdue, next_buffer_step, staleness};
 pub use calendar::{Calendar, CalendarError};
 pub use cohort::choose_cohort;
 pub use metrics::summaries;

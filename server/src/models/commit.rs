@@ -388,7 +388,7 @@ mod tests {
         let mut spec = JobSpec::new(id, serde_json::from_value(file).unwrap()).unwrap();
         spec.file.aggregation.optimizer = ServerOptimizer::plain(rate);
         let sum = Sums::default().of(RoundKey { job: id, task: Task::Train, number: 1 }, &spec);
-        let mut flight = sum.begin(AssignmentId::from_random([1; 16]), Weight::examples(5)).unwrap().unwrap();
+        let mut flight = sum.begin(AssignmentId::from_random([1; 16]), Weight::examples(5), 0).unwrap().unwrap();
         flight.dense(0, &[1.0, 0.0, 8.0]);
         flight.land();
         Maker::new(Arc::new(spec), 0, sum)

@@ -62,7 +62,7 @@ export interface Page<T> {
 }
 
 /** The policy in an answer, where the coordinator has filled in what the job file left out. */
-export type RoundPolicy = Required<schema.RoundPolicy>;
+export type RoundPolicy = Required<Omit<schema.RoundPolicy, "mode">> & Pick<schema.RoundPolicy, "mode">;
 
 /** A job as the coordinator answers it. */
 export type Job = schema.Job & { file: { round: RoundPolicy } };

@@ -106,13 +106,23 @@ function leftDetail(job: Job): string | undefined {
 /** The settings that decide how the job learns, from its file. */
 function Hyperparameters({ job }: { job: Job }) {
   const { round } = job.file;
+  const { mode } = round;
+  const goals =
+    mode?.kind === "buffered"
+      ? [
+          { name: "buffer", value: count(mode.buffer) },
+          { name: "at work", value: `at most ${count(mode.concurrency)}` },
+        ]
+      : [
+          {
+            name: "goal",
+            value: `${count(round.updates_goal)} of ${count(Math.ceil(round.updates_goal * round.over_selection))}`,
+          },
+          { name: "minimum", value: count(round.updates_min) },
+        ];
   const pairs = [
     ...hyperparameters(job.file),
-    {
-      name: "goal",
-      value: `${count(round.updates_goal)} of ${count(Math.ceil(round.updates_goal * round.over_selection))}`,
-    },
-    { name: "minimum", value: count(round.updates_min) },
+    ...goals,
     { name: "deadline", value: duration(round.deadline_ms) },
   ];
   return (

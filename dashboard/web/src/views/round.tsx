@@ -16,6 +16,7 @@ import { Ago, Choice, Empty, Hint, NotAvailable, Panel, Pending, Segmented, Stat
 import { type Column, Table } from "../ui/table";
 import { Shape } from "./job-sessions";
 import { Countdown, roundName } from "./live-round";
+import { BufferPanel } from "./round-buffer";
 import { Deadlines } from "./round-deadlines";
 import { Updates } from "./round-updates";
 
@@ -67,6 +68,7 @@ export function RoundView({ job, number }: { job: string; number: number }) {
           <CohortLegend round={round} />
         </div>
       </Panel>
+      <BufferPanel data={data} />
       <Lost items={assignments.items} />
       <TimeLines round={round} assignments={assignments} />
       {task === "train" && assignments.items.length > 0 && (
@@ -193,7 +195,7 @@ function RoundHead({
         <Stat
           label={round.task === "train" ? "Updates" : "Reports"}
           value={count(round.reported)}
-          detail={`goal ${round.goal}, min ${round.minimum}`}
+          detail={round.buffer ? `buffer of ${round.goal}` : `goal ${round.goal}, min ${round.minimum}`}
         />
         <Stat label="Took" value={duration(ms)} detail={<Ago at={round.opened_at_ms} />} />
         <Stat
