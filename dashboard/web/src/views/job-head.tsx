@@ -120,11 +120,7 @@ function Hyperparameters({ job }: { job: Job }) {
           },
           { name: "minimum", value: count(round.updates_min) },
         ];
-  const pairs = [
-    ...hyperparameters(job.file),
-    ...goals,
-    { name: "deadline", value: duration(round.deadline_ms) },
-  ];
+  const pairs = [...hyperparameters(job.file), ...goals, { name: "deadline", value: duration(round.deadline_ms) }];
   return (
     <p class="chips hyperparameters">
       {pairs.map(({ name, value }) => (
