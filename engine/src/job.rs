@@ -115,6 +115,13 @@ impl JobSpec {
         Discount::of(&self.file)
     }
 
+    /// The weight, in examples, that staleness takes from an update.
+    #[must_use]
+    pub fn weight_lost(&self, examples: u64, staleness: u32) -> f64 {
+        let full = Weight::examples(u32::try_from(examples).unwrap_or(u32::MAX));
+        full.as_f64() - self.discount().weight(full, staleness).as_f64()
+    }
+
     /// How updates weigh in the running sum of a round; none if the job's rule keeps none.
     #[must_use]
     pub fn weighing(&self) -> Option<Weighing> {

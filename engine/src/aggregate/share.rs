@@ -83,6 +83,26 @@ mod tests {
         close(mean(&discount(Divisor::Weights), &updates), factors.iter().sum());
     }
 
+    /// One round of FedBuff from (1, -2, 0.5), with updates of equal weight that are 0, 1 and 3 versions behind: the
+    /// printed digits of an independent computation in f64.
+    #[test]
+    fn fedbuff_equals_its_vectors_with_either_divisor() {
+        let deltas = [[0.3, -0.1, 0.02], [-0.1, 0.4, 0.0], [0.2, 0.1, -0.06]];
+        let model = |divisor| {
+            let discount = discount(divisor);
+            // So many examples that rounding to 2^-16 of one is below the digits.
+            let share = |staleness| discount.share(Weighing::Examples, Weight::examples(1 << 30), staleness);
+            let shares = [0, 1, 3].map(share);
+            let total: f64 = shares.iter().map(|share| share.divisor.as_f64()).sum();
+            let step = |index: usize| -> f64 {
+                deltas.iter().zip(&shares).map(|(delta, share)| delta[index] * share.weight.as_f64() / total).sum()
+            };
+            [1.0 + step(0), -2.0 + step(1), 0.5 + step(2)].map(|value| format!("{value:.12}"))
+        };
+        assert_eq!(model(Divisor::Count), ["1.109763107294", "-1.922385762508", "0.496666666667"]);
+        assert_eq!(model(Divisor::Weights), ["1.149195011627", "-1.894503195559", "0.495469181607"]);
+    }
+
     #[test]
     fn a_synchronous_job_discounts_nothing() {
         let text = "name = 'j'\npopulation = 'p'\nmodel = { parameters = [{ name = 'w', shape = [1] }] }\n\

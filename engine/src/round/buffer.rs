@@ -4,19 +4,9 @@
 //! assignment has a base version and a deadline of its own, and moves on to the next round when its round closes before
 //! it reports.
 
-use serde::{Deserialize, Serialize};
 use tributary_protocol::state::{AbandonReason, JobState, Phase};
 
-use super::step::{Step, is_ahead};
-
-/// What a round of a buffered job has in its policy beside the size of the buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BufferPolicy {
-    /// Most clients that work at a time.
-    pub concurrency: u32,
-    /// Largest number of versions that an update may be behind.
-    pub staleness_max: u32,
-}
+use super::step::{BufferPolicy, Step, is_ahead};
 
 /// The facts that decide the next step of an open buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,7 +23,7 @@ mod schedule;
 mod step;
 
 pub use admit::{Candidate, EligibilityRules, Ineligible, admit};
-pub use buffer::{BufferFacts, BufferPolicy, is_overdue, next_buffer_step, staleness};
+pub use buffer::{BufferFacts, is_overdue, next_buffer_step, staleness};
 pub use calendar::{Calendar, CalendarError};
 pub use cohort::choose_cohort;
 pub use metrics::summaries;
@@ -31,4 +31,4 @@ pub use norm::norm_bound;
 pub use pace::{RetryReason, retry_window_ms};
 pub use retention::{history_before_ms, keeps_version, separation_needs_from};
 pub use schedule::{JobFacts, NextRound, gives_way, has_trained, may_open_at_ms, next_round};
-pub use step::{RoundFacts, Step, TaskPolicy, next_step};
+pub use step::{BufferPolicy, RoundFacts, Step, TaskPolicy, next_step};

@@ -85,8 +85,8 @@ pub fn next_round(job: &JobFile, calendar: Option<&Calendar>, facts: &JobFacts, 
     if finishing {
         return if facts.evaluations_open > 0 { NextRound::Wait } else { NextRound::Complete };
     }
-    // A buffer is there for the updates that are on their way: it opens in a paused job and outside of the calendar, which
-    // limit its draws, and gives way to the result of an evaluation when that comes.
+    // A buffer is there for the updates that are on their way: it opens in a paused job and outside of the calendar,
+    // which limit its draws, and gives way to the result of an evaluation when that comes.
     let is_buffered = job.round.mode.buffered().is_some();
     // A job that ends at an accuracy or a metric must know it before it trains on.
     let undecided = job.stop.is_measured() && facts.evaluations_open > 0;

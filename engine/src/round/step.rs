@@ -4,8 +4,6 @@ use serde::{Deserialize, Serialize};
 use tributary_protocol::job_file::{EvaluationPlace, EvaluationPolicy, JobFile};
 use tributary_protocol::state::{AbandonReason, JobState, Phase, Task};
 
-use super::buffer::BufferPolicy;
-
 /// The policy of a round; training and evaluation have one each. It is stored with the round, so a change of the job's
 /// policy affects only later rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +24,15 @@ pub struct TaskPolicy {
     /// Of a training round in a buffered job. The buffer's size is the goal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer: Option<BufferPolicy>,
+}
+
+/// What a round of a buffered job has in its policy beside the size of the buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BufferPolicy {
+    /// Most clients that work at a time.
+    pub concurrency: u32,
+    /// Largest number of versions that an update may be behind.
+    pub staleness_max: u32,
 }
 
 impl TaskPolicy {

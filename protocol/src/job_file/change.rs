@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::RoundPolicy;
 
-/// New values for settings of `[round]`; the mode is fixed. Absent settings stay unchanged. Open rounds keep the policy that they started
-/// with.
+/// New values for settings of `[round]`; the mode is fixed. Absent settings stay unchanged. Open rounds keep the policy
+/// that they started with.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]

@@ -12,7 +12,6 @@ use crate::fleet::Fleet;
 use crate::fleet::downloads::Downloads;
 use crate::metrics::Traffic;
 use crate::services::Services;
-use tributary_engine::aggregate::Weight;
 use tributary_engine::round::staleness;
 
 /// Why a report is refused.
@@ -280,7 +279,6 @@ async fn count_staleness(
     let key = round.key();
     let Some(job) = tx.job(key.job).await? else { return Ok(()) };
     let behind = staleness(assignment.base_version, round.base_version);
-    let full = Weight::examples(u32::try_from(examples).unwrap_or(u32::MAX));
-    let weight = services.specs.of(&job)?.discount().weight(full, behind);
-    tx.count_staleness(key, behind, full.as_f64() - weight.as_f64()).await
+    let lost = services.specs.of(&job)?.weight_lost(examples, behind);
+    tx.count_staleness(key, behind, lost).await
 }

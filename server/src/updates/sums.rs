@@ -135,8 +135,8 @@ impl RoundSum {
         }
     }
 
-    /// Begins to add an arriving update from so many examples that is so many versions behind. None when the round is closing, the update is in the sum
-    /// or in flight already, or nothing is added before the round has closed.
+    /// Begins to add an arriving update from so many examples that is so many versions behind. None when the round is
+    /// closing, the update is in the sum or in flight already, or nothing is added before the round has closed.
     ///
     /// # Errors
     /// When the caps do not allow this weight, or the sum is full.

@@ -9,10 +9,12 @@ use tributary_protocol::model::Model;
 use tributary_protocol::plan::Training;
 use tributary_protocol::seed::Seed;
 
-use super::SHARDS;
 use crate::bench::error::BenchError;
 use crate::demo::data::{DemoData, labels, of_clients};
 use crate::demo::partition::Partition;
+
+/// Shards of one label that each client has.
+pub(super) const SHARDS: u32 = 2;
 
 /// The trainers of all clients and of the evaluator.
 pub(super) struct Learner {

@@ -25,15 +25,13 @@ use crate::error::CliError;
 use crate::format::{bytes, or_dash, percent};
 use crate::output::Output;
 use fleet::Fleet;
-use learner::Learner;
+use learner::{Learner, SHARDS};
 use play::Play;
 
 /// Time of a client for its work; the slowest regular ones take about a third of it.
 const DEADLINE_MS: u64 = 1_800_000;
 /// Clients drawn per update of the goal in the mode that is named after it.
 const OVER_SELECTION: f64 = 1.3;
-/// Shards of one label that each client has.
-const SHARDS: u32 = 2;
 /// Largest staleness in the buffered modes: that of a slow client while one update makes a version.
 const STALENESS_MAX: u32 = 1_000;
 

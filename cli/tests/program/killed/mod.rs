@@ -54,7 +54,7 @@ async fn play(database: &str, kills: u32, seed: Seed, aggregation: &Value) -> Pl
     let enrolment = operator.population().await;
     let fleet = Fleet::enrol(&proxy.url(), &enrolment, CLIENTS, Learns::Drawn).await;
     proxy.kill_at_seeded_moments(kills, seed);
-    let job = operator.create_job(&cohorts(), ROUNDS, aggregation).await;
+    let job = operator.create_job(ROUNDS, &json!({ "round": cohorts(), "aggregation": aggregation })).await;
     let (trained, acknowledged) = fleet.run_until(operator.completed(&job)).await;
     assert_eq!(proxy.kills(), kills, "the run was too short for all its kills");
     Played { model: operator.model(&job, ROUNDS).await, trained, acknowledged }

@@ -33,16 +33,17 @@ impl Operator {
         token.unwrap()["secret"].as_str().unwrap().to_owned()
     }
 
-    /// Creates a job with these rounds; returns its id.
-    pub(crate) async fn create_job(&self, round: &Value, rounds: u32, aggregation: &Value) -> String {
-        let job = json!({
-            "aggregation": aggregation,
+    /// Creates a job with these sections; returns its id.
+    pub(crate) async fn create_job(&self, rounds: u32, sections: &Value) -> String {
+        let mut job = json!({
             "name": "killed", "population": "p", "seed": 42,
             "model": {"parameters": [{"name": "w", "shape": [100]}, {"name": "b", "shape": [7]}]},
             "training": {"steps": 1, "optimizer": {"kind": "sgd", "learning_rate": 1.0}},
-            "round": round,
             "stop": {"rounds": rounds},
         });
+        for (name, section) in sections.as_object().unwrap() {
+            job[name] = section.clone();
+        }
         loop {
             match self.call(Method::POST, "jobs", Some(&json!({ "job": job }))).await {
                 Ok(created) => return created["id"].as_str().unwrap().to_owned(),
