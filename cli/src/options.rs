@@ -6,6 +6,7 @@ use std::str::FromStr;
 use clap::Args;
 use reqwest::Url;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use tributary_client::{Trust, is_exposed};
 use tributary_protocol::id::{IdError, Name, PinnedSecret, Secret, SecretKind};
 use tributary_protocol::sealed::Sealed;
@@ -173,8 +174,13 @@ fn kind_name(kind: SecretKind) -> &'static str {
 
 /// Parses a codec: its name (`int8`), or a JSON object with its settings (`{"name":"qsgd","levels":16}`).
 pub(crate) fn parse_codec(text: &str) -> Result<Codec, String> {
+    parse_named(text)
+}
+
+/// A setting that is written as its name, or as a JSON object with its own settings.
+pub(crate) fn parse_named<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let json = if text.starts_with('{') { text.to_owned() } else { format!("{text:?}") };
-    serde_json::from_str(&json).map_err(|error| format!("no such codec: {error}"))
+    serde_json::from_str(&json).map_err(|error| format!("no such setting: {error}"))
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ fn main() {
                 algorithm: Algorithm::Plain,
                 schedule: RateSchedule::Constant,
             };
-            let task = TrainTask { model: &model, spec: &spec, training: &training, seed: Seed(1) };
+            let task = TrainTask { model: &model, spec: &spec, training: &training, seed: Seed(1), constant: None };
             let mut layers = LayerTrainer::new(data.clone());
             let mut burn = BurnTrainer::new(data.clone());
             let train = |trainer: &mut dyn Trainer| black_box(trainer.train(&task, &|| false).expect("it trains"));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tributary_protocol::body::packed_bytes_max;
 use tributary_protocol::device::Assignment;
-use tributary_protocol::download::{DELTA_CHAIN_MAX, ModelDeltaFile, ModelForm};
+use tributary_protocol::download::{CompanionFile, DELTA_CHAIN_MAX, ModelDeltaFile, ModelForm};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::Secret;
 use tributary_protocol::model::{Model, ParameterList};
@@ -20,8 +20,38 @@ use crate::store::state::State;
 use crate::transport::coordinator::Coordinator;
 use crate::transport::download::WantedFile;
 
+/// What an assignment starts from.
+#[derive(Debug)]
+pub(crate) struct Base {
+    pub(crate) model: Model,
+    /// The control variate of the model's version, where the plan's algorithm has one. `None` for zeros.
+    pub(crate) control: Option<Vec<f32>>,
+}
+
+/// Gets what an assignment starts from: the model, which is cached, and the control variate, which every version
+/// replaces.
+pub(crate) async fn fetch_base(
+    state: &State,
+    coordinator: &Coordinator,
+    secret: &Secret,
+    assignment: &Assignment,
+) -> Result<Base, ClientError> {
+    let model = fetch_model(state, coordinator, secret, assignment).await?;
+    let Some(CompanionFile { sha256, bytes }) = assignment.control else { return Ok(Base { model, control: None }) };
+    let most = bytes_max(model.parameters(), ModelForm::F32.codec());
+    if bytes > most {
+        return Err(ClientError::BadAnswer(format!("a control variate of {bytes} bytes, where {most} are the most")));
+    }
+    let path = format!("/device/v1/jobs/{}/models/{}/control", assignment.job, assignment.model_version);
+    let file = WantedFile { path, sha256, bytes_max: bytes, again_if_damaged: true };
+    let body = coordinator.download(secret, &file, state.partial(sha256)).await?;
+    let control = model_in_form(&body, model.parameters(), ModelForm::F32)
+        .map_err(|error| ClientError::BadAnswer(format!("the control variate does not fit its plan: {error}")))?;
+    Ok(Base { model, control: Some(control.into_values()) })
+}
+
 /// Gets the model that an assignment starts from, and caches it.
-pub(crate) async fn fetch_model(
+async fn fetch_model(
     state: &State,
     coordinator: &Coordinator,
     secret: &Secret,

@@ -6,13 +6,15 @@ use tributary_protocol::device::Plan;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 use tributary_protocol::job_file::{JobFile, JobFileError};
-use tributary_protocol::model::{Companion, ParameterList};
+use tributary_protocol::model::{Companion, ParameterList, ParameterListError};
+use tributary_protocol::plan::Algorithm;
 use tributary_protocol::safetensors::{model_file_beginning, model_metadata};
 use tributary_protocol::seed::Seed;
 use tributary_protocol::update::{UpdateHeader, UpdateLimits, bytes_max};
 
 use crate::aggregate::{
-    Accumulator, CapsError, Discount, Gathering, Optimizer, SumCaps, Weighing, Weight, gathering_of, optimizer_of,
+    Accumulator, CapsError, ControlStep, Discount, Dynamic, Gathering, Optimizer, SumCaps, Weighing, Weight, gathering_of,
+    optimizer_of, share,
 };
 use crate::round::{Calendar, CalendarError};
 
@@ -45,6 +47,8 @@ pub enum SpecError {
     File(#[from] JobFileError),
     #[error("[update] weight_max and magnitude_max and the cohort's size: {0}")]
     Caps(#[from] CapsError),
+    #[error("[training] algorithm: {0}")]
+    Update(ParameterListError),
     #[error("[schedule] {0}")]
     Schedule(#[from] CalendarError),
 }
@@ -54,7 +58,10 @@ impl JobSpec {
     pub fn new(id: JobId, file: JobFile) -> Result<Self, SpecError> {
         file.check()?;
         let model = Arc::new(file.model.parameters().map_err(JobFileError::from)?);
-        let update = Arc::clone(&model);
+        let update = match file.training.algorithm.sends_control() {
+            true => Arc::new(file.training.algorithm.update_parameters(&model).map_err(SpecError::Update)?),
+            false => Arc::clone(&model),
+        };
         let weight_max = match gathering_of(&file, 0).weighing() {
             Some(Weighing::Uniform) => 1,
             _ => file.update.weight_max,
@@ -100,7 +107,8 @@ impl JobSpec {
     /// was accepted.
     #[must_use]
     pub fn update_limits(&self) -> UpdateLimits {
-        UpdateLimits::of_magnitude(self.file.update.magnitude_max)
+        let limits = UpdateLimits::of_magnitude(self.file.update.magnitude_max);
+        UpdateLimits { norm_values: self.model.total(), ..limits }
     }
 
     /// What the job's rule needs of the updates of a round that starts from this model version.
@@ -128,17 +136,29 @@ impl JobSpec {
         self.gathering(0).weighing()
     }
 
-    /// The optimiser of a round that starts from this model version.
+    /// The optimiser of a round that starts from this model version and combines so many updates.
     #[must_use]
-    pub fn optimizer(&self, base_version: u32) -> Box<dyn Optimizer> {
-        optimizer_of(&self.file.aggregation, base_version)
+    pub fn optimizer(&self, base_version: u32, updates: u32) -> Box<dyn Optimizer> {
+        match self.file.training.algorithm {
+            Algorithm::FedDyn { alpha, clients } => Box::new(Dynamic { alpha, share: share(updates, clients) }),
+            _ => optimizer_of(&self.file.aggregation, base_version),
+        }
     }
 
-    /// The companions of a model version: those of the optimiser, then the rule's centre if it has one.
+    /// How the control variate moves on in a round of so many updates; none if the job has none.
+    #[must_use]
+    pub fn control_step(&self, updates: u32) -> Option<ControlStep> {
+        let clients = self.file.training.algorithm.clients().filter(|_| self.plan.training.algorithm.sends_control());
+        clients.map(|clients| ControlStep { share: share(updates, clients), first: self.model.total() })
+    }
+
+    /// The companions of a model version: those of the optimiser, then the rule's centre or the control variate, if it
+    /// has one.
     #[must_use]
     pub fn companions(&self) -> Vec<Companion> {
-        let optimizer = self.optimizer(0);
-        optimizer.companions().iter().copied().chain(self.gathering(0).centre()).collect()
+        let control = self.plan.training.algorithm.sends_control().then_some(Companion::Control);
+        let optimizer = self.optimizer(0, 0);
+        optimizer.companions().iter().copied().chain(self.gathering(0).centre()).chain(control).collect()
     }
 }
 

@@ -9,6 +9,7 @@
 //! | `POST /device/v1/secret` | | [`NewSecret`](crate::credential::NewSecret) |
 //! | `GET /device/v1/jobs/{job}/models/{version}?form=..` | [`crate::download::FormQuery`] | a safetensors file |
 //! | `GET /device/v1/jobs/{job}/models/{version}/delta` | | the model delta from the version before |
+//! | `GET /device/v1/jobs/{job}/models/{version}/control` | | SCAFFOLD's control variate of that version |
 //! | `GET /device/v1/assignments/{id}` | | [`AssignmentStatus`], or 410 |
 //! | `PUT /device/v1/assignments/{id}/update?..` | [`UpdateQuery`] and a safetensors file | [`ReportAccepted`] |
 //! | `HEAD /device/v1/assignments/{id}/update` | | `Upload-Offset`, `Upload-Complete` |
@@ -53,7 +54,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::classes::ClassCounts;
 use crate::credential::{Attestation, IssuedCertificate, Renewal};
-use crate::download::{Download, FormFile, ModelDeltaFile};
+use crate::download::{CompanionFile, Download, FormFile, ModelDeltaFile};
 use crate::hash::Sha256Hash;
 use crate::id::{AssignmentId, ClientId, JobId, Name, Secret};
 use crate::layers::ModelSpec;
@@ -348,6 +349,14 @@ pub struct Assignment {
     /// `base_sha256` of one of them downloads only that delta and those after it.
     #[serde(rename = "steps", default, skip_serializing_if = "Vec::is_empty")]
     pub model_deltas: Vec<ModelDeltaFile>,
+    /// The control variate of that version, where the plan's algorithm has one. Absent for the first version, where it
+    /// is zero, and for evaluations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control: Option<CompanionFile>,
+    /// The round of the client's last accepted update, if that round was abandoned afterwards and the plan's algorithm
+    /// keeps a vector on the device: the client goes back to the vector that it had before that round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped_round: Option<u32>,
     /// Model, training settings and codec.
     pub plan: Plan,
     /// Seed of all random choices of the client in this round.

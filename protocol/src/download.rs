@@ -88,6 +88,16 @@ pub struct FormFile {
     pub bytes: u64,
 }
 
+/// The file of a vector that belongs to a model version, in the form of a plain model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CompanionFile {
+    /// SHA-256 of the file.
+    pub sha256: Sha256Hash,
+    /// Length of the file.
+    pub bytes: u64,
+}
+
 /// The file of a model delta: the difference between a version and the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

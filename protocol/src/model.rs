@@ -224,11 +224,15 @@ pub enum Companion {
     SecondMoment,
     /// The centre of centered clipping: the last combined step.
     Centre,
+    /// SCAFFOLD's control variate: the mean of the clients' control vectors. Clients download it.
+    Control,
+    /// FedDyn's h: the mean of the clients' linear terms.
+    Linear,
 }
 
 impl Companion {
     /// All companions that a version may have.
-    pub const ALL: [Self; 3] = [Self::Momentum, Self::SecondMoment, Self::Centre];
+    pub const ALL: [Self; 5] = [Self::Momentum, Self::SecondMoment, Self::Centre, Self::Control, Self::Linear];
 
     /// The word that stands for it in names.
     #[must_use]
@@ -237,6 +241,8 @@ impl Companion {
             Self::Momentum => "momentum",
             Self::SecondMoment => "second_moment",
             Self::Centre => "centre",
+            Self::Control => "control",
+            Self::Linear => "linear",
         }
     }
 }

@@ -2,7 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::{ParameterList, ParameterListError, ParameterSpec};
 use crate::rate::RateSchedule;
+
+/// Most clients of a job whose clients keep control vectors.
+pub const CLIENTS_MAX: u32 = 1 << 24;
+/// Precedes the names of the parameters to which the second vector of an update belongs.
+const CONTROL_PREFIX: &str = "control.";
 
 /// Local training (`[training]` of a job file).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,6 +60,35 @@ pub enum Algorithm {
         #[serde(default)]
         mu: f64,
     },
+    /// Each gradient is corrected by how the client's gradients differ from those of all clients (SCAFFOLD,
+    /// Karimireddy et al. 2020). Clients keep a control vector and send its change beside the update.
+    Scaffold {
+        /// Number of clients that take part in the job, those included that are never selected: N of the paper.
+        clients: u32,
+        /// What the client's next control vector is. Default: `steps`.
+        #[serde(default)]
+        control: Control,
+    },
+    /// The objective gets a linear term, learned over the rounds, and `alpha / 2 |w - w_t|^2`, so that its optimum is
+    /// that of all clients (FedDyn, Acar et al. 2021). Clients keep the linear term.
+    FedDyn {
+        /// Weight of the distance, above 0 and at most 1000.
+        alpha: f64,
+        /// Number of clients that take part in the job, those included that are never selected: m of the paper.
+        clients: u32,
+    },
+}
+
+/// The control vector that a client of SCAFFOLD keeps after a round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Control {
+    /// Option I: the gradient of all its examples at the global model. It costs one more pass over the examples.
+    Gradient,
+    /// Option II: the mean gradient of its steps.
+    #[default]
+    Steps,
 }
 
 impl Algorithm {
@@ -61,12 +96,83 @@ impl Algorithm {
         *self == Self::Plain
     }
 
+    /// The word in job files.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::FedProx { .. } => "fed_prox",
+            Self::FedNova { .. } => "fed_nova",
+            Self::Scaffold { .. } => "scaffold",
+            Self::FedDyn { .. } => "fed_dyn",
+        }
+    }
+
+    /// Whether clients change their gradients by more than the loss says: a trainer must know how.
+    #[must_use]
+    pub fn corrects_gradients(&self) -> bool {
+        self.proximal() > 0.0 || self.keeps_state()
+    }
+
+    /// Whether a vector of the client's own is added to its gradients, and kept on the device between rounds.
+    #[must_use]
+    pub fn keeps_state(&self) -> bool {
+        self.clients().is_some()
+    }
+
+    /// Whether model versions have a control vector, which clients download, and updates the change of the client's
+    /// own.
+    #[must_use]
+    pub fn sends_control(&self) -> bool {
+        matches!(self, Self::Scaffold { .. })
+    }
+
+    /// Number of clients that take part in the job, where the formula needs it.
+    #[must_use]
+    pub fn clients(&self) -> Option<u32> {
+        match *self {
+            Self::Scaffold { clients, .. } | Self::FedDyn { clients, .. } => Some(clients),
+            _ => None,
+        }
+    }
+
+    /// What an update carries for a model with these parameters: the delta, then the change of the control vector if
+    /// there is one. All of it is one flat vector, so codecs need not know.
+    ///
+    /// # Errors
+    /// [`ParameterListError`] if a control vector makes the list too large, or its names are names of the model.
+    pub fn update_parameters(&self, model: &ParameterList) -> Result<ParameterList, ParameterListError> {
+        let mut parameters = model.specs().to_vec();
+        if self.sends_control() {
+            let control =
+                |spec: &ParameterSpec| ParameterSpec::new(format!("{CONTROL_PREFIX}{}", spec.name), spec.shape.clone());
+            parameters.extend(model.specs().iter().map(control));
+        }
+        ParameterList::new(parameters)
+    }
+
     /// Weight of the distance from the global model in the objective; 0 where there is no such term.
     #[must_use]
     pub fn proximal(&self) -> f64 {
         match *self {
-            Self::Plain => 0.0,
+            Self::Plain | Self::Scaffold { .. } => 0.0,
             Self::FedProx { mu } | Self::FedNova { mu } => mu,
+            Self::FedDyn { alpha, .. } => alpha,
+        }
+    }
+}
+
+impl Algorithm {
+    fn check(&self) -> Result<(), TrainingError> {
+        if self.clients().is_some_and(|clients| !(1..=CLIENTS_MAX).contains(&clients)) {
+            return Err(TrainingError::Algorithm("clients must be 1 to 16,777,216"));
+        }
+        match *self {
+            // The server divides by it.
+            Self::FedDyn { alpha, .. } if alpha < 1e-6 => {
+                Err(TrainingError::Algorithm("alpha must be at least 0.000001"))
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -183,8 +289,9 @@ impl Training {
             }
         }
         if !(0.0..=1e3).contains(&self.algorithm.proximal()) {
-            return Err(TrainingError::Algorithm("mu must be 0 to 1000"));
+            return Err(TrainingError::Algorithm("mu and alpha must be 0 to 1000"));
         }
+        self.algorithm.check()?;
         if let Some((setting, range)) = self.schedule.problem() {
             return Err(TrainingError::Schedule { setting, range });
         }
@@ -198,6 +305,12 @@ impl Training {
             }
             (Algorithm::FedNova { mu }, Optimizer::Sgd { momentum, .. }) if mu > 0.0 && *momentum > 0.0 => {
                 Err(TrainingError::Algorithm("fed_nova has no step count for momentum together with mu"))
+            }
+            (Algorithm::Scaffold { .. }, Optimizer::Sgd { momentum, .. }) if *momentum > 0.0 => {
+                Err(TrainingError::Algorithm("scaffold takes the mean of gradients from steps without a momentum"))
+            }
+            (Algorithm::Scaffold { .. }, Optimizer::Adam { .. } | Optimizer::AdamW { .. }) => {
+                Err(TrainingError::Algorithm("scaffold takes the mean of gradients from the steps of sgd"))
             }
             _ => Ok(()),
         }
@@ -329,6 +442,41 @@ mod tests {
             assert!(matches!(senseless.check(), Err(TrainingError::Algorithm(_))), "{senseless:?}");
         }
         assert_eq!(prox(0.5).check(), Ok(()));
+    }
+
+    #[test]
+    fn algorithms_with_a_state_name_their_clients_and_their_optimiser() {
+        let with = |algorithm| Training { algorithm, ..sgd(0.1) };
+        let scaffold = |clients| with(Algorithm::Scaffold { clients, control: Control::Steps });
+        assert_eq!((scaffold(1).check(), scaffold(CLIENTS_MAX).check()), (Ok(()), Ok(())));
+        assert_eq!(with(Algorithm::FedDyn { alpha: 0.1, clients: 5 }).check(), Ok(()));
+        let momentum = Optimizer::Sgd { learning_rate: 0.1, momentum: 0.9, weight_decay: 0.0, nesterov: false };
+        let adam: Optimizer = serde_json::from_str(r#"{"kind":"adam","learning_rate":0.1}"#).unwrap();
+        for senseless in [
+            scaffold(0),
+            scaffold(CLIENTS_MAX + 1),
+            with(Algorithm::FedDyn { alpha: 0.0, clients: 5 }),
+            with(Algorithm::FedDyn { alpha: 1.0, clients: 0 }),
+            Training { optimizer: momentum, ..scaffold(5) },
+            Training { optimizer: adam, ..scaffold(5) },
+        ] {
+            assert!(matches!(senseless.check(), Err(TrainingError::Algorithm(_))), "{senseless:?}");
+        }
+        let default: Algorithm = serde_json::from_str(r#"{"kind":"scaffold","clients":7}"#).unwrap();
+        assert_eq!(default, Algorithm::Scaffold { clients: 7, control: Control::Steps });
+    }
+
+    #[test]
+    fn an_update_carries_the_delta_and_then_the_control() {
+        let model = ParameterList::new(vec![ParameterSpec::new("w", [2, 3]), ParameterSpec::new("b", [3])]).unwrap();
+        assert_eq!(Algorithm::FedDyn { alpha: 1.0, clients: 2 }.update_parameters(&model), Ok(model.clone()));
+        let scaffold = Algorithm::Scaffold { clients: 2, control: Control::Gradient };
+        let update = scaffold.update_parameters(&model).unwrap();
+        let names: Vec<&str> = update.specs().iter().map(|spec| spec.name.as_str()).collect();
+        assert_eq!(names, ["w", "b", "control.w", "control.b"]);
+        assert_eq!((update.total(), update.range(2).start), (18, 9));
+        let taken = ParameterList::new(vec![ParameterSpec::new("w", [1]), ParameterSpec::new("control.w", [1])]);
+        assert!(scaffold.update_parameters(&taken.unwrap()).is_err());
     }
 
     #[test]

@@ -17,7 +17,7 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use tributary_protocol::device::Assignment;
 use tributary_protocol::id::{JobId, Name};
-use tributary_protocol::job_file::JobFile;
+use tributary_protocol::job_file::{Combine, JobFile, ServerOptimizer};
 use tributary_protocol::sealed::Sealed;
 use tributary_protocol::state::{Phase, Task};
 use tributary_protocol::update::Codec;
@@ -29,7 +29,7 @@ use super::process::{CoordinatorProcess, Options, database_of, engine, operator_
 use super::sink::SinkProcess;
 use crate::api::collect;
 use crate::error::CliError;
-use crate::options::parse_codec;
+use crate::options::{parse_codec, parse_named};
 use crate::output::Output;
 use crate::stopwatch::Stopwatch;
 
@@ -51,15 +51,22 @@ pub(crate) struct AggregateArgs {
     /// The codec of the updates: its name, or a JSON object with its settings.
     #[arg(long, default_value = "f32", value_name = "CODEC", value_parser = parse_codec)]
     codec: Codec,
+    /// A rule of `[aggregation] combine`: its name (median), or a JSON object with its settings. Rules without a running
+    /// sum have no second coordinator to compare with.
+    #[arg(long, default_value = "weighted_mean", value_name = "RULE", value_parser = parse_named::<Combine>)]
+    combine: Combine,
+    /// A server optimiser: its kind (adam), or a JSON object with its settings.
+    #[arg(long, value_name = "OPTIMIZER", value_parser = parse_optimizer)]
+    optimizer: Option<ServerOptimizer>,
     /// Rounds to measure.
     #[arg(long, default_value_t = 5, value_name = "ROUNDS", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// The database, for example postgres://USER@HOST/NAME [default: a SQLite file in an empty folder].
     #[arg(long, value_name = "URL")]
     database: Option<Sealed<String>>,
-    /// Stores bodies as files beside the database instead of in it.
-    #[arg(long)]
-    files: bool,
+    /// Where the coordinator stores bodies, as `serve --blobs` takes it [default: that of `serve`].
+    #[arg(long, value_name = "PLACE")]
+    blobs: Option<String>,
 }
 
 /// Programs rely on the names of its members.
@@ -67,6 +74,8 @@ pub(crate) struct AggregateArgs {
 struct Measured {
     engine: &'static str,
     codec: Codec,
+    combine: Combine,
+    optimizer: ServerOptimizer,
     clients: u32,
     params: u32,
     rounds: u32,
@@ -113,9 +122,10 @@ struct RoundCost {
 
 pub(crate) async fn run(args: &AggregateArgs, output: &Output) -> Result<(), CliError> {
     let mut folded = Bench::start(args, false).await?;
+    let has_sum = matches!(args.combine, Combine::WeightedMean | Combine::UniformMean);
     let mut unfolded = match args.database {
-        None => Some(Bench::start(args, true).await?),
-        Some(_) => None,
+        None if has_sum => Some(Bench::start(args, true).await?),
+        _ => None,
     };
     for round in 0..WARM_UP_ROUNDS + args.rounds {
         output.note(&format!("round {} of {}", round + 1, WARM_UP_ROUNDS + args.rounds));
@@ -133,6 +143,8 @@ pub(crate) async fn run(args: &AggregateArgs, output: &Output) -> Result<(), Cli
     let measured = Measured {
         engine: args.database.as_ref().map_or("sqlite", |database| engine(database.expose())),
         codec: args.codec,
+        combine: args.combine,
+        optimizer: args.optimizer.unwrap_or_default(),
         clients: args.clients,
         params: args.params,
         rounds: args.rounds,
@@ -155,9 +167,8 @@ impl Bench {
     async fn start(args: &AggregateArgs, fold_at_commit: bool) -> Result<Self, CliError> {
         let folder = tempfile::tempdir().map_err(CliError::file("create", std::env::temp_dir()))?;
         let database = database_of(args.database.as_ref(), folder.path());
-        let blobs = args.files.then(|| format!("file://{}", folder.path().join("bodies").display()));
         let operator = operator_token()?;
-        let options = Options { blobs: blobs.as_deref(), fold_at_commit, ..Options::default() };
+        let options = Options { blobs: args.blobs.as_deref(), fold_at_commit, ..Options::default() };
         let coordinator = CoordinatorProcess::start_with(&database, &operator, options).await?;
         let population = population_name()?;
         let token = coordinator.population(&population).await?;
@@ -206,7 +217,17 @@ fn job_file(args: &AggregateArgs, population: &Name) -> Result<JobFile, CliError
          stop = {{ rounds = {rounds} }}\n"
     ))?;
     file.update.codec = args.codec;
+    file.aggregation.combine = args.combine;
+    file.aggregation.optimizer = args.optimizer.unwrap_or_default();
     Ok(file)
+}
+
+fn parse_optimizer(text: &str) -> Result<ServerOptimizer, String> {
+    match text.starts_with('{') {
+        true => serde_json::from_str(text),
+        false => serde_json::from_value(serde_json::json!({ "kind": text })),
+    }
+    .map_err(|error| format!("no such optimiser: {error}"))
 }
 
 /// Plays one round; returns its cost and the body that every client sent.
@@ -299,6 +320,14 @@ fn copy_s(body: &Bytes) -> f64 {
     fastest.fold(f64::INFINITY, f64::min)
 }
 
+/// The rule as a job file has it.
+fn name(combine: Combine) -> String {
+    match serde_json::json!(combine) {
+        serde_json::Value::String(name) => name,
+        table => table.to_string(),
+    }
+}
+
 fn text(measured: &Measured) -> String {
     let Measured { engine, codec, clients, params, rounds, round_ms_p50, bytes_up_per_update, .. } = measured;
     let Measured { server_cpu_s_per_round, server_cpu_s_per_update, memcpy_s, socket_cpu_s_per_update, .. } = measured;
@@ -307,10 +336,12 @@ fn text(measured: &Measured) -> String {
         _ => String::new(),
     };
     format!(
-        "{engine}, {rounds} rounds of {clients} clients, {params} parameters, {codec}: {bytes_up_per_update} bytes an update\n\
+        "{engine}, {rounds} rounds of {clients} clients, {params} parameters, {codec}, {}: {bytes_up_per_update} bytes an update\n\
          round p50 {round_ms_p50} ms; processor {server_cpu_s_per_round:.3} s a round, {server_cpu_s_per_update:.4} s an update\n\
          (a copy takes {memcpy_s:.4} s, the socket alone {socket_cpu_s_per_update:.4} s{without})\n\
          peak memory {:.0} MB, {:.1} models",
-        measured.server_peak_rss_mb, measured.server_peak_rss_models,
+        name(measured.combine),
+        measured.server_peak_rss_mb,
+        measured.server_peak_rss_models,
     )
 }

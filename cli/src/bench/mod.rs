@@ -2,6 +2,7 @@
 //! itself.
 
 mod aggregate;
+mod attack;
 mod codec;
 mod device;
 mod error;
@@ -11,6 +12,7 @@ mod populations;
 mod process;
 mod recovery;
 mod round;
+mod rules;
 mod sink;
 mod tempo;
 mod train;
@@ -37,6 +39,10 @@ pub(crate) enum BenchCommand {
     Train(train::TrainArgs),
     /// Rounds, bytes and accuracy of the same training with different update codecs.
     Training(training::TrainingArgs),
+    /// Rounds, bytes and accuracy of the same training with different rules: FedAvg, FedProx, SCAFFOLD and others.
+    Rules(rules::RulesArgs),
+    /// Accuracy of the same training while some clients send wrong updates, with different rules to combine them.
+    Attack(attack::AttackArgs),
     /// Simulated time to an accuracy with clients of different speeds: synchronous, buffered and asynchronous rounds.
     Tempo(tempo::TempoArgs),
     /// Receives bodies and discards them: the yardstick of `bench aggregate`.
@@ -55,5 +61,7 @@ pub(crate) async fn run(command: &BenchCommand, output: &Output) -> Result<(), C
         BenchCommand::Tempo(args) => tempo::run(args, output).await,
         BenchCommand::Train(args) => train::run(args, output).await,
         BenchCommand::Training(args) => training::run(args, output).await,
+        BenchCommand::Rules(args) => rules::run(args, output).await,
+        BenchCommand::Attack(args) => attack::run(args, output).await,
     }
 }

@@ -76,7 +76,7 @@ pub(crate) async fn run(args: &TrainArgs, output: &Output) -> Result<(), CliErro
         ..DemoArgs::default()
     };
     let file = job_file(&demo)?;
-    let DemoData { train, test } = load_data(&demo, &file, output).await?;
+    let DemoData { train, test, .. } = load_data(&demo, &file, output).await?;
     let failed = |error: ExamplesError| BenchError::Train(error.to_string());
     let (few, test) = (first(&train, args.examples).map_err(failed)?, first(&test, args.evaluated).map_err(failed)?);
     drop(train);
@@ -111,7 +111,7 @@ fn measure(
     forget_peak();
 
     let (clock, cpu_before) = (Stopwatch::start(), cpu_s(std::process::id())?);
-    let task = TrainTask { model: &model, spec, training, seed: Seed(1) };
+    let task = TrainTask { model: &model, spec, training, seed: Seed(1), constant: None };
     let trained = trainer.train(&task, &|| false).map_err(failed)?;
     let (train_s, train_cpu_s) = (clock.elapsed().as_secs_f64(), cpu_s(std::process::id())? - cpu_before);
 

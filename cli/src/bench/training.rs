@@ -28,8 +28,8 @@ pub(crate) struct TrainingArgs {
     /// May be repeated.
     #[arg(long = "codec", value_name = "CODEC", default_values = ["f32", "int8"], value_parser = parse_codec)]
     codecs: Vec<Codec>,
-    /// Handwritten digits: the small embedded data set, or MNIST.
-    #[arg(long, value_enum, default_value_t = Dataset::Mnist)]
+    /// digits (the small embedded data set), mnist, or synthetic:A,B.
+    #[arg(long, default_value_t = Dataset::Mnist, value_name = "DATASET")]
     dataset: Dataset,
     /// Folder of MNIST's four IDX files. Missing files are downloaded into it.
     #[arg(long, default_value = "mnist-data", value_name = "FOLDER")]

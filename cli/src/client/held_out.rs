@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tributary_client::examples::{Examples, ExamplesError, MemoryExamples};
 use tributary_client::{EvaluateTask, Evaluated, LayerTrainer, TrainError, TrainTask, Trained, Trainer};
+use tributary_protocol::plan::Algorithm;
 use tributary_protocol::seed::Seed;
 
 /// Draws which examples are held out. It is the same in all runs: nothing that was held out is trained on later.
@@ -55,6 +56,10 @@ pub(super) fn split(
 impl Trainer for HeldOut {
     fn examples(&self) -> u64 {
         self.examples
+    }
+
+    fn follows(&self, algorithm: &Algorithm) -> bool {
+        self.train.follows(algorithm)
     }
 
     fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {

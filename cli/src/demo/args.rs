@@ -1,14 +1,18 @@
 //! Options of `tributary demo`.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use reqwest::Url;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::update::Codec;
 
+use super::changes::Changes;
 use super::partition::Partition;
+use super::synthetic::Synthetic;
 use crate::options::parse_codec;
 
 /// Fewest clients of which one may be too slow and one may die while the rounds go on.
@@ -28,8 +32,9 @@ pub(crate) struct DemoArgs {
     /// Clients that train at the same time [default: one per CPU core].
     #[arg(long, value_name = "THREADS", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: Option<u32>,
-    /// Handwritten digits: the small embedded data set, or MNIST.
-    #[arg(long, value_enum, default_value_t = Dataset::Digits)]
+    /// Handwritten digits: the small embedded data set (digits), or mnist. Or synthetic:A,B: FedProx's generated task,
+    /// whose clients differ by A in their models and by B in their data.
+    #[arg(long, default_value_t = Dataset::Digits, value_name = "DATASET")]
     pub(crate) dataset: Dataset,
     /// Folder of MNIST's four IDX files, gzipped or not. Missing files are downloaded into it.
     #[arg(long, default_value = "mnist-data", value_name = "FOLDER")]
@@ -50,6 +55,9 @@ pub(crate) struct DemoArgs {
     /// Rounds from one evaluation to the next. Only `bench training` sets it.
     #[arg(skip = 1u32)]
     pub(crate) evaluate_every: u32,
+    /// Only `bench rules` and `bench attack` set it.
+    #[arg(skip)]
+    pub(crate) changes: Changes,
     /// The codec of the updates: its name (`ternary`), or a JSON object with its settings.
     #[arg(long, value_name = "CODEC", value_parser = parse_codec)]
     pub(crate) codec: Option<Codec>,
@@ -75,12 +83,39 @@ pub(crate) struct DemoArgs {
     pub(crate) no_keep: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Dataset {
     /// 1,797 embedded images of 8x8.
     Digits,
     /// 70,000 images of 28x28.
     Mnist,
+    /// Generated, without any file.
+    Synthetic(Synthetic),
+}
+
+impl FromStr for Dataset {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            None if text == "digits" => Ok(Self::Digits),
+            None if text == "mnist" => Ok(Self::Mnist),
+            Some(("synthetic", numbers)) => {
+                Ok(Self::Synthetic(numbers.parse::<Synthetic>().map_err(|e| e.to_string())?))
+            }
+            _ => Err("a data set is digits, mnist or synthetic:A,B".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Dataset {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Digits => formatter.write_str("digits"),
+            Self::Mnist => formatter.write_str("mnist"),
+            Self::Synthetic(synthetic) => write!(formatter, "synthetic:{synthetic}"),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -109,6 +144,7 @@ impl DemoArgs {
         self.rounds.unwrap_or(match self.dataset {
             Dataset::Digits => 30,
             Dataset::Mnist => 87,
+            Dataset::Synthetic(_) => 200,
         })
     }
 
@@ -117,6 +153,7 @@ impl DemoArgs {
         self.clients.unwrap_or(match self.dataset {
             Dataset::Digits => 20,
             Dataset::Mnist => 100,
+            Dataset::Synthetic(_) => 30,
         })
     }
 
@@ -127,7 +164,7 @@ impl DemoArgs {
     pub(crate) fn partition(&self) -> Partition {
         self.partition.unwrap_or(match self.dataset {
             Dataset::Digits => Partition::Dirichlet(0.5),
-            Dataset::Mnist => Partition::Iid,
+            Dataset::Mnist | Dataset::Synthetic(_) => Partition::Iid,
         })
     }
 
@@ -177,6 +214,12 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_generated_data_set_is_named_with_its_numbers() {
+        let args = parse("--dataset synthetic:1,0.5").unwrap();
+        assert_eq!((args.dataset.to_string().as_str(), args.clients()), ("synthetic:1,0.5", 30));
+    }
+
+    #[test]
     fn a_codec_is_a_name_or_an_object() {
         assert_eq!(parse("--codec f32").unwrap().codec, Some(Codec::F32));
         assert_eq!(
@@ -199,6 +242,8 @@ pub(super) mod tests {
             "--clients 0",
             "--rounds 0",
             "--target 1.5",
+            "--dataset cifar",
+            "--dataset synthetic:1",
             "--target 97",
             "--partition dirichlet:0",
             "--mnist-url ftp://x",

@@ -16,6 +16,8 @@ pub(crate) struct DemoData {
     pub(crate) train: MemoryExamples,
     /// For the evaluator.
     pub(crate) test: MemoryExamples,
+    /// The training examples of each client, where the data come with them.
+    pub(crate) split: Option<Vec<Vec<usize>>>,
 }
 
 /// The embedded handwritten digits, with pixels from 0 to 1 in inputs of a shape of 64 values. A fifth, drawn by the
@@ -26,7 +28,7 @@ pub(crate) fn digits(input_shape: &[usize], seed: Seed) -> DemoData {
     seed.derive("held out", 0).stream().shuffle(&mut order);
     let (test, train) = order.split_at((all.len() as f64 * HELD_OUT) as usize);
     let subset = |chosen: &[usize]| all.subset(chosen).expect("the numbers are those of the examples");
-    DemoData { train: subset(train), test: subset(test) }
+    DemoData { train: subset(train), test: subset(test), split: None }
 }
 
 /// All of them, in inputs of this shape.

@@ -11,6 +11,9 @@ use tributary_client::{
     Client, ClientError, EvaluateTask, Evaluated, Host, LayerTrainer, TrainError, TrainTask, Trained, Trainer,
 };
 use tributary_protocol::id::Secret;
+use tributary_protocol::plan::Algorithm;
+
+use super::attack::Attackers;
 
 /// How often a client that pretends to compute checks whether it should stop.
 const SLOW_STEP: Duration = Duration::from_millis(20);
@@ -33,6 +36,8 @@ pub(crate) struct Member {
     pub(crate) attribute: Option<(&'static str, &'static str)>,
     pub(crate) examples: MemoryExamples,
     pub(crate) fault: Fault,
+    /// Whom it attacks with, if it sends something else than its update.
+    pub(crate) attackers: Option<Arc<Attackers>>,
 }
 
 /// Clients that run until they are stopped.
@@ -71,6 +76,7 @@ impl Fleet {
                 count: member.examples.len() as u64,
                 trainer: LayerTrainer::new(Arc::new(member.examples)),
                 fault: member.fault,
+                attackers: member.attackers,
                 slots: Arc::clone(&slots),
                 running: Arc::clone(&running),
             };
@@ -105,6 +111,7 @@ struct Device {
     count: u64,
     trainer: LayerTrainer,
     fault: Fault,
+    attackers: Option<Arc<Attackers>>,
     slots: Arc<Slots>,
     running: Arc<AtomicBool>,
 }
@@ -114,11 +121,19 @@ impl Trainer for Device {
         self.count
     }
 
+    fn follows(&self, algorithm: &Algorithm) -> bool {
+        self.trainer.follows(algorithm)
+    }
+
     fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
         match self.fault {
             Fault::None => {
                 let _slot = self.slots.take();
-                self.trainer.train(task, should_stop)
+                let trained = self.trainer.train(task, should_stop)?;
+                match &self.attackers {
+                    Some(attackers) => attackers.forge(task, trained),
+                    None => Ok(trained),
+                }
             }
             Fault::Slow => pretend(should_stop),
             // It ignores the deadline, too.

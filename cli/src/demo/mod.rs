@@ -1,15 +1,19 @@
 //! `tributary demo`: a real coordinator, real clients and real data in one process, over HTTP, into SQLite.
 
 pub(crate) mod args;
+pub(crate) mod attack;
+pub(crate) mod changes;
 pub(crate) mod data;
 mod fleet;
 mod mnist;
 pub(crate) mod model;
 pub(crate) mod partition;
 mod report;
+pub(crate) mod synthetic;
 
 use std::io::IsTerminal;
 use std::path::Path;
+use std::sync::Arc;
 
 use tributary_client::examples::{IdxShape, MemoryExamples};
 use tributary_protocol::job_file::{JobFile, StopPolicy};
@@ -28,6 +32,7 @@ use crate::output::Output;
 use crate::stopwatch::Stopwatch;
 
 use args::{Dataset, DemoArgs};
+use attack::Attackers;
 use data::DemoData;
 use fleet::{Fault, Fleet, Member};
 use report::{Report, Start, Summary};
@@ -194,6 +199,10 @@ pub(crate) async fn load_data(args: &DemoArgs, file: &JobFile, output: &Output) 
             let files = mnist::original_files();
             Ok(mnist::load(&args.data_dir, &args.mnist_url, &files, shape, |text| output.note(text)).await?)
         }
+        Dataset::Synthetic(synthetic) => {
+            let generated = synthetic::generate(synthetic, args.clients() as usize, args.seed());
+            generated.map_err(|error| CliError::Internal(error.to_string()))
+        }
     }
 }
 
@@ -201,8 +210,16 @@ pub(crate) async fn load_data(args: &DemoArgs, file: &JobFile, output: &Output) 
 fn members(args: &DemoArgs, data: DemoData) -> Result<Vec<Member>, CliError> {
     let labels = data::labels(&data.train).ok_or(DemoError::OwnNetwork)?;
     let count = args.clients() as usize;
-    let split = args.partition().split(&labels, count, args.seed().derive("partition", 0))?;
+    let split = match data.split {
+        Some(split) => split,
+        None => args.partition().split(&labels, count, args.seed().derive("partition", 0))?,
+    };
     let examples = data::of_clients(&data.train, &split).map_err(|error| CliError::Internal(error.to_string()))?;
+    // Clients are enrolled in this order, and the first ones attack: a split by seed gives them any examples.
+    let attackers = args.changes.attack.map(|(attack, attackers)| {
+        let attackers = count.min(attackers as usize);
+        (attackers, Arc::new(Attackers::new(attack, count, examples[..attackers].to_vec())))
+    });
     let faulty = |index: usize| match args.has_faults() {
         true if index == count / 4 => Fault::Slow,
         true if index == count / 2 => Fault::Dies,
@@ -213,9 +230,15 @@ fn members(args: &DemoArgs, data: DemoData) -> Result<Vec<Member>, CliError> {
         attribute: None,
         examples,
         fault: faulty(index),
+        attackers: attackers.iter().find(|(count, _)| index < *count).map(|(_, attackers)| Arc::clone(attackers)),
     };
-    let evaluator =
-        Member { name: "evaluator".into(), attribute: Some(model::EVALUATOR), examples: data.test, fault: Fault::None };
+    let evaluator = Member {
+        name: "evaluator".into(),
+        attribute: Some(model::EVALUATOR),
+        examples: data.test,
+        fault: Fault::None,
+        attackers: None,
+    };
     Ok(examples.into_iter().enumerate().map(member).chain([evaluator]).collect())
 }
 

@@ -1,13 +1,14 @@
 //! The built-in jobs of the demo: network, local training and round policy for each data set.
 
 use tributary_protocol::job_file::{
-    Aggregation, EvaluationPlace, EvaluationPolicy, InitialModel, JobFile, Mode, RoundPolicy, StopPolicy, UpdatePolicy,
+    EvaluationPlace, EvaluationPolicy, InitialModel, JobFile, Mode, RoundPolicy, Selection, StopPolicy, UpdatePolicy,
 };
 use tributary_protocol::layers::{HeightWidth, Layer, LayeredModel, ModelSpec, Padding};
-use tributary_protocol::plan::{Algorithm, Loss, Optimizer, Training};
+use tributary_protocol::plan::{Loss, Optimizer, Training};
 use tributary_protocol::rate::RateSchedule;
 
 use super::args::{Dataset, DemoArgs, Network};
+use super::synthetic::{CLASSES, FEATURES};
 
 const POPULATION: &str = "demo";
 /// The attribute and value of the client that evaluates.
@@ -27,7 +28,7 @@ pub(crate) fn job_file(args: &DemoArgs) -> JobFile {
         download: tributary_protocol::download::Download::default(),
         round: round_policy(args),
         eligibility: tributary_protocol::job_file::Eligibility::default(),
-        aggregation: Aggregation::default(),
+        aggregation: args.changes.aggregation.clone(),
         evaluation: Some(evaluation(args)),
         stop: StopPolicy { rounds: Some(args.rounds()), accuracy: args.target, ..StopPolicy::default() },
         schedule: None,
@@ -39,6 +40,7 @@ fn dataset_name(dataset: Dataset) -> &'static str {
     match dataset {
         Dataset::Digits => "digits",
         Dataset::Mnist => "mnist",
+        Dataset::Synthetic(_) => "synthetic",
     }
 }
 
@@ -50,14 +52,17 @@ fn network(dataset: Dataset, network: Network) -> LayeredModel {
         (Dataset::Digits, Network::Cnn) => vec![1, 8, 8],
         (Dataset::Mnist, Network::Mlp) => vec![784],
         (Dataset::Mnist, Network::Cnn) => vec![1, 28, 28],
+        (Dataset::Synthetic(_), _) => vec![FEATURES],
     };
     let mut layers = match (dataset, network) {
         (Dataset::Digits, Network::Mlp) => vec![linear(64), Layer::Relu {}],
         (Dataset::Mnist, Network::Mlp) => vec![linear(200), Layer::Relu {}, linear(200), Layer::Relu {}],
         (Dataset::Digits, Network::Cnn) => [convolution(8, 3), convolution(16, 3), dense_end(32)].concat(),
         (Dataset::Mnist, Network::Cnn) => [convolution(32, 5), convolution(64, 5), dense_end(512)].concat(),
+        // Logistic regression.
+        (Dataset::Synthetic(_), _) => Vec::new(),
     };
-    layers.push(linear(10));
+    layers.push(linear(CLASSES));
     LayeredModel { input, layers }
 }
 
@@ -89,7 +94,10 @@ fn training(args: &DemoArgs) -> Training {
         (Dataset::Digits, Network::Mlp) => (5, 0.2),
         (Dataset::Digits, Network::Cnn) => (5, 0.1),
         (Dataset::Mnist, _) => (1, 0.1),
+        // As the authors of FedProx.
+        (Dataset::Synthetic(_), _) => (20, 0.01),
     };
+    let learning_rate = args.changes.learning_rate.unwrap_or(learning_rate);
     Training {
         epochs: Some(args.epochs.unwrap_or(epochs)),
         steps: None,
@@ -97,7 +105,7 @@ fn training(args: &DemoArgs) -> Training {
         loss: Loss::CrossEntropy,
         optimizer: Optimizer::Sgd { learning_rate, momentum: 0.0, weight_decay: 0.0, nesterov: false },
         shuffle: true,
-        algorithm: Algorithm::Plain,
+        algorithm: args.changes.algorithm,
         schedule: RateSchedule::Constant,
     }
 }
@@ -110,18 +118,20 @@ fn round_policy(args: &DemoArgs) -> RoundPolicy {
     let goal = match args.dataset {
         Dataset::Digits => clients / 2,
         Dataset::Mnist => clients / 10,
+        Dataset::Synthetic(_) => clients / 3,
     };
-    let goal = goal.max(1);
+    let goal = args.changes.cohort.map_or(goal, |cohort| cohort.min(clients)).max(1);
     let policy = RoundPolicy {
         mode: Mode::Synchronous,
         updates_goal: goal,
-        updates_min: goal.div_ceil(2),
+        updates_min: if args.changes.cohort.is_some() { goal } else { goal.div_ceil(2) },
         over_selection: 1.0,
         available_min: clients,
         selection_timeout_ms: 60_000,
         deadline_ms: deadline_ms(args),
         backoff_ms: 500,
         backoff_max_ms: 5_000,
+        selection: Selection::Uniform,
     };
     if !args.has_faults() {
         return policy;
@@ -134,7 +144,9 @@ fn round_policy(args: &DemoArgs) -> RoundPolicy {
 /// Enough for a slow machine, and short enough that a demo with the digits shows its straggler.
 fn deadline_ms(args: &DemoArgs) -> u64 {
     match (args.dataset, args.model) {
+        (Dataset::Digits, _) if !args.has_faults() => 60_000,
         (Dataset::Digits, _) => 10_000,
+        (Dataset::Synthetic(_), _) => 60_000,
         (Dataset::Mnist, Network::Mlp) => 60_000,
         (Dataset::Mnist, Network::Cnn) => 600_000,
     }

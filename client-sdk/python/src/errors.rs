@@ -39,7 +39,7 @@ fn of_trainer(error: &TrainError, text: String) -> PyErr {
         TrainError::Interrupted => Interrupted::new_err(text),
         TrainError::NoExamples => NoExamples::new_err(text),
         TrainError::Diverged => Diverged::new_err(text),
-        TrainError::DoesNotFit(_) => DoesNotFit::new_err(text),
+        TrainError::DoesNotFit(_) | TrainError::CannotFollow(_) => DoesNotFit::new_err(text),
         TrainError::Other(_) => PyRuntimeError::new_err(text),
     }
 }

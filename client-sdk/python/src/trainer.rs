@@ -12,6 +12,7 @@ use serde_json::json;
 use tributary_client::{EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
 use tributary_protocol::metrics::Metrics;
 use tributary_protocol::model::Model;
+use tributary_protocol::plan::Algorithm;
 
 use crate::client::handle_signals;
 use crate::errors::told;
@@ -105,6 +106,11 @@ impl PythonTrainer {
 impl Trainer for PythonTrainer {
     fn examples(&self) -> u64 {
         self.examples
+    }
+
+    /// A trainer in Python reads `mu` from its settings, but is given no constants for its gradients.
+    fn follows(&self, algorithm: &Algorithm) -> bool {
+        !algorithm.keeps_state()
     }
 
     fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {

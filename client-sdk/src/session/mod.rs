@@ -9,7 +9,6 @@ mod step;
 mod watch;
 
 use tributary_protocol::device::{Assignment, CheckInRequest, CheckInResponse, DeviceState};
-use tributary_protocol::model::Model;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::Task;
 use tributary_protocol::update::CodecName;
@@ -18,7 +17,7 @@ use self::step::{Fate, Step, interrupted};
 use self::watch::Watch;
 use crate::error::ClientError;
 use crate::host::Host;
-use crate::models::fetch_model;
+use crate::models::{Base, fetch_base};
 use crate::outcome::Outcome;
 use crate::store::client_state::ClientState;
 use crate::store::state::{Finished, Identity, Pending, Work};
@@ -61,12 +60,12 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
             }
             Step::Fetch(assignment) => {
                 let deadline_ms = clock.now_ms().saturating_add(assignment.deadline_in_ms);
-                let model = fetch_model(state, coordinator, &identity.secret, &assignment).await;
-                Step::after_fetch(assignment, model, deadline_ms)
+                let base = fetch_base(state, coordinator, &identity.secret, &assignment).await;
+                Step::after_fetch(assignment, base, deadline_ms)
             }
-            Step::Compute { assignment, model, deadline_ms } => {
+            Step::Compute { assignment, base, deadline_ms } => {
                 let watch = Watch::begin(context, &identity.secret, &assignment);
-                compute(context, trainer, host, assignment, &model, deadline_ms, &watch)
+                compute(context, trainer, host, assignment, &base, deadline_ms, &watch)
             }
             Step::Store(finished, next_state) => {
                 store(context, &finished, next_state.as_ref());
@@ -110,7 +109,7 @@ fn compute<T: Trainer + ?Sized>(
     trainer: &mut T,
     host: &dyn Host,
     assignment: Box<Assignment>,
-    model: &Model,
+    base: &Base,
     deadline_ms: u64,
     watch: &Watch,
 ) -> Step {
@@ -118,8 +117,8 @@ fn compute<T: Trainer + ?Sized>(
     let in_time = || clock.now_ms() < deadline_ms;
     let should_stop = || !host.may_continue() || !in_time() || watch.is_closed();
     let completed = match assignment.task {
-        Task::Train => train(trainer, &assignment, model, state, clock.as_ref(), &should_stop),
-        Task::Evaluate => evaluate(trainer, &assignment, model, clock.as_ref(), &should_stop),
+        Task::Train => train(trainer, &assignment, base, state, clock.as_ref(), &should_stop),
+        Task::Evaluate => evaluate(trainer, &assignment, &base.model, clock.as_ref(), &should_stop),
     };
     Step::after_compute(assignment, completed, in_time(), watch.closed())
 }

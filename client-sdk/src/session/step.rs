@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tributary_protocol::device::{Assignment, AssignmentStatus, CheckInResponse, DETAIL_BYTES_MAX, FailureReport};
 use tributary_protocol::id::AssignmentId;
-use tributary_protocol::model::Model;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::FailureReason;
 
 use crate::error::ClientError;
+use crate::models::Base;
 use crate::outcome::Outcome;
 use crate::store::client_state::ClientState;
 use crate::store::state::{Finished, Pending, Work};
@@ -35,10 +35,10 @@ pub(crate) enum Step {
     CheckIn { enrolled_again: bool },
     /// Enrol, because the coordinator does not know this client any more, then check in.
     EnrolAgain,
-    /// Get the assignment's model ([`Step::after_fetch`]).
+    /// Get what the assignment starts from ([`Step::after_fetch`]).
     Fetch(Box<Assignment>),
     /// Train or evaluate, until the deadline by the device's clock ([`Step::after_compute`]).
-    Compute { assignment: Box<Assignment>, model: Model, deadline_ms: u64 },
+    Compute { assignment: Box<Assignment>, base: Base, deadline_ms: u64 },
     /// Store finished work, and the state that replaces the job's once it is accepted ([`Step::after_store`]).
     Store(Box<Finished>, Option<ClientState>),
     /// Deliver finished work ([`Fate::of`] says what becomes of it, then [`Step::after_delivery`]).
@@ -87,13 +87,9 @@ impl Step {
         }
     }
 
-    pub(crate) fn after_fetch(
-        assignment: Box<Assignment>,
-        model: Result<Model, ClientError>,
-        deadline_ms: u64,
-    ) -> Self {
-        match model {
-            Ok(model) => Self::Compute { assignment, model, deadline_ms },
+    pub(crate) fn after_fetch(assignment: Box<Assignment>, base: Result<Base, ClientError>, deadline_ms: u64) -> Self {
+        match base {
+            Ok(base) => Self::Compute { assignment, base, deadline_ms },
             Err(error) => Self::without_result(assignment.id, error),
         }
     }
@@ -175,7 +171,8 @@ impl Step {
             ClientError::Training(TrainError::Interrupted) => FailureReason::Interrupted,
             ClientError::Training(TrainError::NoExamples) => FailureReason::NoData,
             ClientError::Training(TrainError::Diverged) => FailureReason::Diverged,
-            ClientError::Training(TrainError::DoesNotFit(_)) | ClientError::BadAnswer(_) => FailureReason::DoesNotFit,
+            ClientError::Training(TrainError::DoesNotFit(_) | TrainError::CannotFollow(_))
+            | ClientError::BadAnswer(_) => FailureReason::DoesNotFit,
             ClientError::Training(TrainError::Other(_)) => FailureReason::Other,
             _ => return Self::End(Err(error)),
         };
@@ -311,6 +308,7 @@ mod tests {
             (ClientError::Training(TrainError::NoExamples), Some(FailureReason::NoData)),
             (ClientError::Training(TrainError::Diverged), Some(FailureReason::Diverged)),
             (ClientError::Training(TrainError::DoesNotFit("a".into())), Some(FailureReason::DoesNotFit)),
+            (ClientError::Training(TrainError::CannotFollow("scaffold".into())), Some(FailureReason::DoesNotFit)),
             (ClientError::Training(TrainError::Other("b".into())), Some(FailureReason::Other)),
             (bad_answer(), Some(FailureReason::DoesNotFit)),
             (unreachable(), None),

@@ -2,6 +2,7 @@
 
 mod completed;
 mod compute;
+mod drift;
 mod evaluate;
 mod norm;
 mod train;

@@ -29,11 +29,28 @@ pub(super) fn scale(delta: &mut [f32], residual: Option<&mut Residual>, from: f6
     }
 }
 
-/// The norm of a file as the coordinator decodes it.
-pub(super) fn sent_norm(file: &[u8], parameters: &Arc<ParameterList>, header: &UpdateHeader) -> f64 {
-    let limits = UpdateLimits::of_magnitude(f32::MAX);
+/// The norm of the delta of a file as the coordinator decodes it. The delta is the first so many values.
+pub(super) fn sent_norm(file: &[u8], parameters: &Arc<ParameterList>, header: &UpdateHeader, values: usize) -> f64 {
+    decode(file, parameters, header, values, &mut Ignore)
+}
+
+/// The values of a file as the coordinator decodes them.
+pub(super) fn sent(file: &[u8], parameters: &Arc<ParameterList>, header: &UpdateHeader) -> Vec<f32> {
+    let mut values = vec![0.0; parameters.total()];
+    decode(file, parameters, header, usize::MAX, &mut values);
+    values
+}
+
+fn decode(
+    file: &[u8],
+    parameters: &Arc<ParameterList>,
+    header: &UpdateHeader,
+    norm_values: usize,
+    sink: &mut impl DeltaSink,
+) -> f64 {
+    let limits = UpdateLimits { norm_values, ..UpdateLimits::of_magnitude(f32::MAX) };
     let mut decoder = UpdateDecoder::new(Arc::clone(parameters), header.clone(), limits);
-    decoder.push(file, &mut Ignore).expect("what was encoded can be decoded");
+    decoder.push(file, sink).expect("what was encoded can be decoded");
     decoder.finish().expect("what was encoded is whole").norm
 }
 

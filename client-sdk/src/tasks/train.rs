@@ -1,18 +1,22 @@
 //! The task `train`: local training, and the update that encodes what it changed.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tributary_protocol::body::shrink;
 use tributary_protocol::device::{Assignment, UpdateQuery};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 use tributary_protocol::model::Model;
+use tributary_protocol::plan::{Algorithm, Optimizer, Training};
 use tributary_protocol::update::{EncodeError, Residual, UpdateHeader, UpdateLimits, encode_with_residual};
 
 use super::completed::Completed;
 use super::compute::computing;
+use super::drift::Drift;
 use super::norm::{self, norm, sent_norm};
 use crate::clock::Clock;
+use crate::models::Base;
 use crate::store::client_state::ClientState;
 use crate::store::state::{State, Work};
 use crate::trainer::{TrainError, TrainTask, Trained, Trainer};
@@ -24,28 +28,43 @@ const MOMENTUM: &str = "momentum";
 /// Limits of a plan without bounds.
 const LIMITS: UpdateLimits = UpdateLimits::of_magnitude(f32::MAX);
 
-/// Trains, and encodes the weight delta: local minus global, plus the residual where the codec has error feedback.
+/// Trains, and encodes the weight delta: local minus global, plus the residual where the codec has error feedback, and
+/// the change of the control vector where the algorithm sends one.
 ///
 /// # Errors
 /// The trainer's [`TrainError`], or one for a result that no update can hold.
 pub(crate) fn train<T: Trainer + ?Sized>(
     trainer: &mut T,
     assignment: &Assignment,
-    model: &Model,
+    base: &Base,
     state: &State,
     clock: &dyn Clock,
     should_stop: &dyn Fn() -> bool,
 ) -> Result<Completed, TrainError> {
     let started_ms = clock.now_ms();
-    let plan = &assignment.plan;
+    let (plan, model) = (&assignment.plan, &base.model);
     let training = plan.training.at_version(assignment.model_version);
-    let task = TrainTask { model, spec: &plan.model, training: &training, seed: assignment.seed };
+    if !trainer.follows(&training.algorithm) {
+        return Err(TrainError::CannotFollow(training.algorithm.as_str().to_owned()));
+    }
+    let drift = Drift::begin(assignment, base, || state.client_state(assignment.job));
+    let constant = drift.as_ref().and_then(Drift::constant);
+    let constant = constant.as_deref();
+    let task = TrainTask { model, spec: &plan.model, training: &training, seed: assignment.seed, constant };
     let trained = computing(|| trainer.train(&task, should_stop))?;
     let (examples, loss, steps, metrics) = (trained.examples, trained.loss, trained.steps, trained.metrics.clone());
-    let delta = delta(trained, model)?;
+    let mut values = delta(trained, model)?;
+    if let Some(drift) = &drift {
+        let gradient = match drift.needs_gradient() {
+            true => Some(gradient(trainer, &task, should_stop)?),
+            false => None,
+        };
+        let rate = training.optimizer.learning_rate();
+        values.extend(drift.change(&values, gradient.as_deref(), steps, rate));
+    }
     // Read only now, so that training has its memory.
     let kept = plan.codec.properties().error_feedback.then(|| state.client_state(assignment.job)).flatten();
-    let (file, next_state) = encode(delta, assignment, model, kept)?;
+    let (file, next_state) = encode(values, assignment, model, kept, drift)?;
     let body = shrink(file);
     let query = UpdateQuery {
         weight: u32::try_from(examples).unwrap_or(u32::MAX).min(plan.weight_max),
@@ -56,6 +75,30 @@ pub(crate) fn train<T: Trainer + ?Sized>(
     };
     let sha256 = Sha256Hash::of(&body);
     Ok(Completed { work: Work::Update { query, sha256 }, body: body.into(), next_state })
+}
+
+/// The gradient of all examples at the global model: what one step of rate 1 subtracts.
+fn gradient<T: Trainer + ?Sized>(
+    trainer: &mut T,
+    task: &TrainTask<'_>,
+    should_stop: &dyn Fn() -> bool,
+) -> Result<Vec<f32>, TrainError> {
+    let weight_decay = match task.training.optimizer {
+        Optimizer::Sgd { weight_decay, .. } => weight_decay,
+        _ => 0.0,
+    };
+    let training = Training {
+        epochs: None,
+        steps: Some(1),
+        batch_size: None,
+        optimizer: Optimizer::Sgd { learning_rate: 1.0, momentum: 0.0, weight_decay, nesterov: false },
+        algorithm: Algorithm::Plain,
+        ..task.training.clone()
+    };
+    let task = TrainTask { training: &training, seed: task.seed.derive("control", 0), constant: None, ..*task };
+    let mut gradient = delta(computing(|| trainer.train(&task, should_stop))?, task.model)?;
+    gradient.iter_mut().for_each(|value| *value = -*value);
+    Ok(gradient)
 }
 
 /// Local minus global values, all finite.
@@ -77,30 +120,35 @@ fn delta(trained: Trained, model: &Model) -> Result<Vec<f32>, TrainError> {
     Ok(values)
 }
 
-/// The update's file, within the plan's norm bound, and the state that the job keeps once it is accepted.
+/// The update's file, within the plan's norm bound, and the state that the job keeps once it is accepted. The values are
+/// those of the delta, then those of the control vector's change.
 fn encode(
-    mut delta: Vec<f32>,
+    mut values: Vec<f32>,
     assignment: &Assignment,
     model: &Model,
     kept: Option<ClientState>,
+    drift: Option<Drift<'_>>,
 ) -> Result<(Vec<u8>, Option<ClientState>), TrainError> {
     let header = UpdateHeader {
         codec: assignment.plan.codec,
         job: assignment.job.to_string(),
         base_version: assignment.model_version.into(),
     };
+    let parameters = assignment.plan.training.algorithm.update_parameters(model.parameters());
+    let parameters = Arc::new(parameters.map_err(|error| TrainError::DoesNotFit(error.to_string()))?);
+    let delta = ..model.values().len();
     let mut kept = kept.and_then(feedback);
     let limits = UpdateLimits { norm_max: assignment.plan.norm_max.unwrap_or(f64::INFINITY), ..LIMITS };
     if limits.norm_max.is_finite() {
-        let norm = norm(&delta);
+        let norm = norm(&values[delta]);
         if norm > limits.norm_max {
-            norm::scale(&mut delta, None, norm, limits.norm_max);
+            norm::scale(&mut values[delta], None, norm, limits.norm_max);
         }
     }
     for _ in 0..norm::ATTEMPTS_MAX {
         let encoded = encode_with_residual(
-            &delta,
-            model.parameters(),
+            &values,
+            &parameters,
             &header,
             assignment.round,
             assignment.seed.derive("update", 0),
@@ -112,13 +160,21 @@ fn encode(
             error => TrainError::DoesNotFit(error.to_string()),
         })?;
         if limits.norm_max.is_finite() {
-            let sent = sent_norm(&file, model.parameters(), &header);
+            let sent = sent_norm(&file, &parameters, &header, delta.end);
             if !limits.allow_norm(sent) {
-                norm::scale(&mut delta, kept.as_mut(), sent, limits.norm_max);
+                norm::scale(&mut values[delta], kept.as_mut(), sent, limits.norm_max);
                 continue;
             }
         }
-        return Ok((file, left.map(|left| client_state(assignment.job, left))));
+        let next = match drift {
+            Some(drift) => {
+                let (round, model_sha256) = (assignment.round, assignment.model_sha256);
+                let vectors = drift.after(&norm::sent(&file, &parameters, &header));
+                Some(ClientState { job: assignment.job, round, model_sha256, vectors })
+            }
+            None => left.map(|left| client_state(assignment.job, left)),
+        };
+        return Ok((file, next));
     }
     Err(TrainError::DoesNotFit(format!("no update within the norm bound of {}", limits.norm_max)))
 }
@@ -140,8 +196,6 @@ fn client_state(job: JobId, left: Residual) -> ClientState {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use serde_json::{Value, json};
     use tributary_protocol::model::{ParameterList, ParameterSpec};
 
@@ -174,7 +228,7 @@ mod tests {
     fn sent(file: &[u8], assignment: &Assignment) -> f64 {
         let codec = assignment.plan.codec;
         let header = UpdateHeader { codec, job: assignment.job.to_string(), base_version: 2 };
-        sent_norm(file, model().parameters(), &header)
+        sent_norm(file, model().parameters(), &header, usize::MAX)
     }
 
     /// Goal: whatever the codec adds to a delta, and whatever error feedback kept, the coordinator accepts the norm.
@@ -196,12 +250,12 @@ mod tests {
             json!("dgc"),
         ] {
             let (free, bound) = (assignment(codec.clone(), None, 1), norm / 10.0);
-            let (file, _) = encode(delta.clone(), &free, &model(), None).unwrap();
+            let (file, _) = encode(delta.clone(), &free, &model(), None, None).unwrap();
             assert!(sent(&file, &free) > bound * 1.01, "{codec}: it would not be clipped");
             let mut kept = None;
             for round in 1..=4 {
                 let bounded = assignment(codec.clone(), Some(bound), round);
-                let (file, next) = encode(delta.clone(), &bounded, &model(), kept).unwrap();
+                let (file, next) = encode(delta.clone(), &bounded, &model(), kept, None).unwrap();
                 let sent = sent(&file, &bounded);
                 assert!(sent <= bound * 1.01 && sent > 0.0, "{codec} in round {round}: {sent} for {bound}");
                 kept = next;
@@ -213,8 +267,9 @@ mod tests {
     fn an_update_within_the_bound_is_sent_as_it_is() {
         let delta: Vec<f32> = (0..VALUES).map(|index| index as f32 / 1e4).collect();
         for codec in [json!("int8"), json!("top_k")] {
-            let file =
-                |norm_max| encode(delta.clone(), &assignment(codec.clone(), norm_max, 1), &model(), None).unwrap();
+            let file = |norm_max| {
+                encode(delta.clone(), &assignment(codec.clone(), norm_max, 1), &model(), None, None).unwrap()
+            };
             let (free, bounded) = (file(None), file(Some(100.0)));
             assert_eq!(free.0, bounded.0);
             assert_eq!(free.1, bounded.1);

@@ -4,13 +4,19 @@ use tributary_protocol::classes::ClassCounts;
 use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::metrics::Metrics;
 use tributary_protocol::model::Model;
-use tributary_protocol::plan::{Loss, Training};
+use tributary_protocol::plan::{Algorithm, Loss, Training};
 use tributary_protocol::seed::Seed;
 
 /// Learns from the examples of one client.
 pub trait Trainer: Send {
     /// How many examples the client has. A check-in reports it; jobs may require a minimum.
     fn examples(&self) -> u64;
+
+    /// Whether it trains as this algorithm says, by adding [`TrainTask::correction`] to its gradients. A round that
+    /// needs it is refused without it ([`TrainError::CannotFollow`]). Default: only algorithms that correct nothing.
+    fn follows(&self, algorithm: &Algorithm) -> bool {
+        !algorithm.corrects_gradients()
+    }
 
     /// Trains the global model on the client's examples. It calls `should_stop` before every batch and ends with
     /// [`TrainError::Interrupted`] when that returns `true`.
@@ -38,6 +44,27 @@ pub struct TrainTask<'a> {
     pub training: &'a Training,
     /// The source of all randomness: the order of the examples, dropout. Every client of a round has another seed.
     pub seed: Seed,
+    /// What this client adds to each gradient, one value per parameter; `None` for nothing. Use
+    /// [`TrainTask::correction`].
+    pub constant: Option<&'a [f32]>,
+}
+
+impl<'a> TrainTask<'a> {
+    /// What is added to the gradient of the loss.
+    #[must_use]
+    pub fn correction(&self) -> Correction<'a> {
+        Correction { pull: self.training.algorithm.proximal(), constant: self.constant }
+    }
+}
+
+/// What an algorithm adds to the gradient g of the loss in each step: `g + pull (w - w_t) + constant`, where w_t is the
+/// global model. It serves FedProx (the pull), SCAFFOLD (the constant) and FedDyn (both).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Correction<'a> {
+    /// Weight of the distance from the global model; 0 for none.
+    pub pull: f64,
+    /// One value for each parameter of the model, in its order.
+    pub constant: Option<&'a [f32]>,
 }
 
 /// What to measure.
@@ -97,6 +124,9 @@ pub enum TrainError {
     /// Examples, settings, model and network do not match. The text says which.
     #[error("{0}")]
     DoesNotFit(String),
+    /// The trainer does not correct its gradients as the job's algorithm needs ([`Trainer::follows`]).
+    #[error("the app's trainer cannot train as {0} asks: it adds no correction to its gradients")]
+    CannotFollow(String),
     /// Any other reason, as text for the operator.
     #[error("{0}")]
     Other(String),

@@ -1,6 +1,11 @@
 //! Whether examples, model and network fit together.
 
+#[cfg(feature = "layers")]
+use std::sync::Arc;
+
 use tributary_protocol::layers::{Layer, ModelSpec};
+#[cfg(feature = "layers")]
+use tributary_protocol::model::Model;
 
 use super::contract::TrainError;
 use crate::examples::{Batch, Examples};
@@ -41,6 +46,13 @@ fn check_tokens(spec: &ModelSpec, inputs: &[f32]) -> Result<(), TrainError> {
         None => Ok(()),
         Some(id) => Err(does_not_fit(format!("{id} is not a token id: those are 0 to {}", tokens - 1))),
     }
+}
+
+/// What is added to the gradients of a model, as values of its parameters.
+#[cfg(feature = "layers")]
+pub(super) fn constants(model: &Model, constant: &[f32]) -> Result<Model, TrainError> {
+    let constants = Model::new(Arc::clone(model.parameters()), constant.to_vec());
+    constants.map_err(|error| does_not_fit(format!("the constants of the gradients: {error}")))
 }
 
 pub(super) fn does_not_fit(what: impl Into<String>) -> TrainError {

@@ -18,6 +18,14 @@ test("choosing every rule in turn leaves the file as it was", () => {
   expect(withRule(back, rule("FedAvg"))).toBe(plain);
 });
 
+test("an algorithm is one line of the training section", () => {
+  const file = `name = "a"\n\n[training]\nepochs = 1\n\n[training.optimizer]\nkind = "sgd"\n`;
+  const prox = withRule(file, rule("FedProx"));
+  expect(prox).toBe(file.replace("epochs", `algorithm = { kind = "fed_prox", mu = 0.01 }\nepochs`));
+  expect(withRule(prox, rule("SCAFFOLD"))).toContain(`\nalgorithm = { kind = "scaffold", clients = 100 }\nepochs`);
+  expect(withRule(withRule(prox, rule("SCAFFOLD")), rule("FedAvg"))).toBe(file);
+});
+
 test("every rule has a name of its own and one sentence", () => {
   expect(new Set(RULES.map(({ name }) => name)).size).toBe(RULES.length);
   for (const { about } of RULES) expect(about.length).toBeLessThan(70);

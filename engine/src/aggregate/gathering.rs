@@ -128,7 +128,7 @@ pub fn gathering_of(file: &JobFile, version: u32) -> Gathering {
                 let proximal_rate = mu * training.optimizer.learning_rate();
                 Gathering::Reports(Reports::Normalised { momentum, proximal_rate })
             }
-            Algorithm::Plain | Algorithm::FedProx { .. } => Gathering::Sum(Weighing::Examples),
+            _ => Gathering::Sum(Weighing::Examples),
         },
         Combine::UniformMean
         | Combine::QFedAvg(QFedAvg { q: 0.0 })

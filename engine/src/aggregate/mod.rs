@@ -15,6 +15,7 @@
 //! | [`Mixture`] | the sum of updates with real coefficients |
 //! | [`Distances`], [`Middle`] | distances of pairs, and middles of coordinates, stripe by stripe |
 //! | [`Optimizer`], [`step`], [`advance`] | from the combined updates to the next model |
+//! | [`ControlStep`], [`Dynamic`] | the server's half of SCAFFOLD and FedDyn |
 //! | [`mean_norm`], [`diversity`], [`cosine`], [`MeanDot`] | update statistics |
 
 mod accumulator;
@@ -35,8 +36,10 @@ pub use caps::{CapsError, SumCaps};
 pub use combine::Combined;
 pub use gathering::{Facts, Gathering, Keep, Pairs, Recipe, Reports, Weighing, gathering_of};
 pub use mixture::Mixture;
-pub use optimizer::{AggregateError, Optimizer, Sgd, advance, optimizer_of, rounded, step};
+pub use optimizer::{
+    AggregateError, ControlStep, Dynamic, Optimizer, Sgd, advance, optimizer_of, rounded, share, step,
+};
 pub use robust::{Distances, Middle};
 pub use share::{Discount, Share};
-pub use statistics::{MeanDot, cosine, diversity, mean_norm};
+pub use statistics::{Leading, MeanDot, cosine, diversity, mean_norm};
 pub use weight::{Contribution, Weight};

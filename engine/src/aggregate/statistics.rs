@@ -2,6 +2,8 @@
 //!
 //! Each figure is summed in f64 in one fixed order, so that computing it again gives the same bits.
 
+use std::ops::Range;
+
 use tributary_protocol::update::DeltaSink;
 
 use super::combine::Combined;
@@ -9,6 +11,24 @@ use super::weight::Weight;
 
 /// Values of the mean that are read at a time: 64 KiB, which stay in the processor's cache.
 const MEAN_VALUES: usize = 1 << 13;
+
+/// The first so many combined values: those of the delta, where updates carry more than that.
+#[derive(Debug)]
+pub struct Leading<C> {
+    pub combined: C,
+    pub values: usize,
+}
+
+impl<C: Combined> Combined for Leading<C> {
+    fn parameters_total(&self) -> usize {
+        self.values
+    }
+
+    fn mean(&self, block: Range<usize>) -> Option<Vec<f64>> {
+        assert!(block.end <= self.values, "the block {block:?} reaches behind the delta");
+        self.combined.mean(block)
+    }
+}
 
 /// L2 norm of the combined updates; none if there is no update.
 #[must_use]
@@ -46,7 +66,8 @@ pub fn cosine(dot: f64, update_norm: f64, mean_norm: f64) -> Option<f64> {
     (update_norm > 0.0 && mean_norm > 0.0 && cosine.is_finite()).then(|| cosine.clamp(-1.0, 1.0))
 }
 
-/// The dot product of an update with the mean, computed while the update is decoded.
+/// The dot product of an update with the mean, computed while the update is decoded. Values of the update behind the
+/// mean's last are left out.
 #[derive(Debug)]
 pub struct MeanDot<C> {
     sum: C,
@@ -69,6 +90,7 @@ impl<C: Combined> MeanDot<C> {
 
 impl<C: Combined> DeltaSink for MeanDot<C> {
     fn dense(&mut self, first: usize, values: &[f32]) {
+        let values = &values[..self.sum.parameters_total().saturating_sub(first).min(values.len())];
         for (number, block) in values.chunks(MEAN_VALUES).enumerate() {
             let first = first + number * MEAN_VALUES;
             let Some(means) = self.sum.mean(first..first + block.len()) else { return };
@@ -79,7 +101,8 @@ impl<C: Combined> DeltaSink for MeanDot<C> {
     }
 
     fn sparse(&mut self, first: usize, indices: &[u32], values: &[f32]) {
-        let (mut indices, mut values) = (indices, values);
+        let within = indices.partition_point(|index| first + (*index as usize) < self.sum.parameters_total());
+        let (mut indices, mut values) = (&indices[..within], &values[..within]);
         while let Some(index) = indices.first() {
             let begins = first + *index as usize;
             // As many indices as lie within one block of the mean.
@@ -179,6 +202,18 @@ mod tests {
         one.sparse(2, &indices, &values);
         other.dense(0, &dense);
         assert_eq!(one.finish().to_bits(), other.finish().to_bits());
+    }
+
+    #[test]
+    fn what_an_update_carries_behind_its_delta_counts_in_no_figure() {
+        let sum = sum_of(&[(vec![4.0, 0.0, 100.0, 7.0], 1), (vec![0.0, 3.0, -50.0, 2.0], 1)]);
+        let leading = || Leading { combined: &sum, values: 2 };
+        assert_eq!(mean_norm(&leading()), Some(2.5));
+        let (mut dense, mut sparse) = (MeanDot::new(leading()), MeanDot::new(leading()));
+        dense.dense(0, &[4.0]);
+        dense.dense(1, &[0.0, 100.0, 7.0]);
+        sparse.sparse(0, &[0, 2, 3], &[4.0, 100.0, 7.0]);
+        assert_eq!((dense.finish(), sparse.finish()), (8.0, 8.0));
     }
 
     proptest! {

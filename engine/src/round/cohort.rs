@@ -1,26 +1,64 @@
-//! The draw of a cohort: uniform, without replacement, explained by its seed.
+//! The draw of a cohort, without replacement, explained by its seed and by what is known of the clients.
 
-use tributary_protocol::seed::Seed;
+use std::collections::BTreeMap;
+
+use tributary_protocol::id::ClientId;
+use tributary_protocol::job_file::Selection;
+use tributary_protocol::seed::{Seed, Stream};
 
 use super::admit::Candidate;
 
-/// Draws `size` of the available candidates (all of them, if there are fewer), uniformly and without replacement.
+/// The loss of each client's last accepted update. Only [`Selection::PowerOfChoice`] reads it.
+pub type Losses = BTreeMap<ClientId, f64>;
+
+/// Draws `size` of the available candidates (all of them, if there are fewer), without replacement.
 ///
-/// The draw depends on the seed and on the set of available clients, not on the order in which they arrived: candidates
-/// are sorted by enrolment number first. The cohort is returned in that order too.
+/// The draw depends on the seed, the set of available clients and their losses, not on the order in which they arrived:
+/// candidates are sorted by enrolment number first. The cohort is returned in that order too.
 #[must_use]
-pub fn choose_cohort(mut available: Vec<Candidate>, size: usize, seed: Seed) -> Vec<Candidate> {
+pub fn choose_cohort(
+    mut available: Vec<Candidate>,
+    size: usize,
+    selection: Selection,
+    losses: &Losses,
+    seed: Seed,
+) -> Vec<Candidate> {
     available.sort_by_key(|candidate| (candidate.number, candidate.client));
     available.dedup_by_key(|candidate| candidate.client);
     let mut stream = seed.derive("cohort", 0).stream();
     let size = size.min(available.len());
+    match selection {
+        Selection::Uniform => uniform(&mut available, size, &mut stream),
+        Selection::Weighted => weighted(&mut available, size, &mut stream),
+        Selection::PowerOfChoice { candidates } => {
+            weighted(&mut available, size.max(candidates as usize), &mut stream);
+            // A client without an update may have any loss: it comes first.
+            let loss = |candidate: &Candidate| losses.get(&candidate.client).copied().unwrap_or(f64::INFINITY);
+            available.sort_by(|one, other| loss(other).total_cmp(&loss(one)).then(one.number.cmp(&other.number)));
+            available.truncate(size);
+        }
+    }
+    available.sort_by_key(|candidate| candidate.number);
+    available
+}
+
+fn uniform(available: &mut Vec<Candidate>, size: usize, stream: &mut Stream) {
     for place in 0..size {
         let other = place + stream.below((available.len() - place) as u64) as usize;
         available.swap(place, other);
     }
     available.truncate(size);
-    available.sort_by_key(|candidate| candidate.number);
-    available
+}
+
+/// Keeps those whose exponential clocks, with the examples as rates, ring first: a draw one by one with chances by
+/// examples (Efraimidis and Spirakis 2006). A client without examples has the chance of one example.
+fn weighted(available: &mut Vec<Candidate>, size: usize, stream: &mut Stream) {
+    let mut clocks: Vec<(f64, Candidate)> = std::mem::take(available)
+        .into_iter()
+        .map(|candidate| (-(1.0 - stream.unit()).ln() / candidate.examples.max(1) as f64, candidate))
+        .collect();
+    clocks.sort_by(|one, other| one.0.total_cmp(&other.0));
+    available.extend(clocks.into_iter().take(size).map(|(_, candidate)| candidate));
 }
 
 #[cfg(test)]
@@ -44,6 +82,10 @@ mod tests {
         }
     }
 
+    fn drawn(available: Vec<Candidate>, size: usize, seed: u64) -> Vec<Candidate> {
+        choose_cohort(available, size, Selection::Uniform, &Losses::new(), Seed(seed))
+    }
+
     fn numbers(cohort: &[Candidate]) -> Vec<u64> {
         cohort.iter().map(|candidate| candidate.number).collect()
     }
@@ -55,8 +97,14 @@ mod tests {
             let mut turned = available.clone();
             turned.rotate_left(turn % available.len().max(1));
             turned.extend(turned.first().cloned());
-            let cohort = choose_cohort(available, size, Seed(seed));
-            prop_assert_eq!(numbers(&cohort), numbers(&choose_cohort(turned, size, Seed(seed))));
+            let cohort = drawn(available.clone(), size, seed);
+            prop_assert_eq!(numbers(&cohort), numbers(&drawn(turned.clone(), size, seed)));
+            let losses: Losses = available.iter().map(|one| (one.client, (one.number * 7 % 5) as f64)).collect();
+            for selection in [Selection::Weighted, Selection::PowerOfChoice { candidates: 12 }] {
+                let choose = |available| choose_cohort(available, size, selection, &losses, Seed(seed));
+                prop_assert_eq!(numbers(&choose(available.clone())), numbers(&choose(turned.clone())));
+                prop_assert_eq!(choose(available.clone()).len(), size.min(count as usize));
+            }
             prop_assert_eq!(cohort.len(), size.min(count as usize));
             prop_assert!(cohort.windows(2).all(|pair| pair[0].number < pair[1].number));
         }
@@ -64,13 +112,39 @@ mod tests {
 
     #[test]
     fn every_client_is_drawn_about_equally_often() {
-        let mut drawn = [0u32; 20];
+        let mut counts = [0u32; 20];
         for seed in 0..4000 {
-            for candidate in choose_cohort((0..20).map(candidate).collect(), 5, Seed(seed)) {
-                drawn[candidate.number as usize] += 1;
+            for candidate in drawn((0..20).map(candidate).collect(), 5, seed) {
+                counts[candidate.number as usize] += 1;
             }
         }
         // 4000 draws at 1/4: mean 1000, standard deviation 27. The limits are five standard deviations on either side.
-        assert!(drawn.iter().all(|count| (863..=1137).contains(count)), "{drawn:?}");
+        assert!(counts.iter().all(|count| (863..=1137).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn a_client_with_three_times_the_examples_is_drawn_three_times_as_often() {
+        let mut count = [0u32; 2];
+        for seed in 0..4000 {
+            let available = vec![candidate(0), Candidate { examples: 3, ..candidate(1) }];
+            let cohort = choose_cohort(available, 1, Selection::Weighted, &Losses::new(), Seed(seed));
+            count[cohort[0].number as usize] += 1;
+        }
+        // 4000 draws at 3/4: mean 3000, standard deviation 27.
+        assert!((2863..=3137).contains(&count[1]), "{count:?}");
+    }
+
+    #[test]
+    fn the_largest_losses_of_the_candidates_are_chosen_and_the_unknown_ones_first() {
+        let available = || (0..6).map(candidate).collect::<Vec<_>>();
+        let losses: Losses = available().iter().take(5).map(|one| (one.client, one.number as f64)).collect();
+        let choose = |candidates, size, seed| {
+            let selection = Selection::PowerOfChoice { candidates };
+            numbers(&choose_cohort(available(), size, selection, &losses, Seed(seed)))
+        };
+        assert_eq!(choose(6, 3, 1), [3, 4, 5], "5 has no loss yet");
+        let weighted = |seed| numbers(&choose_cohort(available(), 3, Selection::Weighted, &losses, Seed(seed)));
+        assert!((0..20).all(|seed| choose(3, 3, seed) == weighted(seed)), "as many candidates as the cohort has");
+        assert!((0..50).any(|seed| choose(4, 3, seed).contains(&1)), "a small loss has a chance");
     }
 }

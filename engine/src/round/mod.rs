@@ -25,7 +25,7 @@ mod step;
 pub use admit::{Candidate, EligibilityRules, Ineligible, admit};
 pub use buffer::{BufferFacts, is_overdue, next_buffer_step, staleness};
 pub use calendar::{Calendar, CalendarError};
-pub use cohort::choose_cohort;
+pub use cohort::{Losses, choose_cohort};
 pub use metrics::summaries;
 pub use norm::norm_bound;
 pub use pace::{RetryReason, retry_window_ms};

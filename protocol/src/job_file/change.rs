@@ -50,6 +50,7 @@ impl RoundPolicyChange {
             deadline_ms: self.deadline_ms.unwrap_or(policy.deadline_ms),
             backoff_ms: self.backoff_ms.unwrap_or(policy.backoff_ms),
             backoff_max_ms: self.backoff_max_ms.unwrap_or(policy.backoff_max_ms),
+            selection: policy.selection,
         }
     }
 }
@@ -74,8 +75,9 @@ mod tests {
             deadline_ms: 6,
             backoff_ms: 7,
             backoff_max_ms: 8,
+            selection: policy.selection,
         };
-        // Every setting of the policy is one of the change.
+        // Every setting of the policy is one of the change, but for the selection.
         let change: RoundPolicyChange = serde_json::from_value(serde_json::to_value(&other).unwrap()).unwrap();
         assert_eq!(change.applied_to(&policy), other);
         assert!(serde_json::from_str::<RoundPolicyChange>(r#"{"goal": 3}"#).is_err());

@@ -8,6 +8,7 @@ mod mode;
 mod norm;
 mod optimizer;
 mod schedule;
+mod selection;
 mod validity;
 
 use std::collections::BTreeMap;
@@ -31,6 +32,7 @@ pub use mode::{Buffered, Divisor, Mode, StalenessWeight};
 pub use norm::{AdaptiveNorm, NormMax};
 pub use optimizer::{BiasCorrection, ServerOptimizer};
 pub use schedule::{CRON_BYTES_MAX, HISTORY_DAYS_MAX, ModelsKept, Retention, Schedule, VERSIONS_MAX};
+pub use selection::Selection;
 
 /// Most clients of one cohort.
 pub const COHORT_MAX: u32 = 10_000;
@@ -148,6 +150,9 @@ pub struct RoundPolicy {
     pub backoff_ms: u64,
     /// Longest pause after abandoned rounds, in milliseconds. Default: 600,000.
     pub backoff_max_ms: u64,
+    /// Which of the available clients form the cohort. Default: uniform.
+    #[serde(skip_serializing_if = "Selection::is_uniform")]
+    pub selection: Selection,
 }
 
 impl Default for RoundPolicy {
@@ -162,6 +167,7 @@ impl Default for RoundPolicy {
             deadline_ms: 600_000,
             backoff_ms: 1_000,
             backoff_max_ms: 600_000,
+            selection: Selection::Uniform,
         }
     }
 }
@@ -430,7 +436,8 @@ impl RoundPolicy {
         check_duration(self.selection_timeout_ms, "[round] selection_timeout_ms")?;
         check_duration(self.deadline_ms, "[round] deadline_ms")?;
         check_duration(self.backoff_ms, "[round] backoff_ms")?;
-        check_duration(self.backoff_max_ms, "[round] backoff_max_ms")
+        check_duration(self.backoff_max_ms, "[round] backoff_max_ms")?;
+        self.selection.check(self.cohort_size())
     }
 }
 

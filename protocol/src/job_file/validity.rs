@@ -22,6 +22,7 @@ pub(super) fn check(job: &JobFile) -> Result<(), JobFileError> {
     for (first, second, refusal) in [
         ("[round] mode", "settings of cohorts", cohorts(job)),
         ("[round] mode", "[eligibility] separation_rounds", rest(job)),
+        ("[round] mode", "[training] algorithm", drift(job)),
         ("[round] mode staleness_weight", "[aggregation] combine", staleness(job)),
         ("[aggregation] combine", least, too_few(job)),
         ("[aggregation] combine", most, too_many(job)),
@@ -29,6 +30,10 @@ pub(super) fn check(job: &JobFile) -> Result<(), JobFileError> {
         ("[aggregation] combine", "[update] norm_max", norm(job)),
         ("[aggregation] combine", "[training]", training(job)),
         ("[training] algorithm", "[aggregation] combine", algorithm(job)),
+        ("[training] algorithm", "[round] updates_goal and over_selection", cohort(job)),
+        ("[training] algorithm", "[update] codec", feedback(job)),
+        ("[training] algorithm", "[aggregation.optimizer]", server(job)),
+        ("[training] algorithm", "[model]", model(job)),
         ("[aggregation.optimizer]", "[model] batch_norm", optimizer(job)),
     ] {
         if let Some(why) = refusal {
@@ -49,10 +54,16 @@ fn cohorts(job: &JobFile) -> Option<String> {
         ..round.clone()
     } == default;
     (round.mode.buffered().is_some() && !is_default).then(|| {
-        "leave out updates_goal, updates_min, over_selection, available_min and selection_timeout_ms: clients are drawn \
-         one by one, and a full buffer makes a version"
+        "leave out updates_goal, updates_min, over_selection, available_min, selection and selection_timeout_ms: clients \
+         are drawn one by one, and a full buffer makes a version"
             .to_owned()
     })
+}
+
+/// What such a client downloads beside the model, and what it keeps, belong to the newest version.
+fn drift(job: &JobFile) -> Option<String> {
+    let is_stale = job.round.mode.buffered().is_some() && job.training.algorithm.keeps_state();
+    is_stale.then(|| "its corrections are those of the newest version, and clients of a buffer may be behind".to_owned())
 }
 
 /// In a cohort a round that nobody may join is abandoned, and the next one lets clients return.
@@ -173,10 +184,52 @@ fn optimizer(job: &JobFile) -> Option<String> {
 
 fn algorithm(job: &JobFile) -> Option<String> {
     let is_mean = matches!(job.aggregation.combine, Combine::WeightedMean);
+    let is_uniform = matches!(job.aggregation.combine, Combine::UniformMean);
     match job.training.algorithm {
         Algorithm::FedNova { .. } if !is_mean => {
             Some("fed_nova weighs updates by the steps behind them, which only weighted_mean does".to_owned())
         }
+        Algorithm::Scaffold { .. } | Algorithm::FedDyn { .. } if !is_uniform => {
+            Some("what clients keep sums up to the state of the model only if all count alike: uniform_mean".to_owned())
+        }
         _ => None,
     }
+}
+
+fn cohort(job: &JobFile) -> Option<String> {
+    let (clients, cohort) = (job.training.algorithm.clients()?, job.round.cohort_size());
+    (clients < cohort).then(|| format!("{clients} clients take part in the job, and a cohort has {cohort}"))
+}
+
+/// A client's own vector already holds what an update left out, since it moves by what was sent.
+fn feedback(job: &JobFile) -> Option<String> {
+    let feeds_back = job.update.codec.properties().error_feedback;
+    (job.training.algorithm.keeps_state() && feeds_back).then(|| {
+        let codec = job.update.codec.name();
+        format!("{codec} sends what earlier updates left out, and the client's vector would make up for it once more")
+    })
+}
+
+fn server(job: &JobFile) -> Option<String> {
+    let aggregation = &job.aggregation;
+    let adds = matches!(aggregation.optimizer, ServerOptimizer::Sgd { learning_rate: 1.0, momentum: 0.0, .. });
+    let is_added = adds && aggregation.schedule.is_constant();
+    (matches!(job.training.algorithm, Algorithm::FedDyn { .. }) && !is_added).then(|| {
+        "fed_dyn has a server step of its own: only sgd with a learning rate of 1 leaves it as it is".to_owned()
+    })
+}
+
+fn model(job: &JobFile) -> Option<String> {
+    if !job.training.algorithm.keeps_state() {
+        return None;
+    }
+    if let ModelSpec::Layers(model) = &job.model
+        && model.layers.iter().any(|layer| matches!(layer, Layer::BatchNorm { .. }))
+    {
+        return Some(
+            "running means and variances have no gradients to correct; layer_norm has none of them".to_owned(),
+        );
+    }
+    let update = job.training.algorithm.update_parameters(&job.model.parameters().ok()?);
+    update.err().map(|error| format!("an update carries a control vector beside the delta: {error}"))
 }

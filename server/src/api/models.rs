@@ -12,7 +12,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::sync::mpsc;
 use tributary_protocol::download::ModelForm;
 use tributary_protocol::id::{ClientId, JobId};
-use tributary_protocol::model::ParameterList;
+use tributary_protocol::model::{Companion, ParameterList};
 use tributary_protocol::operator::ModelVersion;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::update::{FormError, FormSurvey, FormWriter, form_bytes};
@@ -91,6 +91,18 @@ impl ModelFile {
         let stored = tx.model_file(job, model.version, MadeFor::Delta).await?;
         let nothing = || ApiError::not_found(format!("step to version {} of {job}", model.version));
         Ok(Self::stored(job, &stored.ok_or_else(nothing)?, raw_bytes))
+    }
+
+    /// The control variate of a version. In the traffic figures it counts like a model.
+    ///
+    /// # Errors
+    /// [`ProblemType::NotFound`] when the version has none, or a newer version has replaced it.
+    pub(super) async fn control(tx: &mut Tx, job: JobId, model: &ModelVersion) -> Answer<Self> {
+        check_there(job, model)?;
+        let stored = tx.model_file(job, model.version, MadeFor::Companion(Companion::Control)).await?;
+        let nothing = || ApiError::not_found(format!("control variate of version {} of {job}", model.version));
+        let file = stored.ok_or_else(nothing)?;
+        Ok(Self::stored(job, &file, file.bytes))
     }
 
     fn stored(job: JobId, file: &ModelFileRow, raw_bytes: u64) -> Self {

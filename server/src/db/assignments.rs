@@ -257,6 +257,17 @@ impl Tx {
         Ok(fetch!(self, AssignmentRow, fetch_optional, sql, client.to_string()))
     }
 
+    /// The training round that took the last accepted update of a client in a job, if it was abandoned afterwards.
+    pub async fn dropped_round(&mut self, job: JobId, client: ClientId) -> Result<Option<u32>, DbError> {
+        let sql = "select a.round, r.phase = 'abandoned' from assignments a \
+                   join rounds r on r.job = a.job and r.task = a.task and r.number = a.round \
+                   where a.client = $1 and a.job = $2 and a.task = 'train' and a.state = 'reported' \
+                   order by a.round desc limit 1";
+        let row = fetch!(self, (i64, bool), fetch_optional, sql, client.to_string(), job.to_string());
+        let dropped = row.filter(|(_, is_dropped)| *is_dropped);
+        Ok(dropped.and_then(|(round, _)| u32::try_from(round).ok()))
+    }
+
     /// The L2 norms of the newest accepted updates of a job, at most `limit`, from training round `since` on.
     pub async fn recent_norms(&mut self, job: JobId, since: u32, limit: u32) -> Result<Vec<f64>, DbError> {
         let sql = "select update_norm from assignments where job = $1 and task = 'train' and round >= $2 \

@@ -127,6 +127,13 @@ struct LastRound {
     round: u32,
 }
 
+#[derive(sqlx::FromRow)]
+struct LastLoss {
+    #[sqlx(try_from = "String")]
+    client: ClientId,
+    loss: f64,
+}
+
 impl Tx {
     /// Takes the next client number of a population, from 1.
     pub async fn next_client_number(&mut self, population: &Name) -> Result<u64, DbError> {
@@ -284,6 +291,16 @@ impl Tx {
                    where job = $1 and task = 'train' and round >= $2 group by client";
         let rows = fetch!(self, LastRound, fetch_all, sql, job.to_string(), i64::from(since));
         Ok(rows.into_iter().map(|row| (row.client, row.round)).collect())
+    }
+
+    /// The loss that each client reported with its last accepted update of a job.
+    pub async fn last_losses(&mut self, job: JobId) -> Result<Vec<(ClientId, f64)>, DbError> {
+        let sql = "select a.client, a.loss from assignments a where a.job = $1 and a.task = 'train' \
+                   and a.state = 'reported' and a.loss is not null and a.round = \
+                   (select max(b.round) from assignments b where b.client = a.client and b.job = a.job \
+                   and b.task = 'train' and b.state = 'reported')";
+        let rows = fetch!(self, LastLoss, fetch_all, sql, job.to_string());
+        Ok(rows.into_iter().map(|row| (row.client, row.loss)).collect())
     }
 }
 

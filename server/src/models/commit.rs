@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use tributary_engine::aggregate::{AggregateError, Combined, Optimizer, advance, rounded, step};
+use tributary_engine::aggregate::{AggregateError, Combined, ControlStep, Optimizer, advance, rounded, step};
 use tributary_engine::job::JobSpec;
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
 use tributary_protocol::model::Companion;
@@ -26,6 +26,7 @@ use crate::fleet::downloads::Downloads;
 use crate::lifecycle::rounds;
 use crate::runtime::offload::Offload;
 use crate::services::Services;
+use crate::updates::stored::accepted;
 use crate::updates::sums::Sums;
 
 /// Values of a step that are computed at a time. Their means are 64 KiB, which stay in the processor's cache.
@@ -66,8 +67,10 @@ async fn make_and_store(
     // Updates still in flight will be refused, whether or not there is a running sum.
     sums.of(round.key(), spec).close().await;
     let combined = combined(services, sums, spec, round).await?;
-    let (mut version, step_norm) = make_version(services, bench, spec, round, Arc::clone(&combined)).await?;
-    let statistics = update_statistics(services, spec, round, &combined, step_norm).await?;
+    let updates = accepted(&services.db, spec, round).await?;
+    let count = u32::try_from(updates.len()).unwrap_or(u32::MAX);
+    let (mut version, step_norm) = make_version(services, bench, spec, round, (Arc::clone(&combined), count)).await?;
+    let statistics = update_statistics(services, spec, round, updates, &combined, step_norm).await?;
     rounds::commit(services, round.key(), &mut version, &statistics).await?;
     Ok(())
 }
@@ -79,7 +82,7 @@ async fn make_version(
     bench: &Workbench,
     spec: &Arc<JobSpec>,
     round: &RoundRow,
-    combined: SharedCombined,
+    combined: (SharedCombined, u32),
 ) -> Result<(NewVersion, f64), CommitError> {
     let (job, version, clock) = (round.job, round.base_version + 1, &services.clock);
     let mut files = Files {
@@ -135,13 +138,13 @@ async fn write_files(
     services: &Services,
     spec: &Arc<JobSpec>,
     round: &RoundRow,
-    combined: SharedCombined,
+    (combined, updates): (SharedCombined, u32),
     files: &mut Files,
 ) -> Result<Written, CommitError> {
     let (job, version) = (round.job, round.base_version);
     let base = services.db.read().await?.model(job, version).await?;
     let base = base.ok_or_else(|| DbError::Corrupt(format!("version {version} of {job} is missing")))?;
-    let mut maker = Offload::new(Maker::new(Arc::clone(spec), version, combined));
+    let mut maker = Offload::new(Maker::new(Arc::clone(spec), version, combined, updates));
     if let Some(delta) = &mut files.delta {
         let mut companions = companions(services, spec, version).await?;
         for first in (0..spec.model.total()).step_by(SURVEY_VALUES) {
@@ -169,18 +172,21 @@ async fn write_files(
     maker.into_inner().finish()
 }
 
-/// The optimiser's companions of the base version, which its step reads.
+/// The companions of the base version that the next ones follow from: those of the optimiser, then the control variate.
 async fn companions<'a>(
     services: &'a Services,
     spec: &JobSpec,
     version: u32,
 ) -> Result<Vec<CompanionReader<'a>>, CommitError> {
     let mut readers = Vec::new();
-    let optimizer: Vec<(Companion, f64)> = {
-        let optimizer = spec.optimizer(version);
+    let mut followed: Vec<(Companion, f64)> = {
+        let optimizer = spec.optimizer(version, 0);
         optimizer.companions().iter().map(|companion| (*companion, optimizer.initial(*companion))).collect()
     };
-    for (companion, initial) in optimizer {
+    if spec.control_step(0).is_some() {
+        followed.push((Companion::Control, 0.0));
+    }
+    for (companion, initial) in followed {
         readers.push(CompanionReader::open(services, spec, version, companion, initial).await?);
     }
     Ok(readers)
@@ -200,6 +206,8 @@ struct Maker {
     spec: Arc<JobSpec>,
     combined: SharedCombined,
     optimizer: Box<dyn Optimizer>,
+    /// How the control variate moves on, if the job has one.
+    control: Option<ControlStep>,
     /// Whether the combined updates are themselves a companion of the new version.
     keeps_centre: bool,
     /// Looks at the whole step, because a delta's scales precede its values.
@@ -233,9 +241,10 @@ struct Pieces {
 }
 
 impl Maker {
-    fn new(spec: Arc<JobSpec>, base_version: u32, combined: SharedCombined) -> Self {
+    fn new(spec: Arc<JobSpec>, base_version: u32, combined: SharedCombined, updates: u32) -> Self {
         Self {
-            optimizer: spec.optimizer(base_version),
+            optimizer: spec.optimizer(base_version, updates),
+            control: spec.control_step(updates),
             keeps_centre: spec.gathering(base_version).centre().is_some(),
             survey: Survey { survey: ModelDeltaSurvey::new(Arc::clone(&spec.model)), values: 0 },
             decoder: ModelDecoder::new(Arc::clone(&spec.model)),
@@ -257,6 +266,7 @@ impl Maker {
             let length = STEP_VALUES.min(count - at);
             let first = self.survey.values;
             let mut companions = next_block(&mut former, length);
+            companions.truncate(self.optimizer.companions().len());
             let step = step(&*self.optimizer, &*self.combined, first..first + length, &mut companions)?;
             self.survey.survey.look(&rounded(step, first)?);
             self.survey.values += length;
@@ -321,7 +331,11 @@ impl Maker {
             let centre = self.combined.mean(block.clone()).ok_or(AggregateError::NoUpdates)?;
             made.companions.last_mut().expect("the centre has a file").extend(bytes_of(centre, first)?);
         }
-        let step = step(&*self.optimizer, &*self.combined, block, &mut companions)?;
+        let (own, others) = companions.split_at_mut(self.optimizer.companions().len());
+        let step = step(&*self.optimizer, &*self.combined, block, own)?;
+        if let (Some(step), [control]) = (self.control, others) {
+            step.apply(&*self.combined, first, control)?;
+        }
         let next = match &mut self.delta {
             None => {
                 self.squares += squares(step.iter().copied());
@@ -391,7 +405,7 @@ mod tests {
         let mut flight = sum.begin(AssignmentId::from_random([1; 16]), Weight::examples(5), 0).unwrap().unwrap();
         flight.dense(0, &[1.0, 0.0, 8.0]);
         flight.land();
-        Maker::new(Arc::new(spec), 0, sum)
+        Maker::new(Arc::new(spec), 0, sum, 1)
     }
 
     fn made(rate: f64, base: &[u8], piece_bytes: usize) -> Result<(Vec<u8>, Sha256Hash), CommitError> {

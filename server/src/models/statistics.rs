@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tributary_engine::aggregate::{Discount, MeanDot, Weighing, Weight, cosine, diversity, mean_norm};
+use tributary_engine::aggregate::{Discount, Leading, MeanDot, Weighing, Weight, cosine, diversity, mean_norm};
 use tributary_engine::job::JobSpec;
 use tributary_protocol::id::AssignmentId;
 
@@ -10,7 +10,7 @@ use super::gather::SharedCombined;
 use crate::db::{RoundRow, RoundStatistics};
 use crate::runtime::offload::blocking;
 use crate::services::Services;
-use crate::updates::stored::{StoredError, StoredUpdate, accepted, each};
+use crate::updates::stored::{StoredError, StoredUpdate, each};
 
 /// Most values of updates that are read again for cosines. Larger rounds have no cosines.
 const COSINE_VALUES_MAX: u64 = 1 << 26;
@@ -25,18 +25,19 @@ pub(crate) async fn update_statistics(
     services: &Services,
     spec: &Arc<JobSpec>,
     round: &RoundRow,
+    updates: Vec<StoredUpdate>,
     combined: &SharedCombined,
     step_norm: f64,
 ) -> Result<RoundStatistics, StoredError> {
-    let updates = accepted(&services.db, spec, round).await?;
-    let whole = Arc::clone(combined);
+    let delta = Arc::new(Leading { combined: Arc::clone(combined), values: spec.model.total() });
+    let whole = Arc::clone(&delta);
     let Some(norm) = blocking(move || mean_norm(&*whole)).await else {
         return Ok(RoundStatistics::default());
     };
     let step_norm = Some(step_norm).filter(|norm| norm.is_finite());
     let diversity = spec.weighing().and_then(|weighing| diversity_of(&updates, &spec.discount(), weighing, norm));
     let cosines = match norm > 0.0 && is_small(updates.len() as u64, spec.update.total() as u64) {
-        true => cosines(services, spec, combined, updates, norm).await,
+        true => cosines(services, spec, &delta, updates, norm).await,
         false => Ok(Vec::new()),
     };
     let cosines = cosines.unwrap_or_else(|error| {
@@ -62,7 +63,7 @@ fn is_small(updates: u64, parameters: u64) -> bool {
 async fn cosines(
     services: &Services,
     spec: &Arc<JobSpec>,
-    combined: &SharedCombined,
+    combined: &Arc<Leading<SharedCombined>>,
     updates: Vec<StoredUpdate>,
     mean_norm: f64,
 ) -> Result<Vec<(AssignmentId, f64)>, StoredError> {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use tributary_engine::aggregate::{Accumulator, Contribution, Weighing, Weight, advance, step};
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::{
-    BufferFacts, Candidate, RoundFacts, Step, TaskPolicy, choose_cohort, next_buffer_step, next_step, staleness,
+    BufferFacts, Candidate, Losses, RoundFacts, Step, TaskPolicy, choose_cohort, next_buffer_step, next_step, staleness,
 };
+use tributary_protocol::job_file::Selection;
 use tributary_protocol::model::Model;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{JobState, Phase, Task};
@@ -136,7 +137,8 @@ impl Play {
 
     fn draw(&mut self, clients: u32) {
         let seed = self.spec.seed().derive("train", self.round.number.into());
-        let chosen = choose_cohort(self.idle(), clients as usize, seed.derive("draw", self.round.drawn.into()));
+        let draw = seed.derive("draw", self.round.drawn.into());
+        let chosen = choose_cohort(self.idle(), clients as usize, Selection::Uniform, &Losses::new(), draw);
         for Candidate { number, .. } in chosen {
             self.round.drawn += 1;
             let client = number as usize;

@@ -55,7 +55,7 @@ pub(crate) async fn load(
         let labels = read_checked(&paths[labels], &files[labels])?;
         Ok(read_idx_examples(&images[..], &labels[..], shape)?)
     };
-    Ok(DemoData { train: examples(0, 1)?, test: examples(2, 3)? })
+    Ok(DemoData { train: examples(0, 1)?, test: examples(2, 3)?, split: None })
 }
 
 #[cfg(test)]

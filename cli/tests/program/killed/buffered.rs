@@ -37,7 +37,7 @@ async fn play(database: &str, seed: Seed) {
     proxy.kill_at_seeded_moments(KILLS, seed);
     // A codec that loses nothing: the replay knows the steps.
     let sections = json!({ "round": buffers(), "update": { "codec": "f32" } });
-    let job = operator.create_job(VERSIONS, &sections).await;
+    let job = operator.create_job(VERSIONS, &sections, None).await;
     let (trained, acknowledged) = fleet.run_until(operator.completed(&job)).await;
     assert_eq!(proxy.kills(), KILLS, "the run was too short for all its kills");
     assert!(trained.values().all(|times| *times == 1), "nobody trains twice for one assignment: {trained:?}");

@@ -12,6 +12,7 @@ use tributary_client::clock::Clock;
 use tributary_client::{
     AlwaysOn, Client, ClientError, EvaluateTask, Evaluated, Metrics, Outcome, TrainError, TrainTask, Trained, Trainer,
 };
+use tributary_protocol::plan::Algorithm;
 use tributary_protocol::problem::ProblemType;
 
 /// How often each client trained with each seed, and client and round of every acknowledged update.
@@ -96,6 +97,10 @@ impl Trainer for Draws {
         10 + u64::from(self.client)
     }
 
+    fn follows(&self, _: &Algorithm) -> bool {
+        true
+    }
+
     fn train(&mut self, task: &TrainTask<'_>, _: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
         *self.trained.lock().unwrap().entry((self.client, task.seed.0)).or_default() += 1;
         let mut stream = task.seed.stream();
@@ -103,6 +108,9 @@ impl Trainer for Draws {
         match self.learns {
             Learns::Drawn => values.iter_mut().for_each(|value| *value += stream.uniform(-1.0, 1.0)),
             Learns::OwnWeight => values[self.client as usize] += OWN_STEP,
+        }
+        for (value, constant) in values.iter_mut().zip(task.constant.unwrap_or_default()) {
+            *value -= 0.1 * constant;
         }
         Ok(Trained { values, examples: self.examples(), steps: 1, loss: 0.5, metrics: Metrics::new() })
     }

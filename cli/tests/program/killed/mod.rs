@@ -47,14 +47,15 @@ struct Played {
 }
 
 /// Plays the job to its end on an empty database.
-async fn play(database: &str, kills: u32, seed: Seed, aggregation: &Value) -> Played {
+async fn play(database: &str, kills: u32, seed: Seed, rules: &Value) -> Played {
     let token = Secret::from_random(SecretKind::Operator, [7; 32]);
     let proxy = Proxy::start(Setup { database: database.to_owned(), token: token.clone() }).await;
     let operator = Operator::new(proxy.url(), &token);
     let enrolment = operator.population().await;
     let fleet = Fleet::enrol(&proxy.url(), &enrolment, CLIENTS, Learns::Drawn).await;
     proxy.kill_at_seeded_moments(kills, seed);
-    let job = operator.create_job(ROUNDS, &json!({ "round": cohorts(), "aggregation": aggregation })).await;
+    let sections = json!({ "round": cohorts(), "aggregation": rules.get("aggregation").unwrap_or(&json!({})) });
+    let job = operator.create_job(ROUNDS, &sections, rules.get("algorithm")).await;
     let (trained, acknowledged) = fleet.run_until(operator.completed(&job)).await;
     assert_eq!(proxy.kills(), kills, "the run was too short for all its kills");
     Played { model: operator.model(&job, ROUNDS).await, trained, acknowledged }
@@ -68,9 +69,15 @@ fn cohorts() -> Value {
     })
 }
 
-/// An optimiser whose moments are files beside the model.
-fn adam() -> Value {
-    json!({ "optimizer": { "kind": "adam" } })
+/// Federated averaging; an optimiser whose moments are files beside the model; and SCAFFOLD, whose clients download such
+/// a file and keep a vector of their own.
+fn rules() -> [(&'static str, Value); 3] {
+    let scaffold = json!({ "kind": "scaffold", "clients": CLIENTS });
+    [
+        ("mean", json!({})),
+        ("adam", json!({ "aggregation": { "optimizer": { "kind": "adam" } } })),
+        ("scaffold", json!({ "algorithm": scaffold, "aggregation": { "combine": "uniform_mean" } })),
+    ]
 }
 
 fn assert_no_client_trained_twice(played: &Played) {
@@ -84,11 +91,11 @@ fn assert_no_client_trained_twice(played: &Played) {
 async fn a_coordinator_on_sqlite_that_is_killed_again_and_again_makes_the_same_model() {
     let directory = tempfile::tempdir().unwrap();
     let database = |name: &str| directory.path().join(name).display().to_string();
-    for (name, aggregation) in [("mean", json!({})), ("adam", adam())] {
-        let undisturbed = play(&database(&format!("{name}.db")), 0, Seed(0), &aggregation).await;
+    for (name, rules) in rules() {
+        let undisturbed = play(&database(&format!("{name}.db")), 0, Seed(0), &rules).await;
         assert_no_client_trained_twice(&undisturbed);
         for seed in 1..=runs() {
-            let played = play(&database(&format!("{name}-{seed}.db")), KILLS, Seed(seed), &aggregation).await;
+            let played = play(&database(&format!("{name}-{seed}.db")), KILLS, Seed(seed), &rules).await;
             assert_no_client_trained_twice(&played);
             assert_eq!(played.model, undisturbed.model, "{name}, seed {seed}");
         }
@@ -97,13 +104,13 @@ async fn a_coordinator_on_sqlite_that_is_killed_again_and_again_makes_the_same_m
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_coordinator_on_postgres_that_is_killed_again_and_again_makes_the_same_model() {
-    for (name, aggregation) in [("mean", json!({})), ("adam", adam())] {
+    for (name, rules) in rules() {
         let Some(database) = postgres::postgres().await else { return };
-        let undisturbed = play(&database.url, 0, Seed(0), &aggregation).await;
+        let undisturbed = play(&database.url, 0, Seed(0), &rules).await;
         assert_no_client_trained_twice(&undisturbed);
         for seed in 1..=runs() {
             let Some(database) = postgres::postgres().await else { return };
-            let played = play(&database.url, KILLS, Seed(seed), &aggregation).await;
+            let played = play(&database.url, KILLS, Seed(seed), &rules).await;
             assert_no_client_trained_twice(&played);
             assert_eq!(played.model, undisturbed.model, "{name}, seed {seed}");
         }

@@ -33,8 +33,8 @@ impl Operator {
         token.unwrap()["secret"].as_str().unwrap().to_owned()
     }
 
-    /// Creates a job with these sections; returns its id.
-    pub(crate) async fn create_job(&self, rounds: u32, sections: &Value) -> String {
+    /// Creates a job with these sections and this algorithm of its clients; returns its id.
+    pub(crate) async fn create_job(&self, rounds: u32, sections: &Value, algorithm: Option<&Value>) -> String {
         let mut job = json!({
             "name": "killed", "population": "p", "seed": 42,
             "model": {"parameters": [{"name": "w", "shape": [100]}, {"name": "b", "shape": [7]}]},
@@ -43,6 +43,9 @@ impl Operator {
         });
         for (name, section) in sections.as_object().unwrap() {
             job[name] = section.clone();
+        }
+        if let Some(algorithm) = algorithm {
+            job["training"]["algorithm"] = algorithm.clone();
         }
         loop {
             match self.call(Method::POST, "jobs", Some(&json!({ "job": job }))).await {

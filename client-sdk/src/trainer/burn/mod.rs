@@ -21,6 +21,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::metrics::Metrics;
 use tributary_protocol::model::Model;
+use tributary_protocol::plan::Algorithm;
 
 use self::loss::loss_of;
 use self::optimizer::Stepper;
@@ -125,6 +126,11 @@ impl<N: Network> BurnTrainer<N> {
 impl<N: Network> Trainer for BurnTrainer<N> {
     fn examples(&self) -> u64 {
         self.examples.len() as u64
+    }
+
+    /// Burn orders and lays out parameters in its own way, so only the pull towards the global model is built.
+    fn follows(&self, algorithm: &Algorithm) -> bool {
+        !algorithm.keeps_state()
     }
 
     fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {

@@ -131,6 +131,10 @@ impl Stage for BatchNorm {
         true
     }
 
+    fn parameters(&mut self) -> Vec<&mut Parameter> {
+        vec![&mut self.weight, &mut self.bias]
+    }
+
     fn export(&self, values: &mut Vec<f32>) {
         for parameter in [&self.weight.values, &self.bias.values, &self.running_mean, &self.running_variance] {
             values.extend_from_slice(parameter);

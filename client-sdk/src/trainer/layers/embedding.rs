@@ -56,6 +56,10 @@ impl Stage for Embedding {
         true
     }
 
+    fn parameters(&mut self) -> Vec<&mut Parameter> {
+        vec![&mut self.weight]
+    }
+
     fn export(&self, values: &mut Vec<f32>) {
         values.extend_from_slice(&self.weight.values);
     }

@@ -74,6 +74,10 @@ impl Stage for LayerNorm {
         true
     }
 
+    fn parameters(&mut self) -> Vec<&mut Parameter> {
+        vec![&mut self.weight, &mut self.bias]
+    }
+
     fn export(&self, values: &mut Vec<f32>) {
         values.extend_from_slice(&self.weight.values);
         values.extend_from_slice(&self.bias.values);

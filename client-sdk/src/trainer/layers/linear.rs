@@ -2,6 +2,7 @@
 
 use super::kernels::ReluMask;
 use super::matrix::Matrix;
+use super::parameter::Parameter;
 use super::stage::{Pass, Stage, Step};
 
 /// `y = x W^T + b` over the last dimension.
@@ -41,6 +42,10 @@ impl Stage for Linear {
 
     fn learns(&self) -> bool {
         true
+    }
+
+    fn parameters(&mut self) -> Vec<&mut Parameter> {
+        self.matrix.parameters()
     }
 
     fn export(&self, values: &mut Vec<f32>) {

@@ -196,7 +196,11 @@ impl Matrix {
         }
     }
 
-    /// Appends the weight, and nothing else.
+    pub(super) fn parameters(&mut self) -> Vec<&mut Parameter> {
+        [&mut self.weight].into_iter().chain(&mut self.bias).collect()
+    }
+
+    /// Appends the weight.
     pub(super) fn export_weight(&self, values: &mut Vec<f32>) {
         values.extend_from_slice(&self.weight.values);
     }

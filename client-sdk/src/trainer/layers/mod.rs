@@ -36,6 +36,7 @@ mod tests;
 use std::sync::Arc;
 
 use tributary_protocol::metrics::Metrics;
+use tributary_protocol::plan::Algorithm;
 
 use self::kernels::Level;
 use self::loss::loss;
@@ -84,6 +85,10 @@ impl LayerTrainer {
         training.check().map_err(|error| fit::does_not_fit(error.to_string()))?;
         fit::check_examples(spec, &*self.examples)?;
         let mut network = Network::new(spec, task.model, machine)?;
+        let correction = task.correction();
+        if let Some(constant) = correction.constant {
+            network.shift_by(Network::new(spec, &fit::constants(task.model, constant)?, machine)?);
+        }
         let mut randomness = task.seed.derive("dropout", 0).stream();
         let mut batches = Batches::new(self.examples.len(), training, task.seed);
         let (mut steps, mut losses, mut gradient) = (0u64, 0.0, Vec::new());
@@ -97,7 +102,7 @@ impl LayerTrainer {
             let aim = aim(&targets, training.loss, scores.len() / outputs, outputs)?;
             losses += finite(loss(scores, &aim, &mut gradient))?;
             steps += 1;
-            let rule = Rule::new(&training.optimizer, training.algorithm.proximal(), steps);
+            let rule = Rule::new(&training.optimizer, &correction, steps);
             network.backward(&inputs, &gradient, &Step { machine, rule });
         }
         let values = network.export(task.model.values().len());
@@ -135,6 +140,10 @@ impl LayerTrainer {
 impl Trainer for LayerTrainer {
     fn examples(&self) -> u64 {
         self.examples.len() as u64
+    }
+
+    fn follows(&self, _: &Algorithm) -> bool {
+        true
     }
 
     fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {

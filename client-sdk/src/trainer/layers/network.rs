@@ -39,6 +39,14 @@ impl Network {
         Ok(Self { stages, inputs, outputs, values: Vec::new(), gradients: [Vec::new(), Vec::new()] })
     }
 
+    /// Adds the values of another network of the same layers to each gradient from now on.
+    pub(super) fn shift_by(&mut self, mut other: Self) {
+        let others = other.stages.iter_mut().flat_map(|stage| stage.parameters());
+        for (own, other) in self.stages.iter_mut().flat_map(|stage| stage.parameters()).zip(others) {
+            own.shift_by(other);
+        }
+    }
+
     /// Number of scores in a row.
     pub(super) fn outputs(&self) -> usize {
         self.outputs

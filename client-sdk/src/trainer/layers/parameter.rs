@@ -13,6 +13,8 @@ pub(super) struct Parameter {
     moments: [Vec<f32>; 2],
     /// The values before the first step, where the optimiser pulls towards them.
     anchor: Vec<f32>,
+    /// Added to each gradient; empty where nothing is.
+    constant: Vec<f32>,
 }
 
 impl Parameter {
@@ -21,7 +23,12 @@ impl Parameter {
     }
 
     pub(super) fn of(values: Vec<f32>) -> Self {
-        Self { values, moments: [Vec::new(), Vec::new()], anchor: Vec::new() }
+        Self { values, moments: [Vec::new(), Vec::new()], anchor: Vec::new(), constant: Vec::new() }
+    }
+
+    /// Adds the values of another parameter to each gradient from now on.
+    pub(super) fn shift_by(&mut self, other: &mut Self) {
+        self.constant = std::mem::take(&mut other.values);
     }
 
     /// The whole parameter, to be stepped in parts.
@@ -33,7 +40,7 @@ impl Parameter {
             self.anchor.clone_from(&self.values);
         }
         let moments = self.moments.each_mut().map(Vec::as_mut_slice);
-        Learned { values: &mut self.values, moments, anchor: &self.anchor }
+        Learned { values: &mut self.values, moments, anchor: &self.anchor, constant: &self.constant }
     }
 }
 
@@ -43,6 +50,7 @@ pub(super) struct Learned<'a> {
     pub(super) values: &'a mut [f32],
     moments: [&'a mut [f32]; 2],
     anchor: &'a [f32],
+    constant: &'a [f32],
 }
 
 impl<'a> Learned<'a> {
@@ -50,9 +58,10 @@ impl<'a> Learned<'a> {
         let part = |all: &'_ mut [f32]| if all.is_empty() { 0..0 } else { range.clone() };
         let [first, second] = &mut self.moments;
         let ranges = [part(first), part(second)];
-        let anchor = if self.anchor.is_empty() { self.anchor } else { &self.anchor[range.clone()] };
+        let read = |all: &'a [f32]| if all.is_empty() { all } else { &all[range.clone()] };
         Learned {
-            anchor,
+            anchor: read(self.anchor),
+            constant: read(self.constant),
             values: &mut self.values[range],
             moments: [&mut first[ranges[0].clone()], &mut second[ranges[1].clone()]],
         }
@@ -66,14 +75,16 @@ impl<'a> Learned<'a> {
             let take = |all: &mut &'a mut [f32]| all.split_off_mut(..count.min(all.len())).unwrap_or_default();
             let values = take(&mut self.values);
             let [first, second] = &mut self.moments;
-            let anchor = self.anchor.split_off(..count.min(self.anchor.len())).unwrap_or_default();
-            chunks.push(Learned { values, moments: [take(first), take(second)], anchor });
+            let read = |all: &mut &'a [f32]| all.split_off(..count.min(all.len())).unwrap_or_default();
+            let (anchor, constant) = (read(&mut self.anchor), read(&mut self.constant));
+            chunks.push(Learned { values, moments: [take(first), take(second)], anchor, constant });
         }
         chunks
     }
 
     /// One optimiser step along this gradient.
     pub(super) fn step(self, level: Level, rule: &Rule, gradient: &[f32]) {
-        level.run(Apply { rule, weights: self.values, moments: self.moments, anchor: self.anchor, gradient });
+        let Self { values: weights, moments, anchor, constant } = self;
+        level.run(Apply { rule, weights, moments, anchor, constant, gradient });
     }
 }

@@ -3,12 +3,16 @@
 use pulp::{Simd, WithSimd};
 use tributary_protocol::plan::Optimizer;
 
+use super::super::contract::Correction;
+
 /// One step of an optimiser, its factors worked out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rule {
     formula: Formula,
-    /// FedProx (Li et al. 2020): the gradient of `mu / 2 |w - w_t|^2` is added, where w_t is the global model.
-    proximal: f32,
+    /// The gradient of `pull / 2 |w - w_t|^2` is added, where w_t is the global model.
+    pull: f32,
+    /// Whether a constant is added to each gradient.
+    is_shifted: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -38,8 +42,9 @@ pub(super) struct Adam {
 
 impl Rule {
     /// Step number `step`, counted from 1.
-    pub(super) fn new(optimizer: &Optimizer, proximal: f64, step: u64) -> Self {
-        Self { formula: Formula::new(optimizer, step), proximal: proximal as f32 }
+    pub(super) fn new(optimizer: &Optimizer, correction: &Correction<'_>, step: u64) -> Self {
+        let (pull, is_shifted) = (correction.pull as f32, correction.constant.is_some());
+        Self { formula: Formula::new(optimizer, step), pull, is_shifted }
     }
 
     /// How many numbers it keeps of each weight from step to step.
@@ -53,12 +58,14 @@ impl Rule {
 
     /// Whether it pulls each weight towards the value that it had before the first step.
     pub(super) fn is_proximal(&self) -> bool {
-        self.proximal > 0.0
+        self.pull > 0.0
     }
 
     /// Whether a weight without a gradient stays as it is.
     pub(super) fn keeps_without_gradient(&self) -> bool {
-        !self.is_proximal() && matches!(self.formula, Formula::Sgd { momentum: 0.0, penalty: 0.0, .. })
+        !self.is_proximal()
+            && !self.is_shifted
+            && matches!(self.formula, Formula::Sgd { momentum: 0.0, penalty: 0.0, .. })
     }
 }
 
@@ -98,12 +105,14 @@ impl Adam {
     }
 }
 
-/// A step of some weights. The moments are empty where the rule keeps none, the anchor where it pulls towards none.
+/// A step of some weights. The moments are empty where the rule keeps none, the anchor where it pulls towards none, the
+/// constants where none are added.
 pub(super) struct Apply<'a> {
     pub(super) rule: &'a Rule,
     pub(super) weights: &'a mut [f32],
     pub(super) moments: [&'a mut [f32]; 2],
     pub(super) anchor: &'a [f32],
+    pub(super) constant: &'a [f32],
     pub(super) gradient: &'a [f32],
 }
 
@@ -112,43 +121,47 @@ impl WithSimd for Apply<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        if self.rule.is_proximal() {
-            let anchor = self.anchor;
-            self.apply::<true>(anchor);
-        } else {
-            // Not read.
-            let anchor = self.gradient;
-            self.apply::<false>(anchor);
+        // What is not used is not read either.
+        let unread = self.gradient;
+        let (anchor, constant) = (self.anchor, self.constant);
+        match (self.rule.is_proximal(), !constant.is_empty()) {
+            (false, false) => self.apply::<false, false>(unread, unread),
+            (true, false) => self.apply::<true, false>(anchor, unread),
+            (false, true) => self.apply::<false, true>(unread, constant),
+            (true, true) => self.apply::<true, true>(anchor, constant),
         }
     }
 }
 
 impl Apply<'_> {
     #[inline(always)]
-    fn apply<const PROXIMAL: bool>(self, anchor: &[f32]) {
-        let Self { rule: Rule { formula, proximal }, weights, moments: [first, second], gradient, .. } = self;
-        // The gradient with the proximal term, which is left out rather than zero: adding zero would change -0.
-        let pulled = |g: &f32, w: f32, a: &f32| if PROXIMAL { g + proximal * (w - a) } else { *g };
-        let weights = weights.iter_mut().zip(gradient).zip(anchor);
+    fn apply<const PULLED: bool, const SHIFTED: bool>(self, anchor: &[f32], constant: &[f32]) {
+        let Self { rule: Rule { formula, pull, .. }, weights, moments: [first, second], gradient, .. } = self;
+        // The gradient with its corrections, which are left out rather than zero: adding zero would change -0.
+        let corrected = |g: &f32, w: f32, (a, c): (&f32, &f32)| {
+            let g = if PULLED { g + pull * (w - a) } else { *g };
+            if SHIFTED { g + c } else { g }
+        };
+        let weights = weights.iter_mut().zip(gradient).zip(anchor.iter().zip(constant));
         match *formula {
             Formula::Sgd { rate, penalty: 0.0, momentum: 0.0, .. } => {
-                weights.for_each(|((w, g), a)| *w -= rate * pulled(g, *w, a));
+                weights.for_each(|((w, g), by)| *w -= rate * corrected(g, *w, by));
             }
             Formula::Sgd { rate, penalty, momentum: 0.0, .. } => {
-                weights.for_each(|((w, g), a)| *w -= rate * (pulled(g, *w, a) + penalty * *w));
+                weights.for_each(|((w, g), by)| *w -= rate * (corrected(g, *w, by) + penalty * *w));
             }
             Formula::Sgd { rate, penalty, momentum, nesterov } => {
                 // The gradient's own share of the direction, besides that of the velocity.
                 let [own, share] = if nesterov { [1.0, momentum] } else { [0.0, 1.0] };
-                for (((w, g), a), v) in weights.zip(first) {
-                    let g = pulled(g, *w, a) + penalty * *w;
+                for (((w, g), by), v) in weights.zip(first) {
+                    let g = corrected(g, *w, by) + penalty * *w;
                     *v = momentum * *v + g;
                     *w -= rate * (own * g + share * *v);
                 }
             }
             Formula::Adam(adam) => {
-                for ((((w, g), a), m), v) in weights.zip(first).zip(second) {
-                    let g = pulled(g, *w, a);
+                for ((((w, g), by), m), v) in weights.zip(first).zip(second) {
+                    let g = corrected(g, *w, by);
                     *w *= adam.keep;
                     let g = g + adam.penalty * *w;
                     *m = adam.first[0] * *m + adam.first[1] * g;

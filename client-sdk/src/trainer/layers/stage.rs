@@ -3,6 +3,7 @@
 use tributary_protocol::seed::Stream;
 
 use super::machine::Machine;
+use super::parameter::Parameter;
 use super::rule::Rule;
 
 /// A forward pass.
@@ -40,6 +41,11 @@ pub(super) trait Stage: Send {
 
     /// Whether it has parameters that are learned.
     fn learns(&self) -> bool;
+
+    /// Its learned parameters, in an order that depends on nothing but the layer.
+    fn parameters(&mut self) -> Vec<&mut Parameter> {
+        Vec::new()
+    }
 
     /// Appends its parameters in the order and layout of the model.
     fn export(&self, values: &mut Vec<f32>);

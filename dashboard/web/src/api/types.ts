@@ -62,13 +62,19 @@ export interface Page<T> {
 }
 
 /** The policy in an answer, where the coordinator has filled in what the job file left out. */
-export type RoundPolicy = Required<Omit<schema.RoundPolicy, "mode">> & Pick<schema.RoundPolicy, "mode">;
+export type RoundPolicy = Required<Omit<schema.RoundPolicy, Tables>> & Pick<schema.RoundPolicy, Tables>;
+
+/** The settings of a round policy that are tables, and left out where they are the default. */
+export type Tables = "mode" | "selection";
 
 /** A job as the coordinator answers it. */
 export type Job = schema.Job & { file: { round: RoundPolicy } };
 
 /** A round, with its cohort where that is known. */
-export type CohortRound = schema.Round & Partial<Pick<schema.OpenRound, "cells">>;
+export type CohortRound = schema.Round & { cells?: CohortCell[] };
+
+/** A member of a cohort; `spare` is there where its assignment was loaded. */
+export type CohortCell = schema.OpenRound["cells"][number] & { spare?: boolean };
 
 /** Round, accuracy and loss of a point of a small learning curve. */
 export type SparkPoint = schema.JobOverview["spark"][number];

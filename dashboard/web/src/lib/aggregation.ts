@@ -1,10 +1,12 @@
-// The `[aggregation]` section of a job file: the rules that the form offers.
+// The rules that the form offers: the `[aggregation]` sections of a job file, and `[training] algorithm`.
 
 export interface AggregationRule {
   name: string;
   about: string;
-  /** The section's text; empty for the default. */
+  /** The sections' text; empty for the default. */
   text: string;
+  /** The value of `algorithm` in `[training]`; absent for plain training. */
+  algorithm?: string;
 }
 
 const combine = (value: string) => `[aggregation]\ncombine = ${value}\n`;
@@ -13,6 +15,30 @@ const optimizer = (text: string) => `[aggregation.optimizer]\n${text}\n`;
 export const RULES: readonly AggregationRule[] = [
   { name: "FedAvg", about: "the mean, weighted by examples", text: "" },
   { name: "Uniform mean", about: "every client counts the same", text: combine(`"uniform_mean"`) },
+  {
+    name: "FedProx",
+    about: "clients stay near the global model",
+    text: "",
+    algorithm: `{ kind = "fed_prox", mu = 0.01 }`,
+  },
+  {
+    name: "SCAFFOLD",
+    about: "clients correct their drift; `clients` is how many there are",
+    text: combine(`"uniform_mean"`),
+    algorithm: `{ kind = "scaffold", clients = 100 }`,
+  },
+  {
+    name: "FedDyn",
+    about: "as SCAFFOLD, for clients that train long",
+    text: combine(`"uniform_mean"`),
+    algorithm: `{ kind = "fed_dyn", alpha = 0.1, clients = 100 }`,
+  },
+  {
+    name: "FedNova",
+    about: "clients with more steps pull no harder",
+    text: "",
+    algorithm: `{ kind = "fed_nova" }`,
+  },
   {
     name: "FedAvgM",
     about: "the server keeps a momentum over rounds",
@@ -76,9 +102,17 @@ export const RULES: readonly AggregationRule[] = [
   },
 ];
 
-/** The job file with this rule in place of its `[aggregation]` sections. */
+/** The job file with this algorithm in its `[training]` section, or with none. */
+function withAlgorithm(text: string, algorithm: string | undefined): string {
+  return text.replace(/^\[training\].*\n(?:(?!\[).*\n?)*/m, (section) => {
+    const kept = section.replace(/^algorithm\s*=.*\n?/m, "");
+    return algorithm ? kept.replace("\n", `\nalgorithm = ${algorithm}\n`) : kept;
+  });
+}
+
+/** The job file with this rule in place of its `[aggregation]` sections and its algorithm. */
 export function withRule(text: string, rule: AggregationRule): string {
-  const kept = text
+  const kept = withAlgorithm(text, rule.algorithm)
     .split(/^(?=\[)/m)
     .filter((section) => !/^\[aggregation(\.|\])/.test(section))
     .join("");

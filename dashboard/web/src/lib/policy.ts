@@ -1,10 +1,10 @@
 // The form of a round policy: its fields, in which unit they are typed, and what changed.
 
-import type { RoundPolicy } from "../api/types";
+import type { RoundPolicy, Tables } from "../api/types";
 import { duration, parseDuration } from "./format";
 
 export interface Field {
-  key: Exclude<keyof RoundPolicy, "mode">;
+  key: Exclude<keyof RoundPolicy, Tables>;
   label: string;
   hint: string;
   unit: "count" | "factor" | "duration";

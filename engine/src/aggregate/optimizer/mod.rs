@@ -1,6 +1,7 @@
 //! Server optimisers: what the combined updates of a round do to the model.
 
 mod adaptive;
+mod drift;
 #[cfg(test)]
 mod fixture;
 mod sgd;
@@ -9,6 +10,7 @@ mod step;
 use tributary_protocol::job_file::{Aggregation, ServerOptimizer};
 
 use adaptive::{Adaptive, Moment, bias_correction};
+pub use drift::{ControlStep, Dynamic, share};
 pub use sgd::Sgd;
 pub use step::{AggregateError, Optimizer, advance, rounded, step};
 

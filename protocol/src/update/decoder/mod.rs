@@ -12,7 +12,7 @@ use super::frame::{self, FrameReader, Section};
 use super::header::UpdateHeader;
 use super::sink::{BLOCK_VALUES_MAX, DeltaSink};
 use super::size::{bytes_max, header_bytes_max};
-use super::statistics::{LANES, magnitude_bits, square, statistics};
+use super::statistics::{LANES, largest_bits, magnitude_bits, square, statistics};
 use crate::body::Unpacker;
 use crate::cpu::{Cpu, prefetch};
 use crate::model::ParameterList;
@@ -25,6 +25,8 @@ pub struct UpdateLimits {
     pub magnitude_max: f32,
     /// Largest allowed L2 norm, but for [`NORM_TOLERANCE`].
     pub norm_max: f64,
+    /// The first so many values make up the norm. What an update carries behind its delta does not move the model.
+    pub norm_values: usize,
 }
 
 /// How far a norm may exceed its bound, relative to it. Rounding in the encoder changes the norm of a delta that was
@@ -34,7 +36,7 @@ pub const NORM_TOLERANCE: f64 = 0.01;
 /// Statistics of a delta that was accepted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UpdateStatistics {
-    /// L2 norm of the whole delta. Its squares are summed in f64 in a fixed order, so it does not depend on the pieces.
+    /// L2 norm of the delta. Its squares are summed in f64 in a fixed order, so it does not depend on the pieces.
     pub norm: f64,
     /// Largest magnitude of the delta.
     pub magnitude_max: f32,
@@ -82,7 +84,7 @@ impl UpdateLimits {
     /// Without a bound on the norm.
     #[must_use]
     pub const fn of_magnitude(magnitude_max: f32) -> Self {
-        Self { magnitude_max, norm_max: f64::INFINITY }
+        Self { magnitude_max, norm_max: f64::INFINITY, norm_values: usize::MAX }
     }
 
     /// Whether the bound allows a delta of this norm.
@@ -215,7 +217,9 @@ impl Check {
 
     /// Checks and passes on the values from index `first` of the flat vector on.
     fn dense(&mut self, first: usize, values: &[f32], sink: &mut impl DeltaSink) -> Result<(), UpdateError> {
-        let (largest, lanes) = statistics(Cpu::best(), self.norm_squared, first, values);
+        let (delta, others) = values.split_at(self.limits.norm_values.saturating_sub(first).min(values.len()));
+        let (largest, lanes) = statistics(Cpu::best(), self.norm_squared, first, delta);
+        let largest = if others.is_empty() { largest } else { largest.max(largest_bits(Cpu::best(), others)) };
         if largest > self.magnitude_bits_max {
             let at = values.iter().position(|value| magnitude_bits(*value) > self.magnitude_bits_max);
             let at = at.unwrap_or_default();
@@ -241,7 +245,9 @@ impl Check {
                 return Err(self.refusal(place, *value));
             }
             self.magnitude_bits = self.magnitude_bits.max(magnitude_bits(*value));
-            self.norm_squared[place % LANES] += square(*value);
+            if place < self.limits.norm_values {
+                self.norm_squared[place % LANES] += square(*value);
+            }
         }
         sink.sparse(first, &section.indices, &section.values);
         Ok(())

@@ -59,6 +59,12 @@ fn own() -> Vec<Call> {
             .answers_raw(206, "The part that was asked for.", BYTES)
             .answers_raw(206, "The part that was asked for.", ZSTD)
             .nothing(304, "What is there already is right."),
+        get("/jobs/{job}/models/{version}/control", "fetchControl", "SCAFFOLD's control variate of a model version.")
+            .header("Range", "One range of bytes.")
+            .header("If-None-Match", "The ETag of what is there already.")
+            .answers_raw(200, "The file.", BYTES)
+            .answers_raw(206, "The part that was asked for.", BYTES)
+            .nothing(304, "What is there already is right."),
         get("/assignments/{assignment}", "assignmentStatus", "Whether the round still wants this client's report.")
             .query::<StatusQuery>()
             .answers::<AssignmentStatus>(200, "It does, or has it."),

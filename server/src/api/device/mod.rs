@@ -35,6 +35,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/jobs", get(jobs::open))
         .route("/jobs/{job}/models/{version}", get(model))
         .route("/jobs/{job}/models/{version}/delta", get(step))
+        .route("/jobs/{job}/models/{version}/control", get(control))
         .route("/assignments/{id}", get(report::status))
         .route(
             "/assignments/{id}/update",
@@ -73,6 +74,20 @@ async fn step(
     let file = ModelFile::step(&mut tx, job.id, &model, if is_last { model.bytes } else { 0 }).await?;
     drop(tx);
     file_response(&app, file, &headers, Reader { client: Some(client.id), has_work: work.is_some() }).await
+}
+
+async fn control(
+    State(app): State<Arc<App>>,
+    Device(client): Device,
+    Path((job, version)): Path<(JobId, u32)>,
+    headers: HeaderMap,
+) -> Answer<Response> {
+    let mut tx = app.db.read().await?;
+    let (job, model) = version_for(&mut tx, &client, job, version).await?;
+    let has_work = tx.open_assignment(client.id).await?.is_some();
+    let file = ModelFile::control(&mut tx, job.id, &model).await?;
+    drop(tx);
+    file_response(&app, file, &headers, Reader { client: Some(client.id), has_work }).await
 }
 
 /// A version that this client may see. A job of another population is answered like one that does not exist.

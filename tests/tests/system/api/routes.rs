@@ -74,6 +74,7 @@ pub(super) fn guarded_routes() -> Vec<(Method, String)> {
         (Method::POST, "/secret".into()),
         (Method::GET, format!("/jobs/{job}/models/0")),
         (Method::GET, format!("/jobs/{job}/models/0/delta")),
+        (Method::GET, format!("/jobs/{job}/models/0/control")),
         (Method::GET, format!("/assignments/{assignment}")),
         (Method::PUT, format!("/assignments/{assignment}/update?weight=1&loss=1&steps=1&train_ms=1")),
         (Method::PATCH, format!("/assignments/{assignment}/update?weight=1&loss=1&steps=1&train_ms=1")),

@@ -53,6 +53,7 @@ on_both_databases! {
     people::clients_are_listed_with_how_their_work_ended,
     people::clients_are_found_and_ordered,
     people::last_rounds_count_training_only,
+    people::the_last_update_of_a_client_has_a_loss_and_may_have_been_dropped,
     devices::a_next_secret_replaces_the_old_one_when_it_is_used,
     devices::a_key_is_bound_once_and_known_when_its_client_is_excluded,
     devices::a_client_that_enrols_again_keeps_its_id_unless_it_is_revoked,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tributary_protocol::device::Attributes;
 use tributary_protocol::id::{Name, TokenId};
 use tributary_protocol::operator::{Account, Client, ClientOrder, Population, Session, Token};
-use tributary_protocol::state::{AssignmentState, Role};
+use tributary_protocol::state::{AbandonReason, AssignmentState, Role};
 use tributary_server::db::{ClientsList, Db, DbError, Enrolment, NewSession};
 
 use super::stored::{
@@ -335,4 +335,32 @@ pub(super) async fn last_rounds_count_training_only(db: &Db) {
     last.sort_unstable();
     assert_eq!(last, [(client_id(1), 3), (client_id(2), 2)]);
     assert!(tx.last_rounds(job_id(2), 0).await.unwrap().is_empty());
+}
+
+pub(super) async fn the_last_update_of_a_client_has_a_loss_and_may_have_been_dropped(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    for (number, losses) in [(1, [Some(3.0), Some(4.0)]), (2, [Some(2.0), None])] {
+        start_round(&mut tx, training(number), 2).await;
+        for (client, loss) in (1..).zip(losses) {
+            let id = assigned(training(number), client);
+            match loss {
+                Some(loss) => assert!(tx.accept_report(id, &report(1, loss, None), 50).await.unwrap().is_some()),
+                None => {
+                    let state = AssignmentState::Failed;
+                    assert!(tx.end_assignment(id, state, None, traffic(0, 0), 50).await.unwrap().is_some());
+                }
+            }
+        }
+    }
+    let mut losses = tx.last_losses(job_id(1)).await.unwrap();
+    losses.sort_by_key(|(client, _)| *client);
+    assert_eq!(losses, [(client_id(1), 2.0), (client_id(2), 4.0)]);
+    assert!(tx.abandon_round(training(2), AbandonReason::TooFewReports, 60).await.unwrap());
+    let mut dropped = Vec::new();
+    for client in 1..=3 {
+        dropped.push(tx.dropped_round(job_id(1), client_id(client)).await.unwrap());
+    }
+    // The second client has reported in the first round only, which is open.
+    assert_eq!(dropped, [Some(2), None, None]);
 }

@@ -384,6 +384,10 @@ async fn what_makes_no_sense_in_a_buffered_job_is_refused_with_the_reason() {
         (json!({ "aggregation": { "combine": { "kind": "norm_clipping", "norm": 1.0 } } }), "divisor"),
         (json!({ "training": { "algorithm": { "kind": "fed_nova" } } }), "divisor"),
         (json!({ "eligibility": { "separation_rounds": 1 } }), "clients that all rest"),
+        (
+            json!({ "training": { "algorithm": { "kind": "fed_dyn", "alpha": 0.1, "clients": 9 } } }),
+            "corrections are those of the newest version",
+        ),
     ] {
         let refused = world.create_job(&buffered(&mode, &changes)).await.refused(ProblemType::JobFileInvalid);
         assert!(

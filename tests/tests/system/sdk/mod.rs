@@ -1,6 +1,7 @@
 //! The SDK's sessions against the real server.
 
 mod broken;
+mod drift;
 mod faults;
 mod feedback;
 mod gate;

@@ -240,6 +240,10 @@ impl Convolution {
         }
     }
 
+    pub(super) fn parameters(&mut self) -> Vec<&mut Parameter> {
+        [&mut self.weight].into_iter().chain(&mut self.bias).collect()
+    }
+
     pub(super) fn export(&self, values: &mut Vec<f32>) {
         let start = values.len();
         values.resize(start + self.geometry.outputs * self.grid.window(), 0.0);

@@ -15,6 +15,7 @@ pub(super) use pool::AvgPool;
 use self::lane::{Kept, Lane};
 use super::kernels::Add;
 use super::machine::Machine;
+use super::parameter::Parameter;
 use super::stage::{Pass, Stage, Step};
 
 /// Lanes of a batch. The bits of a result depend on it, and more threads than lanes do not help.
@@ -97,6 +98,14 @@ impl Stage for Images {
 
     fn learns(&self) -> bool {
         self.layers.iter().any(ImageLayer::learns)
+    }
+
+    fn parameters(&mut self) -> Vec<&mut Parameter> {
+        let convolutions = self.layers.iter_mut().filter_map(|layer| match layer {
+            ImageLayer::Convolution(layer) => Some(layer.parameters()),
+            _ => None,
+        });
+        convolutions.flatten().collect()
     }
 
     fn export(&self, values: &mut Vec<f32>) {

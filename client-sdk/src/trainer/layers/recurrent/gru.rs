@@ -2,6 +2,7 @@
 
 use super::super::function::sigmoid;
 use super::super::matrix::Matrix;
+use super::super::parameter::Parameter;
 use super::super::stage::{Pass, Stage, Step};
 use super::shape::{Shape, export};
 
@@ -111,6 +112,10 @@ impl Stage for Gru {
 
     fn learns(&self) -> bool {
         true
+    }
+
+    fn parameters(&mut self) -> Vec<&mut Parameter> {
+        self.of_input.parameters().into_iter().chain(self.of_state.parameters()).collect()
     }
 
     fn export(&self, values: &mut Vec<f32>) {

@@ -3,6 +3,7 @@
 use super::super::function::sigmoid;
 use super::super::kernels::Add;
 use super::super::matrix::Matrix;
+use super::super::parameter::Parameter;
 use super::super::stage::{Pass, Stage, Step};
 use super::shape::{Shape, export};
 
@@ -119,6 +120,10 @@ impl Stage for Lstm {
 
     fn learns(&self) -> bool {
         true
+    }
+
+    fn parameters(&mut self) -> Vec<&mut Parameter> {
+        self.of_input.parameters().into_iter().chain(self.of_state.parameters()).collect()
     }
 
     fn export(&self, values: &mut Vec<f32>) {

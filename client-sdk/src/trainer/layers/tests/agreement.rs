@@ -135,7 +135,7 @@ fn both_trainers_arrive_at_the_same_values() {
     for seed in 0..NETWORKS {
         let Drawn { spec, data, training } = drawn(seed);
         let start = spec.initial_model(Seed(seed)).unwrap();
-        let task = TrainTask { model: &start, spec: &spec, training: &training, seed: Seed(seed) };
+        let task = TrainTask { model: &start, spec: &spec, training: &training, seed: Seed(seed), constant: None };
         let mut burn = BurnTrainer::new(Arc::new(data.clone()));
         let theirs = burn.train(&task, &|| false).unwrap();
         let learned = model(&spec, theirs.values.clone());
@@ -186,7 +186,7 @@ fn both_trainers_refuse_the_same() {
         (good, &start, &leap),
     ];
     for (data, start, training) in cases {
-        let task = TrainTask { model: start, spec: &spec, training, seed: Seed(1) };
+        let task = TrainTask { model: start, spec: &spec, training, seed: Seed(1), constant: None };
         let theirs = BurnTrainer::new(Arc::new(data.clone())).train(&task, &|| false);
         assert!(theirs.is_err());
         for lab in Lab::all() {
@@ -200,7 +200,7 @@ fn burn_stops_before_the_batch_when_asked_too() {
     let Drawn { spec, data, training } = drawn(0);
     let start = spec.initial_model(Seed(1)).unwrap();
     let mut burn = BurnTrainer::new(Arc::new(data));
-    let task = TrainTask { model: &start, spec: &spec, training: &training, seed: Seed(1) };
+    let task = TrainTask { model: &start, spec: &spec, training: &training, seed: Seed(1), constant: None };
     assert_eq!(burn.train(&task, &|| true), Err(TrainError::Interrupted));
     let task = EvaluateTask { model: &start, spec: &spec, loss: training.loss };
     assert_eq!(burn.evaluate(&task, &|| true), Err(TrainError::Interrupted));

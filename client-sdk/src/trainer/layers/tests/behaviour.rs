@@ -83,7 +83,7 @@ fn the_seed_decides_about_the_order_and_about_dropout() {
 fn training_stops_before_the_batch_when_asked() {
     let spec = spec(WITH_DROPOUT);
     let (data, start, training) = (data(&spec), spec.initial_model(Seed(1)).unwrap(), batches(SGD));
-    let task = TrainTask { model: &start, spec: &spec, training: &training, seed: Seed(1) };
+    let task = TrainTask { model: &start, spec: &spec, training: &training, seed: Seed(1), constant: None };
     let asked = Cell::new(0);
     let third_time = || {
         asked.set(asked.get() + 1);
@@ -236,7 +236,7 @@ fn a_loss_or_a_weight_that_is_not_finite_is_a_divergence() {
         let spec = layer(&[1], linear);
         let start = spec.initial_model(Seed(1)).unwrap();
         let training = full_batch(1, Loss::CrossEntropy, SGD);
-        let task = TrainTask { model: &start, spec: &spec, training: &training, seed: Seed(1) };
+        let task = TrainTask { model: &start, spec: &spec, training: &training, seed: Seed(1), constant: None };
         assert_eq!(
             LayerTrainer::new(Arc::new(Broken)).at_level(lab.level).train(&task, &|| false),
             Err(TrainError::Diverged)

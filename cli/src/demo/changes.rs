@@ -1,0 +1,18 @@
+//! What a benchmark changes in the demo's job and its clients.
+
+use tributary_protocol::job_file::Aggregation;
+use tributary_protocol::plan::Algorithm;
+
+use super::attack::Attack;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Changes {
+    pub(crate) algorithm: Algorithm,
+    pub(crate) aggregation: Aggregation,
+    /// Clients of a round; the demo's if absent.
+    pub(crate) cohort: Option<u32>,
+    /// Of the clients' optimiser; the demo's if absent.
+    pub(crate) learning_rate: Option<f64>,
+    /// What some clients send instead of their updates, and how many of them.
+    pub(crate) attack: Option<(Attack, u32)>,
+}
