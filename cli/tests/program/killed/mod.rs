@@ -59,8 +59,8 @@ async fn play(database: &str, kills: u32, seed: Seed, rules: &Value) -> Played {
     Played { model: operator.model(&job, ROUNDS).await, trained, acknowledged }
 }
 
-/// Federated averaging; an optimiser whose moments are files beside the model; and SCAFFOLD, whose clients download such
-/// a file and keep a vector of their own.
+/// Federated averaging; an optimiser whose moments are files beside the model; and SCAFFOLD, whose clients download
+/// such a file and keep a vector of their own.
 fn rules() -> [(&'static str, Value); 3] {
     let scaffold = json!({ "kind": "scaffold", "clients": CLIENTS });
     [
