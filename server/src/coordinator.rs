@@ -29,7 +29,7 @@ use crate::people::{Entrance, OidcSettings, People};
 use crate::runtime::clock::Clock;
 use crate::runtime::entropy;
 use crate::services::Services;
-use crate::{api, load, scheduled};
+use crate::{api, backup, load, scheduled};
 
 /// How often recorded times are sorted into their buckets, with or without a reader. Until then they take memory.
 const METRICS_TIDY_EVERY: Duration = Duration::from_secs(5);
@@ -39,6 +39,9 @@ const CERTIFICATE_EVERY_MS: i64 = 10_000;
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// Audit entries of an earlier release that one transaction brings into the chain.
 const OLD_AUDIT_AT_ONCE: u32 = 500;
+
+/// The value of [`Config::blobs`] that keeps models and updates in the database.
+pub const IN_DATABASE: &str = "database";
 
 /// The population that the first start with a private CA creates.
 const FIRST_POPULATION: &str = "default";
@@ -50,8 +53,8 @@ pub const UPLOAD_MEMORY_DEFAULT: usize = 12 << 20;
 pub struct Config {
     /// A file path, or a `sqlite:` or `postgres:` URL, which may contain a password.
     pub database: Sealed<String>,
-    /// The URL of the object store for models and updates, for [`crate::blob::open_store`]; without one they are in the
-    /// database.
+    /// Where models and updates are: [`IN_DATABASE`], or the URL of an object store, for [`crate::blob::open_store`].
+    /// Default: beside a SQLite database ([`crate::blob::open_beside`]), in a PostgreSQL database.
     pub blobs: Option<String>,
     /// An operator token that is accepted in addition to those in the database.
     pub operator_token: Option<Secret>,
@@ -157,17 +160,17 @@ impl Coordinator {
 
     /// Like [`Self::open`], with the caller's clock.
     pub async fn open_with(config: &Config, clock: Clock) -> Result<Self, ServeError> {
-        let store = config.blobs.as_ref().map(|url| blob::open_store(url, blob::environment())).transpose()?;
-        Self::open_on(config, store, clock).await
+        check_directory(config.database.expose())?;
+        Self::open_on(config, store_of(config)?, clock).await
     }
 
-    /// Like [`Self::open`], with the caller's object store instead of the configured one.
+    /// Like [`Self::open`], with the caller's store instead of the configured one. Without one, bodies are in the
+    /// database.
     pub async fn open_on(config: &Config, store: Option<OpenedStore>, clock: Clock) -> Result<Self, ServeError> {
         let asks_clients = config.devices.client_auth.asks_for_certificates();
         if asks_clients && config.tls.is_none() {
             return Err(ServeError::ClientAuthWithoutTls);
         }
-        check_directory(config.database.expose())?;
         let metrics = Metrics::new(config.metrics, clock.now_ms());
         let db = Db::open_watched(config.database.expose(), Arc::clone(&metrics)).await?;
         let blobs = Blobs::open(store, &db).await?;
@@ -368,6 +371,22 @@ async fn tell_audit_head(app: &App) -> Result<(), DbError> {
     let (number, hash) = app.db.read().await?.audit_head().await?;
     tracing::info!(number, %hash, "the audit log ends with this entry");
     Ok(())
+}
+
+/// The store of models and updates; none if they are in the database.
+fn store_of(config: &Config) -> Result<Option<OpenedStore>, OpenStoreError> {
+    let file = backup::file_of(config.database.expose()).ok();
+    match (config.blobs.as_deref(), file) {
+        (Some(IN_DATABASE), _) | (None, None) => Ok(None),
+        (None, Some(file)) => blob::open_beside(&file).map(Some),
+        (Some(url), file) => {
+            let store = blob::open_store(url, blob::environment())?;
+            // Bodies from before the store was named stay readable.
+            let beside = file.filter(|file| blob::folder_beside(file).is_dir());
+            let beside = beside.map(|file| blob::open_beside(&file)).transpose()?.map(Box::new);
+            Ok(Some(OpenedStore { beside, ..store }))
+        }
+    }
 }
 
 fn check_directory(database: &str) -> Result<(), ServeError> {

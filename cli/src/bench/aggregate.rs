@@ -64,9 +64,9 @@ pub(crate) struct AggregateArgs {
     /// The database, for example postgres://USER@HOST/NAME [default: a SQLite file in an empty folder].
     #[arg(long, value_name = "URL")]
     database: Option<Sealed<String>>,
-    /// Stores bodies as files beside the database instead of in it.
-    #[arg(long)]
-    files: bool,
+    /// Where the coordinator stores bodies, as `serve --blobs` takes it [default: that of `serve`].
+    #[arg(long, value_name = "PLACE")]
+    blobs: Option<String>,
 }
 
 /// Programs rely on the names of its members.
@@ -167,9 +167,8 @@ impl Bench {
     async fn start(args: &AggregateArgs, fold_at_commit: bool) -> Result<Self, CliError> {
         let folder = tempfile::tempdir().map_err(CliError::file("create", std::env::temp_dir()))?;
         let database = database_of(args.database.as_ref(), folder.path());
-        let blobs = args.files.then(|| format!("file://{}", folder.path().join("bodies").display()));
         let operator = operator_token()?;
-        let options = Options { blobs: blobs.as_deref(), fold_at_commit, ..Options::default() };
+        let options = Options { blobs: args.blobs.as_deref(), fold_at_commit, ..Options::default() };
         let coordinator = CoordinatorProcess::start_with(&database, &operator, options).await?;
         let population = population_name()?;
         let token = coordinator.population(&population).await?;

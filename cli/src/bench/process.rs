@@ -33,7 +33,7 @@ pub(super) struct CoordinatorProcess {
 /// Options of `tributary serve` that a benchmark may set.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Options<'a> {
-    /// `None`: bodies are stored in the database.
+    /// `None`: bodies are where `serve` stores them by default.
     pub(super) blobs: Option<&'a str>,
     /// Adds updates when their round is committed instead of while they arrive.
     pub(super) fold_at_commit: bool,

@@ -20,6 +20,8 @@ export interface Options {
   width?: number;
   height?: number;
   dark?: boolean;
+  /** A name such as `Europe/Berlin`. */
+  zone?: string;
 }
 
 export interface Browser {
@@ -33,7 +35,7 @@ export interface Browser {
 /** A fresh profile and one page of it. `base` is the only host that may be asked. */
 export async function launch(
   base: string,
-  { width = 1280, height = 900, dark = false }: Options = {},
+  { width = 1280, height = 900, dark = false, zone = "Europe/Berlin" }: Options = {},
 ): Promise<Browser> {
   const executablePath = process.env.CHROMIUM ?? PATHS.find((path) => existsSync(path));
   if (!executablePath) throw new Error("Chromium is missing: apt-get install chromium, or set CHROMIUM to its path");
@@ -44,6 +46,7 @@ export async function launch(
     args: FLAGS,
     viewport: { width, height },
     colorScheme: dark ? "dark" : "light",
+    timezoneId: zone,
     acceptDownloads: true,
   });
   const page = context.pages()[0] ?? (await context.newPage());

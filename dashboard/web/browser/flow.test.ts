@@ -95,6 +95,25 @@ describe("signing in", () => {
   });
 });
 
+describe("a link with a token", () => {
+  it("that is pasted into a tab of the page shows its view", async () => {
+    const { page, complaints } = browser;
+    await open(page, looked.base, looked.token, "#/system");
+    await page.evaluate((token) => {
+      window.location.hash = `#token=${token}`;
+    }, looked.token);
+    await page.getByRole("heading", { name: "Overview" }).waitFor();
+    expect(page.url()).toBe(`${looked.base}/#/`);
+    expect(complaints).toEqual([]);
+  });
+
+  it("says when its token is unknown here", async () => {
+    const { page } = browser;
+    await page.goto(`${looked.base}/#token=tributary_operator_unknown`);
+    await page.getByText("does not know this token").waitFor();
+  });
+});
+
 describe("a live job", () => {
   it("advances to the next round on screen without a reload", async () => {
     const { page, complaints } = browser;

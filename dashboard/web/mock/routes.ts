@@ -11,6 +11,7 @@ import type {
   Job,
   JobDraft,
   JobSummary,
+  MetricCurve,
   ModelVersion,
   Overview,
   Page,
@@ -70,6 +71,12 @@ export function answer(world: World, call: Call): Answer {
   const [first, second, third] = parts;
   const { query, nowMs } = call;
   if (first === "overview") return ok(overview(world, query.get("archived") === "true", nowMs));
+  if (first === "populations" && second === undefined && call.method === "POST") {
+    world.addPopulation((JSON.parse(call.body) as { name: string }).name);
+    return ok(populations(world).at(-1), 201);
+  }
+  if (first === "tokens")
+    return ok({ token: { id: `token_${digits(32, 8)}` }, secret: `tributary_enrolment_${digits(64, 8)}` }, 201);
   if (first === "populations" && second === undefined) return ok({ items: populations(world) });
   if (first === "populations" && third === "attributes")
     return ok([
@@ -193,6 +200,7 @@ function ofJob(world: World, job: MockJob, parts: string[], call: Call): Answer 
   }
   if (what === "file") return { status: 200, type: "application/toml", body: job.text };
   if (what === "curve") return ok(curve(world, job, Number(query.get("points") ?? 400), nowMs));
+  if (what === "metric-curves") return ok(metricCurves(world, job, nowMs));
   if (what === "shapes") return ok(shapes(world, job, Number(query.get("rounds") ?? 100), nowMs));
   if (what === "metrics") return { status: 200, type: "text/csv", body: "round,accuracy\n1,0.1\n" };
   if (what === "models" && more === "pin") {
@@ -289,6 +297,29 @@ function curve(world: World, job: MockJob, wanted: number, nowMs: number): Curve
   const every = Math.max(1, Math.ceil(points.length / wanted));
   const drawn = points.filter((_, index) => index % every === 0 || index === points.length - 1);
   return { points: drawn, rounds: points.length, targets, marks: job.marks };
+}
+
+/** The AUC of the job that runs live; other jobs have no metrics of their own. */
+function metricCurves(world: World, job: MockJob, nowMs: number): MetricCurve[] {
+  if (job.id !== JOBS.live) return [];
+  const points = curve(world, job, 400, nowMs)
+    .points.filter(({ accuracy }) => accuracy !== undefined)
+    .map(({ round, at_ms, accuracy }) => {
+      const mean = 0.5 + 0.5 * accuracy!;
+      return {
+        name: "auc",
+        round,
+        at_ms,
+        mean,
+        p50: mean,
+        p10: mean - 0.06,
+        p90: mean + 0.01,
+        min: 0,
+        max: 1,
+        reports: 2,
+      };
+    });
+  return [{ name: "auc", task: "evaluate", rounds: points.length, points }];
 }
 
 function shapes(world: World, job: MockJob, last: number, nowMs: number): ShapeCount[] {

@@ -35,7 +35,11 @@ export interface Mock {
   close: () => Promise<void>;
 }
 
-export async function serve(dist: string, port = 0, sizes: { rounds?: number; clients?: number } = {}): Promise<Mock> {
+export async function serve(
+  dist: string,
+  port = 0,
+  sizes: { rounds?: number; clients?: number; empty?: boolean } = {},
+): Promise<Mock> {
   const world = new World(Date.now(), sizes);
   const streams = new Set<ServerResponse>();
   let awayUntilMs = 0;

@@ -78,7 +78,7 @@ function mark(createdAtMs: number, round: number, everyMs: number, became: strin
 }
 
 export class World {
-  readonly populations = ["demo", "keyboard"];
+  readonly populations: string[] = [];
   readonly clients: Record<string, MockClient[]> = {};
   readonly jobs = new Map<string, MockJob>();
   readonly events: LoggedEvent[] = [];
@@ -90,8 +90,10 @@ export class World {
 
   constructor(
     readonly startedAtMs: number,
-    { rounds = 10_000, clients = 500 } = {},
+    { rounds = 10_000, clients = 500, empty = false } = {},
   ) {
+    if (empty) return;
+    this.populations.push("demo", "keyboard");
     this.clients.demo = fleet(1, 24);
     this.clients.keyboard = fleet(2, clients);
     const rules = (seed: number, more: Partial<JobRules>): JobRules => ({
@@ -263,6 +265,11 @@ export class World {
   remove(job: MockJob, nowMs: number): void {
     this.jobs.delete(job.id);
     this.note("job.delete", job.id, nowMs, `${job.population}/${job.name}`);
+  }
+
+  addPopulation(name: string): void {
+    this.populations.push(name);
+    this.clients[name] = [];
   }
 
   note(action: AuditEntry["action"], subject: string, atMs: number, detail?: string): void {

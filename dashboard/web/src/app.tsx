@@ -1,6 +1,6 @@
 // The whole page: the sign-in, or the view that the address names.
 
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ServerClock } from "./api/clock";
 import { Feed } from "./api/feed";
 import { Api } from "./api/http";
@@ -10,7 +10,8 @@ import { links, type Route, useLocation } from "./router";
 import { type Message, Shell } from "./shell";
 import { type Connection, ConnectionContext, WhoContext } from "./ui/connection";
 import { jobName } from "./ui/names";
-import { Empty, Panel } from "./ui/parts";
+import { Panel } from "./ui/parts";
+import { ZoneContext } from "./ui/zone";
 import { ClientView } from "./views/client";
 import { ClientsView } from "./views/clients";
 import { CompareView } from "./views/compare";
@@ -20,9 +21,14 @@ import { OverviewView } from "./views/overview";
 import { RoundView } from "./views/round";
 import { SignIn } from "./views/sign-in";
 import { SystemView } from "./views/system";
+import { savedZone, saveZone, type Zone } from "./zone";
 
 /** How long a message stays, in milliseconds. */
 const MESSAGE_MS = 6_000;
+
+const ENDED = "You were signed out: the token or session has ended.";
+const NOT_KNOWN =
+  "The coordinator does not know this token. It was revoked, has expired, or is of another coordinator.";
 
 const stores = (): Stores => ({ session: sessionStorage, local: localStorage });
 
@@ -31,15 +37,20 @@ const stores = (): Stores => ({ session: sessionStorage, local: localStorage });
  * provider brings the mark of a session.
  */
 export function takeToken(): void {
+  const go = (hash: string) => {
+    window.history.replaceState(null, "", window.location.pathname + window.location.search + hash);
+    // The views have read the address with the token in it.
+    window.dispatchEvent(new HashChangeEvent("hashchange"));
+  };
   if (window.location.hash === "#session") {
     markSession(stores(), true);
-    window.history.replaceState(null, "", `${window.location.pathname}${window.location.search}#/`);
+    go("#/");
     return;
   }
   const found = tokenInHash(window.location.hash);
   if (!found) return;
   saveToken(stores(), found.token, false);
-  window.history.replaceState(null, "", window.location.pathname + window.location.search + found.rest);
+  go(found.rest);
 }
 
 /** What requests are signed with. Without a token the browser sends the cookie of its session. */
@@ -55,7 +66,7 @@ function savedAccess(): Access | undefined {
 /** The sign-in until there is a token or a session, then the view of the address. */
 export function App() {
   const [access, setAccess] = useState(savedAccess);
-  const [ended, setEnded] = useState(false);
+  const [message, setMessage] = useState("");
   const { route } = useLocation();
   useEffect(() => {
     // A link with a token in a tab that is open already.
@@ -66,11 +77,11 @@ export function App() {
     window.addEventListener("hashchange", changed);
     return () => window.removeEventListener("hashchange", changed);
   }, []);
-  const leave = (because: "asked" | "refused") => {
+  const leave = (because: string) => {
     forgetToken(stores());
     markSession(stores(), false);
     setAccess(undefined);
-    setEnded(because === "refused");
+    setMessage(because);
   };
   if (access === undefined) {
     const enter = (token: string, remember: boolean) => {
@@ -81,15 +92,15 @@ export function App() {
       markSession(stores(), true);
       setAccess({ token: undefined });
     };
-    return <SignIn ended={ended} onToken={enter} onSession={enterBySession} />;
+    return <SignIn why={message} onToken={enter} onSession={enterBySession} />;
   }
   return (
     <SignedIn
       key={access.token ?? ""}
       token={access.token}
       route={route}
-      onRefused={() => leave("refused")}
-      onSignedOut={() => leave("asked")}
+      onRefused={leave}
+      onSignedOut={() => leave("")}
     />
   );
 }
@@ -103,14 +114,25 @@ function SignedIn({
 }: {
   token: string | undefined;
   route: Route;
-  onRefused: () => void;
+  /** Gets the reason in words. */
+  onRefused: (because: string) => void;
   onSignedOut: () => void;
 }) {
   const [who, setWho] = useState<Who | null>();
+  const worked = useRef(false);
   const [messages, setMessages] = useState<readonly Message[]>([]);
+  const [zone, setZone] = useState(savedZone);
+  const times = useMemo(() => {
+    const choose = (chosen: Zone) => {
+      saveZone(chosen);
+      setZone(chosen);
+    };
+    return { zone, choose };
+  }, [zone]);
   const connection = useMemo<Connection>(() => {
     const clock = new ServerClock();
-    const api = new Api(token, onRefused, (server, sent, received) => clock.observe(server, sent, received));
+    const refused = () => onRefused(token === undefined || worked.current ? ENDED : NOT_KNOWN);
+    const api = new Api(token, refused, (server, sent, received) => clock.observe(server, sent, received));
     let last = 0;
     const notify: Connection["notify"] = (text, tone) => {
       last += 1;
@@ -121,7 +143,11 @@ function SignedIn({
     return { api, clock, feed: new Feed(api), notify };
   }, [token]);
   useEffect(() => {
-    connection.api.json<Who>("me").then(setWho, () => setWho(null));
+    const known = (answer: Who) => {
+      worked.current = true;
+      setWho(answer);
+    };
+    connection.api.json<Who>("me").then(known, () => setWho(null));
   }, [connection]);
   const signOut = async (path: "logout" | "logout-everywhere") => {
     // A session that is over already cannot be ended; a token has none.
@@ -147,9 +173,11 @@ function SignedIn({
   return (
     <ConnectionContext.Provider value={connection}>
       <WhoContext.Provider value={who}>
-        <Shell route={route} messages={messages} hasSession={token === undefined} onSignOut={signOut}>
-          <View key={keyOf(route)} route={route} />
-        </Shell>
+        <ZoneContext.Provider value={times}>
+          <Shell route={route} messages={messages} hasSession={token === undefined} onSignOut={signOut}>
+            <View key={keyOf(route)} route={route} />
+          </Shell>
+        </ZoneContext.Provider>
       </WhoContext.Provider>
     </ConnectionContext.Provider>
   );
@@ -176,11 +204,14 @@ function View({ route }: { route: Route }) {
       return <SystemView />;
     case "unknown":
       return (
-        <Panel title="Nothing here">
-          <Empty title="This page does not exist">
-            <a href={links.overview()}>Back to the overview</a>
-          </Empty>
-        </Panel>
+        <>
+          <h1>Not found</h1>
+          <Panel title="This page does not exist">
+            <p>
+              <a href={links.overview()}>Back to the overview</a>
+            </p>
+          </Panel>
+        </>
       );
   }
 }
@@ -200,7 +231,7 @@ function titleOf(route: Route): string {
     clients: () => "Clients",
     client: () => "Client",
     system: () => "System",
-    unknown: () => "Nothing here",
+    unknown: () => "Not found",
   }[route.view]();
   return `${part} · Tributary`;
 }

@@ -3,13 +3,15 @@
 import type { ComponentChildren } from "preact";
 import { useContext, useEffect, useRef, useState } from "preact/hooks";
 import type { FeedEvent } from "./api/types";
-import { shortId, timeOfDay, words } from "./lib/format";
+import { shortId, timeOfDay, words, zoneName } from "./lib/format";
 import { links, type Route } from "./router";
 import { applyTheme, nextTheme, savedTheme, type Theme } from "./theme";
 import { useConnection, useFeedState, WhoContext } from "./ui/connection";
 import { Mark } from "./ui/mark";
 import { jobName } from "./ui/names";
 import { Tips } from "./ui/tips";
+import { useZone, ZoneContext } from "./ui/zone";
+import { isLocalUtc } from "./zone";
 
 /** Least time between two announcements, in milliseconds: a fast job would keep a screen reader busy. */
 const ANNOUNCE_MS_MIN = 3_000;
@@ -73,6 +75,7 @@ export function Shell({
           </nav>
           <div class="bar-end">
             <LiveState />
+            <ZoneSwitch />
             <ThemeSwitch />
             <SignedInAs />
             <button type="button" class="plain" onClick={() => onSignOut("logout")}>
@@ -152,13 +155,30 @@ function useAwaySince(): number | undefined {
 
 /** While the coordinator is away: since when what is shown is old. */
 function Away({ since }: { since: number }) {
+  const zone = useZone();
   return (
     <p class="away" role="alert">
-      <b>The coordinator is unreachable.</b> What you see is as of {timeOfDay(since)}; countdowns stand still. The page
-      tries again every second, and later every 15 seconds.
+      <b>The coordinator is unreachable.</b> What you see is as of {timeOfDay(since, zone)}; countdowns stand still. The
+      page tries again every second, and later every 15 seconds.
     </p>
   );
 }
+
+/** A button with the zone of all times, which changes between that of the browser and UTC. */
+function ZoneSwitch() {
+  const { zone, choose } = useContext(ZoneContext);
+  if (isLocalUtc()) return null;
+  const now = Date.now();
+  const other = zone === "utc" ? "local" : "utc";
+  const says = `${zoneName(now, zone)}: times are in ${NAMES[zone]}. Change to ${NAMES[other]}`;
+  return (
+    <button type="button" class="plain zone" onClick={() => choose(other)} data-tip={says} aria-label={says}>
+      {zoneName(now, zone)}
+    </button>
+  );
+}
+
+const NAMES = { local: "the zone of this browser", utc: "UTC" } as const;
 
 /** A button that goes through the themes: system, light, dark. */
 function ThemeSwitch() {

@@ -99,6 +99,11 @@ describe("curves over each other", () => {
       { x: 120, label: "Paused after round 1", kind: "change" },
       { x: 150, label: "Round policy changed after round 1", kind: "change" },
     ]);
+    const end = { at_ms: 0, wall_ms: 210, round: 2, became: "completed", cause: "rounds" };
+    expect(
+      marksOf(points, [end], "wall").map(({ kind }) => kind),
+      "the end is no change",
+    ).toEqual(["abandoned"]);
     expect(marksOf(points, [change], "bytes").map((mark) => mark.x)).toEqual([20, 10]);
   });
 });

@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
-import type { Assignment, ClassStats, CurvePoint, Round } from "../src/api/types";
+import type { Assignment, ClassStats, CurvePoint, Round, Target } from "../src/api/types";
 import { sparkPath } from "../src/charts/sparkline";
 import { spansOf } from "../src/charts/timeline";
-import { closedAtMs, droppedBy, reportMs, segments, tookMs, uploadMs } from "../src/lib/assignments";
+import { closedAtMs, droppedBy, lateMs, reportMs, segments, tookMs, uploadMs } from "../src/lib/assignments";
 import { countedText, dropRate, findings, workText } from "../src/lib/bias";
-import { cellState, counted, counts } from "../src/lib/cohort";
-import { columns, describe as inWords, targetWallMs } from "../src/lib/curve";
+import { cellState, counted, counts, shownState } from "../src/lib/cohort";
+import { columns, distinctTargets, describe as inWords, targetWallMs } from "../src/lib/curve";
 import { percent } from "../src/lib/format";
 import { changes, cohortSize, FIELDS, read, typed } from "../src/lib/policy";
 import { funnel, merged, shapeEnd, shapeWords } from "../src/lib/shapes";
@@ -81,6 +81,12 @@ describe("the time line of an assignment", () => {
     ]);
   });
 
+  it("does not guess where the time of a refused update went", () => {
+    expect(segments(assignment({ state: "rejected", ended_at_ms: 300 }), round({ closed_at_ms: 900 }), 5000)).toEqual([
+      { kind: "lost", fromMs: 100, toMs: 300 },
+    ]);
+  });
+
   it("takes the client's word for its work where the coordinator saw no download", () => {
     const parts = segments(
       assignment({ state: "reported", work_ms: 300, ended_at_ms: 600 }),
@@ -104,6 +110,25 @@ describe("what another deadline would have dropped", () => {
     expect(reportMs(assignment({ state: "expired", ended_at_ms: 900 }))).toBeUndefined();
     expect(reportMs(assignment({ state: "reported", ended_at_ms: 900 }))).toBe(800);
     expect(uploadMs(assignment({ state: "reported", upload_at_ms: 800, ended_at_ms: 900 }))).toBe(100);
+  });
+});
+
+describe("the time of a straggler", () => {
+  it("is known where it finished, and unknown where it stopped or never came back", () => {
+    const expired = { state: "expired", ended_at_ms: 900, late_at_ms: 1_100 } as const;
+    expect(lateMs(assignment({ ...expired, straggler: "finished_late" }))).toBe(1_000);
+    expect(lateMs(assignment({ state: "expired", ended_at_ms: 900, straggler: "stopped", stopped_at_ms: 950 }))).toBe(
+      undefined,
+    );
+    expect(lateMs(assignment({ state: "expired", ended_at_ms: 900, straggler: "not_back" }))).toBeUndefined();
+    expect(lateMs(assignment({ state: "reported", ended_at_ms: 900 }))).toBeUndefined();
+  });
+
+  it("belongs to a spare where the round did not need it", () => {
+    const late = { state: "expired", straggler: "finished_late" } as const;
+    expect(shownState(assignment({ ...late, spare: true }))).toBe("spare");
+    expect(shownState(assignment({ ...late, spare: false }))).toBe("expired");
+    expect(shownState(assignment({ state: "reported" }))).toBe("reported");
   });
 });
 
@@ -158,6 +183,15 @@ describe("a learning curve", () => {
     const target = { accuracy: 0.9, round: 3, clients_ms: 0, bytes_up: 0 };
     expect(targetWallMs({ ...target, at_ms: 5_000 }, 1_000_000)).toBe(5_000);
     expect(targetWallMs({ ...target, at_ms: 1_005_000 }, 1_000_000)).toBe(5_000);
+  });
+
+  it("lists one target per round, the highest, and the job's own", () => {
+    const at = (accuracy: number, round: number): Target => ({ accuracy, round, at_ms: 0, clients_ms: 0, bytes_up: 0 });
+    const targets = [at(0.5, 1), at(0.6, 1), at(0.65, 2), at(0.7, 2), at(0.8, 3)];
+    const listed = (own?: number) => distinctTargets(targets, own).map(({ accuracy }) => accuracy);
+    expect(listed()).toEqual([0.6, 0.7, 0.8]);
+    expect(listed(0.65)).toEqual([0.6, 0.65, 0.7, 0.8]);
+    expect(distinctTargets([], 0.5)).toEqual([]);
   });
 
   it("needs two points to be drawn small", () => {
@@ -256,6 +290,7 @@ describe("bias against a class of devices", () => {
     expect(
       countedText(stats("a", "fair", { counted_rate: 0.8, counted_rate_low: 0.75, counted_rate_high: 0.84 })),
     ).toBe("80 % (75 % to 84 %)");
+    expect(countedText({ ...stats("b", "unknown"), assigned: 0 })).toBe("never selected");
   });
 
   it("does not count spares as dropped, and a rejection once", () => {
@@ -286,6 +321,8 @@ describe("the counters of a cohort", () => {
     const missed = round({ phase: "committed", cohort: 13, reported: 8, expired: 5, spare: 0, assigned: 0 });
     expect(counts(missed)).toMatchObject({ spare: 0, expired: 5 });
     expect(cellState(cell(1, "expired"), missed)).toBe("expired");
+    const told = (spare: boolean) => cellState({ state: "expired", spare }, met);
+    expect([told(true), told(false)], "an assignment knows it better than its round").toEqual(["spare", "expired"]);
     expect([sum(met), sum(missed)]).toEqual([13, 13]);
   });
 });

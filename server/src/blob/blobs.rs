@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::{BlobError, StoreError};
-use super::open::OpenedStore;
-use super::store::Store;
+use super::store::{BESIDE, OpenedStore, Store};
 use crate::db::Db;
 use crate::runtime::entropy;
 
@@ -18,7 +17,7 @@ const DELETE_TIMEOUT: Duration = Duration::from_secs(5);
 pub enum Blobs {
     /// Into the database, in parts.
     Database,
-    /// Into an object store. Bodies that are in the database from before stay readable.
+    /// Into an object store, or into files. Bodies that are in the database from before stay readable.
     Store(Arc<Store>),
 }
 
@@ -27,16 +26,19 @@ impl Blobs {
     /// bucket never see, and never sweep, each other's objects.
     ///
     /// # Errors
-    /// [`BlobError::NoStore`] when there is none and bodies of this database are in one; [`BlobError::Db`]. The store
+    /// [`BlobError::NoStore`] when bodies of this database are in another one; [`BlobError::Db`]. The store
     /// is not asked yet.
     pub async fn open(store: Option<OpenedStore>, db: &Db) -> Result<Self, BlobError> {
-        let Some(OpenedStore { objects, prefix, call_timeout }) = store else {
-            return if db.read().await?.has_objects().await? { Err(BlobError::NoStore) } else { Ok(Self::Database) };
+        let Some(store) = store else {
+            return if db.read().await?.has_objects("").await? { Err(BlobError::NoStore) } else { Ok(Self::Database) };
         };
+        if store.is_beside && db.read().await?.has_objects(BESIDE).await? {
+            return Err(BlobError::NoStore);
+        }
         let mut tx = db.begin().await?;
         let deployment = tx.deployment(&hex(&entropy::random::<8>())).await?;
         tx.commit().await?;
-        Ok(Self::Store(Arc::new(Store::new(objects, prefix.join(deployment), call_timeout, Arc::clone(db.metrics())))))
+        Ok(Self::Store(Arc::new(Store::new(store, &deployment, db.metrics()))))
     }
 
     /// Deletes objects whose bodies are of no more use, after the transaction that said so. What cannot be deleted now

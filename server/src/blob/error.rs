@@ -21,6 +21,8 @@ pub enum StoreError {
         /// The time limit of the call.
         after: Duration,
     },
+    #[error("the files of a body cannot be synced to the disk: {0}")]
+    Sync(#[source] std::io::Error),
 }
 
 /// A body cannot be stored or read.
@@ -38,7 +40,10 @@ pub enum BlobError {
     #[error("the body of {0} is not the one that was stored: its length or its hash differs")]
     Damaged(String),
     /// The row says that the body is in an object store, and none is configured.
-    #[error("models or updates of this database are in an object store: name it with --blobs")]
+    #[error(
+        "models or updates of this database are outside of it: name their object store with --blobs, or leave \
+         `--blobs database` out if they are in files beside it"
+    )]
     NoStore,
     /// Another request continues the staged body, or the body is obsolete.
     #[error("another request continues the body of {0}, or it is obsolete")]
@@ -49,4 +54,12 @@ pub enum BlobError {
     /// The reader of a computed model took nothing of it, and another reader has its place.
     #[error("another request took the place of this one, because nothing of it was read")]
     Displaced,
+}
+
+impl BlobError {
+    /// Whether stored bytes are gone, so that the body must be stored again.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        matches!(self, Self::Missing(_) | Self::Damaged(_))
+    }
 }

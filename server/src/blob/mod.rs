@@ -1,4 +1,5 @@
-//! Bodies of models and updates: in the database, or in an object store that `--blobs` names.
+//! Bodies of models and updates: in the database, in files beside a SQLite database, or in an object store that
+//! `--blobs` names.
 //!
 //! With a store, a body is put there **before** the transaction that makes it count, under a key that no other attempt
 //! shares; that transaction stores the key. So a row never refers to a body that is not there, a refused upload cannot
@@ -22,12 +23,12 @@ mod workbench;
 
 pub use blobs::Blobs;
 pub use error::{BlobError, StoreError};
-pub use open::{OpenStoreError, OpenedStore, environment, open_store};
+pub use open::{OpenStoreError, environment, folder_beside, open_beside, open_store};
 pub use read::{ChunkReader, Reader, StoredBody};
 pub use shared::SharedParts;
 pub use spool::{Owner, Replay, Spool};
 pub use staged::Staged;
-pub use store::Store;
+pub use store::{OpenedStore, Store};
 pub use workbench::Workbench;
 
 pub use crate::db::{model_file_key, model_key, update_key};

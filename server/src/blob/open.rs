@@ -1,7 +1,7 @@
-//! Opens the object store that the URL of `--blobs` names.
+//! Opens the store of bodies: the one that the URL of `--blobs` names, or the folder beside a SQLite database.
 
+use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
@@ -9,7 +9,7 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreScheme};
 use url::Url;
 
-use super::store::CALL_TIMEOUT;
+use super::store::{CALL_TIMEOUT, OpenedStore};
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenStoreError {
@@ -24,22 +24,6 @@ pub enum OpenStoreError {
     Settings { url: String, source: object_store::Error },
 }
 
-/// An object store with its prefix and its time limit.
-#[derive(Clone, Debug)]
-pub struct OpenedStore {
-    pub objects: Arc<dyn ObjectStore>,
-    /// The common prefix of all keys.
-    pub prefix: Path,
-    /// Longest time for one call.
-    pub call_timeout: Duration,
-}
-
-impl OpenedStore {
-    fn new(objects: impl Into<Arc<dyn ObjectStore>>, prefix: Path) -> Self {
-        Self { objects: objects.into(), prefix, call_timeout: CALL_TIMEOUT }
-    }
-}
-
 /// Opens the store that a URL names: `file:///DIRECTORY`, `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`,
 /// `az://CONTAINER/PREFIX`, or `memory:///`, which is for tests. `settings` are those of the `object_store` crate
 /// (`aws_endpoint`, ..), in upper or lower case; unknown ones are ignored. No call to the store is made yet.
@@ -50,14 +34,11 @@ pub fn open_store(
     let unknown = || OpenStoreError::UnknownKind(text.to_owned());
     let url: Url = text.parse().map_err(|_| unknown())?;
     match ObjectStoreScheme::parse(&url).map_err(|_| unknown())?.0 {
-        ObjectStoreScheme::Local => {
-            let directory: Arc<dyn ObjectStore> = Arc::new(open_directory(&url, unknown)?);
-            Ok(OpenedStore::new(directory, Path::default()))
-        }
+        ObjectStoreScheme::Local => open_folder(&url.to_file_path().map_err(|()| unknown())?),
         ObjectStoreScheme::Http => Err(unknown()),
         ObjectStoreScheme::Memory => {
             let memory: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
-            Ok(OpenedStore::new(memory, Path::default()))
+            Ok(OpenedStore::new(memory, Path::default(), CALL_TIMEOUT))
         }
         _ if !cfg!(feature = "clouds") => Err(OpenStoreError::NotBuilt(text.to_owned())),
         _ => {
@@ -65,19 +46,50 @@ pub fn open_store(
             tributary_tls::install();
             let opened = object_store::parse_url_opts(&url, settings);
             let (store, prefix) = opened.map_err(|source| OpenStoreError::Settings { url: text.to_owned(), source })?;
-            Ok(OpenedStore::new(store, prefix))
+            Ok(OpenedStore::new(store.into(), prefix, CALL_TIMEOUT))
         }
     }
 }
 
-fn open_directory(url: &Url, unknown: impl Fn() -> OpenStoreError) -> Result<LocalFileSystem, OpenStoreError> {
-    let directory = url.to_file_path().map_err(|()| unknown())?;
-    std::fs::create_dir_all(&directory)
-        .map_err(|source| OpenStoreError::Directory { directory: directory.display().to_string(), source })?;
-    let store = LocalFileSystem::new_with_prefix(&directory)
-        .map_err(|source| OpenStoreError::Settings { url: url.to_string(), source })?;
-    // An acknowledged update must survive a power failure, as it does in the database.
-    Ok(store.with_fsync(true))
+/// Opens the folder of files beside a SQLite database. Bodies of at most one chunk stay in the database, where they are
+/// part of a transaction that is synced anyway. A larger body is written once as files; SQLite would write each byte to
+/// its log and then to its place.
+pub fn open_beside(database: &FilePath) -> Result<OpenedStore, OpenStoreError> {
+    let folder = folder_beside(database);
+    make_private(&folder)
+        .map_err(|source| OpenStoreError::Directory { directory: folder.display().to_string(), source })?;
+    Ok(OpenedStore { is_beside: true, ..open_folder(&folder)? })
+}
+
+/// Creates a folder that only its owner can read, as a new database is.
+fn make_private(folder: &FilePath) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    // It fails for a folder that exists, unlike with `recursive`, which would also create the folder of the database.
+    match builder.create(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        created => created,
+    }
+}
+
+/// The folder of the bodies of a SQLite database: `DATABASE.bodies`.
+#[must_use]
+pub fn folder_beside(database: &FilePath) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push(".bodies");
+    name.into()
+}
+
+fn open_folder(folder: &FilePath) -> Result<OpenedStore, OpenStoreError> {
+    let failed = |source| OpenStoreError::Directory { directory: folder.display().to_string(), source };
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    let folder = folder.canonicalize().map_err(failed)?;
+    let objects = LocalFileSystem::new_with_prefix(&folder)
+        .map_err(|source| OpenStoreError::Settings { url: folder.display().to_string(), source })?;
+    // Each body has a folder of its own, which would stay.
+    let objects: Arc<dyn ObjectStore> = Arc::new(objects.with_automatic_cleanup(true));
+    Ok(OpenedStore { folder: Some(folder), ..OpenedStore::new(objects, Path::default(), CALL_TIMEOUT) })
 }
 
 /// The settings of object stores in the environment, under the names that the providers' own tools use: variables that

@@ -163,6 +163,9 @@ impl Spool {
         }
         self.store_all().await?;
         let row = self.row.clone().expect("a body that is not in memory is stored");
+        if let Some(store) = store_of(&self.bench.blobs, &row)? {
+            store.sync(self.objects(&row).await?).await?;
+        }
         Ok(Staged::new(self.bench.clone(), name, Bytes::new(), Place::Parts(row)))
     }
 
@@ -216,7 +219,8 @@ impl Spool {
             None => None,
             Some(store) => {
                 // A key of its own: what is in use already stays as it is until the transaction is done.
-                let object = format!("{}-{}", part_name(&row.id, self.full_parts), hex(&entropy::random::<8>()));
+                let name = part_name(&row.id, self.full_parts);
+                let object = store.key(&format!("{name}-{}", hex(&entropy::random::<8>())));
                 // Lent, not copied: many may be storing at a time. Bytes that nobody else holds become the same Vec
                 // again.
                 let part = self.whole.clone().unwrap_or_else(|| Bytes::from(std::mem::take(&mut self.tail)));
@@ -245,6 +249,16 @@ impl Spool {
         self.row = Some(row);
         self.bench.blobs.delete(former.into_iter().collect()).await;
         Ok(())
+    }
+
+    /// The objects of the body's parts.
+    async fn objects(&self, row: &StagedRow) -> Result<Vec<String>, DbError> {
+        let mut tx = self.bench.db.read().await?;
+        let mut objects = Vec::new();
+        for part in 0..row.parts() {
+            objects.extend(tx.object(&part_name(&row.id, part)).await?.map(|(object, _)| object));
+        }
+        Ok(objects)
     }
 
     async fn store_row(&self, tx: &mut Tx, row: &StagedRow) -> Result<(), BlobError> {

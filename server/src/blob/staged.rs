@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::blobs::{Blobs, hex};
 use super::error::BlobError;
 use super::workbench::Workbench;
-use crate::db::{StagedRow, Tx};
+use crate::db::{BLOB_CHUNK_BYTES, StagedRow, Tx};
 use crate::runtime::entropy;
 
 /// Longest time between putting a body into the store and the transaction that refers to it, in milliseconds. Far below
@@ -42,11 +42,13 @@ impl Workbench {
     pub async fn stage(&self, name: String, body: Bytes, now_ms: i64) -> Result<Staged, BlobError> {
         let place = match &self.blobs {
             Blobs::Database => Place::Transaction,
+            Blobs::Store(store) if !store.takes_small() && body.len() <= BLOB_CHUNK_BYTES => Place::Transaction,
             Blobs::Store(store) => {
                 // Random bytes, so that no two attempts share an object.
-                let object = format!("{name}/{}", hex(&entropy::random::<16>()));
+                let object = store.key(&format!("{name}/{}", hex(&entropy::random::<16>())));
                 self.note_object(&object);
                 store.put(&object, body.clone()).await?;
+                store.sync(vec![object.clone()]).await?;
                 Place::Object { object, staged_at_ms: now_ms }
             }
         };

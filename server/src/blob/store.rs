@@ -1,7 +1,8 @@
 //! An object store whose calls all end: each has a time limit, and reads and lists come in pages.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
+use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,21 +13,54 @@ use object_store::path::Path;
 use object_store::prefix::PrefixStore;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
 
-use super::StoreError;
+use super::error::StoreError;
 use crate::metrics::{BlobCall, Metrics};
 use crate::runtime::clock::Stopwatch;
+use crate::runtime::offload::blocking;
 
 /// Longest time for one call, including the retries of the store's client.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Keys of the objects beside a database begin with this, so that they are found when another store is named later.
+pub(super) const BESIDE: &str = "beside/";
 
 /// Bytes that one call sends. A longer body takes several calls, so that the time limit of a call does not limit the
 /// size of a body. S3 requires at least 5 MiB.
 const PUT_PART_BYTES: usize = 8 << 20;
 
+/// An object store with its prefix and its time limit.
+#[derive(Clone, Debug)]
+pub struct OpenedStore {
+    pub objects: Arc<dyn ObjectStore>,
+    /// The common prefix of all keys.
+    pub prefix: Path,
+    /// Longest time for one call.
+    pub call_timeout: Duration,
+    /// The folder of a store of files. What is put there is durable after a sync, and not before.
+    pub folder: Option<PathBuf>,
+    /// Whether it is the folder beside a database. Bodies of at most one chunk stay in the database then.
+    pub is_beside: bool,
+    /// The folder beside the database, where bodies may be from before this store was named.
+    pub beside: Option<Box<Self>>,
+}
+
+impl OpenedStore {
+    /// A store whose writes are durable when they return.
+    #[must_use]
+    pub fn new(objects: Arc<dyn ObjectStore>, prefix: Path, call_timeout: Duration) -> Self {
+        Self { objects, prefix, call_timeout, folder: None, is_beside: false, beside: None }
+    }
+}
+
 #[derive(Debug)]
 pub struct Store {
     objects: PrefixStore<Arc<dyn ObjectStore>>,
     call_timeout: Duration,
+    /// The folder of the objects, where they are files.
+    folder: Option<PathBuf>,
+    is_beside: bool,
+    /// The store of the objects whose keys begin with [`BESIDE`], if it is not this one.
+    beside: Option<Box<Self>>,
     metrics: Arc<Metrics>,
 }
 
@@ -44,12 +78,38 @@ pub(super) struct Listing<'a> {
 }
 
 impl Store {
+    /// The objects of one deployment.
     #[must_use]
-    pub fn new(store: Arc<dyn ObjectStore>, prefix: Path, call_timeout: Duration, metrics: Arc<Metrics>) -> Self {
-        Self { objects: PrefixStore::new(store, prefix), call_timeout, metrics }
+    pub(super) fn new(opened: OpenedStore, deployment: &str, metrics: &Arc<Metrics>) -> Self {
+        let OpenedStore { objects, prefix, call_timeout, folder, is_beside, beside } = opened;
+        Self {
+            objects: PrefixStore::new(objects, prefix.join(deployment)),
+            call_timeout,
+            folder: folder.map(|folder| folder.join(deployment)),
+            is_beside,
+            beside: beside.map(|beside| Box::new(Self::new(*beside, deployment, metrics))),
+            metrics: Arc::clone(metrics),
+        }
     }
 
-    /// Stores an object, wholly or not at all.
+    /// Whether a body that fits into one chunk is stored here.
+    #[must_use]
+    pub(super) fn takes_small(&self) -> bool {
+        !self.is_beside
+    }
+
+    /// The key of a new object. It tells where the object is.
+    #[must_use]
+    pub(super) fn key(&self, name: &str) -> String {
+        if self.is_beside { format!("{BESIDE}{name}") } else { name.to_owned() }
+    }
+
+    /// The store that has this object, if it is not this one.
+    fn other(&self, object: &str) -> Option<&Self> {
+        self.beside.as_deref().filter(|_| object.starts_with(BESIDE))
+    }
+
+    /// Stores an object, wholly or not at all. Files are durable after [`Self::sync`].
     pub(super) async fn put(&self, object: &str, body: Bytes) -> Result<(), StoreError> {
         let path = Path::from(object);
         if body.len() <= PUT_PART_BYTES {
@@ -75,10 +135,30 @@ impl Store {
         Ok(())
     }
 
-    /// A range of an object, in one call; none when there is no such object.
+    /// Makes objects durable. Other stores than files are durable anyway.
+    ///
+    /// One sync of all files of a body costs about half of a sync after each: the file system writes its journal once.
+    pub(super) async fn sync(&self, objects: Vec<String>) -> Result<(), StoreError> {
+        let Some(folder) = self.folder.clone() else { return Ok(()) };
+        let stopwatch = Stopwatch::start();
+        let synced = blocking(move || sync_files(&folder, &objects)).await;
+        self.metrics.blob_call(BlobCall::Put, stopwatch, synced.is_err());
+        synced.map_err(StoreError::Sync)
+    }
+
+    /// A range of an object, in one call; none when there is no such object. What a truncated file lacks is left out.
     pub(super) async fn part(&self, object: &str, range: Range<u64>) -> Result<Option<Bytes>, StoreError> {
-        match self.call(BlobCall::Read, "read a body", self.objects.get_range(&Path::from(object), range)).await {
+        if let Some(other) = self.other(object) {
+            return Box::pin(other.part(object, range)).await;
+        }
+        let (path, end) = (Path::from(object), range.end);
+        match self.call(BlobCall::Read, "read a body", self.objects.get_range(&path, range)).await {
             Err(StoreError::Refused { source: object_store::Error::NotFound { .. }, .. }) => Ok(None),
+            Err(error) if self.folder.is_some() => {
+                // A power failure may truncate a file that was not synced, and reading past its end is an error.
+                let file = self.call(BlobCall::Read, "look at a body", self.objects.head(&path)).await?;
+                if file.size < end { Ok(Some(Bytes::new())) } else { Err(error) }
+            }
             read => read.map(Some),
         }
     }
@@ -88,6 +168,10 @@ impl Store {
     pub(super) async fn delete(&self, objects: Vec<String>) -> Result<(), StoreError> {
         if objects.is_empty() {
             return Ok(());
+        }
+        let (others, objects): (Vec<_>, Vec<_>) = objects.into_iter().partition(|object| self.other(object).is_some());
+        if let Some(beside) = &self.beside {
+            Box::pin(beside.delete(others)).await?;
         }
         let paths: VecDeque<_> = objects.iter().map(|object| Ok(Path::from(object.as_str()))).collect();
         let mut deleted = self.objects.delete_stream(stream::iter(paths).boxed());
@@ -127,6 +211,24 @@ impl Store {
     }
 }
 
+/// Syncs files, then the folders that lead to them.
+fn sync_files(root: &FilePath, objects: &[String]) -> std::io::Result<()> {
+    let mut folders = BTreeSet::new();
+    for object in objects {
+        let file = root.join(object);
+        std::fs::File::open(&file)?.sync_all()?;
+        folders.extend(file.ancestors().skip(1).take_while(|folder| folder.starts_with(root)).map(PathBuf::from));
+    }
+    // The folder of the deployment is new at the first body.
+    folders.extend(root.parent().map(PathBuf::from));
+    folders.iter().rev().try_for_each(|folder| sync_folder(folder))
+}
+
+/// Windows has no such call, and needs none: its file systems keep a journal of names.
+fn sync_folder(folder: &FilePath) -> std::io::Result<()> {
+    if cfg!(unix) { std::fs::File::open(folder)?.sync_all() } else { Ok(()) }
+}
+
 impl Listing<'_> {
     /// The next objects, at most `objects_max`; none at the end.
     pub(super) async fn page(&mut self, objects_max: usize) -> Result<Vec<Listed>, StoreError> {
@@ -138,5 +240,58 @@ impl Listing<'_> {
             page.push(Listed { object: meta.location.into(), put_at_ms: meta.last_modified.timestamp_millis() });
         }
         Ok(page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blob::open_beside;
+    use crate::metrics::MetricsAccess;
+
+    fn store(database: &FilePath) -> Store {
+        Store::new(open_beside(database).unwrap(), "deployment", &Metrics::new(MetricsAccess::default(), 0))
+    }
+
+    /// Goal: files are synced where they are, and leave no folders behind.
+    #[tokio::test]
+    async fn files_are_synced_and_deleted_with_their_folders() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(&folder.path().join("a.db"));
+        let object = store.key("staged/body/0-x");
+        store.put(&object, Bytes::from_static(b"abcdef")).await.unwrap();
+        store.sync(vec![object.clone()]).await.unwrap();
+        assert_eq!(store.part(&object, 1..3).await.unwrap(), Some(Bytes::from_static(b"bc")));
+        std::fs::write(folder.path().join("a.db.bodies/deployment").join(&object), []).unwrap();
+        assert_eq!(store.part(&object, 1..3).await.unwrap(), Some(Bytes::new()), "a truncated file");
+        store.delete(vec![object.clone()]).await.unwrap();
+        assert_eq!(store.part(&object, 1..3).await.unwrap(), None);
+        assert!(matches!(store.sync(vec![object]).await, Err(StoreError::Sync(_))));
+        assert_eq!(std::fs::read_dir(folder.path().join("a.db.bodies")).unwrap().count(), 0);
+        #[cfg(unix)]
+        {
+            let metadata = folder.path().join("a.db.bodies").metadata().unwrap();
+            assert_eq!(std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o777, 0o700);
+        }
+    }
+
+    /// Goal: a store that is named later reads and deletes what is in the files of before.
+    #[tokio::test]
+    async fn a_store_that_is_named_later_has_what_was_stored_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("a.db");
+        let before = store(&database);
+        let object = before.key("model/0");
+        before.put(&object, Bytes::from_static(b"before")).await.unwrap();
+        let memory = Arc::new(object_store::memory::InMemory::new());
+        let opened = OpenedStore::new(memory, Path::default(), CALL_TIMEOUT);
+        let opened = OpenedStore { beside: Some(Box::new(open_beside(&database).unwrap())), ..opened };
+        let named = Store::new(opened, "deployment", &Metrics::new(MetricsAccess::default(), 0));
+        assert_eq!(named.part(&object, 0..6).await.unwrap(), Some(Bytes::from_static(b"before")));
+        named.put("model/1", Bytes::from_static(b"after")).await.unwrap();
+        assert_eq!(before.part("model/1", 0..5).await.unwrap(), None);
+        named.delete(vec![object.clone(), "model/1".into()]).await.unwrap();
+        assert_eq!(named.part(&object, 0..6).await.unwrap(), None);
+        assert_eq!(named.part("model/1", 0..5).await.unwrap(), None);
     }
 }

@@ -73,9 +73,10 @@ impl Tx {
         Ok(fetch!(self, (i64,), fetch_optional, "select bytes from objects where object = $1", object).is_some())
     }
 
-    /// Whether any body is stored in an object store.
-    pub async fn has_objects(&mut self) -> Result<bool, DbError> {
-        Ok(fetch!(self, (i64,), fetch_optional, "select bytes from objects limit 1").is_some())
+    /// Whether any body is stored in an object whose key does not begin with this.
+    pub async fn has_objects(&mut self, but: &str) -> Result<bool, DbError> {
+        let sql = "select bytes from objects where $1 = '' or substr(object, 1, length($1)) <> $1 limit 1";
+        Ok(fetch!(self, (i64,), fetch_optional, sql, but).is_some())
     }
 
     /// Deletes the body of this name. Returns the object that had it, which the caller deletes after the commit. The

@@ -114,11 +114,12 @@ struct ServeSettings {
     /// The database: a file, sqlite:FILE, or postgres://USER@HOST/NAME [default: tributary.db].
     #[arg(long, env = "TRIBUTARY_DATABASE", value_name = "URL", hide_env_values = true)]
     database: Option<Sealed<String>>,
-    /// An object store for models and updates [default: they are stored in the database]: file:///DIRECTORY,
-    /// s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX (releases have these three; otherwise build with
-    /// --features full). Credentials and endpoints come from the usual
+    /// Where models and updates are stored: `database`, or an object store: file:///DIRECTORY, s3://BUCKET/PREFIX,
+    /// gs://BUCKET/PREFIX or az://CONTAINER/PREFIX (releases have these three; otherwise build with --features full)
+    /// [default: with SQLite, those above 1 MiB in files beside it, in DATABASE.bodies; with PostgreSQL, the database].
+    /// Credentials and endpoints come from the usual
     /// variables (AWS_ACCESS_KEY_ID, AWS_ENDPOINT, GOOGLE_SERVICE_ACCOUNT, AZURE_STORAGE_ACCOUNT_NAME, ..).
-    #[arg(long, env = "TRIBUTARY_BLOBS", value_name = "URL")]
+    #[arg(long, env = "TRIBUTARY_BLOBS", value_name = "PLACE")]
     blobs: Option<String>,
     /// A valid operator token, besides those in the database [default: the first start creates a token and prints it].
     #[arg(long, env = "TRIBUTARY_OPERATOR_TOKEN", value_name = "TOKEN", hide_env_values = true)]

@@ -68,7 +68,10 @@ export type RoundPolicy = Required<schema.RoundPolicy>;
 export type Job = schema.Job & { file: { round: RoundPolicy } };
 
 /** A round, with its cohort where that is known. */
-export type CohortRound = schema.Round & Partial<Pick<schema.OpenRound, "cells">>;
+export type CohortRound = schema.Round & { cells?: CohortCell[] };
+
+/** A member of a cohort; `spare` is there where its assignment was loaded. */
+export type CohortCell = schema.OpenRound["cells"][number] & { spare?: boolean };
 
 /** Round, accuracy and loss of a point of a small learning curve. */
 export type SparkPoint = schema.JobOverview["spark"][number];

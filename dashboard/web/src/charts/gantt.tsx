@@ -3,6 +3,7 @@
 import { useState } from "preact/hooks";
 import type { Assignment, Round } from "../api/types";
 import { closedAtMs, type SegmentKind, segments } from "../lib/assignments";
+import { type CohortState, shownState } from "../lib/cohort";
 import { duration } from "../lib/format";
 import { linear, niceTimeStep, ticks } from "../lib/scale";
 import { links } from "../router";
@@ -127,7 +128,7 @@ function Row({
         {assignment.client_number}
       </text>
       <g transform={`translate(${MARGIN - 18} ${y + 3})`}>
-        <StateMark state={assignment.state} />
+        <StateMark state={shownState(assignment)} />
       </g>
       {parts.map((part) => (
         <rect
@@ -145,12 +146,13 @@ function Row({
 }
 
 /** The shape of an assignment's state, drawn in the chart's own SVG. */
-function StateMark({ state }: { state: Assignment["state"] }) {
+function StateMark({ state }: { state: CohortState }) {
   const mark = {
     assigned: "M6 1.75a4.25 4.25 0 0 1 0 8.5z",
     reported: "M2.6 6.4 5 8.8 9.6 3.2",
     rejected: "M3 3l6 6M9 3L3 9",
     failed: "M6 2 10.5 10h-9z",
+    spare: "M6 1.7a4.3 4.3 0 1 0 .01 0",
     expired: "M6 3v3l2 1.4M6 1.7a4.3 4.3 0 1 0 .01 0",
   }[state];
   return <path class={`mark-${state}`} d={mark} />;
@@ -159,6 +161,6 @@ function StateMark({ state }: { state: Assignment["state"] }) {
 function describe(assignment: Assignment, parts: ReturnType<typeof segments>): string {
   const lines = parts.map((part) => `${SEGMENT_WORDS[part.kind]} ${duration(part.toMs - part.fromMs)}`);
   const why = assignment.explanation ? ` (${assignment.explanation})` : "";
-  const state = stateWord(assignment.spare ? "spare" : assignment.state);
+  const state = stateWord(shownState(assignment));
   return [`Client ${assignment.client_number}: ${state}${why}`, ...lines].join("\n");
 }

@@ -29,6 +29,7 @@ export function segments(assignment: Assignment, round: Round, nowMs: number): S
     if (toMs > fromMs) result.push({ kind, fromMs, toMs });
   };
   const lost = assignment.state === "expired" || assignment.state === "failed";
+  const refused = assignment.state === "rejected";
   const uploadMs =
     assignment.upload_at_ms ?? (assignment.upload_ms === undefined ? undefined : endMs - assignment.upload_ms);
   const trainedMs = uploadMs ?? endMs;
@@ -36,7 +37,7 @@ export function segments(assignment: Assignment, round: Round, nowMs: number): S
     assignment.work_ms === undefined ? undefined : Math.max(assignment.assigned_at_ms, trainedMs - assignment.work_ms);
   const fetchedMs = assignment.fetched_at_ms ?? (lost ? undefined : guessMs);
   if (fetchedMs === undefined) {
-    add(lost ? "lost" : "download", assignment.assigned_at_ms, endMs);
+    add(lost || refused ? "lost" : "download", assignment.assigned_at_ms, endMs);
   } else {
     add("download", assignment.assigned_at_ms, fetchedMs);
     if (uploadMs === undefined) {
@@ -46,7 +47,7 @@ export function segments(assignment: Assignment, round: Round, nowMs: number): S
       add(lost ? "lost" : "upload", uploadMs, endMs);
     }
   }
-  if (!open && !lost) add("wait", endMs, closedAtMs(round, nowMs));
+  if (!open && !lost && !refused) add("wait", endMs, closedAtMs(round, nowMs));
   // What a straggler did after the round had closed.
   const backMs = assignment.late_at_ms ?? assignment.stopped_at_ms;
   if (backMs !== undefined) add("late", endMs, backMs);
@@ -78,6 +79,12 @@ export function uploadMs(assignment: Assignment): number | undefined {
   return upload_at_ms !== undefined && ended_at_ms !== undefined && assignment.state === "reported"
     ? ended_at_ms - upload_at_ms
     : undefined;
+}
+
+/** Time from the draw until a straggler had finished after the close; none for one that stopped or never came back. */
+export function lateMs(assignment: Assignment): number | undefined {
+  const { straggler, late_at_ms, assigned_at_ms } = assignment;
+  return straggler === "finished_late" && late_at_ms !== undefined ? late_at_ms - assigned_at_ms : undefined;
 }
 
 /** Reports that a deadline would have dropped: the coordinator's figure where there is one, else a count. */

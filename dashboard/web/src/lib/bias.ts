@@ -39,6 +39,7 @@ function sentence(attribute: string, entry: ClassStats, classes: readonly ClassS
 
 /** The share of updates that counted, with the interval in which it lies by chance. */
 export function countedText(entry: ClassStats): string {
+  if (entry.assigned === 0) return "never selected";
   const [low, high] = [entry.counted_rate_low ?? 0, entry.counted_rate_high ?? 1];
   return `${percent(entry.counted_rate ?? 0, 0)} (${percent(low, 0)} to ${percent(high, 0)})`;
 }

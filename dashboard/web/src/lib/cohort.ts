@@ -1,6 +1,6 @@
 // The cohort of a round in numbers that add up.
 
-import type { AssignmentState, Cell, CohortRound, Round } from "../api/types";
+import type { Assignment, AssignmentState, Cell, CohortCell, CohortRound, Round } from "../api/types";
 
 /** A state as the page shows it: a straggler that its round did not need is a spare, the others are lost. */
 export type CohortState = AssignmentState | "spare";
@@ -23,9 +23,15 @@ export function counts(round: Round): Record<CohortState, number> {
   };
 }
 
+/** The state of an assignment as the page shows it. */
+export function shownState(item: Pick<Assignment, "state" | "spare">): CohortState {
+  return item.spare ? "spare" : item.state;
+}
+
 /** The state of a member of the cohort as the page shows it. */
-export function cellState(cell: Pick<Cell, "state">, round: Round): CohortState {
-  return cell.state === "expired" && (round.spare ?? 0) > 0 ? "spare" : cell.state;
+export function cellState(cell: Pick<CohortCell, "state" | "spare">, round: Round): CohortState {
+  const spare = cell.spare ?? (round.spare ?? 0) > 0;
+  return cell.state === "expired" && spare ? "spare" : cell.state;
 }
 
 /**

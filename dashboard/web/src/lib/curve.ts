@@ -48,6 +48,11 @@ export function targetWallMs(target: Target, createdAtMs: number): number {
   return target.at_ms >= createdAtMs ? target.at_ms - createdAtMs : target.at_ms;
 }
 
+/** Of the targets that one round reached together the highest; the job's own in any case. */
+export function distinctTargets(targets: readonly Target[], own: number | undefined): Target[] {
+  return targets.filter(({ round, accuracy }, index) => targets[index + 1]?.round !== round || accuracy === own);
+}
+
 /** The curve in one sentence, for screen readers. */
 export function describe(
   points: readonly CurvePoint[],
@@ -72,9 +77,10 @@ export function marksOf(points: readonly CurvePoint[], changes: readonly CurveMa
   const abandoned = points
     .filter((point) => point.abandoned)
     .map((point): Mark => ({ x: along(point, axis), label: `Round ${point.round} abandoned`, kind: "abandoned" }));
-  const changed = changes.map(
-    (change): Mark => ({ x: placeOf(change, points, axis), label: told(change), kind: "change" }),
-  );
+  // The curve itself shows where it ends.
+  const changed = changes
+    .filter(({ became }) => became !== "completed" && became !== "stopped")
+    .map((change): Mark => ({ x: placeOf(change, points, axis), label: told(change), kind: "change" }));
   return [...abandoned, ...changed];
 }
 
@@ -91,8 +97,6 @@ function told({ became, cause, round }: CurveMark): string {
   const states: Record<string, string> = {
     paused: "Paused",
     running: "Resumed",
-    stopped: "Stopped",
-    completed: "Completed",
     taken_over: cause ?? "Another coordinator took over",
   };
   const what = CAUSES[cause ?? ""] ?? states[became] ?? words(became);

@@ -1,7 +1,9 @@
 // Numbers, sizes, durations and times as people read them.
 
+import type { Zone } from "../zone";
+
 const number = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const zone = new Intl.DateTimeFormat("en-GB", { timeZoneName: "short" });
+const zoneNames = new Intl.DateTimeFormat("en-GB", { timeZoneName: "short" });
 
 /** What stands where a figure is unknown. */
 export const UNKNOWN = "–";
@@ -125,25 +127,35 @@ export function relative(atMs: number, nowMs: number): string {
   return ms >= 0 ? `${text} ago` : `in ${text}`;
 }
 
-/** The date and time of day in ISO 8601, in the zone of the reader: `2026-11-20 21:54:11`. */
-export function localTime(atMs: number): string {
-  const date = new Date(atMs);
-  if (Number.isNaN(date.getTime())) return UNKNOWN;
-  const two = (value: number) => String(value).padStart(2, "0");
-  const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
-  return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+/** The date and time of day in ISO 8601: `2026-11-20 21:54:11`. */
+export function dateTime(atMs: number, zone: Zone): string {
+  const date = shifted(atMs, zone);
+  return date ? date.toISOString().slice(0, 19).replace("T", " ") : UNKNOWN;
 }
 
-/** The zone of the reader at a time, such as `UTC`, `CET` or `GMT+5:30`. */
-export function zoneName(atMs: number): string {
+/** The zone at a time, such as `UTC`, `CET` or `GMT+5:30`. */
+export function zoneName(atMs: number, zone: Zone): string {
   const date = new Date(atMs);
   if (Number.isNaN(date.getTime())) return "";
-  return zone.formatToParts(date).find(({ type }) => type === "timeZoneName")?.value ?? "";
+  if (zone === "utc") return "UTC";
+  return zoneNames.formatToParts(date).find(({ type }) => type === "timeZoneName")?.value ?? "";
 }
 
-/** The same with its zone: `2026-11-20 21:54:11 CET`. */
-export function absoluteTime(atMs: number): string {
-  return `${localTime(atMs)} ${zoneName(atMs)}`.trim();
+/** Date, time of day and zone: `2026-11-20 21:54:11 CET`. */
+export function absoluteTime(atMs: number, zone: Zone): string {
+  return `${dateTime(atMs, zone)} ${zoneName(atMs, zone)}`.trim();
+}
+
+/** Time of day and zone: `21:54:11 CET`. */
+export function timeOfDay(atMs: number, zone: Zone): string {
+  return `${dateTime(atMs, zone).slice(11)} ${zoneName(atMs, zone)}`.trim();
+}
+
+/** The date whose UTC fields are those of the time in a zone; undefined for what is no time. */
+function shifted(atMs: number, zone: Zone): Date | undefined {
+  const date = new Date(atMs);
+  if (zone === "local") date.setTime(atMs - date.getTimezoneOffset() * 60_000);
+  return Number.isNaN(date.getTime()) ? undefined : date;
 }
 
 /** A time in milliseconds as an HTML `datetime`; empty when it is none. */
@@ -184,9 +196,4 @@ export function parseDuration(text: string): number | undefined {
 /** A name of the API as words: `too_few_reports` as `too few reports`, `job.paused` as `job paused`. */
 export function words(name: string): string {
   return /\s/.test(name) ? name : name.replaceAll(/[._]/g, " ");
-}
-
-/** The time of day to the second, 24 hours, with the zone. */
-export function timeOfDay(atMs: number): string {
-  return new Date(atMs).toLocaleTimeString("en-GB", { hour12: false, timeZoneName: "short" });
 }

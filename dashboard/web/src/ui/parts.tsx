@@ -3,9 +3,10 @@
 import type { ComponentChildren } from "preact";
 import { useId, useLayoutEffect, useRef } from "preact/hooks";
 import type { ApiError } from "../api/http";
-import { absoluteTime, isoTime, localTime, relative, UNKNOWN, zoneName } from "../lib/format";
+import { absoluteTime, dateTime, isoTime, relative, UNKNOWN, zoneName } from "../lib/format";
 import { useAction } from "./action";
 import { type Resource, useConnection, useNow } from "./connection";
+import { useZone } from "./zone";
 
 /** A titled part of a view. */
 export function Panel(props: {
@@ -60,30 +61,34 @@ export function Stats({ children, class: extra = "" }: { children: ComponentChil
 /** A time relative to now, such as "3 min ago", with the exact time on hover. `at` is in milliseconds since 1970. */
 export function Ago({ at }: { at: number | undefined }) {
   const now = useNow(at !== undefined && Math.abs(Date.now() - at) < 120_000 ? 1000 : 15_000);
+  const zone = useZone();
   if (at === undefined) return <>{UNKNOWN}</>;
   return (
-    <time dateTime={isoTime(at)} data-tip={absoluteTime(at)}>
+    <time dateTime={isoTime(at)} data-tip={absoluteTime(at, zone)}>
       {relative(at, now)}
     </time>
   );
 }
 
-/** A time to the second with its age, for tables; the head of the column names the zone: `zoneHead("Opened")`. */
+/** A time to the second with its zone, in a sentence. */
+export function At({ at }: { at: number }) {
+  return <time dateTime={isoTime(at)}>{absoluteTime(at, useZone())}</time>;
+}
+
+/** A time to the second with its age, for the cells of a `zoned` column. */
 export function When({ at }: { at: number | undefined }) {
+  const zone = useZone();
   if (at === undefined) return <>{UNKNOWN}</>;
+  // The head names the zone of today; half a year away it may be another.
+  const other = zoneName(at, zone) !== zoneName(Date.now(), zone);
   return (
     <span class="when">
-      {localTime(at)}{" "}
+      {other ? absoluteTime(at, zone) : dateTime(at, zone)}{" "}
       <small>
         <Ago at={at} />
       </small>
     </span>
   );
-}
-
-/** A head with the zone of the times below it. */
-export function zoneHead(head: string): string {
-  return `${head} (${zoneName(Date.now())})`;
 }
 
 /** A word with an explanation, which is shown on hover, on touch and on focus. */

@@ -2,7 +2,9 @@
 
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { zoneName } from "../lib/format";
 import { type Sorting, sorted, type Value } from "../lib/sort";
+import { useZone } from "./zone";
 
 export interface Column<T> {
   head: string;
@@ -13,6 +15,8 @@ export interface Column<T> {
   wide?: boolean;
   /** The row's header for screen readers. */
   name?: boolean;
+  /** The cells are absolute times: the head names their zone. */
+  zoned?: boolean;
   /** Explains the head on hover and focus. */
   title?: string;
   /** What the rows are sorted by when the head is pressed. */
@@ -48,7 +52,7 @@ export function Table<T>(props: {
     <section
       ref={frame}
       class={`table-frame ${props.stale ? "stale" : ""} ${props.class ?? ""}`}
-      aria-label={props.label}
+      aria-label={`${props.label}, table`}
       tabIndex={0}
     >
       <table>
@@ -98,18 +102,20 @@ function Head<T>(props: {
   onSort: (descending: boolean) => void;
 }) {
   const { column, look, order } = props;
+  const zone = useZone();
+  const head = column.zoned ? `${column.head} (${zoneName(Date.now(), zone)})` : column.head;
   const tip = column.title ? { "data-tip": column.title } : {};
   if (!column.sort)
     return (
       <th scope="col" class={look} {...tip}>
-        {column.head}
+        {head}
       </th>
     );
   const descending = order ? !order.descending : column.number === true;
   return (
     <th scope="col" class={look} aria-sort={order ? (order.descending ? "descending" : "ascending") : undefined}>
       <button type="button" class="sort" onClick={() => props.onSort(descending)} {...tip}>
-        {column.head}
+        {head}
         <svg viewBox="0 0 8 8" width="8" height="8" aria-hidden="true">
           {order && <path d={order.descending ? "M0 2h8L4 7z" : "M0 6h8L4 1z"} />}
         </svg>

@@ -49,6 +49,11 @@ export function Tips() {
       element.setAttribute("aria-describedby", ID);
       described = element;
     };
+    // What was pressed may say something else now, or be gone.
+    const clicked = ({ target, clientX, clientY }: MouseEvent) => {
+      const element = of(target);
+      if (element) requestAnimationFrame(() => (element.isConnected ? at(element, clientX, clientY) : hide()));
+    };
     const pressed = (event: KeyboardEvent) => event.key === "Escape" && hide();
     document.addEventListener("pointermove", moved);
     document.addEventListener("pointerdown", moved);
@@ -56,6 +61,7 @@ export function Tips() {
     document.addEventListener("focusin", focused);
     document.addEventListener("focusout", hide);
     document.addEventListener("keydown", pressed);
+    document.addEventListener("click", clicked);
     window.addEventListener("scroll", hide, { capture: true, passive: true });
     window.addEventListener("hashchange", hide);
     return () => {
@@ -66,6 +72,7 @@ export function Tips() {
       document.removeEventListener("focusin", focused);
       document.removeEventListener("focusout", hide);
       document.removeEventListener("keydown", pressed);
+      document.removeEventListener("click", clicked);
       window.removeEventListener("scroll", hide, { capture: true });
       window.removeEventListener("hashchange", hide);
     };

@@ -2,12 +2,16 @@
 
 import { useState } from "preact/hooks";
 import type { Client, ClientAssignment, Page, Standing } from "../api/types";
+import { tookMs } from "../lib/assignments";
+import { shownState } from "../lib/cohort";
 import { bytes, count, duration, plural, real, shortId, words } from "../lib/format";
 import { links } from "../router";
+import { stateWord } from "../ui/cohort";
 import { useConnection, useMay, useResource } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
 import { jobName } from "../ui/names";
-import { Ago, Attributes, Confirm, Empty, Hint, NotAvailable, Panel, Pending, Stat, Stats } from "../ui/parts";
+import { useNarrow } from "../ui/narrow";
+import { Ago, Attributes, Confirm, Empty, Hint, NotAvailable, Panel, Pending, Stat, Stats, When } from "../ui/parts";
 import { type Column, Pager, Table, usePaging } from "../ui/table";
 import { DropRate, Seen } from "./clients";
 import { Shape } from "./job-sessions";
@@ -15,9 +19,18 @@ import { Shape } from "./job-sessions";
 const PAGE = 50;
 
 /** Why a report did not count, as the round says it. */
+function reasonText({ explanation, reason }: ClientAssignment): string | undefined {
+  return explanation ?? (reason ? words(reason) : undefined);
+}
+
 function Reason({ item }: { item: ClientAssignment }) {
-  const text = item.explanation ?? (item.reason ? words(item.reason) : undefined);
-  return text ? <Hint text={item.explanation && item.reason}>{text}</Hint> : null;
+  const text = reasonText(item);
+  if (!text) return null;
+  return (
+    <span class="reason">
+      <Hint text={item.explanation && item.reason}>{text}</Hint>
+    </span>
+  );
 }
 
 const COLUMNS: readonly Column<ClientAssignment>[] = [
@@ -29,33 +42,80 @@ const COLUMNS: readonly Column<ClientAssignment>[] = [
   {
     head: "Job",
     cell: (item) => (
-      <a href={links.job(item.job)} data-tip={item.job}>
-        {jobName(item.job) ?? shortId(item.job)}
-      </a>
+      <>
+        <a href={links.job(item.job)} data-tip={item.job}>
+          {jobName(item.job) ?? shortId(item.job)}
+        </a>
+        {item.task === "evaluate" && <small class="quiet"> evaluation</small>}
+      </>
     ),
   },
-  { head: "Task", wide: true, cell: (item) => (item.task === "train" ? "training" : "evaluation") },
   {
     head: "State",
-    cell: (item) => <StateTag state={item.state} text={item.state === "assigned" ? "working" : undefined} />,
+    cell: (item) => <StateTag state={shownState(item)} text={stateWord(shownState(item))} />,
   },
-  { head: "Session", cell: (item) => <Shape shape={item.shape} /> },
+  { head: "Session", cell: (item) => <Shape shape={item.shape} state={shownState(item)} /> },
   { head: "Reason", wide: true, cell: (item) => <Reason item={item} /> },
   {
     head: "Took",
     number: true,
-    cell: (item) => duration(item.ended_at_ms === undefined ? undefined : item.ended_at_ms - item.assigned_at_ms),
+    title: "the client's own time: of a straggler, until it came back",
+    cell: (item) => duration(tookMs(item)),
   },
   { head: "Loss", number: true, wide: true, cell: (item) => real(item.loss) },
   { head: "Norm", number: true, wide: true, cell: (item) => real(item.update_norm) },
   { head: "Up", number: true, wide: true, cell: (item) => bytes(item.bytes_up) },
-  { head: "Assigned", number: true, cell: (item) => <Ago at={item.assigned_at_ms} /> },
+  {
+    head: "Assigned",
+    zoned: true,
+    number: true,
+    wide: true,
+    cell: (item) => <When at={item.assigned_at_ms} />,
+  },
 ];
+
+/** Two lines per assignment: job, round and session; state, and how long it took. */
+const PHONE: readonly Column<ClientAssignment>[] = [
+  {
+    head: "Round",
+    name: true,
+    cell: (item) => (
+      <span class="two-lines">
+        <span>
+          <a href={links.round(item.job, item.round, item.task)}>
+            {jobName(item.job) ?? shortId(item.job)} {count(item.round)}
+          </a>
+          {item.task === "evaluate" && <small class="quiet"> evaluation</small>}
+        </span>
+        <small class="quiet">{reasonText(item) ?? <Ago at={item.assigned_at_ms} />}</small>
+      </span>
+    ),
+  },
+  {
+    head: "State",
+    number: true,
+    cell: (item) => (
+      <span class="two-lines">
+        <StateTag state={shownState(item)} text={stateWord(shownState(item))} />
+        <small class="quiet">{duration(tookMs(item))}</small>
+      </span>
+    ),
+  },
+];
+
+function NoClient() {
+  return (
+    <Empty title="This coordinator has no such client">
+      <a href={links.clients()}>All clients</a>
+    </Empty>
+  );
+}
 
 /** A client: its figures and the history of its assignments. */
 export function ClientView({ id }: { id: string }) {
   const client = useResource<Client>(`clients/${id}`, {}, { pollMs: 15_000 });
   const paging = usePaging(id);
+  const narrow = useNarrow();
   const history = useResource<Page<ClientAssignment>>(
     `clients/${id}/assignments`,
     { limit: PAGE, after: paging.after },
@@ -67,31 +127,37 @@ export function ClientView({ id }: { id: string }) {
       {data ? (
         <Head client={data} changed={client.refresh} />
       ) : (
-        <Panel title="Client">
-          <Pending resource={client} lines={4} missing={<NotAvailable what="This client" />} />
+        <>
+          <h1>Client</h1>
+          <Panel title={client.error?.missing ? "Not found" : "Client"}>
+            <Pending resource={client} lines={4} missing={<NoClient />} />
+          </Panel>
+        </>
+      )}
+      {!client.error?.missing && (
+        <Panel title="History" hint="newest first">
+          {history.data ? (
+            <>
+              <Table
+                label="Rounds of this client"
+                class={narrow ? "phone-rows" : ""}
+                columns={narrow ? PHONE : COLUMNS}
+                rows={history.data.items}
+                rowKey={(item) => item.id}
+                stale={history.stale}
+                empty={
+                  <Empty title="Not selected yet">
+                    A client can be selected when it is eligible and checks in while a round selects its cohort.
+                  </Empty>
+                }
+              />
+              <Pager paging={paging} next={history.data.next} />
+            </>
+          ) : (
+            <Pending resource={history} lines={8} missing={<NotAvailable what="The history of a client" />} />
+          )}
         </Panel>
       )}
-      <Panel title="History" hint="newest first">
-        {history.data ? (
-          <>
-            <Table
-              label="Rounds of this client"
-              columns={COLUMNS}
-              rows={history.data.items}
-              rowKey={(item) => item.id}
-              stale={history.stale}
-              empty={
-                <Empty title="Not selected yet">
-                  A client can be selected when it is eligible and checks in while a round selects its cohort.
-                </Empty>
-              }
-            />
-            <Pager paging={paging} next={history.data.next} />
-          </>
-        ) : (
-          <Pending resource={history} lines={8} missing={<NotAvailable what="The history of a client" />} />
-        )}
-      </Panel>
     </>
   );
 }

@@ -8,6 +8,7 @@ import { merged } from "../lib/shapes";
 import { links, setQuery, useLocation } from "../router";
 import { useResource } from "../ui/connection";
 import { Glyph } from "../ui/glyph";
+import { useNarrow } from "../ui/narrow";
 import { Ago, Attributes, Choice, Command, Empty, NotAvailable, Panel, Pending, Share } from "../ui/parts";
 import { type Column, Pager, Table, usePaging } from "../ui/table";
 import { Funnel } from "./job-sessions";
@@ -55,7 +56,8 @@ export function ClientsView() {
       ) : populations ? (
         <Panel title="Clients">
           <Empty title="No population yet" command="tributary population create shop">
-            Clients enrol in a population. Make the first one:
+            Clients enrol in a population. The <a href={links.overview()}>first steps</a> create one, as does this
+            command:
           </Empty>
         </Panel>
       ) : (
@@ -93,6 +95,35 @@ const COLUMNS: readonly Column<Client>[] = [
   { head: "Up", number: true, wide: true, cell: (client) => bytes(client.bytes_up) },
 ];
 
+/** Two lines per client: number, and share of lost selections; attributes, and reports. */
+const PHONE: readonly Column<Client>[] = [
+  {
+    head: "Client",
+    name: true,
+    cell: (client) => (
+      <span class="two-lines">
+        <span class="one-line">
+          <a href={links.client(client.id)}>{count(client.number)}</a>
+          <small class="quiet">
+            <Seen client={client} />
+          </small>
+        </span>
+        <Attributes value={client.attributes} />
+      </span>
+    ),
+  },
+  {
+    head: "Dropped",
+    number: true,
+    cell: (client) => (
+      <span class="two-lines">
+        <DropRate client={client} />
+        <small class="quiet">{count(client.reported)} reported</small>
+      </span>
+    ),
+  },
+];
+
 /** Online while a coordinator holds a request of the client, else when it was last seen. */
 export function Seen({ client }: { client: Client }) {
   if (!client.online) return <Ago at={client.last_seen_at_ms} />;
@@ -124,6 +155,7 @@ function ClientTable({ population, about }: { population: string; about: Populat
     const timer = setTimeout(() => text !== search && setQuery({ search: text.trim() || undefined }), TYPING_MS);
     return () => clearTimeout(timer);
   }, [text]);
+  const narrow = useNarrow();
   const paging = usePaging(`${population}|${search}|${order}`);
   const clients = useResource<Page<Client>>(
     "clients",
@@ -158,7 +190,8 @@ function ClientTable({ population, about }: { population: string; about: Populat
         <>
           <Table
             label="Clients"
-            columns={COLUMNS}
+            class={narrow ? "phone-rows" : ""}
+            columns={narrow ? PHONE : COLUMNS}
             rows={clients.data.items}
             rowKey={(client) => client.id}
             stale={clients.stale}
@@ -246,6 +279,7 @@ function telling(names: readonly AttributeName[]): AttributeName | undefined {
 
 /** The classes of an attribute as sentences on bias, a table, and funnels. */
 function ClassTable({ attribute, classes }: { attribute: string; classes: readonly ClassStats[] }) {
+  const narrow = useNarrow();
   const said = findings(attribute, classes);
   const work = (ms: number | undefined, entry: ClassStats) => workText(ms, entry.work_ms_over, duration);
   const columns: Column<ClassStats>[] = [
@@ -276,18 +310,49 @@ function ClassTable({ attribute, classes }: { attribute: string; classes: readon
     { head: "Work, median", number: true, cell: (entry) => work(entry.work_ms_p50, entry) },
     { head: "Work, p90", number: true, wide: true, cell: (entry) => work(entry.work_ms_p90, entry) },
   ];
+  const phone: Column<ClassStats>[] = [
+    {
+      head: words(attribute),
+      name: true,
+      cell: (entry) => (
+        <span class="two-lines">
+          <span>{entry.value || <span class="quiet">(none)</span>}</span>
+          <small class="quiet">
+            {plural(entry.clients, "client")}, work {work(entry.work_ms_p50, entry)}
+          </small>
+        </span>
+      ),
+    },
+    {
+      head: "Counted",
+      number: true,
+      cell: (entry) => (
+        <span class="two-lines">
+          {entry.assigned === 0 ? (
+            <span class="quiet">never selected</span>
+          ) : (
+            <Share value={entry.counted_rate ?? 0} text={percent(entry.counted_rate ?? 0, 0)} tone="reported" />
+          )}
+          <small class="quiet">
+            {count(entry.reported)} of {count(entry.assigned)}
+          </small>
+        </span>
+      ),
+    },
+  ];
   const shapes = merged(classes.flatMap((entry) => entry.shapes));
   return (
     <>
       {said.map(({ text, bad }) => (
         <p key={text} class={`finding ${bad ? "finding-bad" : ""}`}>
-          <Glyph state={bad ? "failed" : "committed"} />
+          <Glyph state={bad ? "warning" : "committed"} />
           {text}
         </p>
       ))}
       <Table
         label={`Participation by ${words(attribute)}`}
-        columns={columns}
+        class={narrow ? "phone-rows" : ""}
+        columns={narrow ? phone : columns}
         rows={classes}
         rowKey={(entry) => entry.value}
         empty={<Empty title="No client has this attribute" />}
@@ -312,7 +377,7 @@ function Funnels({ classes }: { classes: readonly ClassStats[] }) {
         .map((entry) => (
           <div key={entry.value}>
             <h4>{entry.value || "(none)"}</h4>
-            <Funnel shapes={entry.shapes} />
+            <Funnel shapes={entry.shapes} spare={entry.spare} />
           </div>
         ))}
     </div>

@@ -1,5 +1,6 @@
 // Jobs side by side: their curves over each other, their results, and the settings that differ.
 
+import { Fragment } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { ApiError } from "../api/http";
 import type { Curve, Job } from "../api/types";
@@ -202,7 +203,9 @@ function Best({ entry, entries }: { entry: Compared; entries: readonly Compared[
 function Settings({ entries }: { entries: readonly Compared[] }) {
   const rows = differences(entries.map(({ job }) => job.file)).map(({ key, values }) => ({
     name: key,
-    cells: values.map((value) => (value === undefined ? <span class="quiet">(none)</span> : <code>{value}</code>)),
+    cells: values.map((value) =>
+      value === undefined ? <span class="quiet">(none)</span> : <code data-tip={value}>{value}</code>,
+    ),
   }));
   return (
     <Panel title="Settings that differ" hint="all others are the same">
@@ -218,11 +221,25 @@ function Settings({ entries }: { entries: readonly Compared[] }) {
   );
 }
 
+/** A name such as `round.deadline_ms`, which may break after a dot or an underscore. */
+function Breakable({ name }: { name: string }) {
+  return (
+    <>
+      {name.split(/(?<=[._])/).map((part, index) => (
+        <Fragment key={index}>
+          {index > 0 && <wbr />}
+          {part}
+        </Fragment>
+      ))}
+    </>
+  );
+}
+
 function columnsOf(
   entries: readonly Compared[],
 ): Column<{ name: string; cells: readonly preact.ComponentChildren[] }>[] {
   return [
-    { head: "", name: true, cell: (row) => row.name },
+    { head: "", name: true, cell: (row) => <Breakable name={row.name} /> },
     ...entries.map(({ job }, index) => ({
       head: entries.some((other) => other.job.id !== job.id && other.job.file.name === job.file.name)
         ? `${job.file.population}/${job.file.name}`

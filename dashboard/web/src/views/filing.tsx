@@ -29,7 +29,7 @@ export function FilingDialog({ job, onClose, onSaved }: { job: Job; onClose: () 
         <label class="field">
           <span class="field-label">Tags</span>
           <input value={tags} placeholder="baseline paper" onInput={(event) => setTags(event.currentTarget.value)} />
-          <span class="field-hint">separated by spaces; letters, digits, - _ and .</span>
+          <span class="field-hint">letters, digits, dots, dashes and underscores; spaces between tags</span>
         </label>
         <label class="field">
           <span class="field-label">Notes</span>

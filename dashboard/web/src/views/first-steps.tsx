@@ -34,23 +34,23 @@ export function FirstSteps({ data, refresh }: { data: Overview; refresh: () => v
       <ol class="first-steps">
         <Step
           done={populations.length > 0}
-          title="A population"
-          about="The clients of one app: tokens and jobs belong to it."
+          title="Create a population"
+          about="A population is the clients of one app. Tokens and jobs belong to it."
         >
           <MakePopulation onMade={refresh} />
         </Step>
         <Step
           done={clients > 0}
-          title={clients > 0 ? `${plural(clients, "client")} enrolled` : "A first client"}
-          about="It enrols with a token, which its app carries."
+          title={clients > 0 ? `${plural(clients, "client")} enrolled` : "Enrol a first client"}
+          about="A client enrols with a token, which its app carries."
           keep
         >
           {populations.length > 0 && <MakeToken populations={populations} />}
         </Step>
         <Step
           done={jobs.length > 0}
-          title="A job"
-          about="It says which model is trained, how clients train it, and when a round closes."
+          title="Create a job"
+          about="A job says which model is trained, how clients train it, and when a round closes."
         >
           {populations.length > 0 && may && (
             <p>

@@ -4,7 +4,7 @@ import { useMemo } from "preact/hooks";
 import type { Curve, CurveMark, CurvePoint, Job, Target } from "../api/types";
 import { LinePlot } from "../charts/line-plot";
 import type { Guide } from "../charts/marks";
-import { AXES, type Axis, columns, describe, marksOf, targetWallMs } from "../lib/curve";
+import { AXES, type Axis, columns, describe, distinctTargets, marksOf, targetWallMs } from "../lib/curve";
 import { axisReals, bytes, compact, count, duration, percent, plural, real } from "../lib/format";
 import { links, setQuery, useLocation } from "../router";
 import { useResource } from "../ui/connection";
@@ -52,7 +52,7 @@ export function JobCurves({ job }: { job: Job }) {
   const { axis, switcher } = useAxis();
   const { data } = curve;
   const hint =
-    data && data.rounds > data.points.length
+    data && data.rounds > data.points.length && data.points.some(({ abandoned }) => !abandoned)
       ? `${count(data.points.length)} of ${plural(data.rounds, "round")} drawn`
       : undefined;
   return (
@@ -83,8 +83,8 @@ function Plots({
   const accuracy = useMemo(() => columns(points, axis, ["accuracy"]), [points, axis]);
   const loss = useMemo(() => columns(points, axis, ["loss", "training_loss"]), [points, axis]);
   const marks = useMemo(() => marksOf(points, changes, axis), [points, changes, axis]);
-  if (points.length === 0)
-    return <Empty title="No round has ended yet">The curves begin with the first committed round.</Empty>;
+  if (accuracy[0]!.length === 0 && loss[0]!.length === 0)
+    return <Empty title="No round was committed yet">The curves begin with the first committed round.</Empty>;
   const shared = {
     xTitle: AXES.find((entry) => entry.axis === axis)!.title,
     marks,
@@ -114,7 +114,7 @@ function Plots({
           ) : (
             <Empty title="Accuracy is not measured">
               {job.file.evaluation ? (
-                <>No evaluation has ended yet: the line at the top says what it waits for.</>
+                <NotEvaluated ended={job.ended_at_ms !== undefined} />
               ) : (
                 <>
                   A job measures accuracy when its file has an <code>[evaluation]</code>.
@@ -147,6 +147,15 @@ function Plots({
   );
 }
 
+/** Why a job with an evaluation has no accuracy. */
+function NotEvaluated({ ended }: { ended: boolean }) {
+  return ended ? (
+    <>The job ended before an evaluation had a result.</>
+  ) : (
+    <>No evaluation has ended yet: the line at the top says what it waits for.</>
+  );
+}
+
 /** Round, time, work and bytes at which each target accuracy was first reached. */
 function Targets({ targets, job }: { targets: readonly Target[]; job: Job }) {
   const rows: readonly Column<Target>[] = [
@@ -161,7 +170,7 @@ function Targets({ targets, job }: { targets: readonly Target[]; job: Job }) {
       cell: (target) => <a href={links.round(job.id, target.round)}>{count(target.round)}</a>,
     },
     { head: "Wall time", number: true, cell: (target) => duration(targetWallMs(target, job.created_at_ms)) },
-    { head: "Client work", number: true, cell: (target) => hours(target.clients_ms) },
+    { head: "Client work", number: true, wide: true, cell: (target) => hours(target.clients_ms) },
     { head: "Bytes up", number: true, cell: (target) => bytes(target.bytes_up) },
   ];
   return (
@@ -170,7 +179,7 @@ function Targets({ targets, job }: { targets: readonly Target[]; job: Job }) {
       <Table
         label="What it took to reach each accuracy for the first time"
         columns={rows}
-        rows={targets}
+        rows={distinctTargets(targets, job.file.stop?.accuracy)}
         rowKey={(target) => target.accuracy}
       />
     </div>

@@ -69,7 +69,7 @@ export function JobFileView({ job }: { job: Job }) {
       }
     >
       {data !== undefined ? (
-        <Toml text={data} label="Job file" />
+        <Toml text={data} label="Text of the job file" />
       ) : (
         <Pending resource={file} lines={14} missing={<NotAvailable what="The text of the job file" />} />
       )}

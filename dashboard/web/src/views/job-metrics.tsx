@@ -68,6 +68,8 @@ function Curve({ curve, job }: { curve: MetricCurve; job: Job }) {
   );
 }
 
+type ConfusionCounts = Extract<ClassCounts, { kind: "confusion" }>;
+
 const COLUMNS: Column<ReturnType<typeof classRows>[number]>[] = [
   { head: "Class", cell: (row) => row.name, name: true },
   { head: "Examples", cell: (row) => count(row.examples), number: true },
@@ -98,8 +100,15 @@ function Classes({ job, round, totals }: { job: string; round: number; totals: C
   );
 }
 
+/** A cell of the matrix. */
+function Count(props: { counts: ConfusionCounts; truth: number; predicted: number }) {
+  const { counts, truth, predicted } = props;
+  const value = counts.counts[truth * counts.classes + predicted];
+  return <td class={`number ${value ? `heat-${heat(counts, truth, predicted)}` : "zero"}`}>{count(value)}</td>;
+}
+
 /** A table whose cells are the darker the more examples of their row they have. */
-function Confusion({ counts }: { counts: Extract<ClassCounts, { kind: "confusion" }> }) {
+function Confusion({ counts }: { counts: ConfusionCounts }) {
   const classes = Array.from({ length: counts.classes }, (_, index) => index);
   return (
     <section class="table-frame" aria-label="Confusion matrix" tabIndex={0}>
@@ -124,9 +133,7 @@ function Confusion({ counts }: { counts: Extract<ClassCounts, { kind: "confusion
                 {truth}
               </th>
               {classes.map((predicted) => (
-                <td key={predicted} class={`number heat-${heat(counts, truth, predicted)}`}>
-                  {count(counts.counts[truth * counts.classes + predicted])}
-                </td>
+                <Count key={predicted} counts={counts} truth={truth} predicted={predicted} />
               ))}
             </tr>
           ))}

@@ -6,7 +6,9 @@ import { download } from "../lib/download";
 import { bytes, count, percent, real, UNKNOWN } from "../lib/format";
 import { links } from "../router";
 import { useConnection, useMay, useResource } from "../ui/connection";
-import { Ago, Command, Empty, Panel, Pending, When, zoneHead } from "../ui/parts";
+import { Glyph } from "../ui/glyph";
+import { useNarrow } from "../ui/narrow";
+import { Ago, Command, Empty, Panel, Pending, When } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
 import { endsSomething } from "./job";
 import { UploadModel } from "./upload-model";
@@ -18,18 +20,23 @@ export function JobModels({ job }: { job: Job }) {
   // The API lists versions from the oldest on. A page that ends at version `to` is requested by its first version.
   const newest = job.model_version ?? 0;
   const [end, setEnd] = useState<number>();
+  const narrow = useNarrow();
   const to = end ?? newest;
   const from = Math.max(0, to - PAGE + 1);
   const query = { limit: to - from + 1, ...(from > 0 ? { after: from } : {}) };
   const models = useResource<Page<ModelVersion>>(`jobs/${job.id}/models`, query, { live: endsSomething(job.id) });
   const rows = [...(models.data?.items ?? [])].filter(({ version }) => version >= from && version <= to).reverse();
   return (
-    <Panel title="Models" hint="safetensors files with PyTorch's names and layout; pinned versions outlive [retention]">
+    <Panel
+      title="Models"
+      hint="safetensors files with PyTorch's names and layout; retention never deletes a pinned version"
+    >
       {models.data ? (
         <>
           <Table
             label="Model versions"
-            columns={columnsOf(job, models.refresh)}
+            class={narrow ? "phone-rows" : ""}
+            columns={narrow ? phoneColumns(job, models.refresh) : columnsOf(job, models.refresh)}
             rows={rows}
             rowKey={(model) => model.version}
             // On the newest page each new version changes the query; the rows stay right meanwhile.
@@ -88,9 +95,30 @@ function columnsOf(job: Job, changed: () => void): Column<ModelVersion>[] {
     { head: "Loss", number: true, wide: true, cell: (model) => real(model.loss) },
     { head: "Size", number: true, wide: true, cell: (model) => bytes(model.bytes) },
     { head: "SHA-256", wide: true, cell: (model) => <code data-tip={model.sha256}>{model.sha256.slice(0, 16)}…</code> },
-    { head: zoneHead("Stored"), number: true, wide: true, cell: (model) => <When at={model.created_at_ms} /> },
+    { head: "Stored", zoned: true, number: true, wide: true, cell: (model) => <When at={model.created_at_ms} /> },
     { head: "File", cell: (model) => <Get job={job} model={model} /> },
     { head: "Pin", cell: (model) => <Pin job={job} model={model} changed={changed} /> },
+  ];
+}
+
+/** Two lines per version: number and badges; accuracy and age. */
+function phoneColumns(job: Job, changed: () => void): Column<ModelVersion>[] {
+  return [
+    {
+      head: "Version",
+      name: true,
+      cell: (model) => (
+        <span class="two-lines">
+          <Version job={job} model={model} />
+          <small class="quiet">
+            {model.accuracy === undefined ? "" : `${percent(model.accuracy, 2)}, `}
+            <Ago at={model.created_at_ms} />
+          </small>
+        </span>
+      ),
+    },
+    { head: "File", number: true, cell: (model) => <Get job={job} model={model} /> },
+    { head: "Pin", number: true, cell: (model) => <Pin job={job} model={model} changed={changed} /> },
   ];
 }
 
@@ -131,12 +159,15 @@ function Pin({ job, model, changed }: { job: Job; model: ModelVersion; changed: 
       aria-pressed={pinned}
       aria-label={`Pin version ${model.version}`}
       data-tip={
-        pinned ? "retention keeps this version; press to unpin it" : "keep this version, whatever [retention] says"
+        pinned
+          ? "retention keeps this version; press to unpin it"
+          : "keeps this version from being deleted by retention"
       }
       disabled={busy}
       onClick={toggle}
     >
-      {pinned ? "Pinned" : "Pin"}
+      {pinned && <Glyph state="completed" />}
+      Pin
     </button>
   );
 }

@@ -9,7 +9,7 @@ import { CohortBar } from "../ui/cohort";
 import { useConnection, useResource } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
 import { useNarrow } from "../ui/narrow";
-import { Choice, Empty, Hint, Panel, Pending, When, zoneHead } from "../ui/parts";
+import { Choice, Empty, Hint, Panel, Pending, When } from "../ui/parts";
 import { type Column, Pager, Table, usePaging } from "../ui/table";
 import { endsSomething } from "./job";
 
@@ -69,7 +69,7 @@ function columnsOf(job: string, task: string): Column<Round>[] {
       cell: (round) => real(round.step_norm),
     },
     { head: "Up", number: true, wide: true, cell: (round) => bytes(round.bytes_up) },
-    { head: zoneHead("Opened"), number: true, cell: (round) => <When at={round.opened_at_ms} /> },
+    { head: "Opened", zoned: true, number: true, cell: (round) => <When at={round.opened_at_ms} /> },
   ];
   return task === "train" ? columns : columns.filter(({ head }) => head !== "Training loss" && head !== "Step norm");
 }
@@ -98,7 +98,7 @@ function phoneColumns(job: string): Column<Round>[] {
       ),
     },
     {
-      head: "Accuracy",
+      head: "Result",
       number: true,
       cell: (round) => (
         <span class="two-lines">

@@ -48,7 +48,7 @@ export function JobTable({ jobs, archived }: { jobs: readonly JobOverview[]; arc
       <Filters text={text} state={state} archived={archived} />
       <Table
         label="Jobs"
-        class="job-table"
+        class={narrow ? "phone-rows" : "job-table"}
         columns={narrow ? phoneColumns(chosen, set) : columns(chosen, set)}
         rows={shown}
         rowKey={({ job }) => job.id}

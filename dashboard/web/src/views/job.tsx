@@ -47,24 +47,25 @@ export function JobView({ id }: { id: string }) {
   const tab = query.get("tab") ?? "progress";
   const { data } = job;
   const tabs = useRef<HTMLElement>(null);
-  // On a phone the row of tabs is wider than the screen.
-  useEffect(
-    () => tabs.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }),
-    [tab, data === undefined],
-  );
+  useEffect(() => {
+    if (tabs.current) centre(tabs.current);
+  }, [tab, data === undefined]);
   if (!data) {
     return (
-      <Panel title="Job">
-        <Pending
-          resource={job}
-          lines={10}
-          missing={
-            <Empty title="Not found" command="tributary job list">
-              This coordinator has no such job: it was deleted, or belongs to another one.
-            </Empty>
-          }
-        />
-      </Panel>
+      <>
+        <h1>Job</h1>
+        <Panel title={job.error?.missing ? "Not found" : "State"}>
+          <Pending
+            resource={job}
+            lines={10}
+            missing={
+              <Empty title="This coordinator has no such job" command="tributary job list">
+                It was deleted, or belongs to another coordinator.
+              </Empty>
+            }
+          />
+        </Panel>
+      </>
     );
   }
   rememberJob(data.id, data.file.name);
@@ -90,6 +91,14 @@ export function JobView({ id }: { id: string }) {
       {tab === "file" && <JobFileView job={data} />}
     </>
   );
+}
+
+/** Scrolls a row of tabs to the present one. `scrollIntoView` would scroll the page, too. */
+function centre(row: HTMLElement): void {
+  const present = row.querySelector("[aria-current]")?.getBoundingClientRect();
+  if (!present) return;
+  const { left, width } = row.getBoundingClientRect();
+  row.scrollLeft += present.left + present.width / 2 - (left + width / 2);
 }
 
 /** The first tab: open rounds, curves, latest rounds. */

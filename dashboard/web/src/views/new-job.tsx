@@ -47,7 +47,7 @@ export function NewJobView() {
       ) : overview.data && populations.length === 0 ? (
         <Panel title="Job file">
           <Empty title="A job needs a population first" command="tributary population create shop">
-            The clients that learn it belong to one:
+            Its clients belong to one. The <a href={links.overview()}>first steps</a> create it, as does this command:
           </Empty>
         </Panel>
       ) : ready ? (

@@ -132,25 +132,34 @@ function JobCard({ entry }: { entry: JobOverview }) {
           {rounds.length === 0 && <Waiting job={job} />}
         </div>
         <div class="job-figures">
-          <Figure
-            label="Accuracy"
-            value={percent(entry.accuracy)}
-            detail={entry.best_accuracy === undefined ? "" : `best ${percent(entry.best_accuracy)}`}
-          >
-            <Sparkline
-              points={entry.spark}
-              which={1}
-              tone="accent"
-              label={`Accuracy over rounds, now ${percent(entry.accuracy)}`}
-            />
-          </Figure>
-          <Figure label="Loss" value={real(entry.loss)} detail="">
-            <Sparkline points={entry.spark} which={2} tone="loss" label={`Loss over rounds, now ${real(entry.loss)}`} />
-          </Figure>
+          {entry.spark.length > 0 && <Curves entry={entry} />}
           <JobStats entry={entry} />
         </div>
       </div>
     </section>
+  );
+}
+
+/** Accuracy and loss with their curves. */
+function Curves({ entry }: { entry: JobOverview }) {
+  return (
+    <>
+      <Figure
+        label="Accuracy"
+        value={percent(entry.accuracy)}
+        detail={entry.best_accuracy === undefined ? "" : `best ${percent(entry.best_accuracy)}`}
+      >
+        <Sparkline
+          points={entry.spark}
+          which={1}
+          tone="accent"
+          label={`Accuracy over rounds, now ${percent(entry.accuracy)}`}
+        />
+      </Figure>
+      <Figure label="Loss" value={real(entry.loss)} detail="">
+        <Sparkline points={entry.spark} which={2} tone="loss" label={`Loss over rounds, now ${real(entry.loss)}`} />
+      </Figure>
+    </>
   );
 }
 
@@ -198,17 +207,15 @@ export function Waiting({
     case "awaiting_model":
       return <UploadModel job={job.id} name={job.name} />;
     case "paused":
-      return (
-        <Empty title="Paused" command={`tributary job resume ${job.name}`}>
-          No round opens until it is resumed.
-        </Empty>
-      );
+      return <Empty title="Paused">No round opens until the job is resumed.</Empty>;
     case "running":
       return job.rounds_not_before_ms === undefined ? (
-        <Empty title="Between two rounds">The next one opens in a moment.</Empty>
+        <div class="between">
+          <Empty title="Between two rounds">The next one opens in a moment.</Empty>
+        </div>
       ) : (
         <Empty title="The next round is not due yet">
-          It may open <Ago at={job.rounds_not_before_ms} />. The job's schedule sets this time, or the pause after
+          Earliest opening: <Ago at={job.rounds_not_before_ms} />. The job's schedule sets it, or the pause after
           abandoned rounds.
         </Empty>
       );

@@ -9,11 +9,22 @@ import { useConnection } from "../ui/connection";
 import { Dialog, Trouble } from "../ui/parts";
 
 /** A form with the fields of the policy. It sends those that differ; they apply from the next round on. */
-export function PolicyDialog({ job, onClose, onSaved }: { job: Job; onClose: () => void; onSaved: () => void }) {
+export function PolicyDialog({
+  job,
+  suggested = {},
+  onClose,
+  onSaved,
+}: {
+  job: Job;
+  /** Values that the form begins with in place of the present ones. */
+  suggested?: Partial<RoundPolicy>;
+  onClose: () => void;
+  onSaved: () => void;
+}) {
   const { api, notify } = useConnection();
   const before = job.file.round;
   const [texts, setTexts] = useState<Record<string, string>>(() =>
-    Object.fromEntries(FIELDS.map((field) => [field.key, typed(field, before)])),
+    Object.fromEntries(FIELDS.map((field) => [field.key, typed(field, { ...before, ...suggested })])),
   );
   const [error, setError] = useState<ApiError>();
   const [busy, setBusy] = useState(false);

@@ -17,7 +17,7 @@ export function Updates({ round, assignments }: { round: Round; assignments: rea
   const norms = sorted((item) => item.update_norm);
   const cosines = sorted((item) => item.cosine);
   if (norms.length === 0 && round.diversity === undefined) {
-    return round.ended_at_ms === undefined ? null : (
+    return round.ended_at_ms === undefined || round.reported === 0 ? null : (
       <Panel title="Updates">
         <NotAvailable what="The size of the updates" />
       </Panel>

@@ -2,20 +2,35 @@
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { ApiError } from "../api/http";
-import type { Assignment, CohortRound, Job, Page, Round, RoundDetail } from "../api/types";
+import type { Assignment, CohortRound, Job, Page, Round, RoundDetail, RoundPolicy } from "../api/types";
 import { Gantt, SEGMENT_WORDS } from "../charts/gantt";
 import { PhaseTimeline, spansOf } from "../charts/timeline";
 import { type SegmentKind, tookMs } from "../lib/assignments";
-import { type CohortState, STATES } from "../lib/cohort";
-import { absoluteTime, bytes, count, duration, percent, plural, real, words } from "../lib/format";
+import { type CohortState, STATES, shownState } from "../lib/cohort";
+import { bytes, count, duration, percent, plural, real, words } from "../lib/format";
 import { links, useLocation } from "../router";
 import { CohortLegend, CohortStrip, describeCohort, stateWord } from "../ui/cohort";
-import { useConnection, useNow, useResource } from "../ui/connection";
+import { useConnection, useMay, useNow, useResource } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
-import { Ago, Choice, Empty, Hint, NotAvailable, Panel, Pending, Segmented, Stat, Stats, Trouble } from "../ui/parts";
+import { useNarrow } from "../ui/narrow";
+import {
+  Ago,
+  At,
+  Choice,
+  Empty,
+  Hint,
+  NotAvailable,
+  Panel,
+  Pending,
+  Segmented,
+  Stat,
+  Stats,
+  Trouble,
+} from "../ui/parts";
 import { type Column, Table } from "../ui/table";
 import { Shape } from "./job-sessions";
 import { Countdown, roundName } from "./live-round";
+import { PolicyDialog } from "./policy";
 import { Deadlines } from "./round-deadlines";
 import { Updates } from "./round-updates";
 
@@ -38,6 +53,8 @@ export function RoundView({ job, number }: { job: string; number: number }) {
     { live },
   );
   const parent = useResource<Job>(`jobs/${job}`);
+  const may = useMay("operator");
+  const [suggested, suggest] = useState<Partial<RoundPolicy>>();
   const found = bare.data?.items.find((round) => round.number === number);
   const data: RoundDetail | undefined =
     detail.data ?? (found && { round: found, phases: spansOf(found), explanation: "", what_if: [] });
@@ -45,37 +62,69 @@ export function RoundView({ job, number }: { job: string; number: number }) {
   if (!data) {
     const gone = bare.data && !found;
     return (
-      <Panel title={`Round ${number}`}>
-        {gone ? (
-          <Empty title={`Round ${number} was not found`}>
-            <a href={links.job(job, "rounds")}>All rounds of this job</a>
-          </Empty>
-        ) : (
-          <Pending resource={detail.error?.missing ? bare : detail} lines={12} />
-        )}
-      </Panel>
+      <>
+        <h1>Round {number}</h1>
+        <Panel title={gone ? "Not found" : "State"}>
+          {gone ? (
+            <Empty title="This job has no such round">
+              <a href={links.job(job, "rounds")}>All rounds of this job</a>
+            </Empty>
+          ) : (
+            <Pending resource={detail.error?.missing ? bare : detail} lines={12} />
+          )}
+        </Panel>
+      </>
     );
   }
-  const { round } = data;
+  const round = settled(data.round, assignments.items);
+  const central = task === "evaluate" && round.goal === 0;
+  const canChange = may && task === "train" && ["running", "paused"].includes(parent.data?.state ?? "");
   return (
     <>
-      <RoundHead job={job} name={parent.data?.file.name} newest={parent.data?.rounds_opened} data={data} />
+      <RoundHead
+        job={job}
+        name={parent.data?.file.name}
+        newest={parent.data?.rounds_opened}
+        data={data}
+        onPolicy={canChange && round.phase === "abandoned" ? () => suggest({}) : undefined}
+      />
       <Panel title="Phases">
         <Phases data={data} />
-        <div class="cohort">
-          {round.cohort > 0 && <CohortStrip round={{ ...round, ...cellsOf(assignments.items) }} />}
-          <CohortLegend round={round} />
-        </div>
+        {!central && (
+          <div class="cohort">
+            {round.cohort > 0 && <CohortStrip round={{ ...round, ...cellsOf(assignments.items) }} />}
+            <CohortLegend round={round} />
+          </div>
+        )}
       </Panel>
       <Lost items={assignments.items} />
-      <TimeLines round={round} assignments={assignments} />
+      {!central && <TimeLines round={round} assignments={assignments} />}
       {task === "train" && assignments.items.length > 0 && (
-        <Deadlines round={round} assignments={assignments.items} whatIf={data.what_if} />
+        <Deadlines
+          round={round}
+          assignments={assignments.items}
+          whatIf={data.what_if}
+          onUse={canChange ? (deadline_ms) => suggest({ deadline_ms }) : undefined}
+        />
       )}
       {task === "train" && assignments.items.length > 0 && <Updates round={round} assignments={assignments.items} />}
       <AssignmentTable assignments={assignments} task={task} />
+      {suggested && parent.data && (
+        <PolicyDialog
+          job={parent.data}
+          suggested={suggested}
+          onClose={() => suggest(undefined)}
+          onSaved={parent.refresh}
+        />
+      )}
     </>
   );
+}
+
+/** The round, with the spares that its assignments name: one that never came back is lost. */
+function settled(round: Round, items: readonly Assignment[]): Round {
+  if (items.length === 0 || items.length < round.cohort) return round;
+  return { ...round, spare: items.filter((item) => item.spare).length };
 }
 
 function cellsOf(items: readonly Assignment[]): Pick<CohortRound, "cells"> {
@@ -84,6 +133,7 @@ function cellsOf(items: readonly Assignment[]): Pick<CohortRound, "cells"> {
     cells: items.slice(0, CELLS_MAX).map((item) => ({
       number: item.client_number,
       state: item.state,
+      spare: item.spare === true,
       ...(item.reason === undefined ? {} : { reason: item.reason }),
     })),
   };
@@ -136,11 +186,14 @@ function RoundHead({
   name,
   newest,
   data,
+  onPolicy,
 }: {
   job: string;
   name: string | undefined;
   newest: number | undefined;
   data: RoundDetail;
+  /** Opens the round policy; there after an abandoned round. */
+  onPolicy: (() => void) | undefined;
 }) {
   const { round, evaluation } = data;
   const now = useNow(1000);
@@ -158,7 +211,9 @@ function RoundHead({
           <StateTag state={round.phase} text={round.reason ? `abandoned: ${words(round.reason)}` : undefined} />
           {round.ended_at_ms === undefined && <Countdown round={round} />}
         </div>
-        <p class="quiet">opened {absoluteTime(round.opened_at_ms)}</p>
+        <p class="quiet">
+          opened <At at={round.opened_at_ms} />
+        </p>
         {data.explanation && <p class="explanation">{data.explanation}</p>}
       </div>
       <nav class="actions" aria-label="Neighbouring rounds">
@@ -178,6 +233,11 @@ function RoundHead({
         >
           Next →
         </a>
+        {onPolicy && (
+          <button type="button" class="small" onClick={onPolicy}>
+            Change round policy
+          </button>
+        )}
         {evaluation && round.task === "train" && (
           <a class="button small" href={links.round(job, evaluation.number, "evaluate")}>
             Evaluation
@@ -190,11 +250,13 @@ function RoundHead({
         )}
       </nav>
       <Stats class="head-stats">
-        <Stat
-          label={round.task === "train" ? "Updates" : "Reports"}
-          value={count(round.reported)}
-          detail={`goal ${round.goal}, min ${round.minimum}`}
-        />
+        {round.goal > 0 && (
+          <Stat
+            label={round.task === "train" ? "Updates" : "Reports"}
+            value={count(round.reported)}
+            detail={`goal ${round.goal}, min ${round.minimum}`}
+          />
+        )}
         <Stat label="Took" value={duration(ms)} detail={<Ago at={round.opened_at_ms} />} />
         <Stat
           label="Accuracy"
@@ -226,11 +288,6 @@ function Phases({ data }: { data: RoundDetail }) {
   return <PhaseTimeline spans={data.phases.length > 0 ? data.phases : spansOf(data.round)} nowMs={now} />;
 }
 
-/** The state of an assignment as the page shows it. */
-function shown(item: Assignment): CohortState {
-  return item.spare ? "spare" : item.state;
-}
-
 const STRAGGLERS = {
   finished_late: "finished after the round had closed",
   stopped: "stopped when the round had closed, unfinished",
@@ -248,7 +305,7 @@ function Lost({ items }: { items: readonly Assignment[] }) {
   if (lost.length === 0) return null;
   const groups = new Map<string, Assignment[]>();
   for (const item of lost) {
-    const key = `${shown(item)}|${kindOf(item)}`;
+    const key = `${shownState(item)}|${kindOf(item)}`;
     groups.set(key, [...(groups.get(key) ?? []), item]);
   }
   return (
@@ -341,7 +398,8 @@ function comparison(order: GanttOrder): (a: Assignment, b: Assignment) => number
   const end = (item: Assignment) => item.ended_at_ms ?? Number.MAX_SAFE_INTEGER;
   const byNumber = (a: Assignment, b: Assignment) => a.client_number - b.client_number;
   const byTime = (a: Assignment, b: Assignment) => end(a) - end(b) || byNumber(a, b);
-  const byState = (a: Assignment, b: Assignment) => STATES.indexOf(shown(a)) - STATES.indexOf(shown(b)) || byTime(a, b);
+  const byState = (a: Assignment, b: Assignment) =>
+    STATES.indexOf(shownState(a)) - STATES.indexOf(shownState(b)) || byTime(a, b);
   return { time: byTime, number: byNumber, state: byState }[order];
 }
 
@@ -371,20 +429,17 @@ function NoAssignments({ round, assignments: { loading, error } }: { round: Roun
 /** Why the report did not count; a report that did has no reason. */
 function Reason({ item }: { item: Assignment }) {
   if (item.state === "reported" || item.state === "assigned") return null;
-  return <Hint text={item.reason && item.explanation ? item.reason : undefined}>{lossReason(item)}</Hint>;
+  return (
+    <span class="reason">
+      <Hint text={item.reason && item.explanation ? item.reason : undefined}>{lossReason(item)}</Hint>
+    </span>
+  );
 }
 
 const PER_PAGE = 50;
 
-/** The assignments as a table with a filter by state. */
-function AssignmentTable({ assignments, task }: { assignments: Assignments; task: string }) {
-  const [state, setState] = useState("");
-  const [page, setPage] = useState(0);
-  const rows = assignments.items.filter((item) => state === "" || shown(item) === state);
-  const last = Math.max(0, Math.ceil(rows.length / PER_PAGE) - 1);
-  const at = Math.min(page, last);
-  if (assignments.items.length === 0) return null;
-  const columns: Column<Assignment>[] = [
+function columnsOf(task: string): Column<Assignment>[] {
+  return [
     {
       head: "Client",
       name: true,
@@ -393,10 +448,10 @@ function AssignmentTable({ assignments, task }: { assignments: Assignments; task
     },
     {
       head: "State",
-      sort: (item) => STATES.indexOf(shown(item)),
-      cell: (item) => <StateTag state={shown(item)} text={stateWord(shown(item))} />,
+      sort: (item) => STATES.indexOf(shownState(item)),
+      cell: (item) => <StateTag state={shownState(item)} text={stateWord(shownState(item))} />,
     },
-    { head: "Session", cell: (item) => <Shape shape={item.shape} /> },
+    { head: "Session", cell: (item) => <Shape shape={item.shape} state={shownState(item)} /> },
     { head: "Reason", cell: (item) => <Reason item={item} /> },
     {
       head: "Took",
@@ -429,6 +484,50 @@ function AssignmentTable({ assignments, task }: { assignments: Assignments; task
     { head: "Up", number: true, wide: true, cell: (item) => bytes(item.bytes_up) },
     { head: "Down", number: true, wide: true, cell: (item) => bytes(item.bytes_down) },
   ];
+}
+
+/** Two lines per assignment: client and reason; state, and how long it took. */
+const PHONE: Column<Assignment>[] = [
+  {
+    head: "Client",
+    name: true,
+    sort: (item) => item.client_number,
+    cell: (item) => (
+      <span class="two-lines">
+        <span class="one-line">
+          <a href={links.client(item.client)}>{item.client_number}</a>
+          <Shape shape={item.shape} state={shownState(item)} />
+        </span>
+        <small class="quiet">
+          {item.state === "reported" || item.state === "assigned"
+            ? plural(item.weight ?? 0, "example")
+            : lossReason(item)}
+        </small>
+      </span>
+    ),
+  },
+  {
+    head: "State",
+    number: true,
+    sort: (item) => STATES.indexOf(shownState(item)),
+    cell: (item) => (
+      <span class="two-lines">
+        <StateTag state={shownState(item)} text={stateWord(shownState(item))} />
+        <small class="quiet">{duration(tookMs(item))}</small>
+      </span>
+    ),
+  },
+];
+
+/** The assignments as a table with a filter by state. */
+function AssignmentTable({ assignments, task }: { assignments: Assignments; task: string }) {
+  const narrow = useNarrow();
+  const [state, setState] = useState("");
+  const [page, setPage] = useState(0);
+  const rows = assignments.items.filter((item) => state === "" || shownState(item) === state);
+  const last = Math.max(0, Math.ceil(rows.length / PER_PAGE) - 1);
+  const at = Math.min(page, last);
+  if (assignments.items.length === 0) return null;
   return (
     <Panel
       title="Assignments"
@@ -451,7 +550,8 @@ function AssignmentTable({ assignments, task }: { assignments: Assignments; task
     >
       <Table
         label="Assignments"
-        columns={columns}
+        class={narrow ? "phone-rows" : ""}
+        columns={narrow ? PHONE : columnsOf(task)}
         rows={rows}
         slice={[at * PER_PAGE, (at + 1) * PER_PAGE]}
         rowKey={(item) => item.id}

@@ -7,8 +7,8 @@ import type { SignInWays } from "../api/types";
 import { Mark } from "../ui/mark";
 
 interface Props {
-  /** An earlier token or session was refused. */
-  ended: boolean;
+  /** Why the person is here again; empty at first. */
+  why: string;
   /** Gets a token that works. */
   onToken: (token: string, remember: boolean) => void;
   /** The browser has a session now. */
@@ -16,9 +16,9 @@ interface Props {
 }
 
 /** The form for the token or, in its place, the one for an account. */
-export function SignIn({ ended, onToken, onSession }: Props) {
+export function SignIn({ why, onToken, onSession }: Props) {
   const [byAccount, setByAccount] = useState(false);
-  const [message, setMessage] = useState(ended ? "You were signed out: the token or session has ended." : "");
+  const [message, setMessage] = useState(why);
   const [hasProvider, setHasProvider] = useState(false);
   useEffect(() => {
     // Without an answer there is only the form.

@@ -3,12 +3,13 @@
 import { Fragment } from "preact";
 import type { AuditEntry, LoadSample, Node, Page, ScheduledWork, System } from "../api/types";
 import { Trend } from "../charts/trend";
-import { bytes, count, duration, short, shortId, UNKNOWN, words } from "../lib/format";
+import { bytes, count, duration, plural, short, shortId, UNKNOWN, words } from "../lib/format";
 import { links } from "../router";
 import { useNow, useResource, useScope } from "../ui/connection";
 import { StateTag } from "../ui/glyph";
 import { jobName } from "../ui/names";
-import { Ago, Empty, NotAvailable, Panel, Pending, Stat, Stats, When, zoneHead } from "../ui/parts";
+import { useNarrow } from "../ui/narrow";
+import { Ago, At, Empty, NotAvailable, Panel, Pending, Stat, Stats, When } from "../ui/parts";
 import { type Column, Pager, Table, usePaging } from "../ui/table";
 
 /** The system as one coordinator sees it. An operator of one population sees only what concerns that. */
@@ -19,7 +20,7 @@ export function SystemView() {
     <>
       <header class="view-head">
         <h1>System</h1>
-        <p class="quiet">What concerns {scope}</p>
+        <p class="quiet">Population {scope} only</p>
       </header>
       <Audit />
     </>
@@ -39,7 +40,8 @@ function WholeSystem() {
         <h1>System</h1>
         {data && (
           <p class="quiet">
-            Tributary {data.version} on {ENGINES[data.engine]}, started <Ago at={data.started_at_ms} />
+            Tributary {data.version} on {ENGINES[data.engine]}, started <Ago at={data.started_at_ms} /> ·{" "}
+            <a href="docs">API documentation</a>
           </p>
         )}
       </header>
@@ -68,16 +70,19 @@ function WholeSystem() {
 
 const ENGINES: Record<System["engine"], string> = { sqlite: "SQLite", postgres: "PostgreSQL" };
 
+const YEAR_MS = 365 * 86_400_000;
+
 /** Load, latency and storage. */
 function Figures({ system }: { system: System }) {
   const { db, storage } = system;
+  const { full_in_ms: fullInMs } = storage;
   const latency = (ms: number | undefined) => (ms === undefined ? UNKNOWN : `${short(ms)} ms`);
   return (
     <Stats class="system-stats even">
       <Stat
         label="Online now"
         value={count(system.online_clients ?? system.held_clients)}
-        detail="waiting, all coordinators"
+        detail="of all coordinators"
         title={`${count(system.held_clients)} of them are held by the coordinator that answers`}
       />
       <Stat label="Check-ins" value={`${short(system.checkins_per_s)} /s`} detail="this coordinator" />
@@ -99,9 +104,9 @@ function Figures({ system }: { system: System }) {
           label="Disk, free"
           value={bytes(storage.free_bytes)}
           detail={
-            storage.full_in_ms === undefined
-              ? "it does not fill"
-              : `full in ${duration(storage.full_in_ms)} at this rate`
+            fullInMs === undefined || fullInMs > YEAR_MS
+              ? "enough for a year at this rate"
+              : `full in ${duration(fullInMs)} at this rate`
           }
         />
       )}
@@ -125,7 +130,7 @@ function LastHour({ samples }: { samples: readonly LoadSample[] }) {
         <Trend name="Database" samples={samples} of={(sample) => sample.database_bytes} format={bytes} />
       </div>
       <p class="hint">
-        since <When at={first.at_ms} />
+        Since <At at={first.at_ms} />
       </p>
     </Panel>
   );
@@ -136,6 +141,7 @@ const NODE_WORDS = { alive: "running", late: "late: missed a renewal", dead: "de
 /** The coordinators of the database. */
 function Nodes({ nodes }: { nodes: readonly Node[] }) {
   const now = useNow(5000);
+  const narrow = useNarrow();
   const columns: Column<Node>[] = [
     { head: "Coordinator", name: true, cell: (node) => node.id },
     {
@@ -148,10 +154,37 @@ function Nodes({ nodes }: { nodes: readonly Node[] }) {
     { head: "Last seen", number: true, cell: (node) => <Ago at={node.seen_at_ms} /> },
     { head: "Started", number: true, wide: true, cell: (node) => <Ago at={node.started_at_ms} /> },
   ];
+  const phone: Column<Node>[] = [
+    {
+      head: "Coordinator",
+      name: true,
+      cell: (node) => (
+        <span class="two-lines">
+          {node.id}
+          <small class="quiet">
+            leads <Leases node={node} now={now} />
+          </small>
+        </span>
+      ),
+    },
+    {
+      head: "State",
+      number: true,
+      cell: (node) => (
+        <span class="two-lines">
+          <StateTag state={node.state ?? "alive"} text={NODE_WORDS[node.state ?? "alive"]} />
+          <small class="quiet">
+            <Ago at={node.seen_at_ms} />
+          </small>
+        </span>
+      ),
+    },
+  ];
   return (
     <Table
       label="Coordinators"
-      columns={columns}
+      class={narrow ? "phone-rows" : ""}
+      columns={narrow ? phone : columns}
       rows={nodes}
       rowKey={(node) => node.id}
       empty={
@@ -163,12 +196,16 @@ function Nodes({ nodes }: { nodes: readonly Node[] }) {
   );
 }
 
+/** Jobs of a coordinator that are named. */
+const LEASES_MAX = 8;
+
 /** The jobs that a coordinator leads. */
 function Leases({ node, now }: { node: Node; now: number }) {
   if (node.leases.length === 0) return <span class="quiet">no job</span>;
+  const more = node.leases.length - LEASES_MAX;
   return (
-    <>
-      {node.leases.map((lease, index) => (
+    <span class="leads">
+      {node.leases.slice(0, LEASES_MAX).map((lease, index) => (
         <Fragment key={lease.job}>
           {index > 0 && ", "}
           <a
@@ -179,7 +216,8 @@ function Leases({ node, now }: { node: Node; now: number }) {
           </a>
         </Fragment>
       ))}
-    </>
+      {more > 0 && <span class="quiet"> and {plural(more, "other")}</span>}
+    </span>
   );
 }
 
@@ -187,8 +225,47 @@ function leftOf(lease: Node["leases"][number], now: number): string {
   return duration(Math.max(0, lease.expires_at_ms - now));
 }
 
+function Outcome({ last }: { last: ScheduledWork["last"] }) {
+  if (!last) return null;
+  const running = last.ended_at_ms === undefined;
+  return (
+    <span class="outcome">
+      <StateTag
+        state={last.failed ? "abandoned" : running ? "running" : "committed"}
+        text={last.failed ? "failed" : running ? "running" : "done"}
+      />{" "}
+      {last.outcome}
+    </span>
+  );
+}
+
+/** Two lines per piece of work: its name and last outcome; its next and last run. */
+const SCHEDULES_PHONE: readonly Column<ScheduledWork>[] = [
+  {
+    head: "Work",
+    name: true,
+    cell: (entry) => (
+      <span class="two-lines">
+        {words(entry.name)}
+        <Outcome last={entry.last} />
+      </span>
+    ),
+  },
+  {
+    head: "Next, last",
+    number: true,
+    cell: (entry) => (
+      <span class="two-lines">
+        <Ago at={entry.next_at_ms} />
+        <small class="quiet">{entry.last ? <Ago at={entry.last.started_at_ms} /> : "never"}</small>
+      </span>
+    ),
+  },
+];
+
 /** The scheduled work with its last runs. */
 function Schedules({ work }: { work: readonly ScheduledWork[] }) {
+  const narrow = useNarrow();
   const columns: Column<ScheduledWork>[] = [
     { head: "Work", name: true, cell: (entry) => words(entry.name) },
     {
@@ -203,25 +280,15 @@ function Schedules({ work }: { work: readonly ScheduledWork[] }) {
     { head: "Last run", number: true, cell: (entry) => (entry.last ? <Ago at={entry.last.started_at_ms} /> : "never") },
     {
       head: "Outcome",
-      cell: (entry) =>
-        entry.last ? (
-          <span class="outcome">
-            <StateTag
-              state={entry.last.failed ? "abandoned" : entry.last.ended_at_ms === undefined ? "running" : "committed"}
-              text={entry.last.failed ? "failed" : entry.last.ended_at_ms === undefined ? "running" : "done"}
-            />{" "}
-            {entry.last.outcome}
-          </span>
-        ) : (
-          ""
-        ),
+      cell: (entry) => <Outcome last={entry.last} />,
     },
     { head: "By", wide: true, cell: (entry) => entry.last?.node ?? "" },
   ];
   return (
     <Table
       label="Scheduled work"
-      columns={columns}
+      class={narrow ? "phone-rows" : ""}
+      columns={narrow ? SCHEDULES_PHONE : columns}
       rows={work}
       rowKey={(entry) => entry.name}
       empty={<Empty title="Nothing is scheduled" command="tributary schedule list" />}
@@ -229,12 +296,44 @@ function Schedules({ work }: { work: readonly ScheduledWork[] }) {
   );
 }
 
+/** Two lines per entry: action and time; subject, and who did it. */
+const AUDIT_PHONE: readonly Column<AuditEntry>[] = [
+  {
+    head: "Action",
+    name: true,
+    cell: (entry) => (
+      <span class="two-lines">
+        {words(entry.action)}
+        <small class="quiet">
+          {subjectName(entry.subject)} · {entry.label || shortId(entry.actor)}
+        </small>
+      </span>
+    ),
+  },
+  { head: "When", zoned: true, number: true, cell: (entry) => <When at={entry.at_ms} /> },
+];
+
 const AUDIT: readonly Column<AuditEntry>[] = [
-  { head: zoneHead("When"), cell: (entry) => <When at={entry.at_ms} /> },
+  { head: "When", zoned: true, cell: (entry) => <When at={entry.at_ms} /> },
   { head: "Action", name: true, cell: (entry) => words(entry.action) },
-  { head: "Subject", cell: (entry) => <span data-tip={entry.subject}>{subjectName(entry.subject)}</span> },
+  {
+    head: "Subject",
+    cell: (entry) => (
+      <span class="subject" data-tip={entry.subject}>
+        {subjectName(entry.subject)}
+      </span>
+    ),
+  },
   { head: "Who", cell: (entry) => <span data-tip={entry.actor}>{entry.label || shortId(entry.actor)}</span> },
-  { head: "Detail", wide: true, cell: (entry) => <span class="audit-detail">{entry.detail}</span> },
+  {
+    head: "Detail",
+    wide: true,
+    cell: (entry) => (
+      <span class="audit-detail" data-tip={entry.detail}>
+        {entry.detail}
+      </span>
+    ),
+  },
 ];
 
 function subjectName(subject: string) {
@@ -245,6 +344,7 @@ function subjectName(subject: string) {
 /** The audit log. */
 function Audit() {
   const paging = usePaging("audit");
+  const narrow = useNarrow();
   const audit = useResource<Page<AuditEntry>>("audit", { limit: 20, after: paging.after }, { pollMs: 15_000 });
   return (
     <Panel title="Audit" hint="what operators did, enrolments and first refusals, newest first">
@@ -252,7 +352,8 @@ function Audit() {
         <>
           <Table
             label="What operators did"
-            columns={AUDIT}
+            class={narrow ? "phone-rows" : ""}
+            columns={narrow ? AUDIT_PHONE : AUDIT}
             rows={audit.data.items}
             rowKey={(entry) => entry.number}
             stale={audit.stale}

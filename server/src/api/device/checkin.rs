@@ -46,7 +46,7 @@ pub(super) async fn check_in(
     Box::pin(remember(&app, &client, &request)).await?;
     if client.standing == Standing::Quarantined {
         app.metrics.checkin(client.population.as_str(), CheckInAnswer::NoJob);
-        let retry_after_ms = Box::pin(retry(&app, &client, RetryReason::NoJob)).await?;
+        let retry_after_ms = Box::pin(retry_of(&app, &client, RetryReason::NoJob)).await?;
         return answer(CheckInResponse::Retry { retry_after_ms, waits_for: Some(WaitsFor::Release) });
     }
     client.examples = request.state.examples;
@@ -59,8 +59,11 @@ pub(super) async fn check_in(
     // The other coordinators see the seat while the client is held. Dropping it removes the seat however the wait ends.
     let _seat = app.fleet.seats.as_ref().map(|seats| seats.hold(&client.population, &candidate));
     let mut seat = app.fleet.lobby.enter(client.population.clone(), candidate);
-    // Looked up after the client entered the lobby: an assignment that is stored from here on calls it.
-    if let Some(assignment) = Box::pin(open_work(&app, &client)).await? {
+    // Looked up after the client entered the lobby: an assignment that is stored from here on calls it. A client that
+    // does not wait is looked up once, below.
+    if wait_ms > 0
+        && let Some(assignment) = Box::pin(look_for_work(&app, &client)).await?
+    {
         app.metrics.checkin(client.population.as_str(), CheckInAnswer::Assigned);
         return answer(CheckInResponse::Assigned(Box::new(assignment)));
     }
@@ -88,38 +91,40 @@ fn too_many_held() -> ApiError {
 }
 
 /// The answer after the wait: the client was called, its time has passed, or the coordinator stops. A `candidate` is
-/// told what it waits for.
+/// told what it waits for. One transaction reads everything: beginning and ending one costs as much as a query.
 async fn after_wait(
     app: &App,
     client: &ClientRow,
     candidate: Option<&Candidate>,
     stopping: bool,
 ) -> Result<CheckInResponse, DbError> {
-    if !stopping && let Some(assignment) = open_work(app, client).await? {
+    let mut tx = app.db.read().await?;
+    if !stopping && let Some(assignment) = open_work(app, &mut tx, client).await? {
         app.metrics.checkin(client.population.as_str(), CheckInAnswer::Assigned);
         return Ok(CheckInResponse::Assigned(Box::new(assignment)));
     }
     let (reason, answer) = if stopping {
         (RetryReason::Unavailable, CheckInAnswer::Stopping)
-    } else if app.db.read().await?.has_running_job(&client.population).await? {
+    } else if tx.has_running_job(&client.population).await? {
         (RetryReason::NothingCame, CheckInAnswer::NothingCame)
     } else {
         (RetryReason::NoJob, CheckInAnswer::NoJob)
     };
     app.metrics.checkin(client.population.as_str(), answer);
     let waits_for = match candidate {
-        Some(candidate) if !stopping => {
-            let mut tx = app.db.read().await?;
-            Some(waits_for(app, &app.fleet, &mut tx, &client.population, candidate).await?)
-        }
+        Some(candidate) if !stopping => Some(waits_for(app, &app.fleet, &mut tx, &client.population, candidate).await?),
         _ => None,
     };
-    Ok(CheckInResponse::Retry { retry_after_ms: retry(app, client, reason).await?, waits_for })
+    Ok(CheckInResponse::Retry { retry_after_ms: retry(app, &mut tx, client, reason).await?, waits_for })
 }
 
 /// When a client of this population should check in again.
-pub(super) async fn retry(app: &App, client: &ClientRow, reason: RetryReason) -> Result<u64, DbError> {
-    let population = app.db.read().await?.population(&client.population).await?;
+pub(super) async fn retry_of(app: &App, client: &ClientRow, reason: RetryReason) -> Result<u64, DbError> {
+    retry(app, &mut app.db.read().await?, client, reason).await
+}
+
+async fn retry(app: &App, tx: &mut Tx, client: &ClientRow, reason: RetryReason) -> Result<u64, DbError> {
+    let population = tx.population(&client.population).await?;
     Ok(app.fleet.retry_after_ms(reason, population.map_or(0, |population| population.clients)))
 }
 
@@ -146,12 +151,15 @@ async fn remember(app: &App, client: &ClientRow, request: &CheckInRequest) -> Re
     Ok(())
 }
 
+async fn look_for_work(app: &App, client: &ClientRow) -> Result<Option<Assignment>, DbError> {
+    open_work(app, &mut app.db.read().await?, client).await
+}
+
 /// The client's open assignment: a new one, or one whose answer was lost. An assignment past its deadline is left out,
 /// because the driver is about to expire it.
-async fn open_work(app: &App, client: &ClientRow) -> Result<Option<Assignment>, DbError> {
-    let mut tx = app.db.read().await?;
+async fn open_work(app: &App, tx: &mut Tx, client: &ClientRow) -> Result<Option<Assignment>, DbError> {
     match tx.open_assignment(client.id).await? {
-        Some(row) => Ok(Some(assignment(app, &mut tx, client, &row).await?).filter(|work| work.deadline_in_ms > 0)),
+        Some(row) => Ok(Some(assignment(app, tx, client, &row).await?).filter(|work| work.deadline_in_ms > 0)),
         None => Ok(None),
     }
 }

@@ -15,7 +15,7 @@ use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AssignmentState, Task};
 use tributary_protocol::text::visible;
 
-use super::checkin::retry;
+use super::checkin::retry_of;
 use crate::api::auth::Device;
 use crate::api::extract::{Json, Path, Query};
 use crate::api::problem::{Answer, ApiError};
@@ -179,7 +179,7 @@ pub(super) async fn report_accepted(
     client: &ClientRow,
     reason: RetryReason,
 ) -> Answer<Json<ReportAccepted>> {
-    Ok(Json(ReportAccepted { retry_after_ms: retry(app, client, reason).await? }))
+    Ok(Json(ReportAccepted { retry_after_ms: retry_of(app, client, reason).await? }))
 }
 
 async fn or_refused<T>(app: &App, client: &ClientRow, result: Result<T, Refusal>) -> Answer<T> {
@@ -204,7 +204,7 @@ pub(super) async fn refused(app: &App, client: &ClientRow, refusal: Refusal) -> 
             // Until the driver has expired the assignment, a check-in would return the same one at once, so the client
             // waits longer.
             let reason = if is_training { RetryReason::NothingCame } else { RetryReason::Reported };
-            let retry_after_ms = retry(app, client, reason).await?;
+            let retry_after_ms = retry_of(app, client, reason).await?;
             return Ok(ApiError::new(ProblemType::AssignmentClosed, detail).retry_after_ms(retry_after_ms));
         }
     };

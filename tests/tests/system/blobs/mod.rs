@@ -20,7 +20,7 @@ use self::faulty::Faulty;
 
 /// A store without a prefix whose calls may take long.
 fn opened(objects: Arc<dyn ObjectStore>) -> OpenedStore {
-    OpenedStore { objects, prefix: Path::default(), call_timeout: Duration::from_secs(60) }
+    OpenedStore::new(objects, Path::default(), Duration::from_secs(60))
 }
 
 fn in_memory() -> OpenedStore {

@@ -121,18 +121,18 @@ pub(super) async fn bodies_are_kept_in_parts(db: &Db) {
 
 pub(super) async fn a_body_in_a_store_is_known_by_its_name_and_by_its_object(db: &Db) {
     let mut tx = db.begin().await.unwrap();
-    assert!(!tx.has_objects().await.unwrap());
+    assert!(!tx.has_objects("").await.unwrap());
     tx.insert_object("model/x/0", "model/x/0/a", 7).await.unwrap();
     tx.insert_blob("model/x/1", &[1; 9]).await.unwrap();
     assert_eq!(tx.object("model/x/0").await.unwrap(), Some(("model/x/0/a".to_owned(), 7)));
     assert_eq!(tx.object("model/x/1").await.unwrap(), None);
-    assert!(tx.has_objects().await.unwrap());
+    assert!(tx.has_objects("").await.unwrap());
     assert!(tx.knows_object("model/x/0/a").await.unwrap());
     assert!(!tx.knows_object("model/x/0/b").await.unwrap());
     assert_eq!(tx.delete_blob("model/x/0").await.unwrap().as_deref(), Some("model/x/0/a"));
     assert_eq!(tx.delete_blob("model/x/1").await.unwrap(), None);
     assert_eq!(tx.blob_part("model/x/1", 0).await.unwrap(), None);
-    assert!(!tx.has_objects().await.unwrap());
+    assert!(!tx.has_objects("").await.unwrap());
     tx.insert_object("model/x/0", "model/x/0/b", 7).await.unwrap();
     assert!(matches!(tx.insert_object("model/x/0", "model/x/0/c", 7).await, Err(DbError::Duplicate)));
 }

@@ -18,7 +18,7 @@ const FORMS: [ModelForm; 2] = [ModelForm::F16, ModelForm::Int8];
 #[tokio::test]
 async fn a_version_is_stored_in_the_form_of_its_job_and_comes_whole_and_in_ranges() {
     for form in FORMS {
-        for (mut world, _directory) in places().await {
+        for mut world in places().await {
             let name = form.as_str();
             let job = world.job(large(&[("download", json!({ "codec": name }))])).await;
             let device = device(&world).await;
@@ -59,7 +59,7 @@ async fn a_version_is_stored_in_the_form_of_its_job_and_comes_whole_and_in_range
 
 #[tokio::test]
 async fn anybody_gets_any_form_that_is_not_stored_the_same_bytes_each_time() {
-    for (world, _directory) in places().await {
+    for world in places().await {
         let job = world.job(large(&[])).await;
         let device = device(&world).await;
         for form in FORMS {

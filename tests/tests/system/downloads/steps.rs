@@ -6,7 +6,7 @@ use tributary_protocol::operator::Job;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::Phase;
 use tributary_protocol::update::{add_model_delta, model_delta_header};
-use tributary_server::blob::{Blobs, model_file_key};
+use tributary_server::blob::{Blobs, model_file_key, model_key};
 use tributary_server::db::{Db, MadeFor};
 use tributary_server::{backup, scheduled};
 
@@ -24,7 +24,7 @@ async fn play_round(world: &World, job: &Job, device: &Device, step: &[f32]) {
 /// Goal: in each place for bodies a version is the one before and its step, bit for bit, over restarts.
 #[tokio::test]
 async fn a_version_is_the_one_before_and_its_step_bit_for_bit() {
-    for (mut world, _directory) in places().await {
+    for mut world in places().await {
         let job = world.job(large(&[("download", json!({ "delta": true }))])).await;
         let device = device(&world).await;
         let first = world.weights(job.id, 0).await;
@@ -93,7 +93,7 @@ async fn a_version_without_a_step_has_none_and_a_deleted_one_had_it() {
 #[tokio::test]
 async fn the_files_of_a_deleted_version_are_deleted_with_it() {
     for download in [json!({ "delta": true }), json!({ "codec": "f16" })] {
-        for (world, directory) in places().await {
+        for world in places().await {
             let retained = [("download", download.clone()), ("retention", json!({ "models": { "last": 1 } }))];
             let job = world.job(large(&retained)).await;
             let device = device(&world).await;
@@ -116,30 +116,37 @@ async fn the_files_of_a_deleted_version_are_deleted_with_it() {
                 let name = model_file_key(job.id, version, form);
                 assert!(tx.staged_body(&name).await.unwrap().is_none() && tx.object(&name).await.unwrap().is_none());
             }
-            drop(directory);
         }
     }
 }
 
+/// Goal: a backup is one file with everything, wherever the bodies are.
 #[tokio::test]
-async fn a_backup_has_the_files_that_are_made_of_versions() {
-    let world = World::start_on_sqlite().await;
-    let stepping = world.job(large(&[("download", json!({ "delta": true }))])).await;
-    let device = device(&world).await;
-    play_round(&world, &stepping, &device, &delta(1)).await;
-    let folder = tempfile::tempdir().unwrap();
-    let copy = folder.path().join("copy.db");
-    backup::copy(world.database().as_ref(), &copy).await.unwrap();
-    backup::check(&copy).await.unwrap();
-    let db = Db::open(copy.to_str().unwrap()).await.unwrap();
-    let file = db.read().await.unwrap().model_file(stepping.id, 1, MadeFor::Delta).await.unwrap().unwrap();
-    let name = model_file_key(stepping.id, 1, MadeFor::Delta);
-    let mut reader = Blobs::Database.reader(&db, name, file.sha256).await.unwrap();
-    let mut body = Vec::new();
-    while let Some(data) = reader.next().await.unwrap() {
-        body.extend_from_slice(&data);
+async fn a_backup_has_models_and_the_files_that_are_made_of_them() {
+    for world in [World::start_on_sqlite().await, World::start_with_files().await] {
+        let stepping = world.job(large(&[("download", json!({ "delta": true }))])).await;
+        let device = device(&world).await;
+        play_round(&world, &stepping, &device, &delta(1)).await;
+        let folder = tempfile::tempdir().unwrap();
+        let copy = folder.path().join("copy.db");
+        backup::copy(world.database().as_ref(), &copy).await.unwrap();
+        backup::check(&copy).await.unwrap();
+        let db = Db::open(copy.to_str().unwrap()).await.unwrap();
+        let mut tx = db.read().await.unwrap();
+        assert!(!tx.has_objects("").await.unwrap());
+        let delta = tx.model_file(stepping.id, 1, MadeFor::Delta).await.unwrap().unwrap();
+        let model = tx.model(stepping.id, 1).await.unwrap().unwrap();
+        drop(tx);
+        let names = [model_file_key(stepping.id, 1, MadeFor::Delta), model_key(stepping.id, 1)];
+        for (name, sha256) in names.into_iter().zip([delta.sha256, model.sha256]) {
+            let mut reader = Blobs::Database.reader(&db, name, sha256).await.unwrap();
+            let mut body = Vec::new();
+            while let Some(data) = reader.next().await.unwrap() {
+                body.extend_from_slice(&data);
+            }
+            drop(reader);
+            assert_eq!(Sha256Hash::of(&body), sha256);
+        }
+        db.close().await;
     }
-    drop(reader);
-    assert_eq!(Sha256Hash::of(&body), file.sha256);
-    db.close().await;
 }

@@ -41,8 +41,8 @@ pub(super) const ROOMS: [(&str, &[Room]); 2] = [
             room(&["guard/"], "a limit counts callers and does not know what they ask for"),
             room(&["net/"], "a listener hands requests on and understands none of them"),
             room(&["db/"], "queries know rows, not what the rows are for"),
-            room(&["backup.rs"], "a backup is a copy of the database and needs no coordinator"),
             room(&["blob/"], "a store keeps bodies and does not know what they mean"),
+            room(&["backup/"], "a backup is a copy of the database with its bodies, and needs no coordinator"),
             room(&["evaluator.rs"], "the program that serves brings the networks; the coordinator asks for a result"),
             room(&["specs.rs"], "a spec follows from a stored job file alone"),
             room(&["services.rs"], "every room above is given the services"),
@@ -136,7 +136,7 @@ const RESERVED: &[Reserved] = &[
         package: "server",
         paths: &["sqlx"],
         // The bell listens on a connection of its own; metrics distinguish the errors of queries.
-        files: &["db/", "cluster/bell.rs", "metrics/", "backup.rs"],
+        files: &["db/", "cluster/bell.rs", "metrics/", "backup/"],
         reason: "every query is a method of db/",
     },
     Reserved {

@@ -11,7 +11,7 @@ use crate::support::{World, delta_file, figures};
 /// Goal: what is decoded, summed up and written in parts makes the same bits as the arithmetic on whole vectors.
 #[tokio::test]
 async fn a_large_round_makes_the_same_bits_as_whole_vectors() {
-    for (world, _directory) in places().await {
+    for world in places().await {
         let job = world.job(goal(3)).await;
         let devices = world.devices::<3>().await;
         let assignments = world.assign([&devices[0], &devices[1], &devices[2]]).await;
@@ -42,7 +42,7 @@ async fn a_large_round_makes_the_same_bits_as_whole_vectors() {
 /// Goal: an update that turns out bad at its very end leaves the sum as if it had never come, bit for bit.
 #[tokio::test]
 async fn a_large_update_that_turns_out_bad_leaves_no_trace() {
-    for (world, _directory) in places().await {
+    for world in places().await {
         let job = world.job(goal(2)).await;
         let [good, bad] = world.devices().await;
         for number in 1..=4 {
@@ -78,7 +78,7 @@ async fn a_large_update_that_turns_out_bad_leaves_no_trace() {
 /// Goal: a body that is not what its digest says was damaged on the way: no verdict, and it can be sent again.
 #[tokio::test]
 async fn a_body_with_another_digest_is_refused_and_can_be_sent_again() {
-    for (world, _directory) in places().await {
+    for world in places().await {
         let job = world.job(goal(2)).await;
         let [device, other] = world.devices().await;
         let [assignment, second] = world.assign([&device, &other]).await;
@@ -103,7 +103,7 @@ async fn a_body_with_another_digest_is_refused_and_can_be_sent_again() {
 
 #[tokio::test]
 async fn a_deadline_ends_a_body_that_is_half_here() {
-    for (world, _directory) in places().await {
+    for world in places().await {
         let job = world.job(goal(1)).await;
         let [slow] = world.devices().await;
         let [first] = world.assign([&slow]).await;
@@ -125,7 +125,7 @@ async fn a_deadline_ends_a_body_that_is_half_here() {
 /// Goal: a commit waits for no body, and what was half in the sum is not in the model.
 #[tokio::test]
 async fn a_goal_met_by_others_ends_a_body_that_is_half_here() {
-    for (world, _directory) in places().await {
+    for world in places().await {
         let job = world
             .job(super::large(&[(
                 "round",

@@ -4,8 +4,6 @@ mod large;
 mod resumed;
 mod together;
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -15,7 +13,6 @@ use tributary_protocol::digest::repr_digest;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, JobId};
 use tributary_protocol::state::Task;
-use tributary_server::blob::OpenedStore;
 use tributary_server::db::{RoundKey, Tx};
 use tributary_server::updates::sums::SharedSum;
 
@@ -45,20 +42,13 @@ fn delta(seed: u32) -> Vec<f32> {
     (0..PARAMETERS as u32).map(value).collect()
 }
 
-/// The coordinator's three places for bodies: SQLite, PostgreSQL, an object store in a directory.
-pub(crate) async fn places() -> Vec<(World, Option<tempfile::TempDir>)> {
-    let mut places = vec![(World::start_on_sqlite().await, None)];
+/// The coordinator's three places for bodies: SQLite, PostgreSQL, files beside SQLite.
+pub(crate) async fn places() -> Vec<World> {
+    let mut places = vec![World::start_on_sqlite().await];
     if let Some(database) = postgres().await {
-        places.push((World::start_on(database).await, None));
+        places.push(World::start_on(database).await);
     }
-    let directory = crate::support::directory_in_memory();
-    let objects = object_store::local::LocalFileSystem::new_with_prefix(directory.path()).unwrap();
-    let store = OpenedStore {
-        objects: std::sync::Arc::new(objects),
-        prefix: object_store::path::Path::default(),
-        call_timeout: Duration::from_secs(60),
-    };
-    places.push((World::start_with_blobs(Some(store)).await, Some(directory)));
+    places.push(World::start_with_files().await);
     places
 }
 

@@ -1,8 +1,11 @@
 //! Uploads that broke off: they go on where they ended, over restarts too, and expire.
 
+use std::path::{Path, PathBuf};
+
 use tributary_engine::aggregate::{Accumulator, Weight};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AssignmentState, Phase};
+use tributary_server::blob::folder_beside;
 use tributary_server::scheduled;
 
 use super::{Half, PARAMETERS, averaged, delta, fold, goal, left, places, sum, until};
@@ -11,7 +14,7 @@ use crate::support::{World, delta_file};
 /// Goal: bytes that arrived are not sent again, whatever happened to the coordinator; the result is the same bits.
 #[tokio::test]
 async fn an_upload_that_broke_off_goes_on_where_it_ended() {
-    for (mut world, _directory) in places().await {
+    for mut world in places().await {
         for (number, restarts) in [(1, false), (2, true)] {
             let job = world.job(merged(goal(1), number)).await;
             let [device] = world.devices().await;
@@ -117,7 +120,7 @@ async fn a_body_that_does_not_go_on_where_the_upload_is_is_refused_and_changes_n
 /// Goal: what broke off and never came back leaves nothing, whether its round ended or the clock deleted it.
 #[tokio::test]
 async fn what_never_came_back_is_deleted() {
-    for (world, _directory) in places().await {
+    for world in places().await {
         let job = world.job(goal(2)).await;
         let [gone, other] = world.devices().await;
         let [first, second] = world.assign([&gone, &other]).await;
@@ -152,4 +155,37 @@ async fn what_never_came_back_is_deleted() {
         assert_eq!(left(&world).await, (0, 0));
         world.check_books(job.id).await;
     }
+}
+
+/// Goal: a power failure may take the files of an unfinished upload; its sender begins again and completes it.
+#[tokio::test]
+async fn an_upload_whose_files_are_lost_begins_again() {
+    let mut world = World::start_with_files().await;
+    let job = world.job(goal(1)).await;
+    let [device] = world.devices().await;
+    let [assignment] = world.assign([&device]).await;
+    let body = delta_file(&assignment, &delta(1));
+    let folder = folder_beside(world.database().as_ref());
+    let before = files_of(&folder);
+    let half = Half::send(&world, &device, &assignment, &body, body.len() / 2).await;
+    half.break_off().await;
+    let offset: usize = device.offset(assignment.id).await.header("upload-offset").parse().unwrap();
+    assert_eq!(offset, body.len() / 2);
+    world.stop().await;
+    for file in files_of(&folder).iter().filter(|file| !before.contains(file)) {
+        std::fs::write(file, []).unwrap();
+    }
+    world.resume().await;
+    let refused = device.patch(assignment.id, offset, &body[offset..], &body).await;
+    assert_eq!((refused.status, refused.header("upload-offset")), (409, "0"));
+    device.put_digested(assignment.id, &body).await.value();
+    world.drive().await;
+    assert_eq!(world.round(job.id, 1).await.phase, Phase::Committed);
+    assert_eq!(left(&world).await, (0, 0));
+    world.check_books(job.id).await;
+}
+
+fn files_of(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files_of(&path) } else { vec![path] }).collect()
 }

@@ -10,7 +10,7 @@ use crate::support::{World, delta_file};
 
 #[tokio::test]
 async fn a_newer_upload_ends_an_older_one_of_the_same_update() {
-    for (world, _directory) in places().await {
+    for world in places().await {
         let job = world.job(goal(2)).await;
         let [device, _other] = world.devices().await;
         let [first, _] = world.assign([&device, &_other]).await;

@@ -16,7 +16,7 @@ use tributary_protocol::operator::{self, CreatedToken, Job, Page, Round};
 use tributary_protocol::safetensors::model_from_bytes;
 use tributary_protocol::state::Role;
 use tributary_server::app::App;
-use tributary_server::blob::OpenedStore;
+use tributary_server::blob::{OpenedStore, open_beside};
 use tributary_server::devices::DeviceSettings;
 use tributary_server::guard::Limits;
 use tributary_server::metrics::MetricsAccess;
@@ -159,6 +159,15 @@ impl World {
     }
 
     /// The same as [`Self::start`], with the bodies of models and updates in a store.
+    /// On SQLite, with large bodies in files beside it.
+    pub(crate) async fn start_with_files() -> Self {
+        let mut world = Self::start_on_sqlite().await;
+        world.stop().await;
+        world.set_blobs(Some(open_beside(world.database().as_ref()).unwrap()));
+        world.resume().await;
+        world
+    }
+
     pub(crate) async fn start_with_blobs(blobs: Option<OpenedStore>) -> Self {
         let (clock, hand) = Clock::manual(NOW_MS);
         let mut world = Self::place(clock, hand, false, Store::file());

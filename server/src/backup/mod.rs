@@ -1,68 +1,25 @@
 //! Copies of a SQLite database: written while a coordinator serves it, and checked before one replaces it.
 //!
 //! This module handles the contents of files. The caller handles names, renaming, and which files may be overwritten.
+//! A copy is one file: it contains the bodies that are files beside the database.
+
+mod bodies;
+mod open;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sqlx::{ConnectOptions, Connection};
-use sqlx_sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode};
+use sqlx::Connection;
+use sqlx_sqlite::SqliteJournalMode;
 
+pub use self::open::BackupError;
+use self::open::{COPY_ATTEMPTS, engine, open, options};
+use crate::blob::folder_beside;
 use crate::db::{DbError, sqlite_path, sqlite_schema};
-
-/// Longest wait for another process that locks the database briefly.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often to try a database that another process has open. A process that has just ended may still be closing it.
 const RELEASE_ATTEMPTS: u32 = 10;
 const RELEASE_PAUSE: Duration = Duration::from_millis(100);
-
-#[derive(Debug, thiserror::Error)]
-pub enum BackupError {
-    /// PostgreSQL has its own tools for this.
-    #[error("this database is a PostgreSQL server's: save it with pg_dump, load it with pg_restore")]
-    Postgres,
-    /// The URL names no file.
-    #[error(transparent)]
-    Url(DbError),
-    #[error("{}: there is no such database", .0.display())]
-    Missing(PathBuf),
-    /// The file is not a database of Tributary.
-    #[error("{}: this is not a Tributary database", .0.display())]
-    Foreign(PathBuf),
-    /// A Tributary database that this release cannot use.
-    #[error("{}: {source}", path.display())]
-    Schema { path: PathBuf, source: DbError },
-    /// The file is damaged or truncated.
-    #[error("{}: the database is damaged: {detail}", path.display())]
-    Damaged {
-        path: PathBuf,
-        /// The first defect that SQLite reports.
-        detail: String,
-    },
-    #[error("{}: another process uses this database; stop its coordinator first", .0.display())]
-    InUse(PathBuf),
-    /// Any other error of SQLite.
-    #[error("{}: {source}", path.display())]
-    Engine { path: PathBuf, source: sqlx::Error },
-}
-
-impl BackupError {
-    /// The same error with the name of another file: the one that the checked file is a copy of.
-    #[must_use]
-    pub fn of_file(mut self, file: &Path) -> Self {
-        match &mut self {
-            Self::Missing(path)
-            | Self::Foreign(path)
-            | Self::InUse(path)
-            | Self::Schema { path, .. }
-            | Self::Damaged { path, .. }
-            | Self::Engine { path, .. } => file.clone_into(path),
-            Self::Postgres | Self::Url(_) => {}
-        }
-        self
-    }
-}
 
 /// The file of a SQLite database.
 ///
@@ -75,8 +32,8 @@ pub fn file_of(database: &str) -> Result<PathBuf, BackupError> {
     sqlite_path(database).map(PathBuf::from).map_err(BackupError::Url)
 }
 
-/// Copies the current state of a database into an empty file, without its free pages. A coordinator can serve the
-/// database meanwhile.
+/// Copies the current state of a database into an empty file, without its free pages and with the bodies beside it. A
+/// coordinator can serve the database meanwhile.
 ///
 /// # Errors
 /// After any [`BackupError`] the contents of the file are undefined.
@@ -84,8 +41,16 @@ pub async fn copy(database: &Path, into: &Path) -> Result<(), BackupError> {
     let failed = |source| engine(database, source);
     let mut connection = open(database, options(database)).await?;
     sqlite_schema(&mut connection).await.map_err(|source| schema(database, source))?;
-    sqlx::query("vacuum into $1").bind(into.to_string_lossy()).execute(&mut connection).await.map_err(failed)?;
-    connection.close().await.map_err(failed)
+    for _ in 0..COPY_ATTEMPTS {
+        let copied = sqlx::query("vacuum into $1").bind(into.to_string_lossy()).execute(&mut connection).await;
+        copied.map_err(failed)?;
+        if bodies::embed(&mut connection, &folder_beside(database), into).await? {
+            return connection.close().await.map_err(failed);
+        }
+        // SQLite copies only into an empty file.
+        std::fs::write(into, []).map_err(|source| BackupError::Body { path: into.to_owned(), source })?;
+    }
+    Err(BackupError::Moving(database.to_owned()))
 }
 
 /// Checks that a file is a complete Tributary database that this release can use.
@@ -116,17 +81,6 @@ pub async fn release(database: &Path) -> Result<(), BackupError> {
     open(database, options).await?.close().await.map_err(|source| engine(database, source))
 }
 
-fn options(database: &Path) -> SqliteConnectOptions {
-    SqliteConnectOptions::new().filename(database).create_if_missing(false).busy_timeout(BUSY_TIMEOUT)
-}
-
-async fn open(database: &Path, options: SqliteConnectOptions) -> Result<SqliteConnection, BackupError> {
-    if !database.is_file() {
-        return Err(BackupError::Missing(database.to_owned()));
-    }
-    options.connect().await.map_err(|source| engine(database, source))
-}
-
 fn schema(database: &Path, source: DbError) -> BackupError {
     let path = database.to_owned();
     match source {
@@ -136,27 +90,12 @@ fn schema(database: &Path, source: DbError) -> BackupError {
     }
 }
 
-/// Classifies errors of SQLite by code (<https://www.sqlite.org/rescode.html>).
-fn engine(database: &Path, source: sqlx::Error) -> BackupError {
-    let path = database.to_owned();
-    let code = source.as_database_error().and_then(sqlx::error::DatabaseError::code).and_then(|code| code.parse().ok());
-    // The low byte is the primary code.
-    match code.map(|code: u32| code & 0xff) {
-        // SQLITE_BUSY, SQLITE_LOCKED
-        Some(5 | 6) => BackupError::InUse(path),
-        // SQLITE_CORRUPT
-        Some(11) => BackupError::Damaged { path, detail: source.to_string() },
-        // SQLITE_NOTADB
-        Some(26) => BackupError::Foreign(path),
-        _ => BackupError::Engine { path, source },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    use sqlx::ConnectOptions;
     use tributary_protocol::id::Name;
 
     use super::*;
