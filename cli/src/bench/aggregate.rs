@@ -51,8 +51,8 @@ pub(crate) struct AggregateArgs {
     /// The codec of the updates: its name, or a JSON object with its settings.
     #[arg(long, default_value = "f32", value_name = "CODEC", value_parser = parse_codec)]
     codec: Codec,
-    /// A rule of `[aggregation] combine`: its name (median), or a JSON object with its settings. Rules without a running
-    /// sum have no second coordinator to compare with.
+    /// A rule of `[aggregation] combine`: its name (median), or a JSON object with its settings. Rules without a
+    /// running sum have no second coordinator to compare with.
     #[arg(long, default_value = "weighted_mean", value_name = "RULE", value_parser = parse_named::<Combine>)]
     combine: Combine,
     /// A server optimiser: its kind (adam), or a JSON object with its settings.

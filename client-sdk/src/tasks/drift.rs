@@ -48,8 +48,8 @@ impl<'a> Drift<'a> {
         Some(Self { algorithm, server: base.control.as_deref().unwrap_or_default(), own })
     }
 
-    /// What is added to each gradient: `c - c_k` in SCAFFOLD, the negative linear term in FedDyn. `None` for zeros, with
-    /// which training has the bits of training without them.
+    /// What is added to each gradient: `c - c_k` in SCAFFOLD, the negative linear term in FedDyn. `None` for zeros,
+    /// with which training has the bits of training without them.
     pub(super) fn constant(&self) -> Option<Vec<f32>> {
         let constant: Vec<f32> = match self.algorithm.sends_control() {
             true => self.own.iter().enumerate().map(|(place, own)| self.server(place) - own).collect(),

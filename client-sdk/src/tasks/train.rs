@@ -120,8 +120,8 @@ fn delta(trained: Trained, model: &Model) -> Result<Vec<f32>, TrainError> {
     Ok(values)
 }
 
-/// The update's file, within the plan's norm bound, and the state that the job keeps once it is accepted. The values are
-/// those of the delta, then those of the control vector's change.
+/// The update's file, within the plan's norm bound, and the state that the job keeps once it is accepted. The values
+/// are those of the delta, then those of the control vector's change.
 fn encode(
     mut values: Vec<f32>,
     assignment: &Assignment,

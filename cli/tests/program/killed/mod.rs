@@ -69,8 +69,8 @@ fn cohorts() -> Value {
     })
 }
 
-/// Federated averaging; an optimiser whose moments are files beside the model; and SCAFFOLD, whose clients download such
-/// a file and keep a vector of their own.
+/// Federated averaging; an optimiser whose moments are files beside the model; and SCAFFOLD, whose clients download
+/// such a file and keep a vector of their own.
 fn rules() -> [(&'static str, Value); 3] {
     let scaffold = json!({ "kind": "scaffold", "clients": CLIENTS });
     [

@@ -70,6 +70,20 @@ export type Algorithm =
       kind: "fed_nova";
       /** Weight of the distance from the global model, as in `fed_prox`. Default: 0. */
       mu?: number;
+    }
+  | {
+      /** Number of clients that take part in the job, those included that are never selected: N of the paper. */
+      clients: number;
+      /** What the client's next control vector is. Default: `steps`. */
+      control?: Control;
+      kind: "scaffold";
+    }
+  | {
+      /** Weight of the distance, above 0 and at most 1000. */
+      alpha: number;
+      /** Number of clients that take part in the job, those included that are never selected: m of the paper. */
+      clients: number;
+      kind: "fed_dyn";
     };
 
 /** An assignment: the work of one client in one round. */
@@ -578,6 +592,17 @@ export type Combine =
       radius: number;
     };
 
+/** The file of a vector that belongs to a model version, in the form of a plain model. */
+export interface CompanionFile {
+  /** Length of the file. */
+  bytes: number;
+  /** SHA-256 of the file. */
+  sha256: Sha256Hash;
+}
+
+/** The control vector that a client of SCAFFOLD keeps after a round. */
+export type Control = "gradient" | "steps";
+
 /** Request for a new account. */
 export interface CreateAccount {
   /** Name of the account, unique in the deployment. */
@@ -721,8 +746,19 @@ export interface DeviceAssignment {
    * A round that reaches its goal closes before its deadline. Large cohorts ask less often.
    */
   ask_every_ms?: number;
+  /**
+   * The control variate of that version, where the plan's algorithm has one. Absent for the first
+   * version, where it is zero, and for evaluations.
+   */
+  control?: CompanionFile;
   /** Time until the round closes, in milliseconds. A duration, since device clocks are often wrong. */
   deadline_in_ms: number;
+  /**
+   * The round of the client's last accepted update, if that round was abandoned afterwards and the
+   * plan's algorithm keeps a vector on the device: the client goes back to the vector that it had before
+   * that round.
+   */
+  dropped_round?: number;
   /**
    * The file to download instead, if the plan chooses another form than plain f32. Train from what it
    * decodes to.
@@ -1909,6 +1945,8 @@ export interface RoundPolicy {
   mode?: Mode;
   /** Clients drawn per update of the goal, 1 to 10. The surplus makes up for stragglers. Default: 1.3. */
   over_selection?: number;
+  /** Which of the available clients form the cohort. Default: uniform. */
+  selection?: Selection;
   /** Longest wait for available clients, in milliseconds. Default: 300,000. */
   selection_timeout_ms?: number;
   /** Updates after which a round closes before its deadline. Default: 10. */
@@ -1990,6 +2028,26 @@ export type Secret = string;
  * exactly.
  */
 export type Seed = number;
+
+/**
+ * Which of the available clients form the cohort of a training round. Each is drawn from the round's
+ * seed.
+ */
+export type Selection =
+  | {
+      kind: "uniform";
+    }
+  | {
+      kind: "weighted";
+    }
+  | {
+      /**
+       * Number of candidates, at least the size of a cohort. With as many as a cohort has, this is
+       * `weighted`.
+       */
+      candidates: number;
+      kind: "power_of_choice";
+    };
 
 /**
  * The optimiser of the coordinator. Its gradient is the negative combined delta D of a round (Reddi et
