@@ -13,8 +13,8 @@ use tributary_protocol::seed::Seed;
 use tributary_protocol::update::{UpdateHeader, UpdateLimits, bytes_max};
 
 use crate::aggregate::{
-    Accumulator, CapsError, ControlStep, Discount, Dynamic, Gathering, Optimizer, SumCaps, Weighing, Weight, gathering_of,
-    optimizer_of, share,
+    Accumulator, CapsError, ControlStep, Discount, Dynamic, Gathering, Optimizer, SumCaps, Weighing, Weight,
+    gathering_of, optimizer_of, share,
 };
 use crate::round::{Calendar, CalendarError};
 

@@ -63,7 +63,8 @@ fn cohorts(job: &JobFile) -> Option<String> {
 /// What such a client downloads beside the model, and what it keeps, belong to the newest version.
 fn drift(job: &JobFile) -> Option<String> {
     let is_stale = job.round.mode.buffered().is_some() && job.training.algorithm.keeps_state();
-    is_stale.then(|| "its corrections are those of the newest version, and clients of a buffer may be behind".to_owned())
+    is_stale
+        .then(|| "its corrections are those of the newest version, and clients of a buffer may be behind".to_owned())
 }
 
 /// In a cohort a round that nobody may join is abandoned, and the next one lets clients return.
