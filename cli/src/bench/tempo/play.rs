@@ -186,7 +186,7 @@ impl Play {
 
     fn commit(&mut self) -> Result<(), BenchError> {
         let total = self.spec.model.total();
-        let optimizer = self.spec.optimizer(self.version);
+        let optimizer = self.spec.optimizer(self.version, self.round.reported);
         let steps = step(&*optimizer, &self.round.sum, 0..total, &mut []).map_err(failed)?;
         let values = advance(self.model.values(), &steps, 0).map_err(failed)?;
         self.model = Arc::new(Model::new(Arc::clone(&self.spec.model), values).map_err(failed)?);
