@@ -79,6 +79,11 @@ impl ClientError {
         matches!(self, Self::Refused(problem) if problem.kind == kind)
     }
 
+    /// Whether the coordinator wants no report of this assignment any more.
+    pub(crate) fn ends_assignment(&self) -> bool {
+        self.is(ProblemType::AssignmentClosed) || self.is(ProblemType::UpdateStale)
+    }
+
     /// Whether the same request may succeed later.
     pub(crate) fn is_temporary(&self) -> bool {
         match self {

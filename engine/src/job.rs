@@ -13,8 +13,8 @@ use tributary_protocol::seed::Seed;
 use tributary_protocol::update::{UpdateHeader, UpdateLimits, bytes_max};
 
 use crate::aggregate::{
-    Accumulator, CapsError, ControlStep, Dynamic, Gathering, Optimizer, SumCaps, Weighing, Weight, gathering_of,
-    optimizer_of, share,
+    Accumulator, CapsError, ControlStep, Discount, Dynamic, Gathering, Optimizer, SumCaps, Weighing, Weight,
+    gathering_of, optimizer_of, share,
 };
 use crate::round::{Calendar, CalendarError};
 
@@ -115,6 +115,19 @@ impl JobSpec {
     #[must_use]
     pub fn gathering(&self, base_version: u32) -> Gathering {
         gathering_of(&self.file, base_version)
+    }
+
+    /// How staleness changes what updates count for.
+    #[must_use]
+    pub fn discount(&self) -> Discount {
+        Discount::of(&self.file)
+    }
+
+    /// The weight, in examples, that staleness takes from an update.
+    #[must_use]
+    pub fn weight_lost(&self, examples: u64, staleness: u32) -> f64 {
+        let full = Weight::examples(u32::try_from(examples).unwrap_or(u32::MAX));
+        full.as_f64() - self.discount().weight(full, staleness).as_f64()
     }
 
     /// How updates weigh in the running sum of a round; none if the job's rule keeps none.

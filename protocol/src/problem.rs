@@ -82,6 +82,8 @@ problem_types! {
     DigestMismatch = "urn:tributary:problem:digest-mismatch", 422, "The body does not match its digest";
     /// The round closed before the client reported. The work is discarded.
     AssignmentClosed = "urn:tributary:problem:assignment-closed", 410, "The round has closed";
+    /// The update is more versions behind than its job allows. The work is discarded; new work is there at once.
+    UpdateStale = "urn:tributary:problem:update-stale", 410, "The update is too stale";
     /// The object existed and was deleted under the job's retention policy.
     Deleted = "urn:tributary:problem:deleted", 410, "Deleted under the job's retention policy";
     /// The body exceeds its limit.

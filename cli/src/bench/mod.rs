@@ -14,6 +14,7 @@ mod recovery;
 mod round;
 mod rules;
 mod sink;
+mod tempo;
 mod train;
 mod training;
 
@@ -42,6 +43,8 @@ pub(crate) enum BenchCommand {
     Rules(rules::RulesArgs),
     /// Accuracy of the same training while some clients send wrong updates, with different rules to combine them.
     Attack(attack::AttackArgs),
+    /// Simulated time to an accuracy with clients of different speeds: synchronous, buffered and asynchronous rounds.
+    Tempo(tempo::TempoArgs),
     /// Receives bodies and discards them: the yardstick of `bench aggregate`.
     #[command(hide = true)]
     Sink,
@@ -55,6 +58,7 @@ pub(crate) async fn run(command: &BenchCommand, output: &Output) -> Result<(), C
         BenchCommand::Aggregate(args) => aggregate::run(args, output).await,
         BenchCommand::Codec(args) => codec::run(args, output).await,
         BenchCommand::Sink => sink::run(output).await,
+        BenchCommand::Tempo(args) => tempo::run(args, output).await,
         BenchCommand::Train(args) => train::run(args, output).await,
         BenchCommand::Training(args) => training::run(args, output).await,
         BenchCommand::Rules(args) => rules::run(args, output).await,

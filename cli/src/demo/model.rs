@@ -1,7 +1,7 @@
 //! The built-in jobs of the demo: network, local training and round policy for each data set.
 
 use tributary_protocol::job_file::{
-    EvaluationPlace, EvaluationPolicy, InitialModel, JobFile, RoundPolicy, Selection, StopPolicy, UpdatePolicy,
+    EvaluationPlace, EvaluationPolicy, InitialModel, JobFile, Mode, RoundPolicy, Selection, StopPolicy, UpdatePolicy,
 };
 use tributary_protocol::layers::{HeightWidth, Layer, LayeredModel, ModelSpec, Padding};
 use tributary_protocol::plan::{Loss, Optimizer, Training};
@@ -133,6 +133,7 @@ fn round_policy(args: &DemoArgs) -> RoundPolicy {
     };
     let goal = args.changes.cohort.map_or(goal, |cohort| cohort.min(clients)).max(1);
     let policy = RoundPolicy {
+        mode: Mode::Synchronous,
         updates_goal: goal,
         updates_min: if args.changes.cohort.is_some() { goal } else { goal.div_ceil(2) },
         over_selection: 1.0,

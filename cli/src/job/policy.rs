@@ -1,6 +1,6 @@
 //! `tributary job policy`: shows when the rounds of a job open, close and are abandoned, or changes it.
 
-use tributary_protocol::job_file::{RoundPolicy, RoundPolicyChange};
+use tributary_protocol::job_file::{Buffered, Divisor, RoundPolicy, RoundPolicyChange, StalenessWeight};
 
 use super::args::JobPolicyArgs;
 use super::find::find_job;
@@ -38,6 +38,9 @@ fn change(args: &JobPolicyArgs) -> RoundPolicyChange {
 }
 
 fn text(policy: &RoundPolicy, width: Option<u16>) -> String {
+    if let Some(buffered) = policy.mode.buffered() {
+        return buffered_text(&buffered, policy, width);
+    }
     let pairs = [
         ("updates goal", policy.updates_goal.to_string()),
         ("updates minimum", policy.updates_min.to_string()),
@@ -45,6 +48,29 @@ fn text(policy: &RoundPolicy, width: Option<u16>) -> String {
         ("available minimum", policy.available_min.max(policy.cohort_size()).to_string()),
         ("selection timeout", duration_ms(policy.selection_timeout_ms)),
         ("deadline", duration_ms(policy.deadline_ms)),
+        ("back-off", format!("{} to {}", duration_ms(policy.backoff_ms), duration_ms(policy.backoff_max_ms))),
+    ];
+    output::fields(&pairs, width)
+}
+
+fn buffered_text(buffered: &Buffered, policy: &RoundPolicy, width: Option<u16>) -> String {
+    let weight = match buffered.staleness_weight {
+        StalenessWeight::Constant => "1".to_owned(),
+        StalenessWeight::Inverse => "1 / d".to_owned(),
+        StalenessWeight::Polynomial { a } => format!("(1 + d)^-{a}"),
+        StalenessWeight::Hinge { a, b } => format!("1 up to {b}, then 1 / ({a} (d - {b}) + 1)"),
+    };
+    let divisor = match buffered.divisor {
+        Divisor::Count => "the weights without discounts",
+        Divisor::Weights => "the discounted weights",
+    };
+    let pairs = [
+        ("buffer", buffered.buffer.to_string()),
+        ("concurrency", buffered.concurrency.to_string()),
+        ("staleness maximum", buffered.staleness_max.to_string()),
+        ("weight at staleness d", weight),
+        ("divided by", divisor.to_owned()),
+        ("deadline of a client", duration_ms(policy.deadline_ms)),
         ("back-off", format!("{} to {}", duration_ms(policy.backoff_ms), duration_ms(policy.backoff_max_ms))),
     ];
     output::fields(&pairs, width)

@@ -74,7 +74,15 @@ mod tests {
             p90: 0.9,
             max: 0.9,
         }];
-        RoundDetail { round, phases: vec![], explanation: String::new(), evaluation: None, classes, what_if: vec![] }
+        RoundDetail {
+            round,
+            phases: vec![],
+            explanation: String::new(),
+            evaluation: None,
+            classes,
+            what_if: vec![],
+            staleness: vec![],
+        }
     }
 
     #[test]

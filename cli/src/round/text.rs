@@ -22,7 +22,11 @@ pub(crate) fn row(round: &Round) -> Vec<String> {
     vec![
         round.number.to_string(),
         phase,
-        format!("{}/{} of {}", round.reported, round.goal, round.cohort),
+        if round.buffer.is_some() {
+            format!("{}/{}, {} at work", round.reported, round.goal, round.assigned)
+        } else {
+            format!("{}/{} of {}", round.reported, round.goal, round.cohort)
+        },
         round.spare.to_string(),
         lost(round).to_string(),
         (round.failed + round.rejected).to_string(),
@@ -85,10 +89,7 @@ pub(crate) fn page(round: &Round, assignments: &[Assignment], width: Option<u16>
         ("phase", round.phase.to_string()),
         ("reason", or_dash(round.reason, |reason| reason.to_string())),
         ("started from", format!("model version {}", round.base_version)),
-        (
-            "reports",
-            format!("{} of {} selected; goal {}, minimum {}", round.reported, round.cohort, round.goal, round.minimum),
-        ),
+        ("reports", reports(round)),
         ("examples", round.weight.to_string()),
         ("training loss", or_dash(round.training_loss, |loss| format!("{loss:.4}"))),
         ("loss", or_dash(round.loss, |loss| format!("{loss:.4}"))),
@@ -104,6 +105,20 @@ pub(crate) fn page(round: &Round, assignments: &[Assignment], width: Option<u16>
     let header = ["client", "state", "reason", "examples", "loss", "norm", "worked", "up", "after"];
     let rows = assignments.iter().map(assignment_row);
     format!("{}\n\n{}", output::fields(&pairs, width), output::table(&header, rows, width))
+}
+
+fn reports(round: &Round) -> String {
+    let Some(buffer) = &round.buffer else {
+        return format!(
+            "{} of {} selected; goal {}, minimum {}",
+            round.reported, round.cohort, round.goal, round.minimum
+        );
+    };
+    let staleness = buffer.staleness_mean.map_or_else(String::new, |mean| {
+        format!("; {mean:.1} versions behind on average, which took the weight of {:.0} examples", buffer.lost_weight)
+    });
+    let (in_work, most) = (round.assigned, buffer.concurrency);
+    format!("{} in a buffer of {}; {in_work} of at most {most} at work{staleness}", round.reported, round.goal)
 }
 
 /// The work that stragglers did not do because they were told that the round had closed.

@@ -162,8 +162,16 @@ async fn show_round(State(stage): State<Stage>, Path((_, number)): Path<(JobId, 
     let found = stage.fake.lock().unwrap().rounds.iter().find(|round| round.number == number).cloned();
     let Some(round) = found else { return refuse(ProblemType::NotFound) };
     let explanation = format!("Round {number} has its reasons.");
-    Json(RoundDetail { round, phases: vec![], explanation, evaluation: None, classes: None, what_if: vec![] })
-        .into_response()
+    Json(RoundDetail {
+        round,
+        phases: vec![],
+        explanation,
+        evaluation: None,
+        classes: None,
+        what_if: vec![],
+        staleness: vec![],
+    })
+    .into_response()
 }
 
 async fn list_assignments() -> Response {

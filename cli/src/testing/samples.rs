@@ -61,6 +61,7 @@ pub(crate) fn round(task: Task, number: u32, phase: Phase) -> Round {
         goal: 10,
         minimum: 5,
         cohort: 13,
+        buffer: None,
         reported: 0,
         rejected: 0,
         failed: 0,

@@ -131,7 +131,7 @@ impl Step {
                     Work::Evaluation(_) => Outcome::Evaluated { round, retry_after },
                 }))
             }
-            Err(error) if error.is(ProblemType::AssignmentClosed) => {
+            Err(error) if error.ends_assignment() => {
                 Self::End(Ok(Outcome::TooLate { round, retry_after: error.retry_after().unwrap_or_default() }))
             }
             Err(error) if leaves_assignment_open(&error) => {
@@ -147,7 +147,7 @@ impl Step {
         let retry_after = match status {
             // The device's clock runs a little fast: the round is still open.
             Ok(status) => Duration::from_millis(status.deadline_in_ms),
-            Err(error) if error.is(ProblemType::AssignmentClosed) => error.retry_after().unwrap_or_default(),
+            Err(error) if error.ends_assignment() => error.retry_after().unwrap_or_default(),
             Err(error) => return Self::End(Err(error)),
         };
         Self::End(Ok(Outcome::TooLate { round, retry_after }))
@@ -212,8 +212,9 @@ fn is_unknown(error: &ClientError) -> bool {
 
 /// Whether the coordinator refused a report for good and still waits for another one.
 fn leaves_assignment_open(error: &ClientError) -> bool {
-    let ends = [ProblemType::AssignmentClosed, ProblemType::UpdateRejected, ProblemType::UpdateConflict];
+    let ends = [ProblemType::UpdateRejected, ProblemType::UpdateConflict];
     match error {
+        error if error.ends_assignment() => false,
         ClientError::Refused(problem) => !error.is_temporary() && !ends.contains(&problem.kind),
         _ => false,
     }
@@ -385,6 +386,8 @@ mod tests {
             outcome(after(refused(ProblemType::AssignmentClosed))),
             Outcome::TooLate { round: 3, retry_after: WINDOW }
         );
+        let stale = outcome(after(refused(ProblemType::UpdateStale)));
+        assert_eq!(stale, Outcome::TooLate { round: 3, retry_after: WINDOW });
         let done = Step::after_delivery(&pending, Ok(7));
         assert_eq!(outcome(done), Outcome::Evaluated { round: 3, retry_after: Duration::from_millis(7) });
     }

@@ -11,7 +11,6 @@ use std::time::Duration;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tributary_protocol::device::Assignment;
 use tributary_protocol::id::{AssignmentId, Secret};
-use tributary_protocol::problem::ProblemType;
 
 use super::context::Context;
 use crate::clock::Clock;
@@ -85,7 +84,7 @@ impl Watch {
 impl Questions {
     async fn ask(&self, now_ms: u64) {
         match self.coordinator.ask(&self.secret, self.assignment).await {
-            Err(error) if error.is(ProblemType::AssignmentClosed) => {
+            Err(error) if error.ends_assignment() => {
                 *self.retry_after.lock().unwrap_or_else(PoisonError::into_inner) =
                     error.retry_after().unwrap_or_default();
                 self.is_closed.store(true, Ordering::SeqCst);

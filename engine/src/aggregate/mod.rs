@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`SumCaps`] | limits of a round's sum; they determine its binary point |
 //! | [`Weight`], [`Contribution`] | weight of an update, in fixed point |
+//! | [`Share`], [`Discount`] | what an update counts for, and what its staleness takes from that |
 //! | [`Accumulator`] | the running sum: add, subtract, count, mean |
 //! | [`Gathering`], [`Recipe`] | what a rule needs of the updates, and what it makes of them |
 //! | [`Mixture`] | the sum of updates with real coefficients |
@@ -25,6 +26,7 @@ mod kernel;
 mod mixture;
 mod optimizer;
 mod robust;
+mod share;
 mod statistics;
 mod stripes;
 mod weight;
@@ -38,5 +40,6 @@ pub use optimizer::{
     AggregateError, ControlStep, Dynamic, Optimizer, Sgd, advance, optimizer_of, rounded, share, step,
 };
 pub use robust::{Distances, Middle};
+pub use share::{Discount, Share};
 pub use statistics::{Leading, MeanDot, cosine, diversity, mean_norm};
 pub use weight::{Contribution, Weight};

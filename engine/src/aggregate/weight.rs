@@ -19,6 +19,14 @@ impl Weight {
         Self((examples as u64) << Self::PLACES)
     }
 
+    /// The weight times a factor of at most 1, rounded once to the nearest multiple. It stays above 0: an update that
+    /// was accepted counts.
+    #[must_use]
+    pub fn discounted(self, factor: f64) -> Self {
+        // Without a discount nothing is rounded, whatever the size.
+        if factor >= 1.0 { self } else { Self(((self.0 as f64 * factor).round() as u64).clamp(1, self.0.max(1))) }
+    }
+
     /// The weight in units of examples. Exact below 2^37 examples, nearest otherwise.
     #[must_use]
     pub fn as_f64(self) -> f64 {

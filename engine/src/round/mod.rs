@@ -4,7 +4,7 @@
 //! |---|---|
 //! | may this client take part? | [`admit`] |
 //! | which clients form the cohort? | [`choose_cohort`] |
-//! | what happens next to this round? | [`next_step`] |
+//! | what happens next to this round? | [`next_step`]; in a buffered job [`next_buffer_step`] |
 //! | when does the next round open, and which? | [`next_round`], within the job's [`Calendar`] |
 //! | how large may an update be? | [`norm_bound`] |
 //! | what do the named scalars of its reports come to? | [`summaries`] |
@@ -12,6 +12,7 @@
 //! | when should a client check in again? | [`retry_window_ms`] |
 
 mod admit;
+mod buffer;
 mod calendar;
 mod cohort;
 mod metrics;
@@ -22,6 +23,7 @@ mod schedule;
 mod step;
 
 pub use admit::{Candidate, EligibilityRules, Ineligible, admit};
+pub use buffer::{BufferFacts, is_overdue, next_buffer_step, staleness};
 pub use calendar::{Calendar, CalendarError};
 pub use cohort::{Losses, choose_cohort};
 pub use metrics::summaries;
@@ -29,4 +31,4 @@ pub use norm::norm_bound;
 pub use pace::{RetryReason, retry_window_ms};
 pub use retention::{history_before_ms, keeps_version, separation_needs_from};
 pub use schedule::{JobFacts, NextRound, gives_way, has_trained, may_open_at_ms, next_round};
-pub use step::{RoundFacts, Step, TaskPolicy, next_step};
+pub use step::{BufferPolicy, RoundFacts, Step, TaskPolicy, next_step};

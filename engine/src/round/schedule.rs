@@ -85,11 +85,15 @@ pub fn next_round(job: &JobFile, calendar: Option<&Calendar>, facts: &JobFacts, 
     if finishing {
         return if facts.evaluations_open > 0 { NextRound::Wait } else { NextRound::Complete };
     }
+    // A buffer is there for the updates that are on their way: it opens in a paused job and outside of the calendar,
+    // which limit its draws, and gives way to the result of an evaluation when that comes.
+    let is_buffered = job.round.mode.buffered().is_some();
     // A job that ends at an accuracy or a metric must know it before it trains on.
     let undecided = job.stop.is_measured() && facts.evaluations_open > 0;
-    if facts.state == JobState::Paused || undecided {
+    if !is_buffered && (facts.state == JobState::Paused || undecided) {
         return NextRound::Wait;
     }
+    let calendar = calendar.filter(|_| !is_buffered);
     match may_open_at_ms(job, calendar, facts.abandoned_in_a_row, facts.last_ended_at_ms, now_ms) {
         Some(at_ms) if at_ms <= now_ms => NextRound::Open(Task::Train, facts.rounds_opened + 1),
         Some(at_ms) => NextRound::NotBefore(at_ms),

@@ -18,8 +18,21 @@ pub struct TaskPolicy {
     pub available_min: u32,
     /// Longest wait for available clients.
     pub selection_timeout_ms: i64,
-    /// Time from the draw of the cohort until the round closes.
+    /// Time from the draw of the cohort until the round closes; with a buffer, from the draw of each client until its
+    /// assignment expires.
     pub deadline_ms: i64,
+    /// Of a training round in a buffered job. The buffer's size is the goal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer: Option<BufferPolicy>,
+}
+
+/// What a round of a buffered job has in its policy beside the size of the buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BufferPolicy {
+    /// Most clients that work at a time.
+    pub concurrency: u32,
+    /// Largest number of versions that an update may be behind.
+    pub staleness_max: u32,
 }
 
 impl TaskPolicy {
@@ -36,12 +49,16 @@ impl TaskPolicy {
             Task::Train => {
                 let round = &job.round;
                 Some(Self {
-                    goal: round.updates_goal,
-                    minimum: round.updates_min,
+                    goal: round.goal(),
+                    minimum: round.minimum(),
                     cohort_size: round.cohort_size(),
                     available_min: round.available_min.max(round.cohort_size()),
                     selection_timeout_ms: round.selection_timeout_ms.cast_signed(),
                     deadline_ms: round.deadline_ms.cast_signed(),
+                    buffer: round.mode.buffered().map(|buffered| BufferPolicy {
+                        concurrency: buffered.concurrency,
+                        staleness_max: buffered.staleness_max,
+                    }),
                 })
             }
             Task::Evaluate => job.evaluation.as_ref().map(Self::of_evaluation),
@@ -59,11 +76,13 @@ impl TaskPolicy {
                 available_min: evaluation.cohort_size(),
                 selection_timeout_ms,
                 deadline_ms,
+                buffer: None,
             },
             // It waits for its test set as others wait for a client. Then nobody is left to wait for: the round goes on
             // to Aggregating, where the coordinator evaluates.
             EvaluationPlace::Coordinator => {
-                Self { goal: 0, minimum: 0, cohort_size: 0, available_min: 1, selection_timeout_ms, deadline_ms }
+                let (goal, minimum, cohort_size, available_min, buffer) = (0, 0, 0, 1, None);
+                Self { goal, minimum, cohort_size, available_min, selection_timeout_ms, deadline_ms, buffer }
             }
         }
     }
@@ -95,8 +114,12 @@ pub struct RoundFacts {
 pub enum Step {
     /// Nothing, until a report arrives or this time (milliseconds since 1970) is reached.
     WaitUntil(i64),
+    /// Nothing, until something changes.
+    Wait,
     /// Draw a cohort of this many clients.
     ChooseCohort(u32),
+    /// Draw so many further clients.
+    Draw(u32),
     /// Close the round and compute its result.
     Aggregate,
     Commit,
@@ -171,6 +194,7 @@ mod tests {
         available_min: 6,
         selection_timeout_ms: 100,
         deadline_ms: 1000,
+        buffer: None,
     };
 
     fn selecting(available: u32) -> RoundFacts {
@@ -307,6 +331,7 @@ mod tests {
                             ended_by = Some(reason);
                         }
                         Step::Done => break,
+                        step @ (Step::Wait | Step::Draw(_)) => panic!("{step:?} is a step of a buffer"),
                     }
                     prop_assert!(facts.phase > before, "phases never go back");
                 }

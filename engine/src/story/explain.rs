@@ -1,7 +1,7 @@
 //! Explanation of a round: its phases, one sentence on what it waits for or why it ended as it did, and the effect of
 //! other deadlines.
 
-use tributary_protocol::operator::{PhaseSpan, Round, WhatIf};
+use tributary_protocol::operator::{PhaseSpan, Round, RoundBuffer, WhatIf};
 use tributary_protocol::state::{AbandonReason, Phase, Task};
 
 /// Deadlines that [`what_if`] tries: tenths of the real one, up to twice its length.
@@ -100,7 +100,10 @@ pub fn explain(story: &RoundStory<'_>, now_ms: i64) -> String {
     }
     match round.phase {
         Phase::Selecting => selecting(&name, story, now_ms),
-        Phase::Training => collecting(&name, round, now_ms),
+        Phase::Training => match &round.buffer {
+            Some(buffer) => filling(&name, round, buffer),
+            None => collecting(&name, round, now_ms),
+        },
         Phase::Aggregating if round.task == Task::Train => {
             format!("{name} has its {} and makes the next version.", count(round.reported, "update"))
         }
@@ -182,6 +185,19 @@ fn collecting(name: &str, round: &Round, now_ms: i64) -> String {
     text
 }
 
+fn filling(name: &str, round: &Round, buffer: &RoundBuffer) -> String {
+    let missing = round.goal.saturating_sub(round.reported);
+    let of = count(round.goal, "update");
+    let at_work = if round.assigned == 1 { "client is" } else { "clients are" };
+    let mut text = format!("{name} waits for {missing} more of {of}; {} {at_work} at work", round.assigned);
+    match buffer.concurrency.saturating_sub(round.assigned) {
+        0 => text.push_str(", as many as the job allows."),
+        1 => text.push_str(", and there is a place for another one."),
+        places => text.push_str(&format!(", and there are places for {places} more.")),
+    }
+    text
+}
+
 fn committed(name: &str, story: &RoundStory<'_>) -> String {
     let round = story.round;
     let report = report_word(round.task);
@@ -241,6 +257,9 @@ fn abandoned(name: &str, round: &Round) -> String {
         Some(AbandonReason::JobStopped) => "an operator stopped the job".to_owned(),
         Some(AbandonReason::NotFinite) => {
             "the new model was not finite; a lower learning rate or magnitude_max may help".to_owned()
+        }
+        Some(AbandonReason::Superseded) if round.buffer.is_some() => {
+            "the job reached its result while the buffer was open".to_owned()
         }
         Some(AbandonReason::Superseded) => "no evaluators came, and the last version was evaluated instead".to_owned(),
         Some(AbandonReason::Fault) => "its stored data could not be read; the coordinator's log says more".to_owned(),
@@ -351,6 +370,28 @@ mod tests {
 
     fn story(round: &Round) -> RoundStory<'_> {
         RoundStory::of(round)
+    }
+
+    #[test]
+    fn a_buffer_says_what_it_waits_for_and_who_is_at_work() {
+        let told = |changes: serde_json::Value| {
+            let mut buffer = json!({
+                "goal": 3, "minimum": 3, "deadline_at_ms": null,
+                "buffer": { "concurrency": 4, "staleness_max": 8, "lost_weight": 0.0 },
+            });
+            buffer.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+            let round = round(buffer);
+            explain(&story(&round), 10_000)
+        };
+        let waits = "Round 7 waits for 2 more of 3 updates;";
+        let open = told(json!({ "reported": 1, "assigned": 1 }));
+        assert_eq!(open, format!("{waits} 1 client is at work, and there are places for 3 more."));
+        let nearly = told(json!({ "reported": 1, "assigned": 3 }));
+        assert_eq!(nearly, format!("{waits} 3 clients are at work, and there is a place for another one."));
+        let full = told(json!({ "reported": 1, "assigned": 4 }));
+        assert_eq!(full, format!("{waits} 4 clients are at work, as many as the job allows."));
+        let ended = told(json!({ "phase": "abandoned", "reason": "superseded", "ended_at_ms": 9_000 }));
+        assert_eq!(ended, "Round 7 was abandoned: the job reached its result while the buffer was open.");
     }
 
     #[test]

@@ -44,6 +44,8 @@ impl Ending<'_> {
     pub fn explanation(&self) -> Option<String> {
         let straggler = match (self.state, self.straggler()) {
             (AssignmentState::Assigned | AssignmentState::Reported, _) => return None,
+            // It expired before its time.
+            (AssignmentState::Expired, _) if self.reason.is_some() => return self.reason.map(str::to_owned),
             (_, Some(straggler)) => straggler,
             (_, None) => return Some(self.reason.unwrap_or("no reason given").to_owned()),
         };

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::RoundPolicy;
 
-/// New values for settings of `[round]`. Absent settings stay unchanged. Open rounds keep the policy that they started
-/// with.
+/// New values for settings of `[round]`; the mode is fixed. Absent settings stay unchanged. Open rounds keep the policy
+/// that they started with.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -41,6 +41,7 @@ impl RoundPolicyChange {
     #[must_use]
     pub fn applied_to(&self, policy: &RoundPolicy) -> RoundPolicy {
         RoundPolicy {
+            mode: policy.mode,
             updates_goal: self.updates_goal.unwrap_or(policy.updates_goal),
             updates_min: self.updates_min.unwrap_or(policy.updates_min),
             over_selection: self.over_selection.unwrap_or(policy.over_selection),
@@ -65,6 +66,7 @@ mod tests {
         let change: RoundPolicyChange = serde_json::from_str(r#"{"updates_goal": 3, "deadline_ms": 7}"#).unwrap();
         assert_eq!(change.applied_to(&policy), RoundPolicy { updates_goal: 3, deadline_ms: 7, ..policy.clone() });
         let other = RoundPolicy {
+            mode: policy.mode,
             updates_goal: 1,
             updates_min: 2,
             over_selection: 3.0,

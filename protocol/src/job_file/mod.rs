@@ -4,6 +4,7 @@ mod aggregation;
 mod change;
 mod combine;
 mod error;
+mod mode;
 mod norm;
 mod optimizer;
 mod schedule;
@@ -27,6 +28,7 @@ pub use change::RoundPolicyChange;
 pub use combine::{CenteredClipping, Combine, GeometricMedian, Krum, MultiKrum, NormClipping, QFedAvg, TrimmedMean};
 use error::require;
 pub use error::{JOB_FILE_BYTES_MAX, JobFileError};
+pub use mode::{Buffered, Divisor, Mode, StalenessWeight};
 pub use norm::{AdaptiveNorm, NormMax};
 pub use optimizer::{BiasCorrection, ServerOptimizer};
 pub use schedule::{CRON_BYTES_MAX, HISTORY_DAYS_MAX, ModelsKept, Retention, Schedule, VERSIONS_MAX};
@@ -127,6 +129,10 @@ impl Default for UpdatePolicy {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct RoundPolicy {
+    /// When updates meet. Default: `synchronous`. With `buffered`, `deadline_ms` is the time of each client, and
+    /// `updates_goal`, `updates_min`, `over_selection`, `available_min` and `selection_timeout_ms` have no meaning.
+    #[serde(skip_serializing_if = "Mode::is_synchronous")]
+    pub mode: Mode,
     /// Updates after which a round closes before its deadline. Default: 10.
     pub updates_goal: u32,
     /// Fewest updates for a result. A round with fewer at its deadline is abandoned. Default: 5.
@@ -152,6 +158,7 @@ pub struct RoundPolicy {
 impl Default for RoundPolicy {
     fn default() -> Self {
         Self {
+            mode: Mode::Synchronous,
             updates_goal: 10,
             updates_min: 5,
             over_selection: 1.3,
@@ -166,10 +173,26 @@ impl Default for RoundPolicy {
 }
 
 impl RoundPolicy {
-    /// Size of a full cohort: `ceil(goal * over_selection)`.
+    /// Most updates of one version: the size of a full cohort, `ceil(goal * over_selection)`, or of the buffer.
     #[must_use]
     pub fn cohort_size(&self) -> u32 {
-        cohort_size(self.updates_goal, self.over_selection)
+        self.buffer().unwrap_or_else(|| cohort_size(self.updates_goal, self.over_selection))
+    }
+
+    /// Updates that close a round early: the goal, or the size of the buffer.
+    #[must_use]
+    pub fn goal(&self) -> u32 {
+        self.buffer().unwrap_or(self.updates_goal)
+    }
+
+    /// Fewest updates of a version.
+    #[must_use]
+    pub fn minimum(&self) -> u32 {
+        self.buffer().unwrap_or(self.updates_min)
+    }
+
+    fn buffer(&self) -> Option<u32> {
+        self.mode.buffered().map(|buffered| buffered.buffer)
     }
 }
 
@@ -402,6 +425,7 @@ impl UpdatePolicy {
 
 impl RoundPolicy {
     fn check(&self) -> Result<(), JobFileError> {
+        self.mode.check()?;
         check_counts(
             self.updates_goal,
             self.updates_min,

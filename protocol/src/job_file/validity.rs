@@ -1,7 +1,7 @@
 //! Pairs of settings that make no sense together, each with the reason.
 
 use super::combine::{Combine, Krum, MultiKrum, NormClipping, TrimmedMean, trimmed};
-use super::{JobFile, JobFileError, NormMax, ServerOptimizer};
+use super::{Divisor, JobFile, JobFileError, Mode, NormMax, RoundPolicy, ServerOptimizer, StalenessWeight};
 use crate::layers::{Layer, ModelSpec};
 use crate::plan::{Algorithm, Optimizer};
 use crate::update::CodecName;
@@ -15,9 +15,17 @@ const STRIPES_VALUES_MAX: u64 = 1 << 30;
 
 /// Refuses a job whose settings contradict each other, and says why.
 pub(super) fn check(job: &JobFile) -> Result<(), JobFileError> {
+    let (least, most) = match job.round.mode {
+        Mode::Synchronous => ("[round] updates_min", "[round] updates_goal and over_selection"),
+        Mode::Buffered { .. } => ("[round] mode buffer", "[round] mode buffer"),
+    };
     for (first, second, refusal) in [
-        ("[aggregation] combine", "[round] updates_min", too_few(job)),
-        ("[aggregation] combine", "[round] updates_goal and over_selection", too_many(job)),
+        ("[round] mode", "settings of cohorts", cohorts(job)),
+        ("[round] mode", "[eligibility] separation_rounds", rest(job)),
+        ("[round] mode", "[training] algorithm", drift(job)),
+        ("[round] mode staleness_weight", "[aggregation] combine", staleness(job)),
+        ("[aggregation] combine", least, too_few(job)),
+        ("[aggregation] combine", most, too_many(job)),
         ("[aggregation] combine", "[update] codec", codec(job)),
         ("[aggregation] combine", "[update] norm_max", norm(job)),
         ("[aggregation] combine", "[training]", training(job)),
@@ -35,9 +43,58 @@ pub(super) fn check(job: &JobFile) -> Result<(), JobFileError> {
     Ok(())
 }
 
+/// A buffered job has no cohorts: it draws a client whenever one may work.
+fn cohorts(job: &JobFile) -> Option<String> {
+    let (round, default) = (&job.round, RoundPolicy::default());
+    let is_default = RoundPolicy {
+        mode: default.mode,
+        deadline_ms: default.deadline_ms,
+        backoff_ms: default.backoff_ms,
+        backoff_max_ms: default.backoff_max_ms,
+        ..round.clone()
+    } == default;
+    (round.mode.buffered().is_some() && !is_default).then(|| {
+        "leave out updates_goal, updates_min, over_selection, available_min, selection and selection_timeout_ms: clients \
+         are drawn one by one, and a full buffer makes a version"
+            .to_owned()
+    })
+}
+
+/// What such a client downloads beside the model, and what it keeps, belong to the newest version.
+fn drift(job: &JobFile) -> Option<String> {
+    let is_stale = job.round.mode.buffered().is_some() && job.training.algorithm.keeps_state();
+    is_stale
+        .then(|| "its corrections are those of the newest version, and clients of a buffer may be behind".to_owned())
+}
+
+/// In a cohort a round that nobody may join is abandoned, and the next one lets clients return.
+fn rest(job: &JobFile) -> Option<String> {
+    let rests = job.eligibility.separation_rounds > 0;
+    (job.round.mode.buffered().is_some() && rests)
+        .then(|| "a buffer waits for updates without end, so clients that all rest would stop the job".to_owned())
+}
+
+/// A discount is a weight, so the rule must have weights; and a divisor of its own needs a sum that is divided.
+fn staleness(job: &JobFile) -> Option<String> {
+    let buffered = job.round.mode.buffered()?;
+    if buffered.staleness_weight == StalenessWeight::Constant {
+        return None;
+    }
+    let is_sum = !matches!(job.training.algorithm, Algorithm::FedNova { .. });
+    match job.aggregation.combine {
+        Combine::WeightedMean if is_sum => None,
+        Combine::UniformMean => None,
+        Combine::WeightedMean | Combine::NormClipping(_) if buffered.divisor == Divisor::Weights => None,
+        Combine::WeightedMean | Combine::NormClipping(_) => Some(
+            "the rule divides by the weights: set divisor = \"weights\", or a constant staleness weight".to_owned(),
+        ),
+        _ => Some("the rule has no weights that a discount could change: set a constant staleness weight".to_owned()),
+    }
+}
+
 /// Rules that tolerate so many wrong updates need so many in all.
 fn too_few(job: &JobFile) -> Option<String> {
-    let least = job.round.updates_min;
+    let least = job.round.minimum();
     let (needed, formula) = match job.aggregation.combine {
         Combine::Krum(Krum { byzantine }) | Combine::MultiKrum(MultiKrum { byzantine, .. }) => {
             (byzantine.saturating_mul(2).saturating_add(3), "2 x byzantine + 3")

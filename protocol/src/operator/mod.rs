@@ -226,6 +226,33 @@ pub struct Job {
     pub archived_at_ms: Option<i64>,
 }
 
+/// What a round of a buffered job has beside its counts.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RoundBuffer {
+    /// Most clients that work at a time.
+    pub concurrency: u32,
+    /// Largest number of versions that an update may be behind.
+    pub staleness_max: u32,
+    /// Mean staleness of the accepted updates. Absent without any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staleness_mean: Option<f64>,
+    /// Weight, in examples, that staleness took from the accepted updates.
+    pub lost_weight: f64,
+}
+
+/// Accepted updates that were the same number of versions behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StalenessCount {
+    /// Number of versions behind.
+    pub staleness: u32,
+    /// Number of updates.
+    pub updates: u64,
+    /// Sum of their examples.
+    pub examples: u64,
+}
+
 /// A round: training or evaluation by one cohort.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -247,8 +274,11 @@ pub struct Round {
     pub goal: u32,
     /// Fewest reports for a result.
     pub minimum: u32,
-    /// Number of clients drawn.
+    /// Number of clients drawn. In a buffered job: of assignments that ended in this round or are open in it.
     pub cohort: u32,
+    /// What the round has as the buffer of a buffered job. Absent in other rounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer: Option<RoundBuffer>,
     /// Number of accepted reports.
     pub reported: u32,
     /// Number of updates in the running sum of the coordinator that answers. It equals `reported` unless that
@@ -347,6 +377,12 @@ pub struct Assignment {
     /// Why the update was rejected or the client gave up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Model version that the client started from.
+    #[serde(default)]
+    pub base_version: u32,
+    /// Versions between that one and the version from which its round starts. Above 0 only in buffered jobs.
+    #[serde(default)]
+    pub staleness: u32,
     /// Time at which the client was drawn.
     pub assigned_at_ms: i64,
     /// Time at which the download of the model ended.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Round;
+use super::{Round, StalenessCount};
 use crate::classes::ClassCounts;
 use crate::state::Phase;
 
@@ -36,6 +36,10 @@ pub struct RoundDetail {
     pub classes: Option<ClassCounts>,
     /// The effect of other deadlines. Empty until the round has closed, and after its assignments were deleted.
     pub what_if: Vec<WhatIf>,
+    /// How stale the accepted updates of this round and the 19 before it were, least first. Empty unless the job is
+    /// buffered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub staleness: Vec<StalenessCount>,
 }
 
 /// The time that a round spent in one phase.

@@ -6,11 +6,12 @@ use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, ClientId, JobId};
 use tributary_protocol::metrics::Metrics;
 use tributary_protocol::operator::Assignment;
+use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AssignmentState, Task};
 
 use super::jobs::number;
 use super::tx::{Json, Text, execute, fetch, stored};
-use super::{DbError, RoundKey, Tx};
+use super::{DbError, RoundKey, RoundRow, Tx};
 use crate::metrics::Traffic;
 use tributary_engine::story::{Ending, Session};
 
@@ -22,6 +23,10 @@ pub struct NewAssignment {
     pub client: ClientId,
     /// The model version that the client starts from.
     pub base_version: u32,
+    /// When it expires; none in a cohort, whose assignments end with their round.
+    pub deadline_at_ms: Option<i64>,
+    /// Seed of what is random in it; none in a cohort, where it follows from the seed of the round.
+    pub seed: Option<Seed>,
 }
 
 /// The columns of an assignment that rules read.
@@ -37,6 +42,10 @@ pub struct AssignmentRow {
     round: u32,
     #[sqlx(try_from = "String")]
     pub client: ClientId,
+    pub assigned_at_ms: i64,
+    /// When it expires; none in a cohort.
+    pub deadline_at_ms: Option<i64>,
+    seed: i64,
     /// The model version that the client starts from.
     #[sqlx(try_from = "i64")]
     pub base_version: u32,
@@ -57,6 +66,24 @@ impl AssignmentRow {
         RoundKey { job: self.job, task: self.task, number: self.round }
     }
 
+    /// Whether it was drawn by itself: it moves on when its round closes.
+    #[must_use]
+    pub fn is_buffered(&self) -> bool {
+        self.deadline_at_ms.is_some()
+    }
+
+    /// When it takes no more reports.
+    #[must_use]
+    pub fn until_ms(&self, round: &RoundRow) -> Option<i64> {
+        self.deadline_at_ms.or(round.deadline_at_ms)
+    }
+
+    /// Seed of what is random in it, if it does not follow from the seed of its round.
+    #[must_use]
+    pub fn seed(&self) -> Option<Seed> {
+        Some(Seed(self.seed.cast_unsigned())).filter(|seed| seed.0 != 0)
+    }
+
     /// SHA-256 of the accepted report's bytes; sent again, the same report is acknowledged again.
     #[must_use]
     pub fn report(&self) -> Option<Sha256Hash> {
@@ -67,9 +94,10 @@ impl AssignmentRow {
 /// The columns of a [`AssignmentRow`].
 macro_rules! assignment_columns {
     () => {
-        "id, job, task, round, client, base_version, state, reason, late_at_ms, stopped_at_ms, report_sha256"
+        "id, job, task, round, client, assigned_at_ms, deadline_at_ms, seed, base_version, state, reason, late_at_ms, stopped_at_ms, report_sha256"
     };
 }
+pub(super) use assignment_columns;
 
 /// End times of the stages of a session, as far as they are known and not stored yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -147,6 +175,10 @@ pub(super) struct AssignmentView {
     stopped_at_ms: Option<i64>,
     deadline_at_ms: Option<i64>,
     goal_met: bool,
+    #[sqlx(try_from = "i64")]
+    base_version: u32,
+    #[sqlx(try_from = "i64")]
+    staleness: u32,
     weight: Option<i64>,
     loss: Option<f64>,
     accuracy: Option<f64>,
@@ -164,8 +196,10 @@ pub(super) struct AssignmentView {
 macro_rules! assignment_view_columns {
     () => {
         "a.id, a.client, c.number, a.state, a.reason, a.assigned_at_ms, a.fetched_at_ms, a.upload_at_ms, a.upload_ms, \
-         a.ended_at_ms, a.late_at_ms, a.stopped_at_ms, r.deadline_at_ms, r.reported >= r.goal as goal_met, a.weight, a.loss, a.accuracy, a.work_ms, a.update_norm, a.cosine, a.bytes_up, \
-         a.bytes_down, a.raw_bytes_up, a.raw_bytes_down, a.metrics, c.attributes"
+         a.ended_at_ms, a.late_at_ms, a.stopped_at_ms, coalesce(a.deadline_at_ms, r.deadline_at_ms) as deadline_at_ms, \
+         (a.deadline_at_ms is null and r.reported >= r.goal) as goal_met, a.base_version, \
+         case when a.base_version < r.base_version then r.base_version - a.base_version else 0 end as staleness, \
+         a.weight, a.loss, a.accuracy, a.work_ms, a.update_norm, a.cosine, a.bytes_up, a.bytes_down, a.raw_bytes_up, a.raw_bytes_down, a.metrics, c.attributes"
     };
 }
 pub(super) use assignment_view_columns;
@@ -182,18 +216,19 @@ pub(super) use from_assignments;
 /// Assignments whose time is over at `$2`: they expired, or the driver has yet to expire them.
 macro_rules! is_over {
     () => {
-        "(state = 'expired' or (state = 'assigned' and exists (select 1 from rounds r where r.job = assignments.job \
+        "(state = 'expired' or (state = 'assigned' and deadline_at_ms <= $2) \
+         or (state = 'assigned' and deadline_at_ms is null and exists (select 1 from rounds r where r.job = assignments.job \
          and r.task = assignments.task and r.number = assignments.round and r.deadline_at_ms <= $2)))"
     };
 }
 
 impl Tx {
     /// # Errors
-    /// [`DbError::Duplicate`] when the client has an open assignment, or had one in this round.
+    /// [`DbError::Duplicate`] when the client has an open assignment, or is in the cohort of this round already.
     pub async fn insert_assignment(&mut self, assignment: &NewAssignment, now_ms: i64) -> Result<(), DbError> {
-        let NewAssignment { id, round, client, base_version } = *assignment;
-        let sql = "insert into assignments (id, job, task, round, client, state, assigned_at_ms, base_version) \
-                   values ($1, $2, $3, $4, $5, 'assigned', $6, $7)";
+        let NewAssignment { id, round, client, base_version, deadline_at_ms, seed } = *assignment;
+        let sql = "insert into assignments (id, job, task, round, client, state, assigned_at_ms, base_version, \
+                   deadline_at_ms, seed) values ($1, $2, $3, $4, $5, 'assigned', $6, $7, $8, $9)";
         execute!(
             self,
             sql,
@@ -203,7 +238,9 @@ impl Tx {
             i64::from(round.number),
             client.to_string(),
             now_ms,
-            i64::from(base_version)
+            i64::from(base_version),
+            deadline_at_ms,
+            seed.map_or(0, |seed| seed.0.cast_signed())
         );
         Ok(())
     }
@@ -475,6 +512,8 @@ impl TryFrom<AssignmentView> for Assignment {
             upload_ms: number("assignments.upload_ms", row.upload_ms)?,
             ended_at_ms: row.ended_at_ms,
             late_at_ms: row.late_at_ms,
+            base_version: row.base_version,
+            staleness: row.staleness,
             weight: number("assignments.weight", row.weight)?,
             loss: row.loss,
             accuracy: row.accuracy,

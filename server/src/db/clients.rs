@@ -77,7 +77,7 @@ pub struct ClientsList<'a> {
 /// Assignments `a` of stragglers that their rounds `r` did not need, and that came back.
 macro_rules! is_spare {
     () => {
-        "a.state = 'expired' and r.reported >= r.goal and (a.late_at_ms is not null or a.stopped_at_ms is not null)"
+        "a.state = 'expired' and a.deadline_at_ms is null and r.reported >= r.goal and (a.late_at_ms is not null or a.stopped_at_ms is not null)"
     };
 }
 

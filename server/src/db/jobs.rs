@@ -190,7 +190,10 @@ impl Tx {
     /// The jobs that need a driver, with their populations: those that may open rounds, and those with open rounds.
     pub async fn live_jobs(&mut self) -> Result<Vec<(JobId, Name)>, DbError> {
         let sql = "select id, population from jobs where state in ('running', 'paused') or exists (select 1 from rounds \
-                   where rounds.job = jobs.id and phase in ('selecting', 'training', 'aggregating')) order by id";
+                   where rounds.job = jobs.id and phase in ('selecting', 'training', 'aggregating')) \
+                   or exists (select 1 from assignments where assignments.job = jobs.id and state = 'assigned' \
+                   and deadline_at_ms is not null) \
+                   order by id";
         let rows = fetch!(self, (String, String), fetch_all, sql);
         let job = |(id, population): (String, String)| {
             let id = id.parse().map_err(|error| DbError::corrupt("jobs.id", error))?;
@@ -202,7 +205,9 @@ impl Tx {
     /// Whether a job needs a driver.
     pub async fn is_live(&mut self, job: JobId) -> Result<bool, DbError> {
         let sql = "select count(*) from jobs where id = $1 and (state in ('running', 'paused') or exists (select 1 \
-                   from rounds where rounds.job = jobs.id and phase in ('selecting', 'training', 'aggregating')))";
+                   from rounds where rounds.job = jobs.id and phase in ('selecting', 'training', 'aggregating')) \
+                   or exists (select 1 from assignments where assignments.job = jobs.id and state = 'assigned' \
+                   and deadline_at_ms is not null))";
         let (count,) = fetch!(self, (i64,), fetch_one, sql, job.to_string());
         Ok(count > 0)
     }

@@ -103,7 +103,7 @@ impl Tx {
         if execute!(self, sql, job.as_str(), task, number, now_ms) == 0 {
             return Ok(false);
         }
-        let sql = "delete from assignments where job = $1 and task = $2 and round = $3";
+        let sql = "delete from assignments where job = $1 and task = $2 and round = $3 and state <> 'assigned'";
         execute!(self, sql, job.as_str(), task, number);
         Ok(true)
     }

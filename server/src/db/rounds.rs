@@ -3,14 +3,14 @@
 use tributary_protocol::classes::ClassTotals;
 use tributary_protocol::id::{AssignmentId, JobId};
 use tributary_protocol::job_file::JobFile;
-use tributary_protocol::operator::Round;
+use tributary_protocol::operator::{Round, RoundBuffer};
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
 
 use super::tx::{Json, Text, execute, fetch, stored};
 use super::{DbError, Tx};
 use crate::metrics::{Counted, Traffic};
-use tributary_engine::round::TaskPolicy;
+use tributary_engine::round::{BufferPolicy, TaskPolicy};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RoundKey {
@@ -56,7 +56,7 @@ pub struct RoundRow {
     pub opened_at_ms: i64,
     /// When the cohort was drawn.
     pub selected_at_ms: Option<i64>,
-    /// When training ends, whether or not the goal is met.
+    /// When training ends, whether or not the goal is met; none in a buffered job.
     pub deadline_at_ms: Option<i64>,
     closed_at_ms: Option<i64>,
     ended_at_ms: Option<i64>,
@@ -98,6 +98,12 @@ pub struct RoundRow {
     /// When retention deleted the assignments of the round.
     pub pruned_at_ms: Option<i64>,
     class_totals: Option<Text<Json<ClassTotals>>>,
+    /// Clients drawn one by one into a buffer.
+    #[sqlx(try_from = "i64")]
+    pub drawn: u32,
+    #[sqlx(try_from = "i64")]
+    staleness: u64,
+    lost_weight: f64,
 }
 
 impl RoundRow {
@@ -118,6 +124,19 @@ impl RoundRow {
         self.policy.as_ref().map(|Text(Json(policy))| *policy).or_else(|| TaskPolicy::of(file, self.task))
     }
 
+    /// What the round has of a buffer, if it is one.
+    #[must_use]
+    pub fn buffer(&self) -> Option<BufferPolicy> {
+        self.policy.as_ref().and_then(|Text(Json(policy))| policy.buffer)
+    }
+
+    /// Whether the round draws clients that wait now.
+    #[must_use]
+    pub fn draws(&self) -> bool {
+        let has_places = || self.buffer().is_some_and(|buffer| self.working() < buffer.concurrency);
+        self.phase == Phase::Selecting || (self.phase == Phase::Training && has_places())
+    }
+
     /// Number of clients of the cohort that have not answered.
     #[must_use]
     pub fn working(&self) -> u32 {
@@ -127,7 +146,15 @@ impl RoundRow {
 
 impl From<RoundRow> for Round {
     fn from(row: RoundRow) -> Self {
+        let buffer = row.buffer().map(|buffer| RoundBuffer {
+            concurrency: buffer.concurrency,
+            staleness_max: buffer.staleness_max,
+            staleness_mean: (row.reported > 0).then(|| row.staleness as f64 / f64::from(row.reported)),
+            lost_weight: row.lost_weight,
+        });
         Self {
+            spare: if buffer.is_none() && row.reported >= row.goal { row.expired } else { 0 },
+            buffer,
             number: row.number,
             task: row.task,
             phase: row.phase,
@@ -143,7 +170,6 @@ impl From<RoundRow> for Round {
             rejected: row.rejected,
             failed: row.failed,
             expired: row.expired,
-            spare: if row.reported >= row.goal { row.expired } else { 0 },
             saved_ms: row.saved_ms,
             opened_at_ms: row.opened_at_ms,
             selected_at_ms: row.selected_at_ms,
@@ -175,7 +201,7 @@ macro_rules! round_columns {
         "job, task, number, phase, reason, base_version, seed, goal, minimum, opened_at_ms, selected_at_ms, \
          deadline_at_ms, closed_at_ms, ended_at_ms, cohort, reported, rejected, failed, expired, weight, training_loss, \
          loss, accuracy, bytes_up, bytes_down, raw_bytes_up, raw_bytes_down, work_ms, step_norm, diversity, saved_ms, \
-         policy, norm_max, pruned_at_ms, class_totals"
+         policy, norm_max, pruned_at_ms, class_totals, drawn, staleness, lost_weight"
     };
 }
 
@@ -324,7 +350,7 @@ impl Tx {
         key: RoundKey,
         cohort: usize,
         now_ms: i64,
-        deadline_at_ms: i64,
+        deadline_at_ms: Option<i64>,
     ) -> Result<bool, DbError> {
         let sql = "update rounds set phase = 'training', cohort = $4, selected_at_ms = $5, deadline_at_ms = $6 \
                    where job = $1 and task = $2 and number = $3 and phase = 'selecting'";

@@ -54,7 +54,7 @@ struct AttributesCount {
 macro_rules! session_columns {
     () => {
         "c.attributes, a.state, a.reason, a.fetched_at_ms, a.upload_at_ms, a.late_at_ms, a.stopped_at_ms, \
-         r.reported >= r.goal as goal_met, a.work_ms, a.ended_at_ms - a.assigned_at_ms as open_ms, a.bytes_down"
+         (a.deadline_at_ms is null and r.reported >= r.goal) as goal_met, a.work_ms, a.ended_at_ms - a.assigned_at_ms as open_ms, a.bytes_down"
     };
 }
 

@@ -144,10 +144,12 @@ impl Tx {
         Ok(())
     }
 
-    /// Makes the unfinished updates of a round obsolete, because the round accepts no more.
+    /// Makes the unfinished updates of a round obsolete, because the round accepts no more. Those of open assignments
+    /// in a buffered job count in the next round.
     pub async fn discard_uploads(&mut self, round: RoundKey) -> Result<(), DbError> {
         let sql = "update staged_bodies set assignment = null, expires_at_ms = 0 where assignment in \
-                   (select id from assignments where job = $1 and task = $2 and round = $3)";
+                   (select id from assignments where job = $1 and task = $2 and round = $3 \
+                   and (state <> 'assigned' or deadline_at_ms is null))";
         execute!(self, sql, round.job.to_string(), round.task.as_str(), i64::from(round.number));
         Ok(())
     }

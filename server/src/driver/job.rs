@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tracing::Instrument;
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::{
-    Candidate, JobFacts, Losses, NextRound, RoundFacts, Step, TaskPolicy, choose_cohort, gives_way, next_round,
-    next_step,
+    BufferFacts, Candidate, JobFacts, Losses, NextRound, RoundFacts, Step, TaskPolicy, choose_cohort, gives_way,
+    has_trained, next_buffer_step, next_round, next_step,
 };
 use tributary_protocol::id::JobId;
 use tributary_protocol::job_file::Selection;
@@ -16,9 +16,9 @@ use super::context::Driver;
 use super::tell;
 use crate::central::Due;
 use crate::cluster::lease::Lease;
-use crate::db::{DbError, JobRow, RoundKey, RoundRow, Tx};
+use crate::db::{DbError, JobRow, OpenWork, RoundKey, RoundRow, Tx};
 use crate::fleet::waiting::Waiting;
-use crate::lifecycle::{jobs, rounds};
+use crate::lifecycle::{buffers, jobs, rounds};
 use crate::models::commit::commit_training;
 use crate::models::error::CommitError;
 use crate::runtime::clock::Stopwatch;
@@ -100,16 +100,36 @@ async fn look(driver: &Driver, id: JobId) -> Result<Found, DriverError> {
     let Some(job) = tx.job(id).await? else { return Ok(Found::Ended) };
     let spec = services.specs.of(&job)?;
     let rounds = tx.open_rounds(id).await?;
-    if job.state.is_final() && rounds.is_empty() {
+    let is_buffered = spec.file.round.mode.buffered().is_some();
+    let open_work = if is_buffered { tx.open_work(id).await? } else { None };
+    if job.state.is_final() && rounds.is_empty() && open_work.is_none() {
         return Ok(Found::Ended);
     }
     let facts = job_facts(&mut tx, &job, &rounds).await?;
+    let trained = has_trained(&spec.file, &facts);
     let waiting = Waiting::read(services, fleet, &mut tx, &spec, &rounds).await?;
     let test_sets = u32::from(services.evaluator.is_some() && tx.test_set(id).await?.is_some());
     drop(tx);
 
     let now_ms = services.clock.now_ms();
     let mut until_ms: Option<i64> = None;
+    if let Some(OpenWork { ends_at_ms, begins_at_ms }) = open_work {
+        if !facts.training_open && (trained || job.state.is_final()) {
+            buffers::expire_left(services, &fleet.downloads, id).await?;
+            return Ok(Found::Moved);
+        }
+        if now_ms >= ends_at_ms || now_ms < begins_at_ms {
+            buffers::expire_overdue(services, &fleet.downloads, id).await?;
+            return Ok(Found::Moved);
+        }
+        until_ms = Some(ends_at_ms);
+    }
+    // The calendar of a buffered job limits draws.
+    let draws_from_ms = spec.calendar.as_ref().filter(|_| is_buffered).map(|calendar| calendar.next_ms(now_ms));
+    let in_calendar = draws_from_ms.is_none_or(|from_ms| from_ms.is_some_and(|from_ms| from_ms <= now_ms));
+    if !in_calendar {
+        until_ms = until_ms.into_iter().chain(draws_from_ms.flatten()).min();
+    }
     for round in &rounds {
         let Some(policy) = round.policy(&spec.file) else { continue };
         let spec = match round.task {
@@ -120,24 +140,33 @@ async fn look(driver: &Driver, id: JobId) -> Result<Found, DriverError> {
             // An earlier process opened the round: its sum is rebuilt before it is needed.
             rebuild::start(services, &spec, round, updates.sums.of(round.key(), &spec));
         }
-        let eligible = match round.phase {
-            Phase::Selecting => waiting.eligible(&spec, round),
-            _ => Vec::new(),
-        };
+        let eligible = if round.draws() { waiting.eligible(&spec, round) } else { Vec::new() };
         let is_superseded = round.task == Task::Evaluate
             && round.phase == Phase::Selecting
             && gives_way(&spec.file, &facts, round.number);
-        let step = match is_superseded {
-            true => Step::Abandon(AbandonReason::Superseded),
-            false => {
-                let clients = u32::try_from(eligible.len()).unwrap_or(u32::MAX);
+        let clients = u32::try_from(eligible.len()).unwrap_or(u32::MAX);
+        let step = match (is_superseded, policy.buffer) {
+            (true, _) => Step::Abandon(AbandonReason::Superseded),
+            (false, Some(buffer)) => {
+                let facts = BufferFacts {
+                    phase: round.phase,
+                    job: job.state,
+                    has_trained: trained,
+                    in_calendar,
+                    available: clients,
+                    working: round.working(),
+                    reported: round.reported,
+                };
+                next_buffer_step(&buffer, policy.goal, &facts)
+            }
+            (false, None) => {
                 let available = if policy.is_without_clients() { test_sets } else { clients };
                 next_step(&policy, &round_facts(&job, round, available), now_ms)
             }
         };
         match step {
             Step::WaitUntil(at_ms) => until_ms = until_ms.into_iter().chain([at_ms]).min(),
-            Step::Done => {}
+            Step::Wait | Step::Done => {}
             // It ends the round itself, and the job's task goes on meanwhile.
             Step::Commit if policy.is_without_clients() => evaluate(driver, &spec, round),
             step => {
@@ -153,14 +182,14 @@ async fn look(driver: &Driver, id: JobId) -> Result<Found, DriverError> {
             }
         }
     }
-    let selecting = rounds.iter().any(|round| round.phase == Phase::Selecting);
+    let selecting = rounds.iter().any(RoundRow::draws);
     match next_round(&spec.file, spec.calendar.as_ref(), &facts, now_ms) {
         NextRound::Wait => Ok(Found::Nothing { until_ms, selecting }),
         NextRound::NotBefore(at_ms) => {
             Ok(Found::Nothing { until_ms: until_ms.into_iter().chain([at_ms]).min(), selecting })
         }
         NextRound::Open(task, number) => {
-            rounds::open(services, &spec, RoundKey { job: id, task, number }).await?;
+            rounds::open(services, &fleet.downloads, &spec, RoundKey { job: id, task, number }).await?;
             Ok(Found::Moved)
         }
         NextRound::Complete => {
@@ -237,11 +266,19 @@ async fn perform(
                 let _ = updates.sums.of(key, spec);
             }
         }
-        Step::Aggregate => rounds::close(services, &fleet.downloads, key).await?,
+        Step::Draw(clients) => {
+            let seed = match round.drawn {
+                0 => round.seed(),
+                drawn => round.seed().derive("draw", drawn.into()),
+            };
+            let clients = choose_cohort(eligible, clients as usize, Selection::Uniform, &Losses::new(), seed);
+            buffers::draw(services, fleet, round, policy, &clients).await?;
+        }
+        Step::Aggregate => rounds::close(services, &fleet.downloads, round).await?,
         Step::Commit if key.task == Task::Evaluate => rounds::commit_evaluation(services, key).await?,
         Step::Commit => commit(driver, spec, round).await?,
         Step::Abandon(reason) => abandon(driver, key, reason).await?,
-        Step::WaitUntil(_) | Step::Done => {}
+        Step::Wait | Step::WaitUntil(_) | Step::Done => {}
     }
     Ok(())
 }

@@ -21,7 +21,7 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Reads the clients that wait at any coordinator. Reads nothing unless one of the rounds is selecting.
+    /// Reads the clients that wait at any coordinator. Reads nothing unless one of the rounds draws clients.
     pub async fn read(
         services: &Services,
         fleet: &Fleet,
@@ -29,7 +29,7 @@ impl Waiting {
         spec: &JobSpec,
         rounds: &[RoundRow],
     ) -> Result<Self, DbError> {
-        if !rounds.iter().any(|round| round.phase == Phase::Selecting) {
+        if !rounds.iter().any(RoundRow::draws) {
             return Ok(Self::default());
         }
         let mut candidates = fleet.lobby.candidates(&spec.file.population);

@@ -12,6 +12,7 @@ use crate::fleet::Fleet;
 use crate::fleet::downloads::Downloads;
 use crate::metrics::Traffic;
 use crate::services::Services;
+use tributary_engine::round::staleness;
 
 /// Why a report is refused.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +33,12 @@ pub(crate) enum Refusal {
         /// Whether the round is still training: the driver has not expired the assignment yet.
         is_training: bool,
     },
+    /// The update is more versions behind than its job allows.
+    #[error("the update is {0}")]
+    Stale(String),
+    /// The buffer has closed and the next one opens in a moment. The assignment is still open.
+    #[error("round {0} is making its model; the update counts in the next round")]
+    Between(u32),
     #[error("{0} has reported other bytes")]
     Conflict(AssignmentId),
     /// The report contradicts earlier ones of its round. The assignment is still open.
@@ -105,9 +112,10 @@ pub(crate) async fn require_open(
     round: &RoundRow,
     comes: Comes,
 ) -> Result<(), Refusal> {
-    let in_time = round.deadline_at_ms.is_some_and(|deadline_at_ms| services.clock.now_ms() < deadline_at_ms);
+    let in_time = assignment.until_ms(round).is_some_and(|deadline_at_ms| services.clock.now_ms() < deadline_at_ms);
+    let is_open = in_time && (assignment.is_buffered() || round.phase == Phase::Training);
     match assignment.state {
-        AssignmentState::Assigned if round.phase == Phase::Training && in_time => return Ok(()),
+        AssignmentState::Assigned if is_open => return Ok(()),
         AssignmentState::Rejected => {
             return Err(Refusal::Rejected(assignment.reason.clone().unwrap_or_default()));
         }
@@ -143,11 +151,15 @@ async fn came_back(services: &Services, assignment: &AssignmentRow, comes: Comes
 }
 
 fn closed(assignment: &AssignmentRow, round: &RoundRow) -> Refusal {
+    if let (AssignmentState::Expired, Some(reason)) = (assignment.state, &assignment.reason) {
+        return Refusal::Stale(reason.clone());
+    }
     let why = match (assignment.state, round.phase) {
         (AssignmentState::Failed, _) => Closed::Failed,
         (AssignmentState::Reported, _) => Closed::Reported,
         (_, Phase::Abandoned) => Closed::Abandoned,
         (_, Phase::Training) => Closed::Deadline,
+        _ if assignment.is_buffered() => Closed::Deadline,
         _ => Closed::Full,
     };
     Refusal::Closed { round: round.number, why, is_training: round.phase == Phase::Training }
@@ -217,7 +229,11 @@ pub(crate) async fn accept(
         let is_same = assignment.report() == Some(report.sha256);
         return if is_same { Ok(assignment.round()) } else { Err(Refusal::Conflict(id)) };
     }
-    let in_time = round.deadline_at_ms.is_some_and(|deadline_at_ms| now_ms < deadline_at_ms);
+    let in_time = assignment.until_ms(&round).is_some_and(|deadline_at_ms| now_ms < deadline_at_ms);
+    let is_between = assignment.is_buffered() && round.phase != Phase::Training;
+    if is_between && in_time && assignment.state == AssignmentState::Assigned {
+        return Err(Refusal::Between(round.number));
+    }
     let reported = match in_time && round.phase == Phase::Training {
         true => tx.accept_report(id, &report, now_ms).await?,
         false => None,
@@ -241,10 +257,28 @@ pub(crate) async fn accept(
     }
     tx.count_ended(key, AssignmentState::Reported, 1, report.weight, traffic).await?;
     tx.record(Transition::of_assignment(key, id, AssignmentState::Reported, None), now_ms).await?;
+    if assignment.is_buffered() {
+        count_staleness(services, &mut tx, &assignment, &round, report.weight).await?;
+    }
     if round.reported + 1 >= round.goal {
-        close_in(&mut tx, downloads, key, now_ms).await?;
+        close_in(&mut tx, downloads, &round, now_ms).await?;
     }
     tx.commit().await?;
     downloads.forget(client);
     Ok(key)
+}
+
+/// Adds the staleness of an accepted update to the figures of its round.
+async fn count_staleness(
+    services: &Services,
+    tx: &mut Tx,
+    assignment: &AssignmentRow,
+    round: &RoundRow,
+    examples: u64,
+) -> Result<(), DbError> {
+    let key = round.key();
+    let Some(job) = tx.job(key.job).await? else { return Ok(()) };
+    let behind = staleness(assignment.base_version, round.base_version);
+    let lost = services.specs.of(&job)?.weight_lost(examples, behind);
+    tx.count_staleness(key, behind, lost).await
 }

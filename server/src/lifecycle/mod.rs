@@ -5,6 +5,8 @@
 //! condition false and changes nothing.
 
 pub(crate) mod assignments;
+pub(crate) mod buffers;
+mod expiry;
 pub(crate) mod jobs;
 pub(crate) mod removal;
 pub(crate) mod rounds;

@@ -7,10 +7,11 @@ use tributary_protocol::id::AssignmentId;
 use tributary_protocol::job_file::NormMax;
 use tributary_protocol::state::{AbandonReason, AssignmentState, JobState, Phase, Task};
 
+use super::buffers;
+use super::expiry::expire_one;
 use crate::blob::BlobError;
 use crate::db::{
-    DbError, EvaluationSummary, JobRow, NewAssignment, NewRound, RoundKey, RoundRow, RoundStatistics, Times,
-    Transition, Tx,
+    DbError, EvaluationSummary, JobRow, NewAssignment, NewRound, RoundKey, RoundRow, RoundStatistics, Transition, Tx,
 };
 use crate::fleet::Fleet;
 use crate::fleet::downloads::Downloads;
@@ -22,8 +23,13 @@ use crate::services::Services;
 /// Most norms that an adaptive bound is derived from: the newest.
 const NORMS_MAX: u32 = 10_000;
 
-/// Opens a round, unless its job has moved on.
-pub(crate) async fn open(services: &Services, spec: &JobSpec, key: RoundKey) -> Result<(), DbError> {
+/// Opens a round, unless its job has moved on. A buffer takes over the open assignments of the round before.
+pub(crate) async fn open(
+    services: &Services,
+    downloads: &Downloads,
+    spec: &JobSpec,
+    key: RoundKey,
+) -> Result<(), DbError> {
     let Some(policy) = TaskPolicy::of(&spec.file, key.task) else { return Ok(()) };
     let now_ms = services.clock.now_ms();
     let mut tx = services.db.begin().await?;
@@ -34,7 +40,9 @@ pub(crate) async fn open(services: &Services, spec: &JobSpec, key: RoundKey) -> 
         Task::Evaluate => tx.version_of_round(key.job, key.number).await?,
     };
     let Some(base_version) = base_version else { return Ok(()) };
-    let may_train = job.state == JobState::Running && job.rounds_opened + 1 == key.number;
+    // A buffer of a paused job takes the updates that are on their way.
+    let takes = job.state == JobState::Running || (job.state == JobState::Paused && policy.buffer.is_some());
+    let may_train = takes && job.rounds_opened + 1 == key.number;
     if job.state.is_final() || (key.task == Task::Train && !may_train) {
         return Ok(());
     }
@@ -50,6 +58,9 @@ pub(crate) async fn open(services: &Services, spec: &JobSpec, key: RoundKey) -> 
         opened => opened?,
     }
     tx.record(Transition::of_round(key, Phase::Selecting), now_ms).await?;
+    if let Some(buffer) = policy.buffer {
+        buffers::begin(&mut tx, downloads, &round, buffer, now_ms).await?;
+    }
     tx.commit().await
 }
 
@@ -76,22 +87,26 @@ pub(crate) async fn start(
     let (key, now_ms) = (round.key(), services.clock.now_ms());
     let mut tx = services.db.begin().await?;
     tx.lock_job(key.job).await?;
-    if !tx.start_round(key, cohort.len(), now_ms, now_ms + policy.deadline_ms).await? {
+    if !tx.start_round(key, cohort.len(), now_ms, Some(now_ms + policy.deadline_ms)).await? {
         return Ok(());
     }
     tx.record(Transition::of_round(key, Phase::Training), now_ms).await?;
     for candidate in cohort {
         let id = AssignmentId::from_random(entropy::random());
-        let assignment = NewAssignment { id, round: key, client: candidate.client, base_version: round.base_version };
+        let assignment = NewAssignment {
+            id,
+            round: key,
+            client: candidate.client,
+            base_version: round.base_version,
+            deadline_at_ms: None,
+            seed: None,
+        };
         match tx.insert_assignment(&assignment, now_ms).await {
             // The client got other work since it was seen in the lobby. It leaves the lobby, and the cohort is drawn
             // again.
             Err(DbError::Duplicate) => {
                 drop(tx);
-                fleet.lobby.call([candidate.client]);
-                let mut tx = services.db.begin().await?;
-                tx.stand_up(candidate.client, None).await?;
-                return tx.commit().await;
+                return buffers::stand_up(services, fleet, candidate).await;
             }
             stored => stored?,
         }
@@ -107,20 +122,24 @@ pub(crate) async fn start(
     Ok(())
 }
 
-/// Training to Aggregating: assignments without a report expire.
-pub(crate) async fn close(services: &Services, downloads: &Downloads, key: RoundKey) -> Result<(), DbError> {
+/// Training to Aggregating: assignments of a cohort without a report expire.
+pub(crate) async fn close(services: &Services, downloads: &Downloads, round: &RoundRow) -> Result<(), DbError> {
     let now_ms = services.clock.now_ms();
     let mut tx = services.db.begin().await?;
-    tx.lock_job(key.job).await?;
-    close_in(&mut tx, downloads, key, now_ms).await?;
+    tx.lock_job(round.job).await?;
+    close_in(&mut tx, downloads, round, now_ms).await?;
     tx.commit().await
 }
 
 /// [`close`] as part of a transaction: the report that meets the goal closes its round, so that no later report is
 /// accepted before the driver looks.
-pub(super) async fn close_in(tx: &mut Tx, downloads: &Downloads, key: RoundKey, now_ms: i64) -> Result<(), DbError> {
+pub(super) async fn close_in(tx: &mut Tx, downloads: &Downloads, round: &RoundRow, now_ms: i64) -> Result<(), DbError> {
+    let key = round.key();
     if tx.close_round(key, now_ms).await? {
-        expire(tx, downloads, key, now_ms).await?;
+        // Open assignments of a buffer move on when the next round opens.
+        if round.buffer().is_none() {
+            expire(tx, downloads, key, now_ms).await?;
+        }
         tx.record(Transition::of_round(key, Phase::Aggregating), now_ms).await?;
     }
     Ok(())
@@ -213,7 +232,11 @@ pub(crate) async fn abandon(
     if !tx.abandon_round(key, reason, now_ms).await? {
         return Ok(());
     }
-    expire(&mut tx, downloads, key, now_ms).await?;
+    // When a buffer comes to no model, the clients at work go on: their updates count in the next one.
+    let goes_on = matches!(reason, AbandonReason::Fault | AbandonReason::NotFinite);
+    if !goes_on || tx.round(key).await?.is_none_or(|round| round.buffer().is_none()) {
+        expire(&mut tx, downloads, key, now_ms).await?;
+    }
     let objects = tx.delete_updates(key).await?;
     tx.record(Transition::Round { round: key, phase: Phase::Abandoned, reason: Some(reason) }, now_ms).await?;
     if key.task == Task::Train && reason != AbandonReason::JobStopped {
@@ -249,14 +272,7 @@ async fn expire(tx: &mut Tx, downloads: &Downloads, key: RoundKey, now_ms: i64) 
     // Unfinished uploads are of no more use, and a request that still sends one can add nothing.
     tx.discard_uploads(key).await?;
     for assignment in tx.working_assignments(key).await? {
-        let traffic = downloads.traffic(assignment.client);
-        if let Some(at_ms) = downloads.ended_at_ms(assignment.client) {
-            tx.store_times(assignment.id, Times { fetched_at_ms: Some(at_ms), ..Times::default() }).await?;
-        }
-        let state = AssignmentState::Expired;
-        let ended = tx.end_assignment(assignment.id, state, None, traffic, now_ms).await?;
-        tx.count_ended(key, state, 1, 0, ended.unwrap_or_default()).await?;
-        tx.record(Transition::of_assignment(key, assignment.id, state, None), now_ms).await?;
+        expire_one(tx, downloads, &assignment, None, now_ms).await?;
     }
     Ok(())
 }

@@ -67,7 +67,7 @@ async fn make_and_store(
     // Updates still in flight will be refused, whether or not there is a running sum.
     sums.of(round.key(), spec).close().await;
     let combined = combined(services, sums, spec, round).await?;
-    let updates = accepted(&services.db, round.key()).await?;
+    let updates = accepted(&services.db, spec, round).await?;
     let count = u32::try_from(updates.len()).unwrap_or(u32::MAX);
     let (mut version, step_norm) = make_version(services, bench, spec, round, (Arc::clone(&combined), count)).await?;
     let statistics = update_statistics(services, spec, round, updates, &combined, step_norm).await?;
@@ -402,7 +402,7 @@ mod tests {
         let mut spec = JobSpec::new(id, serde_json::from_value(file).unwrap()).unwrap();
         spec.file.aggregation.optimizer = ServerOptimizer::plain(rate);
         let sum = Sums::default().of(RoundKey { job: id, task: Task::Train, number: 1 }, &spec);
-        let mut flight = sum.begin(AssignmentId::from_random([1; 16]), Weight::examples(5)).unwrap().unwrap();
+        let mut flight = sum.begin(AssignmentId::from_random([1; 16]), Weight::examples(5), 0).unwrap().unwrap();
         flight.dense(0, &[1.0, 0.0, 8.0]);
         flight.land();
         Maker::new(Arc::new(spec), 0, sum, 1)

@@ -45,7 +45,7 @@ pub(crate) async fn combined(
     if gathering.weighing().is_some() {
         return Ok(running_sum(services, sums, spec, round).await?);
     }
-    let mut updates = accepted(&services.db, round.key()).await?;
+    let mut updates = accepted(&services.db, spec, round).await?;
     if updates.is_empty() {
         return Err(AggregateError::NoUpdates.into());
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tributary_engine::aggregate::{Leading, MeanDot, Weighing, Weight, cosine, diversity, mean_norm};
+use tributary_engine::aggregate::{Discount, Leading, MeanDot, Weighing, Weight, cosine, diversity, mean_norm};
 use tributary_engine::job::JobSpec;
 use tributary_protocol::id::AssignmentId;
 
@@ -35,7 +35,7 @@ pub(crate) async fn update_statistics(
         return Ok(RoundStatistics::default());
     };
     let step_norm = Some(step_norm).filter(|norm| norm.is_finite());
-    let diversity = spec.weighing().and_then(|weighing| diversity_of(&updates, weighing, norm));
+    let diversity = spec.weighing().and_then(|weighing| diversity_of(&updates, &spec.discount(), weighing, norm));
     let cosines = match norm > 0.0 && is_small(updates.len() as u64, spec.update.total() as u64) {
         true => cosines(services, spec, &delta, updates, norm).await,
         false => Ok(Vec::new()),
@@ -48,10 +48,10 @@ pub(crate) async fn update_statistics(
 }
 
 /// The diversity of updates whose combination is a mean; other rules have none.
-fn diversity_of(updates: &[StoredUpdate], weighing: Weighing, mean_norm: f64) -> Option<f64> {
-    let weight = |update: &StoredUpdate| weighing.weight(update.facts.weight);
-    let norms: Vec<(Weight, f64)> = updates.iter().map(|update| (weight(update), update.facts.norm)).collect();
-    let total: f64 = norms.iter().map(|(weight, _)| weight.as_f64()).sum();
+fn diversity_of(updates: &[StoredUpdate], discount: &Discount, weighing: Weighing, mean_norm: f64) -> Option<f64> {
+    let share = |update: &StoredUpdate| discount.share(weighing, update.examples, update.staleness);
+    let norms: Vec<(Weight, f64)> = updates.iter().map(|update| (share(update).weight, update.facts.norm)).collect();
+    let total: f64 = updates.iter().map(|update| share(update).divisor.as_f64()).sum();
     diversity(&norms, mean_norm * total)
 }
 

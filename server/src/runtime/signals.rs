@@ -78,6 +78,12 @@ impl Signals {
         self.unknown.notified().await;
     }
 
+    /// Whether a driver task of this coordinator moves the job on.
+    #[must_use]
+    pub fn is_driven(&self, job: JobId) -> bool {
+        self.jobs().contains_key(&job)
+    }
+
     /// Follows changes from now on.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<u64> {

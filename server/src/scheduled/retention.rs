@@ -63,7 +63,8 @@ async fn delete_versions(services: &Services, job: &JobRow) -> Result<u64, DbErr
         let mut tx = services.db.begin().await?;
         // No round opens while the job is locked, so a version that is unused now stays unused.
         tx.lock_job(job.id).await?;
-        let in_use: Vec<u32> = tx.open_rounds(job.id).await?.iter().map(|round| round.base_version).collect();
+        let mut in_use: Vec<u32> = tx.open_rounds(job.id).await?.iter().map(|round| round.base_version).collect();
+        in_use.extend(tx.assigned_versions(job.id).await?);
         if !keeps_version(kept, version, newest_stored, best, &in_use) {
             deleted += u64::from(tx.delete_model_file(job.id, version, services.clock.now_ms()).await?);
         }

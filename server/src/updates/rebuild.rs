@@ -39,11 +39,11 @@ pub(crate) async fn fold_missing(
     }
     // A second task that arrives here finds everything added, instead of reading it again.
     let _turn = sum.turn().lock_owned().await;
-    let mut missing = accepted(&services.db, round.key()).await?;
+    let mut missing = accepted(&services.db, spec, round).await?;
     missing.retain(|update| !sum.has(update.assignment));
     let updates = missing.len();
     let into_sum = |update: &StoredUpdate| {
-        let begun = sum.begin_stored(update.assignment, update.facts.weight);
+        let begun = sum.begin_stored(update.assignment, update.examples, update.staleness);
         begun.map_err(|source| StoredError::Fold { assignment: update.assignment, source })
     };
     let folds = each(services, spec, missing, into_sum, |flight, seconds| {

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tributary_engine::aggregate::{Facts, FoldError, Weight};
 use tributary_engine::job::JobSpec;
+use tributary_engine::round::staleness;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::update::{DeltaSink, UpdateError};
 
 use super::decoding::Decoding;
 use crate::blob::{BlobError, update_key};
-use crate::db::{AcceptedRow, Db, DbError, RoundKey, Text};
+use crate::db::{AcceptedRow, Db, DbError, RoundRow, Text};
 use crate::services::Services;
 
 /// Updates that are read at the same time. They leave half of the database's connections to requests.
@@ -35,33 +36,36 @@ pub enum StoredError {
 pub struct StoredUpdate {
     pub assignment: AssignmentId,
     pub base_version: u32,
-    /// What rules know of it before they read it.
+    /// Versions between its base and the version from which its round started.
+    pub staleness: u32,
+    pub examples: Weight,
+    /// What rules know of it before they read it; its weight is discounted by its staleness.
     pub facts: Facts,
     sha256: Sha256Hash,
 }
 
-impl TryFrom<&AcceptedRow> for StoredUpdate {
-    type Error = DbError;
-
-    fn try_from(row: &AcceptedRow) -> Result<Self, DbError> {
+impl StoredUpdate {
+    fn of(row: &AcceptedRow, spec: &JobSpec, round: &RoundRow) -> Result<Self, DbError> {
         let missing = |what| DbError::Corrupt(format!("{} reported no {what}", row.id));
         let weight = row.weight.and_then(|weight| u32::try_from(weight).ok());
+        let examples = Weight::examples(weight.ok_or_else(|| missing("weight"))?);
+        let staleness = staleness(row.base_version, round.base_version);
         let facts = Facts {
-            weight: Weight::examples(weight.ok_or_else(|| missing("weight"))?),
+            weight: spec.discount().weight(examples, staleness),
             norm: row.update_norm.ok_or_else(|| missing("norm"))?,
             loss: row.loss.ok_or_else(|| missing("loss"))?,
             steps: row.steps.map_or(0, |steps| u64::try_from(steps).unwrap_or_default()),
             enrolment: row.number,
         };
         let Text(sha256) = row.report_sha256.ok_or_else(|| missing("update"))?;
-        Ok(Self { assignment: row.id, base_version: row.base_version, facts, sha256 })
+        Ok(Self { assignment: row.id, base_version: row.base_version, staleness, examples, facts, sha256 })
     }
 }
 
 /// The accepted updates of a round, in the order of their assignments' ids.
-pub(crate) async fn accepted(db: &Db, round: RoundKey) -> Result<Vec<StoredUpdate>, DbError> {
-    let rows = db.read().await?.accepted_updates(round).await?;
-    rows.iter().map(StoredUpdate::try_from).collect()
+pub(crate) async fn accepted(db: &Db, spec: &JobSpec, round: &RoundRow) -> Result<Vec<StoredUpdate>, DbError> {
+    let rows = db.read().await?.accepted_updates(round.key()).await?;
+    rows.iter().map(|row| StoredUpdate::of(row, spec, round)).collect()
 }
 
 /// Reads updates, several at a time, each into a sink of its own. Returns the results of `done` for the sinks, in the

@@ -16,7 +16,7 @@ use tributary_protocol::id::{AssignmentId, JobId};
 use tributary_protocol::update::DeltaSink;
 
 use crate::db::RoundKey;
-use tributary_engine::aggregate::{Accumulator, Combined, Contribution, FoldError, Weighing, Weight};
+use tributary_engine::aggregate::{Accumulator, Combined, Contribution, Discount, FoldError, Share, Weighing, Weight};
 use tributary_engine::job::JobSpec;
 
 /// The sums of all open rounds.
@@ -35,6 +35,7 @@ pub struct RoundSum {
     accumulator: Accumulator,
     /// None: the job's rule reads the stored updates when the round has closed, and nothing is added here.
     weighing: Option<Weighing>,
+    discount: Discount,
     members: Mutex<Members>,
     /// Notified when a flight ends.
     ended: Notify,
@@ -56,7 +57,7 @@ struct Members {
 pub struct Flight {
     sum: SharedSum,
     assignment: AssignmentId,
-    weight: Weight,
+    share: Share,
     touched: bool,
     ended: bool,
 }
@@ -126,6 +127,7 @@ impl RoundSum {
         Self {
             accumulator,
             weighing,
+            discount: spec.discount(),
             members: Mutex::default(),
             ended: Notify::new(),
             closing: CancellationToken::new(),
@@ -133,16 +135,21 @@ impl RoundSum {
         }
     }
 
-    /// Begins to add an arriving update from so many examples. None when the round is closing, the update is in the sum
-    /// or in flight already, or nothing is added before the round has closed.
+    /// Begins to add an arriving update from so many examples that is so many versions behind. None when the round is
+    /// closing, the update is in the sum or in flight already, or nothing is added before the round has closed.
     ///
     /// # Errors
     /// When the caps do not allow this weight, or the sum is full.
-    pub fn begin(self: &Arc<Self>, assignment: AssignmentId, examples: Weight) -> Result<Option<Flight>, FoldError> {
+    pub fn begin(
+        self: &Arc<Self>,
+        assignment: AssignmentId,
+        examples: Weight,
+        staleness: u32,
+    ) -> Result<Option<Flight>, FoldError> {
         if self.closing.is_cancelled() {
             return Ok(None);
         }
-        let flight = self.begin_stored(assignment, examples)?;
+        let flight = self.begin_stored(assignment, examples, staleness)?;
         // `close` cancels before it counts flights, and this checks after it was counted: one of the two sees the
         // other.
         if self.closing.is_cancelled() {
@@ -159,10 +166,11 @@ impl RoundSum {
         self: &Arc<Self>,
         assignment: AssignmentId,
         examples: Weight,
+        staleness: u32,
     ) -> Result<Option<Flight>, FoldError> {
         let Some(weighing) = self.weighing else { return Ok(None) };
-        let weight = weighing.weight(examples);
-        self.accumulator.check_weight(weight)?;
+        let share = self.discount.share(weighing, examples, staleness);
+        self.accumulator.check_weight(share.divisor)?;
         let updates_max = self.accumulator.caps().updates_max;
         let mut members = lock(&self.members);
         if members.updates.contains(&assignment) {
@@ -173,7 +181,7 @@ impl RoundSum {
         }
         members.updates.insert(assignment);
         members.in_flight += 1;
-        Ok(Some(Flight { sum: Arc::clone(self), assignment, weight, touched: false, ended: false }))
+        Ok(Some(Flight { sum: Arc::clone(self), assignment, share, touched: false, ended: false }))
     }
 
     /// Stops taking arriving updates, and waits until each update in flight was acknowledged or subtracted again. Their
@@ -250,17 +258,17 @@ impl Flight {
 
     /// Subtracts a block that was added.
     pub fn take(&self, first: usize, values: &[f32]) {
-        self.sum.accumulator.take(first, values, self.weight);
+        self.sum.accumulator.take(first, values, self.share.weight);
     }
 
     /// Subtracts sparse values that were added.
     pub fn take_sparse(&self, first: usize, indices: &[u32], values: &[f32]) {
-        self.sum.accumulator.take_sparse(first, indices, values, self.weight);
+        self.sum.accumulator.take_sparse(first, indices, values, self.share.weight);
     }
 
     /// Counts the update: it is acknowledged, and all of it is in the sum.
     pub fn land(mut self) {
-        let counts = self.sum.accumulator.count(Contribution::of_one(self.weight)).is_ok();
+        let counts = self.sum.accumulator.count(Contribution::of_one(self.share.divisor)).is_ok();
         // Its place was reserved when it began, so counting cannot fail; if it does, the sum cannot be trusted.
         self.end(counts, !counts);
     }
@@ -287,12 +295,12 @@ impl Flight {
 impl DeltaSink for Flight {
     fn dense(&mut self, first: usize, values: &[f32]) {
         self.touched = true;
-        self.sum.accumulator.add(first, values, self.weight);
+        self.sum.accumulator.add(first, values, self.share.weight);
     }
 
     fn sparse(&mut self, first: usize, indices: &[u32], values: &[f32]) {
         self.touched = true;
-        self.sum.accumulator.add_sparse(first, indices, values, self.weight);
+        self.sum.accumulator.add_sparse(first, indices, values, self.share.weight);
     }
 }
 

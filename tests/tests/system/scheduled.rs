@@ -3,11 +3,12 @@
 use axum::http::Method;
 use serde_json::json;
 use tributary_protocol::id::JobId;
-use tributary_protocol::operator::{Event, ModelVersion, Page, ScheduledWork};
+use tributary_protocol::operator::{Event, Job, ModelVersion, Page, ScheduledWork};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::Phase;
 use tributary_server::scheduled::{self, Work};
 
+use crate::rounds::buffered::buffered;
 use crate::support::{Device, NOW_MS, WEIGHTS, World, evaluated_job};
 
 const HOUR_MS: i64 = 3_600_000;
@@ -137,6 +138,54 @@ async fn retention_deletes_versions_that_nobody_needs() {
     assert_eq!(world.weights(job.id, 4).await, newest);
     play_round(&world, &device).await;
     assert_eq!(world.round(job.id, 5).await.phase, Phase::Committed, "the job goes on");
+}
+
+/// Goal: outside of its minutes a buffered job draws nobody, and takes what is on its way.
+#[tokio::test]
+async fn the_calendar_of_a_buffered_job_limits_its_draws() {
+    let world = World::start().await;
+    let schedule = json!({ "rounds": "* 2-3 * * *", "time_zone": "Europe/Berlin" });
+    let changes = json!({ "schedule": schedule, "round": { "deadline_ms": DAY_MS } });
+    let file = buffered(&json!({ "buffer": 1, "concurrency": 2 }), &changes);
+    let job: Job = world.create_job(&file).await.ok();
+    let [fast, slow] = world.devices().await;
+    assert_eq!(world.gather(&[&fast]).await, [None], "it is too early");
+    world.pass_ms(HOUR_MS - NOW_MS).await;
+    let [first, second] = world.assign([&fast, &slow]).await;
+    world.hand.advance_ms(2 * HOUR_MS);
+    fast.contribute(&first, &[0.5; WEIGHTS], 10).await;
+    world.drive().await;
+    assert_eq!(world.gather(&[&fast]).await, [None], "its minutes are over");
+    slow.contribute(&second, &[0.5; WEIGHTS], 10).await;
+    world.drive().await;
+    assert_eq!(world.job_now(job.id).await.model_version, Some(2));
+    assert_eq!(world.assignments(job.id, 2).await[0].staleness, 1);
+    world.pass_ms(22 * HOUR_MS).await;
+    let [third] = world.assign([&fast]).await;
+    assert_eq!(third.model_version, 2);
+    world.check_books(job.id).await;
+}
+
+#[tokio::test]
+async fn retention_spares_what_open_work_starts_from() {
+    let world = World::start().await;
+    let changes = json!({ "retention": { "models": { "last": 1 } }, "round": { "deadline_ms": 10 * DAY_MS } });
+    let job: Job = world.create_job(&buffered(&json!({ "buffer": 1, "concurrency": 2 }), &changes)).await.ok();
+    let [fast, slow] = world.devices().await;
+    let [mut work, old] = world.assign([&fast, &slow]).await;
+    for version in 1..=2 {
+        fast.contribute(&work, &[0.5; WEIGHTS], 10).await;
+        world.drive().await;
+        if version == 1 {
+            [work] = world.assign([&fast]).await;
+        }
+    }
+    retain(&world).await;
+    assert_eq!(stored_versions(&world, job.id).await, [0, 2]);
+    slow.contribute(&old, &[0.5; WEIGHTS], 10).await;
+    world.drive().await;
+    retain(&world).await;
+    assert_eq!(stored_versions(&world, job.id).await, [3]);
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use tributary_client::{
     AlwaysOn, Client, ClientError, EvaluateTask, Evaluated, Metrics, Outcome, TrainError, TrainTask, Trained, Trainer,
 };
 use tributary_protocol::plan::Algorithm;
+use tributary_protocol::problem::ProblemType;
 
 /// How often each client trained with each seed, and client and round of every acknowledged update.
 pub(crate) type Record = (BTreeMap<(u32, u64), u32>, Vec<(u32, u32)>);
@@ -20,12 +21,13 @@ pub(crate) type Record = (BTreeMap<(u32, u64), u32>, Vec<(u32, u32)>);
 /// Enrolled clients.
 pub(crate) struct Fleet {
     clients: Vec<Client>,
+    learns: Learns,
     _directory: TempDir,
 }
 
 impl Fleet {
     /// Enrols them one after the other, so that their numbers follow their order.
-    pub(crate) async fn enrol(server: &str, enrolment: &str, count: u32) -> Self {
+    pub(crate) async fn enrol(server: &str, enrolment: &str, count: u32, learns: Learns) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut clients = Vec::new();
         for number in 0..count {
@@ -34,7 +36,7 @@ impl Fleet {
             client.enrol().await.unwrap();
             clients.push(client);
         }
-        Self { clients, _directory: directory }
+        Self { clients, learns, _directory: directory }
     }
 
     /// Runs session after session of every client until `ended`.
@@ -44,12 +46,16 @@ impl Fleet {
         let mut sessions = JoinSet::new();
         for (client, number) in self.clients.into_iter().zip(0..) {
             let acknowledged = Arc::clone(&acknowledged);
-            let mut trainer = Draws { client: number, trained: Arc::clone(&trained) };
+            let mut trainer = Draws { client: number, learns: self.learns, trained: Arc::clone(&trained) };
             sessions.spawn(async move {
                 loop {
                     match client.run_once(&mut trainer, &AlwaysOn).await {
                         Ok(Outcome::Contributed { round, .. }) => acknowledged.lock().unwrap().push((number, round)),
                         Ok(Outcome::NothingToDo { .. }) | Err(ClientError::Unreachable(_)) => {}
+                        // The job completes while others are still at work.
+                        Ok(Outcome::TooLate { .. }) if trainer.learns == Learns::OwnWeight => {}
+                        // A buffer closed while the coordinator was down: the next one is not open yet.
+                        Err(ClientError::Refused(problem)) if problem.kind == ProblemType::Unavailable => {}
                         other => panic!("client {number}: {other:?}"),
                     }
                 }
@@ -67,9 +73,22 @@ impl Fleet {
     }
 }
 
-/// "Trains" by adding numbers drawn from the seed, and by a step along the constant that it is given.
+/// What a client adds to the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Learns {
+    /// Numbers drawn from the seed of its work.
+    Drawn,
+    /// [`OWN_STEP`] to the weight with its own number.
+    OwnWeight,
+}
+
+/// What a client adds to its own weight.
+pub(crate) const OWN_STEP: f32 = 0.5;
+
+/// "Trains" without examples.
 struct Draws {
     client: u32,
+    learns: Learns,
     trained: Arc<Mutex<BTreeMap<(u32, u64), u32>>>,
 }
 
@@ -85,7 +104,11 @@ impl Trainer for Draws {
     fn train(&mut self, task: &TrainTask<'_>, _: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
         *self.trained.lock().unwrap().entry((self.client, task.seed.0)).or_default() += 1;
         let mut stream = task.seed.stream();
-        let mut values: Vec<f32> = task.model.values().iter().map(|value| value + stream.uniform(-1.0, 1.0)).collect();
+        let mut values = task.model.values().to_vec();
+        match self.learns {
+            Learns::Drawn => values.iter_mut().for_each(|value| *value += stream.uniform(-1.0, 1.0)),
+            Learns::OwnWeight => values[self.client as usize] += OWN_STEP,
+        }
         for (value, constant) in values.iter_mut().zip(task.constant.unwrap_or_default()) {
             *value -= 0.1 * constant;
         }

@@ -5,6 +5,7 @@
 //! a seed it kills the coordinator's process while a request or an answer is in transit, and starts it again on the
 //! same database.
 
+mod buffered;
 mod fleet;
 mod operator;
 #[path = "../../../../tests/tests/system/support/postgres.rs"]
@@ -19,7 +20,7 @@ use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{Secret, SecretKind};
 use tributary_protocol::seed::Seed;
 
-use fleet::Fleet;
+use fleet::{Fleet, Learns};
 use operator::Operator;
 use process::Setup;
 use proxy::Proxy;
@@ -51,12 +52,21 @@ async fn play(database: &str, kills: u32, seed: Seed, rules: &Value) -> Played {
     let proxy = Proxy::start(Setup { database: database.to_owned(), token: token.clone() }).await;
     let operator = Operator::new(proxy.url(), &token);
     let enrolment = operator.population().await;
-    let fleet = Fleet::enrol(&proxy.url(), &enrolment, CLIENTS).await;
+    let fleet = Fleet::enrol(&proxy.url(), &enrolment, CLIENTS, Learns::Drawn).await;
     proxy.kill_at_seeded_moments(kills, seed);
-    let job = operator.create_job(CLIENTS, ROUNDS, rules).await;
+    let sections = json!({ "round": cohorts(), "aggregation": rules.get("aggregation").unwrap_or(&json!({})) });
+    let job = operator.create_job(ROUNDS, &sections, rules.get("algorithm")).await;
     let (trained, acknowledged) = fleet.run_until(operator.completed(&job)).await;
     assert_eq!(proxy.kills(), kills, "the run was too short for all its kills");
     Played { model: operator.model(&job, ROUNDS).await, trained, acknowledged }
+}
+
+/// Rounds whose cohort is all clients.
+fn cohorts() -> Value {
+    json!({
+        "updates_goal": CLIENTS, "updates_min": CLIENTS, "over_selection": 1.0, "available_min": CLIENTS,
+        "selection_timeout_ms": 86_400_000, "deadline_ms": 2_592_000_000_u64,
+    })
 }
 
 /// Federated averaging; an optimiser whose moments are files beside the model; and SCAFFOLD, whose clients download

@@ -1,9 +1,11 @@
 //! The operator sets the run up and waits for its end, over connections that may break at any time.
 
+use bytes::Bytes;
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::Secret;
+use tributary_protocol::operator::{Assignment, Page, Round};
 
 /// Longest wait for events.
 const NEWS_WAIT_MS: u32 = 20_000;
@@ -31,22 +33,18 @@ impl Operator {
         token.unwrap()["secret"].as_str().unwrap().to_owned()
     }
 
-    /// Creates the job, whose cohort is all clients; returns its id.
-    pub(crate) async fn create_job(&self, clients: u32, rounds: u32, rules: &Value) -> String {
+    /// Creates a job with these sections and this algorithm of its clients; returns its id.
+    pub(crate) async fn create_job(&self, rounds: u32, sections: &Value, algorithm: Option<&Value>) -> String {
         let mut job = json!({
             "name": "killed", "population": "p", "seed": 42,
             "model": {"parameters": [{"name": "w", "shape": [100]}, {"name": "b", "shape": [7]}]},
             "training": {"steps": 1, "optimizer": {"kind": "sgd", "learning_rate": 1.0}},
-            "round": {
-                "updates_goal": clients, "updates_min": clients, "over_selection": 1.0, "available_min": clients,
-                "selection_timeout_ms": 86_400_000, "deadline_ms": 2_592_000_000_u64,
-            },
             "stop": {"rounds": rounds},
         });
-        if let Some(aggregation) = rules.get("aggregation") {
-            job["aggregation"] = aggregation.clone();
+        for (name, section) in sections.as_object().unwrap() {
+            job[name] = section.clone();
         }
-        if let Some(algorithm) = rules.get("algorithm") {
+        if let Some(algorithm) = algorithm {
             job["training"]["algorithm"] = algorithm.clone();
         }
         loop {
@@ -76,10 +74,27 @@ impl Operator {
 
     /// Hash of a downloaded model version.
     pub(crate) async fn model(&self, job: &str, version: u32) -> Sha256Hash {
+        Sha256Hash::of(&self.model_file(job, version).await)
+    }
+
+    /// The rounds of a job, each with its assignments.
+    pub(crate) async fn history(&self, job: &str) -> Vec<(Round, Vec<Assignment>)> {
+        let rounds: Page<Round> =
+            serde_json::from_value(self.get(&format!("jobs/{job}/rounds?limit=1000")).await).unwrap();
+        let mut history = Vec::new();
+        for round in rounds.items {
+            let path = format!("jobs/{job}/rounds/{}/assignments?limit=1000", round.number);
+            let page: Page<Assignment> = serde_json::from_value(self.get(&path).await).unwrap();
+            history.push((round, page.items));
+        }
+        history
+    }
+
+    pub(crate) async fn model_file(&self, job: &str, version: u32) -> Bytes {
         let url = format!("{}/operator/v1/jobs/{job}/models/{version}", self.url);
         let response = self.http.get(url).bearer_auth(&self.token).send().await.unwrap();
         assert!(response.status().is_success(), "{}", response.status());
-        Sha256Hash::of(&response.bytes().await.unwrap())
+        response.bytes().await.unwrap()
     }
 
     async fn get(&self, path: &str) -> Value {

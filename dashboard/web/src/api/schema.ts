@@ -94,6 +94,8 @@ export interface Assignment {
   assigned_at_ms: number;
   /** Attributes of the client, as of its last check-in. */
   attributes?: Attributes;
+  /** Model version that the client started from. */
+  base_version?: number;
   /** Bytes of the model that the client downloaded. */
   bytes_down: number;
   /** Bytes that the client uploaded: bodies of its report, including interrupted and refused ones. */
@@ -135,6 +137,11 @@ export interface Assignment {
   shape?: string;
   /** Whether the straggler was a spare: its round had reached its goal, and the client came back. */
   spare?: boolean;
+  /**
+   * Versions between that one and the version from which its round starts. Above 0 only in buffered
+   * jobs.
+   */
+  staleness?: number;
   /** State of the assignment. */
   state: AssignmentState;
   /** Time at which a straggler stopped without finishing its work. */
@@ -820,6 +827,9 @@ export interface Dgc {
   warm_up_rounds?: number;
 }
 
+/** What the weighted sum of a buffer is divided by. */
+export type Divisor = "count" | "weights";
+
 /** Encoding of downloads (`[download]` of a job file). */
 export interface Download {
   /** Form in which training clients and evaluators download the model. Default: `f32`. */
@@ -1346,6 +1356,25 @@ export interface MetricSummary {
 /** Named scalars of a report: at most 32 finite numbers, at most 1e12 in magnitude. */
 export type Metrics = Record<string, number>;
 
+/** When the updates of a job meet (`[round] mode`). */
+export type Mode =
+  | {
+      kind: "synchronous";
+    }
+  | {
+      /** Updates that make a version, 1 to 10,000. */
+      buffer: number;
+      /** Most clients that work at a time, 1 to 10,000. */
+      concurrency: number;
+      /** What the weighted sum of a buffer is divided by. Default: `count`. */
+      divisor?: Divisor;
+      kind: "buffered";
+      /** Largest number of versions that an update may be behind, at most 10,000. Default: 16. */
+      staleness_max?: number;
+      /** What a stale update weighs, as a factor of its examples. Default: polynomial with `a = 0.5`. */
+      staleness_weight?: StalenessWeight;
+    };
+
 /** The file of a model delta: the difference between a version and the one before it. */
 export interface ModelDeltaFile {
   /** SHA-256 of the plain f32 file of the version before. */
@@ -1630,6 +1659,7 @@ export type ProblemType =
   | "urn:tributary:problem:upload-superseded"
   | "urn:tributary:problem:digest-mismatch"
   | "urn:tributary:problem:assignment-closed"
+  | "urn:tributary:problem:update-stale"
   | "urn:tributary:problem:deleted"
   | "urn:tributary:problem:too-large"
   | "urn:tributary:problem:range-not-satisfiable"
@@ -1752,6 +1782,8 @@ export interface Round {
   assigned?: number;
   /** Model version that the clients started from. */
   base_version: number;
+  /** What the round has as the buffer of a buffered job. Absent in other rounds. */
+  buffer?: RoundBuffer;
   /** Bytes that clients downloaded in this round: bodies of models. */
   bytes_down: number;
   /**
@@ -1768,7 +1800,10 @@ export interface Round {
   clients_ms?: number;
   /** Time at which the round stopped accepting reports. */
   closed_at_ms?: number;
-  /** Number of clients drawn. */
+  /**
+   * Number of clients drawn. In a buffered job: of assignments that ended in this round or are open in
+   * it.
+   */
   cohort: number;
   /** Deadline of the cohort. */
   deadline_at_ms?: number;
@@ -1844,6 +1879,18 @@ export interface Round {
   weight: number;
 }
 
+/** What a round of a buffered job has beside its counts. */
+export interface RoundBuffer {
+  /** Most clients that work at a time. */
+  concurrency: number;
+  /** Weight, in examples, that staleness took from the accepted updates. */
+  lost_weight: number;
+  /** Largest number of versions that an update may be behind. */
+  staleness_max: number;
+  /** Mean staleness of the accepted updates. Absent without any. */
+  staleness_mean?: number;
+}
+
 /** A round with its phases, an explanation and alternatives. */
 export interface RoundDetail {
   /**
@@ -1859,6 +1906,11 @@ export interface RoundDetail {
   phases: PhaseSpan[];
   /** The round. */
   round: Round;
+  /**
+   * How stale the accepted updates of this round and the 19 before it were, least first. Empty unless
+   * the job is buffered.
+   */
+  staleness?: StalenessCount[];
   /**
    * The effect of other deadlines. Empty until the round has closed, and after its assignments were
    * deleted.
@@ -1885,6 +1937,12 @@ export interface RoundPolicy {
    * Default: 600,000.
    */
   deadline_ms?: number;
+  /**
+   * When updates meet. Default: `synchronous`. With `buffered`, `deadline_ms` is the time of each
+   * client, and `updates_goal`, `updates_min`, `over_selection`, `available_min` and
+   * `selection_timeout_ms` have no meaning.
+   */
+  mode?: Mode;
   /** Clients drawn per update of the goal, 1 to 10. The surplus makes up for stragglers. Default: 1.3. */
   over_selection?: number;
   /** Which of the available clients form the cohort. Default: uniform. */
@@ -1898,8 +1956,8 @@ export interface RoundPolicy {
 }
 
 /**
- * New values for settings of `[round]`. Absent settings stay unchanged. Open rounds keep the policy
- * that they started with.
+ * New values for settings of `[round]`; the mode is fixed. Absent settings stay unchanged. Open rounds
+ * keep the policy that they started with.
  */
 export interface RoundPolicyChange {
   /** Clients that must be available before a cohort is drawn. */
@@ -2095,6 +2153,37 @@ export interface SignedIn {
 
 /** How the values of a sparse codec are written. */
 export type SparseValues = "f16" | "int8" | "sign" | "f32";
+
+/** Accepted updates that were the same number of versions behind. */
+export interface StalenessCount {
+  /** Sum of their examples. */
+  examples: number;
+  /** Number of versions behind. */
+  staleness: number;
+  /** Number of updates. */
+  updates: number;
+}
+
+/** The weight of an update that is `d` versions behind, as a factor of its examples. */
+export type StalenessWeight =
+  | {
+      kind: "constant";
+    }
+  | {
+      kind: "inverse";
+    }
+  | {
+      /** Exponent, above 0 and at most 100. */
+      a: number;
+      kind: "polynomial";
+    }
+  | {
+      /** Slope, above 0 and at most 100. */
+      a: number;
+      /** Versions without a discount. */
+      b: number;
+      kind: "hinge";
+    };
 
 /** Whether a client may take part. */
 export type Standing = "active" | "quarantined" | "revoked";

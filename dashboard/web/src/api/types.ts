@@ -62,7 +62,10 @@ export interface Page<T> {
 }
 
 /** The policy in an answer, where the coordinator has filled in what the job file left out. */
-export type RoundPolicy = Required<schema.RoundPolicy>;
+export type RoundPolicy = Required<Omit<schema.RoundPolicy, Tables>> & Pick<schema.RoundPolicy, Tables>;
+
+/** The settings of a round policy that are tables, and left out where they are the default. */
+export type Tables = "mode" | "selection";
 
 /** A job as the coordinator answers it. */
 export type Job = schema.Job & { file: { round: RoundPolicy } };

@@ -1,10 +1,10 @@
 // The form of a round policy: its fields, in which unit they are typed, and what changed.
 
-import type { RoundPolicy } from "../api/types";
+import type { RoundPolicy, Tables } from "../api/types";
 import { duration, parseDuration } from "./format";
 
 export interface Field {
-  key: keyof RoundPolicy;
+  key: Exclude<keyof RoundPolicy, Tables>;
   label: string;
   hint: string;
   unit: "count" | "factor" | "duration";
@@ -25,6 +25,12 @@ export const FIELDS: readonly Field[] = [
   { key: "backoff_ms", label: "Back-off", hint: "pause after an abandoned round; doubles each time", unit: "duration" },
   { key: "backoff_max_ms", label: "Longest back-off", hint: "the doubling stops here", unit: "duration" },
 ];
+
+/** The fields that have a meaning for a job: those of cohorts have none in a buffered job. */
+export function fieldsOf({ mode }: RoundPolicy): readonly Field[] {
+  const ofClients = ["deadline_ms", "backoff_ms", "backoff_max_ms"];
+  return mode?.kind === "buffered" ? FIELDS.filter(({ key }) => ofClients.includes(key)) : FIELDS;
+}
 
 /** The field's value as it is typed. */
 export function typed(field: Field, policy: RoundPolicy): string {

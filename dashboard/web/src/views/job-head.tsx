@@ -106,15 +106,21 @@ function leftDetail(job: Job): string | undefined {
 /** The settings that decide how the job learns, from its file. */
 function Hyperparameters({ job }: { job: Job }) {
   const { round } = job.file;
-  const pairs = [
-    ...hyperparameters(job.file),
-    {
-      name: "goal",
-      value: `${count(round.updates_goal)} of ${count(Math.ceil(round.updates_goal * round.over_selection))}`,
-    },
-    { name: "minimum", value: count(round.updates_min) },
-    { name: "deadline", value: duration(round.deadline_ms) },
-  ];
+  const { mode } = round;
+  const goals =
+    mode?.kind === "buffered"
+      ? [
+          { name: "buffer", value: count(mode.buffer) },
+          { name: "at work", value: `at most ${count(mode.concurrency)}` },
+        ]
+      : [
+          {
+            name: "goal",
+            value: `${count(round.updates_goal)} of ${count(Math.ceil(round.updates_goal * round.over_selection))}`,
+          },
+          { name: "minimum", value: count(round.updates_min) },
+        ];
+  const pairs = [...hyperparameters(job.file), ...goals, { name: "deadline", value: duration(round.deadline_ms) }];
   return (
     <p class="chips hyperparameters">
       {pairs.map(({ name, value }) => (

@@ -118,7 +118,10 @@ export function Countdown({ round }: { round: Round }) {
 /** The counted updates as a share of the goal, with the minimum marked. */
 function Progress({ round }: { round: Round }) {
   const share = Math.min(1, round.reported / Math.max(1, round.goal)) * 100;
-  const label = `${round.reported} of ${plural(round.goal, "update")}, minimum ${round.minimum}`;
+  const beside = round.buffer
+    ? `${count(round.assigned)} of at most ${count(round.buffer.concurrency)} at work`
+    : `minimum ${count(round.minimum)}`;
+  const label = `${round.reported} of ${plural(round.goal, "update")}, ${beside}`;
   return (
     <div class="progress-line">
       <svg
@@ -140,7 +143,7 @@ function Progress({ round }: { round: Round }) {
         <b>{count(round.reported)}</b> of {plural(round.goal, "update")}
         <span class="quiet">
           {" "}
-          · minimum {count(round.minimum)}
+          · {beside}
           {round.phase === "selecting" ? " · waiting for clients" : ""}
         </span>
       </p>

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import type { ApiError } from "../api/http";
 import type { Job, RoundPolicy } from "../api/types";
 import { plural } from "../lib/format";
-import { changes, cohortSize, FIELDS, read, typed } from "../lib/policy";
+import { changes, cohortSize, fieldsOf, read, typed } from "../lib/policy";
 import { useConnection } from "../ui/connection";
 import { Dialog, Trouble } from "../ui/parts";
 
@@ -23,13 +23,14 @@ export function PolicyDialog({
 }) {
   const { api, notify } = useConnection();
   const before = job.file.round;
+  const fields = fieldsOf(before);
   const [texts, setTexts] = useState<Record<string, string>>(() =>
-    Object.fromEntries(FIELDS.map((field) => [field.key, typed(field, { ...before, ...suggested })])),
+    Object.fromEntries(fields.map((field) => [field.key, typed(field, { ...before, ...suggested })])),
   );
   const [error, setError] = useState<ApiError>();
   const [busy, setBusy] = useState(false);
 
-  const results = FIELDS.map((field) => ({ field, result: read(field, texts[field.key] ?? "") }));
+  const results = fields.map((field) => ({ field, result: read(field, texts[field.key] ?? "") }));
   const valid = results.every(({ result }) => "value" in result);
   const after = Object.fromEntries(
     results.flatMap(({ field, result }) => ("value" in result ? [[field.key, result.value]] : [])),
@@ -58,7 +59,8 @@ export function PolicyDialog({
     <Dialog title="Round policy" onClose={onClose} wide>
       <form onSubmit={save} noValidate>
         <p class="hint">
-          Applies from the next round on; the open one keeps its rules. Full cohort: {plural(cohort, "client")}.
+          Applies from the next round on; the open one keeps its rules.
+          {before.mode?.kind === "buffered" ? "" : ` Full cohort: ${plural(cohort, "client")}.`}
         </p>
         <div class="form-grid">
           {results.map(({ field, result }) => {

@@ -31,6 +31,7 @@ import { type Column, Table } from "../ui/table";
 import { Shape } from "./job-sessions";
 import { Countdown, roundName } from "./live-round";
 import { PolicyDialog } from "./policy";
+import { BufferPanel } from "./round-buffer";
 import { Deadlines } from "./round-deadlines";
 import { Updates } from "./round-updates";
 
@@ -97,6 +98,7 @@ export function RoundView({ job, number }: { job: string; number: number }) {
           </div>
         )}
       </Panel>
+      <BufferPanel data={data} />
       <Lost items={assignments.items} />
       {!central && <TimeLines round={round} assignments={assignments} />}
       {task === "train" && assignments.items.length > 0 && (
@@ -254,7 +256,7 @@ function RoundHead({
           <Stat
             label={round.task === "train" ? "Updates" : "Reports"}
             value={count(round.reported)}
-            detail={`goal ${round.goal}, min ${round.minimum}`}
+            detail={round.buffer ? `buffer of ${round.goal}` : `goal ${round.goal}, min ${round.minimum}`}
           />
         )}
         <Stat label="Took" value={duration(ms)} detail={<Ago at={round.opened_at_ms} />} />

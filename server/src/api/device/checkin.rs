@@ -185,7 +185,8 @@ async fn assignment(app: &App, tx: &mut Tx, client: &ClientRow, row: &Assignment
         false => Vec::new(),
     };
     let (control, dropped_round) = drift(tx, client, row, &spec).await?;
-    let left_ms = round.deadline_at_ms.unwrap_or(0).saturating_sub(app.clock.now_ms());
+    let left_ms = row.until_ms(&round).unwrap_or(0).saturating_sub(app.clock.now_ms());
+    let seed = row.seed().unwrap_or_else(|| round.seed().derive("client", client.number));
     // An update with a larger weight than the client told is refused, so the client learns what it told.
     let weight_max = match u32::try_from(client.examples).unwrap_or(u32::MAX) {
         0 => spec.plan.weight_max,
@@ -203,7 +204,7 @@ async fn assignment(app: &App, tx: &mut Tx, client: &ClientRow, row: &Assignment
         control,
         dropped_round,
         plan: Plan { weight_max, ..spec.plan.clone() },
-        seed: round.seed().derive("client", client.number),
+        seed,
         deadline_in_ms: u64::try_from(left_ms).unwrap_or(0),
         ask_every_ms: ask_every_ms(round.cohort),
     })

@@ -24,6 +24,9 @@ use crate::db::{ClientRow, DbError, Report, Times};
 use crate::lifecycle::assignments::{self, Comes, Received, Refusal};
 use crate::metrics::Traffic;
 
+/// When an update may be sent again that came while its buffer was made into a model.
+const BETWEEN_MS: u64 = 500;
+
 pub(super) async fn status(
     State(app): State<Arc<App>>,
     Device(client): Device,
@@ -37,7 +40,7 @@ pub(super) async fn status(
         let comes = if query.finished { Comes::Finished } else { Comes::Unfinished };
         or_refused(&app, &client, assignments::require_open(&app, &assignment, &round, comes).await).await?;
     }
-    let left_ms = round.deadline_at_ms.unwrap_or(0).saturating_sub(app.clock.now_ms());
+    let left_ms = assignment.until_ms(&round).unwrap_or(0).saturating_sub(app.clock.now_ms());
     Ok(Json(AssignmentStatus { reported, deadline_in_ms: u64::try_from(left_ms).unwrap_or(0) }))
 }
 
@@ -199,6 +202,12 @@ pub(super) async fn refused(app: &App, client: &ClientRow, refusal: Refusal) -> 
         Refusal::Rejected(_) => ProblemType::UpdateRejected,
         Refusal::Conflict(_) => ProblemType::UpdateConflict,
         Refusal::Misfit(_) => ProblemType::UpdateRejected,
+        Refusal::Stale(_) => {
+            // New work may be there already.
+            let retry_after_ms = retry(app, client, RetryReason::Reported).await?;
+            return Ok(ApiError::new(ProblemType::UpdateStale, detail).retry_after_ms(retry_after_ms));
+        }
+        Refusal::Between(_) => return Ok(ApiError::new(ProblemType::Unavailable, detail).retry_after_ms(BETWEEN_MS)),
         Refusal::Blob(error) => return Ok(error.into()),
         Refusal::Closed { is_training, .. } => {
             // Until the driver has expired the assignment, a check-in would return the same one at once, so the client

@@ -32,6 +32,8 @@ const MARKS_MAX: u32 = 200;
 const METRIC_POINTS_DEFAULT: u32 = 200;
 /// Named scalars whose curves are answered: those of the most rounds.
 const METRIC_CURVES_MAX: u32 = 64;
+/// Rounds whose staleness is counted together: a buffer of one update says nothing by itself.
+const STALENESS_ROUNDS: u32 = 20;
 /// Pages of assignments that an explanation reads: enough for the largest cohort.
 const COHORT_PAGES_MAX: u32 = 10;
 
@@ -173,6 +175,10 @@ pub(super) async fn show(
         _ => Vec::new(),
     };
     let handed_on = tx.last_takeover(job, round.opened_at_ms, round.ended_at_ms.unwrap_or(now_ms)).await?;
+    let staleness = match &round.buffer {
+        Some(_) => tx.staleness_counts(job, number.saturating_sub(STALENESS_ROUNDS - 1)..=number).await?,
+        None => Vec::new(),
+    };
     drop(tx);
 
     let story = RoundStory {
@@ -189,6 +195,7 @@ pub(super) async fn show(
         phases: phases(&round),
         evaluation,
         what_if: deadlines(&round, &cohort),
+        staleness,
         classes,
         round,
     }))

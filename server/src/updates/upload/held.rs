@@ -12,7 +12,7 @@ use tributary_protocol::update::{DeltaSink, UpdateError, UpdateStatistics};
 use super::{Body, Stops, Target, Upload, UploadRefusal, Uploaded, piece};
 use crate::blob::{Workbench, update_key};
 use crate::db::Times;
-use crate::lifecycle::assignments::{self, Received};
+use crate::lifecycle::assignments::{self, Received, Refusal};
 use crate::updates::budget::{Need, Share};
 use crate::updates::claims::Claim;
 use crate::updates::decoding::Decoding;
@@ -27,9 +27,10 @@ impl Upload {
         bench: &Workbench,
         (mut body, length): (Body, u64),
     ) -> Result<Uploaded, UploadRefusal> {
-        let Target { round, spec, .. } = target;
+        let Target { assignment, round, spec } = target;
         let sum = self.updates.sums.begun(round.key());
-        let closing = sum.as_ref().map(|sum| sum.closing());
+        // An update of a buffered job counts in the next round when this one closes, so nothing stops it.
+        let closing = sum.as_ref().filter(|_| !assignment.is_buffered()).map(|sum| sum.closing());
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let stops =
             Stops { closing: closing.as_ref(), claim: Some(claim), ..Stops::new(&self.services, target.until_ms()) };
@@ -65,14 +66,26 @@ impl Upload {
             Ok(mut staged) => {
                 // A place in the sum, before the report can close the round: the commit waits for it instead of reading
                 // the update from the database.
-                let weight = Weight::examples(self.query.weight);
+                let examples = Weight::examples(self.query.weight);
                 let sum = sum.filter(|_| !self.updates.sums.is_left_to_commits());
-                let flight = sum.and_then(|sum| sum.begin(self.id, weight).ok().flatten());
+                let mut flight = sum.and_then(|sum| sum.begin(self.id, examples, target.staleness()).ok().flatten());
                 let report = self.report(&summary, sha256, received, spec);
                 let (services, downloads, id) = (&self.services, &self.downloads, (self.id, Task::Train));
-                let body = Some(&mut staged);
-                let accepted = assignments::accept(services, downloads, self.client, id, report, body).await;
-                accepted.map(|_| flight.filter(|_| staged.is_settled())).map_err(UploadRefusal::from)
+                let once = assignments::accept(services, downloads, self.client, id, report.clone(), Some(&mut staged));
+                let accepted = match once.await {
+                    Err(Refusal::Between(_)) => {
+                        // The commit of the closed round waits for updates in flight.
+                        if let Some(flight) = flight.take() {
+                            flight.leave();
+                        }
+                        self.accept(target, report, Some(&mut staged)).await
+                    }
+                    once => once,
+                };
+                // In another round than the flight's, the commit adds it.
+                accepted
+                    .map(|key| flight.filter(|_| staged.is_settled() && key == round.key()))
+                    .map_err(UploadRefusal::from)
             }
             Err(error) => Err(error.into()),
         };

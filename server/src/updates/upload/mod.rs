@@ -14,6 +14,7 @@ mod streamed;
 use std::sync::Arc;
 
 use tributary_engine::job::JobSpec;
+use tributary_engine::round::staleness;
 use tributary_protocol::device::{LOSS_MAX, UpdateQuery};
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
 use tributary_protocol::id::{AssignmentId, ClientId};
@@ -22,7 +23,8 @@ use tributary_protocol::update::{UpdateLimits, UpdateStatistics};
 
 use super::Updates;
 use super::claims::Claim;
-use crate::db::{AssignmentRow, BLOB_CHUNK_BYTES, DbError, Report, RoundRow, Times};
+use crate::blob::Staged;
+use crate::db::{AssignmentRow, BLOB_CHUNK_BYTES, DbError, Report, RoundKey, RoundRow, Times};
 use crate::fleet::downloads::Downloads;
 use crate::lifecycle::assignments::{self, Comes, Received, Refusal};
 use crate::metrics::Traffic;
@@ -37,6 +39,9 @@ const HELD_BYTES_MAX: u64 = BLOB_CHUNK_BYTES as u64;
 
 /// Bodies of one update that may be damaged, or break off early, before its assignment is rejected.
 const ATTEMPTS_MAX: u64 = 32;
+
+/// Longest time that a request waits for the next buffer, in milliseconds.
+const BETWEEN_MS_MAX: i64 = 10_000;
 
 /// Longest time in which a repeated update is read, in milliseconds.
 const REPEAT_MS_MAX: i64 = 600_000;
@@ -92,14 +97,19 @@ impl Target {
         Ok(Self { assignment, round, spec: services.specs.of(&job)? })
     }
 
-    /// When the round no longer takes updates.
+    /// When the assignment no longer takes an update.
     fn until_ms(&self) -> i64 {
-        self.round.deadline_at_ms.unwrap_or(0)
+        self.assignment.until_ms(&self.round).unwrap_or(0)
     }
 
     /// What an update of this round must keep to.
     fn limits(&self) -> UpdateLimits {
         UpdateLimits { norm_max: self.round.norm_max.unwrap_or(f64::INFINITY), ..self.spec.update_limits() }
+    }
+
+    /// Versions that the update is behind, if it counts in the round that is open now.
+    fn staleness(&self) -> u32 {
+        staleness(self.assignment.base_version, self.round.base_version)
     }
 
     fn has_reported(&self) -> bool {
@@ -180,6 +190,32 @@ impl Upload {
             sha256,
             traffic,
             times: Times { fetched_at_ms: downloads.ended_at_ms(self.client), ..received.times },
+        }
+    }
+
+    /// Stores an accepted update in its round. When its buffer has just closed, it counts in the next one, which opens
+    /// once the model is made: the request is held until then, if this coordinator drives the job.
+    async fn accept(
+        &self,
+        target: &Target,
+        report: Report,
+        mut body: Option<&mut Staged>,
+    ) -> Result<RoundKey, Refusal> {
+        let Self { services, downloads, client, id, .. } = self;
+        let job = target.round.job;
+        let until_ms = services.clock.now_ms().saturating_add(BETWEEN_MS_MAX);
+        let mut changes = services.signals.watch();
+        loop {
+            let (id, report) = ((*id, Task::Train), report.clone());
+            let accepted = assignments::accept(services, downloads, *client, id, report, body.as_deref_mut()).await;
+            if !matches!(accepted, Err(Refusal::Between(_))) || !services.signals.is_driven(job) {
+                return accepted;
+            }
+            tokio::select! {
+                changed = changes.changed() => if changed.is_err() { return accepted },
+                () = services.clock.sleep_until(until_ms) => return accepted,
+                () = services.stopping.cancelled() => return accepted,
+            }
         }
     }
 

@@ -6,16 +6,16 @@
 use std::pin::pin;
 
 use tributary_engine::aggregate::Weight;
-use tributary_protocol::state::Task;
 
 use super::incoming::{End, Incoming};
 use super::{ATTEMPT_BYTES, Body, HELD_BYTES_MAX, Stop, Stops, Target, Upload, UploadRefusal, Uploaded};
 use crate::blob::{BlobError, Owner, Spool, Workbench, update_key};
 use crate::db::{BLOB_CHUNK_BYTES, Times};
-use crate::lifecycle::assignments::{self, Received};
+use crate::lifecycle::assignments::Received;
 use crate::updates::budget::Need;
 use crate::updates::claims::Claim;
 use crate::updates::fold::Folding;
+use crate::updates::rebuild;
 
 impl Upload {
     pub(super) async fn streamed(
@@ -33,7 +33,9 @@ impl Upload {
         };
         let spool = self.spool(bench, until_ms, share.part_bytes()).await?;
         let mut incoming = self.begin(target, spool).await;
-        let closing = self.updates.sums.begun(target.round.key()).map(|sum| sum.closing());
+        let is_buffered = target.assignment.is_buffered();
+        let sum = self.updates.sums.begun(target.round.key()).filter(|_| !is_buffered);
+        let closing = sum.map(|sum| sum.closing());
         let end = match incoming.replay().await {
             Ok(()) => {
                 let stops = Stops { closing: closing.as_ref(), share: Some(&share), ..stops };
@@ -108,9 +110,12 @@ impl Upload {
         let Target { assignment, round, spec } = target;
         let (updates, services) = (&self.updates, &self.services);
         let bad = self.check_figures(spec).err();
-        let sum = updates.sums.begun(round.key()).filter(|_| bad.is_none() && !updates.sums.is_left_to_commits());
+        // An update of a buffered job may end in another round than it began in: it is added once it is acknowledged.
+        let is_added = bad.is_none() && !assignment.is_buffered() && !updates.sums.is_left_to_commits();
+        let sum = updates.sums.begun(round.key()).filter(|_| is_added);
         // The weight was checked, and the sum has a place for each member of the cohort.
-        let flight = sum.and_then(|sum| sum.begin(self.id, Weight::examples(self.query.weight)).ok().flatten());
+        let examples = Weight::examples(self.query.weight);
+        let flight = sum.and_then(|sum| sum.begin(self.id, examples, target.staleness()).ok().flatten());
         let folding = Folding::new(spec, assignment.base_version, target.limits(), flight, services);
         let mut incoming = Incoming::new(spool, folding, services.clock.clone());
         if let Some(reason) = bad {
@@ -140,11 +145,11 @@ impl Upload {
             }
         };
         let report = self.report(&summary, sha256, whole, &target.spec);
-        let (id, body) = ((self.id, Task::Train), Some(&mut staged));
-        let accepted = assignments::accept(services, &self.downloads, self.client, id, report, body).await;
+        let accepted = self.accept(target, report, Some(&mut staged)).await;
         let accepted = accepted.map_err(UploadRefusal::from);
         if accepted.is_ok() && staged.is_settled() {
             incoming.land();
+            self.add_stored(target).await;
             services.signals.changed(target.round.job);
             return Ok(Uploaded::Accepted);
         }
@@ -160,6 +165,19 @@ impl Upload {
                 Ok(Uploaded::Accepted)
             }
             Err(refusal) => self.refuse(target, received, refusal).await,
+        }
+    }
+
+    /// Adds an acknowledged update of a buffered job to the sum of its round, from storage.
+    async fn add_stored(&self, target: &Target) {
+        if !target.assignment.is_buffered() {
+            return;
+        }
+        // What fails here is added by the commit of the round.
+        if let Ok(Target { round, spec, .. }) = self.target().await
+            && let Some(sum) = self.updates.sums.begun(round.key())
+        {
+            rebuild::start(&self.services, &spec.with_cohort(round.goal), &round, sum);
         }
     }
 

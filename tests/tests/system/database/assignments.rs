@@ -17,8 +17,14 @@ pub(super) async fn a_client_has_one_open_assignment_and_one_per_round(db: &Db) 
     start_round(&mut tx, training(1), 2).await;
     start_round(&mut tx, training(2), 0).await;
     tx.commit().await.unwrap();
-    let assign =
-        |round, client| NewAssignment { id: assignment_id(200), round, client: client_id(client), base_version: 0 };
+    let assign = |round, client| NewAssignment {
+        id: assignment_id(200),
+        round,
+        client: client_id(client),
+        base_version: 0,
+        deadline_at_ms: None,
+        seed: None,
+    };
     let other_work = db.begin().await.unwrap().insert_assignment(&assign(training(2), 1), 50).await;
     assert!(matches!(other_work, Err(DbError::Duplicate)), "{other_work:?}");
 
@@ -109,6 +115,8 @@ pub(super) async fn assignments_are_listed_by_client_number(db: &Db) {
         client_number: 2,
         state: AssignmentState::Reported,
         reason: None,
+        base_version: 0,
+        staleness: 0,
         assigned_at_ms: 40,
         fetched_at_ms: None,
         upload_at_ms: None,

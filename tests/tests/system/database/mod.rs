@@ -1,6 +1,7 @@
 //! Every query on both databases: each claim is one function of a database, run on SQLite and on PostgreSQL.
 
 mod assignments;
+mod buffers;
 mod dashboard;
 mod devices;
 mod jobs;
@@ -96,6 +97,9 @@ on_both_databases! {
     assignments::bytes_of_broken_uploads_are_counted_once,
     assignments::an_upload_in_several_requests_began_with_the_first,
     assignments::a_download_is_for_what_was_assigned_before_it_ended,
+    buffers::open_assignments_move_on_and_keep_what_they_are,
+    buffers::a_client_works_again_in_a_round_with_another_seed,
+    buffers::staleness_is_counted_over_rounds,
     staged::an_unfinished_body_belongs_to_its_last_writer,
     staged::a_body_in_parts_counts_once_and_is_deleted_little_by_little,
     staged::unfinished_updates_end_with_their_time_their_round_and_a_newer_one,

@@ -60,12 +60,12 @@ pub(super) async fn a_round_only_moves_forward_and_each_step_happens_once(db: &D
     tx.insert_round(&new(key), 30).await.unwrap();
     assert!(!tx.close_round(key, 40).await.unwrap());
     assert!(!tx.commit_round(key, 40).await.unwrap());
-    assert!(tx.start_round(key, 3, 41, 1_041).await.unwrap());
-    assert!(!tx.start_round(key, 2, 42, 1_042).await.unwrap());
+    assert!(tx.start_round(key, 3, 41, Some(1_041)).await.unwrap());
+    assert!(!tx.start_round(key, 2, 42, Some(1_042)).await.unwrap());
     assert!(!tx.commit_round(key, 43).await.unwrap());
     assert!(tx.close_round(key, 44).await.unwrap());
     assert!(!tx.close_round(key, 45).await.unwrap());
-    assert!(!tx.start_round(key, 3, 46, 1_046).await.unwrap());
+    assert!(!tx.start_round(key, 3, 46, Some(1_046)).await.unwrap());
     assert!(tx.commit_round(key, 47).await.unwrap());
     assert!(!tx.commit_round(key, 48).await.unwrap());
     assert!(!tx.abandon_round(key, AbandonReason::TooFewReports, 49).await.unwrap());
@@ -74,7 +74,7 @@ pub(super) async fn a_round_only_moves_forward_and_each_step_happens_once(db: &D
     assert_eq!((round.selected_at_ms, round.deadline_at_ms, round.ended_at_ms), (Some(41), Some(1_041), Some(47)));
     tx.insert_round(&new(training(2)), 50).await.unwrap();
     assert!(tx.abandon_round(training(2), AbandonReason::NotFinite, 51).await.unwrap());
-    assert!(!tx.start_round(training(2), 3, 52, 1_052).await.unwrap());
+    assert!(!tx.start_round(training(2), 3, 52, Some(1_052)).await.unwrap());
     let round = Round::from(tx.round(training(2)).await.unwrap().unwrap());
     assert_eq!((round.phase, round.reason), (Phase::Abandoned, Some(AbandonReason::NotFinite)));
 }
@@ -95,7 +95,7 @@ pub(super) async fn a_committed_round_counts_for_its_job(db: &Db) {
     let round = Round::from(tx.round(training(1)).await.unwrap().unwrap());
     assert_eq!(round.training_loss, Some(1.25), "weighted by examples");
     tx.insert_round(&new(evaluation(1)), 62).await.unwrap();
-    assert!(tx.start_round(evaluation(1), 1, 63, 99).await.unwrap());
+    assert!(tx.start_round(evaluation(1), 1, 63, Some(99)).await.unwrap());
     assert!(tx.close_round(evaluation(1), 64).await.unwrap());
     assert!(tx.commit_round(evaluation(1), 65).await.unwrap());
     let job = tx.job(job_id(1)).await.unwrap().unwrap();

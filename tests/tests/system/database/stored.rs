@@ -15,8 +15,15 @@ use tributary_server::metrics::Traffic;
 use crate::support::job_file;
 
 /// What rounds go by.
-pub(super) const POLICY: TaskPolicy =
-    TaskPolicy { goal: 2, minimum: 1, cohort_size: 3, available_min: 3, selection_timeout_ms: 100, deadline_ms: 1_000 };
+pub(super) const POLICY: TaskPolicy = TaskPolicy {
+    goal: 2,
+    minimum: 1,
+    cohort_size: 3,
+    available_min: 3,
+    selection_timeout_ms: 100,
+    deadline_ms: 1_000,
+    buffer: None,
+};
 
 pub(super) fn name(text: &str) -> Name {
     text.parse().unwrap()
@@ -100,10 +107,16 @@ pub(super) fn evaluation(number: u32) -> RoundKey {
 pub(super) async fn start_round(tx: &mut Tx, key: RoundKey, cohort: u8) {
     let round = NewRound { key, base_version: 0, seed: Seed(u64::MAX >> 11), policy: POLICY, norm_max: None };
     tx.insert_round(&round, 30).await.unwrap();
-    assert!(tx.start_round(key, cohort.into(), 40, 1_040).await.unwrap());
+    assert!(tx.start_round(key, cohort.into(), 40, Some(1_040)).await.unwrap());
     for client in 1..=cohort {
-        let assignment =
-            NewAssignment { id: assigned(key, client), round: key, client: client_id(client), base_version: 0 };
+        let assignment = NewAssignment {
+            id: assigned(key, client),
+            round: key,
+            client: client_id(client),
+            base_version: 0,
+            deadline_at_ms: None,
+            seed: None,
+        };
         tx.insert_assignment(&assignment, 40).await.unwrap();
     }
 }

@@ -41,7 +41,7 @@ pub(super) async fn of_many_drivers_one_moves_a_round(db: &Db) {
             tokio::spawn(async move {
                 let mut tx = db.begin().await.unwrap();
                 tx.job_locked(job_id(1)).await.unwrap();
-                let moved = tx.start_round(training(1), 3, 41, 1_041).await.unwrap();
+                let moved = tx.start_round(training(1), 3, 41, Some(1_041)).await.unwrap();
                 tx.commit().await.unwrap();
                 moved
             })

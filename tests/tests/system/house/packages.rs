@@ -16,7 +16,17 @@ pub(super) const PACKAGES: [(&str, &[&str]); 8] = [
     ("server", &["tributary-engine", "tributary-protocol", "tributary-tls", "tributary-dashboard"]),
     ("client-sdk", &["tributary-engine", "tributary-protocol", "tributary-tls"]),
     ("client-sdk/python", &["tributary-client", "tributary-protocol"]),
-    ("cli", &["tributary-server", "tributary-client", "tributary-dashboard", "tributary-protocol", "tributary-tls"]),
+    (
+        "cli",
+        &[
+            "tributary-server",
+            "tributary-client",
+            "tributary-dashboard",
+            "tributary-engine",
+            "tributary-protocol",
+            "tributary-tls",
+        ],
+    ),
 ];
 
 /// Packages of pure functions.

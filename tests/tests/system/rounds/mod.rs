@@ -2,6 +2,7 @@
 //! unless a test calls the driver.
 
 mod attack;
+pub(crate) mod buffered;
 mod central;
 mod choice;
 mod closing;

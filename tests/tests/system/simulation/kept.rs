@@ -16,9 +16,13 @@ const ONE: Setup = Setup {
     evaluated: false,
     delta: false,
     large: false,
+    concurrency: None,
 };
 /// Two clients, both needed.
 const BOTH: Setup = Setup { clients: 2, updates_goal: 2, updates_min: 2, ..ONE };
+
+/// Two clients in a buffered job; each update makes a version.
+const BUFFERED: Setup = Setup { clients: 2, concurrency: Some(2), ..ONE };
 
 /// Brings client 0 to the point where its upload is the next request.
 const TO_UPLOAD: [Op; 3] = [CheckIn(0), DriverOnce, ToUpload(0)];
@@ -50,6 +54,38 @@ async fn an_upload_that_breaks_off_again_and_again_counts_once() {
     let ops = [[DriverOnce].as_slice(), &TO_UPLOAD, &breaks, &end].concat();
     for setup in [ONE, Setup { large: true, ..ONE }, Setup { large: true, delta: true, ..ONE }] {
         play(setup, ops.clone()).await;
+    }
+}
+
+/// The slow one's update is on the road while buffers fill, models are made, coordinators restart and drivers meet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_update_that_arrives_in_a_later_buffer_counts_there_once() {
+    let begin = [DriverOnce, CheckIn(0), CheckIn(1), DriverOnce, ToUpload(1)];
+    for between in [
+        vec![Work(0), DriverOnce],
+        vec![Work(0), RestartServer, TwoDrivers],
+        vec![LoseResponse(1), Work(0), DriverOnce],
+        vec![Work(0), BreakUpload(1, 5), DriverOnce, RestartServer],
+        vec![Work(0), LoseRequest(1), KillClient(1), DriverOnce, RepeatUpload(1), DriverOnce, RepeatUpload(1)],
+        vec![
+            Work(0),
+            DriverOnce,
+            Gather,
+            Work(0),
+            DriverOnce,
+            Gather,
+            Work(0),
+            DriverOnce,
+            Gather,
+            Work(0),
+            DriverOnce,
+        ],
+    ] {
+        let end = [Work(1), RepeatUpload(1), DriverOnce, RepeatUpload(1), Work(0), TwoDrivers, Work(1)];
+        let ops = [begin.as_slice(), &between, &end].concat();
+        for setup in [BUFFERED, Setup { large: true, ..BUFFERED }, Setup { updates_goal: 2, ..BUFFERED }] {
+            play(setup, ops.clone()).await;
+        }
     }
 }
 

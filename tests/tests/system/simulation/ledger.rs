@@ -20,7 +20,7 @@ use crate::support::WEIGHTS;
 /// Most events of one look; a history has far fewer between two.
 const EVENTS_MAX: u32 = 10_000;
 /// How far a weight may be from what its updates say: rounding to f32. The smallest step is a thousand times that.
-const ROUNDING: f64 = 1e-5;
+const ROUNDING: f64 = 2e-5;
 
 /// Weight of a client's updates.
 pub(super) fn weight(client: usize) -> u64 {
@@ -66,6 +66,8 @@ struct Handed {
     client: usize,
     task: Task,
     round: u32,
+    /// The model version that it starts from.
+    version: u32,
 }
 
 impl Ledger {
@@ -107,7 +109,8 @@ impl Ledger {
     }
 
     fn hands_out(&mut self, client: usize, work: &Assignment) {
-        let handed = Handed { assignment: work.id, client, task: work.task, round: work.round };
+        let handed =
+            Handed { assignment: work.id, client, task: work.task, round: work.round, version: work.model_version };
         let other = self.handed.insert(work.seed, handed).filter(|other| other.assignment != work.id);
         self.expect(other.is_none(), || format!("{handed:?} has the seed of {other:?}"));
         let again = self.acknowledged.contains(&work.id);
@@ -204,7 +207,8 @@ impl Ledger {
             let reported = assignment.state == AssignmentState::Reported;
             assert_eq!(reported, self.acknowledged.contains(&assignment.id), "{assignment:?} of {round:?}");
         }
-        if !round.phase.is_open() {
+        // Those of a buffer move on when the next one opens.
+        if !round.phase.is_open() && round.buffer.is_none() {
             assert_eq!(ended(AssignmentState::Assigned), 0, "an ended round leaves nobody waiting: {round:?}");
         }
         if round.phase == Phase::Committed {
@@ -214,17 +218,22 @@ impl Ledger {
         assert!(!faulty, "what was stored makes a model: {round:?}");
     }
 
-    /// Checks the model of a committed round: the weighted mean of the acknowledged updates, each of them once.
-    fn check_model(&mut self, round: &Round, base: &Model, next: &Model) {
+    /// Checks the model of a committed round: the weighted mean of its acknowledged updates, each of them once. In a
+    /// buffered job a stale update has less weight, and the divisor does not know of it.
+    fn check_model(&mut self, round: &Round, assignments: &[operator::Assignment], base: &Model, next: &Model) {
         self.models.entry(round.base_version).or_insert(base.sha256);
         let before = self.models.insert(round.base_version + 1, next.sha256);
         assert_eq!(before, None, "a version is made once: {round:?}");
         let (mut expected, mut weights, mut all) = (vec![0.0; base.values.len()], 0.0, 0.0);
         for (seed, work) in &self.handed {
-            let of_round = (work.task, work.round) == (Task::Train, round.number);
-            if of_round && self.acknowledged.contains(&work.assignment) {
-                expected[work.client] += f64::from(step(*seed)) * weight(work.client) as f64;
-                all += f64::from(step(*seed)) * weight(work.client) as f64;
+            let counted = assignments.iter().find(|counted| counted.id == work.assignment);
+            if counted.is_some_and(|counted| counted.state == AssignmentState::Reported) {
+                assert!(self.acknowledged.contains(&work.assignment));
+                let staleness = round.base_version - work.version;
+                assert!(round.buffer.map_or(0, |buffer| buffer.staleness_max) >= staleness, "{work:?} in {round:?}");
+                let moved = f64::from(step(*seed)) * weight(work.client) as f64 / f64::from(1 + staleness).sqrt();
+                expected[work.client] += moved;
+                all += moved;
                 weights += weight(work.client) as f64;
             }
         }
@@ -269,7 +278,7 @@ impl Ledger {
             if round.task == Task::Train && events.iter().any(|event| committed(event, &round)) {
                 let base = Model::read(app, job, round.base_version).await;
                 let next = Model::read(app, job, round.base_version + 1).await;
-                ledger.lock().unwrap().check_model(&round, &base, &next);
+                ledger.lock().unwrap().check_model(&round, &assignments, &base, &next);
             }
         }
         ledger.lock().unwrap().no_faults();

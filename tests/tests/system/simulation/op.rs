@@ -21,6 +21,8 @@ pub(super) struct Setup {
     pub(super) delta: bool,
     /// Whether updates are so long that they are folded as they come, and go on where they broke off.
     pub(super) large: bool,
+    /// Most clients at work in a buffered job, whose buffer is the goal; none: rounds have cohorts.
+    pub(super) concurrency: Option<u32>,
 }
 
 /// One thing that happens. Clients are numbered from 0; a client without a session begins one where it needs one.
@@ -72,6 +74,7 @@ impl Setup {
             evaluated: stream.below(4) == 0,
             delta: stream.below(3) == 0,
             large: stream.below(16) == 0,
+            concurrency: None,
         }
     }
 }
@@ -104,7 +107,9 @@ impl Op {
 /// The history of a seed.
 pub(super) fn draw(seed: Seed) -> (Setup, Vec<Op>) {
     let mut stream = seed.derive("history", 0).stream();
-    let setup = Setup::draw(&mut stream);
+    let mut buffered = seed.derive("buffered", 0).stream();
+    let concurrency = (buffered.below(3) == 0).then(|| 1 + buffered.below(4) as u32);
+    let setup = Setup { concurrency, ..Setup::draw(&mut stream) };
     let length = OPS_MIN + stream.below(OPS_MAX - OPS_MIN + 1);
     (setup, (0..length).map(|_| Op::draw(&mut stream, setup.clients)).collect())
 }

@@ -9,6 +9,7 @@ use serde_json::json;
 use tributary_client::HttpTransport;
 use tributary_protocol::device::EnrolResponse;
 use tributary_protocol::id::JobId;
+use tributary_protocol::operator::Job;
 use tributary_protocol::state::{JobState, Phase};
 use tributary_server::Coordinator;
 
@@ -16,12 +17,15 @@ use super::ledger::Ledger;
 use super::op::{Op, Setup};
 use super::player::{At, Player, WAIT_MS};
 use super::road::{Call, Reply, arrive, arrive_in_part, is_upload, what};
+use crate::rounds::buffered::buffered;
 use crate::support::{World, within_reason};
 
 /// How long a round waits for clients.
 const SELECTION_MS: i64 = 8_000;
 /// How long a cohort has.
 const DEADLINE_MS: i64 = 10_000;
+/// How many versions an update of a buffered job may be behind.
+const STALENESS_MAX: u32 = 2;
 /// Most requests of a session: six tries of each of its calls.
 const REQUESTS_MAX: u32 = 40;
 /// Most turns until a healthy world commits a round: the deadlines of two rounds that begin with dead clients in them.
@@ -40,6 +44,7 @@ struct Stage {
     job: JobId,
     players: Vec<Player>,
     ledger: Arc<Mutex<Ledger>>,
+    buffered: bool,
     /// A second coordinator on the same database; it has a driver and no visitors.
     other: Option<Coordinator>,
 }
@@ -84,14 +89,23 @@ impl Stage {
             let parameters = [parameter("w", &[2, 2]), parameter("b", &[2]), parameter("rest", &[REST_WEIGHTS])];
             file["model"] = json!({ "parameters": parameters });
         }
-        let job = world.job(file).await.id;
+        let job = match setup.concurrency {
+            None => world.job(file).await.id,
+            Some(concurrency) => {
+                file["round"] = json!({ "deadline_ms": DEADLINE_MS });
+                let mode = json!({
+                    "buffer": setup.updates_goal, "concurrency": concurrency, "staleness_max": STALENESS_MAX,
+                });
+                world.create_job(&buffered(&mode, &file)).await.ok::<Job>().id
+            }
+        };
         let ledger = Arc::new(Mutex::new(Ledger::new(setup.delta)));
         let mut players = Vec::new();
         for number in 0..setup.clients {
             players.push(Player::new(number, &world, &ledger));
         }
         let http = HttpTransport::new(world.http.clone());
-        Self { world, http, job, players, ledger, other: None }
+        Self { world, http, job, players, ledger, buffered: setup.concurrency.is_some(), other: None }
     }
 
     async fn act(&mut self, op: Op) {
@@ -218,7 +232,14 @@ impl Stage {
             }
         };
         match within_reason(answered).await {
-            Some(reply) => self.answer(client, call, fate, &reply.unwrap().unwrap()).await,
+            Some(reply) => {
+                let reply = reply.unwrap().unwrap();
+                self.answer(client, call, fate, &reply).await;
+                // An update that came between two buffers: a driver of its own would open the next one in a moment.
+                if self.buffered && reply.status() == 503 {
+                    self.world.drive().await;
+                }
+            }
             None if fate == Fate::AnswerLost => self.players[client].answered(call, None).await,
             None => {
                 let until_ms = self.now_ms() + WAIT_MS;
@@ -291,10 +312,14 @@ impl Stage {
     /// After a driver's turn nothing is overdue.
     async fn driven(&mut self) {
         let now_ms = self.now_ms();
-        let open = self.world.app().db.read().await.unwrap().open_rounds(self.job).await.unwrap();
+        let mut tx = self.world.app().db.read().await.unwrap();
+        let (open, work) = (tx.open_rounds(self.job).await.unwrap(), tx.open_work(self.job).await.unwrap());
+        drop(tx);
         for round in open {
             let overdue = match round.phase {
                 Phase::Selecting => round.opened_at_ms + SELECTION_MS <= now_ms,
+                // Its assignments have deadlines of their own.
+                Phase::Training if round.buffer().is_some() => work.is_some_and(|work| work.ends_at_ms <= now_ms),
                 Phase::Training => round.deadline_at_ms.is_none_or(|deadline_at_ms| deadline_at_ms <= now_ms),
                 _ => true,
             };

@@ -1,0 +1,226 @@
+//! Time to an accuracy with clients of different speeds: the rules of rounds in simulated time, and real training.
+//!
+//! The fleet is made up: log-normal speeds, a tenth of the clients ten times slower, one piece of work in twenty dies
+//! with its client. The decisions are those of the coordinator's engine, the updates those of the SDK's trainer.
+
+mod fleet;
+mod learner;
+mod play;
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use tributary_engine::job::JobSpec;
+use tributary_protocol::id::JobId;
+use tributary_protocol::job_file::{Divisor, JobFile, Mode, RoundPolicy, StalenessWeight};
+use tributary_protocol::seed::Seed;
+use tributary_protocol::update::Codec;
+
+use super::error::BenchError;
+use crate::demo::args::{Dataset, DemoArgs};
+use crate::demo::partition::Partition;
+use crate::demo::{job_file, load_data};
+use crate::error::CliError;
+use crate::format::{bytes, or_dash, percent};
+use crate::output::Output;
+use fleet::Fleet;
+use learner::{Learner, SHARDS};
+use play::Play;
+
+/// Time of a client for its work; the slowest regular ones take about a third of it.
+const DEADLINE_MS: u64 = 1_800_000;
+/// Clients drawn per update of the goal in the mode that is named after it.
+const OVER_SELECTION: f64 = 1.3;
+/// Largest staleness in the buffered modes: that of a slow client while one update makes a version.
+const STALENESS_MAX: u32 = 1_000;
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct TempoArgs {
+    /// A mode to play. May be repeated [default: all].
+    #[arg(long = "mode", value_enum, value_name = "MODE")]
+    modes: Vec<Tempo>,
+    /// Clients of the fleet.
+    #[arg(long, default_value_t = 100, value_name = "CLIENTS", value_parser = clap::value_parser!(u32).range(2..=600))]
+    clients: u32,
+    /// Clients at work at a time; the goal of a synchronous round.
+    #[arg(long, default_value_t = 20, value_name = "CLIENTS", value_parser = clap::value_parser!(u32).range(1..=600))]
+    at_work: u32,
+    /// Updates of a buffer in the mode `buffered`.
+    #[arg(long, default_value_t = 10, value_name = "UPDATES", value_parser = clap::value_parser!(u32).range(1..=600))]
+    buffer: u32,
+    /// Folder of MNIST's four IDX files; missing files are downloaded into it. Without it, the embedded digits are
+    /// learned.
+    #[arg(long, value_name = "FOLDER")]
+    data_dir: Option<PathBuf>,
+    /// The accuracy to reach, from 0 to 1.
+    #[arg(long, default_value_t = 0.9, value_name = "ACCURACY")]
+    target: f64,
+    /// A mode gives up after so many updates.
+    #[arg(long, default_value_t = 20_000, value_name = "UPDATES", value_parser = clap::value_parser!(u32).range(1..))]
+    updates: u32,
+    /// The seed of every random choice.
+    #[arg(long, default_value_t = 7, value_name = "NUMBER")]
+    seed: u64,
+}
+
+/// When updates meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
+enum Tempo {
+    /// Rounds that wait for every client of their cohort, until the deadline.
+    Synchronous,
+    /// Rounds that draw 1.3 clients per update that they want.
+    OverSelected,
+    /// A full buffer makes a version.
+    Buffered,
+    /// Every update makes a version.
+    Asynchronous,
+}
+
+/// Programs rely on the names of its members.
+#[derive(Debug, Serialize)]
+struct Measured {
+    mode: Tempo,
+    /// Simulated time until a version had the accuracy; none if no version had it.
+    hours_to_target: Option<f64>,
+    /// Updates that counted until then.
+    updates: u64,
+    /// Their bytes as f32 files.
+    bytes_up: u64,
+    /// Of the last evaluated version.
+    accuracy: f64,
+    /// Mean number of versions that an update was behind.
+    staleness_mean: f64,
+}
+
+pub(crate) async fn run(args: &TempoArgs, output: &Output) -> Result<(), CliError> {
+    let dataset = if args.data_dir.is_some() { Dataset::Mnist } else { Dataset::Digits };
+    let demo = DemoArgs {
+        dataset,
+        data_dir: args.data_dir.clone().unwrap_or_default(),
+        seed: args.seed,
+        partition: Some(Partition::Shards(SHARDS)),
+        clients: Some(args.clients),
+        codec: Some(Codec::F32),
+        no_faults: true,
+        ..DemoArgs::default()
+    };
+    let file = job_file(&demo)?;
+    let data = load_data(&demo, &file, output).await?;
+    let modes = if args.modes.is_empty() { Tempo::value_variants() } else { &args.modes };
+    for mode in modes {
+        let (args, file, data, mode) = (args.clone(), file.clone(), data.clone(), *mode);
+        // The computation takes minutes and would block other tasks.
+        let measured = tokio::task::spawn_blocking(move || {
+            let learner = Learner::new(&data, args.clients as usize, &file, Seed(args.seed))?;
+            measure(&args, mode, &file, learner)
+        });
+        let measured = measured.await.map_err(CliError::task)??;
+        output.object(&measured, || text(&measured))?;
+    }
+    Ok(())
+}
+
+fn measure(args: &TempoArgs, mode: Tempo, file: &JobFile, learner: Learner) -> Result<Measured, BenchError> {
+    let file = JobFile { round: policy(args, mode), evaluation: None, ..file.clone() };
+    let spec = JobSpec::new(JobId::from_random([1; 16]), file).map_err(|error| BenchError::Train(error.to_string()))?;
+    let fleet = Fleet::draw(args.clients, Seed(args.seed));
+    let mut play = Play::new(spec, fleet, learner, args.at_work)?;
+    let mut reached = None;
+    while reached.is_none() && play.updates < u64::from(args.updates) {
+        if play.next_version()? >= args.target {
+            reached = Some(play.now_ms);
+        }
+    }
+    Ok(Measured {
+        mode,
+        hours_to_target: reached.map(|at_ms| at_ms as f64 / 3_600_000.0),
+        updates: play.updates,
+        bytes_up: play.updates * play.spec.plain_bytes,
+        accuracy: play.accuracy,
+        staleness_mean: play.staleness as f64 / play.updates.max(1) as f64,
+    })
+}
+
+fn policy(args: &TempoArgs, mode: Tempo) -> RoundPolicy {
+    let synchronous = |over_selection| RoundPolicy {
+        updates_goal: args.at_work,
+        updates_min: args.at_work.div_ceil(2),
+        over_selection,
+        deadline_ms: DEADLINE_MS,
+        ..RoundPolicy::default()
+    };
+    let buffered = |buffer| RoundPolicy {
+        mode: Mode::Buffered {
+            buffer,
+            concurrency: args.at_work,
+            staleness_max: STALENESS_MAX,
+            staleness_weight: StalenessWeight::default(),
+            divisor: Divisor::Count,
+        },
+        deadline_ms: DEADLINE_MS,
+        ..RoundPolicy::default()
+    };
+    match mode {
+        Tempo::Synchronous => synchronous(1.0),
+        Tempo::OverSelected => synchronous(OVER_SELECTION),
+        Tempo::Buffered => buffered(args.buffer),
+        Tempo::Asynchronous => buffered(1),
+    }
+}
+
+fn text(measured: &Measured) -> String {
+    format!(
+        "{:<14} to target {:>7} h  {:>6} updates  {:>9} up  accuracy {}  staleness {:.2}",
+        measured.mode.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned()),
+        or_dash(measured.hours_to_target, |hours| format!("{hours:.2}")),
+        measured.updates,
+        bytes(measured.bytes_up),
+        percent(measured.accuracy),
+        measured.staleness_mean,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::data::digits;
+
+    /// A small fleet that learns the embedded digits a little.
+    fn measured(mode: Tempo) -> Measured {
+        let args = TempoArgs {
+            modes: vec![],
+            clients: 12,
+            at_work: 6,
+            buffer: 3,
+            data_dir: None,
+            target: 1.1,
+            updates: 40,
+            seed: 7,
+        };
+        let demo = DemoArgs { codec: Some(Codec::F32), ..DemoArgs::default() };
+        let file = job_file(&demo).unwrap();
+        let data = digits(&[64], Seed(7));
+        let learner = Learner::new(&data, args.clients as usize, &file, Seed(7)).unwrap();
+        measure(&args, mode, &file, learner).unwrap()
+    }
+
+    #[test]
+    fn each_mode_learns_and_only_buffers_have_stale_updates() {
+        for mode in Tempo::value_variants() {
+            let measured = measured(*mode);
+            assert!(measured.updates >= 40 && measured.bytes_up > measured.updates * 4 * 64, "{measured:?}");
+            assert!(measured.accuracy > 0.15 && measured.hours_to_target.is_none(), "{measured:?}");
+            let is_buffered = matches!(mode, Tempo::Buffered | Tempo::Asynchronous);
+            assert_eq!(measured.staleness_mean > 0.0, is_buffered, "{measured:?}");
+        }
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_figures_again() {
+        let figures = |mode| serde_json::to_string(&measured(mode)).unwrap();
+        assert_eq!(figures(Tempo::Buffered), figures(Tempo::Buffered));
+    }
+}

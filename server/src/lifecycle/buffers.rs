@@ -1,0 +1,128 @@
+//! Rounds of buffered jobs: open assignments move on to the next round, clients are drawn one by one.
+
+use tributary_engine::round::{BufferPolicy, Candidate, TaskPolicy, is_overdue, staleness};
+use tributary_protocol::id::{AssignmentId, JobId};
+use tributary_protocol::state::{AssignmentState, Phase};
+
+use super::expiry::expire_one;
+use crate::db::{AssignmentRow, DbError, NewAssignment, NewRound, RoundRow, Transition, Tx};
+use crate::fleet::Fleet;
+use crate::fleet::downloads::Downloads;
+use crate::runtime::entropy;
+use crate::services::Services;
+
+/// Selecting to Training for a buffer that has just opened: it takes over the open assignments of the round before.
+/// Those that became too stale expire, so that their clients get new work at once.
+pub(super) async fn begin(
+    tx: &mut Tx,
+    downloads: &Downloads,
+    round: &NewRound,
+    buffer: BufferPolicy,
+    now_ms: i64,
+) -> Result<(), DbError> {
+    let (key, newest) = (round.key, round.base_version);
+    for assignment in tx.open_assignments(key.job).await? {
+        if buffer.is_too_stale(assignment.base_version, newest) {
+            let behind = staleness(assignment.base_version, newest);
+            let most = buffer.staleness_max;
+            let reason = format!(
+                "too stale: version {} is {behind} versions behind, and the job allows {most}",
+                assignment.base_version
+            );
+            tx.discard_upload(assignment.id).await?;
+            expire_one(tx, downloads, &assignment, Some(&reason), now_ms).await?;
+        }
+    }
+    let moved = tx.move_assignments(key).await?;
+    tx.start_round(key, usize::try_from(moved).unwrap_or(usize::MAX), now_ms, None).await?;
+    tx.record(Transition::of_round(key, Phase::Training), now_ms).await
+}
+
+/// Draws clients into an open buffer: stores their assignments, then calls them. Nothing happens when another driver
+/// was faster.
+pub(crate) async fn draw(
+    services: &Services,
+    fleet: &Fleet,
+    round: &RoundRow,
+    policy: &TaskPolicy,
+    clients: &[Candidate],
+) -> Result<(), DbError> {
+    let (key, now_ms) = (round.key(), services.clock.now_ms());
+    let mut tx = services.db.begin().await?;
+    tx.lock_job(key.job).await?;
+    if !tx.draw_into(key, round.drawn, clients.len()).await? {
+        return Ok(());
+    }
+    for candidate in clients {
+        let id = AssignmentId::from_random(entropy::random());
+        // The first assignment of a client in a round has the seed that it would have in a cohort.
+        let seed = round.seed().derive("client", candidate.number);
+        let seed = match tx.assignments_of(key, candidate.client).await? {
+            0 => seed,
+            again => seed.derive("again", again),
+        };
+        let assignment = NewAssignment {
+            id,
+            round: key,
+            client: candidate.client,
+            base_version: round.base_version,
+            deadline_at_ms: Some(now_ms.saturating_add(policy.deadline_ms)),
+            seed: Some(seed),
+        };
+        match tx.insert_assignment(&assignment, now_ms).await {
+            // The client got other work since it was seen in the lobby. It leaves the lobby, and others are drawn.
+            Err(DbError::Duplicate) => {
+                drop(tx);
+                return stand_up(services, fleet, candidate).await;
+            }
+            stored => stored?,
+        }
+        if fleet.seats.is_some() {
+            tx.stand_up(candidate.client, None).await?;
+        }
+        tx.record(Transition::of_assignment(key, id, AssignmentState::Assigned, None), now_ms).await?;
+        fleet.downloads.forget(candidate.client);
+    }
+    tx.commit().await?;
+    fleet.lobby.call(clients.iter().map(|candidate| candidate.client));
+    Ok(())
+}
+
+/// A client that has other work leaves the lobby.
+pub(super) async fn stand_up(services: &Services, fleet: &Fleet, candidate: &Candidate) -> Result<(), DbError> {
+    fleet.lobby.call([candidate.client]);
+    let mut tx = services.db.begin().await?;
+    tx.stand_up(candidate.client, None).await?;
+    tx.commit().await
+}
+
+/// Ends the open assignments of a buffered job whose time is over, so that their places are free.
+pub(crate) async fn expire_overdue(services: &Services, downloads: &Downloads, job: JobId) -> Result<(), DbError> {
+    let now_ms = services.clock.now_ms();
+    let is_over = |assignment: &AssignmentRow| {
+        let deadline_at_ms = assignment.deadline_at_ms.unwrap_or(i64::MAX);
+        is_overdue(deadline_at_ms, deadline_at_ms.saturating_sub(assignment.assigned_at_ms), now_ms)
+    };
+    expire_if(services, downloads, job, is_over).await
+}
+
+/// Ends the open assignments of a buffered job that has trained: no further round opens in which they could count.
+pub(crate) async fn expire_left(services: &Services, downloads: &Downloads, job: JobId) -> Result<(), DbError> {
+    expire_if(services, downloads, job, |_| true).await
+}
+
+async fn expire_if(
+    services: &Services,
+    downloads: &Downloads,
+    job: JobId,
+    is_over: impl Fn(&AssignmentRow) -> bool,
+) -> Result<(), DbError> {
+    let now_ms = services.clock.now_ms();
+    let mut tx = services.db.begin().await?;
+    tx.lock_job(job).await?;
+    for assignment in tx.open_assignments(job).await?.into_iter().filter(is_over) {
+        tx.discard_upload(assignment.id).await?;
+        expire_one(&mut tx, downloads, &assignment, None, now_ms).await?;
+    }
+    tx.commit().await
+}
