@@ -204,7 +204,7 @@ pub(super) async fn refused(app: &App, client: &ClientRow, refusal: Refusal) -> 
         Refusal::Misfit(_) => ProblemType::UpdateRejected,
         Refusal::Stale(_) => {
             // New work may be there already.
-            let retry_after_ms = retry(app, client, RetryReason::Reported).await?;
+            let retry_after_ms = retry_of(app, client, RetryReason::Reported).await?;
             return Ok(ApiError::new(ProblemType::UpdateStale, detail).retry_after_ms(retry_after_ms));
         }
         Refusal::Between(_) => return Ok(ApiError::new(ProblemType::Unavailable, detail).retry_after_ms(BETWEEN_MS)),
