@@ -166,7 +166,7 @@ pub(super) fn demo(learning: &Learning, seed: u64, changes: Changes) -> DemoArgs
         clients: learning.clients,
         epochs: learning.epochs,
         no_faults: true,
-        changes,
+        changes: Box::new(changes),
         ..DemoArgs::default()
     }
 }

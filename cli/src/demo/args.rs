@@ -57,7 +57,7 @@ pub(crate) struct DemoArgs {
     pub(crate) evaluate_every: u32,
     /// Only `bench rules` and `bench attack` set it.
     #[arg(skip)]
-    pub(crate) changes: Changes,
+    pub(crate) changes: Box<Changes>,
     /// The codec of the updates: its name (`ternary`), or a JSON object with its settings.
     #[arg(long, value_name = "CODEC", value_parser = parse_codec)]
     pub(crate) codec: Option<Codec>,

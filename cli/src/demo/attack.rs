@@ -89,7 +89,7 @@ impl Attackers {
                 let z = covered(self.clients, deltas.len());
                 moments(&deltas).map(|(mean, deviation)| mean - z * deviation).collect()
             }
-            Attack::Ipm => moments(&*self.deltas(task)?).map(|(mean, _)| -IPM * mean).collect::<Vec<f64>>(),
+            Attack::Ipm => moments(&self.deltas(task)?).map(|(mean, _)| -IPM * mean).collect::<Vec<f64>>(),
         };
         let values = model.iter().zip(forged).map(|(model, delta)| (f64::from(*model) + delta) as f32).collect();
         Ok(Trained { values, ..honest })

@@ -153,7 +153,7 @@ fn plain_codec() -> Value {
 async fn scaffold_reaches_the_optimum_where_federated_averaging_does_not() {
     let averaging = play(json!({ "kind": "plain" }), plain_codec(), 12, Trouble::default()).await;
     assert_near(&averaging[..1], &[0.46112]);
-    assert!((averaging[11] - 0.692_502_35).abs() < 1e-4, "{averaging:?}");
+    assert!((averaging[11] - 0.6925).abs() < 1e-4, "{averaging:?}");
     let scaffold = json!({ "kind": "scaffold", "clients": 2 });
     let reached = play(scaffold.clone(), plain_codec(), 12, Trouble::default()).await;
     assert_near(&reached[..3], &[0.46112, 0.697_709_144, 0.785_305_408_756]);
