@@ -155,7 +155,7 @@ fn selecting(name: &str, story: &RoundStory<'_>, now_ms: i64) -> String {
         Some(at_ms) if at_ms > now_ms => {
             let minimum = count(story.round.minimum, "client");
             format!(
-                "{name} waits for clients: {seen}; in {} it starts with the clients that wait, or is abandoned with less \
+                "{name} waits for clients: {seen}; in {} it starts with the clients that wait, or is abandoned with fewer \
                  than {minimum}.",
                 duration(at_ms - now_ms)
             )
@@ -179,7 +179,7 @@ fn collecting(name: &str, round: &Round, now_ms: i64) -> String {
         _ => text.push_str(", the deadline has come"),
     }
     if round.reported < round.minimum {
-        text.push_str(&format!("; with less than {} it is abandoned then", round.minimum));
+        text.push_str(&format!("; with fewer than {} it is abandoned then", round.minimum));
     }
     text.push_str(").");
     text
@@ -244,7 +244,7 @@ fn abandoned(name: &str, round: &Round) -> String {
     let why = match round.reason {
         Some(AbandonReason::SelectionTimeout) => {
             let minimum = count(round.minimum, "eligible client");
-            format!("less than {minimum} checked in within {}", duration(took_ms))
+            format!("fewer than {minimum} checked in within {}", duration(took_ms))
         }
         Some(AbandonReason::TooFewReports) => {
             let in_time = round.deadline_at_ms.zip(round.ended_at_ms).is_some_and(|(deadline, ended)| ended < deadline);
@@ -418,7 +418,7 @@ mod tests {
         assert_eq!(
             explain(&waits, 100_000),
             "Round 7 waits for clients: 4 of the 13 it needs are checked in and eligible; in 3 min 20 s it starts with \
-             the clients that wait, or is abandoned with less than 5 clients."
+             the clients that wait, or is abandoned with fewer than 5 clients."
         );
         assert_eq!(
             explain(&RoundStory { available: Some((1, 13)), ..waits }, 300_000),
@@ -432,7 +432,7 @@ mod tests {
             (
                 json!({ "reported": 2, "assigned": 1, "task": "evaluate" }),
                 "The evaluation of round 7 waits for 8 more of 10 reports (1 client still works, the deadline is in \
-                 9 min 50 s; with less than 5 it is abandoned then).",
+                 9 min 50 s; with fewer than 5 it is abandoned then).",
             ),
             (
                 json!({ "reported": 7, "assigned": 5, "deadline_at_ms": 13_000 }),
@@ -533,7 +533,7 @@ mod tests {
         let cases = [
             (
                 json!({ "reason": "selection_timeout", "ended_at_ms": 300_000, "selected_at_ms": null, "deadline_at_ms": null }),
-                "less than 5 eligible clients checked in within 5 min",
+                "fewer than 5 eligible clients checked in within 5 min",
             ),
             (
                 json!({ "reason": "too_few_reports", "ended_at_ms": 603_000, "reported": 3, "expired": 9, "failed": 1 }),

@@ -222,10 +222,10 @@ fn clients_wanted(facts: &HealthFacts<'_>) -> Option<Health> {
     let mut text = format!("round {number} waits for clients: {available} of {needed} are here");
     match ends_in_ms {
         1.. => text.push_str(&format!(
-            "; in {} it starts with those, or is abandoned with less than {minimum}",
+            "; in {} it starts with those, or is abandoned with fewer than {minimum}",
             duration(ends_in_ms)
         )),
-        _ => text.push_str(&format!("; less than {minimum} are too few")),
+        _ => text.push_str(&format!("; fewer than {minimum} are too few")),
     }
     match wanted.filter(|wanted| wanted.matching < u64::from(minimum)) {
         Some(Wanted { attributes, matching, enrolled }) => {
@@ -278,7 +278,7 @@ mod tests {
     }
 
     fn abandoned(number: u32) -> EndedRound<'static> {
-        let explanation = "Round 3 was abandoned: less than 5 eligible clients checked in within 5 min.";
+        let explanation = "Round 3 was abandoned: fewer than 5 eligible clients checked in within 5 min.";
         EndedRound { number, abandoned: Some(AbandonReason::SelectionTimeout), explanation }
     }
 
@@ -301,7 +301,7 @@ mod tests {
             &facts,
             Severity::Waiting,
             HealthKind::WaitingForClients,
-            "round 4 waits for clients: 1 of 13 are here; in 3 min 33 s it starts with those, or is abandoned with less \
+            "round 4 waits for clients: 1 of 13 are here; in 3 min 33 s it starts with those, or is abandoned with fewer \
              than 5",
         );
         let wanted = Some(Wanted { attributes: "", matching: 2, enrolled: 2 });
@@ -321,7 +321,7 @@ mod tests {
             &facts,
             Severity::Trouble,
             HealthKind::RoundsAbandoned,
-            "3 of the last 4 rounds were abandoned. Round 3 was abandoned: less than 5 eligible clients checked in within \
+            "3 of the last 4 rounds were abandoned. Round 3 was abandoned: fewer than 5 eligible clients checked in within \
              5 min. Round 4 has 1 of the 13 clients it needs.",
         );
         let ended = vec![committed(6), abandoned(5), abandoned(4), abandoned(3), committed(2), abandoned(1)];

@@ -86,12 +86,13 @@ impl StoredBody {
 }
 
 impl Blobs {
-    /// Looks up where a body of this length is. This takes a query if a store is configured, and for a body of more
-    /// than one chunk, because only those may be staged.
+    /// Looks up where a body of this length is. This takes a query if a store is configured that has small bodies, and
+    /// for a body of more than one chunk, because only those may be staged.
     pub async fn find(&self, db: &Db, name: String, bytes: u64) -> Result<StoredBody, BlobError> {
-        match self {
-            Self::Database if bytes <= BLOB_CHUNK_BYTES as u64 => Ok(StoredBody { name, place: Place::Here }),
-            _ => Ok(locate(&mut db.read().await?, name).await?),
+        let stores_small = matches!(self, Self::Store(store) if store.takes_small());
+        match bytes <= BLOB_CHUNK_BYTES as u64 && !stores_small {
+            true => Ok(StoredBody { name, place: Place::Here }),
+            false => Ok(locate(&mut db.read().await?, name).await?),
         }
     }
 

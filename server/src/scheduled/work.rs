@@ -50,7 +50,7 @@ impl Work {
             Self::Retention => {
                 let deleted = retention::run(services).await?;
                 let unfinished = delete_unfinished(services).await?;
-                Ok(format!("{deleted}, {unfinished} bodies that never came to count or no longer do"))
+                Ok(format!("{deleted}, {unfinished} unused bodies"))
             }
             Self::Upkeep => {
                 let tokens = delete_spent_tokens(services).await?;

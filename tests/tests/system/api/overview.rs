@@ -91,7 +91,7 @@ async fn a_round_explains_itself_from_its_opening_to_its_end() {
     assert_eq!(
         detail.explanation,
         "Round 1 waits for clients: 0 of the 2 it needs are checked in and eligible; in 1 min it starts with the clients \
-         that wait, or is abandoned with less than 1 client."
+         that wait, or is abandoned with fewer than 1 client."
     );
     assert_eq!((detail.phases.len(), detail.what_if.len()), (1, 0));
     let [a, b] = world.devices().await;
@@ -140,7 +140,7 @@ async fn rounds_are_filtered_by_phase_and_reason_from_both_ends() {
     }
     let detail: RoundDetail = world.look(&format!("/jobs/{}/rounds/2", job.id)).await.ok();
     assert_eq!(detail.round.reason, Some(AbandonReason::SelectionTimeout));
-    assert_eq!(detail.explanation, "Round 2 was abandoned: less than 1 eligible client checked in within 1 min.");
+    assert_eq!(detail.explanation, "Round 2 was abandoned: fewer than 1 eligible client checked in within 1 min.");
 }
 
 #[tokio::test]

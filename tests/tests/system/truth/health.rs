@@ -23,7 +23,7 @@ async fn a_job_that_finds_no_clients_says_how_many_it_wants_and_then_that_it_is_
     assert_eq!((health.severity, health.kind), (Severity::Warning, HealthKind::WaitingForClients));
     assert_eq!(
         health.text,
-        "round 1 waits for clients: 1 of 13 are here; in 1 min it starts with those, or is abandoned with less than 5; \
+        "round 1 waits for clients: 1 of 13 are here; in 1 min it starts with those, or is abandoned with fewer than 5; \
          1 of 1 enrolled clients can join"
     );
     for _ in 0..3 {
@@ -34,7 +34,7 @@ async fn a_job_that_finds_no_clients_says_how_many_it_wants_and_then_that_it_is_
     let jobs: Page<Job> = world.look("/jobs").await.ok();
     let health = jobs.items[0].health.clone().unwrap();
     assert_eq!((health.severity, health.kind), (Severity::Trouble, HealthKind::RoundsAbandoned));
-    let begins = "3 of the last 3 rounds were abandoned. Round 3 was abandoned: less than 5 eligible clients checked in \
+    let begins = "3 of the last 3 rounds were abandoned. Round 3 was abandoned: fewer than 5 eligible clients checked in \
                   within 1 min.";
     assert!(health.text.starts_with(begins), "{}", health.text);
     assert!(health.remedy.unwrap().contains("updates_min"));
