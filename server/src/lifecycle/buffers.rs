@@ -2,8 +2,9 @@
 
 use tributary_engine::round::{BufferPolicy, Candidate, TaskPolicy, is_overdue, staleness};
 use tributary_protocol::id::{AssignmentId, JobId};
-use tributary_protocol::state::{AssignmentState, Phase};
+use tributary_protocol::state::Phase;
 
+use super::drawn::{assign, stand_up};
 use super::expiry::expire_one;
 use crate::db::{AssignmentRow, DbError, NewAssignment, NewRound, RoundRow, Transition, Tx};
 use crate::fleet::Fleet;
@@ -69,31 +70,14 @@ pub(crate) async fn draw(
             deadline_at_ms: Some(now_ms.saturating_add(policy.deadline_ms)),
             seed: Some(seed),
         };
-        match tx.insert_assignment(&assignment, now_ms).await {
-            // The client got other work since it was seen in the lobby. It leaves the lobby, and others are drawn.
-            Err(DbError::Duplicate) => {
-                drop(tx);
-                return stand_up(services, fleet, candidate).await;
-            }
-            stored => stored?,
+        if !assign(&mut tx, fleet, &assignment, now_ms).await? {
+            drop(tx);
+            return stand_up(services, fleet, candidate.client).await;
         }
-        if fleet.seats.is_some() {
-            tx.stand_up(candidate.client, None).await?;
-        }
-        tx.record(Transition::of_assignment(key, id, AssignmentState::Assigned, None), now_ms).await?;
-        fleet.downloads.forget(candidate.client);
     }
     tx.commit().await?;
     fleet.lobby.call(clients.iter().map(|candidate| candidate.client));
     Ok(())
-}
-
-/// A client that has other work leaves the lobby.
-pub(super) async fn stand_up(services: &Services, fleet: &Fleet, candidate: &Candidate) -> Result<(), DbError> {
-    fleet.lobby.call([candidate.client]);
-    let mut tx = services.db.begin().await?;
-    tx.stand_up(candidate.client, None).await?;
-    tx.commit().await
 }
 
 /// Ends the open assignments of a buffered job whose time is over, so that their places are free.

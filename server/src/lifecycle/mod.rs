@@ -6,6 +6,7 @@
 
 pub(crate) mod assignments;
 pub(crate) mod buffers;
+mod drawn;
 mod expiry;
 pub(crate) mod jobs;
 pub(crate) mod removal;

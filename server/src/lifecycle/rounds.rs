@@ -5,9 +5,10 @@ use tributary_engine::round::{Candidate, TaskPolicy, norm_bound, summaries};
 use tributary_protocol::device::EvaluationReport;
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::job_file::NormMax;
-use tributary_protocol::state::{AbandonReason, AssignmentState, JobState, Phase, Task};
+use tributary_protocol::state::{AbandonReason, JobState, Phase, Task};
 
 use super::buffers;
+use super::drawn::{assign, stand_up};
 use super::expiry::expire_one;
 use crate::blob::BlobError;
 use crate::db::{
@@ -101,21 +102,10 @@ pub(crate) async fn start(
             deadline_at_ms: None,
             seed: None,
         };
-        match tx.insert_assignment(&assignment, now_ms).await {
-            // The client got other work since it was seen in the lobby. It leaves the lobby, and the cohort is drawn
-            // again.
-            Err(DbError::Duplicate) => {
-                drop(tx);
-                return buffers::stand_up(services, fleet, candidate).await;
-            }
-            stored => stored?,
+        if !assign(&mut tx, fleet, &assignment, now_ms).await? {
+            drop(tx);
+            return stand_up(services, fleet, candidate.client).await;
         }
-        if fleet.seats.is_some() {
-            tx.stand_up(candidate.client, None).await?;
-        }
-        tx.record(Transition::of_assignment(key, id, AssignmentState::Assigned, None), now_ms).await?;
-        // Bytes that were downloaded for an earlier assignment do not belong to this one.
-        fleet.downloads.forget(candidate.client);
     }
     tx.commit().await?;
     fleet.lobby.call(cohort.iter().map(|candidate| candidate.client));

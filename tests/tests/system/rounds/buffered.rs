@@ -281,7 +281,7 @@ async fn every_rule_that_a_buffered_job_may_have_makes_a_version() {
     }
 }
 
-/// Goal: a job ends at its number of versions, and those who are at work then are told so.
+/// Goal: a job ends at its number of versions, and clients that still work then get a refusal that says so.
 #[tokio::test]
 async fn a_job_that_has_trained_lets_its_clients_go() {
     let world = World::start().await;
