@@ -92,7 +92,7 @@ pub enum Control {
 }
 
 impl Algorithm {
-    fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         *self == Self::Plain
     }
 
