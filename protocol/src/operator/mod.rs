@@ -49,7 +49,7 @@ pub use node::{Lease, Node};
 pub use order::{ClientOrder, Order};
 pub use overview::{Cell, JobOverview, JobSummary, OpenRound, Overview, SparkPoint};
 pub use people::{AttributeName, ClassStats, ClientAssignment, ShapeCount};
-pub use progress::{BestVersion, Progress};
+pub use progress::{BestVersion, Progress, UsefulUpdates};
 pub use round::Round;
 pub use schedule::{ScheduledRun, ScheduledWork};
 pub use system::{DbLatency, Engine, JobDraft, LoadSample, Storage, System};
