@@ -23,6 +23,7 @@ pub(super) fn check(job: &JobFile) -> Result<(), JobFileError> {
         ("[round] mode", "settings of cohorts", cohorts(job)),
         ("[round] mode", "[eligibility] separation_rounds", rest(job)),
         ("[round] mode", "[training] algorithm", drift(job)),
+        ("[round] mode", "[training] algorithm adaptive", adaptive(job)),
         ("[round] mode staleness_weight", "[aggregation] combine", staleness(job)),
         ("[aggregation] combine", least, too_few(job)),
         ("[aggregation] combine", most, too_many(job)),
@@ -36,7 +37,7 @@ pub(super) fn check(job: &JobFile) -> Result<(), JobFileError> {
         ("[training] algorithm", "[model]", model(job)),
         ("[aggregation.optimizer]", "[model] batch_norm", optimizer(job)),
         ("[aggregation.optimizer] lbfgs", "[training]", gradient(job)),
-        ("[aggregation.optimizer] lbfgs", "[model] dropout", random(job)),
+        ("[aggregation.optimizer] lbfgs", "[model]", incomparable(job)),
         ("[aggregation.optimizer] lbfgs", "[aggregation] combine and schedule", search(job)),
         ("[aggregation.optimizer] lbfgs", "[round] mode", together(job)),
         ("[aggregation.optimizer] lbfgs", "[update] codec", residual(job)),
@@ -71,6 +72,13 @@ fn drift(job: &JobFile) -> Option<String> {
     let is_stale = job.round.mode.buffered().is_some() && job.training.algorithm.keeps_state();
     is_stale
         .then(|| "its corrections are those of the newest version, and clients of a buffer may be behind".to_owned())
+}
+
+/// The weight of a round is stored with it, and clients of a buffer outlast rounds.
+fn adaptive(job: &JobFile) -> Option<String> {
+    let adapts = job.training.algorithm.adaptive_mu().is_some();
+    (job.round.mode.buffered().is_some() && adapts)
+        .then(|| "mu adapts from round to round, and a client of a buffer may train for several".to_owned())
 }
 
 /// In a cohort a round that nobody may join is abandoned, and the next one lets clients return.
@@ -137,7 +145,7 @@ fn too_many(job: &JobFile) -> Option<String> {
     if cohort > most {
         return Some(format!("the rule {cost}, so a cohort has at most {most} clients, not {cohort}"));
     }
-    let parameters = job.model.parameters().map_or(0, |parameters| parameters.total() as u64);
+    let parameters = job.model.parts().map_or(0, |parts| parts.shared().total() as u64);
     let fitting = STRIPES_VALUES_MAX / parameters.max(1);
     (u64::from(cohort) > fitting).then(|| {
         format!("the rule reads every update many times, so with {parameters} parameters a cohort has at most {fitting} clients")
@@ -180,12 +188,10 @@ fn training(job: &JobFile) -> Option<String> {
     }
 }
 
-/// Running variances are parameters like all others. A mean of them is positive; a longer step need not be.
+/// Shared running variances are parameters like all others. A mean of them is positive; a longer step need not be.
 fn optimizer(job: &JobFile) -> Option<String> {
-    let ModelSpec::Layers(model) = &job.model else { return None };
-    let has_variances = model.layers.iter().any(|layer| matches!(layer, Layer::BatchNorm { .. }));
     let is_mean = matches!(job.aggregation.optimizer, ServerOptimizer::Sgd { momentum: 0.0, .. });
-    (has_variances && !is_mean)
+    (job.model.shares_running_statistics() && !is_mean)
         .then(|| "such a step could make a running variance negative; layer_norm has no running values".to_owned())
 }
 
@@ -205,6 +211,7 @@ fn gradient(job: &JobFile) -> Option<String> {
     };
     let is_gradient = training.steps == Some(1)
         && training.batch_size.is_none()
+        && training.partial_work.is_none()
         && training.optimizer == plain
         && training.algorithm.is_plain();
     (searches(job) && !is_gradient).then(|| {
@@ -213,10 +220,15 @@ fn gradient(job: &JobFile) -> Option<String> {
     })
 }
 
-fn random(job: &JobFile) -> Option<String> {
-    let ModelSpec::Layers(model) = &job.model else { return None };
-    let is_random = model.layers.iter().any(|layer| matches!(layer, Layer::Dropout { .. }));
-    (searches(job) && is_random).then(|| "a random loss cannot be compared with that of the round before".to_owned())
+fn incomparable(job: &JobFile) -> Option<String> {
+    let network = if let ModelSpec::Layers(network) = &job.model.spec { network.layers.as_slice() } else { &[] };
+    let is_random = network.iter().any(|layer| matches!(layer, Layer::Dropout { .. }));
+    let is_personal = !job.model.sharing.personal.is_empty();
+    (searches(job) && (is_random || is_personal)).then(|| {
+        "dropout layers and personal parameters change the loss by themselves, so that losses of two rounds cannot be \
+         compared"
+            .to_owned()
+    })
 }
 
 fn search(job: &JobFile) -> Option<String> {
@@ -288,13 +300,11 @@ fn model(job: &JobFile) -> Option<String> {
     if !job.training.algorithm.keeps_state() {
         return None;
     }
-    if let ModelSpec::Layers(model) = &job.model
-        && model.layers.iter().any(|layer| matches!(layer, Layer::BatchNorm { .. }))
-    {
+    if job.model.shares_running_statistics() {
         return Some(
             "running means and variances have no gradients to correct; layer_norm has none of them".to_owned(),
         );
     }
-    let update = job.training.algorithm.update_parameters(&job.model.parameters().ok()?);
+    let update = job.training.algorithm.update_parameters(job.model.parts().ok()?.shared());
     update.err().map(|error| format!("an update carries a control vector beside the delta: {error}"))
 }

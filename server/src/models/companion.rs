@@ -1,4 +1,5 @@
-//! Companions of a model version: read beside the model, written with the next version.
+//! Companions of a model version: read beside the model, written with the next version. They have a value for each
+//! shared parameter.
 
 use std::collections::BTreeMap;
 

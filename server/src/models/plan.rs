@@ -36,7 +36,7 @@ pub(crate) async fn planned(
     let notes = companions.notes().await?;
     let mut planning = Offload::new(Planning { optimizer, combined: Arc::clone(combined), parameters: 0 });
     planning.run(move |planning| planning.survey().begin(&notes, loss)).await?;
-    let total = spec.model.total();
+    let total = spec.shared().total();
     let block = (VALUES / companions.width_max()).max(1);
     for first in (0..total).step_by(block) {
         let count = block.min(total - first);
