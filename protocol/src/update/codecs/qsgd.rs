@@ -373,7 +373,7 @@ mod tests {
         let bytes = encode(qsgd, &values, 12, &mut Seed(7).stream());
         assert_eq!(
             hex(&bytes),
-            "018a4186418c41bb43d7230c000004ed9f7d33b3613ae9432f947ecf5ed324ba733605d59b5dd14145fe10fa3b4f7e573208287c86f489a6698ded8a"
+            "018a4186418c41bb43d7230c0000040145d1afaec1bb9c57aa6a8203e3fd26716cc2aa94c3951c5ebd361f2f348d45cd7ea4bf8b295d8d2920bba9e1"
         );
     }
 
