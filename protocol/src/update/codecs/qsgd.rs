@@ -200,12 +200,10 @@ impl SectionCodec for Qsgd {
         let most = self.levels;
         match kind {
             // Levels have at most 16 bits: exact as f32.
-            CODED => {
-                levels::decode(rest, values, most.into(), |row| out.extend(row.iter().map(|level| *level as f32)))?
-            }
-            PACKED => self.unpack(rest, values, out)?,
-            _ => return Err(SectionError::BadCode),
-        }
+            CODED => levels::decode(rest, values, most.into(), |row| out.extend(row.iter().map(|level| *level as f32))),
+            PACKED => self.unpack(rest, values, out),
+            _ => Err(SectionError::BadCode),
+        }?;
         for (levels, norm) in out.chunks_mut(bucket).zip(norms.as_chunks().0) {
             let norm = bf16::from_le_bytes(*norm);
             if !norm.is_finite() || norm.is_sign_negative() {
