@@ -4,7 +4,8 @@
 //! |---|---|
 //! | may this client take part? | [`admit`] |
 //! | which clients form the cohort? | [`choose_cohort`] |
-//! | what happens next to this round? | [`next_step`]; in a buffered job [`next_buffer_step`] |
+//! | what happens next to this round? | [`next_step`]; in a buffered job [`next_buffer_step`], with clocks [`next_clocked_step`] |
+//! | which members may begin, and which have left? | [`Clocks`] |
 //! | when does the next round open, and which? | [`next_round`], within the job's [`Calendar`] |
 //! | how large may an update be? | [`norm_bound`] |
 //! | what do the named scalars of its reports come to? | [`summaries`] |
@@ -14,6 +15,7 @@
 mod admit;
 mod buffer;
 mod calendar;
+mod clocks;
 mod cohort;
 mod metrics;
 mod norm;
@@ -25,6 +27,7 @@ mod step;
 pub use admit::{Candidate, EligibilityRules, Ineligible, admit};
 pub use buffer::{BufferFacts, is_overdue, next_buffer_step, staleness};
 pub use calendar::{Calendar, CalendarError};
+pub use clocks::{Absence, Clocks, Member, next_clocked_step};
 pub use cohort::{Losses, choose_cohort};
 pub use metrics::summaries;
 pub use norm::norm_bound;

@@ -33,6 +33,9 @@ pub struct BufferPolicy {
     pub concurrency: u32,
     /// Largest number of versions that an update may be behind.
     pub staleness_max: u32,
+    /// Of a stale-synchronous job: how far members may be ahead of the slowest when they begin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slack: Option<u32>,
 }
 
 impl TaskPolicy {
@@ -58,6 +61,7 @@ impl TaskPolicy {
                     buffer: round.mode.buffered().map(|buffered| BufferPolicy {
                         concurrency: buffered.concurrency,
                         staleness_max: buffered.staleness_max,
+                        slack: round.mode.slack(),
                     }),
                 })
             }
@@ -134,7 +138,7 @@ pub fn next_step(policy: &TaskPolicy, facts: &RoundFacts, now_ms: i64) -> Step {
     let stopped = facts.job == JobState::Stopped;
     match facts.phase {
         Phase::Selecting if stopped => Step::Abandon(AbandonReason::JobStopped),
-        Phase::Selecting => select(policy, facts, now_ms),
+        Phase::Selecting => select(policy, facts.available, facts.opened_at_ms, now_ms),
         Phase::Training if stopped => Step::Abandon(AbandonReason::JobStopped),
         Phase::Training => collect(policy, facts, now_ms),
         Phase::Aggregating => Step::Commit,
@@ -144,13 +148,13 @@ pub fn next_step(policy: &TaskPolicy, facts: &RoundFacts, now_ms: i64) -> Step {
 
 /// A full choice is worth waiting for. When the time is up, any number of clients that can still reach the minimum is
 /// enough.
-fn select(policy: &TaskPolicy, facts: &RoundFacts, now_ms: i64) -> Step {
-    let timeout_at_ms = policy.selection_ends_at_ms(facts.opened_at_ms);
-    if facts.available >= policy.available_min {
+pub(super) fn select(policy: &TaskPolicy, available: u32, opened_at_ms: i64, now_ms: i64) -> Step {
+    let timeout_at_ms = policy.selection_ends_at_ms(opened_at_ms);
+    if available >= policy.available_min {
         Step::ChooseCohort(policy.cohort_size)
     } else if is_ahead(timeout_at_ms, policy.selection_timeout_ms, now_ms) {
         Step::WaitUntil(timeout_at_ms)
-    } else if facts.available >= policy.minimum.max(1) {
+    } else if available >= policy.minimum.max(1) {
         Step::ChooseCohort(policy.cohort_size)
     } else {
         Step::Abandon(AbandonReason::SelectionTimeout)

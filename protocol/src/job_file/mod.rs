@@ -129,8 +129,9 @@ impl Default for UpdatePolicy {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct RoundPolicy {
-    /// When updates meet. Default: `synchronous`. With `buffered`, `deadline_ms` is the time of each client, and
-    /// `updates_goal`, `updates_min`, `over_selection`, `available_min` and `selection_timeout_ms` have no meaning.
+    /// When updates meet. Default: `synchronous`. In the other modes, `deadline_ms` is the time of each client, and
+    /// `updates_goal`, `updates_min`, `over_selection`, `available_min` and `selection` have no meaning; with `buffered`,
+    /// neither has `selection_timeout_ms`.
     #[serde(skip_serializing_if = "Mode::is_synchronous")]
     pub mode: Mode,
     /// Updates after which a round closes before its deadline. Default: 10.
@@ -185,10 +186,14 @@ impl RoundPolicy {
         self.buffer().unwrap_or(self.updates_goal)
     }
 
-    /// Fewest updates of a version.
+    /// Fewest updates of a version. Members of a stale-synchronous job may leave.
     #[must_use]
     pub fn minimum(&self) -> u32 {
-        self.buffer().unwrap_or(self.updates_min)
+        match self.mode {
+            Mode::Synchronous => self.updates_min,
+            Mode::Buffered { buffer, .. } => buffer,
+            Mode::StaleSynchronous { .. } => 1,
+        }
     }
 
     fn buffer(&self) -> Option<u32> {
