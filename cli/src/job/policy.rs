@@ -1,6 +1,6 @@
 //! `tributary job policy`: shows when the rounds of a job open, close and are abandoned, or changes it.
 
-use tributary_protocol::job_file::{Buffered, Divisor, RoundPolicy, RoundPolicyChange, StalenessWeight};
+use tributary_protocol::job_file::{Buffered, Divisor, Mode, RoundPolicy, RoundPolicyChange, StalenessWeight};
 
 use super::args::JobPolicyArgs;
 use super::find::find_job;
@@ -38,6 +38,16 @@ fn change(args: &JobPolicyArgs) -> RoundPolicyChange {
 }
 
 fn text(policy: &RoundPolicy, width: Option<u16>) -> String {
+    if let Mode::StaleSynchronous { members, slack } = policy.mode {
+        let pairs = [
+            ("members", members.to_string()),
+            ("slack", format!("{slack}: a member that is further ahead of the slowest waits")),
+            ("selection timeout", duration_ms(policy.selection_timeout_ms)),
+            ("deadline of a client", duration_ms(policy.deadline_ms)),
+            ("back-off", format!("{} to {}", duration_ms(policy.backoff_ms), duration_ms(policy.backoff_max_ms))),
+        ];
+        return output::fields(&pairs, width);
+    }
     if let Some(buffered) = policy.mode.buffered() {
         return buffered_text(&buffered, policy, width);
     }

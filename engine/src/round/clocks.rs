@@ -114,10 +114,11 @@ impl Clocks {
         starters
     }
 
-    /// What is to be done about members that could begin and do not wait, when a work takes `length_ms` at most.
+    /// What is to be done about the members that could begin, when none of them waits for it and a work takes
+    /// `length_ms` at most.
     #[must_use]
-    pub fn absence(&self, is_waiting: impl Fn(ClientId) -> bool, length_ms: i64, now_ms: i64) -> Absence {
-        let away = || self.members.values().filter(|member| self.may_begin(member) && !is_waiting(member.client));
+    pub fn absence(&self, length_ms: i64, now_ms: i64) -> Absence {
+        let away = || self.members.values().filter(|member| self.may_begin(member));
         let ends_at_ms = |member: &Member| Some(member.missed_at_ms?.saturating_add(length_ms));
         let unnoted: Vec<_> =
             away().filter(|member| member.missed_at_ms.is_none()).map(|member| member.client).collect();
@@ -216,11 +217,10 @@ mod tests {
         let away = |missed_at_ms| Member { missed_at_ms, ..member(1, 4, false) };
         // Client 2 is ahead: it may stay away as long as it could not begin.
         let of = |missed_at_ms| clocks(4, 0, &[member(0, 4, true), away(missed_at_ms), member(2, 5, false)]);
-        let absence = |clocks: &Clocks, now_ms| clocks.absence(|_| false, LENGTH_MS, now_ms);
+        let absence = |clocks: &Clocks, now_ms| clocks.absence(LENGTH_MS, now_ms);
         assert_eq!(absence(&of(None), 7), Absence::Miss(vec![client(1)]));
         assert_eq!(absence(&of(Some(7)), 106), Absence::Until(Some(107)));
         assert_eq!(absence(&of(Some(7)), 107), Absence::Leave(vec![client(1)]));
-        assert_eq!(of(None).absence(|_| true, LENGTH_MS, 107), Absence::Until(None));
     }
 
     #[test]
@@ -373,8 +373,7 @@ mod tests {
                 let buffer = self.policy.buffer.unwrap();
                 match next_clocked_step(&self.policy, &buffer, &facts, &clocks, self.opened_at_ms, self.now_ms) {
                     Step::ChooseCohort(size) => {
-                        let cohort =
-                            choose_cohort(eligible, size as usize, Selection::Uniform, &Losses::new(), seed);
+                        let cohort = choose_cohort(eligible, size as usize, Selection::Uniform, &Losses::new(), seed);
                         self.begin(cohort);
                     }
                     Step::Draw(clients) => {
@@ -392,20 +391,15 @@ mod tests {
                         self.open();
                     }
                     Step::Abandon(_) => self.phase = Phase::Abandoned,
-                    Step::Wait if self.state == JobState::Running => {
-                        let waits = |id| (0..self.clients.len()).any(|number| {
-                            client(number) == id && self.clients[number] == State::Waiting
-                        });
-                        match clocks.absence(waits, LENGTH_MS, self.now_ms) {
-                            Absence::Miss(clients) => {
-                                for client in clients {
-                                    self.members.get_mut(&client).unwrap().missed_at_ms = Some(self.now_ms);
-                                }
+                    Step::Wait if self.state == JobState::Running => match clocks.absence(LENGTH_MS, self.now_ms) {
+                        Absence::Miss(clients) => {
+                            for client in clients {
+                                self.members.get_mut(&client).unwrap().missed_at_ms = Some(self.now_ms);
                             }
-                            Absence::Leave(clients) => self.members.retain(|client, _| !clients.contains(client)),
-                            Absence::Until(_) => return,
                         }
-                    }
+                        Absence::Leave(clients) => self.members.retain(|client, _| !clients.contains(client)),
+                        Absence::Until(_) => return,
+                    },
                     Step::Wait | Step::WaitUntil(_) | Step::Done => return,
                 }
             }

@@ -39,7 +39,7 @@ pub use metrics::{MetricCurve, MetricPoint, MetricSummary};
 pub use overview::{Cell, JobOverview, JobSummary, OpenRound, Overview, SparkPoint};
 pub use people::{AttributeName, ClassStats, ClientAssignment, ClientOrder, ShapeCount};
 pub use progress::{BestVersion, Progress};
-pub use round::{Curve, CurveMark, CurvePoint, Order, PhaseSpan, RoundDetail, Target, WhatIf};
+pub use round::{Curve, CurveMark, CurvePoint, MemberClock, Order, PhaseSpan, RoundDetail, Target, WhatIf};
 pub use system::{DbLatency, Engine, JobDraft, LoadSample, Storage, System};
 pub use table::{MetricsOf, RoundTable};
 pub use test_set::{TestSet, TestSetState};
@@ -232,8 +232,11 @@ pub struct Job {
 pub struct RoundBuffer {
     /// Most clients that work at a time.
     pub concurrency: u32,
-    /// Largest number of versions that an update may be behind.
+    /// Largest number of versions that an update may be behind. In a stale-synchronous job, the slack bounds it.
     pub staleness_max: u32,
+    /// In a stale-synchronous job: how far members may be ahead of the slowest when they begin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slack: Option<u32>,
     /// Mean staleness of the accepted updates. Absent without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staleness_mean: Option<f64>,

@@ -19,6 +19,7 @@ mod events;
 mod file;
 mod filing;
 mod jobs;
+mod members;
 mod metrics;
 mod model_files;
 mod names;

@@ -149,6 +149,7 @@ impl From<RoundRow> for Round {
         let buffer = row.buffer().map(|buffer| RoundBuffer {
             concurrency: buffer.concurrency,
             staleness_max: buffer.staleness_max,
+            slack: buffer.slack,
             staleness_mean: (row.reported > 0).then(|| row.staleness as f64 / f64::from(row.reported)),
             lost_weight: row.lost_weight,
         });

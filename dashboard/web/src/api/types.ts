@@ -28,6 +28,7 @@ export type {
   JobState,
   JobSummary,
   LoadSample,
+  MemberClock,
   MetricCurve,
   ModelVersion,
   Node,

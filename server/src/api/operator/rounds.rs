@@ -7,7 +7,8 @@ use axum::extract::State;
 use serde::Deserialize;
 use tributary_protocol::id::JobId;
 use tributary_protocol::operator::{
-    Assignment, Curve, MetricCurve, MetricSummary, Order, PAGE_ITEMS_MAX, Page, PageQuery, Round, RoundDetail,
+    Assignment, Curve, MetricCurve, MetricSummary, Order, PAGE_ITEMS_MAX, Page, PageQuery, Round, RoundBuffer,
+    RoundDetail,
 };
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
@@ -179,6 +180,10 @@ pub(super) async fn show(
         Some(_) => tx.staleness_counts(job, number.saturating_sub(STALENESS_ROUNDS - 1)..=number).await?,
         None => Vec::new(),
     };
+    let clocks = match round.buffer {
+        Some(RoundBuffer { slack: Some(_), .. }) if round.phase.is_open() => tx.member_clocks(job).await?,
+        _ => Vec::new(),
+    };
     drop(tx);
 
     let story = RoundStory {
@@ -196,6 +201,7 @@ pub(super) async fn show(
         evaluation,
         what_if: deadlines(&round, &cohort),
         staleness,
+        clocks,
         classes,
         round,
     }))

@@ -5,6 +5,7 @@ mod attack;
 pub(crate) mod buffered;
 mod central;
 mod choice;
+mod clocked;
 mod closing;
 mod cluster;
 mod drivers;
