@@ -183,6 +183,7 @@ mod tests {
             selection_timeout_ms: LENGTH_MS,
             deadline_ms: LENGTH_MS,
             buffer: Some(BufferPolicy { concurrency: members, staleness_max: u32::MAX, slack: Some(slack) }),
+            adapted: None,
         }
     }
 

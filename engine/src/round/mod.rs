@@ -10,8 +10,10 @@
 //! | how large may an update be? | [`norm_bound`] |
 //! | what do the named scalars of its reports come to? | [`summaries`] |
 //! | which versions and rounds does a job keep? | [`keeps_version`], [`history_before_ms`] |
+//! | which deadline and cohort do the times of recent rounds give? | [`adapt`] |
 //! | when should a client check in again? | [`retry_window_ms`] |
 
+mod adapt;
 mod admit;
 mod buffer;
 mod calendar;
@@ -24,6 +26,7 @@ mod retention;
 mod schedule;
 mod step;
 
+pub use adapt::{PastWork, WorkEnd, adapt};
 pub use admit::{Candidate, EligibilityRules, Ineligible, admit};
 pub use buffer::{BufferFacts, is_overdue, next_buffer_step, staleness};
 pub use calendar::{Calendar, CalendarError};

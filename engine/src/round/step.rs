@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use tributary_protocol::job_file::{EvaluationPlace, EvaluationPolicy, JobFile};
+use tributary_protocol::operator::Adapted;
 use tributary_protocol::state::{AbandonReason, JobState, Phase, Task};
 
 /// The policy of a round; training and evaluation have one each. It is stored with the round, so a change of the job's
@@ -24,6 +25,9 @@ pub struct TaskPolicy {
     /// Of a training round in a buffered job. The buffer's size is the goal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer: Option<BufferPolicy>,
+    /// Where deadline and cohort follow from the times of the rounds before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapted: Option<Adapted>,
 }
 
 /// What a round of a buffered job has in its policy beside the size of the buffer.
@@ -63,6 +67,7 @@ impl TaskPolicy {
                         staleness_max: buffered.staleness_max,
                         slack: round.mode.slack(),
                     }),
+                    adapted: None,
                 })
             }
             Task::Evaluate => job.evaluation.as_ref().map(Self::of_evaluation),
@@ -81,12 +86,13 @@ impl TaskPolicy {
                 selection_timeout_ms,
                 deadline_ms,
                 buffer: None,
+                adapted: None,
             },
             // It waits for its test set as others wait for a client. Then nobody is left to wait for: the round goes on
             // to Aggregating, where the coordinator evaluates.
             EvaluationPlace::Coordinator => {
-                let (goal, minimum, cohort_size, available_min, buffer) = (0, 0, 0, 1, None);
-                Self { goal, minimum, cohort_size, available_min, selection_timeout_ms, deadline_ms, buffer }
+                let (goal, minimum, cohort_size, available_min, buffer, adapted) = (0, 0, 0, 1, None, None);
+                Self { goal, minimum, cohort_size, available_min, selection_timeout_ms, deadline_ms, buffer, adapted }
             }
         }
     }
@@ -199,6 +205,7 @@ mod tests {
         selection_timeout_ms: 100,
         deadline_ms: 1000,
         buffer: None,
+        adapted: None,
     };
 
     fn selecting(available: u32) -> RoundFacts {

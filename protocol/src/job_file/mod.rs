@@ -1,5 +1,6 @@
 //! Job files: the description of one job as TOML or JSON, written by an operator.
 
+mod adapt;
 mod aggregation;
 mod change;
 mod combine;
@@ -23,6 +24,7 @@ use crate::plan::Training;
 use crate::seed::Seed;
 use crate::update::Codec;
 
+pub use adapt::Adapt;
 pub use aggregation::Aggregation;
 pub use change::RoundPolicyChange;
 pub use combine::{CenteredClipping, Combine, GeometricMedian, Krum, MultiKrum, NormClipping, QFedAvg, TrimmedMean};
@@ -154,6 +156,9 @@ pub struct RoundPolicy {
     /// Which of the available clients form the cohort. Default: uniform.
     #[serde(skip_serializing_if = "Selection::is_uniform")]
     pub selection: Selection,
+    /// Deadlines and cohorts that follow the measured times. Default: none, every round has `deadline_ms`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adapt: Option<Adapt>,
 }
 
 impl Default for RoundPolicy {
@@ -169,6 +174,7 @@ impl Default for RoundPolicy {
             backoff_ms: 1_000,
             backoff_max_ms: 600_000,
             selection: Selection::Uniform,
+            adapt: None,
         }
     }
 }
@@ -442,6 +448,9 @@ impl RoundPolicy {
         check_duration(self.deadline_ms, "[round] deadline_ms")?;
         check_duration(self.backoff_ms, "[round] backoff_ms")?;
         check_duration(self.backoff_max_ms, "[round] backoff_max_ms")?;
+        if let Some(adapt) = &self.adapt {
+            adapt.check(DURATION_MS_MAX)?;
+        }
         self.selection.check(self.cohort_size())
     }
 }

@@ -66,12 +66,12 @@ fn cohorts(job: &JobFile) -> Option<String> {
     match round.mode {
         Mode::Synchronous => None,
         Mode::Buffered { .. } => Some(
-            "leave out updates_goal, updates_min, over_selection, available_min, selection and selection_timeout_ms: \
+            "leave out updates_goal, updates_min, over_selection, available_min, selection, adapt and selection_timeout_ms: \
              clients are drawn one by one, and a full buffer makes a version"
                 .to_owned(),
         ),
         Mode::StaleSynchronous { .. } => Some(
-            "leave out updates_goal, updates_min, over_selection, available_min and selection: members stay, and their \
+            "leave out updates_goal, updates_min, over_selection, available_min, selection and adapt: members stay, and their \
              number is that of the updates of a version"
                 .to_owned(),
         ),

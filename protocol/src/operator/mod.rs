@@ -4,6 +4,7 @@
 //! Fields that end in `_at_ms` are milliseconds since 1970 (UTC); other fields in `_ms` are durations.
 
 mod access;
+mod adapted;
 mod audit;
 mod filing;
 mod health;
@@ -32,6 +33,7 @@ pub use access::{
     OPERATOR_TOKEN_VALID_FOR_MS_DEFAULT, PASSWORD_BYTES_MAX, PASSWORD_CHARS_MIN, REQUESTED_BY, Session, SignInWays,
     SignedIn, Token,
 };
+pub use adapted::Adapted;
 pub use audit::{AuditEntry, CHAIN_BEGINS, ChainCheck, ChainError};
 pub use filing::{ChangeJob, NOTES_BYTES_MAX, TAGS_MAX};
 pub use health::Health;
@@ -282,6 +284,9 @@ pub struct Round {
     /// What the round has as the buffer of a buffered job. Absent in other rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer: Option<RoundBuffer>,
+    /// What the times of the rounds before gave to it. Absent unless its job follows them, and until enough is measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapted: Option<Adapted>,
     /// Number of accepted reports.
     pub reported: u32,
     /// Number of updates in the running sum of the coordinator that answers. It equals `reported` unless that

@@ -38,6 +38,7 @@ mod transition;
 mod tx;
 mod upkeep;
 mod watched;
+mod works;
 
 pub use accepted::AcceptedRow;
 pub use accounts::{NewSession, SignedInRow};

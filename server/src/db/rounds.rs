@@ -156,6 +156,7 @@ impl From<RoundRow> for Round {
         Self {
             spare: if buffer.is_none() && row.reported >= row.goal { row.expired } else { 0 },
             buffer,
+            adapted: row.policy.as_ref().and_then(|Text(Json(policy))| policy.adapted),
             number: row.number,
             task: row.task,
             phase: row.phase,

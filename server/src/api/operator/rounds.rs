@@ -21,7 +21,7 @@ use crate::app::App;
 use crate::db::{DbError, RoundFilter, RoundKey, RoundRow, Tx};
 use crate::runtime::offload::blocking;
 use tributary_engine::story::{
-    RoundStory, curve as curve_of, explain, marks as marks_of, metric_curve, phases, what_if,
+    RoundStory, adaptation, curve as curve_of, explain, marks as marks_of, metric_curve, phases, what_if,
 };
 
 /// Points of a learning curve: the default and the limit.
@@ -196,7 +196,11 @@ pub(super) async fn show(
         takeover: handed_on.as_ref().map(takeover),
     };
     Ok(Json(RoundDetail {
-        explanation: explain(&story, now_ms),
+        explanation: [Some(explain(&story, now_ms)), adaptation(&round)]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(" "),
         phases: phases(&round),
         evaluation,
         what_if: deadlines(&round, &cohort),
