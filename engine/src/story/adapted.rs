@@ -2,7 +2,7 @@
 
 use tributary_protocol::operator::{Adapted, Round};
 
-use super::explain::duration;
+use super::words::duration;
 
 /// One sentence: what the times of the rounds before gave to the round. None for a round with the values of its job file.
 #[must_use]

@@ -3,7 +3,8 @@
 use tributary_protocol::operator::Health;
 use tributary_protocol::state::{AbandonReason, HealthKind, JobState, Severity};
 
-use super::explain::{Undriven, Wanted, count, duration};
+use super::explain::{Undriven, Wanted};
+use super::words::{count, duration};
 
 /// Rounds that are looked at for abandoned ones.
 const ROUNDS_SEEN: usize = 5;

@@ -2,7 +2,7 @@
 
 use tributary_protocol::state::{AssignmentState, Straggler};
 
-use super::explain::duration;
+use super::words::duration;
 
 /// How an assignment and its round ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,20 +8,6 @@ use super::Assignment;
 use crate::id::JobId;
 use crate::state::{ClassVerdict, Task};
 
-/// The order of a list of clients.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum ClientOrder {
-    /// By number, in the order of enrolment.
-    #[default]
-    Number,
-    /// By last request, newest first.
-    LastSeen,
-    /// By the share of ended assignments that were dropped, highest first.
-    DropRate,
-}
-
 /// An assignment in the history of its client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -1,166 +1,120 @@
-//! The details of one round, and the learning curve of a job.
+//! A round.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Round, StalenessCount};
-use crate::classes::ClassCounts;
-use crate::state::Phase;
+use super::{Adapted, MetricSummary, RoundBuffer};
+use crate::classes::ClassTotals;
+use crate::seed::Seed;
+use crate::state::{AbandonReason, Phase, Task};
 
-/// Order of a list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Order {
-    /// Smallest first.
-    #[default]
-    Asc,
-    /// Largest first. `after` then selects items below.
-    Desc,
-}
-
-/// A round with its phases, an explanation and alternatives.
+/// A round: training or evaluation by one cohort.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct RoundDetail {
-    /// The round.
-    pub round: Round,
-    /// The phases so far, in order.
-    pub phases: Vec<PhaseSpan>,
-    /// One sentence for people: what the round waits for, what took its time, or why it was abandoned.
-    pub explanation: String,
-    /// The evaluation of the resulting model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub evaluation: Option<Round>,
-    /// Counts by class: of this evaluation, or of the evaluation of the resulting model. The sums over all reports.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub classes: Option<ClassCounts>,
-    /// The effect of other deadlines. Empty until the round has closed, and after its assignments were deleted.
-    pub what_if: Vec<WhatIf>,
-    /// How stale the accepted updates of this round and the 19 before it were, least first. Empty unless the job is
-    /// buffered.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub staleness: Vec<StalenessCount>,
-    /// The clocks of the members of a stale-synchronous job, by the number of the client, while the round is open.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub clocks: Vec<MemberClock>,
-}
-
-/// A member of a stale-synchronous job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct MemberClock {
-    /// Number of the client in its population.
-    pub client_number: u64,
-    /// Updates that it has contributed, counted from the clock at which it came.
-    pub clock: u32,
-    /// Whether it is at work now.
-    pub is_working: bool,
-    /// Time since which it could begin its next work and does not wait for it. Absent unless that is so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub missed_at_ms: Option<i64>,
-}
-
-/// The time that a round spent in one phase.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct PhaseSpan {
-    /// `selecting`, `training` or `aggregating`.
+pub struct Round {
+    /// Number in the job, from 1. An evaluation has the number of the training round whose model it evaluates.
+    pub number: u32,
+    /// Training or evaluation.
+    pub task: Task,
+    /// Current phase.
     pub phase: Phase,
-    /// Beginning of the phase.
-    pub began_at_ms: i64,
-    /// End of the phase. Absent while it lasts.
+    /// Reason of an abandoned round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended_at_ms: Option<i64>,
-}
-
-/// The effect that another deadline would have had on a closed round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct WhatIf {
-    /// The deadline as a time since the draw of the cohort, in milliseconds.
-    pub deadline_ms: u64,
-    /// Number of clients without a report in time, including those that gave up or were rejected.
-    pub dropped: u32,
-}
-
-/// The learning curve of a job, reduced to the requested number of points.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Curve {
-    /// Ended training rounds in order: the first, the last, and the best and worst of each interval in between.
-    pub points: Vec<CurvePoint>,
-    /// Number of ended training rounds before the reduction.
-    pub rounds: u64,
-    /// The cost of reaching given accuracies, for those that were reached.
-    pub targets: Vec<Target>,
-    /// What happened to the job itself, in order: pauses, changes of its settings, other coordinators.
-    #[serde(default)]
-    pub marks: Vec<CurveMark>,
-}
-
-/// An event of the job itself in its learning curve.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct CurveMark {
-    /// Time of the event.
-    pub at_ms: i64,
-    /// Time from the job's creation to the event, in milliseconds.
-    pub wall_ms: i64,
-    /// The last training round that had ended, 0 before the first.
-    pub round: u32,
-    /// The new state of the job, or `taken_over`.
-    pub became: String,
-    /// The reason, such as `operator` or `round_policy`.
+    pub reason: Option<AbandonReason>,
+    /// Model version that the clients started from.
+    pub base_version: u32,
+    /// Seed of the cohort's draw and of the random choices of its clients.
+    pub seed: Seed,
+    /// Number of reports after which the round closes before its deadline.
+    pub goal: u32,
+    /// Fewest reports for a result.
+    pub minimum: u32,
+    /// Number of clients drawn. In a buffered job: of assignments that ended in this round or are open in it.
+    pub cohort: u32,
+    /// What the round has as the buffer of a buffered job. Absent in other rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cause: Option<String>,
-}
-
-/// An ended training round as a point of a learning curve. Cumulative fields sum over all training rounds up to this
-/// one.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct CurvePoint {
-    /// Number of the round.
-    pub round: u32,
-    /// Time at which the round ended.
-    pub at_ms: i64,
-    /// Time from the job's creation to the end of the round, in milliseconds.
-    pub wall_ms: i64,
-    /// Work time of clients, cumulative, in milliseconds.
-    pub clients_ms: u64,
-    /// Bytes that clients uploaded, cumulative.
-    pub bytes_up: u64,
-    /// Bytes that clients downloaded, cumulative.
-    pub bytes_down: u64,
-    /// Mean training loss of the round's updates.
+    pub buffer: Option<RoundBuffer>,
+    /// What the times of the rounds before gave to it. Absent unless its job follows them, and until enough is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub training_loss: Option<f64>,
-    /// Loss of the resulting model in its evaluation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub loss: Option<f64>,
-    /// Accuracy of the resulting model in its evaluation, 0 to 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub accuracy: Option<f64>,
+    pub adapted: Option<Adapted>,
     /// Number of accepted reports.
     pub reported: u32,
-    /// Number of clients drawn.
-    pub cohort: u32,
-    /// Whether the round was abandoned.
-    pub abandoned: bool,
-}
-
-/// The cost of reaching an accuracy for the first time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Target {
-    /// The accuracy, 0 to 1.
-    pub accuracy: f64,
-    /// Number of the round whose model reached it.
-    pub round: u32,
-    /// Time at which that round ended.
-    pub at_ms: i64,
-    /// Work time of clients until then, in milliseconds.
+    /// Number of updates in the running sum of the coordinator that answers. It equals `reported` unless that
+    /// coordinator has just restarted. Absent if the coordinator keeps no sum of this round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folded: Option<u32>,
+    /// Number of rejected updates.
+    pub rejected: u32,
+    /// Number of clients that gave up.
+    pub failed: u32,
+    /// Number of stragglers: clients that had not reported when the round closed.
+    pub expired: u32,
+    /// Number of stragglers that the round did not need, because it had reached its goal: spares, drawn in addition on
+    /// purpose. Included in `expired`.
+    #[serde(default)]
+    pub spare: u32,
+    /// Time that stragglers did not compute because they stopped before the deadline, in milliseconds. A straggler
+    /// that stops is counted with all the time that it had left.
+    #[serde(default)]
+    pub saved_ms: u64,
+    /// Time at which the round opened.
+    pub opened_at_ms: i64,
+    /// Time at which the cohort was drawn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selected_at_ms: Option<i64>,
+    /// Deadline of the cohort.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_at_ms: Option<i64>,
+    /// Time at which the round stopped accepting reports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed_at_ms: Option<i64>,
+    /// Time at which the round was committed or abandoned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at_ms: Option<i64>,
+    /// Number of clients of the cohort that still work.
+    #[serde(default)]
+    pub assigned: u32,
+    /// Sum of the work times that clients reported, in milliseconds. Each is capped at the time that its assignment was
+    /// open.
+    #[serde(default)]
     pub clients_ms: u64,
-    /// Bytes that clients uploaded until then.
+    /// Sum of the weights (examples) of the accepted reports.
+    pub weight: u64,
+    /// Mean training loss of the accepted updates, weighted by examples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub training_loss: Option<f64>,
+    /// Mean loss of the resulting model in its evaluation, weighted by examples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<f64>,
+    /// Accuracy of the resulting model in its evaluation, weighted by examples, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<f64>,
+    /// Bytes that clients uploaded in this round: bodies of reports, including interrupted and refused ones.
     pub bytes_up: u64,
+    /// Bytes that clients downloaded in this round: bodies of models.
+    pub bytes_down: u64,
+    /// Bytes of the accepted reports if they were plain f32 files.
+    #[serde(default)]
+    pub raw_bytes_up: u64,
+    /// Bytes of the downloaded models if they were plain f32 files.
+    #[serde(default)]
+    pub raw_bytes_down: u64,
+    /// L2 norm of the model delta from the base version to the resulting version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_norm: Option<f64>,
+    /// Gradient diversity of the updates: the sum of the squared norms of the weighted deltas over the squared norm of
+    /// their sum (Yin et al. 2018, definition 1). It is 1 / updates for equal deltas and 1 for orthogonal ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diversity: Option<f64>,
+    /// Largest L2 norm of an update of the round. Absent without a norm bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub norm_max: Option<f64>,
+    /// Named scalars of the round's own reports, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<MetricSummary>,
+    /// Named scalars of the evaluation of the resulting model, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evaluation_metrics: Vec<MetricSummary>,
+    /// Of an evaluation: targets and right answers of each class. Absent without counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classes: Option<ClassTotals>,
 }

@@ -1,6 +1,7 @@
 // The cohort of a round in numbers that add up.
 
 import type { Assignment, AssignmentState, Cell, CohortCell, CohortRound, Round } from "../api/types";
+import { words } from "./format";
 
 /** A state as the page shows it: a straggler that its round did not need is a spare, the others are lost. */
 export type CohortState = AssignmentState | "spare";
@@ -52,4 +53,9 @@ export function counted(round: Round, cells: Cell[]): CohortRound {
     failed: of("failed"),
     expired: of("expired"),
   };
+}
+
+/** Why the report of a client did not count. */
+export function lossReason({ explanation, reason }: Assignment): string {
+  return explanation ?? (reason ? words(reason) : "no reason given");
 }

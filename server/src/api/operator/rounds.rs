@@ -194,6 +194,7 @@ pub(super) async fn show(
         wanted: selection.as_ref().and_then(Selection::wanted),
         undriven: driver.as_ref().map(undriven),
         takeover: handed_on.as_ref().map(takeover),
+        clocks: &clocks,
     };
     Ok(Json(RoundDetail {
         explanation: [Some(explain(&story, now_ms)), adaptation(&round)]

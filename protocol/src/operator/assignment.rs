@@ -1,0 +1,100 @@
+//! The work of one client in one round.
+
+use serde::{Deserialize, Serialize};
+
+use crate::device::Attributes;
+use crate::id::{AssignmentId, ClientId};
+use crate::metrics::Metrics;
+use crate::state::{AssignmentState, Straggler};
+
+/// An assignment: the work of one client in one round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Assignment {
+    /// Id of the assignment.
+    pub id: AssignmentId,
+    /// Id of the client.
+    pub client: ClientId,
+    /// Number of the client in the order of enrolment.
+    pub client_number: u64,
+    /// State of the assignment.
+    pub state: AssignmentState,
+    /// Why the update was rejected or the client gave up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Model version that the client started from.
+    #[serde(default)]
+    pub base_version: u32,
+    /// Versions between that one and the version from which its round starts. Above 0 only in buffered jobs.
+    #[serde(default)]
+    pub staleness: u32,
+    /// Time at which the client was drawn.
+    pub assigned_at_ms: i64,
+    /// Time at which the download of the model ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fetched_at_ms: Option<i64>,
+    /// Time at which the first byte of the update arrived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upload_at_ms: Option<i64>,
+    /// Time from the first to the last byte of the update, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upload_ms: Option<u64>,
+    /// Time at which the assignment ended: by report, rejection, failure or expiry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at_ms: Option<i64>,
+    /// Time at which a straggler came back with finished work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late_at_ms: Option<i64>,
+    /// Time at which a straggler stopped without finishing its work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped_at_ms: Option<i64>,
+    /// Outcome of a straggler. Absent for other assignments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub straggler: Option<Straggler>,
+    /// Whether the straggler was a spare: its round had reached its goal, and the client came back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub spare: bool,
+    /// Why the assignment ended without an accepted report, in words for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<String>,
+    /// Number of examples of the report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u64>,
+    /// Loss that the client reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<f64>,
+    /// Accuracy that an evaluator reported, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<f64>,
+    /// Named scalars that the client reported.
+    #[serde(default, skip_serializing_if = "Metrics::is_empty")]
+    pub metrics: Metrics,
+    /// Work time that the client reported, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work_ms: Option<u64>,
+    /// L2 norm of the update.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update_norm: Option<f64>,
+    /// Bytes that the client uploaded: bodies of its report, including interrupted and refused ones.
+    pub bytes_up: u64,
+    /// Bytes of the model that the client downloaded.
+    pub bytes_down: u64,
+    /// Bytes of the accepted report if it were a plain f32 file.
+    #[serde(default)]
+    pub raw_bytes_up: u64,
+    /// Bytes of the downloaded model if it were a plain f32 file.
+    #[serde(default)]
+    pub raw_bytes_down: u64,
+    /// Cosine of the angle between the update and the mean of its round, -1 to 1. Absent where it would cost too much
+    /// to compute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cosine: Option<f64>,
+    /// Course of the client's session, one character per event: `c` checked in, `a` assigned, `d` downloaded, `t`
+    /// trained, `u` uploaded; then `+` reported, `!` rejected, `x` failed, `i` interrupted or `.` expired; then `~` for
+    /// finished late or `s` for stopped unfinished.
+    #[serde(default)]
+    pub shape: String,
+    /// Attributes of the client, as of its last check-in.
+    #[serde(default)]
+    pub attributes: Attributes,
+}

@@ -1,0 +1,104 @@
+//! Populations and their clients.
+
+use serde::{Deserialize, Serialize};
+
+use crate::device::Attributes;
+use crate::id::{ClientId, Name};
+use crate::state::Standing;
+
+/// Request for a new population.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct CreatePopulation {
+    /// Name of the population, unique in the deployment.
+    pub name: Name,
+}
+
+/// A population: the clients of one app or study.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Population {
+    /// Name of the population.
+    pub name: Name,
+    /// Number of enrolled clients.
+    pub clients: u64,
+    /// Time of creation.
+    pub created_at_ms: i64,
+    /// Number of clients that wait for work now, held by any coordinator.
+    #[serde(default)]
+    pub online: u64,
+}
+
+/// A client: an enrolled device or silo.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Client {
+    /// Id of the client.
+    pub id: ClientId,
+    /// Number in the order of enrolment, from 1, unique in the population.
+    pub number: u64,
+    /// Population of the client.
+    pub population: Name,
+    /// Attributes, as of the last check-in.
+    pub attributes: Attributes,
+    /// Those of the attributes that its enrolment token granted. The client cannot change them.
+    #[serde(default)]
+    pub granted: Attributes,
+    /// Whether it may take part.
+    #[serde(default = "active")]
+    pub standing: Standing,
+    /// Why it is quarantined or revoked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standing_reason: Option<String>,
+    /// End of the newest certificate that it was given; none if it was given none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_until_ms: Option<i64>,
+    /// Number of training examples, as of the last check-in.
+    pub examples: u64,
+    /// Time of enrolment.
+    pub created_at_ms: i64,
+    /// Time of its last request.
+    pub last_seen_at_ms: i64,
+    /// Whether a coordinator holds a request of it now, until there is work.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub online: bool,
+    /// Number of rounds in which it reported.
+    pub reported: u64,
+    /// Number of rounds that closed before it reported.
+    pub expired: u64,
+    /// Number of those rounds that did not need its report, because they had reached their goal, and after which it
+    /// came back. Included in `expired`; not counted as dropped.
+    #[serde(default)]
+    pub spare: u64,
+    /// Number of rounds in which it gave up or its update was rejected.
+    pub failed: u64,
+    /// Number of rounds in which its update was rejected; included in `failed`.
+    #[serde(default)]
+    pub rejected: u64,
+    /// Bytes of the updates that it uploaded.
+    #[serde(default)]
+    pub bytes_up: u64,
+    /// Bytes of the models that it downloaded.
+    #[serde(default)]
+    pub bytes_down: u64,
+    /// Mean work time per report, in milliseconds, as reported by the client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work_ms_mean: Option<u64>,
+}
+
+fn active() -> Standing {
+    Standing::Active
+}
+
+/// Request that quarantines or revokes a client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ChangeStanding {
+    /// The new standing.
+    pub standing: Standing,
+    /// The reason, for people; at most 200 bytes.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
