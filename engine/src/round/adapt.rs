@@ -137,7 +137,8 @@ pub fn adapt(policy: &TaskPolicy, adapt: &Adapt, works: &[PastWork], overhead_ms
     Some(TaskPolicy {
         deadline_ms: chosen.deadline_ms.cast_signed(),
         cohort_size: chosen.cohort,
-        available_min: policy.available_min.saturating_sub(policy.cohort_size).saturating_add(chosen.cohort),
+        // A job may want more clients to choose from than it draws.
+        available_min: if policy.available_min > policy.cohort_size { policy.available_min } else { chosen.cohort },
         adapted: Some(Adapted {
             works: u32::try_from(works.len()).unwrap_or(u32::MAX),
             deadline_ms: chosen.deadline_ms,

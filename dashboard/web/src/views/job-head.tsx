@@ -128,11 +128,16 @@ function tempo(round: RoundPolicy): { name: string; value: string }[] {
   }
 }
 
+/** The deadline, or its bounds where it follows the measured times. */
+function deadline({ adapt, deadline_ms }: RoundPolicy): string {
+  if (!adapt) return duration(deadline_ms);
+  return `${duration(adapt.deadline_min_ms ?? deadline_ms)} to ${duration(adapt.deadline_max_ms ?? deadline_ms)}, measured`;
+}
+
 /** The settings that decide how the job learns, from its file. */
 function Hyperparameters({ job }: { job: Job }) {
   const { round } = job.file;
-  const { mode } = round;
-  const pairs = [...hyperparameters(job.file), ...tempo(round), { name: "deadline", value: duration(round.deadline_ms) }];
+  const pairs = [...hyperparameters(job.file), ...tempo(round), { name: "deadline", value: deadline(round) }];
   return (
     <p class="chips hyperparameters">
       {pairs.map(({ name, value }) => (
