@@ -1,10 +1,11 @@
 //! Deadlines and cohorts that follow the measured times of recent rounds.
 //!
-//! The share of clients that have reported by a time is the estimate of Kaplan and Meier 1958: a client that was still at
-//! work when its round closed was seen only until then. From it follow, for each deadline, how many updates a round may
-//! expect and how long it takes. Of the deadlines that cut off at most 10 % of the clients that would report some day, the
-//! one with the most updates per hour is chosen. The cohort makes up for the clients that would not report, with a surplus
-//! of 8 %. (Bonawitz et al. 2019, section 9: 6 to 10 % of the clients drop out, and more than the goal are selected.)
+//! The share of clients that have reported by a time is the estimate of Kaplan and Meier 1958: a client that was
+//! still at work when its round closed was seen only until then. From it follow, for each deadline, how many updates
+//! a round may expect and how long it takes. Of the deadlines that cut off at most 10 % of the clients that would
+//! report some day, the one with the most updates per hour is chosen. The cohort makes up for the clients that would
+//! not report, with a surplus of 8 %. (Bonawitz et al. 2019, section 9: 6 to 10 % of the clients drop out, and more
+//! than the goal are selected.)
 
 use std::collections::BTreeMap;
 

@@ -4,7 +4,8 @@ use tributary_protocol::operator::{Adapted, Round};
 
 use super::words::duration;
 
-/// One sentence: what the times of the rounds before gave to the round. None for a round with the values of its job file.
+/// One sentence: what the times of the rounds before gave to the round. None for a round with the values of its job
+/// file.
 #[must_use]
 pub fn adaptation(round: &Round) -> Option<String> {
     let Adapted { works, deadline_ms, dropout_permille, cohort, updates_per_hour, fastest_ms } = round.adapted?;

@@ -132,8 +132,8 @@ impl Default for UpdatePolicy {
 #[serde(deny_unknown_fields, default)]
 pub struct RoundPolicy {
     /// When updates meet. Default: `synchronous`. In the other modes, `deadline_ms` is the time of each client, and
-    /// `updates_goal`, `updates_min`, `over_selection`, `available_min` and `selection` have no meaning; with `buffered`,
-    /// neither has `selection_timeout_ms`.
+    /// `updates_goal`, `updates_min`, `over_selection`, `available_min` and `selection` have no meaning; with
+    /// `buffered`, neither has `selection_timeout_ms`.
     #[serde(skip_serializing_if = "Mode::is_synchronous")]
     pub mode: Mode,
     /// Updates after which a round closes before its deadline. Default: 10.

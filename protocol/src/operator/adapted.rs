@@ -16,7 +16,8 @@ pub struct Adapted {
     pub cohort: u32,
     /// Expected updates per hour.
     pub updates_per_hour: u32,
-    /// The deadline with the most updates per hour. Absent unless it is shorter, because a class of devices needs longer.
+    /// The deadline with the most updates per hour. Absent unless it is shorter, because a class of devices needs
+    /// longer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fastest_ms: Option<u64>,
 }

@@ -33,7 +33,8 @@ pub struct Round {
     /// What the round has as the buffer of a buffered job. Absent in other rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer: Option<RoundBuffer>,
-    /// What the times of the rounds before gave to it. Absent unless its job follows them, and until enough is measured.
+    /// What the times of the rounds before gave to it. Absent unless its job follows them, and until enough is
+    /// measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adapted: Option<Adapted>,
     /// Number of accepted reports.

@@ -13,8 +13,8 @@ use crate::runtime::entropy;
 use crate::services::Services;
 
 /// Selecting to Training for a buffer that has just opened: it takes over the open assignments of the round before.
-/// Those that became too stale expire, so that their clients get new work at once. A job with clocks selects while nobody
-/// is a member.
+/// Those that became too stale expire, so that their clients get new work at once. A job with clocks selects while
+/// nobody is a member.
 pub(super) async fn begin(
     tx: &mut Tx,
     downloads: &Downloads,

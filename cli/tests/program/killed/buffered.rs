@@ -1,5 +1,5 @@
-//! A buffered or stale-synchronous job on a coordinator that is killed: its history says which updates are in which version and with what
-//! weight, and replaying it gives the same bits.
+//! A buffered or stale-synchronous job on a coordinator that is killed: its history says which updates are in which
+//! version and with what weight, and replaying it gives the same bits.
 //!
 //! Goal: no acknowledged update is lost or counted twice. Method: each client adds a known step to a weight of its own.
 //! After the run, each version is computed again from the version before and the history.

@@ -131,7 +131,8 @@ function tempo(round: RoundPolicy): { name: string; value: string }[] {
 /** The deadline, or its bounds where it follows the measured times. */
 function deadline({ adapt, deadline_ms }: RoundPolicy): string {
   if (!adapt) return duration(deadline_ms);
-  return `${duration(adapt.deadline_min_ms ?? deadline_ms)} to ${duration(adapt.deadline_max_ms ?? deadline_ms)}, measured`;
+  const [least, most] = [adapt.deadline_min_ms ?? deadline_ms, adapt.deadline_max_ms ?? deadline_ms];
+  return `${duration(least)} to ${duration(most)}, measured`;
 }
 
 /** The settings that decide how the job learns, from its file. */

@@ -1,5 +1,5 @@
-// The buffer of a buffered job: clients in flight, how full it is, how stale its updates are, the weight that costs. Of a
-// stale-synchronous job: the clocks of its members.
+// The buffer of a buffered job: clients in flight, how full it is, how stale its updates are, the weight that costs.
+// Of a stale-synchronous job: the clocks of its members.
 
 import type { MemberClock, RoundDetail } from "../api/types";
 import { count, percent, plural, real } from "../lib/format";
