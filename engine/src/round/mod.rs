@@ -34,7 +34,7 @@ pub use clocks::{Absence, Clocks, Member, next_clocked_step};
 pub use cohort::{Losses, choose_cohort};
 pub use metrics::summaries;
 pub use norm::norm_bound;
-pub use pace::{RetryReason, retry_window_ms};
+pub use pace::{RetryReason, is_paced_by_jobs, retry_window_ms};
 pub use retention::{history_before_ms, keeps_version, separation_needs_from};
 pub use schedule::{JobFacts, NextRound, gives_way, has_trained, may_open_at_ms, next_round};
 pub use step::{BufferPolicy, RoundFacts, Step, TaskPolicy, next_step};
