@@ -247,6 +247,7 @@ mod tests {
         deadline_ms: 600_000,
         buffer: None,
         adapted: None,
+        proximal: None,
     };
 
     fn settings() -> Adapt {

@@ -5,9 +5,11 @@ use tributary_protocol::job_file::{EvaluationPlace, EvaluationPolicy, JobFile};
 use tributary_protocol::operator::Adapted;
 use tributary_protocol::state::{AbandonReason, JobState, Phase, Task};
 
+use super::proximal::Proximal;
+
 /// The policy of a round; training and evaluation have one each. It is stored with the round, so a change of the job's
 /// policy affects only later rounds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskPolicy {
     /// Number of reports that closes a round before its deadline.
     pub goal: u32,
@@ -28,6 +30,9 @@ pub struct TaskPolicy {
     /// Where deadline and cohort follow from the times of the rounds before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adapted: Option<Adapted>,
+    /// Weight of FedProx's proximal term in a training round, where it adapts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proximal: Option<Proximal>,
 }
 
 /// What a round of a buffered job has in its policy beside the size of the buffer.
@@ -68,6 +73,7 @@ impl TaskPolicy {
                         slack: round.mode.slack(),
                     }),
                     adapted: None,
+                    proximal: Proximal::next(&job.training.algorithm, None, None),
                 })
             }
             Task::Evaluate => job.evaluation.as_ref().map(Self::of_evaluation),
@@ -87,12 +93,24 @@ impl TaskPolicy {
                 deadline_ms,
                 buffer: None,
                 adapted: None,
+                proximal: None,
             },
             // It waits for its test set as others wait for a client. Then nobody is left to wait for: the round goes on
             // to Aggregating, where the coordinator evaluates.
             EvaluationPlace::Coordinator => {
-                let (goal, minimum, cohort_size, available_min, buffer, adapted) = (0, 0, 0, 1, None, None);
-                Self { goal, minimum, cohort_size, available_min, selection_timeout_ms, deadline_ms, buffer, adapted }
+                let (goal, minimum, cohort_size, available_min) = (0, 0, 0, 1);
+                let (buffer, adapted, proximal) = (None, None, None);
+                Self {
+                    goal,
+                    minimum,
+                    cohort_size,
+                    available_min,
+                    selection_timeout_ms,
+                    deadline_ms,
+                    buffer,
+                    adapted,
+                    proximal,
+                }
             }
         }
     }
@@ -206,6 +224,7 @@ mod tests {
         deadline_ms: 1000,
         buffer: None,
         adapted: None,
+        proximal: None,
     };
 
     fn selecting(available: u32) -> RoundFacts {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tributary_engine::aggregate::{Accumulator, Contribution, Weighing, Weight, advance, step};
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::{
-    BufferFacts, Candidate, Clocks, Losses, Member, RoundFacts, Step, TaskPolicy, choose_cohort, next_buffer_step,
+    BufferFacts, Candidate, Clocks, Known, Member, RoundFacts, Step, TaskPolicy, choose_cohort, next_buffer_step,
     next_clocked_step, next_step, staleness,
 };
 use tributary_protocol::id::ClientId;
@@ -166,7 +166,7 @@ impl Play {
     fn draw(&mut self, clients: u32) {
         let seed = self.spec.seed().derive("train", self.round.number.into());
         let draw = self.draw_seed();
-        let chosen = choose_cohort(self.starters(), clients as usize, Selection::Uniform, &Losses::new(), draw);
+        let chosen = choose_cohort(self.starters(), clients as usize, Selection::Uniform, &Known::default(), draw);
         let clocks = self.clocks();
         for Candidate { number, client, .. } in chosen {
             self.round.drawn += 1;

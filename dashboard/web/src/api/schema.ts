@@ -25,43 +25,15 @@ export interface Account {
   role: Role;
 }
 
-/**
- * Deadlines and cohorts that follow the times of recent rounds (`[round] adapt`). `deadline_ms` holds
- * until enough is measured, and `over_selection` is the largest one.
- */
-export interface Adapt {
-  /** The attribute that tells classes of devices apart. Default: none. */
-  class?: string;
+/** How `mu` of FedProx follows the training loss (Li et al. 2020, section 5.3.2). */
+export interface AdaptiveMu {
+  /** Rounds in a row whose loss fell before `mu` falls, at least 1. Default: 5. */
+  falls?: number;
   /**
-   * Smallest share of a class that reports in time, as a factor of the share of all clients, 0 to 1.
-   * Default: 0.5.
+   * Added after each round whose loss rose, and subtracted after falls, above 0 and at most 1000.
+   * Default: 0.1.
    */
-  class_share_min?: number;
-  /** Longest deadline, in milliseconds. Default: 3,600,000. */
-  deadline_max_ms?: number;
-  /** Shortest deadline, in milliseconds. Default: 30,000. */
-  deadline_min_ms?: number;
-  /** Rounds whose times are read, 1 to 1,000. Default: 20. */
-  rounds?: number;
-}
-
-/** A deadline and a cohort that follow from the times of the rounds before (`[round] adapt`). */
-export interface Adapted {
-  /** Number of clients that are drawn. */
-  cohort: number;
-  /** The deadline, from the draw of the cohort, in milliseconds. */
-  deadline_ms: number;
-  /** Share of clients that are expected to miss it, in thousandths. */
-  dropout_permille: number;
-  /**
-   * The deadline with the most updates per hour. Absent unless it is shorter, because a class of devices
-   * needs longer.
-   */
-  fastest_ms?: number;
-  /** Expected updates per hour. */
-  updates_per_hour: number;
-  /** Pieces of work that were measured. */
-  works: number;
+  step?: number;
 }
 
 /** A norm bound that follows the norms of the updates that the job accepted lately. */
@@ -101,8 +73,10 @@ export type Algorithm =
       kind: "plain";
     }
   | {
+      /** How the weight follows the training loss from round to round. Default: it does not. */
+      adaptive?: AdaptiveMu;
       kind: "fed_prox";
-      /** Weight of the distance, 0 to 1000; 0 is the plain loss. */
+      /** Weight of the distance, 0 to 1000; 0 is the plain loss. Where it adapts, that of the first round. */
       mu: number;
     }
   | {
@@ -794,8 +768,8 @@ export interface DeviceAssignment {
   deadline_in_ms: number;
   /**
    * The round of the client's last accepted update, if that round was abandoned afterwards and the
-   * plan's algorithm keeps a vector on the device: the client goes back to the vector that it had before
-   * that round.
+   * plan's algorithm or codec keeps a vector on the device: the client goes back to the vector that it
+   * had before that round.
    */
   dropped_round?: number;
   /**
@@ -1121,8 +1095,11 @@ export interface JobFile {
   evaluation?: EvaluationPolicy;
   /** Source of model version 0. Default: `random`. */
   initial_model?: InitialModel;
-  /** The network as layers, or the names and shapes of the parameters of an app's own network. */
-  model: ModelSpec;
+  /**
+   * The network as layers, or the names and shapes of the parameters of an app's own network; and which
+   * parameters are shared, frozen and personal.
+   */
+  model: JobModel;
   /** Name of the job, unique in its population. */
   name: Name;
   /** Population whose clients train the model. */
@@ -1145,6 +1122,28 @@ export interface JobFile {
 
 /** Id of a job. */
 export type JobId = string;
+
+/** The network as layers, or the names and shapes of the parameters of an app's own network. */
+export type JobModel =
+  | {
+      /** Parameters that nobody changes. */
+      frozen?: string[];
+      input: number[];
+      layers: Layer[];
+      /** Parameters that never leave a device. */
+      personal?: string[];
+      /** Parameters that clients train together, as names with stars. */
+      shared?: string[];
+    }
+  | {
+      /** Parameters that nobody changes. */
+      frozen?: string[];
+      parameters: ParameterSpec[];
+      /** Parameters that never leave a device. */
+      personal?: string[];
+      /** Parameters that clients train together, as names with stars. */
+      shared?: string[];
+    };
 
 /** A job with its open rounds and its progress. */
 export interface JobOverview {
@@ -1226,6 +1225,17 @@ export type Layer =
       kind: "linear";
       /** Length of the last dimension of the output. */
       out_features: number;
+    }
+  | {
+      /** Weight of the product is `alpha / rank`. Default: the rank. */
+      alpha?: number;
+      /** Whether `b` is added. Default: true. */
+      bias?: boolean;
+      kind: "low_rank";
+      /** Length of the last dimension of the output. */
+      out_features: number;
+      /** Rows of A and columns of B. */
+      rank: number;
     }
   | {
       /** Whether a learned bias is added to each channel. Default: true. */
@@ -1349,18 +1359,6 @@ export interface Login {
 /** Loss function, averaged over the batch. */
 export type Loss = "cross_entropy" | "mse";
 
-/** A member of a stale-synchronous job. */
-export interface MemberClock {
-  /** Number of the client in its population. */
-  client_number: number;
-  /** Updates that it has contributed, counted from the clock at which it came. */
-  clock: number;
-  /** Whether it is at work now. */
-  is_working: boolean;
-  /** Time since which it could begin its next work and does not wait for it. Absent unless that is so. */
-  missed_at_ms?: number;
-}
-
 /** A named scalar over the rounds of a job. */
 export interface MetricCurve {
   /** Name of the metric. */
@@ -1424,13 +1422,6 @@ export type Mode =
       staleness_max?: number;
       /** What a stale update weighs, as a factor of its examples. Default: polynomial with `a = 0.5`. */
       staleness_weight?: StalenessWeight;
-    }
-  | {
-      kind: "stale_synchronous";
-      /** Most members, 1 to 10,000. */
-      members: number;
-      /** How far a member may be ahead of the slowest one when it begins, at most 10,000. Default: 3. */
-      slack?: number;
     };
 
 /** The file of a model delta: the difference between a version and the one before it. */
@@ -1447,16 +1438,6 @@ export interface ModelDeltaFile {
 
 /** Encoding of a whole model. */
 export type ModelForm = "f32" | "f16" | "int8";
-
-/** The network as layers, or the names and shapes of the parameters of an app's own network. */
-export type ModelSpec =
-  | {
-      input: number[];
-      layers: Layer[];
-    }
-  | {
-      parameters: ParameterSpec[];
-    };
 
 /** A version of a job's model. */
 export interface ModelVersion {
@@ -1653,8 +1634,11 @@ export interface Plan {
   codec: Codec;
   /** Encoding of downloads. Absent for plain f32 models. */
   download?: Download;
-  /** The network as layers, or the names and shapes of the parameters of an app's own network. */
-  model: ModelSpec;
+  /**
+   * The network as layers, or the names and shapes of the parameters of an app's own network; and which
+   * parameters are shared, frozen and personal. An update carries the shared ones.
+   */
+  model: JobModel;
   /**
    * Largest L2 norm of an update as the coordinator decodes it. A client scales a larger delta down.
    * Absent if there is no bound that clients know.
@@ -1836,11 +1820,6 @@ export type Role = "viewer" | "operator" | "admin";
 export interface Round {
   /** Accuracy of the resulting model in its evaluation, weighted by examples, 0 to 1. */
   accuracy?: number;
-  /**
-   * What the times of the rounds before gave to it. Absent unless its job follows them, and until enough
-   * is measured.
-   */
-  adapted?: Adapted;
   /** Number of clients of the cohort that still work. */
   assigned?: number;
   /** Model version that the clients started from. */
@@ -1948,12 +1927,7 @@ export interface RoundBuffer {
   concurrency: number;
   /** Weight, in examples, that staleness took from the accepted updates. */
   lost_weight: number;
-  /** In a stale-synchronous job: how far members may be ahead of the slowest when they begin. */
-  slack?: number;
-  /**
-   * Largest number of versions that an update may be behind. In a stale-synchronous job, the slack
-   * bounds it.
-   */
+  /** Largest number of versions that an update may be behind. */
   staleness_max: number;
   /** Mean staleness of the accepted updates. Absent without any. */
   staleness_mean?: number;
@@ -1966,11 +1940,6 @@ export interface RoundDetail {
    * reports.
    */
   classes?: ClassCounts;
-  /**
-   * The clocks of the members of a stale-synchronous job, by the number of the client, while the round
-   * is open.
-   */
-  clocks?: MemberClock[];
   /** The evaluation of the resulting model. */
   evaluation?: Round;
   /** One sentence for people: what the round waits for, what took its time, or why it was abandoned. */
@@ -1993,8 +1962,6 @@ export interface RoundDetail {
 
 /** When a training round opens, closes and is abandoned (`[round]`). */
 export interface RoundPolicy {
-  /** Deadlines and cohorts that follow the measured times. Default: none, every round has `deadline_ms`. */
-  adapt?: Adapt;
   /**
    * Clients that must be available before a cohort is drawn. At least the size of the cohort is always
    * required. Default: 0.
@@ -2013,9 +1980,9 @@ export interface RoundPolicy {
    */
   deadline_ms?: number;
   /**
-   * When updates meet. Default: `synchronous`. In the other modes, `deadline_ms` is the time of each
-   * client, and `updates_goal`, `updates_min`, `over_selection`, `available_min` and `selection` have no
-   * meaning; with `buffered`, neither has `selection_timeout_ms`.
+   * When updates meet. Default: `synchronous`. With `buffered`, `deadline_ms` is the time of each
+   * client, and `updates_goal`, `updates_min`, `over_selection`, `available_min` and
+   * `selection_timeout_ms` have no meaning.
    */
   mode?: Mode;
   /** Clients drawn per update of the goal, 1 to 10. The surplus makes up for stragglers. Default: 1.3. */
@@ -2122,7 +2089,15 @@ export type Selection =
        */
       candidates: number;
       kind: "power_of_choice";
-    };
+    }
+  | {
+      kind: "poisson";
+      /** The chance, above 0 and at most 1. */
+      rate: number;
+    }
+  | (Utility & {
+      kind: "utility";
+    });
 
 /**
  * The optimiser of the coordinator. Its gradient is the negative combined delta D of a round (Reddi et
@@ -2484,6 +2459,17 @@ export interface Training {
   loss?: Loss;
   /** Optimiser and its settings. */
   optimizer: Optimizer;
+  /**
+   * Share of the time until its deadline after which a client stops training and sends what it has,
+   * above 0 and below 1. The rest of the time is for sending. Default: a client that is not done in time
+   * does not count.
+   */
+  partial_work?: number;
+  /**
+   * Epochs in which a client trains its personal parameters alone, before it trains the others alone
+   * (FedRep, Collins et al. 2021). Default: all parameters are trained together.
+   */
+  personal_epochs?: number;
   /** Schedule of the optimiser's learning rate. Default: constant. */
   schedule?: RateSchedule;
   /** Whether each epoch draws a new order of the examples. Default: true. */
@@ -2514,6 +2500,23 @@ export interface UpdatePolicy {
    * a larger one. Default: 10,000.
    */
   weight_max?: number;
+}
+
+/** Settings of the selection `utility`. */
+export interface Utility {
+  /** Share of clients without an update in the first cohort, 0 to 1. Default: 0.9. */
+  exploration?: number;
+  /** Factor of this share from round to round, above 0 and at most 1. Default: 0.98. */
+  exploration_decay?: number;
+  /** The share does not fall below, 0 to 1. Default: 0.2. */
+  exploration_min?: number;
+  /**
+   * A client that trains longer, in milliseconds, has its utility multiplied by `(preferred_ms /
+   * time)^speed`. Default: none, time does not matter.
+   */
+  preferred_ms?: number;
+  /** The exponent, 0 to 10. Default: 2. */
+  speed?: number;
 }
 
 /** What a client without work waits for. */

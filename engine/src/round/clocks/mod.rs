@@ -20,7 +20,8 @@ use tributary_protocol::state::{JobState, Phase};
 
 use crate::round::admit::Candidate;
 use crate::round::buffer::{BufferFacts, next_buffer_step};
-use crate::round::cohort::{Losses, choose_cohort};
+use crate::round::cohort::choose_cohort;
+use crate::round::known::Known;
 use crate::round::step::{BufferPolicy, Step, TaskPolicy, is_ahead, select};
 
 /// A member of a stale-synchronous job.
@@ -110,7 +111,7 @@ impl Clocks {
         let (mut starters, newcomers): (Vec<_>, Vec<_>) =
             eligible.into_iter().filter(may_begin).partition(|candidate| self.members.contains_key(&candidate.client));
         let places = self.members_max.saturating_sub(self.members()) as usize;
-        starters.extend(choose_cohort(newcomers, places, Selection::Uniform, &Losses::new(), seed));
+        starters.extend(choose_cohort(newcomers, places, Selection::Uniform, &Known::default(), seed));
         starters
     }
 

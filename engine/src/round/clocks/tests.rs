@@ -28,6 +28,7 @@ fn policy(members: u32, slack: u32) -> TaskPolicy {
         deadline_ms: LENGTH_MS,
         buffer: Some(BufferPolicy { concurrency: members, staleness_max: u32::MAX, slack: Some(slack) }),
         adapted: None,
+        proximal: None,
     }
 }
 
@@ -218,7 +219,7 @@ impl Job {
             let buffer = self.policy.buffer.unwrap();
             match next_clocked_step(&self.policy, &buffer, &facts, &clocks, self.opened_at_ms, self.now_ms) {
                 Step::ChooseCohort(size) => {
-                    let cohort = choose_cohort(eligible, size as usize, Selection::Uniform, &Losses::new(), seed);
+                    let cohort = choose_cohort(eligible, size as usize, Selection::Uniform, &Known::default(), seed);
                     self.begin(cohort);
                 }
                 Step::Draw(clients) => {

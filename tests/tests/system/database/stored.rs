@@ -24,6 +24,7 @@ pub(super) const POLICY: TaskPolicy = TaskPolicy {
     deadline_ms: 1_000,
     buffer: None,
     adapted: None,
+    proximal: None,
 };
 
 pub(super) fn name(text: &str) -> Name {

@@ -106,6 +106,9 @@ async fn bounds_that_are_none_and_modes_without_cohorts_are_refused() {
     let bounds = json!({ "round": { "adapt": { "deadline_min_ms": 9_000, "deadline_max_ms": 8_000 } } });
     let detail = refused(&job_file(&bounds)).await;
     assert!(detail.contains("deadline_max_ms"), "{detail}");
+    let poisson = json!({ "round": { "adapt": {}, "selection": { "kind": "poisson", "rate": 0.5 } } });
+    let detail = refused(&job_file(&poisson)).await;
+    assert!(detail.contains("Poisson sampling draws each client by itself"), "{detail}");
     let mode = json!({ "kind": "buffered", "buffer": 3, "concurrency": 3 });
     let mut file = super::buffered::buffered(&mode, &json!({}));
     file["round"]["adapt"] = json!({});
