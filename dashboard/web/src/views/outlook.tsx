@@ -88,12 +88,13 @@ function Slider({ outlook, onUse }: { outlook: Outlook; onUse: ((policy: Partial
 /** What a deadline would have done, in sentences. */
 function Outcome(props: { outlook: Outlook; point: OutlookPoint; present: OutlookPoint | undefined }) {
   const { outlook, point, present } = props;
+  const rounds = plural(outlook.rounds, "round");
   const reports = (value: number) => Number(value.toFixed(1)).toLocaleString("en");
   return (
     <>
       With <b>{duration(point.deadline_ms)}</b>
       {point === present ? ", as now, " : " "}
-      the last {plural(outlook.rounds, "round")} would have had <b>{reports(point.reports)}</b> reports each and taken{" "}
+      the last {rounds} would have had <b>{reports(point.reports)}</b> reports each and taken{" "}
       <b>{duration(point.lasts_ms)}</b>; <b>{count(point.abandoned)}</b> would have been abandoned.
       {present && point !== present && (
         <span class="quiet">
