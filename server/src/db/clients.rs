@@ -76,14 +76,16 @@ pub struct ClientsList<'a> {
     pub limit: u32,
 }
 
-/// Assignments `a` of stragglers that their rounds `r` did not need, and that came back.
+/// Assignments `a` of stragglers that their rounds did not need, and that came back. Few are asked about their round.
 macro_rules! is_spare {
     () => {
-        "a.state = 'expired' and a.deadline_at_ms is null and r.reported >= r.goal and (a.late_at_ms is not null or a.stopped_at_ms is not null)"
+        "a.state = 'expired' and a.deadline_at_ms is null and (a.late_at_ms is not null or a.stopped_at_ms is not null) \
+         and exists (select 1 from rounds r where r.job = a.job and r.task = a.task and r.number = a.round \
+         and r.reported >= r.goal)"
     };
 }
 
-/// Counts of the assignments `a` of one client, with their rounds `r`.
+/// Counts of the assignments `a` of one client.
 macro_rules! counts {
     () => {
         concat!(
@@ -221,38 +223,35 @@ impl Tx {
         let by_number = concat!(
             "with page as (select * from clients where ",
             found!(),
-            " and number > $4 and $3 = $3 and $6 = $6 and $7 = $7 order by number limit $5), s as (select a.client, ",
+            " and number > $4 and $3 = $3 and $6 = $6 and $7 = $7 order by number limit $5), s as (select page.id as client, ",
             counts!(),
-            " from page join assignments a on a.client = page.id join rounds r on r.job = a.job and r.task = a.task \
-             and r.number = a.round group by a.client) select ",
+            " from page left join assignments a on a.client = page.id group by page.id) select ",
             columns_with_counts!(),
-            " from page c left join s on s.client = c.id order by c.number"
+            " from s join clients c on c.id = s.client order by c.number"
         );
         let by_client = concat!(
             "with placed as (select c.*, $7 * case $6 when 'number' then number when 'last_seen' then last_seen_at_ms \
              else examples end as place from clients c where ",
             found!(),
             "), page as (select * from placed where place > $3 or (place = $3 and number > $4) \
-             order by place, number limit $5), s as (select a.client, ",
+             order by place, number limit $5), s as (select page.id as client, min(page.place) as place, ",
             counts!(),
-            " from page join assignments a on a.client = page.id join rounds r on r.job = a.job and r.task = a.task \
-             and r.number = a.round group by a.client) select ",
+            " from page left join assignments a on a.client = page.id group by page.id) select ",
             columns_with_counts!(),
-            ", c.place from page c left join s on s.client = c.id order by c.place, c.number"
+            ", s.place from s join clients c on c.id = s.client order by s.place, c.number"
         );
         // Only these orders need the counts of all clients before they can cut a page.
         let by_counts = concat!(
-            "with page as (select * from clients where ",
+            "with page as (select id from clients where ",
             found!(),
-            "), s as (select a.client, ",
+            "), s as (select page.id as client, ",
             counts!(),
-            " from page join assignments a on a.client = page.id join rounds r on r.job = a.job and r.task = a.task \
-             and r.number = a.round group by a.client), placed as (select ",
+            " from page left join assignments a on a.client = page.id group by page.id), placed as (select ",
             columns_with_counts!(),
             ", coalesce($7 * case $6 when 'reported' then coalesce(s.reported, 0) \
              when 'late' then coalesce(s.expired, 0) - coalesce(s.spare, 0) when 'failed' then coalesce(s.failed, 0) \
              when 'drop_rate' then coalesce(s.drops, 0) when 'up' then coalesce(s.bytes_up, 0) \
-             else s.work_ms_mean end, 4611686018427387904) as place from page c left join s on s.client = c.id) \
+             else s.work_ms_mean end, 4611686018427387904) as place from s join clients c on c.id = s.client) \
              select * from placed where place > $3 or (place = $3 and number > $4) order by place, number limit $5"
         );
         let is_by_number = list.order == ClientOrder::Number && list.direction == Order::Asc;
@@ -280,8 +279,7 @@ impl Tx {
         let sql = concat!(
             "with s as (select a.client, ",
             counts!(),
-            " from assignments a join rounds r on r.job = a.job and r.task = a.task and r.number = a.round \
-             where a.client = $1 group by a.client) select ",
+            " from assignments a where a.client = $1 group by a.client) select ",
             columns_with_counts!(),
             " from clients c left join s on s.client = c.id where c.id = $1"
         );

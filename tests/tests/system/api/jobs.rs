@@ -188,5 +188,9 @@ async fn a_dry_run_lists_the_layers_and_says_what_is_probably_not_meant() {
     let rows: Vec<_> = draft.layers.iter().map(|row| (row.kind.as_str(), &row.output[..], row.parameters)).collect();
     assert_eq!(rows, [("relu", &[8, 8][..], 0), ("linear", &[8, 10], 90)]);
     assert_eq!((draft.parameters, draft.remarks.len()), (90, 2));
-    assert!(draft.remarks[0].starts_with("layers[1] linear reads the 8 values of each of the 8 rows"), "{:?}", draft.remarks);
+    assert!(
+        draft.remarks[0].starts_with("layers[1] linear reads the 8 values of each of the 8 rows"),
+        "{:?}",
+        draft.remarks
+    );
 }
