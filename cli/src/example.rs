@@ -226,7 +226,7 @@ mod tests {
         let file = parse("it", &text).unwrap();
         assert_eq!(file.name.as_str(), "my-points");
         assert_eq!((file.round.updates_goal, file.round.updates_min), (4, 2));
-        assert_eq!(file.model.output_shape().unwrap(), Some(vec![3]));
+        assert_eq!(file.model.spec.output_shape().unwrap(), Some(vec![3]));
         std::fs::write(&csv, "x,y\n1,0\n3,0\n").unwrap();
         assert!(printed(job(None, Some(csv), "shop")).unwrap_err().to_string().contains("only one class"));
     }

@@ -54,11 +54,21 @@ fn main() {
                 batch_size: Some(batch),
                 loss: Loss::CrossEntropy,
                 optimizer: optimizer.clone(),
+                personal_epochs: None,
+                partial_work: None,
                 shuffle: true,
                 algorithm: Algorithm::Plain,
                 schedule: RateSchedule::Constant,
             };
-            let task = TrainTask { model: &model, spec: &spec, training: &training, seed: Seed(1), constant: None };
+            let task = TrainTask {
+                model: &model,
+                spec: &spec,
+                training: &training,
+                seed: Seed(1),
+                constant: None,
+                budget: None,
+                frozen: &[],
+            };
             let mut layers = LayerTrainer::new(data.clone());
             let mut burn = BurnTrainer::new(data.clone());
             let train = |trainer: &mut dyn Trainer| black_box(trainer.train(&task, &|| false).expect("it trains"));

@@ -75,7 +75,7 @@ pub use store::{FileStore, MemoryStore, Store};
 pub use trainer::BurnTrainer;
 #[cfg(feature = "layers")]
 pub use trainer::LayerTrainer;
-pub use trainer::{Correction, EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
+pub use trainer::{Budget, Correction, EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
 pub use transport::{HttpTransport, Transport, Trust, TrustError, is_exposed};
 pub use tributary_protocol::classes::ClassCounts;
 pub use tributary_protocol::metrics::{MetricName, Metrics, MetricsError};

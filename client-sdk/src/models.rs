@@ -9,8 +9,9 @@ use tributary_protocol::device::Assignment;
 use tributary_protocol::download::{CompanionFile, DELTA_CHAIN_MAX, ModelDeltaFile, ModelForm};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::Secret;
-use tributary_protocol::model::{Model, ParameterList};
+use tributary_protocol::model::Model;
 use tributary_protocol::safetensors::{model_metadata, model_to_bytes};
+use tributary_protocol::sharing::{Part, Parts};
 use tributary_protocol::update::{
     add_model_delta, bytes_max, form_bytes, model_delta_bytes_max, model_delta_header, model_in_form,
 };
@@ -24,7 +25,10 @@ use crate::transport::download::WantedFile;
 #[derive(Debug)]
 pub(crate) struct Base {
     pub(crate) model: Model,
-    /// The control variate of the model's version, where the plan's algorithm has one. `None` for zeros.
+    /// Which parameters are shared, frozen and personal.
+    pub(crate) parts: Parts,
+    /// The control variate of the model's version, where the plan's algorithm has one: a value for each shared
+    /// parameter. `None` for zeros.
     pub(crate) control: Option<Vec<f32>>,
 }
 
@@ -36,18 +40,22 @@ pub(crate) async fn fetch_base(
     secret: &Secret,
     assignment: &Assignment,
 ) -> Result<Base, ClientError> {
-    let model = fetch_model(state, coordinator, secret, assignment).await?;
-    let Some(CompanionFile { sha256, bytes }) = assignment.control else { return Ok(Base { model, control: None }) };
-    let most = bytes_max(model.parameters(), ModelForm::F32.codec());
+    let parts = assignment.plan.model.parts();
+    let parts = parts.map_err(|error| ClientError::BadAnswer(format!("the plan's model: {error}")))?;
+    let model = fetch_model(state, coordinator, secret, assignment, &parts).await?;
+    let Some(CompanionFile { sha256, bytes }) = assignment.control else {
+        return Ok(Base { model, parts, control: None });
+    };
+    let most = bytes_max(parts.shared(), ModelForm::F32.codec());
     if bytes > most {
         return Err(ClientError::BadAnswer(format!("a control variate of {bytes} bytes, where {most} are the most")));
     }
     let path = format!("/device/v1/jobs/{}/models/{}/control", assignment.job, assignment.model_version);
     let file = WantedFile { path, sha256, bytes_max: bytes, again_if_damaged: true };
     let body = coordinator.download(secret, &file, state.partial(sha256)).await?;
-    let control = model_in_form(&body, model.parameters(), ModelForm::F32)
+    let control = model_in_form(&body, parts.shared(), ModelForm::F32)
         .map_err(|error| ClientError::BadAnswer(format!("the control variate does not fit its plan: {error}")))?;
-    Ok(Base { model, control: Some(control.into_values()) })
+    Ok(Base { model, parts, control: Some(control.into_values()) })
 }
 
 /// Gets the model that an assignment starts from, and caches it.
@@ -56,11 +64,10 @@ async fn fetch_model(
     coordinator: &Coordinator,
     secret: &Secret,
     assignment: &Assignment,
+    parts: &Parts,
 ) -> Result<Model, ClientError> {
-    let parameters = assignment.plan.model.parameters();
-    let parameters = parameters.map_err(|error| ClientError::BadAnswer(format!("the plan's model: {error}")))?;
     let (form, sha256) = wanted_form(assignment)?;
-    let wanted = Wanted { state, coordinator, secret, assignment, parameters: Arc::new(parameters), form, sha256 };
+    let wanted = Wanted { state, coordinator, secret, assignment, parts, form, sha256 };
     let body = match state.cached_model()? {
         Some((cached, body)) if cached == sha256 => body,
         Some((cached, body)) => match wanted.catch_up(cached, &body).await? {
@@ -69,7 +76,7 @@ async fn fetch_model(
         },
         None => wanted.download_whole().await?,
     };
-    model_in_form(&body, &wanted.parameters, form)
+    model_in_form(&body, parts.model(), form)
         .map_err(|error| ClientError::BadAnswer(format!("the model does not fit its plan: {error}")))
 }
 
@@ -94,7 +101,7 @@ struct Wanted<'a> {
     coordinator: &'a Coordinator,
     secret: &'a Secret,
     assignment: &'a Assignment,
-    parameters: Arc<ParameterList>,
+    parts: &'a Parts,
     form: ModelForm,
     /// Of the file in that form.
     sha256: Sha256Hash,
@@ -109,7 +116,7 @@ impl Wanted<'_> {
         let file = WantedFile {
             path: format!("{}{query}", self.path(self.assignment.model_version)),
             sha256: self.sha256,
-            bytes_max: packed_bytes_max(bytes_max(&self.parameters, self.form.codec())),
+            bytes_max: packed_bytes_max(bytes_max(self.parts.model(), self.form.codec())),
             again_if_damaged: true,
         };
         let body = self.download(&file).await?;
@@ -124,11 +131,11 @@ impl Wanted<'_> {
         let Some(place) = deltas.iter().position(|delta| delta.base_sha256 == cached) else { return Ok(None) };
         let deltas = &deltas[place..];
         let bytes = deltas.iter().fold(0, |bytes: u64, delta| bytes.saturating_add(delta.bytes));
-        let shorter = bytes < form_bytes(&self.parameters, ModelForm::F32);
+        let shorter = bytes < form_bytes(self.parts.model(), ModelForm::F32);
         if self.form != ModelForm::F32 || !shorter || deltas.len() > DELTA_CHAIN_MAX as usize {
             return Ok(None);
         }
-        let Ok(mut model) = model_in_form(body, &self.parameters, ModelForm::F32) else { return Ok(None) };
+        let Ok(mut model) = model_in_form(body, self.parts.model(), ModelForm::F32) else { return Ok(None) };
         let mut file = Vec::new();
         let leads_to = deltas.iter().skip(1).map(|next| next.base_sha256).chain([self.sha256]);
         for (delta, sha256) in deltas.iter().zip(leads_to) {
@@ -145,12 +152,12 @@ impl Wanted<'_> {
         Ok(Some(file))
     }
 
-    /// The model plus one delta; `None` if the delta is gone or unusable.
+    /// The model plus one delta, which has the shared parameters only; `None` if the delta is gone or unusable.
     async fn add_delta(&self, model: Model, delta: &ModelDeltaFile) -> Result<Option<Model>, ClientError> {
         let file = WantedFile {
             path: format!("{}/delta", self.path(delta.version)),
             sha256: delta.sha256,
-            bytes_max: packed_bytes_max(model_delta_bytes_max(&self.parameters)),
+            bytes_max: packed_bytes_max(model_delta_bytes_max(self.parts.shared())),
             again_if_damaged: false,
         };
         let body = match self.download(&file).await {
@@ -163,11 +170,13 @@ impl Wanted<'_> {
         };
         let header = model_delta_header(&self.assignment.job.to_string(), delta.version.saturating_sub(1));
         let mut values = model.into_values();
-        if let Err(error) = add_model_delta(&mut values, &body, &self.parameters, header) {
+        let mut shared = self.parts.take(Part::Shared, &values);
+        if let Err(error) = add_model_delta(&mut shared, &body, self.parts.shared(), header) {
             tracing::warn!(%error, version = delta.version, "an unusable model delta; the whole model is downloaded");
             return Ok(None);
         }
-        Ok(Model::new(Arc::clone(&self.parameters), values).ok())
+        self.parts.put(Part::Shared, &shared, &mut values);
+        Ok(Model::new(Arc::clone(self.parts.model()), values).ok())
     }
 
     async fn download(&self, file: &WantedFile) -> Result<Vec<u8>, ClientError> {

@@ -10,6 +10,7 @@ use tributary_protocol::model::{Companion, ParameterList, ParameterListError};
 use tributary_protocol::plan::Algorithm;
 use tributary_protocol::safetensors::{model_file_beginning, model_metadata};
 use tributary_protocol::seed::Seed;
+use tributary_protocol::sharing::Parts;
 use tributary_protocol::update::{UpdateHeader, UpdateLimits, bytes_max};
 
 use crate::aggregate::{
@@ -25,8 +26,10 @@ pub struct JobSpec {
     pub file: JobFile,
     /// Names and shapes of the model.
     pub model: Arc<ParameterList>,
-    /// Names and shapes of what an update carries. They need not be the model's: an algorithm may send further vectors
-    /// beside the delta.
+    /// Which of them are shared, frozen and personal.
+    pub parts: Arc<Parts>,
+    /// Names and shapes of what an update carries: those of the shared parameters, and of further vectors if the
+    /// algorithm sends any.
     pub update: Arc<ParameterList>,
     /// The plan that clients receive with an assignment.
     pub plan: Plan,
@@ -57,10 +60,11 @@ impl JobSpec {
     /// Derives everything from a job file. Fails when the job cannot run.
     pub fn new(id: JobId, file: JobFile) -> Result<Self, SpecError> {
         file.check()?;
-        let model = Arc::new(file.model.parameters().map_err(JobFileError::from)?);
+        let parts = Arc::new(file.model.parts().map_err(JobFileError::from)?);
+        let model = Arc::clone(parts.model());
         let update = match file.training.algorithm.sends_control() {
-            true => Arc::new(file.training.algorithm.update_parameters(&model).map_err(SpecError::Update)?),
-            false => Arc::clone(&model),
+            true => Arc::new(file.training.algorithm.update_parameters(parts.shared()).map_err(SpecError::Update)?),
+            false => Arc::clone(parts.shared()),
         };
         let weight_max = match gathering_of(&file, 0).weighing() {
             Some(Weighing::Uniform) => 1,
@@ -78,7 +82,7 @@ impl JobSpec {
         let beginning = model_file_beginning(&update, &model_metadata()).len();
         let plain_bytes = beginning as u64 + 4 * update.total() as u64;
         let plan_hash = plan.hash();
-        Ok(Self { id, model, update, plan, plan_hash, caps, update_bytes_max, plain_bytes, calendar, file })
+        Ok(Self { id, model, parts, update, plan, plan_hash, caps, update_bytes_max, plain_bytes, calendar, file })
     }
 
     /// The spec for a round that was opened with this cohort size. An open round keeps its size when the job's policy
@@ -97,6 +101,12 @@ impl JobSpec {
         self.file.seed.expect("a stored job has a seed")
     }
 
+    /// The parameters that clients train together. The companions of a version have the same ones.
+    #[must_use]
+    pub fn shared(&self) -> &Arc<ParameterList> {
+        self.parts.shared()
+    }
+
     /// The header that every update on this base version must carry.
     #[must_use]
     pub fn update_header(&self, base_version: u32) -> UpdateHeader {
@@ -108,7 +118,7 @@ impl JobSpec {
     #[must_use]
     pub fn update_limits(&self) -> UpdateLimits {
         let limits = UpdateLimits::of_magnitude(self.file.update.magnitude_max);
-        UpdateLimits { norm_values: self.model.total(), ..limits }
+        UpdateLimits { norm_values: self.shared().total(), ..limits }
     }
 
     /// What the job's rule needs of the updates of a round that starts from this model version.
@@ -149,7 +159,7 @@ impl JobSpec {
     #[must_use]
     pub fn control_step(&self, updates: u32) -> Option<ControlStep> {
         let clients = self.file.training.algorithm.clients().filter(|_| self.plan.training.algorithm.sends_control());
-        clients.map(|clients| ControlStep { share: share(updates, clients), first: self.model.total() })
+        clients.map(|clients| ControlStep { share: share(updates, clients), first: self.shared().total() })
     }
 
     /// The companions of a model version: those of the optimiser, then the rule's centre or the control variate, if it

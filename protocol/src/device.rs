@@ -5,7 +5,8 @@
 //! | `POST /device/v1/clients` | [`EnrolRequest`] with an enrolment token | [`EnrolResponse`] |
 //! | `GET /device/v1/jobs` | with an enrolment token | [`OpenJobs`] |
 //! | `POST /device/v1/checkins` | [`CheckInRequest`] | [`CheckInReply`] |
-//! | `POST /device/v1/certificate` | [`CertificateRequest`](crate::credential::CertificateRequest) | [`IssuedCertificate`] |
+//! | `POST /device/v1/certificate` | [`CertificateRequest`](crate::credential::CertificateRequest) |
+//! [`IssuedCertificate`] |
 //! | `POST /device/v1/secret` | | [`NewSecret`](crate::credential::NewSecret) |
 //! | `GET /device/v1/jobs/{job}/models/{version}?form=..` | [`crate::download::FormQuery`] | a safetensors file |
 //! | `GET /device/v1/jobs/{job}/models/{version}/delta` | | the model delta from the version before |
@@ -57,7 +58,7 @@ use crate::credential::{Attestation, IssuedCertificate, Renewal};
 use crate::download::{CompanionFile, Download, FormFile, ModelDeltaFile};
 use crate::hash::Sha256Hash;
 use crate::id::{AssignmentId, ClientId, JobId, Name, Secret};
-use crate::layers::ModelSpec;
+use crate::job_model::JobModel;
 use crate::metrics::Metrics;
 use crate::plan::{Loss, Training};
 use crate::seed::Seed;
@@ -354,7 +355,7 @@ pub struct Assignment {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<CompanionFile>,
     /// The round of the client's last accepted update, if that round was abandoned afterwards and the plan's algorithm
-    /// keeps a vector on the device: the client goes back to the vector that it had before that round.
+    /// or codec keeps a vector on the device: the client goes back to the vector that it had before that round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped_round: Option<u32>,
     /// Model, training settings and codec.
@@ -380,8 +381,9 @@ fn ask_every_ms_default() -> u64 {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Plan {
-    /// The network as layers, or the names and shapes of the parameters of an app's own network.
-    pub model: ModelSpec,
+    /// The network as layers, or the names and shapes of the parameters of an app's own network; and which parameters
+    /// are shared, frozen and personal. An update carries the shared ones.
+    pub model: JobModel,
     /// Local training settings.
     pub training: Training,
     /// Codec of the updates.

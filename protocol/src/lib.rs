@@ -9,6 +9,7 @@
 //! | [`plan`] | local training settings |
 //! | [`rate`] | schedules of learning rates |
 //! | [`layers`] | networks as data: layers, shape inference, parameter names, initial values |
+//! | [`job_model`], [`sharing`] | the model of a job; which of its parameters are shared, frozen and personal |
 //! | [`model`] | named parameters and one flat vector of values |
 //! | [`safetensors`] | safetensors files of models and updates: a writer, and a streaming reader for untrusted input |
 //! | [`update`] | updates: a client's weight delta in one of twelve codecs, with the checks of the server |
@@ -38,6 +39,7 @@ pub mod hash;
 mod hex;
 pub mod id;
 pub mod job_file;
+pub mod job_model;
 pub mod layers;
 pub mod metrics;
 pub mod model;
@@ -50,6 +52,7 @@ pub mod safetensors;
 mod schema;
 pub mod sealed;
 pub mod seed;
+pub mod sharing;
 pub mod state;
 pub mod text;
 pub mod update;

@@ -13,6 +13,11 @@ pub const METRIC_NAME_BYTES_MAX: usize = 64;
 /// Largest magnitude of a metric. The weighted mean of larger ones could overflow.
 pub const METRIC_MAX: f64 = 1e12;
 
+/// The loss of the clients' own models, where a job has personal parameters: the client reports it as a metric.
+pub const PERSONALISED_LOSS: &str = "personalised_loss";
+/// The accuracy of the clients' own models.
+pub const PERSONALISED_ACCURACY: &str = "personalised_accuracy";
+
 /// Figures of every report. A metric of such a name would share its curve in exports.
 const RESERVED: [&str; 3] = ["accuracy", "examples", "loss"];
 

@@ -11,7 +11,8 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::device::{ATTRIBUTE_BYTES_MAX, ATTRIBUTES_MAX, Attributes};
 use crate::hash::Sha256Hash;
 use crate::id::{AssignmentId, ClientId, JobId, Name, PinnedSecret, Secret, TokenId};
-use crate::layers::{HeightWidth, Layer, ModelSpec, Padding};
+use crate::job_model::JobModel;
+use crate::layers::{HeightWidth, Layer, Padding};
 use crate::metrics::{METRICS_MAX, MetricName, Metrics};
 use crate::model::ParameterSpec;
 use crate::problem::ProblemType;
@@ -87,20 +88,30 @@ written_as! {
         .build();
 }
 
-impl PartialSchema for ModelSpec {
+impl PartialSchema for JobModel {
     fn schema() -> RefOr<Schema> {
         let list = |item: &str| ArrayBuilder::new().items(Ref::from_schema_name(item));
         let shape = ArrayBuilder::new().items(ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1)));
-        let layers = ObjectBuilder::new()
-            .property("input", shape)
-            .required("input")
-            .property("layers", list("Layer"))
-            .required("layers")
-            .additional_properties(Some(AdditionalProperties::FreeForm(false)));
-        let parameters = ObjectBuilder::new()
-            .property("parameters", list("ParameterSpec"))
-            .required("parameters")
-            .additional_properties(Some(AdditionalProperties::FreeForm(false)));
+        let patterns = |description: &str| {
+            let name = ObjectBuilder::new().schema_type(Type::String);
+            ArrayBuilder::new().items(name).description(Some(description))
+        };
+        let with_lists = |table: ObjectBuilder| {
+            table
+                .property("shared", patterns("Parameters that clients train together, as names with stars."))
+                .property("frozen", patterns("Parameters that nobody changes."))
+                .property("personal", patterns("Parameters that never leave a device."))
+                .additional_properties(Some(AdditionalProperties::FreeForm(false)))
+        };
+        let layers = with_lists(
+            ObjectBuilder::new()
+                .property("input", shape)
+                .required("input")
+                .property("layers", list("Layer"))
+                .required("layers"),
+        );
+        let parameters =
+            with_lists(ObjectBuilder::new().property("parameters", list("ParameterSpec")).required("parameters"));
         let description = "The network as layers, or the names and shapes of the parameters of an app's own network.";
         let schema: Schema =
             OneOfBuilder::new().description(Some(description)).item(layers).item(parameters).build().into();
@@ -108,9 +119,9 @@ impl PartialSchema for ModelSpec {
     }
 }
 
-impl ToSchema for ModelSpec {
+impl ToSchema for JobModel {
     fn name() -> Cow<'static, str> {
-        Cow::Borrowed("ModelSpec")
+        Cow::Borrowed("JobModel")
     }
 
     fn schemas(schemas: &mut References) {

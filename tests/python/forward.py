@@ -76,6 +76,9 @@ def forward(x, layers, tensors):
 
         if kind == "linear":
             x = x @ of("weight").T + of("bias")
+        elif kind == "low_rank":
+            scale = layer["alpha"] / layer["rank"]
+            x = x @ (of("weight") + scale * of("lora_B") @ of("lora_A")).T + of("bias")
         elif kind == "relu":
             x = np.maximum(x, 0)
         elif kind == "tanh":

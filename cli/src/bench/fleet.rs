@@ -61,13 +61,14 @@ pub(super) fn take(left: &AtomicUsize) -> bool {
 
 /// An update of random values for an assignment.
 pub(super) fn update(assignment: &Assignment, seed: u64) -> Result<Bytes, CliError> {
-    let parameters = assignment.plan.model.parameters().map_err(|error| CliError::Internal(error.to_string()))?;
+    let parts = assignment.plan.model.parts().map_err(|error| CliError::Internal(error.to_string()))?;
+    let parameters = parts.shared();
     let header = UpdateHeader {
         codec: assignment.plan.codec,
         job: assignment.job.to_string(),
         base_version: assignment.model_version.into(),
     };
-    let file = encode(&delta(&parameters, seed), &parameters, &header, assignment.round, assignment.seed);
+    let file = encode(&delta(parameters, seed), parameters, &header, assignment.round, assignment.seed);
     Ok(file.map_err(|error| CliError::Internal(error.to_string()))?.into())
 }
 

@@ -217,7 +217,7 @@ impl Rule {
     /// What it changes in a job of so many clients.
     fn changes(&self, clients: u32) -> Result<Changes, BenchError> {
         let algorithm = match self.kind {
-            Kind::Proximal { mu } => Algorithm::FedProx { mu },
+            Kind::Proximal { mu } => Algorithm::FedProx { mu, adaptive: None },
             Kind::Scaffold => Algorithm::Scaffold { clients, control: tributary_protocol::plan::Control::Steps },
             Kind::Normalised => Algorithm::FedNova { mu: 0.0 },
             Kind::Dynamic { alpha } => Algorithm::FedDyn { alpha, clients },

@@ -83,7 +83,7 @@ pub(crate) async fn run(args: &TrainArgs, output: &Output) -> Result<(), CliErro
     let training = Training { batch_size: Some(args.batch), ..file.training };
     let args = args.clone();
     // The computation takes seconds and would block other tasks.
-    let measured = tokio::task::spawn_blocking(move || measure(&args, &file.model, &training, few, test));
+    let measured = tokio::task::spawn_blocking(move || measure(&args, &file.model.spec, &training, few, test));
     let measured = measured.await.map_err(CliError::task)??;
     output.object(&measured, || text(&measured))
 }
@@ -111,7 +111,7 @@ fn measure(
     forget_peak();
 
     let (clock, cpu_before) = (Stopwatch::start(), cpu_s(std::process::id())?);
-    let task = TrainTask { model: &model, spec, training, seed: Seed(1), constant: None };
+    let task = TrainTask { model: &model, spec, training, seed: Seed(1), constant: None, budget: None, frozen: &[] };
     let trained = trainer.train(&task, &|| false).map_err(failed)?;
     let (train_s, train_cpu_s) = (clock.elapsed().as_secs_f64(), cpu_s(std::process::id())? - cpu_before);
 
@@ -171,7 +171,7 @@ mod tests {
             data_dir: PathBuf::new(),
         };
         let training = Training { batch_size: Some(4), ..file.training };
-        let measured = measure(&args, &file.model, &training, few, all).unwrap();
+        let measured = measure(&args, &file.model.spec, &training, few, all).unwrap();
         assert!(measured.samples_per_s > 0.0 && measured.evaluated_per_s > 0.0 && measured.loss > 0.0);
         assert!(measured.accuracy.is_some());
     }

@@ -196,7 +196,7 @@ pub(crate) fn job_file(args: &DemoArgs) -> Result<JobFile, CliError> {
 
 /// The examples for a job of the demo.
 pub(crate) async fn load_data(args: &DemoArgs, file: &JobFile, output: &Output) -> Result<DemoData, CliError> {
-    let input_shape = match &file.model {
+    let input_shape = match &file.model.spec {
         ModelSpec::Layers(layered) => layered.input.clone(),
         ModelSpec::Parameters(_) => return Err(DemoError::OwnNetwork.into()),
     };

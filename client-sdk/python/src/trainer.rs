@@ -24,10 +24,16 @@ const LOOK: Duration = Duration::from_millis(20);
 #[pyclass(frozen, module = "tributary._core")]
 pub(crate) struct Stop {
     flag: Arc<AtomicBool>,
+    /// Whether the time that the job leaves for training is over.
+    over: Arc<AtomicBool>,
 }
 
 #[pymethods]
 impl Stop {
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
     fn is_set(&self) -> bool {
         self.flag.load(Ordering::Relaxed)
     }
@@ -59,14 +65,14 @@ impl PythonTrainer {
         method: &'static str,
         model: &Model,
         task: &str,
-        should_stop: &dyn Fn() -> bool,
+        [should_stop, is_over]: [&dyn Fn() -> bool; 2],
         extract: impl for<'py> Fn(Bound<'py, PyAny>) -> PyResult<T> + Sync,
     ) -> Result<T, TrainError> {
-        let flag = Arc::new(AtomicBool::new(false));
+        let [flag, over] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
         let (object, waiting) = (&self.object, thread::current());
         let work = || {
             let result = Python::attach(|py| {
-                let stop = Stop { flag: Arc::clone(&flag) };
+                let stop = Stop { flag: Arc::clone(&flag), over: Arc::clone(&over) };
                 let result = object.call_method1(py, method, (as_bytes(py, model)?, task, stop))?;
                 extract(result.into_bound(py))
             });
@@ -82,6 +88,9 @@ impl PythonTrainer {
                 }
                 if signal.is_some() || should_stop() {
                     flag.store(true, Ordering::Relaxed);
+                }
+                if is_over() {
+                    over.store(true, Ordering::Relaxed);
                 }
             }
             (thread.join(), signal)
@@ -114,14 +123,18 @@ impl Trainer for PythonTrainer {
     }
 
     fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
+        let specs = task.model.parameters().specs().iter().enumerate();
+        let frozen: Vec<&str> =
+            specs.filter(|(index, _)| task.is_frozen(*index)).map(|(_, spec)| spec.name.as_str()).collect();
         let told = json!({
             "parameters": task.model.parameters().specs(),
             "model": task.spec,
             "training": task.training,
             "seed": task.seed,
+            "frozen": frozen,
         });
         let total = task.model.values().len();
-        self.call("train", task.model, &told.to_string(), should_stop, |result| {
+        self.call("train", task.model, &told.to_string(), [should_stop, &|| task.is_over()], |result| {
             let (model, examples, steps, loss, metrics): (Bound<'_, PyBytes>, u64, u64, f64, Named) =
                 result.extract()?;
             let values = from_bytes(model.as_bytes());
@@ -139,7 +152,7 @@ impl Trainer for PythonTrainer {
             "model": task.spec,
             "loss": task.loss,
         });
-        self.call("evaluate", task.model, &told.to_string(), should_stop, |result| {
+        self.call("evaluate", task.model, &told.to_string(), [should_stop, &|| false], |result| {
             let (examples, loss, accuracy, metrics, classes): (u64, f64, Option<f64>, Named, Option<String>) =
                 result.extract()?;
             let classes = classes.map(|text| serde_json::from_str(&text)).transpose();

@@ -117,8 +117,8 @@ fn compute<T: Trainer + ?Sized>(
     let in_time = || clock.now_ms() < deadline_ms;
     let should_stop = || !host.may_continue() || !in_time() || watch.is_closed();
     let completed = match assignment.task {
-        Task::Train => train(trainer, &assignment, base, state, clock.as_ref(), &should_stop),
-        Task::Evaluate => evaluate(trainer, &assignment, &base.model, clock.as_ref(), &should_stop),
+        Task::Train => train(trainer, &assignment, base, state, clock.as_ref(), deadline_ms, &should_stop),
+        Task::Evaluate => evaluate(trainer, &assignment, base, state, clock.as_ref(), &should_stop),
     };
     Step::after_compute(assignment, completed, in_time(), watch.closed())
 }

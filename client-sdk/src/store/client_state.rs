@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use tributary_protocol::device::Assignment;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 use tributary_protocol::safetensors::{Data, Decoder, Dtype, Header, SafetensorsError, Sink, Tensor, write};
@@ -15,7 +16,7 @@ const FORMAT: &str = "tributary-memory-1";
 const HEADER_BYTES_MAX: u64 = 4096;
 
 /// Named vectors that a job keeps on the device from one accepted update to the next: the residual of error feedback
-/// and the momentum of `dgc`.
+/// and the momentum of `dgc`, the vectors of SCAFFOLD and FedDyn, and personal parameters.
 ///
 /// An update replaces it, but only once the coordinator has accepted the update. Until then the new state is kept
 /// beside the old one. So an update that is lost or refused changes nothing, and its training is repeated from the old
@@ -49,6 +50,12 @@ pub(crate) enum ClientStateError {
 }
 
 impl ClientState {
+    /// Whether the round that took the update behind this state was abandoned afterwards. In a buffered job that round
+    /// may be a later one than that of the update's assignment; an update after it would have replaced the state.
+    pub(crate) fn was_dropped(&self, assignment: &Assignment) -> bool {
+        assignment.dropped_round.is_some_and(|dropped| self.round <= dropped)
+    }
+
     /// The state as one file. Holds a second copy of the vectors meanwhile.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let metadata = BTreeMap::from([

@@ -23,7 +23,7 @@ pub(super) struct Drift<'a> {
     algorithm: Algorithm,
     /// SCAFFOLD: the control variate of the model's version. Empty for zeros.
     server: &'a [f32],
-    /// SCAFFOLD: the client's control vector. FedDyn: its linear term.
+    /// SCAFFOLD: the client's control vector. FedDyn: its linear term. It has a value for each shared parameter.
     own: Vec<f32>,
 }
 
@@ -39,9 +39,9 @@ impl<'a> Drift<'a> {
         if !algorithm.keeps_state() {
             return None;
         }
-        let total = base.model.values().len();
+        let total = base.parts.shared().total();
         let kept = kept().and_then(|mut kept| {
-            let was_dropped = assignment.dropped_round == Some(kept.round);
+            let was_dropped = kept.was_dropped(assignment);
             kept.vectors.remove(if was_dropped { OWN_BEFORE } else { OWN })
         });
         let own = kept.filter(|own| own.len() == total).unwrap_or_else(|| vec![0.0; total]);
@@ -104,6 +104,7 @@ mod tests {
     use tributary_protocol::hash::Sha256Hash;
     use tributary_protocol::id::JobId;
     use tributary_protocol::model::{Model, ParameterList, ParameterSpec};
+    use tributary_protocol::sharing::Sharing;
 
     use super::*;
 
@@ -122,8 +123,10 @@ mod tests {
     }
 
     fn base(control: Option<[f32; 2]>) -> Base {
-        let parameters = Arc::new(ParameterList::new(vec![ParameterSpec::new("w", [2])]).unwrap());
-        Base { model: Model::new(parameters, vec![0.0; 2]).unwrap(), control: control.map(Vec::from) }
+        let parameters = ParameterList::new(vec![ParameterSpec::new("w", [2])]).unwrap();
+        let parts = Sharing::default().parts(parameters).unwrap();
+        let model = Model::new(Arc::clone(parts.model()), vec![0.0; 2]).unwrap();
+        Base { model, parts, control: control.map(Vec::from) }
     }
 
     fn state(own: [f32; 2], before: [f32; 2]) -> ClientState {

@@ -1,30 +1,42 @@
-//! The task `evaluate`: loss and accuracy of the global model on the client's examples.
+//! The task `evaluate`: loss and accuracy of the global model on the client's examples, and of the client's own model
+//! where it has personal parameters.
 
 use bytes::Bytes;
 use tributary_protocol::device::{Assignment, EvaluationReport};
-use tributary_protocol::model::Model;
+use tributary_protocol::metrics::{Metrics, MetricsError, PERSONALISED_ACCURACY, PERSONALISED_LOSS};
 
 use super::completed::Completed;
 use super::compute::computing;
+use super::personal;
 use crate::clock::Clock;
-use crate::store::state::Work;
+use crate::models::Base;
+use crate::store::state::{State, Work};
 use crate::trainer::{EvaluateTask, Evaluated, TrainError, Trainer};
 
-/// Evaluates the model.
+/// Evaluates the model, and the client's own one if it differs.
 ///
 /// # Errors
 /// The trainer's [`TrainError`], or one for a result that the coordinator would refuse.
 pub(crate) fn evaluate<T: Trainer + ?Sized>(
     trainer: &mut T,
     assignment: &Assignment,
-    model: &Model,
+    base: &Base,
+    state: &State,
     clock: &dyn Clock,
     should_stop: &dyn Fn() -> bool,
 ) -> Result<Completed, TrainError> {
     let started_ms = clock.now_ms();
     let plan = &assignment.plan;
-    let task = EvaluateTask { model, spec: &plan.model, loss: plan.training.loss };
-    let Evaluated { examples, loss, accuracy, metrics, classes } = computing(|| trainer.evaluate(&task, should_stop))?;
+    let Base { model, parts, .. } = base;
+    let task = EvaluateTask { model, spec: &plan.model.spec, loss: plan.training.loss };
+    let Evaluated { examples, loss, accuracy, mut metrics, classes } =
+        computing(|| trainer.evaluate(&task, should_stop))?;
+    if let Some(own) = personal::own(parts, || state.client_state(assignment.job)) {
+        let own = personal::with_own(model, parts, Some(&own));
+        let personalised = computing(|| trainer.evaluate(&EvaluateTask { model: &own, ..task }, should_stop))?;
+        metrics =
+            with_personalised(metrics, &personalised).map_err(|error| TrainError::DoesNotFit(error.to_string()))?;
+    }
     if examples == 0 {
         return Err(TrainError::NoExamples);
     }
@@ -37,4 +49,13 @@ pub(crate) fn evaluate<T: Trainer + ?Sized>(
     }
     let report = EvaluationReport { examples, loss, accuracy, evaluate_ms, metrics, classes };
     Ok(Completed { work: Work::Evaluation(report), body: Bytes::new(), next_state: None })
+}
+
+/// Loss and accuracy of the client's own model as metrics, so that rounds, curves and the end of a job know them.
+fn with_personalised(metrics: Metrics, measured: &Evaluated) -> Result<Metrics, MetricsError> {
+    let metrics = metrics.with(PERSONALISED_LOSS, measured.loss)?;
+    match measured.accuracy {
+        Some(accuracy) => metrics.with(PERSONALISED_ACCURACY, accuracy),
+        None => Ok(metrics),
+    }
 }

@@ -5,6 +5,7 @@ mod compute;
 mod drift;
 mod evaluate;
 mod norm;
+mod personal;
 mod train;
 
 pub(crate) use completed::Completed;

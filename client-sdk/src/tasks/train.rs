@@ -6,30 +6,35 @@ use std::sync::Arc;
 use tributary_protocol::body::shrink;
 use tributary_protocol::device::{Assignment, UpdateQuery};
 use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::id::JobId;
-use tributary_protocol::model::Model;
+use tributary_protocol::model::{Model, ParameterList};
 use tributary_protocol::plan::{Algorithm, Optimizer, Training};
+use tributary_protocol::sharing::{Part, Parts};
 use tributary_protocol::update::{EncodeError, Residual, UpdateHeader, UpdateLimits, encode_with_residual};
 
 use super::completed::Completed;
-use super::compute::computing;
 use super::drift::Drift;
 use super::norm::{self, norm, sent_norm};
+use super::personal;
 use crate::clock::Clock;
 use crate::models::Base;
 use crate::store::client_state::ClientState;
 use crate::store::state::{State, Work};
-use crate::trainer::{TrainError, TrainTask, Trained, Trainer};
+use crate::trainer::{Budget, TrainError, TrainTask, Trained, Trainer};
 
 /// The vector of a client state that holds what earlier updates left out.
 const RESIDUAL: &str = "residual";
 /// The vector of a client state that holds the momentum of `dgc`.
 const MOMENTUM: &str = "momentum";
+/// Both before the state's round, in case that the round is abandoned.
+const RESIDUAL_BEFORE: &str = "residual_before";
+const MOMENTUM_BEFORE: &str = "momentum_before";
+/// Vectors of a client state, by name.
+type Vectors = BTreeMap<String, Vec<f32>>;
 /// Limits of a plan without bounds.
 const LIMITS: UpdateLimits = UpdateLimits::of_magnitude(f32::MAX);
 
-/// Trains, and encodes the weight delta: local minus global, plus the residual where the codec has error feedback, and
-/// the change of the control vector where the algorithm sends one.
+/// Trains, and encodes the weight delta of the shared parameters: local minus global, plus the residual where the codec
+/// has error feedback, and the change of the control vector where the algorithm sends one.
 ///
 /// # Errors
 /// The trainer's [`TrainError`], or one for a result that no update can hold.
@@ -39,24 +44,37 @@ pub(crate) fn train<T: Trainer + ?Sized>(
     base: &Base,
     state: &State,
     clock: &dyn Clock,
+    deadline_ms: u64,
     should_stop: &dyn Fn() -> bool,
 ) -> Result<Completed, TrainError> {
     let started_ms = clock.now_ms();
-    let (plan, model) = (&assignment.plan, &base.model);
+    let (plan, parts) = (&assignment.plan, &base.parts);
     let training = plan.training.at_version(assignment.model_version);
     if !trainer.follows(&training.algorithm) {
         return Err(TrainError::CannotFollow(training.algorithm.as_str().to_owned()));
     }
+    let ends_ms = training.partial_work.map(|share| partial_until_ms(assignment, deadline_ms, share));
+    let is_over = || ends_ms.is_some_and(|ends_ms| clock.now_ms() >= ends_ms);
     let drift = Drift::begin(assignment, base, || state.client_state(assignment.job));
-    let constant = drift.as_ref().and_then(Drift::constant);
-    let constant = constant.as_deref();
-    let task = TrainTask { model, spec: &plan.model, training: &training, seed: assignment.seed, constant };
-    let trained = computing(|| trainer.train(&task, should_stop))?;
+    let constant = drift.as_ref().and_then(Drift::constant).map(|constant| spread(constant, parts));
+    let own = personal::own(parts, || state.client_state(assignment.job));
+    let model = personal::with_own(&base.model, parts, own.as_deref());
+    let task = TrainTask {
+        model: &model,
+        spec: &plan.model.spec,
+        training: &training,
+        seed: assignment.seed,
+        constant: constant.as_deref(),
+        budget: ends_ms.is_some().then_some(Budget(&is_over)),
+        frozen: &[],
+    };
+    let trained = personal::train(trainer, &task, parts, should_stop)?;
     let (examples, loss, steps, metrics) = (trained.examples, trained.loss, trained.steps, trained.metrics.clone());
-    let mut values = delta(trained, model)?;
+    let personal = parts.has(Part::Personal).then(|| parts.take(Part::Personal, &trained.values));
+    let mut values = shared(delta(trained, &model)?, parts);
     if let Some(drift) = &drift {
         let gradient = match drift.needs_gradient() {
-            true => Some(gradient(trainer, &task, should_stop)?),
+            true => Some(shared(gradient(trainer, &task, parts, should_stop)?, parts)),
             false => None,
         };
         let rate = training.optimizer.learning_rate();
@@ -64,7 +82,14 @@ pub(crate) fn train<T: Trainer + ?Sized>(
     }
     // Read only now, so that training has its memory.
     let kept = plan.codec.properties().error_feedback.then(|| state.client_state(assignment.job)).flatten();
-    let (file, next_state) = encode(values, assignment, model, kept, drift)?;
+    let (file, mut vectors) = encode(values, assignment, parts.shared(), kept, drift)?;
+    vectors.extend(personal.map(|personal| (personal::PERSONAL.to_owned(), personal)));
+    let next_state = (!vectors.is_empty()).then(|| ClientState {
+        job: assignment.job,
+        round: assignment.round,
+        model_sha256: assignment.model_sha256,
+        vectors,
+    });
     let body = shrink(file);
     let query = UpdateQuery {
         weight: u32::try_from(examples).unwrap_or(u32::MAX).min(plan.weight_max),
@@ -77,10 +102,33 @@ pub(crate) fn train<T: Trainer + ?Sized>(
     Ok(Completed { work: Work::Update { query, sha256 }, body: body.into(), next_state })
 }
 
-/// The gradient of all examples at the global model: what one step of rate 1 subtracts.
+/// When a client stops training whose job lets partial work count: this share of the time that its assignment left it,
+/// the download included.
+fn partial_until_ms(assignment: &Assignment, deadline_ms: u64, share: f64) -> u64 {
+    let left_ms = (1.0 - share) * assignment.deadline_in_ms as f64;
+    deadline_ms.saturating_sub(left_ms as u64)
+}
+
+/// The values of shared parameters.
+fn shared(values: Vec<f32>, parts: &Parts) -> Vec<f32> {
+    if parts.is_all_shared() { values } else { parts.take(Part::Shared, &values) }
+}
+
+/// Values of shared parameters as those of the model, with zeros for the others.
+fn spread(shared: Vec<f32>, parts: &Parts) -> Vec<f32> {
+    if parts.is_all_shared() {
+        return shared;
+    }
+    let mut values = vec![0.0; parts.model().total()];
+    parts.put(Part::Shared, &shared, &mut values);
+    values
+}
+
+/// The gradient of all examples at the model: what one step of rate 1 subtracts.
 fn gradient<T: Trainer + ?Sized>(
     trainer: &mut T,
     task: &TrainTask<'_>,
+    parts: &Parts,
     should_stop: &dyn Fn() -> bool,
 ) -> Result<Vec<f32>, TrainError> {
     let weight_decay = match task.training.optimizer {
@@ -93,10 +141,12 @@ fn gradient<T: Trainer + ?Sized>(
         batch_size: None,
         optimizer: Optimizer::Sgd { learning_rate: 1.0, momentum: 0.0, weight_decay, nesterov: false },
         algorithm: Algorithm::Plain,
+        personal_epochs: None,
         ..task.training.clone()
     };
-    let task = TrainTask { training: &training, seed: task.seed.derive("control", 0), constant: None, ..*task };
-    let mut gradient = delta(computing(|| trainer.train(&task, should_stop))?, task.model)?;
+    let task =
+        TrainTask { training: &training, seed: task.seed.derive("control", 0), constant: None, budget: None, ..*task };
+    let mut gradient = delta(personal::train(trainer, &task, parts, should_stop)?, task.model)?;
     gradient.iter_mut().for_each(|value| *value = -*value);
     Ok(gradient)
 }
@@ -104,10 +154,6 @@ fn gradient<T: Trainer + ?Sized>(
 /// Local minus global values, all finite.
 fn delta(trained: Trained, model: &Model) -> Result<Vec<f32>, TrainError> {
     let Trained { mut values, examples, loss, .. } = trained;
-    if values.len() != model.values().len() {
-        let (got, expected) = (values.len(), model.values().len());
-        return Err(TrainError::DoesNotFit(format!("the trainer gave {got} values for {expected} parameters")));
-    }
     if examples == 0 {
         return Err(TrainError::NoExamples);
     }
@@ -120,24 +166,26 @@ fn delta(trained: Trained, model: &Model) -> Result<Vec<f32>, TrainError> {
     Ok(values)
 }
 
-/// The update's file, within the plan's norm bound, and the state that the job keeps once it is accepted. The values
+/// The update's file, within the plan's norm bound, and the vectors that the job keeps once it is accepted. The values
 /// are those of the delta, then those of the control vector's change.
 fn encode(
     mut values: Vec<f32>,
     assignment: &Assignment,
-    model: &Model,
+    shared: &ParameterList,
     kept: Option<ClientState>,
     drift: Option<Drift<'_>>,
-) -> Result<(Vec<u8>, Option<ClientState>), TrainError> {
+) -> Result<(Vec<u8>, Vectors), TrainError> {
     let header = UpdateHeader {
         codec: assignment.plan.codec,
         job: assignment.job.to_string(),
         base_version: assignment.model_version.into(),
     };
-    let parameters = assignment.plan.training.algorithm.update_parameters(model.parameters());
+    let parameters = assignment.plan.training.algorithm.update_parameters(shared);
     let parameters = Arc::new(parameters.map_err(|error| TrainError::DoesNotFit(error.to_string()))?);
-    let delta = ..model.values().len();
-    let mut kept = kept.and_then(feedback);
+    let delta = ..shared.total();
+    let kept = kept.and_then(|kept| feedback(kept, assignment));
+    // What was kept, scaled down with the delta.
+    let mut scaled: Option<Residual> = None;
     let limits = UpdateLimits { norm_max: assignment.plan.norm_max.unwrap_or(f64::INFINITY), ..LIMITS };
     if limits.norm_max.is_finite() {
         let norm = norm(&values[delta]);
@@ -152,7 +200,7 @@ fn encode(
             &header,
             assignment.round,
             assignment.seed.derive("update", 0),
-            kept.as_ref(),
+            scaled.as_ref().or(kept.as_ref()),
             assignment.model_sha256,
         );
         let (file, left) = encoded.map_err(|error| match error {
@@ -162,42 +210,49 @@ fn encode(
         if limits.norm_max.is_finite() {
             let sent = sent_norm(&file, &parameters, &header, delta.end);
             if !limits.allow_norm(sent) {
-                norm::scale(&mut values[delta], kept.as_mut(), sent, limits.norm_max);
+                scaled = scaled.or_else(|| kept.clone());
+                norm::scale(&mut values[delta], scaled.as_mut(), sent, limits.norm_max);
                 continue;
             }
         }
-        let next = match drift {
-            Some(drift) => {
-                let (round, model_sha256) = (assignment.round, assignment.model_sha256);
-                let vectors = drift.after(&norm::sent(&file, &parameters, &header));
-                Some(ClientState { job: assignment.job, round, model_sha256, vectors })
-            }
-            None => left.map(|left| client_state(assignment.job, left)),
+        let next = match (drift, left) {
+            (Some(drift), _) => drift.after(&norm::sent(&file, &parameters, &header)),
+            (None, Some(left)) => vectors(left, kept),
+            (None, None) => Vectors::new(),
         };
         return Ok((file, next));
     }
     Err(TrainError::DoesNotFit(format!("no update within the norm bound of {}", limits.norm_max)))
 }
 
-/// What error feedback kept in a client state; `None` if the state was left by something else.
-fn feedback(mut kept: ClientState) -> Option<Residual> {
-    let residual = kept.vectors.remove(RESIDUAL)?;
-    let momentum = kept.vectors.remove(MOMENTUM);
-    Some(Residual { values: residual, momentum, round: kept.round, model_sha256: kept.model_sha256 })
+/// What error feedback kept in a client state; `None` if the state was left by something else. After a round that was
+/// abandoned, what was kept before it: the update that the rest was left out of does not count.
+fn feedback(mut kept: ClientState, assignment: &Assignment) -> Option<Residual> {
+    let [residual, momentum] = match kept.was_dropped(assignment) {
+        true => [RESIDUAL_BEFORE, MOMENTUM_BEFORE],
+        false => [RESIDUAL, MOMENTUM],
+    };
+    let values = kept.vectors.remove(residual)?;
+    let momentum = kept.vectors.remove(momentum);
+    Some(Residual { values, momentum, round: kept.round, model_sha256: kept.model_sha256 })
 }
 
-/// The client state that keeps what error feedback left.
-fn client_state(job: JobId, left: Residual) -> ClientState {
-    let Residual { values: residual, momentum, round, model_sha256 } = left;
-    let mut vectors = BTreeMap::from([(RESIDUAL.to_owned(), residual)]);
-    vectors.extend(momentum.map(|momentum| (MOMENTUM.to_owned(), momentum)));
-    ClientState { job, round, model_sha256, vectors }
+/// The vectors that keep what error feedback left, and what it had kept before.
+fn vectors(left: Residual, before: Option<Residual>) -> Vectors {
+    let mut vectors = Vectors::from([(RESIDUAL.to_owned(), left.values)]);
+    vectors.extend(left.momentum.map(|momentum| (MOMENTUM.to_owned(), momentum)));
+    if let Some(Residual { values, momentum, .. }) = before {
+        vectors.insert(RESIDUAL_BEFORE.to_owned(), values);
+        vectors.extend(momentum.map(|momentum| (MOMENTUM_BEFORE.to_owned(), momentum)));
+    }
+    vectors
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use tributary_protocol::model::{ParameterList, ParameterSpec};
+    use tributary_protocol::id::JobId;
+    use tributary_protocol::model::ParameterSpec;
 
     use super::*;
 
@@ -220,15 +275,18 @@ mod tests {
         .unwrap()
     }
 
-    fn model() -> Model {
-        let parameters = Arc::new(ParameterList::new(vec![ParameterSpec::new("w", [VALUES])]).unwrap());
-        Model::new(parameters, vec![0.0; VALUES]).unwrap()
+    fn parameters() -> Arc<ParameterList> {
+        Arc::new(ParameterList::new(vec![ParameterSpec::new("w", [VALUES])]).unwrap())
+    }
+
+    fn state(round: u32, vectors: Vectors) -> ClientState {
+        ClientState { job: JobId::from_random([5; 16]), round, model_sha256: Sha256Hash([0; 32]), vectors }
     }
 
     fn sent(file: &[u8], assignment: &Assignment) -> f64 {
         let codec = assignment.plan.codec;
         let header = UpdateHeader { codec, job: assignment.job.to_string(), base_version: 2 };
-        sent_norm(file, model().parameters(), &header, usize::MAX)
+        sent_norm(file, &parameters(), &header, usize::MAX)
     }
 
     /// Goal: whatever the codec adds to a delta, and whatever error feedback kept, the coordinator accepts the norm.
@@ -250,15 +308,15 @@ mod tests {
             json!("dgc"),
         ] {
             let (free, bound) = (assignment(codec.clone(), None, 1), norm / 10.0);
-            let (file, _) = encode(delta.clone(), &free, &model(), None, None).unwrap();
+            let (file, _) = encode(delta.clone(), &free, &parameters(), None, None).unwrap();
             assert!(sent(&file, &free) > bound * 1.01, "{codec}: it would not be clipped");
             let mut kept = None;
             for round in 1..=4 {
                 let bounded = assignment(codec.clone(), Some(bound), round);
-                let (file, next) = encode(delta.clone(), &bounded, &model(), kept, None).unwrap();
+                let (file, next) = encode(delta.clone(), &bounded, &parameters(), kept, None).unwrap();
                 let sent = sent(&file, &bounded);
                 assert!(sent <= bound * 1.01 && sent > 0.0, "{codec} in round {round}: {sent} for {bound}");
-                kept = next;
+                kept = (!next.is_empty()).then(|| state(round, next));
             }
         }
     }
@@ -268,7 +326,7 @@ mod tests {
         let delta: Vec<f32> = (0..VALUES).map(|index| index as f32 / 1e4).collect();
         for codec in [json!("int8"), json!("top_k")] {
             let file = |norm_max| {
-                encode(delta.clone(), &assignment(codec.clone(), norm_max, 1), &model(), None, None).unwrap()
+                encode(delta.clone(), &assignment(codec.clone(), norm_max, 1), &parameters(), None, None).unwrap()
             };
             let (free, bounded) = (file(None), file(Some(100.0)));
             assert_eq!(free.0, bounded.0);
@@ -278,18 +336,25 @@ mod tests {
 
     #[test]
     fn what_error_feedback_leaves_comes_back_from_the_client_state() {
+        let after = |dropped| Assignment { dropped_round: dropped, ..assignment(json!("dgc"), None, 8) };
         for momentum in [None, Some(vec![3.0, 4.0])] {
-            let left = Residual { values: vec![1.0, -2.0], momentum, round: 7, model_sha256: Sha256Hash([1; 32]) };
-            let state = client_state(JobId::from_random([2; 16]), left.clone());
-            assert_eq!(feedback(state), Some(left));
+            let residual = |value| Residual {
+                values: vec![value, -2.0],
+                momentum: momentum.clone(),
+                round: 7,
+                model_sha256: Sha256Hash([0; 32]),
+            };
+            let kept = state(7, vectors(residual(1.0), Some(residual(5.0))));
+            assert_eq!(feedback(kept.clone(), &after(None)), Some(residual(1.0)));
+            assert_eq!(feedback(kept.clone(), &after(Some(6))), Some(residual(1.0)), "an earlier round was dropped");
+            assert_eq!(feedback(kept, &after(Some(7))), Some(residual(5.0)));
+            assert_eq!(feedback(state(7, vectors(residual(1.0), None)), &after(Some(7))), None, "the first update");
         }
     }
 
     #[test]
     fn a_state_without_a_residual_is_not_error_feedbacks() {
-        let vectors = BTreeMap::from([("control".to_owned(), vec![1.0])]);
-        let state =
-            ClientState { job: JobId::from_random([2; 16]), round: 1, model_sha256: Sha256Hash([1; 32]), vectors };
-        assert_eq!(feedback(state), None);
+        let kept = state(1, Vectors::from([("control".to_owned(), vec![1.0])]));
+        assert_eq!(feedback(kept, &assignment(json!("top_k"), None, 2)), None);
     }
 }

@@ -79,6 +79,8 @@ mod tests {
             epochs,
             steps,
             batch_size,
+            personal_epochs: None,
+            partial_work: None,
             loss: Loss::CrossEntropy,
             optimizer,
             shuffle,

@@ -1,5 +1,7 @@
 //! What every trainer promises.
 
+use std::fmt;
+
 use tributary_protocol::classes::ClassCounts;
 use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::metrics::Metrics;
@@ -36,7 +38,7 @@ pub trait Trainer: Send {
 /// What to learn and how. The result must depend on nothing but this and the examples, so that it can be reproduced.
 #[derive(Clone, Copy, Debug)]
 pub struct TrainTask<'a> {
-    /// The global model, from which training starts.
+    /// The global model, from which training starts; personal parameters are the client's own.
     pub model: &'a Model,
     /// The network, as layers or as a list of parameters.
     pub spec: &'a ModelSpec,
@@ -47,6 +49,11 @@ pub struct TrainTask<'a> {
     /// What this client adds to each gradient, one value per parameter; `None` for nothing. Use
     /// [`TrainTask::correction`].
     pub constant: Option<&'a [f32]>,
+    /// Whether the time that the job leaves for training is over; `None` if it leaves all. Use [`TrainTask::is_over`].
+    pub budget: Option<Budget<'a>>,
+    /// For each parameter of the model, whether it must stay as it is; empty if none must. A result in which one of
+    /// them changed is refused.
+    pub frozen: &'a [bool],
 }
 
 impl<'a> TrainTask<'a> {
@@ -54,6 +61,29 @@ impl<'a> TrainTask<'a> {
     #[must_use]
     pub fn correction(&self) -> Correction<'a> {
         Correction { pull: self.training.algorithm.proximal(), constant: self.constant }
+    }
+
+    /// Whether to end now with what was learned so far, as a whole result with the steps that were taken. A trainer
+    /// that asks before each batch but the first contributes where it would be too late otherwise.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.budget.is_some_and(|Budget(is_over)| is_over())
+    }
+
+    /// Whether the parameter with this index must stay as it is.
+    #[must_use]
+    pub fn is_frozen(&self, parameter: usize) -> bool {
+        self.frozen.get(parameter).copied().unwrap_or_default()
+    }
+}
+
+/// Says whether the time that a job leaves for training is over (`[training] partial_work`).
+#[derive(Clone, Copy)]
+pub struct Budget<'a>(pub &'a dyn Fn() -> bool);
+
+impl fmt::Debug for Budget<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Budget")
     }
 }
 
@@ -70,7 +100,7 @@ pub struct Correction<'a> {
 /// What to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct EvaluateTask<'a> {
-    /// The global model.
+    /// The global model, or the one with the client's own personal parameters.
     pub model: &'a Model,
     /// The network, as layers or as a list of parameters.
     pub spec: &'a ModelSpec,

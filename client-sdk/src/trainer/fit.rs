@@ -7,7 +7,7 @@ use tributary_protocol::layers::{Layer, ModelSpec};
 #[cfg(feature = "layers")]
 use tributary_protocol::model::Model;
 
-use super::contract::TrainError;
+use super::contract::{TrainError, TrainTask};
 use crate::examples::{Batch, Examples};
 
 /// There must be examples, of the network's input shape. A network that reads vectors accepts any shape of as many
@@ -53,6 +53,24 @@ fn check_tokens(spec: &ModelSpec, inputs: &[f32]) -> Result<(), TrainError> {
 pub(super) fn constants(model: &Model, constant: &[f32]) -> Result<Model, TrainError> {
     let constants = Model::new(Arc::clone(model.parameters()), constant.to_vec());
     constants.map_err(|error| does_not_fit(format!("the constants of the gradients: {error}")))
+}
+
+/// For each parameter, ones where it is frozen, else zeros, as values of a model.
+#[cfg(feature = "layers")]
+pub(super) fn frozen(task: &TrainTask<'_>) -> Model {
+    let parameters = task.model.parameters();
+    let values = (0..parameters.specs().len()).flat_map(|index| {
+        std::iter::repeat_n(f32::from(u8::from(task.is_frozen(index))), parameters.range(index).len())
+    });
+    Model::new(Arc::clone(parameters), values.collect()).expect("ones and zeros are finite")
+}
+
+/// Puts back what running statistics did to frozen parameters: a forward pass moves them.
+pub(super) fn restore_frozen(values: &mut [f32], task: &TrainTask<'_>) {
+    for index in (0..task.frozen.len()).filter(|index| task.is_frozen(*index)) {
+        let range = task.model.parameters().range(index);
+        values[range].copy_from_slice(task.model.tensor(index));
+    }
 }
 
 pub(super) fn does_not_fit(what: impl Into<String>) -> TrainError {

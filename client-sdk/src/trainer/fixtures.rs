@@ -52,6 +52,8 @@ pub(in crate::trainer) fn full_batch(steps: u32, loss: Loss, optimizer: Optimize
         batch_size: None,
         loss,
         optimizer,
+        personal_epochs: None,
+        partial_work: None,
         shuffle: true,
         algorithm: Algorithm::Plain,
         schedule: RateSchedule::Constant,

@@ -23,6 +23,6 @@ mod score;
 
 #[cfg(feature = "burn")]
 pub use self::burn::{BurnTrainer, LayeredNetwork, Network, Pass, parameters_of};
-pub use self::contract::{Correction, EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
+pub use self::contract::{Budget, Correction, EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
 #[cfg(feature = "layers")]
 pub use self::layers::LayerTrainer;

@@ -27,6 +27,8 @@ describe("metrics", () => {
     ]);
     expect(describeMetric(curve)).toContain(`auc from ${real(0.25)} at round 1; mean ${real(0.75)} at round 4`);
     expect(describeMetric({ ...curve, points: [] })).toContain("nothing reported");
+    const own = { ...curve, name: "personalised_accuracy" };
+    expect(describeMetric(own)).toContain("Personalised accuracy from 25.00 % at round 1; mean 75.00 %");
   });
 });
 

@@ -1,26 +1,23 @@
 //! The draw of a cohort, without replacement, explained by its seed and by what is known of the clients.
 
-use std::collections::BTreeMap;
-
-use tributary_protocol::id::ClientId;
 use tributary_protocol::job_file::Selection;
 use tributary_protocol::seed::{Seed, Stream};
 
 use super::admit::Candidate;
+use super::known::Known;
+use super::utility;
 
-/// The loss of each client's last accepted update. Only [`Selection::PowerOfChoice`] reads it.
-pub type Losses = BTreeMap<ClientId, f64>;
-
-/// Draws `size` of the available candidates (all of them, if there are fewer), without replacement.
+/// Draws `size` of the available candidates (all of them, if there are fewer), without replacement; with
+/// [`Selection::Poisson`] at most as many.
 ///
-/// The draw depends on the seed, the set of available clients and their losses, not on the order in which they arrived:
-/// candidates are sorted by enrolment number first. The cohort is returned in that order too.
+/// The draw depends on the seed, the set of available clients and their reports, not on the order in which they
+/// arrived: candidates are sorted by enrolment number first. The cohort is returned in that order too.
 #[must_use]
 pub fn choose_cohort(
     mut available: Vec<Candidate>,
     size: usize,
     selection: Selection,
-    losses: &Losses,
+    known: &Known,
     seed: Seed,
 ) -> Vec<Candidate> {
     available.sort_by_key(|candidate| (candidate.number, candidate.client));
@@ -33,10 +30,18 @@ pub fn choose_cohort(
         Selection::PowerOfChoice { candidates } => {
             weighted(&mut available, size.max(candidates as usize), &mut stream);
             // A client without an update may have any loss: it comes first.
-            let loss = |candidate: &Candidate| losses.get(&candidate.client).copied().unwrap_or(f64::INFINITY);
+            let loss = |candidate: &Candidate| {
+                known.reports.get(&candidate.client).map_or(f64::INFINITY, |report| report.loss)
+            };
             available.sort_by(|one, other| loss(other).total_cmp(&loss(one)).then(one.number.cmp(&other.number)));
             available.truncate(size);
         }
+        Selection::Poisson { rate } => {
+            available.retain(|_| stream.unit() < rate);
+            let size = size.min(available.len());
+            uniform(&mut available, size, &mut stream);
+        }
+        Selection::Utility(settings) => available = utility::choose(available, size, &settings, known, &mut stream),
     }
     available.sort_by_key(|candidate| candidate.number);
     available
@@ -64,30 +69,20 @@ fn weighted(available: &mut Vec<Candidate>, size: usize, stream: &mut Stream) {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use tributary_protocol::device::Attributes;
     use tributary_protocol::id::ClientId;
+    use tributary_protocol::job_file::Utility;
 
+    use super::super::known::LastReport;
+    use super::super::known::fixture::{candidate, numbers};
     use super::*;
 
-    fn candidate(number: u64) -> Candidate {
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&number.to_le_bytes());
-        Candidate {
-            client: ClientId::from_random(bytes),
-            number,
-            attributes: Attributes::default(),
-            examples: 1,
-            codecs: vec![],
-            last_round: None,
-        }
-    }
-
     fn drawn(available: Vec<Candidate>, size: usize, seed: u64) -> Vec<Candidate> {
-        choose_cohort(available, size, Selection::Uniform, &Losses::new(), Seed(seed))
+        choose_cohort(available, size, Selection::Uniform, &Known::default(), Seed(seed))
     }
 
-    fn numbers(cohort: &[Candidate]) -> Vec<u64> {
-        cohort.iter().map(|candidate| candidate.number).collect()
+    fn known(losses: impl Iterator<Item = (ClientId, f64)>) -> Known {
+        let report = |loss| LastReport { loss, examples: 10, work_ms: 500, round: 1 };
+        Known { round: 4, reports: losses.map(|(client, loss)| (client, report(loss))).collect() }
     }
 
     proptest! {
@@ -99,9 +94,15 @@ mod tests {
             turned.extend(turned.first().cloned());
             let cohort = drawn(available.clone(), size, seed);
             prop_assert_eq!(numbers(&cohort), numbers(&drawn(turned.clone(), size, seed)));
-            let losses: Losses = available.iter().map(|one| (one.client, (one.number * 7 % 5) as f64)).collect();
-            for selection in [Selection::Weighted, Selection::PowerOfChoice { candidates: 12 }] {
-                let choose = |available| choose_cohort(available, size, selection, &losses, Seed(seed));
+            let known = known(available.iter().skip(3).map(|one| (one.client, (one.number * 7 % 5) as f64)));
+            let poisson = |available| choose_cohort(available, size, Selection::Poisson { rate: 0.5 }, &known, Seed(seed));
+            prop_assert_eq!(numbers(&poisson(available.clone())), numbers(&poisson(turned.clone())));
+            for selection in [
+                Selection::Weighted,
+                Selection::PowerOfChoice { candidates: 12 },
+                Selection::Utility(Utility::default()),
+            ] {
+                let choose = |available| choose_cohort(available, size, selection, &known, Seed(seed));
                 prop_assert_eq!(numbers(&choose(available.clone())), numbers(&choose(turned.clone())));
                 prop_assert_eq!(choose(available.clone()).len(), size.min(count as usize));
             }
@@ -127,7 +128,7 @@ mod tests {
         let mut count = [0u32; 2];
         for seed in 0..4000 {
             let available = vec![candidate(0), Candidate { examples: 3, ..candidate(1) }];
-            let cohort = choose_cohort(available, 1, Selection::Weighted, &Losses::new(), Seed(seed));
+            let cohort = choose_cohort(available, 1, Selection::Weighted, &Known::default(), Seed(seed));
             count[cohort[0].number as usize] += 1;
         }
         // 4000 draws at 3/4: mean 3000, standard deviation 27.
@@ -137,14 +138,39 @@ mod tests {
     #[test]
     fn the_largest_losses_of_the_candidates_are_chosen_and_the_unknown_ones_first() {
         let available = || (0..6).map(candidate).collect::<Vec<_>>();
-        let losses: Losses = available().iter().take(5).map(|one| (one.client, one.number as f64)).collect();
+        let known = known(available().into_iter().take(5).map(|one| (one.client, one.number as f64)));
         let choose = |candidates, size, seed| {
             let selection = Selection::PowerOfChoice { candidates };
-            numbers(&choose_cohort(available(), size, selection, &losses, Seed(seed)))
+            numbers(&choose_cohort(available(), size, selection, &known, Seed(seed)))
         };
         assert_eq!(choose(6, 3, 1), [3, 4, 5], "5 has no loss yet");
-        let weighted = |seed| numbers(&choose_cohort(available(), 3, Selection::Weighted, &losses, Seed(seed)));
+        let weighted = |seed| numbers(&choose_cohort(available(), 3, Selection::Weighted, &known, Seed(seed)));
         assert!((0..20).all(|seed| choose(3, 3, seed) == weighted(seed)), "as many candidates as the cohort has");
         assert!((0..50).any(|seed| choose(4, 3, seed).contains(&1)), "a small loss has a chance");
+    }
+
+    /// Goal: each client is drawn by itself. Method: the numbers of single clients and of pairs over many seeds, within
+    /// five standard deviations.
+    #[test]
+    fn poisson_draws_each_client_independently_with_the_same_chance() {
+        let (mut counts, mut both) = ([0u32; 10], 0);
+        for seed in 0..4000 {
+            let available = (0..10).map(candidate).collect();
+            let selection = Selection::Poisson { rate: 0.25 };
+            let cohort = numbers(&choose_cohort(available, 10, selection, &Known::default(), Seed(seed)));
+            cohort.iter().for_each(|number| counts[*number as usize] += 1);
+            both += u32::from(cohort.contains(&2) && cohort.contains(&7));
+        }
+        assert!(counts.iter().all(|count| (863..=1137).contains(count)), "{counts:?}");
+        // 4000 draws at 1/16: mean 250, standard deviation 15.
+        assert!((174..=326).contains(&both), "{both}");
+        let all = choose_cohort(
+            (0..10).map(candidate).collect(),
+            4,
+            Selection::Poisson { rate: 1.0 },
+            &Known::default(),
+            Seed(1),
+        );
+        assert_eq!(all.len(), 4, "no more than a cohort");
     }
 }

@@ -4,9 +4,11 @@ use serde::{Deserialize, Serialize};
 use tributary_protocol::job_file::{EvaluationPlace, EvaluationPolicy, JobFile};
 use tributary_protocol::state::{AbandonReason, JobState, Phase, Task};
 
+use super::proximal::Proximal;
+
 /// The policy of a round; training and evaluation have one each. It is stored with the round, so a change of the job's
 /// policy affects only later rounds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskPolicy {
     /// Number of reports that closes a round before its deadline.
     pub goal: u32,
@@ -24,6 +26,9 @@ pub struct TaskPolicy {
     /// Of a training round in a buffered job. The buffer's size is the goal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer: Option<BufferPolicy>,
+    /// Weight of FedProx's proximal term in a training round, where it adapts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proximal: Option<Proximal>,
 }
 
 /// What a round of a buffered job has in its policy beside the size of the buffer.
@@ -59,6 +64,7 @@ impl TaskPolicy {
                         concurrency: buffered.concurrency,
                         staleness_max: buffered.staleness_max,
                     }),
+                    proximal: Proximal::next(&job.training.algorithm, None, None),
                 })
             }
             Task::Evaluate => job.evaluation.as_ref().map(Self::of_evaluation),
@@ -77,12 +83,14 @@ impl TaskPolicy {
                 selection_timeout_ms,
                 deadline_ms,
                 buffer: None,
+                proximal: None,
             },
             // It waits for its test set as others wait for a client. Then nobody is left to wait for: the round goes on
             // to Aggregating, where the coordinator evaluates.
             EvaluationPlace::Coordinator => {
-                let (goal, minimum, cohort_size, available_min, buffer) = (0, 0, 0, 1, None);
-                Self { goal, minimum, cohort_size, available_min, selection_timeout_ms, deadline_ms, buffer }
+                let (goal, minimum, cohort_size, available_min) = (0, 0, 0, 1);
+                let (buffer, proximal) = (None, None);
+                Self { goal, minimum, cohort_size, available_min, selection_timeout_ms, deadline_ms, buffer, proximal }
             }
         }
     }
@@ -198,6 +206,7 @@ mod tests {
         selection_timeout_ms: 100,
         deadline_ms: 1000,
         buffer: None,
+        proximal: None,
     };
 
     fn selecting(available: u32) -> RoundFacts {

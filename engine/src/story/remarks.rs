@@ -7,7 +7,7 @@ use tributary_protocol::plan::Loss;
 /// Remarks on a valid job file, in sentences.
 #[must_use]
 pub fn remarks(file: &JobFile) -> Vec<String> {
-    let ModelSpec::Layers(model) = &file.model else { return Vec::new() };
+    let ModelSpec::Layers(model) = &file.model.spec else { return Vec::new() };
     let Ok(outputs) = model.shapes() else { return Vec::new() };
     let mut remarks: Vec<String> = on_rows(model, &outputs).into_iter().collect();
     match outputs.last().map(Vec::as_slice) {
@@ -34,10 +34,10 @@ fn on_rows(model: &LayeredModel, outputs: &[Vec<usize>]) -> Option<String> {
     for (index, (layer, input)) in model.layers.iter().zip(inputs).enumerate() {
         reads_sequences |= matches!(layer, Layer::Embedding { .. } | Layer::Lstm { .. } | Layer::Gru { .. });
         let [rows @ .., last] = input.as_slice() else { continue };
-        if matches!(layer, Layer::Linear { .. }) && !rows.is_empty() && !reads_sequences {
-            let (count, output) = (rows.iter().product::<usize>(), &outputs[index]);
+        if matches!(layer, Layer::Linear { .. } | Layer::LowRank { .. }) && !rows.is_empty() && !reads_sequences {
+            let (count, kind, output) = (rows.iter().product::<usize>(), layer.kind(), &outputs[index]);
             return Some(format!(
-                "layers[{index}] linear reads the {last} values of each of the {count} rows of {input:?} by \
+                "layers[{index}] {kind} reads the {last} values of each of the {count} rows of {input:?} by \
                  themselves: its output is {output:?}. For one output per example, put {{ kind = \"flatten\" }} before it.",
             ));
         }

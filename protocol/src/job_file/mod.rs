@@ -17,10 +17,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::download::Download;
 use crate::id::Name;
+use crate::job_model::JobModel;
 use crate::layers::ModelSpec;
 use crate::metrics::{METRIC_MAX, MetricName};
 use crate::plan::Training;
 use crate::seed::Seed;
+use crate::sharing::Part;
 use crate::update::Codec;
 
 pub use aggregation::Aggregation;
@@ -32,7 +34,7 @@ pub use mode::{Buffered, Divisor, Mode, StalenessWeight};
 pub use norm::{AdaptiveNorm, NormMax};
 pub use optimizer::{BiasCorrection, ServerOptimizer};
 pub use schedule::{CRON_BYTES_MAX, HISTORY_DAYS_MAX, ModelsKept, Retention, Schedule, VERSIONS_MAX};
-pub use selection::Selection;
+pub use selection::{Selection, Utility};
 
 /// Most clients of one cohort.
 pub const COHORT_MAX: u32 = 10_000;
@@ -51,8 +53,9 @@ pub struct JobFile {
     /// Seed of all random choices of the job. Default: drawn by the coordinator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<Seed>,
-    /// The network as layers, or the names and shapes of the parameters of an app's own network.
-    pub model: ModelSpec,
+    /// The network as layers, or the names and shapes of the parameters of an app's own network; and which parameters
+    /// are shared, frozen and personal.
+    pub model: JobModel,
     /// Source of model version 0. Default: `random`.
     #[serde(default)]
     pub initial_model: InitialModel,
@@ -358,8 +361,11 @@ impl JobFile {
     /// # Errors
     /// [`JobFileError`] names the first setting that fails.
     pub fn check(&self) -> Result<(), JobFileError> {
-        self.model.parameters()?;
+        let parts = self.model.parts()?;
         self.training.check()?;
+        let range = "left out where [model] names no personal parameters";
+        let trains_personal = self.training.personal_epochs.is_none() || parts.has(Part::Personal);
+        require(trains_personal, "[training] personal_epochs", range)?;
         self.update.check()?;
         let download = "false with this codec: model deltas lead from one f32 model to the next";
         require(self.download.is_consistent(), "[download] delta", download)?;
@@ -382,7 +388,7 @@ impl JobFile {
         if evaluation.place == EvaluationPlace::Clients {
             return Ok(());
         }
-        let is_known = matches!(self.model, ModelSpec::Layers(_));
+        let is_known = matches!(self.model.spec, ModelSpec::Layers(_));
         require(is_known, PLACE, "\"clients\" here: the coordinator cannot compute an app's own network")?;
         let is_small = self.model.parameters()?.total() <= COORDINATOR_PARAMETERS_MAX;
         require(is_small, PLACE, "\"clients\" for a model of more than 33554432 parameters")?;

@@ -77,6 +77,25 @@ fn a_wrong_key_or_number_is_named() {
         ("over_selection = 1.3", "deadline_ms = 0", "[round] deadline_ms"),
         ("out_features = 10", "out_features = 0", "layers[2]"),
         ("kind = \"relu\"", "kind = \"rellu\"", "rellu"),
+        ("[training]", "personal = ['head.*']\n[training]", "[model] personal: \"head.*\" matches no parameter"),
+        ("[training]", "frozen = ['*']\n[training]", "[model] no parameter is shared"),
+        (
+            "[training]",
+            "frozen = ['*.bias']\npersonal = ['layers.2.*']\n[training]",
+            "[model] the parameter \"layers.2.bias\" is in frozen and in personal",
+        ),
+        ("epochs = 1", "epochs = 1\npersonal_epochs = 2", "[training] personal_epochs must be left out"),
+        ("epochs = 1", "epochs = 1\npartial_work = 1.0", "[training] `partial_work` must be above 0 and below 1"),
+        (
+            "over_selection = 1.3",
+            "selection = { kind = 'poisson', rate = 0.0 }",
+            "[round] selection rate must be above 0",
+        ),
+        (
+            "over_selection = 1.3",
+            "selection = { kind = 'utility', exploration = 2.0 }",
+            "[round] selection exploration must be 0 to 1",
+        ),
         ("learning_rate = 0.1", "learning_rate = -0.1", "learning_rate"),
         ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[stop]\naccuracy = 0.9", "[stop] accuracy"),
         ("rule = \"fed_avg\"", "rule = \"fed_avg\"\n[stop]\nmetric = 'auc'\nat_least = 0.9", "[stop] metric"),
@@ -263,4 +282,35 @@ fn settings_that_go_together_are_accepted() {
         let job = aggregation(text).unwrap();
         assert_eq!(JobFile::parse(&job.text()).unwrap(), job);
     }
+}
+
+#[test]
+fn examples_with_unshared_parameters_are_jobs() {
+    let personal = JobFile::parse(include_str!("../../../examples/personal.toml")).unwrap();
+    assert_eq!(personal.model.parts().unwrap().shared().total(), 64 * 64 + 64);
+    let low_rank = JobFile::parse(include_str!("../../../examples/low_rank.toml")).unwrap();
+    let parts = low_rank.model.parts().unwrap();
+    assert_eq!((parts.shared().total(), parts.model().total()), (2_344, 21_554));
+    assert_eq!(JobFile::parse(&low_rank.text()).unwrap(), low_rank);
+}
+
+/// Running statistics that stay on the device are no reason to refuse a server's momentum or control vectors.
+#[test]
+fn personal_batch_norm_goes_with_every_optimiser_and_algorithm() {
+    let file = |personal: &str| {
+        DIGITS
+            .replace("{ kind = \"relu\" }", "{ kind = \"batch_norm\" }")
+            .replace("[training]", &format!("{personal}\n[training]"))
+            .replace("rule = \"fed_avg\"", "[aggregation.optimizer]\nkind = \"adam\"")
+    };
+    assert!(JobFile::parse(&file("")).unwrap_err().to_string().contains("running variance"));
+    JobFile::parse(&file("personal = ['layers.1.*']")).unwrap();
+    JobFile::parse(&file("personal = ['layers.1.running_*']")).unwrap();
+    let scaffold = |personal: &str| {
+        file(personal)
+            .replace("epochs = 1", "epochs = 1\nalgorithm = { kind = 'scaffold', clients = 20 }")
+            .replace("[aggregation.optimizer]\nkind = \"adam\"", "combine = \"uniform_mean\"")
+    };
+    assert!(JobFile::parse(&scaffold("")).unwrap_err().to_string().contains("no gradients"));
+    JobFile::parse(&scaffold("personal = ['layers.1.*']")).unwrap();
 }

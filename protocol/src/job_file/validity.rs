@@ -2,7 +2,6 @@
 
 use super::combine::{Combine, Krum, MultiKrum, NormClipping, TrimmedMean, trimmed};
 use super::{Divisor, JobFile, JobFileError, Mode, NormMax, RoundPolicy, ServerOptimizer, StalenessWeight};
-use crate::layers::{Layer, ModelSpec};
 use crate::plan::{Algorithm, Optimizer};
 use crate::update::CodecName;
 
@@ -23,6 +22,7 @@ pub(super) fn check(job: &JobFile) -> Result<(), JobFileError> {
         ("[round] mode", "settings of cohorts", cohorts(job)),
         ("[round] mode", "[eligibility] separation_rounds", rest(job)),
         ("[round] mode", "[training] algorithm", drift(job)),
+        ("[round] mode", "[training] algorithm adaptive", adaptive(job)),
         ("[round] mode staleness_weight", "[aggregation] combine", staleness(job)),
         ("[aggregation] combine", least, too_few(job)),
         ("[aggregation] combine", most, too_many(job)),
@@ -65,6 +65,13 @@ fn drift(job: &JobFile) -> Option<String> {
     let is_stale = job.round.mode.buffered().is_some() && job.training.algorithm.keeps_state();
     is_stale
         .then(|| "its corrections are those of the newest version, and clients of a buffer may be behind".to_owned())
+}
+
+/// The weight of a round is stored with it, and clients of a buffer outlast rounds.
+fn adaptive(job: &JobFile) -> Option<String> {
+    let adapts = job.training.algorithm.adaptive_mu().is_some();
+    (job.round.mode.buffered().is_some() && adapts)
+        .then(|| "mu adapts from round to round, and a client of a buffer may train for several".to_owned())
 }
 
 /// In a cohort a round that nobody may join is abandoned, and the next one lets clients return.
@@ -131,7 +138,7 @@ fn too_many(job: &JobFile) -> Option<String> {
     if cohort > most {
         return Some(format!("the rule {cost}, so a cohort has at most {most} clients, not {cohort}"));
     }
-    let parameters = job.model.parameters().map_or(0, |parameters| parameters.total() as u64);
+    let parameters = job.model.parts().map_or(0, |parts| parts.shared().total() as u64);
     let fitting = STRIPES_VALUES_MAX / parameters.max(1);
     (u64::from(cohort) > fitting).then(|| {
         format!("the rule reads every update many times, so with {parameters} parameters a cohort has at most {fitting} clients")
@@ -174,12 +181,10 @@ fn training(job: &JobFile) -> Option<String> {
     }
 }
 
-/// Running variances are parameters like all others. A mean of them is positive; a longer step need not be.
+/// Shared running variances are parameters like all others. A mean of them is positive; a longer step need not be.
 fn optimizer(job: &JobFile) -> Option<String> {
-    let ModelSpec::Layers(model) = &job.model else { return None };
-    let has_variances = model.layers.iter().any(|layer| matches!(layer, Layer::BatchNorm { .. }));
     let is_mean = matches!(job.aggregation.optimizer, ServerOptimizer::Sgd { momentum: 0.0, .. });
-    (has_variances && !is_mean)
+    (job.model.shares_running_statistics() && !is_mean)
         .then(|| "such a step could make a running variance negative; layer_norm has no running values".to_owned())
 }
 
@@ -224,13 +229,11 @@ fn model(job: &JobFile) -> Option<String> {
     if !job.training.algorithm.keeps_state() {
         return None;
     }
-    if let ModelSpec::Layers(model) = &job.model
-        && model.layers.iter().any(|layer| matches!(layer, Layer::BatchNorm { .. }))
-    {
+    if job.model.shares_running_statistics() {
         return Some(
             "running means and variances have no gradients to correct; layer_norm has none of them".to_owned(),
         );
     }
-    let update = job.training.algorithm.update_parameters(&job.model.parameters().ok()?);
+    let update = job.training.algorithm.update_parameters(job.model.parts().ok()?.shared());
     update.err().map(|error| format!("an update carries a control vector beside the delta: {error}"))
 }

@@ -73,9 +73,10 @@ impl ModelSpec {
     /// The values of [`Self::initial_model`] in chunks.
     ///
     /// Weights and biases of linear and convolution layers are uniform in `±1/sqrt(fan_in)`, those of LSTM and GRU in
-    /// `±1/sqrt(hidden_size)`. Embeddings are standard normal. Norm layers start as the identity. Parameters of an
-    /// app's own network are uniform in `±1/sqrt(fan_in)`, where the fan-in is the product of all dimensions but the
-    /// first, or the length of a vector. Parameter `i` depends only on `seed.derive("parameter", i)` and its shape.
+    /// `±1/sqrt(hidden_size)`. B of low-rank layers is zero, and A as a weight. Embeddings are standard normal. Norm
+    /// layers start as the identity. Parameters of an app's own network are uniform in `±1/sqrt(fan_in)`, where the
+    /// fan-in is the product of all dimensions but the first, or the length of a vector. Parameter `i` depends only on
+    /// `seed.derive("parameter", i)` and its shape.
     ///
     /// # Errors
     /// [`ModelSpecError`] for the first layer or parameter that is invalid.
@@ -107,6 +108,7 @@ impl Layer {
         match (self, name) {
             (Self::LayerNorm { .. } | Self::BatchNorm { .. }, "weight" | "running_var") => Initial::Constant(1.0),
             (Self::LayerNorm { .. } | Self::BatchNorm { .. }, _) => Initial::Constant(0.0),
+            (Self::LowRank { .. }, "lora_B") => Initial::Constant(0.0),
             (Self::Embedding { .. }, _) => Initial::Normal,
             (Self::Lstm { hidden_size, .. } | Self::Gru { hidden_size, .. }, _) => Initial::FanIn(*hidden_size),
             (_, "bias") => Initial::FanIn(*fan_in),
@@ -221,6 +223,14 @@ mod tests {
                 assert!(largest <= 0.2 && largest > 0.18, "parameter {index}: {largest}");
             }
         }
+    }
+
+    #[test]
+    fn the_product_of_a_low_rank_layer_starts_as_zero() {
+        let model = model(vec![100], vec![Layer::LowRank { out_features: 3, rank: 20, alpha: None, bias: true }], 3);
+        let largest = largest(model.tensor(2));
+        assert!(largest <= 0.1 && largest > 0.09, "{largest}");
+        assert_eq!(model.tensor(3), [0.0; 60]);
     }
 
     #[test]

@@ -63,6 +63,20 @@ pub enum Layer {
         #[serde(default = "yes")]
         bias: bool,
     },
+    /// A linear layer and a product of two small matrices: `y = x (W + alpha / rank B A)^T + b` (LoRA, Hu et al. 2021).
+    /// B starts as zeros, so the layer begins as the linear one. Freeze `weight` and `bias` to train A and B alone.
+    LowRank {
+        /// Length of the last dimension of the output.
+        out_features: usize,
+        /// Rows of A and columns of B.
+        rank: usize,
+        /// Weight of the product is `alpha / rank`. Default: the rank.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        alpha: Option<f64>,
+        /// Whether `b` is added. Default: true.
+        #[serde(default = "yes")]
+        bias: bool,
+    },
     /// 2D convolution (cross-correlation, as in PyTorch) over `[channels, height, width]`.
     Conv2d {
         /// Number of output channels.
@@ -186,6 +200,7 @@ impl Layer {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Linear { .. } => "linear",
+            Self::LowRank { .. } => "low_rank",
             Self::Conv2d { .. } => "conv2d",
             Self::MaxPool2d { .. } => "max_pool2d",
             Self::AvgPool2d { .. } => "avg_pool2d",
@@ -225,13 +240,13 @@ impl From<HeightWidth> for [usize; 2] {
 /// The section `[model]` as it is written, with one of two sets of keys.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ModelTable {
+pub(crate) struct ModelTable {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    input: Option<Vec<usize>>,
+    pub(crate) input: Option<Vec<usize>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    layers: Option<Vec<Layer>>,
+    pub(crate) layers: Option<Vec<Layer>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    parameters: Option<Vec<ParameterSpec>>,
+    pub(crate) parameters: Option<Vec<ParameterSpec>>,
 }
 
 impl TryFrom<ModelTable> for ModelSpec {

@@ -65,6 +65,12 @@ impl Layer {
         let last = input.last().copied().unwrap_or_default();
         match *self {
             Self::Linear { out_features, bias } => with_bias(vec![out_features, last], bias),
+            Self::LowRank { out_features, rank, bias, .. } => {
+                let mut parameters = with_bias(vec![out_features, last], bias);
+                // The names of loralib, whose modules have them in this order.
+                parameters.extend([("lora_A", vec![rank, last]), ("lora_B", vec![out_features, rank])]);
+                parameters
+            }
             Self::Conv2d { out_channels, kernel_size, bias, .. } => {
                 with_bias(vec![out_channels, first, kernel_size.height, kernel_size.width], bias)
             }
@@ -155,6 +161,7 @@ mod tests {
             Layer::BatchNorm { epsilon: 1e-5, momentum: 0.1 },
             Layer::LayerNorm { epsilon: 1e-5 },
             Layer::Linear { out_features: 3, bias: false },
+            Layer::LowRank { out_features: 2, rank: 4, alpha: None, bias: true },
         ];
         let spec = ModelSpec::Layers(LayeredModel { input: vec![80], layers });
         let listed: Vec<(String, Vec<usize>)> =
@@ -176,6 +183,10 @@ mod tests {
             ("layers.5.weight", &[6]),
             ("layers.5.bias", &[6]),
             ("layers.6.weight", &[3, 6]),
+            ("layers.7.weight", &[2, 3]),
+            ("layers.7.bias", &[2]),
+            ("layers.7.lora_A", &[4, 3]),
+            ("layers.7.lora_B", &[2, 4]),
         ];
         let expected: Vec<_> = expected.iter().map(|(name, shape)| ((*name).to_owned(), shape.to_vec())).collect();
         assert_eq!(listed, expected);

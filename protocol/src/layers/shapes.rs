@@ -3,6 +3,7 @@
 
 use super::{HeightWidth, LAYERS_MAX, Layer, LayeredModel, ModelSpec, OUTPUTS_MAX, Padding, TOKENS_MAX};
 use crate::model::ParameterListError;
+use crate::sharing::SharingError;
 
 /// A model as data that cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,6 +32,9 @@ pub enum ModelSpecError {
     /// The network has no parameters, too many, or invalid names.
     #[error(transparent)]
     Parameters(#[from] ParameterListError),
+    /// A list of shared, frozen or personal parameters does not fit the model.
+    #[error(transparent)]
+    Sharing(#[from] SharingError),
 }
 
 /// The problem with one layer.
@@ -127,6 +131,13 @@ impl Layer {
                     *last = out_features;
                 }
                 Ok(output)
+            }
+            Self::LowRank { out_features, rank, alpha, .. } => {
+                if !(1..=OUTPUTS_MAX).contains(&rank) {
+                    return Err(out_of_range("rank", "from 1 to 67108864"));
+                }
+                alpha.map_or(Ok(()), |alpha| positive("alpha", alpha))?;
+                Self::Linear { out_features, bias: true }.output_shape(input)
             }
             Self::Conv2d { out_channels, kernel_size, stride, padding, .. } => {
                 at_least_one("out_channels", out_channels)?;

@@ -1,5 +1,6 @@
 //! Enrolled clients.
 
+use tributary_engine::round::LastReport;
 use tributary_protocol::device::Attributes;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{ClientId, JobId, Name, TokenId};
@@ -132,10 +133,14 @@ struct LastRound {
 }
 
 #[derive(sqlx::FromRow)]
-struct LastLoss {
+struct LastReportRow {
     #[sqlx(try_from = "String")]
     client: ClientId,
     loss: f64,
+    weight: i64,
+    work_ms: i64,
+    #[sqlx(try_from = "i64")]
+    round: u32,
 }
 
 impl Tx {
@@ -295,14 +300,19 @@ impl Tx {
         Ok(rows.into_iter().map(|row| (row.client, row.round)).collect())
     }
 
-    /// The loss that each client reported with its last accepted update of a job.
-    pub async fn last_losses(&mut self, job: JobId) -> Result<Vec<(ClientId, f64)>, DbError> {
-        let sql = "select a.client, a.loss from assignments a where a.job = $1 and a.task = 'train' \
+    /// What each client reported with its last accepted update of a job.
+    pub async fn last_reports(&mut self, job: JobId) -> Result<Vec<(ClientId, LastReport)>, DbError> {
+        let sql = "select a.client, a.loss, coalesce(a.weight, 0) as weight, coalesce(a.work_ms, 0) as work_ms, a.round \
+                   from assignments a where a.job = $1 and a.task = 'train' \
                    and a.state = 'reported' and a.loss is not null and a.round = \
                    (select max(b.round) from assignments b where b.client = a.client and b.job = a.job \
                    and b.task = 'train' and b.state = 'reported')";
-        let rows = fetch!(self, LastLoss, fetch_all, sql, job.to_string());
-        Ok(rows.into_iter().map(|row| (row.client, row.loss)).collect())
+        let rows = fetch!(self, LastReportRow, fetch_all, sql, job.to_string());
+        let report = |LastReportRow { client, loss, weight, work_ms, round }: LastReportRow| {
+            let [examples, work_ms] = [weight, work_ms].map(|value| u64::try_from(value).unwrap_or_default());
+            (client, LastReport { loss, examples, work_ms, round })
+        };
+        Ok(rows.into_iter().map(report).collect())
     }
 }
 

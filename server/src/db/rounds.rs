@@ -74,7 +74,8 @@ pub struct RoundRow {
     expired: u32,
     #[sqlx(try_from = "i64")]
     weight: u64,
-    training_loss: Option<f64>,
+    /// Mean loss of the local trainings of a committed round.
+    pub training_loss: Option<f64>,
     loss: Option<f64>,
     /// Accuracy of the model that the round produced, once it is evaluated.
     pub accuracy: Option<f64>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tracing::Instrument;
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::{
-    BufferFacts, Candidate, JobFacts, Losses, NextRound, RoundFacts, Step, TaskPolicy, choose_cohort, gives_way,
+    BufferFacts, Candidate, JobFacts, Known, NextRound, RoundFacts, Step, TaskPolicy, choose_cohort, gives_way,
     has_trained, next_buffer_step, next_round, next_step,
 };
 use tributary_protocol::id::JobId;
@@ -259,8 +259,8 @@ async fn perform(
     let key = round.key();
     match step {
         Step::ChooseCohort(size) => {
-            let (selection, losses) = selection(driver, spec, key).await?;
-            let cohort = choose_cohort(eligible, size as usize, selection, &losses, round.seed());
+            let (selection, known) = selection(driver, spec, key).await?;
+            let cohort = choose_cohort(eligible, size as usize, selection, &known, round.seed());
             rounds::start(services, fleet, round, policy, &cohort).await?;
             if key.task == Task::Train {
                 let _ = updates.sums.of(key, spec);
@@ -271,7 +271,7 @@ async fn perform(
                 0 => round.seed(),
                 drawn => round.seed().derive("draw", drawn.into()),
             };
-            let clients = choose_cohort(eligible, clients as usize, Selection::Uniform, &Losses::new(), seed);
+            let clients = choose_cohort(eligible, clients as usize, Selection::Uniform, &Known::default(), seed);
             buffers::draw(services, fleet, round, policy, &clients).await?;
         }
         Step::Aggregate => rounds::close(services, &fleet.downloads, round).await?,
@@ -284,16 +284,18 @@ async fn perform(
 }
 
 /// How the cohort of a round is chosen, and what that reads of the clients.
-async fn selection(driver: &Driver, spec: &JobSpec, key: RoundKey) -> Result<(Selection, Losses), DriverError> {
+async fn selection(driver: &Driver, spec: &JobSpec, key: RoundKey) -> Result<(Selection, Known), DriverError> {
     let selection = match key.task {
         Task::Train => spec.file.round.selection,
         Task::Evaluate => Selection::Uniform,
     };
-    let losses = match selection {
-        Selection::PowerOfChoice { .. } => driver.services.db.read().await?.last_losses(key.job).await?,
-        _ => Vec::new(),
+    let reports = match selection {
+        Selection::PowerOfChoice { .. } | Selection::Utility(_) => {
+            driver.services.db.read().await?.last_reports(key.job).await?
+        }
+        Selection::Uniform | Selection::Weighted | Selection::Poisson { .. } => Vec::new(),
     };
-    Ok((selection, losses.into_iter().collect()))
+    Ok((selection, Known { round: key.number, reports: reports.into_iter().collect() }))
 }
 
 async fn commit(driver: &Driver, spec: &Arc<JobSpec>, round: &RoundRow) -> Result<(), DriverError> {

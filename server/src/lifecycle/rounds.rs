@@ -1,7 +1,7 @@
 //! Phases of rounds: Selecting, Training, Aggregating, then Committed or Abandoned.
 
 use tributary_engine::job::JobSpec;
-use tributary_engine::round::{Candidate, TaskPolicy, norm_bound, summaries};
+use tributary_engine::round::{Candidate, Proximal, TaskPolicy, norm_bound, summaries};
 use tributary_protocol::device::EvaluationReport;
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::job_file::NormMax;
@@ -52,6 +52,7 @@ pub(crate) async fn open(
         (Task::Train, Some(norm_max)) => norm_bound_of(&mut tx, &job, norm_max, key.number).await?,
         _ => None,
     };
+    let policy = with_proximal(&mut tx, spec, key, policy).await?;
     let round = NewRound { key, base_version, seed, policy, norm_max };
     match tx.insert_round(&round, now_ms).await {
         // Another driver opened it.
@@ -63,6 +64,18 @@ pub(crate) async fn open(
         buffers::begin(&mut tx, downloads, &round, buffer, now_ms).await?;
     }
     tx.commit().await
+}
+
+/// The policy with the weight of FedProx that follows from the round before, where it adapts.
+async fn with_proximal(tx: &mut Tx, spec: &JobSpec, key: RoundKey, policy: TaskPolicy) -> Result<TaskPolicy, DbError> {
+    let algorithm = &spec.file.training.algorithm;
+    if key.task != Task::Train || algorithm.adaptive_mu().is_none() || key.number < 2 {
+        return Ok(policy);
+    }
+    let last = tx.round(RoundKey { number: key.number - 1, ..key }).await?;
+    let before = last.as_ref().and_then(|last| last.policy(&spec.file)?.proximal);
+    let loss = last.filter(|last| last.phase == Phase::Committed).and_then(|last| last.training_loss);
+    Ok(TaskPolicy { proximal: Proximal::next(algorithm, before, loss), ..policy })
 }
 
 /// The norm bound of a round that opens now. It is stored with the round, so that every coordinator refuses the same

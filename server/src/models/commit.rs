@@ -1,4 +1,5 @@
-//! Making the next model version: base model plus the step of the job's optimiser, one transaction.
+//! Making the next model version: base model plus the step of the job's optimiser, one transaction. Frozen and personal
+//! parameters are copied.
 //!
 //! Of base model, new model and each of their companions one chunk is in memory; the combined updates are 8 bytes per
 //! parameter.
@@ -11,6 +12,7 @@ use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
 use tributary_protocol::model::Companion;
 use tributary_protocol::operator::ModelVersion;
 use tributary_protocol::safetensors::{ModelDecoder, model_file_beginning, model_metadata};
+use tributary_protocol::sharing::{Part, Run};
 use tributary_protocol::state::AbandonReason;
 use tributary_protocol::update::{ModelDeltaSurvey, ModelDeltaWriter, model_delta_header};
 
@@ -147,8 +149,8 @@ async fn write_files(
     let mut maker = Offload::new(Maker::new(Arc::clone(spec), version, combined, updates));
     if let Some(delta) = &mut files.delta {
         let mut companions = companions(services, spec, version).await?;
-        for first in (0..spec.model.total()).step_by(SURVEY_VALUES) {
-            let count = SURVEY_VALUES.min(spec.model.total() - first);
+        for first in (0..spec.shared().total()).step_by(SURVEY_VALUES) {
+            let count = SURVEY_VALUES.min(spec.shared().total() - first);
             let former = take(&mut companions, count).await?;
             maker.run(move |maker| maker.survey(count, former)).await?;
         }
@@ -220,7 +222,7 @@ struct Maker {
     beginning: Vec<u8>,
     /// Values of the base model that were read and not used.
     base: Vec<f32>,
-    /// Values written.
+    /// Values of the model that were written.
     values: usize,
     /// Sum of the squared values of the step.
     squares: f64,
@@ -246,7 +248,7 @@ impl Maker {
             optimizer: spec.optimizer(base_version, updates),
             control: spec.control_step(updates),
             keeps_centre: spec.gathering(base_version).centre().is_some(),
-            survey: Survey { survey: ModelDeltaSurvey::new(Arc::clone(&spec.model)), values: 0 },
+            survey: Survey { survey: ModelDeltaSurvey::new(Arc::clone(spec.shared())), values: 0 },
             decoder: ModelDecoder::new(Arc::clone(&spec.model)),
             beginning: model_file_beginning(&spec.model, &model_metadata()),
             spec,
@@ -276,14 +278,14 @@ impl Maker {
 
     /// Rounds the step from now on. Returns the beginning of the delta's file.
     fn begin_delta(&mut self, base_version: u32) -> Result<Vec<u8>, CommitError> {
-        let fresh = ModelDeltaSurvey::new(Arc::clone(&self.spec.model));
+        let fresh = ModelDeltaSurvey::new(Arc::clone(self.spec.shared()));
         let survey = std::mem::replace(&mut self.survey.survey, fresh);
         let (writer, beginning) = survey.finish(&model_delta_header(&self.spec.id.to_string(), base_version));
         self.delta = Some(writer);
         Ok(beginning)
     }
 
-    /// Takes the next bytes of the base model. Returns the number of values that they complete.
+    /// Takes the next bytes of the base model. Returns the number of shared values that they complete.
     fn read(&mut self, data: &[u8]) -> Result<usize, CommitError> {
         let Self { decoder, base, values: written, .. } = self;
         let mut is_ordered = Ok(());
@@ -296,7 +298,9 @@ impl Maker {
         };
         decoder.push(data, &mut accept)?;
         is_ordered?;
-        Ok(self.base.len())
+        let completed = self.values..self.values + self.base.len();
+        let shared = self.spec.parts.runs(completed).filter(|run| run.part == Part::Shared);
+        Ok(shared.map(|run| run.values.len()).sum())
     }
 
     /// The next values of the new files from the values that were read, and from the former values of the companions.
@@ -311,21 +315,31 @@ impl Maker {
         };
         // In one step: growing in several would leave as much again to the allocator.
         made.model.reserve_exact(4 * base.len());
-        for block in base.chunks(STEP_VALUES) {
-            let companions = next_block(&mut former, block.len());
-            self.make_block(block, companions, &mut made)?;
+        let (parts, start) = (Arc::clone(&self.spec.parts), self.values);
+        for Run { part, values, first } in parts.runs(start..start + base.len()) {
+            let base = &base[values.start - start..values.end - start];
+            if part != Part::Shared {
+                made.model.extend(bytes(base));
+                continue;
+            }
+            for (block, first) in base.chunks(STEP_VALUES).zip((first..).step_by(STEP_VALUES)) {
+                let companions = next_block(&mut former, block.len());
+                self.make_block(block, first, companions, &mut made)?;
+            }
         }
+        self.values += base.len();
         self.hasher.update(&made.model);
         Ok(made)
     }
 
+    /// The next values of shared parameters, from the value `first` of theirs.
     fn make_block(
         &mut self,
         base: &[f32],
+        first: usize,
         mut companions: Vec<Vec<f64>>,
         made: &mut Pieces,
     ) -> Result<(), CommitError> {
-        let first = self.values;
         let block = first..first + base.len();
         if self.keeps_centre {
             let centre = self.combined.mean(block.clone()).ok_or(AggregateError::NoUpdates)?;
@@ -348,11 +362,10 @@ impl Maker {
                 advance(base, &step, first)?
             }
         };
-        made.model.extend(next.iter().flat_map(|value| value.to_le_bytes()));
+        made.model.extend(bytes(&next));
         for (file, values) in made.companions.iter_mut().zip(companions) {
             file.extend(bytes_of(values, first)?);
         }
-        self.values += base.len();
         Ok(())
     }
 
@@ -360,6 +373,10 @@ impl Maker {
         self.decoder.finish()?;
         Ok(Written { sha256: self.hasher.finish(), step_norm: self.squares.sqrt() })
     }
+}
+
+fn bytes(values: &[f32]) -> impl Iterator<Item = u8> {
+    values.iter().flat_map(|value| value.to_le_bytes())
 }
 
 fn squares(values: impl Iterator<Item = f64>) -> f64 {

@@ -1,4 +1,7 @@
-//! Companions of a model version: read beside the model, written with the next version.
+//! Companions of a model version: read beside the model, written with the next version. They have a value for each
+//! shared parameter.
+
+use std::sync::Arc;
 
 use tributary_engine::aggregate::rounded;
 use tributary_engine::job::JobSpec;
@@ -56,8 +59,8 @@ impl<'a> CompanionReader<'a> {
                 let name = model_file_key(spec.id, version, form);
                 Source::Stored(Box::new(Stored {
                     chunks: services.blobs.chunks(&services.db, name, row.sha256).await?,
-                    decoder: Offload::new(ModelDecoder::new(spec.model.clone())),
-                    total: spec.model.total(),
+                    decoder: Offload::new(ModelDecoder::new(Arc::clone(spec.shared()))),
+                    total: spec.shared().total(),
                     read: 0,
                     is_whole: false,
                 }))
@@ -124,7 +127,7 @@ impl NewCompanion {
     ) -> Result<Self, BlobError> {
         let spool = spool(bench, clock, model_file_key(spec.id, version, MadeFor::Companion(companion)));
         let mut new = Self { companion, version, hasher: Sha256Hasher::new(), spool };
-        new.push(&model_file_beginning(&spec.model, &model_metadata())).await?;
+        new.push(&model_file_beginning(spec.shared(), &model_metadata())).await?;
         Ok(new)
     }
 

@@ -19,7 +19,7 @@ const VALUE_BYTES: u64 = 4;
 
 /// Draws the first model of a job from its seed.
 pub(crate) async fn draw_first(bench: &Workbench, clock: &Clock, spec: &JobSpec) -> Result<NewVersion, VersionError> {
-    let network = spec.file.model.clone();
+    let network = spec.file.model.spec.clone();
     let seed = spec.seed().derive("model", 0);
     let mut values = Offload::new(network.initial_values(seed).expect("the network was checked with the job"));
     let mut file = FirstFile::begin(bench, clock, spec);

@@ -29,7 +29,7 @@ pub(crate) async fn update_statistics(
     combined: &SharedCombined,
     step_norm: f64,
 ) -> Result<RoundStatistics, StoredError> {
-    let delta = Arc::new(Leading { combined: Arc::clone(combined), values: spec.model.total() });
+    let delta = Arc::new(Leading { combined: Arc::clone(combined), values: spec.shared().total() });
     let whole = Arc::clone(&delta);
     let Some(norm) = blocking(move || mean_norm(&*whole)).await else {
         return Ok(RoundStatistics::default());

@@ -128,3 +128,15 @@ async fn recurrent_networks_measure_the_same_in_python() {
         assert_eq!(shapes["layers.1.bias_hh_l0"], json!([gates * 5]), "{kind}");
     }
 }
+
+#[tokio::test]
+async fn a_low_rank_layer_measures_the_same_in_python() {
+    let layers = json!([
+        { "kind": "low_rank", "out_features": 16, "rank": 3, "alpha": 4.5 }, { "kind": "relu" },
+        { "kind": "linear", "out_features": CLASSES },
+    ]);
+    let Some(shapes) = compare(&[12], layers).await else { return };
+    let of = |name: &str| shapes[format!("layers.0.{name}")].clone();
+    let expected = [json!([16, 12]), json!([16]), json!([3, 12]), json!([16, 3])];
+    assert_eq!(["weight", "bias", "lora_A", "lora_B"].map(of), expected, "the names and shapes of loralib");
+}

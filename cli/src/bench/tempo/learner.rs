@@ -40,7 +40,7 @@ impl Learner {
         Ok(Self {
             clients: of_clients.into_iter().map(|examples| LayerTrainer::new(Arc::new(examples))).collect(),
             evaluator: LayerTrainer::new(Arc::new(data.test.clone())),
-            spec: file.model.clone(),
+            spec: file.model.spec.clone(),
             training: file.training.clone(),
         })
     }
@@ -58,7 +58,8 @@ impl Learner {
         seed: Seed,
     ) -> Result<Update, BenchError> {
         let training = self.training.at_version(version);
-        let task = TrainTask { model, spec: &self.spec, training: &training, seed, constant: None };
+        let task =
+            TrainTask { model, spec: &self.spec, training: &training, seed, constant: None, budget: None, frozen: &[] };
         let trained = self.clients[client].train(&task, &|| false).map_err(failed)?;
         let delta = trained.values.iter().zip(model.values()).map(|(local, global)| local - global).collect();
         Ok(Update { delta, examples: u32::try_from(trained.examples).unwrap_or(u32::MAX) })

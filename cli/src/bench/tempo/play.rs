@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tributary_engine::aggregate::{Accumulator, Contribution, Weighing, Weight, advance, step};
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::{
-    BufferFacts, Candidate, Losses, RoundFacts, Step, TaskPolicy, choose_cohort, next_buffer_step, next_step, staleness,
+    BufferFacts, Candidate, Known, RoundFacts, Step, TaskPolicy, choose_cohort, next_buffer_step, next_step, staleness,
 };
 use tributary_protocol::job_file::Selection;
 use tributary_protocol::model::Model;
@@ -138,7 +138,7 @@ impl Play {
     fn draw(&mut self, clients: u32) {
         let seed = self.spec.seed().derive("train", self.round.number.into());
         let draw = seed.derive("draw", self.round.drawn.into());
-        let chosen = choose_cohort(self.idle(), clients as usize, Selection::Uniform, &Losses::new(), draw);
+        let chosen = choose_cohort(self.idle(), clients as usize, Selection::Uniform, &Known::default(), draw);
         for Candidate { number, .. } in chosen {
             self.round.drawn += 1;
             let client = number as usize;

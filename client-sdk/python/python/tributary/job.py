@@ -53,14 +53,21 @@ def job_from(
     """A job that trains a PyTorch module, from the module's own weights.
 
     With `input`, the shape of one example, a `Sequential` of known layers becomes a list of layers: clients in every
-    language train it without code. Any other module becomes names and shapes, which the clients' own modules must have;
-    parameters with `requires_grad = False` are left out, since they never change: fine-tuning sends only the rest.
+    language train it without code. Linear layers of loralib become `low_rank` layers, and parameters with
+    `requires_grad = False` are frozen: clients fetch them and send only the rest. Any other module becomes names and
+    shapes, which the clients' own modules must have; parameters with `requires_grad = False` are then left out, since
+    the clients' modules have them.
     `training` and `tables` (`round`, `stop`, `update`, ..) are the tables of a job file.
     """
-    values = {name: value.detach().cpu().float().numpy() for name, value in _shared(module).items()}
     layers = None if input is None else layers_of(module)
+    left_out = set() if layers is not None else _frozen(module)
+    state = {name: value for name, value in module.state_dict().items() if name not in left_out}
+    values = {name: value.detach().cpu().float().numpy() for name, value in state.items() if value.is_floating_point()}
     if layers is not None:
         model: dict[str, Any] = {"input": list(input or ()), "layers": layers}
+        frozen = sorted(f"layers.{name}" for name in _frozen(module))
+        if frozen:
+            model["frozen"] = frozen
         values = {f"layers.{name}": value for name, value in values.items()}
     else:
         shapes = [{"name": name, "shape": list(value.shape)} for name, value in values.items()]
@@ -76,16 +83,14 @@ def job_from(
     return Job(file, to_safetensors(values))
 
 
-def _shared(module: Any) -> dict[str, Any]:
-    """The floating-point tensors of a module that training changes."""
-    frozen = {name for name, parameter in module.named_parameters() if not parameter.requires_grad}
-    state = module.state_dict()
-    return {name: value for name, value in state.items() if name not in frozen and value.is_floating_point()}
+def _frozen(module: Any) -> set[str]:
+    """Names of the parameters that training does not change."""
+    return {name for name, parameter in module.named_parameters() if not parameter.requires_grad}
 
 
 def layers_of(module: Any) -> Optional[list[dict[str, Any]]]:
     """A `Sequential` as the layers of a job file; none if one of its layers, or a setting of it, is not known."""
-    if type(module).__name__ != "Sequential" or any(not one.requires_grad for one in module.parameters()):
+    if type(module).__name__ != "Sequential":
         return None
     layers = []
     for index, (name, layer) in enumerate(module.named_children()):
@@ -99,6 +104,17 @@ def layers_of(module: Any) -> Optional[list[dict[str, Any]]]:
 
 def _pair(value: Any) -> list[int]:
     return [value, value] if isinstance(value, int) else [int(one) for one in value]
+
+
+def _linear(layer: Any) -> Optional[dict[str, Any]]:
+    plain = {"kind": "linear", "out_features": layer.out_features, "bias": layer.bias is not None}
+    if not hasattr(layer, "lora_A"):
+        return plain
+    # loralib's. A merged weight holds the product already, and a dropout before A has no counterpart.
+    dropout = getattr(getattr(layer, "lora_dropout", None), "p", 0.0)
+    if layer.merged or layer.fan_in_fan_out or dropout != 0.0:
+        return None
+    return {**plain, "kind": "low_rank", "rank": layer.r, "alpha": float(layer.lora_alpha)}
 
 
 def _convolution(layer: Any) -> Optional[dict[str, Any]]:
@@ -144,7 +160,7 @@ def _embedding(layer: Any) -> Optional[dict[str, Any]]:
 
 
 _LAYERS: dict[str, Any] = {
-    "Linear": lambda layer: {"kind": "linear", "out_features": layer.out_features, "bias": layer.bias is not None},
+    "Linear": _linear,
     "Conv2d": _convolution,
     "MaxPool2d": _pool("max_pool2d"),
     "AvgPool2d": _pool("avg_pool2d"),

@@ -21,8 +21,9 @@ Batches = Iterable[tuple[torch.Tensor, torch.Tensor]]
 class TorchTrainer:
     """Trains a PyTorch module on the batches of a loader, such as a `DataLoader`: pairs of inputs and targets.
 
-    The parameters and buffers that the job names are loaded from the global model and sent back; all others of the
-    module stay on the device. Parameters with `requires_grad = False` are sent back as they came. `loss` returns the mean
+    The parameters and buffers that the job names are loaded from the model and sent back; all others of the module stay
+    on the device. Parameters with `requires_grad = False`, and those that the job has frozen, are sent back as they came.
+    `loss` returns the mean
     over a batch. `optimizer` makes an optimiser from the trainable parameters; without it, the job's is used. The number
     of epochs or steps is the job's. `test` are the batches to evaluate on, those of `batches` by default.
     """
@@ -50,7 +51,13 @@ class TorchTrainer:
         self._load(task.parameters)
         # The order of a loader that shuffles, and dropout, follow the seed.
         torch.manual_seed(task.seed)
-        trainable = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
+        state = self.module.state_dict()
+        frozen = {_own_name(name, state) for name in task.frozen}
+        trainable = [
+            parameter
+            for name, parameter in self.module.named_parameters()
+            if parameter.requires_grad and name not in frozen
+        ]
         make = self.optimizer or (lambda parameters: optimizer_of(task.training["optimizer"], parameters))
         optimizer = make(trainable)
         # FedProx: the gradient of mu / 2 times the squared distance from the global model.
@@ -69,7 +76,9 @@ class TorchTrainer:
             losses, steps = losses + loss.item(), steps + 1
         if not np.isfinite(losses):
             raise Diverged("the loss is not finite")
-        return Trained(self._values(task.parameters), self._examples, steps, losses / steps)
+        # A forward pass moves running statistics, also those that the job has frozen.
+        kept = {name: task.parameters[name] for name in task.frozen}
+        return Trained({**self._values(task.parameters), **kept}, self._examples, steps, losses / steps)
 
     def evaluate(self, task: EvaluateTask) -> Evaluated:
         self._load(task.parameters)
@@ -100,6 +109,8 @@ class TorchTrainer:
         while True:
             for batch in self._on_device(self.batches):
                 task.check()
+                if done > 0 and task.is_over:
+                    return
                 yield batch
                 done += 1
                 if steps is not None and done == steps:

@@ -18,14 +18,22 @@ class TrainTask:
     """What to learn and how."""
 
     parameters: Arrays
-    """The global model: read-only arrays of f32 by name."""
+    """The global model: read-only arrays of f32 by name. Personal parameters are the client's own."""
     model: Mapping[str, Any]
-    """The `[model]` of the job file: `input` and `layers`, or `parameters`."""
+    """The network of the job file: `input` and `layers`, or `parameters`."""
     training: Mapping[str, Any]
     """The `[training]` of the job file."""
     seed: int
     """The source of all randomness. Every client of a round has another one."""
     stop: _core.Stop
+    frozen: frozenset[str] = frozenset()
+    """Names of parameters that must stay as they are. A result in which one of them changed is refused."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether to return now what was learned so far, with the steps that were taken: the job lets partial work count
+        (`partial_work`), and its time is over. Look before every batch but the first."""
+        return self.stop.is_over()
 
     def check(self) -> None:
         """Call this before every batch: it raises `Interrupted` when the session or the round has ended."""
@@ -138,7 +146,14 @@ class Bridge:
         told = json.loads(task)
         parameters = told["parameters"]
         trained = self._trainer.train(
-            TrainTask(unpack(model, parameters), told["model"], told["training"], told["seed"], stop)
+            TrainTask(
+                unpack(model, parameters),
+                told["model"],
+                told["training"],
+                told["seed"],
+                stop,
+                frozenset(told["frozen"]),
+            )
         )
         return (
             pack(trained.parameters, parameters),

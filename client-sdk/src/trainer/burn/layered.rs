@@ -8,6 +8,7 @@ use tributary_protocol::layers::{HeightWidth, Layer, LayeredModel, ModelSpec};
 
 use super::super::contract::TrainError;
 use super::convolution::{Conv2d, Pool2d};
+use super::low_rank::LowRank;
 use super::network::{Network, Pass};
 use super::norm::{BatchNorm, LayerNorm};
 use super::parameters::{transposed_weight, zeros};
@@ -24,6 +25,7 @@ pub struct LayeredNetwork {
 #[derive(Module, Debug)]
 enum LayerModule {
     Linear(Linear),
+    LowRank(LowRank),
     Conv2d(Conv2d),
     Pool2d(Pool2d),
     Pointwise(Pointwise),
@@ -72,6 +74,10 @@ impl LayerModule {
         let image = || -> [usize; 3] { input.try_into().expect("shape inference accepts only three dimensions here") };
         match *layer {
             Layer::Linear { out_features, bias } => Self::Linear(Linear::new(last, out_features, bias, device)),
+            Layer::LowRank { out_features, rank, alpha, bias } => {
+                let scale = alpha.map_or(1.0, |alpha| alpha / rank as f64);
+                Self::LowRank(LowRank::new([last, out_features, rank], scale, bias, device))
+            }
             Layer::Conv2d { out_channels, kernel_size, stride, padding, bias } => {
                 Self::Conv2d(Conv2d::new(image(), out_channels, [kernel_size, stride], padding, bias, device))
             }
@@ -102,6 +108,7 @@ impl LayerModule {
     fn forward(&mut self, values: Tensor<2>, pass: &mut Pass) -> Tensor<2> {
         match self {
             Self::Linear(layer) => layer.forward(values),
+            Self::LowRank(layer) => layer.forward(values),
             Self::Conv2d(layer) => layer.forward(values),
             Self::Pool2d(layer) => layer.forward(values),
             Self::Pointwise(layer) => layer.forward(values),

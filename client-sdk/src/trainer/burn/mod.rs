@@ -6,6 +6,8 @@
 mod convolution;
 mod layered;
 mod loss;
+#[expect(non_snake_case, reason = "the derived code has the fields' names")]
+mod low_rank;
 mod network;
 mod norm;
 mod optimizer;
@@ -77,13 +79,17 @@ impl<N: Network> BurnTrainer<N> {
         task.training.check().map_err(|error| fit::does_not_fit(error.to_string()))?;
         let device = self.device.clone().autodiff();
         let mut network = self.network(task.spec, task.model, &device)?;
-        let mut stepper = Stepper::new(task.training.optimizer.clone(), task.training.algorithm.proximal());
+        let (optimizer, proximal) = (task.training.optimizer.clone(), task.training.algorithm.proximal());
+        let mut stepper = Stepper::new(optimizer, proximal, task.frozen);
         let mut pass = Pass::training(task.seed.derive("dropout", 0).stream());
         let mut batches = Batches::new(self.examples.len(), task.training, task.seed);
         let (mut steps, mut losses) = (0u64, 0.0);
         while let Some(indices) = batches.next_batch() {
             if should_stop() {
                 return Err(TrainError::Interrupted);
+            }
+            if steps > 0 && task.is_over() {
+                break;
             }
             let batch = fit::batch(&*self.examples, indices, task.spec)?;
             let inputs = rows(batch.inputs, indices.len(), &device);
@@ -92,7 +98,8 @@ impl<N: Network> BurnTrainer<N> {
             steps += 1;
             network = stepper.step(network, loss.backward());
         }
-        let values = transfer::export(&network, task.model.values().len())?;
+        let mut values = transfer::export(&network, task.model.values().len())?;
+        fit::restore_frozen(&mut values, task);
         if values.iter().any(|value| !value.is_finite()) {
             return Err(TrainError::Diverged);
         }

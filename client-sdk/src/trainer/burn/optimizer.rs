@@ -10,6 +10,8 @@ pub(super) struct Stepper {
     optimizer: Optimizer,
     /// FedProx: weight of the distance from the first weights.
     proximal: f64,
+    /// For each parameter, whether it stays as it is; empty if none does.
+    frozen: Vec<bool>,
     /// Number of steps so far.
     steps: i32,
     /// One per parameter, in burn's visiting order.
@@ -28,11 +30,11 @@ struct State {
 }
 
 impl Stepper {
-    pub(super) fn new(optimizer: Optimizer, proximal: f64) -> Self {
-        Self { optimizer, proximal, steps: 0, states: Vec::new() }
+    pub(super) fn new(optimizer: Optimizer, proximal: f64, frozen: &[bool]) -> Self {
+        Self { optimizer, proximal, frozen: frozen.to_vec(), steps: 0, states: Vec::new() }
     }
 
-    /// Updates all parameters that have a gradient.
+    /// Updates all parameters that have a gradient and are not frozen.
     pub(super) fn step<N: Module>(&mut self, network: N, gradients: Gradients) -> N {
         self.steps = self.steps.saturating_add(1);
         network.map(&mut Step { stepper: self, gradients, next: 0 })
@@ -129,7 +131,8 @@ impl ModuleMapper for Step<'_> {
             self.stepper.states.push(State::default());
         }
         let (id, weight, mapper) = param.consume();
-        let value = match weight.grad_remove(&mut self.gradients) {
+        let is_frozen = self.stepper.frozen.get(index).copied().unwrap_or_default();
+        let value = match weight.grad_remove(&mut self.gradients).filter(|_| !is_frozen) {
             None => weight,
             Some(gradient) => {
                 let shape = weight.dims();

@@ -127,10 +127,6 @@ impl Stage for BatchNorm {
         }
     }
 
-    fn learns(&self) -> bool {
-        true
-    }
-
     fn parameters(&mut self) -> Vec<&mut Parameter> {
         vec![&mut self.weight, &mut self.bias]
     }

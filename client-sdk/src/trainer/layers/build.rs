@@ -13,6 +13,7 @@ use super::images::{AvgPool, Convolution, Geometry, ImageLayer, Images};
 use super::kernels::{Level, PoolGrid};
 use super::layer_norm::LayerNorm;
 use super::linear::Linear;
+use super::low_rank::LowRank;
 use super::matrix::Matrix;
 use super::recurrent::{Gru, Lstm, Shape};
 use super::stage::Stage;
@@ -69,7 +70,7 @@ impl<'a> Builder<'a> {
                 Layer::Conv2d { .. } if relu && matches!(layers.get(index + 2), Some(Layer::MaxPool2d { .. })) => {
                     (relu_waits, taken, relu) = (true, true, false);
                 }
-                Layer::Conv2d { .. } | Layer::Linear { .. } => taken = relu,
+                Layer::Conv2d { .. } | Layer::Linear { .. } | Layer::LowRank { .. } => taken = relu,
                 Layer::MaxPool2d { .. } => {
                     taken = relu;
                     relu |= std::mem::take(&mut relu_waits);
@@ -124,6 +125,19 @@ impl<'a> Builder<'a> {
                 let bias = bias.then(|| self.tensor());
                 let matrix = Matrix::new(weight, bias, out_features);
                 self.stage(Linear::new(matrix, values / out_features, relu));
+            }
+            Layer::LowRank { out_features, rank, alpha, bias } => {
+                self.planes();
+                let weight = self.tensor();
+                let bias = bias.then(|| self.tensor());
+                let (a, b) = (self.tensor(), self.tensor());
+                let matrices = [
+                    Matrix::new(weight, bias, out_features),
+                    Matrix::new(a, None, rank),
+                    Matrix::new(b, None, out_features),
+                ];
+                let scale = alpha.map_or(1.0, |alpha| alpha / rank as f64);
+                self.stage(LowRank::new(matrices, scale, values / out_features, relu));
             }
             Layer::LayerNorm { epsilon } => {
                 self.planes();

@@ -50,10 +50,6 @@ impl Stage for Dropout {
         }
     }
 
-    fn learns(&self) -> bool {
-        false
-    }
-
     fn export(&self, _values: &mut Vec<f32>) {}
 }
 

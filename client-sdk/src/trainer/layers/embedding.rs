@@ -52,10 +52,6 @@ impl Stage for Embedding {
         }
     }
 
-    fn learns(&self) -> bool {
-        true
-    }
-
     fn parameters(&mut self) -> Vec<&mut Parameter> {
         vec![&mut self.weight]
     }

@@ -82,9 +82,5 @@ impl Stage for Pointwise {
         }
     }
 
-    fn learns(&self) -> bool {
-        false
-    }
-
     fn export(&self, _values: &mut Vec<f32>) {}
 }

@@ -70,10 +70,6 @@ impl Stage for LayerNorm {
         }
     }
 
-    fn learns(&self) -> bool {
-        true
-    }
-
     fn parameters(&mut self) -> Vec<&mut Parameter> {
         vec![&mut self.weight, &mut self.bias]
     }

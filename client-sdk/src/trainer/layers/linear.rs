@@ -40,10 +40,6 @@ impl Stage for Linear {
         self.matrix.learn(dy, x, step);
     }
 
-    fn learns(&self) -> bool {
-        true
-    }
-
     fn parameters(&mut self) -> Vec<&mut Parameter> {
         self.matrix.parameters()
     }

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `network`, `build` | stages made of a list of layers, and their way through a batch |
 //! | `stage`, `rule`, `parameter`, `loss` | what a stage does; optimiser steps; losses |
-//! | `linear`, `matrix`, `recurrent`, `embedding` | layers with products of rows |
+//! | `linear`, `low_rank`, `matrix`, `recurrent`, `embedding` | layers with products of rows |
 //! | `images` | convolutions and pools |
 //! | `function`, `dropout`, `layer_norm`, `batch_norm` | layers of values one by one, and norms |
 //! | `kernels`, `machine` | inner loops over vectors; instruction sets and threads |
@@ -23,6 +23,7 @@ mod kernels;
 mod layer_norm;
 mod linear;
 mod loss;
+mod low_rank;
 mod machine;
 mod matrix;
 mod network;
@@ -89,12 +90,18 @@ impl LayerTrainer {
         if let Some(constant) = correction.constant {
             network.shift_by(Network::new(spec, &fit::constants(task.model, constant)?, machine)?);
         }
+        if !task.frozen.is_empty() {
+            network.freeze(Network::new(spec, &fit::frozen(task), machine)?);
+        }
         let mut randomness = task.seed.derive("dropout", 0).stream();
         let mut batches = Batches::new(self.examples.len(), training, task.seed);
         let (mut steps, mut losses, mut gradient) = (0u64, 0.0, Vec::new());
         while let Some(indices) = batches.next_batch() {
             if should_stop() {
                 return Err(TrainError::Interrupted);
+            }
+            if steps > 0 && task.is_over() {
+                break;
             }
             let Batch { inputs, targets } = fit::batch(&*self.examples, indices, spec)?;
             let outputs = network.outputs();
@@ -105,7 +112,8 @@ impl LayerTrainer {
             let rule = Rule::new(&training.optimizer, &correction, steps);
             network.backward(&inputs, &gradient, &Step { machine, rule });
         }
-        let values = network.export(task.model.values().len());
+        let mut values = network.export(task.model.values().len());
+        fit::restore_frozen(&mut values, task);
         if values.iter().any(|value| !value.is_finite()) {
             return Err(TrainError::Diverged);
         }

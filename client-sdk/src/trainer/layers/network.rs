@@ -47,6 +47,14 @@ impl Network {
         }
     }
 
+    /// Keeps the parameters as they are that are ones in another network of the same layers.
+    pub(super) fn freeze(&mut self, mut other: Self) {
+        let others = other.stages.iter_mut().flat_map(|stage| stage.parameters());
+        for (own, other) in self.stages.iter_mut().flat_map(|stage| stage.parameters()).zip(others) {
+            own.is_frozen = other.values.first() == Some(&1.0);
+        }
+    }
+
     /// Number of scores in a row.
     pub(super) fn outputs(&self) -> usize {
         self.outputs
@@ -73,7 +81,7 @@ impl Network {
     /// One optimiser step of every parameter, from the gradient by the scores of the last forward pass.
     pub(super) fn backward(&mut self, inputs: &[f32], gradient: &[f32], step: &Step) {
         let batch = inputs.len() / self.inputs;
-        let first = self.stages.iter().position(|stage| stage.learns()).unwrap_or_default();
+        let first = self.stages.iter_mut().position(|stage| stage.learns()).unwrap_or_default();
         let [now, next] = &mut self.gradients;
         now.clear();
         now.extend_from_slice(gradient);

@@ -15,6 +15,8 @@ pub(super) struct Parameter {
     anchor: Vec<f32>,
     /// Added to each gradient; empty where nothing is.
     constant: Vec<f32>,
+    /// Whether no step changes it.
+    pub(super) is_frozen: bool,
 }
 
 impl Parameter {
@@ -23,7 +25,7 @@ impl Parameter {
     }
 
     pub(super) fn of(values: Vec<f32>) -> Self {
-        Self { values, moments: [Vec::new(), Vec::new()], anchor: Vec::new(), constant: Vec::new() }
+        Self { values, moments: [Vec::new(), Vec::new()], anchor: Vec::new(), constant: Vec::new(), is_frozen: false }
     }
 
     /// Adds the values of another parameter to each gradient from now on.
@@ -31,8 +33,11 @@ impl Parameter {
         self.constant = std::mem::take(&mut other.values);
     }
 
-    /// The whole parameter, to be stepped in parts.
+    /// The whole parameter, to be stepped in parts; nothing if it is frozen.
     pub(super) fn learned(&mut self, rule: &Rule) -> Learned<'_> {
+        if self.is_frozen {
+            return Learned { values: &mut [], moments: [&mut [], &mut []], anchor: &[], constant: &[] };
+        }
         for moments in self.moments.iter_mut().take(rule.moments()) {
             moments.resize(self.values.len(), 0.0);
         }

@@ -39,8 +39,10 @@ pub(super) trait Stage: Send {
     /// before this stage is learned.
     fn backward(&mut self, x: &[f32], y: &[f32], dy: &mut [f32], dx: Option<&mut [f32]>, step: &Step);
 
-    /// Whether it has parameters that are learned.
-    fn learns(&self) -> bool;
+    /// Whether any of its parameters is learned and not frozen.
+    fn learns(&mut self) -> bool {
+        self.parameters().iter().any(|parameter| !parameter.is_frozen)
+    }
 
     /// Its learned parameters, in an order that depends on nothing but the layer.
     fn parameters(&mut self) -> Vec<&mut Parameter> {

@@ -25,6 +25,17 @@ export interface Account {
   role: Role;
 }
 
+/** How `mu` of FedProx follows the training loss (Li et al. 2020, section 5.3.2). */
+export interface AdaptiveMu {
+  /** Rounds in a row whose loss fell before `mu` falls, at least 1. Default: 5. */
+  falls?: number;
+  /**
+   * Added after each round whose loss rose, and subtracted after falls, above 0 and at most 1000.
+   * Default: 0.1.
+   */
+  step?: number;
+}
+
 /** A norm bound that follows the norms of the updates that the job accepted lately. */
 export interface AdaptiveNorm {
   /** Factor of the quantile, 1 to 1000. Default: 2. */
@@ -62,8 +73,10 @@ export type Algorithm =
       kind: "plain";
     }
   | {
+      /** How the weight follows the training loss from round to round. Default: it does not. */
+      adaptive?: AdaptiveMu;
       kind: "fed_prox";
-      /** Weight of the distance, 0 to 1000; 0 is the plain loss. */
+      /** Weight of the distance, 0 to 1000; 0 is the plain loss. Where it adapts, that of the first round. */
       mu: number;
     }
   | {
@@ -764,8 +777,8 @@ export interface DeviceAssignment {
   deadline_in_ms: number;
   /**
    * The round of the client's last accepted update, if that round was abandoned afterwards and the
-   * plan's algorithm keeps a vector on the device: the client goes back to the vector that it had before
-   * that round.
+   * plan's algorithm or codec keeps a vector on the device: the client goes back to the vector that it
+   * had before that round.
    */
   dropped_round?: number;
   /**
@@ -1095,8 +1108,11 @@ export interface JobFile {
   evaluation?: EvaluationPolicy;
   /** Source of model version 0. Default: `random`. */
   initial_model?: InitialModel;
-  /** The network as layers, or the names and shapes of the parameters of an app's own network. */
-  model: ModelSpec;
+  /**
+   * The network as layers, or the names and shapes of the parameters of an app's own network; and which
+   * parameters are shared, frozen and personal.
+   */
+  model: JobModel;
   /** Name of the job, unique in its population. */
   name: Name;
   /** Population whose clients train the model. */
@@ -1119,6 +1135,28 @@ export interface JobFile {
 
 /** Id of a job. */
 export type JobId = string;
+
+/** The network as layers, or the names and shapes of the parameters of an app's own network. */
+export type JobModel =
+  | {
+      /** Parameters that nobody changes. */
+      frozen?: string[];
+      input: number[];
+      layers: Layer[];
+      /** Parameters that never leave a device. */
+      personal?: string[];
+      /** Parameters that clients train together, as names with stars. */
+      shared?: string[];
+    }
+  | {
+      /** Parameters that nobody changes. */
+      frozen?: string[];
+      parameters: ParameterSpec[];
+      /** Parameters that never leave a device. */
+      personal?: string[];
+      /** Parameters that clients train together, as names with stars. */
+      shared?: string[];
+    };
 
 /** A job with its open rounds and its progress. */
 export interface JobOverview {
@@ -1200,6 +1238,17 @@ export type Layer =
       kind: "linear";
       /** Length of the last dimension of the output. */
       out_features: number;
+    }
+  | {
+      /** Weight of the product is `alpha / rank`. Default: the rank. */
+      alpha?: number;
+      /** Whether `b` is added. Default: true. */
+      bias?: boolean;
+      kind: "low_rank";
+      /** Length of the last dimension of the output. */
+      out_features: number;
+      /** Rows of A and columns of B. */
+      rank: number;
     }
   | {
       /** Whether a learned bias is added to each channel. Default: true. */
@@ -1412,16 +1461,6 @@ export interface ModelDeltaFile {
 
 /** Encoding of a whole model. */
 export type ModelForm = "f32" | "f16" | "int8";
-
-/** The network as layers, or the names and shapes of the parameters of an app's own network. */
-export type ModelSpec =
-  | {
-      input: number[];
-      layers: Layer[];
-    }
-  | {
-      parameters: ParameterSpec[];
-    };
 
 /** A version of a job's model. */
 export interface ModelVersion {
@@ -1663,8 +1702,11 @@ export interface Plan {
   codec: Codec;
   /** Encoding of downloads. Absent for plain f32 models. */
   download?: Download;
-  /** The network as layers, or the names and shapes of the parameters of an app's own network. */
-  model: ModelSpec;
+  /**
+   * The network as layers, or the names and shapes of the parameters of an app's own network; and which
+   * parameters are shared, frozen and personal. An update carries the shared ones.
+   */
+  model: JobModel;
   /**
    * Largest L2 norm of an update as the coordinator decodes it. A client scales a larger delta down.
    * Absent if there is no bound that clients know.
@@ -2118,7 +2160,15 @@ export type Selection =
        */
       candidates: number;
       kind: "power_of_choice";
-    };
+    }
+  | {
+      kind: "poisson";
+      /** The chance, above 0 and at most 1. */
+      rate: number;
+    }
+  | (Utility & {
+      kind: "utility";
+    });
 
 /**
  * The optimiser of the coordinator. Its gradient is the negative combined delta D of a round (Reddi et
@@ -2480,6 +2530,17 @@ export interface Training {
   loss?: Loss;
   /** Optimiser and its settings. */
   optimizer: Optimizer;
+  /**
+   * Share of the time until its deadline after which a client stops training and sends what it has,
+   * above 0 and below 1. The rest of the time is for sending. Default: a client that is not done in time
+   * does not count.
+   */
+  partial_work?: number;
+  /**
+   * Epochs in which a client trains its personal parameters alone, before it trains the others alone
+   * (FedRep, Collins et al. 2021). Default: all parameters are trained together.
+   */
+  personal_epochs?: number;
   /** Schedule of the optimiser's learning rate. Default: constant. */
   schedule?: RateSchedule;
   /** Whether each epoch draws a new order of the examples. Default: true. */
@@ -2510,6 +2571,23 @@ export interface UpdatePolicy {
    * a larger one. Default: 10,000.
    */
   weight_max?: number;
+}
+
+/** Settings of the selection `utility`. */
+export interface Utility {
+  /** Share of clients without an update in the first cohort, 0 to 1. Default: 0.9. */
+  exploration?: number;
+  /** Factor of this share from round to round, above 0 and at most 1. Default: 0.98. */
+  exploration_decay?: number;
+  /** The share does not fall below, 0 to 1. Default: 0.2. */
+  exploration_min?: number;
+  /**
+   * A client that trains longer, in milliseconds, has its utility multiplied by `(preferred_ms /
+   * time)^speed`. Default: none, time does not matter.
+   */
+  preferred_ms?: number;
+  /** The exponent, 0 to 10. Default: 2. */
+  speed?: number;
 }
 
 /** What a client without work waits for. */

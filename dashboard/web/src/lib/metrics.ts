@@ -1,7 +1,20 @@
 // Named scalars and counts by class: the columns to draw, the rows of tables, and both in words.
 
 import type { ClassCounts, ClassTotals, MetricCurve } from "../api/types";
-import { real } from "./format";
+import { percent, real } from "./format";
+
+/** Names of metrics that the coordinator's own clients report. */
+const OWN: Record<string, string> = {
+  personalised_accuracy: "Personalised accuracy",
+  personalised_loss: "Personalised loss",
+};
+
+/** A metric's name as people read it: that of the clients' own models in words, any other as it is. */
+export const metricTitle = (name: string): string => OWN[name] ?? name;
+
+/** How a metric's values are written. */
+export const metricFormat = (name: string): ((value: number) => string) =>
+  name === "personalised_accuracy" ? (value) => percent(value, 2) : real;
 
 /** Columns of x (rounds), mean, p10 and p90, as uPlot takes them. */
 export function metricColumns(curve: MetricCurve): number[][] {
@@ -18,11 +31,10 @@ export function metricColumns(curve: MetricCurve): number[][] {
 export function describeMetric(curve: MetricCurve): string {
   const first = curve.points[0];
   const last = curve.points.at(-1);
-  if (!first || !last) return `${curve.name}: nothing reported yet.`;
-  const now = `mean ${real(last.mean)} at round ${last.round}, p10 ${real(last.p10)}, p90 ${real(last.p90)}`;
-  return first === last
-    ? `${curve.name}: ${now}.`
-    : `${curve.name} from ${real(first.mean)} at round ${first.round}; ${now}.`;
+  const [title, text] = [metricTitle(curve.name), metricFormat(curve.name)];
+  if (!first || !last) return `${title}: nothing reported yet.`;
+  const now = `mean ${text(last.mean)} at round ${last.round}, p10 ${text(last.p10)}, p90 ${text(last.p90)}`;
+  return first === last ? `${title}: ${now}.` : `${title} from ${text(first.mean)} at round ${first.round}; ${now}.`;
 }
 
 export interface ClassRow {

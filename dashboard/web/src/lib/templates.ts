@@ -74,6 +74,28 @@ optimizer = { kind = "sgd", learning_rate = 0.2 }
 ${COMMON}`,
   },
   {
+    name: "Personal",
+    about: "as Table, and each client has a last layer of its own",
+    text: `name = "digits-personal"
+population = "POPULATION"
+
+[model]
+input = [64]
+layers = [
+  { kind = "linear", out_features = 64 },
+  { kind = "relu" },
+  { kind = "linear", out_features = 10 },
+]
+personal = ["layers.2.*"]  # these parameters never leave a device
+
+[training]
+epochs = 5
+batch_size = 10
+loss = "cross_entropy"
+optimizer = { kind = "sgd", learning_rate = 0.2 }
+${COMMON}`,
+  },
+  {
     name: "Images",
     about: "a convolutional network over grey images",
     text: `name = "images"

@@ -3,8 +3,8 @@
 import { useMemo } from "preact/hooks";
 import type { ClassCounts, ClassTotals, Job, MetricCurve, Page, Round, RoundDetail } from "../api/types";
 import { LinePlot } from "../charts/line-plot";
-import { axisReals, count, percent, plural, real } from "../lib/format";
-import { classRows, describeMetric, heat, metricColumns } from "../lib/metrics";
+import { axisReals, count, percent, plural } from "../lib/format";
+import { classRows, describeMetric, heat, metricColumns, metricFormat, metricTitle } from "../lib/metrics";
 import { useResource } from "../ui/connection";
 import { Panel } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
@@ -44,19 +44,20 @@ function Curves({ curves, job }: { curves: readonly MetricCurve[]; job: Job }) {
 function Curve({ curve, job }: { curve: MetricCurve; job: Job }) {
   const data = useMemo(() => metricColumns(curve), [curve]);
   const stop = job.file.stop;
+  const [title, format] = [metricTitle(curve.name), metricFormat(curve.name)];
   const bound = stop?.metric === curve.name && curve.task === "evaluate" ? (stop.at_least ?? stop.at_most) : undefined;
   return (
     <div>
       <LinePlot
-        title={`${curve.name}, ${curve.task === "train" ? "training" : "evaluation"}`}
-        yTitle={curve.name}
+        title={`${title}, ${curve.task === "train" ? "training" : "evaluation"}`}
+        yTitle={title}
         data={data}
         lines={[
-          { label: "Mean", colour: "--accent", format: real },
-          { label: "p10", colour: "--muted", dashed: true, format: real },
-          { label: "p90", colour: "--muted", dashed: true, format: real },
+          { label: "Mean", colour: "--accent", format },
+          { label: "p10", colour: "--muted", dashed: true, format },
+          { label: "p90", colour: "--muted", dashed: true, format },
         ]}
-        guides={bound === undefined ? [] : [{ y: bound, label: `stops at ${real(bound)}` }]}
+        guides={bound === undefined ? [] : [{ y: bound, label: `stops at ${format(bound)}` }]}
         xTitle="Rounds"
         xFormat={(value) => count(Math.round(value))}
         xWhole

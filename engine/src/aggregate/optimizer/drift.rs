@@ -24,7 +24,7 @@ pub struct ControlStep {
 }
 
 impl ControlStep {
-    /// Moves a block of the control variate on. It belongs to the parameters from `first` of the model on.
+    /// Moves a block of the control variate on. It belongs to the shared parameters from `first` on.
     ///
     /// # Errors
     /// [`AggregateError::NoUpdates`], [`AggregateError::WrongLength`].

@@ -184,7 +184,7 @@ async fn assignment(app: &App, tx: &mut Tx, client: &ClientRow, row: &Assignment
         true => tx.steps(key.job, model.version.saturating_sub(DELTA_CHAIN_MAX), model.version).await?,
         false => Vec::new(),
     };
-    let (control, dropped_round) = drift(tx, client, row, &spec).await?;
+    let (control, dropped_round) = carried_on(tx, client, row, &spec).await?;
     let left_ms = row.until_ms(&round).unwrap_or(0).saturating_sub(app.clock.now_ms());
     let seed = row.seed().unwrap_or_else(|| round.seed().derive("client", client.number));
     // An update with a larger weight than the client told is refused, so the client learns what it told.
@@ -192,6 +192,10 @@ async fn assignment(app: &App, tx: &mut Tx, client: &ClientRow, row: &Assignment
         0 => spec.plan.weight_max,
         examples => spec.plan.weight_max.min(examples),
     };
+    let mut training = spec.plan.training.clone();
+    if let Some(proximal) = round.policy(&spec.file).and_then(|policy| policy.proximal) {
+        training.algorithm = training.algorithm.with_mu(proximal.mu);
+    }
     Ok(Assignment {
         id: row.id,
         task: key.task,
@@ -203,22 +207,23 @@ async fn assignment(app: &App, tx: &mut Tx, client: &ClientRow, row: &Assignment
         model_deltas: unbroken(steps),
         control,
         dropped_round,
-        plan: Plan { weight_max, ..spec.plan.clone() },
+        plan: Plan { weight_max, training, ..spec.plan.clone() },
         seed,
         deadline_in_ms: u64::try_from(left_ms).unwrap_or(0),
         ask_every_ms: ask_every_ms(round.cohort),
     })
 }
 
-/// What a client needs to correct its gradients: the control variate, and whether its last update did not count.
-async fn drift(
+/// What a client needs to go on from its last update: the control variate, and whether that update did not count.
+async fn carried_on(
     tx: &mut Tx,
     client: &ClientRow,
     row: &AssignmentRow,
     spec: &JobSpec,
 ) -> Result<(Option<CompanionFile>, Option<u32>), DbError> {
     let (key, algorithm) = (row.round(), spec.plan.training.algorithm);
-    if key.task != Task::Train || !algorithm.keeps_state() {
+    let keeps_residual = spec.plan.codec.properties().error_feedback;
+    if key.task != Task::Train || !(algorithm.keeps_state() || keeps_residual) {
         return Ok((None, None));
     }
     let control = match algorithm.sends_control() {

@@ -21,11 +21,11 @@ pub(super) async fn open(State(app): State<Arc<App>>, enroller: Enroller) -> Ans
     let mut jobs = Vec::new();
     for row in rows.iter().filter(|row| row.state == JobState::Running) {
         let file = &row.file.0;
-        let input = match &file.model {
+        let input = match &file.model.spec {
             ModelSpec::Layers(model) => Some(model.input.clone()),
             ModelSpec::Parameters(_) => None,
         };
-        let output = file.model.output_shape().map_err(|error| DbError::Corrupt(error.to_string()))?;
+        let output = file.model.spec.output_shape().map_err(|error| DbError::Corrupt(error.to_string()))?;
         jobs.push(OpenJob { name: file.name.clone(), input, output, loss: file.training.loss });
     }
     Ok(Json(OpenJobs { jobs }))

@@ -97,7 +97,7 @@ async fn bounds(app: &App, client: &ClientRow, id: AssignmentId) -> Result<(u64,
     let (assignment, _) = assignments::find(&mut tx, client.id, id, Some(Task::Evaluate)).await?;
     let job = tx.job(assignment.round().job).await?.ok_or_else(|| Refusal::NotFound(id.to_string()))?;
     let file = &job.file.0;
-    let outputs = match &file.model {
+    let outputs = match &file.model.spec {
         ModelSpec::Layers(network) => network.shapes().ok().and_then(|mut shapes| shapes.pop()),
         ModelSpec::Parameters(_) => None,
     };

@@ -80,7 +80,7 @@ pub(super) async fn try_out(app: &App, file: JobFile) -> Answer<Json<JobDraft>> 
         let detail = format!("population {population} has a job called {name}");
         return Err(ApiError::new(ProblemType::NameTaken, detail));
     }
-    let layers = match &spec.file.model {
+    let layers = match &spec.file.model.spec {
         ModelSpec::Layers(model) => model.table().map_err(|error| invalid(&JobFileError::from(error).into()))?,
         ModelSpec::Parameters(_) => Vec::new(),
     };

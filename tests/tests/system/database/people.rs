@@ -369,9 +369,10 @@ pub(super) async fn the_last_update_of_a_client_has_a_loss_and_may_have_been_dro
             }
         }
     }
-    let mut losses = tx.last_losses(job_id(1)).await.unwrap();
-    losses.sort_by_key(|(client, _)| *client);
-    assert_eq!(losses, [(client_id(1), 2.0), (client_id(2), 4.0)]);
+    let mut reports = tx.last_reports(job_id(1)).await.unwrap();
+    reports.sort_by_key(|(client, _)| *client);
+    let facts = reports.iter().map(|(client, report)| (*client, report.loss, report.round)).collect::<Vec<_>>();
+    assert_eq!(facts, [(client_id(1), 2.0, 2), (client_id(2), 4.0, 1)]);
     assert!(tx.abandon_round(training(2), AbandonReason::TooFewReports, 60).await.unwrap());
     let mut dropped = Vec::new();
     for client in 1..=3 {

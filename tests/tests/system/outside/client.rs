@@ -88,7 +88,8 @@ pub(super) async fn session(listening: &Listening, directory: &Path, examples: &
 fn trained(model: &Model, examples: &Examples) -> Vec<f32> {
     let spec: ModelSpec = serde_json::from_value(job_file()["model"].clone()).unwrap();
     let training: Training = serde_json::from_value(job_file()["training"].clone()).unwrap();
-    let task = TrainTask { model, spec: &spec, training: &training, seed: Seed(0), constant: None };
+    let task =
+        TrainTask { model, spec: &spec, training: &training, seed: Seed(0), constant: None, budget: None, frozen: &[] };
     examples.trainer().train(&task, &|| false).unwrap().values
 }
 

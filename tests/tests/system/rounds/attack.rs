@@ -43,8 +43,15 @@ fn model(assignment: &Assignment, values: Vec<f32>) -> Model {
 /// What a client learnt.
 fn learnt(assignment: &Assignment, start: &[f32], examples: &MemoryExamples) -> Vec<f32> {
     let (model, plan) = (model(assignment, start.to_vec()), &assignment.plan);
-    let task =
-        TrainTask { model: &model, spec: &plan.model, training: &plan.training, seed: assignment.seed, constant: None };
+    let task = TrainTask {
+        model: &model,
+        spec: &plan.model.spec,
+        training: &plan.training,
+        seed: assignment.seed,
+        constant: None,
+        budget: None,
+        frozen: &[],
+    };
     let trained = LayerTrainer::new(Arc::new(examples.clone())).train(&task, &|| false).unwrap();
     trained.values.iter().zip(start).map(|(after, before)| after - before).collect()
 }
@@ -78,7 +85,7 @@ async fn accuracy(combine: &Value, attackers: usize) -> f64 {
     }
     let assignment = last.unwrap();
     let model = model(&assignment, world.weights(job.id, ROUNDS).await);
-    let task = EvaluateTask { model: &model, spec: &assignment.plan.model, loss: Loss::CrossEntropy };
+    let task = EvaluateTask { model: &model, spec: &assignment.plan.model.spec, loss: Loss::CrossEntropy };
     LayerTrainer::new(Arc::new(test)).evaluate(&task, &|| false).unwrap().accuracy.unwrap()
 }
 

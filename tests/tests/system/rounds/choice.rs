@@ -126,3 +126,46 @@ async fn a_client_without_work_learns_what_it_waits_for() {
         .await;
     assert_eq!(told(&poor).await, WaitsFor::Release);
 }
+
+/// Goal: the draw by utility reads what clients reported, from the database. Method: two clients report different
+/// losses in a round of their own; then both wait, and one is drawn.
+#[tokio::test]
+async fn a_client_with_a_large_loss_is_drawn_by_its_utility() {
+    for (losses, expected) in [([0.1, 9.0], [false, true]), ([9.0, 0.1], [true, false])] {
+        let world = World::start().await;
+        let selection = json!({ "kind": "utility", "exploration": 0.0, "exploration_min": 0.0 });
+        let job = world.job(json!({ "round": { "selection": selection } })).await;
+        let devices: [Device; 2] = world.devices().await;
+        for (device, loss) in devices.iter().zip(losses) {
+            let [assignment] = world.assign([device]).await;
+            let figures = json!({ "weight": 10, "loss": loss, "steps": 1, "train_ms": 1 });
+            device.put_update(assignment.id, &figures, crate::support::delta_file(&assignment, &STEP)).await.value();
+            world.drive().await;
+        }
+        let work = world.gather(&[&devices[0], &devices[1]]).await;
+        assert_eq!(work.iter().map(Option::is_some).collect::<Vec<_>>(), expected);
+        world.check_books(job.id).await;
+    }
+}
+
+#[tokio::test]
+async fn a_poisson_draw_takes_each_waiting_client_by_itself() {
+    let world = World::start().await;
+    let round = json!({ "updates_goal": 2, "updates_min": 1, "selection": { "kind": "poisson", "rate": 0.3 }, "backoff_ms": 1 });
+    let job = world.job(json!({ "round": round })).await;
+    let devices: [Device; 2] = world.devices().await;
+    let mut drawn = [0; 3];
+    for _ in 0..12 {
+        let work = world.gather(&[&devices[0], &devices[1]]).await;
+        drawn[work.iter().flatten().count()] += 1;
+        for (device, assignment) in devices.iter().zip(&work) {
+            if let Some(assignment) = assignment {
+                device.contribute(assignment, &STEP, 10).await;
+            }
+        }
+        world.drive().await;
+        world.pass_ms(10_000).await;
+    }
+    assert!(drawn[0] > 0 && drawn[1] > 0, "cohorts of 0, 1 and 2 clients: {drawn:?}");
+    world.check_books(job.id).await;
+}

@@ -266,3 +266,30 @@ async fn a_senseless_pair_of_settings_is_refused_with_the_reason() {
     let problem = world.create_job(&file).await.refused(ProblemType::JobFileInvalid);
     assert!(problem.detail.contains("2 x byzantine + 3 = 5 updates"), "{}", problem.detail);
 }
+
+/// Goal: mu of FedProx follows the training loss from round to round, also over a restart and a round without a result.
+#[tokio::test]
+async fn the_proximal_weight_follows_the_loss_of_the_rounds_before() {
+    let mut world = World::start().await;
+    let algorithm = json!({ "kind": "fed_prox", "mu": 0.5, "adaptive": { "step": 0.25, "falls": 1 } });
+    let job = world.job(json!({ "training": { "algorithm": algorithm }, "round": { "backoff_ms": 1 } })).await;
+    let device = world.device().await;
+    let mut weights = Vec::new();
+    for loss in [Some(1.0), Some(2.0), None, Some(2.5), Some(1.5), Some(1.0)] {
+        let [assignment] = world.assign([&device]).await;
+        weights.push(assignment.plan.training.algorithm.proximal());
+        match loss {
+            Some(loss) => {
+                let figures = json!({ "weight": 10, "loss": loss, "steps": 1, "train_ms": 1 });
+                let body = crate::support::delta_file(&assignment, &[0.5; WEIGHTS]);
+                device.put_update(assignment.id, &figures, body).await.value();
+            }
+            None => drop(device.fail(assignment.id, "diverged").await),
+        }
+        world.drive().await;
+        world.pass_ms(10_000).await;
+        world.restart().await;
+    }
+    assert_eq!(weights, [0.5, 0.5, 0.75, 0.75, 1.0, 0.75]);
+    world.check_books(job.id).await;
+}

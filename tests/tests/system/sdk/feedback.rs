@@ -148,6 +148,53 @@ async fn what_an_update_that_does_not_count_left_out_is_forgotten() {
     world.check_books(job).await;
 }
 
+/// Goal: a round that took an update and was abandoned afterwards costs the update, and nothing of what earlier updates
+/// left out. Method: two clients, of which the second diverges in round 2, so that the round ends without a result.
+#[tokio::test]
+async fn a_round_that_was_abandoned_gives_back_what_earlier_updates_left_out() {
+    for codec in ["sign", "dgc"] {
+        let world = World::start().await;
+        let round = json!({ "updates_goal": 2, "updates_min": 2, "backoff_ms": 1 });
+        let job = world.job(json!({ "update": { "codec": codec }, "round": round })).await.id;
+        let directories = [TempDir::new().unwrap(), TempDir::new().unwrap()];
+        let device = Device { store: FileStore::new(directories[0].path()), job };
+        for diverges in [false, true, false] {
+            let [first, second] = directories.each_ref().map(|directory| sdk_client(&world, directory.path()));
+            let (mut learns, mut fails) = (Learns, Meanwhile(Adds::new(0.5), || Err(TrainError::Diverged)));
+            let helped = async {
+                world.until_waiting(2).await;
+                world.drive().await;
+            };
+            let other = async {
+                match diverges {
+                    true => drop(second.run_once(&mut fails, &AlwaysOn).await),
+                    false => drop(second.run_once(&mut Learns, &AlwaysOn).await),
+                }
+            };
+            let sessions = async { tokio::join!(first.run_once(&mut learns, &AlwaysOn), other, helped).0 };
+            let outcome = within_reason(sessions).await.unwrap();
+            assert!(matches!(outcome, Outcome::Contributed { .. }), "{outcome:?}");
+            world.drive().await;
+            world.pass_ms(10_000).await;
+            world.pass_ms(10_000).await;
+        }
+        assert_eq!(world.round(job, 2).await.phase, Phase::Abandoned);
+        assert_eq!(world.job_now(job).await.model_version, Some(2));
+        // Both clients learn the same and are in the same state before rounds 1 and 3, so the mean is each one's
+        // update.
+        let state = model_from_bytes(&device.state().unwrap()).unwrap();
+        let residual = state.tensor(state.parameters().index_of("residual").unwrap());
+        let (before, after) = (world.weights(job, 0).await, world.weights(job, 2).await);
+        if codec == "sign" {
+            for index in 0..WEIGHTS {
+                let (learnt, came) = (2.0 * LEARNT[index], after[index] - before[index] + residual[index]);
+                assert!((learnt - came).abs() < ROUNDING, "weight {index}: learnt {learnt}, {came} came or is kept");
+            }
+        }
+        world.check_books(job).await;
+    }
+}
+
 /// Learns, and cuts the way to the coordinator meanwhile.
 struct CutsTheWay<'a>(&'a Arc<Gate>);
 

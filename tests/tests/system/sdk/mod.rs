@@ -5,6 +5,8 @@ mod drift;
 mod faults;
 mod feedback;
 mod gate;
+mod partial;
+mod personal;
 mod sessions;
 mod times;
 mod training;

@@ -57,8 +57,9 @@ pub(crate) fn delta_file(assignment: &Assignment, delta: &[f32]) -> Vec<u8> {
         job: assignment.job.to_string(),
         base_version: assignment.model_version.into(),
     };
-    let parameters = assignment.plan.model.parameters().unwrap();
-    let file = |delta: &[f32]| encode(delta, &parameters, &header, assignment.round, assignment.seed);
+    let parts = assignment.plan.model.parts().unwrap();
+    let parameters = parts.shared();
+    let file = |delta: &[f32]| encode(delta, parameters, &header, assignment.round, assignment.seed);
     match file(delta) {
         Ok(file) => file,
         // No client writes that; somebody hostile would.

@@ -165,6 +165,9 @@ impl Convolution {
             let (grid, panels, outputs) = (&self.back_grid, &self.back_panels, self.geometry.channels);
             level.run(WindowProducts { image: &sums.spread, grid, panels, bias: &[], relu: false, outputs, out: dx });
         }
+        if self.weight.is_frozen {
+            return;
+        }
         let width = level.gradient_panel(self.geometry.outputs);
         let dy = self.in_panels(dy, width, &mut sums.panels);
         for row in 0..self.grid.runs {

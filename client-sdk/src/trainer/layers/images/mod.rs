@@ -96,10 +96,6 @@ impl Stage for Images {
         }
     }
 
-    fn learns(&self) -> bool {
-        self.layers.iter().any(ImageLayer::learns)
-    }
-
     fn parameters(&mut self) -> Vec<&mut Parameter> {
         let convolutions = self.layers.iter_mut().filter_map(|layer| match layer {
             ImageLayer::Convolution(layer) => Some(layer.parameters()),

@@ -110,10 +110,6 @@ impl Stage for Gru {
         self.of_state.learn(&self.products, &self.states[..time * state_size], step);
     }
 
-    fn learns(&self) -> bool {
-        true
-    }
-
     fn parameters(&mut self) -> Vec<&mut Parameter> {
         self.of_input.parameters().into_iter().chain(self.of_state.parameters()).collect()
     }

@@ -118,10 +118,6 @@ impl Stage for Lstm {
         self.of_state.learn(&self.gates, &self.states[..time * state_size], step);
     }
 
-    fn learns(&self) -> bool {
-        true
-    }
-
     fn parameters(&mut self) -> Vec<&mut Parameter> {
         self.of_input.parameters().into_iter().chain(self.of_state.parameters()).collect()
     }

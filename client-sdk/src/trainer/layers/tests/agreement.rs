@@ -32,7 +32,7 @@ fn any_layer(stream: &mut Stream) -> Layer {
     };
     let (kernel_size, stride) = (pair(stream, 4), pair(stream, 3));
     let (hidden_size, return_sequences) = (up_to(stream, 6), stream.below(2) == 0);
-    match stream.below(17) {
+    match stream.below(18) {
         0 | 1 => Layer::Linear { out_features: up_to(stream, 40), bias: stream.below(3) > 0 },
         2 | 3 => {
             let stride = if padding == Padding::Same { HeightWidth::square(1) } else { stride };
@@ -49,6 +49,10 @@ fn any_layer(stream: &mut Stream) -> Layer {
         13 => Layer::Dropout { probability: 0.25 },
         14 => Layer::LayerNorm { epsilon: 0.01 },
         15 => Layer::BatchNorm { epsilon: 0.01, momentum: 0.3 },
+        16 => {
+            let alpha = (stream.below(2) == 0).then_some(1.5);
+            Layer::LowRank { out_features: up_to(stream, 40), rank: up_to(stream, 4), alpha, bias: stream.below(3) > 0 }
+        }
         _ if stream.below(2) == 0 => Layer::Lstm { hidden_size, return_sequences },
         _ => Layer::Gru { hidden_size, return_sequences },
     }
@@ -114,6 +118,8 @@ fn drawn(seed: u64) -> Drawn {
         batch_size,
         loss,
         optimizer,
+        personal_epochs: None,
+        partial_work: None,
         shuffle: true,
         algorithm: Algorithm::Plain,
         schedule: RateSchedule::Constant,
@@ -134,17 +140,27 @@ fn assert_agree(ours: &[f32], theirs: &[f32], what: &str) {
 fn both_trainers_arrive_at_the_same_values() {
     for seed in 0..NETWORKS {
         let Drawn { spec, data, training } = drawn(seed);
-        let start = spec.initial_model(Seed(seed)).unwrap();
-        let task = TrainTask { model: &start, spec: &spec, training: &training, seed: Seed(seed), constant: None };
+        // Not the initial model, where the product of a low-rank layer is zero.
+        let mut stream = Seed(seed).derive("start", 0).stream();
+        let initial = spec.initial_model(Seed(seed)).unwrap().into_values();
+        let start = model(&spec, initial.into_iter().map(|value| value + stream.uniform(0.0, 0.1)).collect());
+        let parameters = start.parameters().specs().len();
+        let frozen: Vec<bool> = (0..parameters).map(|_| seed % 2 == 1 && stream.below(2) == 0).collect();
+        let (training, frozen) = (&training, frozen.as_slice());
+        let task =
+            TrainTask { model: &start, spec: &spec, training, seed: Seed(seed), constant: None, budget: None, frozen };
         let mut burn = BurnTrainer::new(Arc::new(data.clone()));
         let theirs = burn.train(&task, &|| false).unwrap();
         let learned = model(&spec, theirs.values.clone());
         let evaluation = EvaluateTask { model: &learned, spec: &spec, loss: training.loss };
         let measured = burn.evaluate(&evaluation, &|| false).unwrap();
         for lab in Lab::all() {
-            let what = format!("seed {seed}, {lab:?}, {training:?}, {spec:?}");
-            let ours = lab.train(&data, &start, &spec, &training, seed).unwrap();
+            let what = format!("seed {seed}, {lab:?}, {training:?}, {spec:?}, {frozen:?}");
+            let ours = lab.trainer(&data).train(&task, &|| false).unwrap();
             assert_agree(&ours.values, &theirs.values, &what);
+            for index in (0..parameters).filter(|index| frozen[*index]) {
+                assert_eq!(ours.values[start.parameters().range(index)], *start.tensor(index), "{what}");
+            }
             assert_eq!((ours.steps, ours.examples), (theirs.steps, theirs.examples));
             assert!((ours.loss - theirs.loss).abs() < 1e-5 * theirs.loss.max(1.0), "{what}");
             let ours = lab.evaluate(&data, &learned, &spec, training.loss).unwrap();
@@ -162,7 +178,7 @@ fn every_kind_of_layer_is_drawn() {
             ModelSpec::Parameters(_) => Vec::new(),
         })
         .collect();
-    assert_eq!(kinds.len(), 15, "{kinds:?}");
+    assert_eq!(kinds.len(), 16, "{kinds:?}");
 }
 
 #[test]
@@ -186,7 +202,8 @@ fn both_trainers_refuse_the_same() {
         (good, &start, &leap),
     ];
     for (data, start, training) in cases {
-        let task = TrainTask { model: start, spec: &spec, training, seed: Seed(1), constant: None };
+        let task =
+            TrainTask { model: start, spec: &spec, training, seed: Seed(1), constant: None, budget: None, frozen: &[] };
         let theirs = BurnTrainer::new(Arc::new(data.clone())).train(&task, &|| false);
         assert!(theirs.is_err());
         for lab in Lab::all() {
@@ -200,7 +217,15 @@ fn burn_stops_before_the_batch_when_asked_too() {
     let Drawn { spec, data, training } = drawn(0);
     let start = spec.initial_model(Seed(1)).unwrap();
     let mut burn = BurnTrainer::new(Arc::new(data));
-    let task = TrainTask { model: &start, spec: &spec, training: &training, seed: Seed(1), constant: None };
+    let task = TrainTask {
+        model: &start,
+        spec: &spec,
+        training: &training,
+        seed: Seed(1),
+        constant: None,
+        budget: None,
+        frozen: &[],
+    };
     assert_eq!(burn.train(&task, &|| true), Err(TrainError::Interrupted));
     let task = EvaluateTask { model: &start, spec: &spec, loss: training.loss };
     assert_eq!(burn.evaluate(&task, &|| true), Err(TrainError::Interrupted));

@@ -34,6 +34,8 @@ fn batches(optimizer: Optimizer) -> Training {
         batch_size: Some(7),
         loss: Loss::CrossEntropy,
         optimizer,
+        personal_epochs: None,
+        partial_work: None,
         shuffle: true,
         algorithm: Algorithm::Plain,
         schedule: RateSchedule::Constant,
@@ -83,7 +85,15 @@ fn the_seed_decides_about_the_order_and_about_dropout() {
 fn training_stops_before_the_batch_when_asked() {
     let spec = spec(WITH_DROPOUT);
     let (data, start, training) = (data(&spec), spec.initial_model(Seed(1)).unwrap(), batches(SGD));
-    let task = TrainTask { model: &start, spec: &spec, training: &training, seed: Seed(1), constant: None };
+    let task = TrainTask {
+        model: &start,
+        spec: &spec,
+        training: &training,
+        seed: Seed(1),
+        constant: None,
+        budget: None,
+        frozen: &[],
+    };
     let asked = Cell::new(0);
     let third_time = || {
         asked.set(asked.get() + 1);
@@ -236,7 +246,15 @@ fn a_loss_or_a_weight_that_is_not_finite_is_a_divergence() {
         let spec = layer(&[1], linear);
         let start = spec.initial_model(Seed(1)).unwrap();
         let training = full_batch(1, Loss::CrossEntropy, SGD);
-        let task = TrainTask { model: &start, spec: &spec, training: &training, seed: Seed(1), constant: None };
+        let task = TrainTask {
+            model: &start,
+            spec: &spec,
+            training: &training,
+            seed: Seed(1),
+            constant: None,
+            budget: None,
+            frozen: &[],
+        };
         assert_eq!(
             LayerTrainer::new(Arc::new(Broken)).at_level(lab.level).train(&task, &|| false),
             Err(TrainError::Diverged)

@@ -28,6 +28,29 @@ fn linear_reads_the_last_dimension() {
     }
 }
 
+#[test]
+fn a_low_rank_layer_adds_the_scaled_product_of_its_matrices() {
+    for lab in Lab::all() {
+        for rows in [1, 2, 40] {
+            let spec = layer(&[3], r#"{"kind":"low_rank","out_features":5,"rank":2,"alpha":6.0}"#);
+            let model = random_model(&spec, 1);
+            let inputs = random(rows * 3, 2);
+            let [weight, bias, a, b] = [0, 1, 2, 3].map(|index| wide(model.tensor(index)));
+            let mut expected = Vec::new();
+            for row in inputs.chunks(3) {
+                for output in 0..5 {
+                    let of = |input: usize| {
+                        let product: f64 = (0..2).map(|rank| b[output * 2 + rank] * a[rank * 3 + input]).sum();
+                        weight[output * 3 + input] + 6.0 / 2.0 * product
+                    };
+                    expected.push(bias[output] + (0..3).map(|input| of(input) * f64::from(row[input])).sum::<f64>());
+                }
+            }
+            assert_near(&lab.evaluated(&spec, &model, &inputs), &expected, 1e-5);
+        }
+    }
+}
+
 /// `images[channel][y][x]`, 0 outside.
 fn pixel(image: &[f32], [height, width]: [usize; 2], channel: usize, y: isize, x: isize) -> f64 {
     let inside = y >= 0 && x >= 0 && (y as usize) < height && (x as usize) < width;

@@ -16,7 +16,11 @@ fn loss_at(lab: Lab, data: &MemoryExamples, spec: &ModelSpec, start: &Model, dir
 #[track_caller]
 fn gradient_is_the_slope_of_the_loss(lab: Lab, input: &[usize], layers: &str, inputs: Vec<f32>) {
     let spec = spec(&format!(r#"{{"input":{input:?},"layers":[{layers}]}}"#));
-    let start = spec.initial_model(Seed(5)).unwrap();
+    // A low-rank layer starts where A has no gradient.
+    let start = match layers.contains("low_rank") {
+        true => random_model(&spec, 5),
+        false => spec.initial_model(Seed(5)).unwrap(),
+    };
     let count = inputs.len() / input.iter().product::<usize>();
     let data = examples(input, inputs, classes(count, 3, 9));
     let whole = Optimizer::Sgd { learning_rate: 1.0, momentum: 0.0, weight_decay: 0.0, nesterov: false };
@@ -50,6 +54,15 @@ fn of_dense_networks() {
             let layers = format!(r#"{{"kind":"linear","out_features":6}},{{"kind":"{function}"}},{HEAD}"#);
             gradient_is_the_slope_of_the_loss(lab, &[4], &layers, random(40, 3));
         }
+    }
+}
+
+#[test]
+fn of_low_rank_products() {
+    for lab in Lab::all() {
+        let low_rank = r#"{"kind":"low_rank","out_features":6,"rank":2,"alpha":3.0}"#;
+        let layers = format!(r#"{low_rank},{{"kind":"tanh"}},{low_rank},{{"kind":"relu"}},{HEAD}"#);
+        gradient_is_the_slope_of_the_loss(lab, &[4], &layers, random(40, 3));
     }
 }
 

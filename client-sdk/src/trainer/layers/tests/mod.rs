@@ -44,7 +44,7 @@ impl Lab {
         training: &Training,
         seed: u64,
     ) -> Result<Trained, TrainError> {
-        let task = TrainTask { model, spec, training, seed: Seed(seed), constant: None };
+        let task = TrainTask { model, spec, training, seed: Seed(seed), constant: None, budget: None, frozen: &[] };
         self.trainer(examples).train(&task, &|| false)
     }
 

@@ -183,7 +183,7 @@ fn fedprox_adds_the_pull_towards_the_global_model() {
         let momentum = Optimizer::Sgd { learning_rate: 0.2, momentum: 0.9, weight_decay: 0.3, nesterov: true };
         for optimizer in [SGD, momentum, adam] {
             let plain = full_batch(4, Loss::Mse, optimizer.clone());
-            let proximal = |mu| Training { algorithm: Algorithm::FedProx { mu }, ..plain.clone() };
+            let proximal = |mu| Training { algorithm: Algorithm::FedProx { mu, adaptive: None }, ..plain.clone() };
             let mut values = wide(start.values());
             let mut memories = vec![[0.0; 2]; 6];
             for step in 1..=4 {
@@ -216,7 +216,7 @@ fn fedprox_reaches_the_fixed_points_of_the_toy() {
             let solve = |curvature: f64, target: f32| {
                 let data = examples(&[1], vec![0.0; 4], Targets::Values { values: vec![target; 4], width: 1 });
                 let training = Training {
-                    algorithm: Algorithm::FedProx { mu: 2.0 * mu / curvature },
+                    algorithm: Algorithm::FedProx { mu: 2.0 * mu / curvature, adaptive: None },
                     ..full_batch(
                         400,
                         Loss::Mse,

@@ -1,14 +1,12 @@
 //! Local training settings: written by the operator, followed by the SDK.
 
+mod algorithm;
+
 use serde::{Deserialize, Serialize};
 
-use crate::model::{ParameterList, ParameterListError, ParameterSpec};
 use crate::rate::RateSchedule;
 
-/// Most clients of a job whose clients keep control vectors.
-pub const CLIENTS_MAX: u32 = 1 << 24;
-/// Precedes the names of the parameters to which the second vector of an update belongs.
-const CONTROL_PREFIX: &str = "control.";
+pub use algorithm::{AdaptiveMu, Algorithm, CLIENTS_MAX, Control, MU_MAX};
 
 /// Local training (`[training]` of a job file).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,6 +22,14 @@ pub struct Training {
     /// Examples per optimiser step. Default: all examples of the client (full batch).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_size: Option<u32>,
+    /// Epochs in which a client trains its personal parameters alone, before it trains the others alone (FedRep,
+    /// Collins et al. 2021). Default: all parameters are trained together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub personal_epochs: Option<u32>,
+    /// Share of the time until its deadline after which a client stops training and sends what it has, above 0 and
+    /// below 1. The rest of the time is for sending. Default: a client that is not done in time does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial_work: Option<f64>,
     /// Loss function.
     #[serde(default)]
     pub loss: Loss,
@@ -38,143 +44,6 @@ pub struct Training {
     /// Schedule of the optimiser's learning rate. Default: constant.
     #[serde(default, skip_serializing_if = "RateSchedule::is_constant")]
     pub schedule: RateSchedule,
-}
-
-/// What a client optimises, and how its steps count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Algorithm {
-    /// The loss of the client's examples (FedAvg, McMahan et al. 2017).
-    #[default]
-    Plain,
-    /// The loss plus `mu / 2 |w - w_t|^2`, the distance from the global model w_t (FedProx, Li et al. 2020).
-    FedProx {
-        /// Weight of the distance, 0 to 1000; 0 is the plain loss.
-        mu: f64,
-    },
-    /// The coordinator divides each update by the steps behind it (FedNova, Wang et al. 2020), so that clients with
-    /// more steps do not pull the model towards their own optimum.
-    FedNova {
-        /// Weight of the distance from the global model, as in `fed_prox`. Default: 0.
-        #[serde(default)]
-        mu: f64,
-    },
-    /// Each gradient is corrected by how the client's gradients differ from those of all clients (SCAFFOLD,
-    /// Karimireddy et al. 2020). Clients keep a control vector and send its change beside the update.
-    Scaffold {
-        /// Number of clients that take part in the job, those included that are never selected: N of the paper.
-        clients: u32,
-        /// What the client's next control vector is. Default: `steps`.
-        #[serde(default)]
-        control: Control,
-    },
-    /// The objective gets a linear term, learned over the rounds, and `alpha / 2 |w - w_t|^2`, so that its optimum is
-    /// that of all clients (FedDyn, Acar et al. 2021). Clients keep the linear term.
-    FedDyn {
-        /// Weight of the distance, above 0 and at most 1000.
-        alpha: f64,
-        /// Number of clients that take part in the job, those included that are never selected: m of the paper.
-        clients: u32,
-    },
-}
-
-/// The control vector that a client of SCAFFOLD keeps after a round.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Control {
-    /// Option I: the gradient of all its examples at the global model. It costs one more pass over the examples.
-    Gradient,
-    /// Option II: the mean gradient of its steps.
-    #[default]
-    Steps,
-}
-
-impl Algorithm {
-    fn is_plain(&self) -> bool {
-        *self == Self::Plain
-    }
-
-    /// The word in job files.
-    #[must_use]
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::Plain => "plain",
-            Self::FedProx { .. } => "fed_prox",
-            Self::FedNova { .. } => "fed_nova",
-            Self::Scaffold { .. } => "scaffold",
-            Self::FedDyn { .. } => "fed_dyn",
-        }
-    }
-
-    /// Whether clients change their gradients by more than the loss says: a trainer must know how.
-    #[must_use]
-    pub fn corrects_gradients(&self) -> bool {
-        self.proximal() > 0.0 || self.keeps_state()
-    }
-
-    /// Whether a vector of the client's own is added to its gradients, and kept on the device between rounds.
-    #[must_use]
-    pub fn keeps_state(&self) -> bool {
-        self.clients().is_some()
-    }
-
-    /// Whether model versions have a control vector, which clients download, and updates the change of the client's
-    /// own.
-    #[must_use]
-    pub fn sends_control(&self) -> bool {
-        matches!(self, Self::Scaffold { .. })
-    }
-
-    /// Number of clients that take part in the job, where the formula needs it.
-    #[must_use]
-    pub fn clients(&self) -> Option<u32> {
-        match *self {
-            Self::Scaffold { clients, .. } | Self::FedDyn { clients, .. } => Some(clients),
-            _ => None,
-        }
-    }
-
-    /// What an update carries for a model with these parameters: the delta, then the change of the control vector if
-    /// there is one. All of it is one flat vector, so codecs need not know.
-    ///
-    /// # Errors
-    /// [`ParameterListError`] if a control vector makes the list too large, or its names are names of the model.
-    pub fn update_parameters(&self, model: &ParameterList) -> Result<ParameterList, ParameterListError> {
-        let mut parameters = model.specs().to_vec();
-        if self.sends_control() {
-            let control =
-                |spec: &ParameterSpec| ParameterSpec::new(format!("{CONTROL_PREFIX}{}", spec.name), spec.shape.clone());
-            parameters.extend(model.specs().iter().map(control));
-        }
-        ParameterList::new(parameters)
-    }
-
-    /// Weight of the distance from the global model in the objective; 0 where there is no such term.
-    #[must_use]
-    pub fn proximal(&self) -> f64 {
-        match *self {
-            Self::Plain | Self::Scaffold { .. } => 0.0,
-            Self::FedProx { mu } | Self::FedNova { mu } => mu,
-            Self::FedDyn { alpha, .. } => alpha,
-        }
-    }
-}
-
-impl Algorithm {
-    fn check(&self) -> Result<(), TrainingError> {
-        if self.clients().is_some_and(|clients| !(1..=CLIENTS_MAX).contains(&clients)) {
-            return Err(TrainingError::Algorithm("clients must be 1 to 16,777,216"));
-        }
-        match *self {
-            // The server divides by it.
-            Self::FedDyn { alpha, .. } if alpha < 1e-6 => {
-                Err(TrainingError::Algorithm("alpha must be at least 0.000001"))
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
 /// Loss function, averaged over the batch.
@@ -253,6 +122,9 @@ pub enum TrainingError {
     /// A count is 0.
     #[error("[training] `{0}` must be at least 1")]
     Zero(&'static str),
+    /// The share of partial work is out of range.
+    #[error("[training] `partial_work` must be above 0 and below 1")]
+    PartialWork,
     /// The algorithm and another setting contradict each other.
     #[error("[training] algorithm: {0}")]
     Algorithm(&'static str),
@@ -283,12 +155,20 @@ impl Training {
         if self.epochs.is_some() == self.steps.is_some() {
             return Err(TrainingError::Amount);
         }
-        for (name, count) in [("epochs", self.epochs), ("steps", self.steps), ("batch_size", self.batch_size)] {
+        for (name, count) in [
+            ("epochs", self.epochs),
+            ("steps", self.steps),
+            ("batch_size", self.batch_size),
+            ("personal_epochs", self.personal_epochs),
+        ] {
             if count == Some(0) {
                 return Err(TrainingError::Zero(name));
             }
         }
-        if !(0.0..=1e3).contains(&self.algorithm.proximal()) {
+        if self.partial_work.is_some_and(|share| !(share > 0.0 && share < 1.0)) {
+            return Err(TrainingError::PartialWork);
+        }
+        if !(0.0..=MU_MAX).contains(&self.algorithm.proximal()) {
             return Err(TrainingError::Algorithm("mu and alpha must be 0 to 1000"));
         }
         self.algorithm.check()?;
@@ -399,6 +279,8 @@ mod tests {
             epochs: Some(1),
             steps: None,
             batch_size: Some(10),
+            personal_epochs: None,
+            partial_work: None,
             loss: Loss::CrossEntropy,
             optimizer: Optimizer::Sgd { learning_rate, momentum: 0.0, weight_decay: 0.0, nesterov: false },
             shuffle: true,
@@ -413,6 +295,10 @@ mod tests {
         assert_eq!(Training { steps: Some(1), ..sgd(0.1) }.check(), Err(TrainingError::Amount));
         assert_eq!(Training { epochs: None, ..sgd(0.1) }.check(), Err(TrainingError::Amount));
         assert_eq!(Training { batch_size: Some(0), ..sgd(0.1) }.check(), Err(TrainingError::Zero("batch_size")));
+        for share in [0.0, 1.0, -0.5, f64::NAN] {
+            assert_eq!(Training { partial_work: Some(share), ..sgd(0.1) }.check(), Err(TrainingError::PartialWork));
+        }
+        assert_eq!(Training { partial_work: Some(0.9), ..sgd(0.1) }.check(), Ok(()));
         for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             assert!(matches!(sgd(rate).check(), Err(TrainingError::OutOfRange { setting: "learning_rate", .. })));
         }
@@ -431,7 +317,7 @@ mod tests {
             (Ok(()), Ok(()), Ok(()))
         );
         let adam = serde_json::from_str(r#"{"kind":"adam","learning_rate":0.1}"#).unwrap();
-        let prox = |mu| Training { algorithm: Algorithm::FedProx { mu }, ..sgd(0.1) };
+        let prox = |mu| Training { algorithm: Algorithm::FedProx { mu, adaptive: None }, ..sgd(0.1) };
         for senseless in [
             with(0.1, 0.9, false),
             with(0.0, 0.9, true),
@@ -442,6 +328,15 @@ mod tests {
             assert!(matches!(senseless.check(), Err(TrainingError::Algorithm(_))), "{senseless:?}");
         }
         assert_eq!(prox(0.5).check(), Ok(()));
+        let adaptive = |step, falls| {
+            let adaptive = Some(AdaptiveMu { step, falls });
+            Training { algorithm: Algorithm::FedProx { mu: 0.0, adaptive }, ..sgd(0.1) }
+        };
+        assert_eq!(adaptive(0.1, 5).check(), Ok(()));
+        assert!(adaptive(0.1, 5).algorithm.corrects_gradients(), "mu may rise");
+        for senseless in [adaptive(0.0, 5), adaptive(f64::NAN, 5), adaptive(2e3, 5), adaptive(0.1, 0)] {
+            assert!(matches!(senseless.check(), Err(TrainingError::Algorithm(_))), "{senseless:?}");
+        }
     }
 
     #[test]
@@ -464,19 +359,6 @@ mod tests {
         }
         let default: Algorithm = serde_json::from_str(r#"{"kind":"scaffold","clients":7}"#).unwrap();
         assert_eq!(default, Algorithm::Scaffold { clients: 7, control: Control::Steps });
-    }
-
-    #[test]
-    fn an_update_carries_the_delta_and_then_the_control() {
-        let model = ParameterList::new(vec![ParameterSpec::new("w", [2, 3]), ParameterSpec::new("b", [3])]).unwrap();
-        assert_eq!(Algorithm::FedDyn { alpha: 1.0, clients: 2 }.update_parameters(&model), Ok(model.clone()));
-        let scaffold = Algorithm::Scaffold { clients: 2, control: Control::Gradient };
-        let update = scaffold.update_parameters(&model).unwrap();
-        let names: Vec<&str> = update.specs().iter().map(|spec| spec.name.as_str()).collect();
-        assert_eq!(names, ["w", "b", "control.w", "control.b"]);
-        assert_eq!((update.total(), update.range(2).start), (18, 9));
-        let taken = ParameterList::new(vec![ParameterSpec::new("w", [1]), ParameterSpec::new("control.w", [1])]);
-        assert!(scaffold.update_parameters(&taken.unwrap()).is_err());
     }
 
     #[test]

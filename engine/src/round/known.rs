@@ -1,0 +1,53 @@
+//! What the draw of a cohort reads of the clients besides their check-ins.
+
+use std::collections::BTreeMap;
+
+use tributary_protocol::id::ClientId;
+
+/// What a client reported with its last accepted update of a job.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LastReport {
+    /// Mean loss of its training.
+    pub loss: f64,
+    /// Number of examples.
+    pub examples: u64,
+    /// Time of its training.
+    pub work_ms: u64,
+    /// The round that took the update.
+    pub round: u32,
+}
+
+/// What is known when a cohort is drawn.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Known {
+    /// Number of the round.
+    pub round: u32,
+    /// The last report of each client that has one. Only the selections `power_of_choice` and `utility` read them.
+    pub reports: BTreeMap<ClientId, LastReport>,
+}
+
+/// Candidates of the tests of draws.
+#[cfg(test)]
+pub(in crate::round) mod fixture {
+    use tributary_protocol::device::Attributes;
+    use tributary_protocol::id::ClientId;
+
+    use super::super::admit::Candidate;
+
+    pub(in crate::round) fn candidate(number: u64) -> Candidate {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&number.to_le_bytes());
+        Candidate {
+            client: ClientId::from_random(bytes),
+            number,
+            attributes: Attributes::default(),
+            examples: 1,
+            codecs: vec![],
+            last_round: None,
+        }
+    }
+
+    pub(in crate::round) fn numbers(cohort: &[Candidate]) -> Vec<u64> {
+        cohort.iter().map(|candidate| candidate.number).collect()
+    }
+}

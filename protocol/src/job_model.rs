@@ -1,0 +1,122 @@
+//! The section `[model]` of a job file: the network, and which of its parameters travel.
+
+use serde::{Deserialize, Serialize};
+
+use crate::layers::{Layer, ModelSpec, ModelSpecError, ModelTable};
+use crate::model::{ParameterList, ParameterSpec};
+use crate::sharing::{Parts, Sharing};
+
+/// The model of a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "JobModelTable", into = "JobModelTable")]
+pub struct JobModel {
+    /// The network as layers, or the names and shapes of the parameters of an app's own network.
+    pub spec: ModelSpec,
+    /// Which parameters are shared, frozen and personal.
+    pub sharing: Sharing,
+}
+
+impl JobModel {
+    /// All parameters, in order.
+    ///
+    /// # Errors
+    /// [`ModelSpecError`] for the first layer or parameter that is invalid.
+    pub fn parameters(&self) -> Result<ParameterList, ModelSpecError> {
+        self.spec.parameters()
+    }
+
+    /// All parameters, each with its part.
+    ///
+    /// # Errors
+    /// [`ModelSpecError`] for the first layer, parameter or pattern that is invalid.
+    pub fn parts(&self) -> Result<Parts, ModelSpecError> {
+        Ok(self.sharing.parts(self.parameters()?)?)
+    }
+
+    /// Whether running means or variances of `batch_norm` layers are shared.
+    #[must_use]
+    pub fn shares_running_statistics(&self) -> bool {
+        let ModelSpec::Layers(network) = &self.spec else { return false };
+        let is_running = |name: &str| {
+            let layer = layer_index(name).and_then(|index| network.layers.get(index));
+            matches!(layer, Some(Layer::BatchNorm { .. })) && name.contains(".running_")
+        };
+        self.parts().is_ok_and(|parts| parts.shared().specs().iter().any(|spec| is_running(&spec.name)))
+    }
+}
+
+/// The layer of the parameter `layers.<index>.<name>`.
+fn layer_index(name: &str) -> Option<usize> {
+    name.strip_prefix("layers.")?.split_once('.')?.0.parse().ok()
+}
+
+impl From<ModelSpec> for JobModel {
+    fn from(spec: ModelSpec) -> Self {
+        Self { spec, sharing: Sharing::default() }
+    }
+}
+
+/// The section as it is written.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JobModelTable {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    input: Option<Vec<usize>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    layers: Option<Vec<Layer>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    parameters: Option<Vec<ParameterSpec>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    shared: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    frozen: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    personal: Vec<String>,
+}
+
+impl TryFrom<JobModelTable> for JobModel {
+    type Error = &'static str;
+
+    fn try_from(table: JobModelTable) -> Result<Self, Self::Error> {
+        let JobModelTable { input, layers, parameters, shared, frozen, personal } = table;
+        let spec = ModelTable { input, layers, parameters }.try_into()?;
+        Ok(Self { spec, sharing: Sharing { shared, frozen, personal } })
+    }
+}
+
+impl From<JobModel> for JobModelTable {
+    fn from(JobModel { spec, sharing: Sharing { shared, frozen, personal } }: JobModel) -> Self {
+        let ModelTable { input, layers, parameters } = spec.into();
+        Self { input, layers, parameters, shared, frozen, personal }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_keys_of_the_model_and_are_written_back() {
+        let text = "input = [4]\nlayers = [{ kind = \"batch_norm\" }, { kind = \"linear\", out_features = 2 }]\n\
+                    personal = [\"layers.0.*\"]";
+        let model: JobModel = toml::from_str(text).unwrap();
+        assert_eq!(model.sharing.personal, ["layers.0.*"]);
+        assert_eq!(toml::from_str::<JobModel>(&toml::to_string(&model).unwrap()).unwrap(), model);
+        assert!(!model.shares_running_statistics());
+        let shared = JobModel { sharing: Sharing::default(), ..model.clone() };
+        assert!(shared.shares_running_statistics());
+        assert!(!serde_json::to_string(&shared).unwrap().contains("personal"), "older clients know no such key");
+        let unknown = toml::from_str::<JobModel>(&text.replace("personal", "private"));
+        assert!(unknown.unwrap_err().to_string().contains("unknown field `private`"));
+    }
+
+    #[test]
+    fn patterns_are_checked_against_the_model() {
+        let model: JobModel = serde_json::from_str(
+            r#"{"parameters":[{"name":"body","shape":[2]},{"name":"head","shape":[1]}],"frozen":["tail"]}"#,
+        )
+        .unwrap();
+        let refused = model.parts().unwrap_err().to_string();
+        assert_eq!(refused, "frozen: \"tail\" matches no parameter; the model has body, head");
+    }
+}
