@@ -3,7 +3,7 @@
 //! The time of a client that had not reported when its round closed is *censored*: it is longer than it was watched.
 //! Leaving such clients out would make every deadline look long enough. The survival function of all times is therefore
 //! estimated by the product limit of Kaplan and Meier (1958, "Nonparametric Estimation from Incomplete Observations",
-//! equation 2b): `S(t)` is the product over the times `u <= t` of reports of `1 - reports at u / clients watched until u`.
+//! equation 2b): `S(t)` is the product over the times `u <= t` of reports of `1 - reports at u / watched until u`.
 //! A client that was watched until `c` reports by `d > c` with the probability `1 - S(d) / S(c)`.
 
 use tributary_protocol::operator::{Outlook, OutlookPoint};

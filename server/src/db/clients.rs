@@ -228,7 +228,8 @@ impl Tx {
         let by_number = concat!(
             "with page as (select * from clients where ",
             found!(),
-            " and number > $4 and $3 = $3 and $6 = $6 and $7 = $7 order by number limit $5), s as (select page.id as client, ",
+            " and number > $4 and $3 = $3 and $6 = $6 and $7 = $7 order by number limit $5), \
+             s as (select page.id as client, ",
             counts!(),
             " from page left join assignments a on a.client = page.id group by page.id) select ",
             columns_with_counts!(),
