@@ -50,8 +50,9 @@ mod tests {
     use super::*;
 
     fn on(model: &str) -> Vec<String> {
-        let text =
-            format!("name = \"digits\"\npopulation = \"shop\"\n[model]\n{model}\n[training]\nlearning_rate = 0.1");
+        let training = "epochs = 1\noptimizer = { kind = \"sgd\", learning_rate = 0.1 }";
+        let head = "name = \"digits\"\npopulation = \"shop\"";
+        let text = format!("{head}\n[model]\n{model}\n[training]\n{training}");
         remarks(&JobFile::parse(&text).unwrap())
     }
 
