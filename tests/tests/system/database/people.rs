@@ -291,7 +291,7 @@ pub(super) async fn clients_are_found_and_ordered(db: &Db) {
         (ClientOrder::Number, desc, [3, 2, 1]),
         (ClientOrder::LastSeen, desc, [2, 3, 1]),
         (ClientOrder::LastSeen, asc, [1, 3, 2]),
-        (ClientOrder::Examples, desc, [1, 2, 3]),
+        (ClientOrder::Examples, desc, [2, 3, 1]),
         (ClientOrder::Reported, desc, [2, 1, 3]),
         (ClientOrder::Late, desc, [1, 3, 2]),
         (ClientOrder::Late, asc, [2, 1, 3]),

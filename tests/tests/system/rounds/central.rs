@@ -138,10 +138,8 @@ async fn an_evaluation_waits_for_its_test_set_and_calls_no_client() {
 async fn a_trained_job_waits_for_its_test_set() {
     let world = World::start().await;
     let job: Job = world.create_job(&own_job(&json!({}))).await.ok();
-    let other: Job = world.create_job(&own_job(&json!({ "name": "other" }))).await.ok();
     let device = world.device().await;
     train_once(&world, &job, &device).await;
-    train_once(&world, &other, &device).await;
     world.pass_ms(3_600_000).await;
     let waits = world.job_now(job.id).await;
     assert_eq!((waits.state, world.evaluation(job.id, 1).await.phase), (JobState::Running, Phase::Selecting));
@@ -152,6 +150,8 @@ async fn a_trained_job_waits_for_its_test_set() {
     world.drive().await;
     assert_eq!(world.job_now(job.id).await.state, JobState::Completed);
 
+    let other: Job = world.create_job(&own_job(&json!({ "name": "other" }))).await.ok();
+    train_once(&world, &other, &device).await;
     world.operate(Method::POST, &format!("/jobs/{}/stop", other.id), &json!({})).await.value();
     world.drive().await;
     let round = world.evaluation(other.id, 1).await;
