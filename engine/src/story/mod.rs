@@ -4,6 +4,7 @@
 //! |---|---|
 //! | why did a round take so long, or end without a result? | [`explain`], [`phases`], [`what_if`] |
 //! | what would other deadlines have done to the last rounds? | [`outlook`] |
+//! | why does a round have its deadline and its cohort? | [`adaptation`] |
 //! | what became of a client that did not report? | [`Ending`] |
 //! | which course did a session take, how do classes compare? | [`Session::shape`], [`class_stats`], [`funnel`] |
 //! | do the updates of a device class count as often as those of the others? | [`verdicts`] |
@@ -12,6 +13,7 @@
 //! | what does a job file probably not mean? | [`remarks`] |
 //! | how is a job, and what can be done about it? | [`health`] |
 
+mod adapted;
 mod bias;
 mod curve;
 mod explain;
@@ -26,6 +28,7 @@ mod straggler;
 mod what_if;
 mod words;
 
+pub use adapted::adaptation;
 pub use bias::{Share, verdicts};
 pub use curve::{CurveRow, curve, metric_curve};
 pub use explain::{RoundStory, Takeover, Undriven, Wanted, explain};

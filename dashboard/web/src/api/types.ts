@@ -29,6 +29,7 @@ export type {
   JobSummary,
   LayerRow,
   LoadSample,
+  MemberClock,
   MetricCurve,
   ModelVersion,
   Node,
@@ -68,7 +69,7 @@ export interface Page<T> {
 export type RoundPolicy = Required<Omit<schema.RoundPolicy, Tables>> & Pick<schema.RoundPolicy, Tables>;
 
 /** The settings of a round policy that are tables, and left out where they are the default. */
-export type Tables = "mode" | "selection";
+export type Tables = "adapt" | "mode" | "selection";
 
 /** A job as the coordinator answers it. */
 export type Job = schema.Job & { file: { round: RoundPolicy } };
