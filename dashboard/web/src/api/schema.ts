@@ -584,7 +584,8 @@ export type CodecName =
   | "random_k"
   | "top_k"
   | "dgc"
-  | "eden";
+  | "eden"
+  | "hierarchical";
 
 /** The table of a rule as it is written. */
 export type Combine =
@@ -1061,6 +1062,12 @@ export type HealthKind =
 
 /** A height and a width, as a pair or as one number for both. */
 export type HeightWidth = number | number[];
+
+/** Settings of `hierarchical`. */
+export interface Hierarchical {
+  /** Values per block: 8, 16 or 32, which take 1.25, 0.63 or 0.31 bits each. Default: 16. */
+  block?: number;
+}
 
 /** Source of model version 0. */
 export type InitialModel = "random" | "upload";
@@ -2419,6 +2426,9 @@ export type Tagged =
     })
   | (Eden & {
       name: "eden";
+    })
+  | (Hierarchical & {
+      name: "hierarchical";
     });
 
 /** The cost of reaching an accuracy for the first time. */
