@@ -84,7 +84,7 @@ pub(crate) fn train<T: Trainer + ?Sized>(
     let kept = plan.codec.properties().error_feedback.then(|| state.client_state(assignment.job)).flatten();
     let (file, mut vectors) = encode(values, assignment, parts.shared(), kept, drift)?;
     vectors.extend(personal.map(|personal| (personal::PERSONAL.to_owned(), personal)));
-    let next_state = (!vectors.is_empty()).then(|| ClientState {
+    let next_state = (!vectors.is_empty()).then_some(ClientState {
         job: assignment.job,
         round: assignment.round,
         model_sha256: assignment.model_sha256,

@@ -105,7 +105,11 @@ async fn personal_parameters_never_leave_the_device_and_survive_a_kill() {
     let update = FileStore::new(directory.path()).get("update.safetensors").unwrap().unwrap();
     let mut plain = Vec::new();
     let mut unpacker = Unpacker::new(1 << 20);
-    unpacker.push(&update, &mut |bytes| Ok::<(), UnpackError>(plain.extend_from_slice(bytes))).unwrap();
+    let mut keep = |bytes: &[u8]| -> Result<(), UnpackError> {
+        plain.extend_from_slice(bytes);
+        Ok(())
+    };
+    unpacker.push(&update, &mut keep).unwrap();
     let (length, rest) = plain.split_first_chunk().unwrap();
     let (header, data) = rest.split_at(u64::from_le_bytes(*length) as usize);
     let header: Value = serde_json::from_slice(header).unwrap();
