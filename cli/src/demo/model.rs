@@ -145,6 +145,7 @@ fn round_policy(args: &DemoArgs) -> RoundPolicy {
         backoff_ms: 500,
         backoff_max_ms: 5_000,
         selection: Selection::Uniform,
+        adapt: None,
     };
     if !args.has_faults() {
         return policy;

@@ -1,6 +1,6 @@
 //! `tributary job policy`: shows when the rounds of a job open, close and are abandoned, or changes it.
 
-use tributary_protocol::job_file::{Buffered, Divisor, RoundPolicy, RoundPolicyChange, StalenessWeight};
+use tributary_protocol::job_file::{Buffered, Divisor, Mode, RoundPolicy, RoundPolicyChange, StalenessWeight};
 
 use super::args::JobPolicyArgs;
 use super::find::find_job;
@@ -38,6 +38,16 @@ fn change(args: &JobPolicyArgs) -> RoundPolicyChange {
 }
 
 fn text(policy: &RoundPolicy, width: Option<u16>) -> String {
+    if let Mode::StaleSynchronous { members, slack } = policy.mode {
+        let pairs = [
+            ("members", members.to_string()),
+            ("slack", format!("{slack}: a member that is further ahead of the slowest waits")),
+            ("selection timeout", duration_ms(policy.selection_timeout_ms)),
+            ("deadline of a client", duration_ms(policy.deadline_ms)),
+            ("back-off", format!("{} to {}", duration_ms(policy.backoff_ms), duration_ms(policy.backoff_max_ms))),
+        ];
+        return output::fields(&pairs, width);
+    }
     if let Some(buffered) = policy.mode.buffered() {
         return buffered_text(&buffered, policy, width);
     }
@@ -47,10 +57,23 @@ fn text(policy: &RoundPolicy, width: Option<u16>) -> String {
         ("over-selection", format!("{} (cohorts of {})", policy.over_selection, policy.cohort_size())),
         ("available minimum", policy.available_min.max(policy.cohort_size()).to_string()),
         ("selection timeout", duration_ms(policy.selection_timeout_ms)),
-        ("deadline", duration_ms(policy.deadline_ms)),
+        ("deadline", deadline(policy)),
         ("back-off", format!("{} to {}", duration_ms(policy.backoff_ms), duration_ms(policy.backoff_max_ms))),
     ];
     output::fields(&pairs, width)
+}
+
+fn deadline(policy: &RoundPolicy) -> String {
+    let fixed = duration_ms(policy.deadline_ms);
+    match &policy.adapt {
+        None => fixed,
+        Some(adapt) => format!(
+            "{} to {} by the times of the last {} rounds; {fixed} until enough is measured",
+            duration_ms(adapt.deadline_min_ms),
+            duration_ms(adapt.deadline_max_ms),
+            adapt.rounds
+        ),
+    }
 }
 
 fn buffered_text(buffered: &Buffered, policy: &RoundPolicy, width: Option<u16>) -> String {

@@ -82,6 +82,7 @@ mod tests {
             classes,
             what_if: vec![],
             staleness: vec![],
+            clocks: vec![],
         }
     }
 

@@ -51,11 +51,12 @@ pub(crate) async fn run(command: RoundCommand, api: &Api, output: &Output) -> Re
         RoundCommand::Show { job, round: number, task } => {
             let job = find_job(api, &job).await?;
             let detail = api.round(job.id, number, task).await?;
-            let RoundDetail { round, explanation, classes, staleness, .. } = &detail;
+            let RoundDetail { round, explanation, classes, staleness, clocks, .. } = &detail;
             let assignments =
                 collect(None, async |page| api.assignments(job.id, number, task, page).await).await?.items;
             let object = json!({
                 "round": round, "explanation": explanation, "classes": classes, "staleness": staleness,
+                "clocks": clocks,
                 "assignments": &assignments,
             });
             output.object(&object, || {

@@ -118,6 +118,9 @@ fn reports(round: &Round) -> String {
         format!("; {mean:.1} versions behind on average, which took the weight of {:.0} examples", buffer.lost_weight)
     });
     let (in_work, most) = (round.assigned, buffer.concurrency);
+    if let Some(slack) = buffer.slack {
+        return format!("{} of {most} members at most, {in_work} at work, with a slack of {slack}", round.reported);
+    }
     format!("{} in a buffer of {}; {in_work} of at most {most} at work{staleness}", round.reported, round.goal)
 }
 

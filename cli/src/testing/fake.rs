@@ -170,6 +170,7 @@ async fn show_round(State(stage): State<Stage>, Path((_, number)): Path<(JobId, 
         classes: None,
         what_if: vec![],
         staleness: vec![],
+        clocks: vec![],
     })
     .into_response()
 }

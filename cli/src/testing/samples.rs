@@ -52,6 +52,7 @@ pub(crate) fn round(task: Task, number: u32, phase: Phase) -> Round {
     // Evaluations end a moment after their round.
     let ended_at_ms = i64::from(number) * 10 + i64::from(task == Task::Evaluate);
     Round {
+        adapted: None,
         number,
         task,
         phase,

@@ -306,6 +306,7 @@ mod tests {
             json!("sign"),
             json!("top_k"),
             json!("dgc"),
+            json!("hierarchical"),
         ] {
             let (free, bound) = (assignment(codec.clone(), None, 1), norm / 10.0);
             let (file, _) = encode(delta.clone(), &free, &parameters(), None, None).unwrap();

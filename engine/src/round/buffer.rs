@@ -75,7 +75,7 @@ mod tests {
 
     use super::*;
 
-    const POLICY: BufferPolicy = BufferPolicy { concurrency: 4, staleness_max: 3 };
+    const POLICY: BufferPolicy = BufferPolicy { concurrency: 4, staleness_max: 3, slack: None };
 
     fn facts(available: u32, working: u32, reported: u32) -> BufferFacts {
         let (phase, job) = (Phase::Training, JobState::Running);
@@ -235,7 +235,7 @@ mod tests {
             events in prop::collection::vec(world(), 0..120),
             goal in 1u32..6, concurrency in 1u32..8, staleness_max in 0u32..5, clients in 1usize..12,
         ) {
-            let mut job = Job::new(BufferPolicy { concurrency, staleness_max }, goal, clients);
+            let mut job = Job::new(BufferPolicy { concurrency, staleness_max, slack: None }, goal, clients);
             job.drive();
             let mut dead = Vec::new();
             for event in events {
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn clients_that_take_turns_are_as_stale_as_there_are_others() {
         for clients in [1, 2, 5, 17] {
-            let policy = BufferPolicy { concurrency: clients, staleness_max: 100 };
+            let policy = BufferPolicy { concurrency: clients, staleness_max: 100, slack: None };
             let mut job = Job::new(policy, 1, clients as usize);
             job.drive();
             for _ in 0..10 * clients {
@@ -289,7 +289,7 @@ mod tests {
     fn softsync_has_the_staleness_of_its_paper() {
         for (learners, n) in [(8, 2), (8, 4), (8, 8), (16, 4), (16, 16), (30, 2), (30, 15), (30, 30)] {
             let goal = learners / n;
-            let policy = BufferPolicy { concurrency: learners, staleness_max: 1_000 };
+            let policy = BufferPolicy { concurrency: learners, staleness_max: 1_000, slack: None };
             let mut job = Job::new(policy, goal, learners as usize);
             job.drive();
             let mut stream = Seed(5).derive("softsync", u64::from(learners * 100 + n)).stream();

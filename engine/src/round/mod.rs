@@ -4,16 +4,20 @@
 //! |---|---|
 //! | may this client take part? | [`admit`] |
 //! | which clients form the cohort? | [`choose_cohort`] |
-//! | what happens next to this round? | [`next_step`]; in a buffered job [`next_buffer_step`] |
+//! | what happens next to this round? | [`next_step`]; in a buffered job [`next_buffer_step`], with clocks [`next_clocked_step`] |
+//! | which members may begin, and which have left? | [`Clocks`] |
 //! | when does the next round open, and which? | [`next_round`], within the job's [`Calendar`] |
 //! | how large may an update be? | [`norm_bound`] |
 //! | what do the named scalars of its reports come to? | [`summaries`] |
 //! | which versions and rounds does a job keep? | [`keeps_version`], [`history_before_ms`] |
+//! | which deadline and cohort do the times of recent rounds give? | [`adapt`] |
 //! | when should a client check in again? | [`retry_window_ms`] |
 
+mod adapt;
 mod admit;
 mod buffer;
 mod calendar;
+mod clocks;
 mod cohort;
 mod known;
 mod metrics;
@@ -25,14 +29,16 @@ mod schedule;
 mod step;
 mod utility;
 
+pub use adapt::{PastWork, WorkEnd, adapt};
 pub use admit::{Candidate, EligibilityRules, Ineligible, admit};
 pub use buffer::{BufferFacts, is_overdue, next_buffer_step, staleness};
 pub use calendar::{Calendar, CalendarError};
+pub use clocks::{Absence, Clocks, Member, next_clocked_step};
 pub use cohort::choose_cohort;
 pub use known::{Known, LastReport};
 pub use metrics::summaries;
 pub use norm::norm_bound;
-pub use pace::{RetryReason, retry_window_ms};
+pub use pace::{RetryReason, is_paced_by_jobs, retry_window_ms};
 pub use proximal::Proximal;
 pub use retention::{history_before_ms, keeps_version, separation_needs_from};
 pub use schedule::{JobFacts, NextRound, gives_way, has_trained, may_open_at_ms, next_round};

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use tributary_protocol::job_file::{EvaluationPlace, EvaluationPolicy, JobFile};
+use tributary_protocol::operator::Adapted;
 use tributary_protocol::state::{AbandonReason, JobState, Phase, Task};
 
 use super::proximal::Proximal;
@@ -26,6 +27,9 @@ pub struct TaskPolicy {
     /// Of a training round in a buffered job. The buffer's size is the goal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer: Option<BufferPolicy>,
+    /// Where deadline and cohort follow from the times of the rounds before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapted: Option<Adapted>,
     /// Weight of FedProx's proximal term in a training round, where it adapts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proximal: Option<Proximal>,
@@ -38,6 +42,9 @@ pub struct BufferPolicy {
     pub concurrency: u32,
     /// Largest number of versions that an update may be behind.
     pub staleness_max: u32,
+    /// Of a stale-synchronous job: how far members may be ahead of the slowest when they begin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slack: Option<u32>,
 }
 
 impl TaskPolicy {
@@ -63,7 +70,9 @@ impl TaskPolicy {
                     buffer: round.mode.buffered().map(|buffered| BufferPolicy {
                         concurrency: buffered.concurrency,
                         staleness_max: buffered.staleness_max,
+                        slack: round.mode.slack(),
                     }),
+                    adapted: None,
                     proximal: Proximal::next(&job.training.algorithm, None, None),
                 })
             }
@@ -83,14 +92,25 @@ impl TaskPolicy {
                 selection_timeout_ms,
                 deadline_ms,
                 buffer: None,
+                adapted: None,
                 proximal: None,
             },
             // It waits for its test set as others wait for a client. Then nobody is left to wait for: the round goes on
             // to Aggregating, where the coordinator evaluates.
             EvaluationPlace::Coordinator => {
                 let (goal, minimum, cohort_size, available_min) = (0, 0, 0, 1);
-                let (buffer, proximal) = (None, None);
-                Self { goal, minimum, cohort_size, available_min, selection_timeout_ms, deadline_ms, buffer, proximal }
+                let (buffer, adapted, proximal) = (None, None, None);
+                Self {
+                    goal,
+                    minimum,
+                    cohort_size,
+                    available_min,
+                    selection_timeout_ms,
+                    deadline_ms,
+                    buffer,
+                    adapted,
+                    proximal,
+                }
             }
         }
     }
@@ -142,7 +162,7 @@ pub fn next_step(policy: &TaskPolicy, facts: &RoundFacts, now_ms: i64) -> Step {
     let stopped = facts.job == JobState::Stopped;
     match facts.phase {
         Phase::Selecting if stopped => Step::Abandon(AbandonReason::JobStopped),
-        Phase::Selecting => select(policy, facts, now_ms),
+        Phase::Selecting => select(policy, facts.available, facts.opened_at_ms, now_ms),
         Phase::Training if stopped => Step::Abandon(AbandonReason::JobStopped),
         Phase::Training => collect(policy, facts, now_ms),
         Phase::Aggregating => Step::Commit,
@@ -152,13 +172,13 @@ pub fn next_step(policy: &TaskPolicy, facts: &RoundFacts, now_ms: i64) -> Step {
 
 /// A full choice is worth waiting for. When the time is up, any number of clients that can still reach the minimum is
 /// enough.
-fn select(policy: &TaskPolicy, facts: &RoundFacts, now_ms: i64) -> Step {
-    let timeout_at_ms = policy.selection_ends_at_ms(facts.opened_at_ms);
-    if facts.available >= policy.available_min {
+pub(super) fn select(policy: &TaskPolicy, available: u32, opened_at_ms: i64, now_ms: i64) -> Step {
+    let timeout_at_ms = policy.selection_ends_at_ms(opened_at_ms);
+    if available >= policy.available_min {
         Step::ChooseCohort(policy.cohort_size)
     } else if is_ahead(timeout_at_ms, policy.selection_timeout_ms, now_ms) {
         Step::WaitUntil(timeout_at_ms)
-    } else if facts.available >= policy.minimum.max(1) {
+    } else if available >= policy.minimum.max(1) {
         Step::ChooseCohort(policy.cohort_size)
     } else {
         Step::Abandon(AbandonReason::SelectionTimeout)
@@ -203,6 +223,7 @@ mod tests {
         selection_timeout_ms: 100,
         deadline_ms: 1000,
         buffer: None,
+        adapted: None,
         proximal: None,
     };
 

@@ -3,6 +3,7 @@
 //! | question | function |
 //! |---|---|
 //! | why did a round take so long, or end without a result? | [`explain`], [`phases`], [`what_if`] |
+//! | why does a round have its deadline and its cohort? | [`adaptation`] |
 //! | what became of a client that did not report? | [`Ending`] |
 //! | which course did a session take, how do classes compare? | [`Session::shape`], [`class_stats`], [`funnel`] |
 //! | do the updates of a device class count as often as those of the others? | [`verdicts`] |
@@ -10,6 +11,7 @@
 //! | when does a job have its rounds? | [`ends_in_ms`] |
 //! | how is a job, and what can be done about it? | [`health`] |
 
+mod adapted;
 mod bias;
 mod curve;
 mod explain;
@@ -22,6 +24,7 @@ mod straggler;
 mod what_if;
 mod words;
 
+pub use adapted::adaptation;
 pub use bias::{Share, verdicts};
 pub use curve::{CurveRow, curve, metric_curve};
 pub use explain::{RoundStory, Takeover, Undriven, Wanted, explain};

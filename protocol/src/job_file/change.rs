@@ -51,6 +51,7 @@ impl RoundPolicyChange {
             backoff_ms: self.backoff_ms.unwrap_or(policy.backoff_ms),
             backoff_max_ms: self.backoff_max_ms.unwrap_or(policy.backoff_max_ms),
             selection: policy.selection,
+            adapt: policy.adapt.clone(),
         }
     }
 }
@@ -76,6 +77,7 @@ mod tests {
             backoff_ms: 7,
             backoff_max_ms: 8,
             selection: policy.selection,
+            adapt: policy.adapt.clone(),
         };
         // Every setting of the policy is one of the change, but for the selection.
         let change: RoundPolicyChange = serde_json::from_value(serde_json::to_value(&other).unwrap()).unwrap();

@@ -1,5 +1,6 @@
 //! Job files: the description of one job as TOML or JSON, written by an operator.
 
+mod adapt;
 mod aggregation;
 mod change;
 mod combine;
@@ -25,6 +26,7 @@ use crate::seed::Seed;
 use crate::sharing::Part;
 use crate::update::Codec;
 
+pub use adapt::Adapt;
 pub use aggregation::Aggregation;
 pub use change::RoundPolicyChange;
 pub use combine::{CenteredClipping, Combine, GeometricMedian, Krum, MultiKrum, NormClipping, QFedAvg, TrimmedMean};
@@ -132,8 +134,9 @@ impl Default for UpdatePolicy {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct RoundPolicy {
-    /// When updates meet. Default: `synchronous`. With `buffered`, `deadline_ms` is the time of each client, and
-    /// `updates_goal`, `updates_min`, `over_selection`, `available_min` and `selection_timeout_ms` have no meaning.
+    /// When updates meet. Default: `synchronous`. In the other modes, `deadline_ms` is the time of each client, and
+    /// `updates_goal`, `updates_min`, `over_selection`, `available_min` and `selection` have no meaning; with
+    /// `buffered`, neither has `selection_timeout_ms`.
     #[serde(skip_serializing_if = "Mode::is_synchronous")]
     pub mode: Mode,
     /// Updates after which a round closes before its deadline. Default: 10.
@@ -156,6 +159,9 @@ pub struct RoundPolicy {
     /// Which of the available clients form the cohort. Default: uniform.
     #[serde(skip_serializing_if = "Selection::is_uniform")]
     pub selection: Selection,
+    /// Deadlines and cohorts that follow the measured times. Default: none, every round has `deadline_ms`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adapt: Option<Adapt>,
 }
 
 impl Default for RoundPolicy {
@@ -171,6 +177,7 @@ impl Default for RoundPolicy {
             backoff_ms: 1_000,
             backoff_max_ms: 600_000,
             selection: Selection::Uniform,
+            adapt: None,
         }
     }
 }
@@ -188,10 +195,14 @@ impl RoundPolicy {
         self.buffer().unwrap_or(self.updates_goal)
     }
 
-    /// Fewest updates of a version.
+    /// Fewest updates of a version. Members of a stale-synchronous job may leave.
     #[must_use]
     pub fn minimum(&self) -> u32 {
-        self.buffer().unwrap_or(self.updates_min)
+        match self.mode {
+            Mode::Synchronous => self.updates_min,
+            Mode::Buffered { buffer, .. } => buffer,
+            Mode::StaleSynchronous { .. } => 1,
+        }
     }
 
     fn buffer(&self) -> Option<u32> {
@@ -443,6 +454,9 @@ impl RoundPolicy {
         check_duration(self.deadline_ms, "[round] deadline_ms")?;
         check_duration(self.backoff_ms, "[round] backoff_ms")?;
         check_duration(self.backoff_max_ms, "[round] backoff_max_ms")?;
+        if let Some(adapt) = &self.adapt {
+            adapt.check(DURATION_MS_MAX)?;
+        }
         self.selection.check(self.cohort_size())
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::error::require;
 use super::{COHORT_MAX, JobFileError};
 
-/// Largest staleness that a job may allow. Versions that open assignments may still need are kept.
+/// Largest staleness or slack that a job may allow. Versions that open assignments may still need are kept.
 const STALENESS_MAX: u32 = 10_000;
 /// Largest exponent or slope of a staleness weight.
 const SLOPE_MAX: f64 = 100.0;
@@ -36,9 +36,20 @@ pub enum Mode {
         #[serde(default)]
         divisor: Divisor,
     },
+    /// Members with clocks: a member that is more than `slack` updates ahead of the slowest one waits. Updates count in
+    /// the sum that is open, and as many updates as there are members make the next version (SSP, Ho et al. 2013). With
+    /// a slack of 0, each version has one update of each member.
+    StaleSynchronous {
+        /// Most members, 1 to 10,000.
+        members: u32,
+        /// How far a member may be ahead of the slowest one when it begins, at most 10,000. Default: 3.
+        #[serde(default = "slack")]
+        slack: u32,
+    },
 }
 
-/// The settings of [`Mode::Buffered`].
+/// The settings of a mode whose rounds are buffers. A stale-synchronous job has a buffer of its members, without
+/// discounts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Buffered {
     /// Updates that make a version.
@@ -98,6 +109,10 @@ fn staleness_max() -> u32 {
     16
 }
 
+fn slack() -> u32 {
+    3
+}
+
 impl StalenessWeight {
     /// The factor for an update that is `staleness` versions behind: above 0 and at most 1.
     #[must_use]
@@ -127,7 +142,16 @@ impl Mode {
         *self == Self::Synchronous
     }
 
-    /// The settings of a buffered mode; none in a synchronous one.
+    /// How far members may be ahead of the slowest one when they begin; none in a mode without members.
+    #[must_use]
+    pub fn slack(self) -> Option<u32> {
+        match self {
+            Self::StaleSynchronous { slack, .. } => Some(slack),
+            Self::Synchronous | Self::Buffered { .. } => None,
+        }
+    }
+
+    /// The settings of a mode whose rounds are buffers; none in a synchronous one.
     #[must_use]
     pub fn buffered(self) -> Option<Buffered> {
         match self {
@@ -135,14 +159,29 @@ impl Mode {
             Self::Buffered { buffer, concurrency, staleness_max, staleness_weight, divisor } => {
                 Some(Buffered { buffer, concurrency, staleness_max, staleness_weight, divisor })
             }
+            // The slack bounds the staleness.
+            Self::StaleSynchronous { members, .. } => Some(Buffered {
+                buffer: members,
+                concurrency: members,
+                staleness_max: u32::MAX,
+                staleness_weight: StalenessWeight::Constant,
+                divisor: Divisor::Weights,
+            }),
         }
     }
 
     pub(super) fn check(self) -> Result<(), JobFileError> {
-        let Some(Buffered { buffer, concurrency, staleness_max, staleness_weight, .. }) = self.buffered() else {
-            return Ok(());
-        };
         let clients = 1..=COHORT_MAX;
+        let (buffer, concurrency, staleness_max, staleness_weight) = match self {
+            Self::Synchronous => return Ok(()),
+            Self::StaleSynchronous { members, slack } => {
+                require(clients.contains(&members), "[round] mode members", "1 to 10000")?;
+                return require(slack <= STALENESS_MAX, "[round] mode slack", "at most 10000");
+            }
+            Self::Buffered { buffer, concurrency, staleness_max, staleness_weight, .. } => {
+                (buffer, concurrency, staleness_max, staleness_weight)
+            }
+        };
         require(clients.contains(&buffer), "[round] mode buffer", "1 to 10000")?;
         require(clients.contains(&concurrency), "[round] mode concurrency", "1 to 10000")?;
         require(staleness_max <= STALENESS_MAX, "[round] mode staleness_max", "at most 10000")?;
@@ -188,6 +227,14 @@ mod tests {
         };
         assert_eq!(table.buffered(), Some(expected));
         assert_eq!(mode("").unwrap(), Mode::Synchronous);
+        let clocked = mode("mode = { kind = 'stale_synchronous', members = 8 }").unwrap();
+        assert_eq!(clocked, Mode::StaleSynchronous { members: 8, slack: 3 });
+        assert_eq!((clocked.slack(), clocked.buffered().map(|buffered| buffered.buffer)), (Some(3), Some(8)));
+        for (settings, at_fault) in [("members = 0", "members"), ("members = 1, slack = 10001", "slack")] {
+            let text = format!("mode = {{ kind = 'stale_synchronous', {settings} }}");
+            let error = mode(&text).unwrap().check().unwrap_err();
+            assert!(error.to_string().contains(at_fault), "{settings}: {error}");
+        }
         assert_eq!(mode("mode = { kind = 'synchronous' }").unwrap().buffered(), None);
         for wrong in
             ["{ kind = 'buffered', buffer = 1 }", "{ kind = 'buffered', buffer = 1, concurrency = 1, size = 1 }"]

@@ -1,7 +1,7 @@
 //! Pairs of settings that make no sense together, each with the reason.
 
 use super::combine::{Combine, Krum, MultiKrum, NormClipping, TrimmedMean, trimmed};
-use super::{Divisor, JobFile, JobFileError, Mode, NormMax, RoundPolicy, ServerOptimizer, StalenessWeight};
+use super::{Divisor, JobFile, JobFileError, Mode, NormMax, RoundPolicy, Selection, ServerOptimizer, StalenessWeight};
 use crate::plan::{Algorithm, Optimizer};
 use crate::update::CodecName;
 
@@ -17,10 +17,12 @@ pub(super) fn check(job: &JobFile) -> Result<(), JobFileError> {
     let (least, most) = match job.round.mode {
         Mode::Synchronous => ("[round] updates_min", "[round] updates_goal and over_selection"),
         Mode::Buffered { .. } => ("[round] mode buffer", "[round] mode buffer"),
+        Mode::StaleSynchronous { .. } => ("[round] mode", "[round] mode members"),
     };
     for (first, second, refusal) in [
         ("[round] mode", "settings of cohorts", cohorts(job)),
         ("[round] mode", "[eligibility] separation_rounds", rest(job)),
+        ("[round] adapt", "[round] selection", adapting(job)),
         ("[round] mode", "[training] algorithm", drift(job)),
         ("[round] mode", "[training] algorithm adaptive", adaptive(job)),
         ("[round] mode staleness_weight", "[aggregation] combine", staleness(job)),
@@ -43,28 +45,45 @@ pub(super) fn check(job: &JobFile) -> Result<(), JobFileError> {
     Ok(())
 }
 
-/// A buffered job has no cohorts: it draws a client whenever one may work.
+/// A buffered job has no cohorts: it draws a client whenever one may work. One with clocks has members, for which it
+/// waits once.
 fn cohorts(job: &JobFile) -> Option<String> {
     let (round, default) = (&job.round, RoundPolicy::default());
-    let is_default = RoundPolicy {
-        mode: default.mode,
-        deadline_ms: default.deadline_ms,
-        backoff_ms: default.backoff_ms,
-        backoff_max_ms: default.backoff_max_ms,
-        ..round.clone()
-    } == default;
-    (round.mode.buffered().is_some() && !is_default).then(|| {
-        "leave out updates_goal, updates_min, over_selection, available_min, selection and selection_timeout_ms: clients \
-         are drawn one by one, and a full buffer makes a version"
-            .to_owned()
-    })
+    let timeout_ms = match round.mode {
+        Mode::StaleSynchronous { .. } => round.selection_timeout_ms,
+        _ => default.selection_timeout_ms,
+    };
+    let of_mode = RoundPolicy {
+        mode: round.mode,
+        deadline_ms: round.deadline_ms,
+        backoff_ms: round.backoff_ms,
+        backoff_max_ms: round.backoff_max_ms,
+        selection_timeout_ms: timeout_ms,
+        ..default
+    };
+    if *round == of_mode {
+        return None;
+    }
+    match round.mode {
+        Mode::Synchronous => None,
+        Mode::Buffered { .. } => Some(
+            "leave out updates_goal, updates_min, over_selection, available_min, selection, adapt and selection_timeout_ms: \
+             clients are drawn one by one, and a full buffer makes a version"
+                .to_owned(),
+        ),
+        Mode::StaleSynchronous { .. } => Some(
+            "leave out updates_goal, updates_min, over_selection, available_min, selection and adapt: members stay, and their \
+             number is that of the updates of a version"
+                .to_owned(),
+        ),
+    }
 }
 
 /// What such a client downloads beside the model, and what it keeps, belong to the newest version.
 fn drift(job: &JobFile) -> Option<String> {
     let is_stale = job.round.mode.buffered().is_some() && job.training.algorithm.keeps_state();
     is_stale
-        .then(|| "its corrections are those of the newest version, and clients of a buffer may be behind".to_owned())
+        .then(|| "its corrections are those of the newest version, and clients of this mode may be behind".to_owned())
 }
 
 /// The weight of a round is stored with it, and clients of a buffer outlast rounds.
@@ -74,11 +93,18 @@ fn adaptive(job: &JobFile) -> Option<String> {
         .then(|| "mu adapts from round to round, and a client of a buffer may train for several".to_owned())
 }
 
+/// A cohort whose size follows the drop-out would cut off some of those that a chance of their own has drawn.
+fn adapting(job: &JobFile) -> Option<String> {
+    let is_poisson = matches!(job.round.selection, Selection::Poisson { .. });
+    (job.round.adapt.is_some() && is_poisson)
+        .then(|| "Poisson sampling draws each client by itself, so no cohort can follow the drop-out".to_owned())
+}
+
 /// In a cohort a round that nobody may join is abandoned, and the next one lets clients return.
 fn rest(job: &JobFile) -> Option<String> {
     let rests = job.eligibility.separation_rounds > 0;
     (job.round.mode.buffered().is_some() && rests)
-        .then(|| "a buffer waits for updates without end, so clients that all rest would stop the job".to_owned())
+        .then(|| "a round of this mode has no end of its own, so clients that all rest would stop the job".to_owned())
 }
 
 /// A discount is a weight, so the rule must have weights; and a divisor of its own needs a sum that is divided.

@@ -8,8 +8,11 @@ use serde::{Deserialize, Serialize};
 pub struct RoundBuffer {
     /// Most clients that work at a time.
     pub concurrency: u32,
-    /// Largest number of versions that an update may be behind.
+    /// Largest number of versions that an update may be behind. In a stale-synchronous job, the slack bounds it.
     pub staleness_max: u32,
+    /// In a stale-synchronous job: how far members may be ahead of the slowest when they begin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slack: Option<u32>,
     /// Mean staleness of the accepted updates. Absent without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staleness_mean: Option<f64>,

@@ -28,6 +28,24 @@ pub struct RoundDetail {
     /// buffered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub staleness: Vec<StalenessCount>,
+    /// The clocks of the members of a stale-synchronous job, by the number of the client, while the round is open.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clocks: Vec<MemberClock>,
+}
+
+/// A member of a stale-synchronous job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct MemberClock {
+    /// Number of the client in its population.
+    pub client_number: u64,
+    /// Updates that it has contributed, counted from the clock at which it came.
+    pub clock: u32,
+    /// Whether it is at work now.
+    pub is_working: bool,
+    /// Time since which it could begin its next work and does not wait for it. Absent unless that is so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missed_at_ms: Option<i64>,
 }
 
 /// The time that a round spent in one phase.

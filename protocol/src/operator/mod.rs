@@ -4,6 +4,7 @@
 //! Fields that end in `_at_ms` are milliseconds since 1970 (UTC); other fields in `_ms` are durations.
 
 mod access;
+mod adapted;
 mod assignment;
 mod audit;
 mod buffer;
@@ -34,12 +35,13 @@ pub use access::{
     OPERATOR_TOKEN_VALID_FOR_MS_DEFAULT, PASSWORD_BYTES_MAX, PASSWORD_CHARS_MIN, REQUESTED_BY, Session, SignInWays,
     SignedIn, Token,
 };
+pub use adapted::Adapted;
 pub use assignment::Assignment;
 pub use audit::{AuditEntry, CHAIN_BEGINS, ChainCheck, ChainError};
 pub use buffer::{RoundBuffer, StalenessCount};
 pub use client::{ChangeStanding, Client, CreatePopulation, Population};
 pub use curve::{Curve, CurveMark, CurvePoint, Target};
-pub use detail::{PhaseSpan, RoundDetail, WhatIf};
+pub use detail::{MemberClock, PhaseSpan, RoundDetail, WhatIf};
 pub use event::Event;
 pub use filing::{ChangeJob, NOTES_BYTES_MAX, TAGS_MAX};
 pub use health::Health;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{MetricSummary, RoundBuffer};
+use super::{Adapted, MetricSummary, RoundBuffer};
 use crate::classes::ClassTotals;
 use crate::seed::Seed;
 use crate::state::{AbandonReason, Phase, Task};
@@ -33,6 +33,10 @@ pub struct Round {
     /// What the round has as the buffer of a buffered job. Absent in other rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer: Option<RoundBuffer>,
+    /// What the times of the rounds before gave to it. Absent unless its job follows them, and until enough is
+    /// measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapted: Option<Adapted>,
     /// Number of accepted reports.
     pub reported: u32,
     /// Number of updates in the running sum of the coordinator that answers. It equals `reported` unless that

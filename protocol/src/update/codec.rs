@@ -11,6 +11,7 @@
 //! | `qsgd` | one norm per bucket and levels (QSGD) | yes | |
 //! | `eden` | rotated values, one to four bits each (EDEN, DRIVE) | yes | |
 //! | `random_k` | a few values, chosen at random and amplified | yes | |
+//! | `hierarchical` | lines for blocks, and a line for their sizes (Du, Yang, Huang) | no | residual |
 //! | `sign` | signs and one mean magnitude per section | no | residual |
 //! | `top_k` | the largest values | no | residual |
 //! | `dgc` | the largest values of a momentum (deep gradient compression) | no | residual, momentum |
@@ -25,7 +26,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-use super::codecs::{Blocks, Dgc, Eden, Properties, Qsgd, RandomK, Ternary, TopK, plain, sign};
+use super::codecs::{Blocks, Dgc, Eden, Hierarchical, Properties, Qsgd, RandomK, Ternary, TopK, plain, sign};
 use super::frame::SectionCodec;
 use crate::safetensors::Dtype;
 
@@ -57,6 +58,8 @@ pub enum Codec {
     Dgc(Dgc),
     /// Rotated and quantised values.
     Eden(Eden),
+    /// Lines of codebooks for blocks and for their sizes, and error feedback.
+    Hierarchical(Hierarchical),
 }
 
 /// `int8`: at most a quarter of the bytes of `f32`. No measured training lost accuracy or rounds to it, however often
@@ -85,6 +88,7 @@ pub enum CodecName {
     TopK,
     Dgc,
     Eden,
+    Hierarchical,
 }
 
 /// A setting that is out of range.
@@ -101,7 +105,7 @@ pub struct CodecError {
 
 impl CodecName {
     /// All codecs.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::F32,
         Self::F16,
         Self::Bf16,
@@ -114,6 +118,7 @@ impl CodecName {
         Self::TopK,
         Self::Dgc,
         Self::Eden,
+        Self::Hierarchical,
     ];
 
     /// The codec with its default settings.
@@ -132,6 +137,7 @@ impl CodecName {
             Self::TopK => Codec::TopK(TopK::default()),
             Self::Dgc => Codec::Dgc(Dgc::default()),
             Self::Eden => Codec::Eden(Eden::default()),
+            Self::Hierarchical => Codec::Hierarchical(Hierarchical::default()),
         }
     }
 }
@@ -159,6 +165,7 @@ impl Codec {
             Self::TopK(_) => CodecName::TopK,
             Self::Dgc(_) => CodecName::Dgc,
             Self::Eden(_) => CodecName::Eden,
+            Self::Hierarchical(_) => CodecName::Hierarchical,
         }
     }
 
@@ -179,6 +186,7 @@ impl Codec {
             Self::TopK(top_k) => top_k.properties(),
             Self::Dgc(dgc) => dgc.properties(),
             Self::Eden(eden) => eden.properties(),
+            Self::Hierarchical(hierarchical) => hierarchical.properties(),
         }
     }
 
@@ -196,6 +204,7 @@ impl Codec {
             Self::TopK(top_k) => top_k.check(),
             Self::Dgc(dgc) => dgc.check(),
             Self::Eden(eden) => eden.check(),
+            Self::Hierarchical(hierarchical) => hierarchical.check(),
         };
         checked.map_err(|(setting, allowed)| CodecError { codec: self.name(), setting, allowed })
     }
@@ -228,6 +237,7 @@ impl Codec {
             Self::TopK(top_k) => Box::new(top_k),
             Self::Dgc(dgc) => Box::new(dgc),
             Self::Eden(eden) => Box::new(eden),
+            Self::Hierarchical(hierarchical) => Box::new(hierarchical),
         })
     }
 }
@@ -268,6 +278,7 @@ pub(crate) enum Tagged {
     TopK(TopK),
     Dgc(Dgc),
     Eden(Eden),
+    Hierarchical(Hierarchical),
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
@@ -290,6 +301,7 @@ impl From<Codec> for Tagged {
             Codec::TopK(top_k) => Self::TopK(top_k),
             Codec::Dgc(dgc) => Self::Dgc(dgc),
             Codec::Eden(eden) => Self::Eden(eden),
+            Codec::Hierarchical(hierarchical) => Self::Hierarchical(hierarchical),
         }
     }
 }
@@ -309,6 +321,7 @@ impl From<Tagged> for Codec {
             Tagged::TopK(top_k) => Self::TopK(top_k),
             Tagged::Dgc(dgc) => Self::Dgc(dgc),
             Tagged::Eden(eden) => Self::Eden(eden),
+            Tagged::Hierarchical(hierarchical) => Self::Hierarchical(hierarchical),
         }
     }
 }

@@ -45,6 +45,7 @@ pub fn encode(
         Codec::TopK(top_k) => top_k.encode(delta, parameters),
         Codec::Dgc(dgc) => dgc.encode(delta, parameters, round),
         Codec::Eden(eden) => eden.encode(delta, parameters, stream),
+        Codec::Hierarchical(hierarchical) => hierarchical.encode(delta, parameters),
     };
     let tensor = Tensor { name: frame::TENSOR, shape: &[frame.len()], data: Data::Bytes(Dtype::U8, &frame) };
     Ok(write(&[tensor], &metadata))

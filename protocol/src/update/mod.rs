@@ -35,7 +35,9 @@ mod statistics;
 #[cfg(feature = "openapi")]
 pub(crate) use codec::WrittenCodec;
 pub use codec::{Codec, CodecError, CodecName};
-pub use codecs::{Blocks, Dgc, Eden, Properties, Qsgd, RESIDUAL_AGE_ROUNDS_MAX, RandomK, SparseValues, Ternary, TopK};
+pub use codecs::{
+    Blocks, Dgc, Eden, Hierarchical, Properties, Qsgd, RESIDUAL_AGE_ROUNDS_MAX, RandomK, SparseValues, Ternary, TopK,
+};
 pub use decoder::{NORM_TOLERANCE, UpdateDecoder, UpdateLimits, UpdateStatistics};
 pub use encode::encode;
 pub use error::{EncodeError, SectionError, UpdateError};

@@ -9,6 +9,12 @@ use tributary_protocol::state::JobState;
 use super::tx::{Json, execute, fetch, stored};
 use super::{DbError, Tx};
 
+#[derive(sqlx::FromRow)]
+struct FileRow {
+    #[sqlx(try_from = "String")]
+    file: Json<JobFile>,
+}
+
 #[derive(Clone, Debug)]
 pub struct NewJob<'a> {
     pub id: JobId,
@@ -216,6 +222,13 @@ impl Tx {
         let sql = "select count(*) from jobs where population = $1 and state = 'running'";
         let (count,) = fetch!(self, (i64,), fetch_one, sql, population.as_str());
         Ok(count > 0)
+    }
+
+    /// The clients that the running jobs of a population draw together, when each of them opens a round.
+    pub async fn running_places(&mut self, population: &Name) -> Result<u64, DbError> {
+        let sql = "select file from jobs where population = $1 and state = 'running'";
+        let rows = fetch!(self, FileRow, fetch_all, sql, population.as_str());
+        Ok(rows.into_iter().map(|FileRow { file }| u64::from(file.0.round.cohort_size())).sum())
     }
 
     pub async fn has_job_named(&mut self, population: &Name, name: &Name) -> Result<bool, DbError> {

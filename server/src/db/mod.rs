@@ -19,6 +19,7 @@ mod events;
 mod file;
 mod filing;
 mod jobs;
+mod members;
 mod metrics;
 mod model_files;
 mod names;
@@ -37,6 +38,7 @@ mod transition;
 mod tx;
 mod upkeep;
 mod watched;
+mod works;
 
 pub use accepted::AcceptedRow;
 pub use accounts::{NewSession, SignedInRow};

@@ -150,12 +150,14 @@ impl From<RoundRow> for Round {
         let buffer = row.buffer().map(|buffer| RoundBuffer {
             concurrency: buffer.concurrency,
             staleness_max: buffer.staleness_max,
+            slack: buffer.slack,
             staleness_mean: (row.reported > 0).then(|| row.staleness as f64 / f64::from(row.reported)),
             lost_weight: row.lost_weight,
         });
         Self {
             spare: if buffer.is_none() && row.reported >= row.goal { row.expired } else { 0 },
             buffer,
+            adapted: row.policy.as_ref().and_then(|Text(Json(policy))| policy.adapted),
             number: row.number,
             task: row.task,
             phase: row.phase,

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use tracing::Instrument;
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::{
-    BufferFacts, Candidate, JobFacts, Known, NextRound, RoundFacts, Step, TaskPolicy, choose_cohort, gives_way,
-    has_trained, next_buffer_step, next_round, next_step,
+    Absence, BufferFacts, Candidate, Clocks, JobFacts, Known, NextRound, RoundFacts, Step, TaskPolicy, choose_cohort,
+    gives_way, has_trained, next_buffer_step, next_clocked_step, next_round, next_step,
 };
 use tributary_protocol::id::JobId;
 use tributary_protocol::job_file::Selection;
-use tributary_protocol::state::{AbandonReason, Phase, Task};
+use tributary_protocol::seed::Seed;
+use tributary_protocol::state::{AbandonReason, JobState, Phase, Task};
 
 use super::context::Driver;
 use super::tell;
@@ -18,7 +19,7 @@ use crate::central::Due;
 use crate::cluster::lease::Lease;
 use crate::db::{DbError, JobRow, OpenWork, RoundKey, RoundRow, Tx};
 use crate::fleet::waiting::Waiting;
-use crate::lifecycle::{buffers, jobs, rounds};
+use crate::lifecycle::{buffers, jobs, members, rounds};
 use crate::models::commit::commit_training;
 use crate::models::error::CommitError;
 use crate::runtime::clock::Stopwatch;
@@ -108,6 +109,10 @@ async fn look(driver: &Driver, id: JobId) -> Result<Found, DriverError> {
     let facts = job_facts(&mut tx, &job, &rounds).await?;
     let trained = has_trained(&spec.file, &facts);
     let waiting = Waiting::read(services, fleet, &mut tx, &spec, &rounds).await?;
+    let clocks = match rounds.iter().find_map(RoundRow::buffer) {
+        Some(buffer) if buffer.slack.is_some() => Clocks::of(&buffer, tx.members(id).await?),
+        _ => None,
+    };
     let test_sets = u32::from(services.evaluator.is_some() && tx.test_set(id).await?.is_some());
     drop(tx);
 
@@ -141,6 +146,12 @@ async fn look(driver: &Driver, id: JobId) -> Result<Found, DriverError> {
             rebuild::start(services, &spec, round, updates.sums.of(round.key(), &spec));
         }
         let eligible = if round.draws() { waiting.eligible(&spec, round) } else { Vec::new() };
+        // Clocks are those of the training round.
+        let clocks = clocks.as_ref().filter(|_| policy.buffer.is_some());
+        let eligible = match clocks {
+            Some(clocks) if round.phase == Phase::Training => clocks.starters(eligible, draw_seed(round)),
+            _ => eligible,
+        };
         let is_superseded = round.task == Task::Evaluate
             && round.phase == Phase::Selecting
             && gives_way(&spec.file, &facts, round.number);
@@ -157,7 +168,10 @@ async fn look(driver: &Driver, id: JobId) -> Result<Found, DriverError> {
                     working: round.working(),
                     reported: round.reported,
                 };
-                next_buffer_step(&buffer, policy.goal, &facts)
+                match clocks {
+                    Some(clocks) => next_clocked_step(&policy, &buffer, &facts, clocks, round.opened_at_ms, now_ms),
+                    None => next_buffer_step(&buffer, policy.goal, &facts),
+                }
             }
             (false, None) => {
                 let available = if policy.is_without_clients() { test_sets } else { clients };
@@ -166,7 +180,17 @@ async fn look(driver: &Driver, id: JobId) -> Result<Found, DriverError> {
         };
         match step {
             Step::WaitUntil(at_ms) => until_ms = until_ms.into_iter().chain([at_ms]).min(),
-            Step::Wait | Step::Done => {}
+            Step::Wait | Step::Done => {
+                let draws = job.state == JobState::Running && in_calendar && round.phase == Phase::Training;
+                match clocks.filter(|_| draws).map(|clocks| clocks.absence(policy.deadline_ms, now_ms)) {
+                    None => {}
+                    Some(Absence::Until(at_ms)) => until_ms = until_ms.into_iter().chain(at_ms).min(),
+                    Some(absence) => {
+                        members::keep(services, id, &absence).await?;
+                        return Ok(Found::Moved);
+                    }
+                }
+            }
             // It ends the round itself, and the job's task goes on meanwhile.
             Step::Commit if policy.is_without_clients() => evaluate(driver, &spec, round),
             step => {
@@ -261,17 +285,17 @@ async fn perform(
         Step::ChooseCohort(size) => {
             let (selection, known) = selection(driver, spec, key).await?;
             let cohort = choose_cohort(eligible, size as usize, selection, &known, round.seed());
-            rounds::start(services, fleet, round, policy, &cohort).await?;
+            match policy.buffer {
+                Some(_) => buffers::draw(services, fleet, round, policy, &cohort).await?,
+                None => rounds::start(services, fleet, round, policy, &cohort).await?,
+            }
             if key.task == Task::Train {
                 let _ = updates.sums.of(key, spec);
             }
         }
         Step::Draw(clients) => {
-            let seed = match round.drawn {
-                0 => round.seed(),
-                drawn => round.seed().derive("draw", drawn.into()),
-            };
-            let clients = choose_cohort(eligible, clients as usize, Selection::Uniform, &Known::default(), seed);
+            let clients =
+                choose_cohort(eligible, clients as usize, Selection::Uniform, &Known::default(), draw_seed(round));
             buffers::draw(services, fleet, round, policy, &clients).await?;
         }
         Step::Aggregate => rounds::close(services, &fleet.downloads, round).await?,
@@ -281,6 +305,14 @@ async fn perform(
         Step::Wait | Step::WaitUntil(_) | Step::Done => {}
     }
     Ok(())
+}
+
+/// The seed of the next draw into a buffer.
+fn draw_seed(round: &RoundRow) -> Seed {
+    match round.drawn {
+        0 => round.seed(),
+        drawn => round.seed().derive("draw", drawn.into()),
+    }
 }
 
 /// How the cohort of a round is chosen, and what that reads of the clients.

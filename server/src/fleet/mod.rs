@@ -48,9 +48,10 @@ impl Fleet {
         }
     }
 
-    /// When a client without work should check in again. `clients` is the size of its population.
+    /// When a client without work should check in again. `clients` is the size of its population, `places` the clients
+    /// that its running jobs draw together; small populations do not depend on it.
     #[must_use]
-    pub fn retry_after_ms(&self, reason: RetryReason, clients: u64) -> u64 {
-        retry_window_ms(reason, clients, &mut self.pace.lock().unwrap_or_else(PoisonError::into_inner))
+    pub fn retry_after_ms(&self, reason: RetryReason, clients: u64, places: u64) -> u64 {
+        retry_window_ms(reason, clients, places, &mut self.pace.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

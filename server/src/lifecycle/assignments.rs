@@ -185,6 +185,9 @@ pub(crate) async fn end(
         tx.discard_upload(assignment.id).await?;
         tx.store_times(assignment.id, times).await?;
         tx.count_ended(key, state, 1, 0, traffic).await?;
+        if assignment.is_buffered() {
+            tx.remove_member(key.job, client).await?;
+        }
         tx.record(Transition::of_assignment(key, assignment.id, state, Some(reason)), now_ms).await?;
         if state == AssignmentState::Rejected {
             quarantine_offender(&mut tx, client, now_ms).await?;
@@ -260,7 +263,15 @@ pub(crate) async fn accept(
     if assignment.is_buffered() {
         count_staleness(services, &mut tx, &assignment, &round, report.weight).await?;
     }
-    if round.reported + 1 >= round.goal {
+    let goal = match round.buffer().and_then(|buffer| buffer.slack) {
+        // As many updates as there are members close the sum.
+        Some(_) => {
+            tx.tick_member(key.job, client).await?;
+            round.goal.min(tx.count_members(key.job).await?)
+        }
+        None => round.goal,
+    };
+    if round.reported + 1 >= goal {
         close_in(&mut tx, downloads, &round, now_ms).await?;
     }
     tx.commit().await?;

@@ -1,6 +1,6 @@
 //! Rounds of buffered jobs: open assignments move on to the next round, clients are drawn one by one.
 
-use tributary_engine::round::{BufferPolicy, Candidate, TaskPolicy, is_overdue, staleness};
+use tributary_engine::round::{BufferPolicy, Candidate, Clocks, TaskPolicy, is_overdue, staleness};
 use tributary_protocol::id::{AssignmentId, JobId};
 use tributary_protocol::state::Phase;
 
@@ -13,7 +13,8 @@ use crate::runtime::entropy;
 use crate::services::Services;
 
 /// Selecting to Training for a buffer that has just opened: it takes over the open assignments of the round before.
-/// Those that became too stale expire, so that their clients get new work at once.
+/// Those that became too stale expire, so that their clients get new work at once. A job with clocks selects while
+/// nobody is a member.
 pub(super) async fn begin(
     tx: &mut Tx,
     downloads: &Downloads,
@@ -22,6 +23,9 @@ pub(super) async fn begin(
     now_ms: i64,
 ) -> Result<(), DbError> {
     let (key, newest) = (round.key, round.base_version);
+    if buffer.slack.is_some() && tx.count_members(key.job).await? == 0 {
+        return Ok(());
+    }
     for assignment in tx.open_assignments(key.job).await? {
         if buffer.is_too_stale(assignment.base_version, newest) {
             let behind = staleness(assignment.base_version, newest);
@@ -39,8 +43,8 @@ pub(super) async fn begin(
     tx.record(Transition::of_round(key, Phase::Training), now_ms).await
 }
 
-/// Draws clients into an open buffer: stores their assignments, then calls them. Nothing happens when another driver
-/// was faster.
+/// Draws clients into an open buffer: stores their assignments, then calls them. The first members of a job with clocks
+/// end its selection. Nothing happens when another driver was faster.
 pub(crate) async fn draw(
     services: &Services,
     fleet: &Fleet,
@@ -51,10 +55,25 @@ pub(crate) async fn draw(
     let (key, now_ms) = (round.key(), services.clock.now_ms());
     let mut tx = services.db.begin().await?;
     tx.lock_job(key.job).await?;
+    if round.phase == Phase::Selecting {
+        if !tx.start_round(key, 0, now_ms, None).await? {
+            return Ok(());
+        }
+        tx.record(Transition::of_round(key, Phase::Training), now_ms).await?;
+    }
     if !tx.draw_into(key, round.drawn, clients.len()).await? {
         return Ok(());
     }
+    let clocks = match policy.buffer {
+        Some(buffer) if buffer.slack.is_some() => Clocks::of(&buffer, tx.members(key.job).await?),
+        _ => None,
+    };
     for candidate in clients {
+        if let Some(clocks) = &clocks {
+            // A report that came since the look may have moved the fastest member on.
+            let Some(clock) = clocks.entry(candidate.client) else { return Ok(()) };
+            tx.enter_member(key.job, candidate.client, clock).await?;
+        }
         let id = AssignmentId::from_random(entropy::random());
         // The first assignment of a client in a round has the seed that it would have in a cohort.
         let seed = round.seed().derive("client", candidate.number);

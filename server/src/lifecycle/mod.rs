@@ -9,6 +9,7 @@ pub(crate) mod buffers;
 mod drawn;
 mod expiry;
 pub(crate) mod jobs;
+pub(crate) mod members;
 pub(crate) mod removal;
 pub(crate) mod rounds;
 pub(crate) mod standings;

@@ -1,10 +1,10 @@
 //! Phases of rounds: Selecting, Training, Aggregating, then Committed or Abandoned.
 
 use tributary_engine::job::JobSpec;
-use tributary_engine::round::{Candidate, Proximal, TaskPolicy, norm_bound, summaries};
+use tributary_engine::round::{Candidate, Proximal, TaskPolicy, adapt, norm_bound, summaries};
 use tributary_protocol::device::EvaluationReport;
 use tributary_protocol::id::AssignmentId;
-use tributary_protocol::job_file::NormMax;
+use tributary_protocol::job_file::{Adapt, NormMax};
 use tributary_protocol::state::{AbandonReason, JobState, Phase, Task};
 
 use super::buffers;
@@ -23,6 +23,8 @@ use crate::services::Services;
 
 /// Most norms that an adaptive bound is derived from: the newest.
 const NORMS_MAX: u32 = 10_000;
+/// Most pieces of work that a deadline is derived from: the newest.
+const WORKS_MAX: u32 = 2_000;
 
 /// Opens a round, unless its job has moved on. A buffer takes over the open assignments of the round before.
 pub(crate) async fn open(
@@ -51,6 +53,10 @@ pub(crate) async fn open(
     let norm_max = match (key.task, spec.file.update.norm_max) {
         (Task::Train, Some(norm_max)) => norm_bound_of(&mut tx, &job, norm_max, key.number).await?,
         _ => None,
+    };
+    let policy = match (key.task, &spec.file.round.adapt) {
+        (Task::Train, Some(settings)) => adapted(&mut tx, policy, settings, key).await?,
+        _ => policy,
     };
     let policy = with_proximal(&mut tx, spec, key, policy).await?;
     let round = NewRound { key, base_version, seed, policy, norm_max };
@@ -88,6 +94,15 @@ async fn norm_bound_of(tx: &mut Tx, job: &JobRow, norm_max: NormMax, number: u32
         }
     };
     Ok(norm_bound(norm_max, &mut recent, job.abandoned_in_a_row))
+}
+
+/// The policy that the times of recent rounds give to a round that opens now. It is stored with the round, so that a
+/// restart goes on the same, and people can see why.
+async fn adapted(tx: &mut Tx, policy: TaskPolicy, settings: &Adapt, key: RoundKey) -> Result<TaskPolicy, DbError> {
+    let since = key.number.saturating_sub(settings.rounds);
+    let works = tx.past_works(key.job, since, settings.class.as_deref(), WORKS_MAX).await?;
+    let overhead_ms = tx.round_overhead_ms(key.job, since).await?;
+    Ok(adapt(&policy, settings, &works, overhead_ms).unwrap_or(policy))
 }
 
 /// Selecting to Training: stores the cohort, then calls its clients.

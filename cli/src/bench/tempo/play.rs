@@ -1,12 +1,15 @@
 //! Rounds in simulated time: the engine decides, clients finish or die.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tributary_engine::aggregate::{Accumulator, Contribution, Weighing, Weight, advance, step};
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::{
-    BufferFacts, Candidate, Known, RoundFacts, Step, TaskPolicy, choose_cohort, next_buffer_step, next_step, staleness,
+    BufferFacts, Candidate, Clocks, Known, Member, RoundFacts, Step, TaskPolicy, choose_cohort, next_buffer_step,
+    next_clocked_step, next_step, staleness,
 };
+use tributary_protocol::id::ClientId;
 use tributary_protocol::job_file::Selection;
 use tributary_protocol::model::Model;
 use tributary_protocol::seed::Seed;
@@ -56,6 +59,8 @@ pub(super) struct Play {
     version: u32,
     model: Arc<Model>,
     work: Vec<Work>,
+    /// Of a stale-synchronous job. Members come back at once, so none is missed.
+    members: BTreeMap<ClientId, Member>,
     /// Clients that died, and when they are back.
     dead: Vec<(i64, usize)>,
     round: Open,
@@ -76,6 +81,7 @@ impl Play {
             accuracy: 0.0,
             version: 0,
             work: Vec::new(),
+            members: BTreeMap::new(),
             dead: Vec::new(),
             spec,
             policy,
@@ -111,20 +117,42 @@ impl Play {
     }
 
     fn step(&self) -> Step {
-        let (available, working) = (self.idle().len() as u32, self.work.len() as u32);
+        let (available, working) = (self.starters().len() as u32, self.work.len() as u32);
         let Open { phase, opened_at_ms, deadline_at_ms, reported, .. } = self.round;
         let job = JobState::Running;
         match self.policy.buffer {
             Some(buffer) => {
                 let (has_trained, in_calendar) = (false, true);
                 let facts = BufferFacts { phase, job, has_trained, in_calendar, available, working, reported };
-                next_buffer_step(&buffer, self.policy.goal, &facts)
+                match self.clocks() {
+                    Some(clocks) => {
+                        next_clocked_step(&self.policy, &buffer, &facts, &clocks, opened_at_ms, self.now_ms)
+                    }
+                    None => next_buffer_step(&buffer, self.policy.goal, &facts),
+                }
             }
             None => {
                 let facts = RoundFacts { phase, job, available, working, reported, opened_at_ms, deadline_at_ms };
                 next_step(&self.policy, &facts, self.now_ms)
             }
         }
+    }
+
+    fn clocks(&self) -> Option<Clocks> {
+        Clocks::of(&self.policy.buffer?, self.members.values().copied())
+    }
+
+    /// The clients that may begin work.
+    fn starters(&self) -> Vec<Candidate> {
+        match self.clocks() {
+            Some(clocks) if self.round.phase == Phase::Training => clocks.starters(self.idle(), self.draw_seed()),
+            _ => self.idle(),
+        }
+    }
+
+    fn draw_seed(&self) -> Seed {
+        let seed = self.spec.seed().derive("train", self.round.number.into());
+        seed.derive("draw", self.round.drawn.into())
     }
 
     /// The clients that wait for work.
@@ -137,10 +165,15 @@ impl Play {
 
     fn draw(&mut self, clients: u32) {
         let seed = self.spec.seed().derive("train", self.round.number.into());
-        let draw = seed.derive("draw", self.round.drawn.into());
-        let chosen = choose_cohort(self.idle(), clients as usize, Selection::Uniform, &Known::default(), draw);
-        for Candidate { number, .. } in chosen {
+        let draw = self.draw_seed();
+        let chosen = choose_cohort(self.starters(), clients as usize, Selection::Uniform, &Known::default(), draw);
+        let clocks = self.clocks();
+        for Candidate { number, client, .. } in chosen {
             self.round.drawn += 1;
+            if let Some(clocks) = &clocks {
+                let clock = clocks.entry(client).unwrap_or_default();
+                self.members.insert(client, Member { client, clock, is_working: true, missed_at_ms: None });
+            }
             let client = number as usize;
             self.work.push(Work {
                 client,
@@ -167,7 +200,9 @@ impl Play {
             self.report(&work)?;
         }
         if self.policy.buffer.is_some() {
-            self.work.retain(|work| work.until_ms > now_ms);
+            for work in self.work.extract_if(.., |work| work.until_ms <= now_ms) {
+                self.members.remove(&self.fleet.candidates[work.client].client);
+            }
         }
         Ok(())
     }
@@ -178,6 +213,9 @@ impl Play {
         let share = self.spec.discount().share(Weighing::Examples, Weight::examples(update.examples), behind);
         self.round.sum.add(0, &update.delta, share.weight);
         self.round.sum.count(Contribution { weight: share.divisor, updates: 1 }).map_err(failed)?;
+        if let Some(member) = self.members.get_mut(&self.fleet.candidates[work.client].client) {
+            (member.clock, member.is_working) = (member.clock + 1, false);
+        }
         self.round.reported += 1;
         self.updates += 1;
         self.staleness += u64::from(behind);
@@ -199,7 +237,8 @@ impl Play {
         self.round = Open::new(&self.spec, self.round.number + 1, self.now_ms)?;
         match self.policy.buffer {
             Some(buffer) => {
-                self.round.phase = Phase::Training;
+                let selects = buffer.slack.is_some() && self.members.is_empty();
+                self.round.phase = if selects { Phase::Selecting } else { Phase::Training };
                 let newest = self.version;
                 self.work.retain(|work| !buffer.is_too_stale(work.version, newest));
             }
@@ -218,7 +257,8 @@ impl Play {
 
 impl Open {
     fn new(spec: &JobSpec, number: u32, opened_at_ms: i64) -> Result<Self, BenchError> {
-        let is_buffer = spec.file.round.mode.buffered().is_some();
+        let mode = spec.file.round.mode;
+        let is_buffer = mode.buffered().is_some() && mode.slack().is_none();
         Ok(Self {
             number,
             phase: if is_buffer { Phase::Training } else { Phase::Selecting },

@@ -12,8 +12,21 @@ use tributary_protocol::update::{UpdateHeader, encode};
 
 use super::process::{ANSWER_MAX, Serving};
 
-const CODECS: &[&str] =
-    &["f32", "f16", "bf16", "int8", "int4", "ternary", "qsgd", "eden", "random_k", "sign", "top_k", "dgc"];
+const CODECS: &[&str] = &[
+    "f32",
+    "f16",
+    "bf16",
+    "int8",
+    "int4",
+    "ternary",
+    "qsgd",
+    "eden",
+    "random_k",
+    "sign",
+    "top_k",
+    "dgc",
+    "hierarchical",
+];
 const CONNECTIONS: usize = 600;
 const PARAMETERS: usize = 300_000;
 /// The requests for updates, by their status.

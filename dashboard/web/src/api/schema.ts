@@ -25,6 +25,45 @@ export interface Account {
   role: Role;
 }
 
+/**
+ * Deadlines and cohorts that follow the times of recent rounds (`[round] adapt`). `deadline_ms` holds
+ * until enough is measured, and `over_selection` is the largest one.
+ */
+export interface Adapt {
+  /** The attribute that tells classes of devices apart. Default: none. */
+  class?: string;
+  /**
+   * Smallest share of a class that reports in time, as a factor of the share of all clients, 0 to 1.
+   * Default: 0.5.
+   */
+  class_share_min?: number;
+  /** Longest deadline, in milliseconds. Default: 3,600,000. */
+  deadline_max_ms?: number;
+  /** Shortest deadline, in milliseconds. Default: 30,000. */
+  deadline_min_ms?: number;
+  /** Rounds whose times are read, 1 to 1,000. Default: 20. */
+  rounds?: number;
+}
+
+/** A deadline and a cohort that follow from the times of the rounds before (`[round] adapt`). */
+export interface Adapted {
+  /** Number of clients that are drawn. */
+  cohort: number;
+  /** The deadline, from the draw of the cohort, in milliseconds. */
+  deadline_ms: number;
+  /** Share of clients that are expected to miss it, in thousandths. */
+  dropout_permille: number;
+  /**
+   * The deadline with the most updates per hour. Absent unless it is shorter, because a class of devices
+   * needs longer.
+   */
+  fastest_ms?: number;
+  /** Expected updates per hour. */
+  updates_per_hour: number;
+  /** Pieces of work that were measured. */
+  works: number;
+}
+
 /** How `mu` of FedProx follows the training loss (Li et al. 2020, section 5.3.2). */
 export interface AdaptiveMu {
   /** Rounds in a row whose loss fell before `mu` falls, at least 1. Default: 5. */
@@ -545,7 +584,8 @@ export type CodecName =
   | "random_k"
   | "top_k"
   | "dgc"
-  | "eden";
+  | "eden"
+  | "hierarchical";
 
 /** The table of a rule as it is written. */
 export type Combine =
@@ -1023,6 +1063,12 @@ export type HealthKind =
 /** A height and a width, as a pair or as one number for both. */
 export type HeightWidth = number | number[];
 
+/** Settings of `hierarchical`. */
+export interface Hierarchical {
+  /** Values per block: 8, 16 or 32, which take 1.25, 0.63 or 0.31 bits each. Default: 16. */
+  block?: number;
+}
+
 /** Source of model version 0. */
 export type InitialModel = "random" | "upload";
 
@@ -1359,6 +1405,18 @@ export interface Login {
 /** Loss function, averaged over the batch. */
 export type Loss = "cross_entropy" | "mse";
 
+/** A member of a stale-synchronous job. */
+export interface MemberClock {
+  /** Number of the client in its population. */
+  client_number: number;
+  /** Updates that it has contributed, counted from the clock at which it came. */
+  clock: number;
+  /** Whether it is at work now. */
+  is_working: boolean;
+  /** Time since which it could begin its next work and does not wait for it. Absent unless that is so. */
+  missed_at_ms?: number;
+}
+
 /** A named scalar over the rounds of a job. */
 export interface MetricCurve {
   /** Name of the metric. */
@@ -1422,6 +1480,13 @@ export type Mode =
       staleness_max?: number;
       /** What a stale update weighs, as a factor of its examples. Default: polynomial with `a = 0.5`. */
       staleness_weight?: StalenessWeight;
+    }
+  | {
+      kind: "stale_synchronous";
+      /** Most members, 1 to 10,000. */
+      members: number;
+      /** How far a member may be ahead of the slowest one when it begins, at most 10,000. Default: 3. */
+      slack?: number;
     };
 
 /** The file of a model delta: the difference between a version and the one before it. */
@@ -1820,6 +1885,11 @@ export type Role = "viewer" | "operator" | "admin";
 export interface Round {
   /** Accuracy of the resulting model in its evaluation, weighted by examples, 0 to 1. */
   accuracy?: number;
+  /**
+   * What the times of the rounds before gave to it. Absent unless its job follows them, and until enough
+   * is measured.
+   */
+  adapted?: Adapted;
   /** Number of clients of the cohort that still work. */
   assigned?: number;
   /** Model version that the clients started from. */
@@ -1927,7 +1997,12 @@ export interface RoundBuffer {
   concurrency: number;
   /** Weight, in examples, that staleness took from the accepted updates. */
   lost_weight: number;
-  /** Largest number of versions that an update may be behind. */
+  /** In a stale-synchronous job: how far members may be ahead of the slowest when they begin. */
+  slack?: number;
+  /**
+   * Largest number of versions that an update may be behind. In a stale-synchronous job, the slack
+   * bounds it.
+   */
   staleness_max: number;
   /** Mean staleness of the accepted updates. Absent without any. */
   staleness_mean?: number;
@@ -1940,6 +2015,11 @@ export interface RoundDetail {
    * reports.
    */
   classes?: ClassCounts;
+  /**
+   * The clocks of the members of a stale-synchronous job, by the number of the client, while the round
+   * is open.
+   */
+  clocks?: MemberClock[];
   /** The evaluation of the resulting model. */
   evaluation?: Round;
   /** One sentence for people: what the round waits for, what took its time, or why it was abandoned. */
@@ -1962,6 +2042,8 @@ export interface RoundDetail {
 
 /** When a training round opens, closes and is abandoned (`[round]`). */
 export interface RoundPolicy {
+  /** Deadlines and cohorts that follow the measured times. Default: none, every round has `deadline_ms`. */
+  adapt?: Adapt;
   /**
    * Clients that must be available before a cohort is drawn. At least the size of the cohort is always
    * required. Default: 0.
@@ -1980,9 +2062,9 @@ export interface RoundPolicy {
    */
   deadline_ms?: number;
   /**
-   * When updates meet. Default: `synchronous`. With `buffered`, `deadline_ms` is the time of each
-   * client, and `updates_goal`, `updates_min`, `over_selection`, `available_min` and
-   * `selection_timeout_ms` have no meaning.
+   * When updates meet. Default: `synchronous`. In the other modes, `deadline_ms` is the time of each
+   * client, and `updates_goal`, `updates_min`, `over_selection`, `available_min` and `selection` have no
+   * meaning; with `buffered`, neither has `selection_timeout_ms`.
    */
   mode?: Mode;
   /** Clients drawn per update of the goal, 1 to 10. The surplus makes up for stragglers. Default: 1.3. */
@@ -2344,6 +2426,9 @@ export type Tagged =
     })
   | (Eden & {
       name: "eden";
+    })
+  | (Hierarchical & {
+      name: "hierarchical";
     });
 
 /** The cost of reaching an accuracy for the first time. */

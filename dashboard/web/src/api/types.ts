@@ -28,6 +28,7 @@ export type {
   JobState,
   JobSummary,
   LoadSample,
+  MemberClock,
   MetricCurve,
   ModelVersion,
   Node,
@@ -65,7 +66,7 @@ export interface Page<T> {
 export type RoundPolicy = Required<Omit<schema.RoundPolicy, Tables>> & Pick<schema.RoundPolicy, Tables>;
 
 /** The settings of a round policy that are tables, and left out where they are the default. */
-export type Tables = "mode" | "selection";
+export type Tables = "adapt" | "mode" | "selection";
 
 /** A job as the coordinator answers it. */
 export type Job = schema.Job & { file: { round: RoundPolicy } };

@@ -26,10 +26,17 @@ export const FIELDS: readonly Field[] = [
   { key: "backoff_max_ms", label: "Longest back-off", hint: "the doubling stops here", unit: "duration" },
 ];
 
+/** Whether clients are drawn one by one, without cohorts. */
+export function isStreamed(mode: RoundPolicy["mode"]): boolean {
+  return mode !== undefined && mode.kind !== "synchronous";
+}
+
 /** The fields that have a meaning for a job: those of cohorts have none in a buffered job. */
 export function fieldsOf({ mode }: RoundPolicy): readonly Field[] {
+  if (!isStreamed(mode)) return FIELDS;
   const ofClients = ["deadline_ms", "backoff_ms", "backoff_max_ms"];
-  return mode?.kind === "buffered" ? FIELDS.filter(({ key }) => ofClients.includes(key)) : FIELDS;
+  const ofMembers = mode?.kind === "stale_synchronous" ? ["selection_timeout_ms"] : [];
+  return FIELDS.filter(({ key }) => [...ofClients, ...ofMembers].includes(key));
 }
 
 /** The field's value as it is typed. */

@@ -1,7 +1,7 @@
 // The head of a job: name, tags, notes, results, hyperparameters, and its controls.
 
 import { useState } from "preact/hooks";
-import type { Job } from "../api/types";
+import type { Job, RoundPolicy } from "../api/types";
 import { bytes, compact, count, duration, percent, plural, real, shortId, UNKNOWN } from "../lib/format";
 import { hyperparameters } from "../lib/settings";
 import { links } from "../router";
@@ -103,24 +103,42 @@ function leftDetail(job: Job): string | undefined {
   return stop?.rounds === undefined ? "no limit of rounds" : "after two rounds";
 }
 
+/** The settings that decide when updates meet. */
+function tempo(round: RoundPolicy): { name: string; value: string }[] {
+  const { mode } = round;
+  switch (mode?.kind) {
+    case "buffered":
+      return [
+        { name: "buffer", value: count(mode.buffer) },
+        { name: "at work", value: `at most ${count(mode.concurrency)}` },
+      ];
+    case "stale_synchronous":
+      return [
+        { name: "members", value: count(mode.members) },
+        { name: "slack", value: count(mode.slack ?? 3) },
+      ];
+    default:
+      return [
+        {
+          name: "goal",
+          value: `${count(round.updates_goal)} of ${count(Math.ceil(round.updates_goal * round.over_selection))}`,
+        },
+        { name: "minimum", value: count(round.updates_min) },
+      ];
+  }
+}
+
+/** The deadline, or its bounds where it follows the measured times. */
+function deadline({ adapt, deadline_ms }: RoundPolicy): string {
+  if (!adapt) return duration(deadline_ms);
+  const [least, most] = [adapt.deadline_min_ms ?? deadline_ms, adapt.deadline_max_ms ?? deadline_ms];
+  return `${duration(least)} to ${duration(most)}, measured`;
+}
+
 /** The settings that decide how the job learns, from its file. */
 function Hyperparameters({ job }: { job: Job }) {
   const { round } = job.file;
-  const { mode } = round;
-  const goals =
-    mode?.kind === "buffered"
-      ? [
-          { name: "buffer", value: count(mode.buffer) },
-          { name: "at work", value: `at most ${count(mode.concurrency)}` },
-        ]
-      : [
-          {
-            name: "goal",
-            value: `${count(round.updates_goal)} of ${count(Math.ceil(round.updates_goal * round.over_selection))}`,
-          },
-          { name: "minimum", value: count(round.updates_min) },
-        ];
-  const pairs = [...hyperparameters(job.file), ...goals, { name: "deadline", value: duration(round.deadline_ms) }];
+  const pairs = [...hyperparameters(job.file), ...tempo(round), { name: "deadline", value: deadline(round) }];
   return (
     <p class="chips hyperparameters">
       {pairs.map(({ name, value }) => (

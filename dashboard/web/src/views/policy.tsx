@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import type { ApiError } from "../api/http";
 import type { Job, RoundPolicy } from "../api/types";
 import { plural } from "../lib/format";
-import { changes, cohortSize, fieldsOf, read, typed } from "../lib/policy";
+import { changes, cohortSize, fieldsOf, isStreamed, read, typed } from "../lib/policy";
 import { useConnection } from "../ui/connection";
 import { Dialog, Trouble } from "../ui/parts";
 
@@ -60,7 +60,7 @@ export function PolicyDialog({
       <form onSubmit={save} noValidate>
         <p class="hint">
           Applies from the next round on; the open one keeps its rules.
-          {before.mode?.kind === "buffered" ? "" : ` Full cohort: ${plural(cohort, "client")}.`}
+          {isStreamed(before.mode) ? "" : ` Full cohort: ${plural(cohort, "client")}.`}
         </p>
         <div class="form-grid">
           {results.map(({ field, result }) => {

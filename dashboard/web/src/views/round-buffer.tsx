@@ -1,6 +1,7 @@
 // The buffer of a buffered job: clients in flight, how full it is, how stale its updates are, the weight that costs.
+// Of a stale-synchronous job: the clocks of its members.
 
-import type { RoundDetail } from "../api/types";
+import type { MemberClock, RoundDetail } from "../api/types";
 import { count, percent, plural, real } from "../lib/format";
 import { Panel, Stat, Stats } from "../ui/parts";
 
@@ -9,6 +10,7 @@ export function BufferPanel({ data }: { data: RoundDetail }) {
   const { round, staleness = [] } = data;
   const { buffer } = round;
   if (!buffer) return null;
+  if (buffer.slack !== undefined) return <ClocksPanel data={data} slack={buffer.slack} />;
   const most = Math.max(1, ...staleness.map(({ updates }) => updates));
   return (
     <Panel title="Buffer" hint="clients are drawn one by one; a full buffer makes a version">
@@ -46,4 +48,55 @@ export function BufferPanel({ data }: { data: RoundDetail }) {
       )}
     </Panel>
   );
+}
+
+/** The members of a stale-synchronous job, slowest first, as far as each has come. */
+function ClocksPanel({ data, slack }: { data: RoundDetail; slack: number }) {
+  const { round, clocks = [] } = data;
+  const slowest = Math.min(...clocks.map(({ clock }) => clock));
+  const ahead = clocks.map((member) => ({ ...member, ahead: member.clock - slowest }));
+  ahead.sort((one, other) => one.ahead - other.ahead || one.client_number - other.client_number);
+  return (
+    <Panel title="Clocks" hint={`who is more than ${plural(slack, "update")} ahead of the slowest member waits`}>
+      <Stats>
+        <Stat label="In the sum" value={count(round.reported)} detail="one per member closes it" />
+        <Stat label="Members" value={count(clocks.length)} detail={`at most ${count(round.goal)}`} />
+        <Stat
+          label="Waiting"
+          value={count(ahead.filter((member) => !member.is_working && member.ahead > slack).length)}
+          detail="for the slowest"
+        />
+        <Stat label="Staleness" value={real(round.buffer?.staleness_mean)} detail="versions" />
+      </Stats>
+      {ahead.length > 0 && (
+        <table class="table staleness">
+          <caption class="quiet">Updates that each member is ahead of the slowest</caption>
+          <tbody>
+            {ahead.slice(0, CLOCKS_SHOWN).map((member) => (
+              <tr key={member.client_number}>
+                <th scope="row">client {member.client_number}</th>
+                <td class="staleness-bar">
+                  <svg viewBox="0 0 100 6" height="6" width="100%" preserveAspectRatio="none" aria-hidden="true">
+                    <rect class="fill-reported" width={(member.ahead / (slack + 1)) * 100} height="6" />
+                  </svg>
+                </td>
+                <td>
+                  {plural(member.clock, "update")}, {presence(member, slack)}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+    </Panel>
+  );
+}
+
+/** Rows of the panel: the slowest members say what the others wait for. */
+const CLOCKS_SHOWN = 20;
+
+function presence(member: MemberClock & { ahead: number }, slack: number): string {
+  if (member.is_working) return "at work";
+  if (member.ahead > slack) return "waits for the slowest";
+  return member.missed_at_ms === undefined ? "begins next" : "is missed";
 }

@@ -1,6 +1,6 @@
 //! The facts that explain a round.
 
-use tributary_protocol::operator::Round;
+use tributary_protocol::operator::{MemberClock, Round};
 
 use crate::story::words::duration;
 
@@ -20,6 +20,8 @@ pub struct RoundStory<'a> {
     pub undriven: Option<Undriven<'a>>,
     /// The last change of coordinators while the round was open.
     pub takeover: Option<Takeover<'a>>,
+    /// The members of a stale-synchronous job.
+    pub clocks: &'a [MemberClock],
 }
 
 impl<'a> RoundStory<'a> {
@@ -34,6 +36,7 @@ impl<'a> RoundStory<'a> {
             wanted: None,
             undriven: None,
             takeover: None,
+            clocks: &[],
         }
     }
 }

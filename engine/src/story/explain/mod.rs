@@ -7,11 +7,12 @@ mod open;
 #[cfg(test)]
 pub(super) mod tests;
 
+use tributary_protocol::operator::RoundBuffer;
 use tributary_protocol::state::{Phase, Task};
 
 use self::central::on_coordinator;
 use self::ended::{abandoned, committed};
-use self::open::{collecting, filling, selecting};
+use self::open::{collecting, filling, in_step, selecting};
 use super::words::count;
 
 pub use self::facts::{RoundStory, Takeover, Undriven, Wanted};
@@ -33,6 +34,7 @@ pub fn explain(story: &RoundStory<'_>, now_ms: i64) -> String {
     match round.phase {
         Phase::Selecting => selecting(&name, story, now_ms),
         Phase::Training => match &round.buffer {
+            Some(RoundBuffer { slack: Some(slack), .. }) => in_step(&name, story, *slack),
             Some(buffer) => filling(&name, round, buffer),
             None => collecting(&name, round, now_ms),
         },

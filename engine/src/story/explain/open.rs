@@ -68,3 +68,27 @@ pub(super) fn filling(name: &str, round: &Round, buffer: &RoundBuffer) -> String
     }
     text
 }
+
+/// A round of members with clocks. It closes with as many updates as there are members.
+pub(super) fn in_step(name: &str, story: &RoundStory<'_>, slack: u32) -> String {
+    let (round, clocks) = (story.round, story.clocks);
+    let Some(slowest) = clocks.iter().min_by_key(|member| member.clock) else {
+        return format!("{name} waits for clients: nobody is a member.");
+    };
+    let members = u32::try_from(clocks.len()).unwrap_or(u32::MAX);
+    let missing = members.min(round.goal).saturating_sub(round.reported);
+    let blocked = clocks.iter().filter(|member| !member.is_working && member.clock > slowest.clock + slack).count();
+    let text = format!(
+        "{name} waits for {missing} more of {}, one for each member; {} at work",
+        count(members.min(round.goal), "update"),
+        clocks.iter().filter(|member| member.is_working).count()
+    );
+    match blocked {
+        0 => format!("{text}."),
+        blocked => format!(
+            "{text}, and {} for client {}, which has the slowest clock.",
+            if blocked == 1 { "1 waits".to_owned() } else { format!("{blocked} wait") },
+            slowest.client_number
+        ),
+    }
+}

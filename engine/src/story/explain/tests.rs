@@ -1,5 +1,5 @@
 use serde_json::json;
-use tributary_protocol::operator::Round;
+use tributary_protocol::operator::{MemberClock, Round};
 
 use super::*;
 
@@ -202,4 +202,25 @@ fn an_abandoned_round_says_why() {
         changes["phase"] = "abandoned".into();
         assert_eq!(explain(&story(&round(changes)), 0), format!("Round 7 was abandoned: {why}."));
     }
+}
+
+#[test]
+fn members_say_whom_they_wait_for() {
+    let round = round(json!({
+        "goal": 3, "minimum": 1, "deadline_at_ms": null, "reported": 1,
+        "buffer": { "concurrency": 3, "staleness_max": 9, "slack": 1, "lost_weight": 0.0 },
+    }));
+    let member =
+        |client_number, clock, is_working| MemberClock { client_number, clock, is_working, missed_at_ms: None };
+    let told = |clocks: &[MemberClock]| explain(&RoundStory { clocks, ..story(&round) }, 0);
+    assert_eq!(
+        told(&[member(4, 7, false), member(5, 5, true), member(6, 6, true)]),
+        "Round 7 waits for 2 more of 3 updates, one for each member; 2 at work, and 1 waits for client 5, which has the \
+         slowest clock."
+    );
+    assert_eq!(
+        told(&[member(4, 6, true), member(5, 5, true)]),
+        "Round 7 waits for 1 more of 2 updates, one for each member; 2 at work."
+    );
+    assert_eq!(told(&[]), "Round 7 waits for clients: nobody is a member.");
 }

@@ -7,6 +7,7 @@
 pub(super) mod blocks;
 pub(super) mod dgc;
 pub(super) mod eden;
+pub(super) mod hierarchical;
 pub(super) mod nearest;
 pub(super) mod plain;
 mod properties;
@@ -21,6 +22,7 @@ pub(super) mod top_k;
 pub use blocks::Blocks;
 pub use dgc::Dgc;
 pub use eden::Eden;
+pub use hierarchical::Hierarchical;
 pub use properties::Properties;
 pub use qsgd::Qsgd;
 pub use random_k::RandomK;

@@ -13,7 +13,7 @@
 //! | kind | content |
 //! |---|---|
 //! | 0 | nothing: all values are zero |
-//! | 1 | norms (bf16), seed of the dither (4 bytes), row length (24 bits), rating of the mean level (1 byte), [levels](super::super::coding::levels) |
+//! | 1 | norms (bf16), [levels](super::super::coding::levels) |
 //! | 2 | norms (bf16), for each value the level and above it the sign, packed from the lowest bit on |
 //!
 //! The encoder chooses the shortest kind.
@@ -25,9 +25,8 @@ use super::properties::Properties;
 use super::settings::BadSetting;
 use crate::model::ParameterList;
 use crate::seed::Stream;
-use crate::update::coding::fields::{sum, take, take_row_values};
-use crate::update::coding::levels::{Dither, LevelModel, rating_of, round};
-use crate::update::coding::range_coder::{RangeDecoder, RangeEncoder};
+use crate::update::coding::fields::{sum, take};
+use crate::update::coding::levels;
 use crate::update::error::SectionError;
 use crate::update::frame::{self, SECTION_VALUES_MAX, Section, SectionCodec};
 
@@ -95,33 +94,10 @@ impl Qsgd {
         if norms.iter().all(|norm| *norm == bf16::ZERO) {
             return out.push(ZERO);
         }
-        let scaled = self.scaled(values, &norms);
-        let rating = rating_of(sum(&scaled, |x| x) / values.len() as f64);
-        let seed = (stream.next_u64() as u32).to_le_bytes();
         out.push(CODED);
         norms.iter().for_each(|norm| out.extend_from_slice(&norm.to_le_bytes()));
         let head_bytes = out.len();
-        out.extend_from_slice(&seed);
-        out.extend_from_slice(&(row_values as u32).to_le_bytes()[..3]);
-        out.extend_from_slice(&rating.to_le_bytes());
-
-        let mut levels = vec![0; values.len()];
-        let mut dither = Dither::new(seed);
-        let mut dithers = vec![0; row_values];
-        let mut model = LevelModel::new(row_values, u32::from(self.levels), rating);
-        let mut coder = RangeEncoder::new(out);
-        let rows = levels.chunks_mut(row_values).zip(values.chunks(row_values)).zip(scaled.chunks(row_values));
-        for ((levels, values), scaled) in rows {
-            let dithers = &mut dithers[..levels.len()];
-            dither.fill(dithers);
-            for (((level, value), x), dither) in levels.iter_mut().zip(values).zip(scaled).zip(&*dithers) {
-                let magnitude = round(*x, *dither, stream) as i32;
-                *level = if *value < 0.0 { -magnitude } else { magnitude };
-            }
-            model.row(&mut coder, levels, dithers);
-        }
-        coder.finish();
-
+        let levels = levels::encode(&self.scaled(values, &norms), row_values, self.levels.into(), stream, out);
         if out.len() > self.section_bytes_max(values.len()) {
             out.truncate(head_bytes);
             out[0] = PACKED;
@@ -129,7 +105,7 @@ impl Qsgd {
         }
     }
 
-    /// `s * |v_i| / |v|`, at most s.
+    /// `s * v_i / |v|`, at most s and at least -s.
     fn scaled(&self, values: &[f32], norms: &[bf16]) -> Vec<f32> {
         let most = f32::from(self.levels);
         let mut scaled = vec![0.0; values.len()];
@@ -138,7 +114,7 @@ impl Qsgd {
             let step = self.step(*norm);
             if step > 0.0 {
                 for (x, value) in scaled.iter_mut().zip(values) {
-                    *x = (value.abs() / step).min(most);
+                    *x = (value / step).clamp(-most, most);
                 }
             }
         }
@@ -172,44 +148,28 @@ impl Qsgd {
         }
     }
 
-    fn unpack(&self, bytes: &[u8], levels: &mut [i32]) -> Result<(), SectionError> {
+    fn unpack(&self, bytes: &[u8], count: usize, out: &mut Vec<f32>) -> Result<(), SectionError> {
         let width = self.packed_bits();
-        let bytes_wanted = (levels.len() * width as usize).div_ceil(8);
+        let bytes_wanted = (count * width as usize).div_ceil(8);
         match bytes.len().cmp(&bytes_wanted) {
             std::cmp::Ordering::Less => return Err(SectionError::Truncated),
             std::cmp::Ordering::Greater => return Err(SectionError::TrailingBytes),
             std::cmp::Ordering::Equal => {}
         }
         let sign = 1 << (width - 1);
-        let (mut bits, mut count) = (0u64, 0);
+        let (mut bits, mut held) = (0u64, 0);
         let mut bytes = bytes.iter();
-        for level in levels {
-            while count < width {
-                bits |= u64::from(*bytes.next().ok_or(SectionError::Truncated)?) << count;
-                count += 8;
+        for _ in 0..count {
+            while held < width {
+                bits |= u64::from(*bytes.next().ok_or(SectionError::Truncated)?) << held;
+                held += 8;
             }
-            let magnitude = (bits & (sign - 1)) as i32;
-            *level = if bits & sign == 0 { magnitude } else { -magnitude };
-            (bits, count) = (bits >> width, count - width);
+            let magnitude = (bits & (sign - 1)) as f32;
+            out.push(if bits & sign == 0 { magnitude } else { -magnitude });
+            (bits, held) = (bits >> width, held - width);
         }
         // The padding of the last byte.
         if bits == 0 { Ok(()) } else { Err(SectionError::BadCode) }
-    }
-
-    fn decode_coded(&self, mut bytes: &[u8], levels: &mut [i32]) -> Result<(), SectionError> {
-        let mut dither = Dither::new(take(&mut bytes)?);
-        let row_values = take_row_values(&mut bytes, levels.len())?;
-        let [rating] = take(&mut bytes)?;
-        let mut model = LevelModel::new(row_values, u32::from(self.levels), rating.cast_signed());
-        let mut coder = RangeDecoder::new(bytes);
-        let mut dithers = vec![0; row_values];
-        for row in levels.chunks_mut(row_values) {
-            let dithers = &mut dithers[..row.len()];
-            dither.fill(dithers);
-            model.row(&mut coder, row, dithers);
-            coder.check()?;
-        }
-        coder.finish()
     }
 }
 
@@ -237,22 +197,23 @@ impl SectionCodec for Qsgd {
         let bucket = self.bucket as usize;
         let norms = values.div_ceil(bucket) * size_of::<bf16>();
         let (norms, rest) = bytes.split_at_checked(norms).ok_or(SectionError::Truncated)?;
-        let mut levels = vec![0; values];
+        let most = self.levels;
         match kind {
-            CODED => self.decode_coded(rest, &mut levels)?,
-            PACKED => self.unpack(rest, &mut levels)?,
-            _ => return Err(SectionError::BadCode),
-        }
-        for (levels, norm) in levels.chunks(bucket).zip(norms.as_chunks().0) {
+            // Levels have at most 16 bits: exact as f32.
+            CODED => levels::decode(rest, values, most.into(), |row| out.extend(row.iter().map(|level| *level as f32))),
+            PACKED => self.unpack(rest, values, out),
+            _ => Err(SectionError::BadCode),
+        }?;
+        for (levels, norm) in out.chunks_mut(bucket).zip(norms.as_chunks().0) {
             let norm = bf16::from_le_bytes(*norm);
             if !norm.is_finite() || norm.is_sign_negative() {
                 return Err(SectionError::BadNumber("norm"));
             }
-            if levels.iter().any(|level| level.unsigned_abs() > u32::from(self.levels)) {
+            if levels.iter().fold(0.0, |largest: f32, level| largest.max(level.abs())) > f32::from(most) {
                 return Err(SectionError::BadCode);
             }
             let step = self.step(norm);
-            out.extend(levels.iter().map(|level| step * *level as f32));
+            levels.iter_mut().for_each(|level| *level *= step);
         }
         Ok(())
     }
@@ -410,7 +371,7 @@ mod tests {
         let bytes = encode(qsgd, &values, 12, &mut Seed(7).stream());
         assert_eq!(
             hex(&bytes),
-            "018a4186418c41bb43d7230c000004ed9f7d33b3613ae9432f947ecf5ed324ba733605d59b5dd14145fe10fa3b4f7e573208287c86f489a6698ded8a"
+            "018a4186418c41bb43d7230c0000040145d1afaec1bb9c57aa6a8203e3fd26716cc2aa94c3951c5ebd361f2f348d45cd7ea4bf8b295d8d2920bba9e1"
         );
     }
 

@@ -10,7 +10,7 @@
 //! | kind | content | bytes |
 //! |---|---|---|
 //! | 0 | nothing: all values are zero | 0 |
-//! | 1 | scale (f32), seed of the dither, row length (24 bits), rating of the mean level, [levels](super::super::coding::levels) | 12 + levels |
+//! | 1 | scale (f32), [levels](super::super::coding::levels) | 4 + levels |
 //! | 2 | scale (f32), five values in a byte to base 3: the digits 0, 1, 2 are -1, 0, 1, the first value is the lowest digit | 4 + n / 5 |
 //!
 //! The encoder chooses the shortest kind, so a section takes at most 1.6 bits per value and 5 bytes.
@@ -21,9 +21,8 @@ use super::properties::Properties;
 use super::settings::BadSetting;
 use crate::model::ParameterList;
 use crate::seed::Stream;
-use crate::update::coding::fields::{magnitude_max, sum, take, take_magnitude, take_row_values};
-use crate::update::coding::levels::{Dither, LevelModel, rating_of, round};
-use crate::update::coding::range_coder::{RangeDecoder, RangeEncoder};
+use crate::update::coding::fields::{magnitude_max, sum, take, take_magnitude};
+use crate::update::coding::levels;
 use crate::update::error::SectionError;
 use crate::update::frame::{self, Section, SectionCodec};
 
@@ -86,32 +85,12 @@ impl Ternary {
         if scale == 0.0 {
             return out.push(ZERO);
         }
-        let seed = (stream.next_u64() as u32).to_le_bytes();
-        let mean = sum(values, f64::abs) / values.len() as f64 / f64::from(scale);
-        let rating = rating_of(mean);
         out.push(CODED);
         out.extend_from_slice(&scale.to_le_bytes());
-        out.extend_from_slice(&seed);
-        out.extend_from_slice(&(row_values as u32).to_le_bytes()[..3]);
-        out.extend_from_slice(&rating.to_le_bytes());
-
-        let mut levels = vec![0; values.len()];
-        let mut dither = Dither::new(seed);
-        let mut dithers = vec![0; row_values];
-        let mut model = LevelModel::new(row_values, 1, rating);
-        let mut coder = RangeEncoder::new(out);
-        for (values, levels) in values.chunks(row_values).zip(levels.chunks_mut(row_values)) {
-            let dithers = &mut dithers[..values.len()];
-            dither.fill(dithers);
-            for ((value, level), dither) in values.iter().zip(levels.iter_mut()).zip(&*dithers) {
-                // The quotient is at most 1, since no magnitude exceeds the scale.
-                let sent = round(value.abs().min(cut) / scale, *dither, stream) as i32;
-                *level = if *value < 0.0 { -sent } else { sent };
-            }
-            model.row(&mut coder, levels, dithers);
-        }
-        coder.finish();
-
+        // No quotient exceeds 1, since no magnitude exceeds the scale.
+        let most = cut / scale;
+        let numbers: Vec<f32> = values.iter().map(|value| (value / scale).clamp(-most, most)).collect();
+        let levels = levels::encode(&numbers, row_values, 1, stream, out);
         if out.len() > packed_bytes(values.len()) {
             out.truncate(1 + size_of::<f32>());
             out[0] = PACKED;
@@ -157,22 +136,7 @@ impl SectionCodec for Ternary {
 
 fn decode_coded(mut bytes: &[u8], count: usize, out: &mut Vec<f32>) -> Result<(), SectionError> {
     let scale = take_magnitude(&mut bytes, "scale")?;
-    let mut dither = Dither::new(take(&mut bytes)?);
-    let row_values = take_row_values(&mut bytes, count)?;
-    let [rating] = take(&mut bytes)?;
-
-    let mut model = LevelModel::new(row_values, 1, rating.cast_signed());
-    let mut coder = RangeDecoder::new(bytes);
-    let (mut levels, mut dithers) = (vec![0; row_values], vec![0; row_values]);
-    while out.len() < count {
-        let length = row_values.min(count - out.len());
-        let (levels, dithers) = (&mut levels[..length], &mut dithers[..length]);
-        dither.fill(dithers);
-        model.row(&mut coder, levels, dithers);
-        coder.check()?;
-        out.extend(levels.iter().map(|level| scale * *level as f32));
-    }
-    coder.finish()
+    levels::decode(bytes, count, 1, |levels| out.extend(levels.iter().map(|level| scale * *level as f32)))
 }
 
 fn decode_packed(mut bytes: &[u8], count: usize, out: &mut Vec<f32>) -> Result<(), SectionError> {
@@ -353,9 +317,9 @@ mod tests {
         let bytes = encode(Ternary::default(), &values, 20, &mut Seed(7).stream());
         assert_eq!(
             hex(&bytes),
-            "0100008044bb43d723140000f35a0c270373c22a60bf314370a2b59cfcb241d7983180ec081a6c95e6606cf7b4bf9e"
+            "0100008044bb43d723140000f3097de2a93922575523447a01303cab44dc5befa107797c7bc6ffd1db47d609630c62cb"
         );
-        assert_eq!(hex(&encode(Ternary::default(), &values[..7], 7, &mut Seed(7).stream())), "020024f4431f05");
+        assert_eq!(hex(&encode(Ternary::default(), &values[..7], 7, &mut Seed(7).stream())), "020024f4437005");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! are sums of logarithms, so each probability is kept with its cost: the bits that a zero takes. All arithmetic is
 //! integer, so the bytes are the same on every platform.
 
-use super::range_coder::ONE;
+use super::ans::ONE;
 
 /// The unit of costs: 2^-20 bits. The smallest probability of a one, 2^-16, costs 23 units.
 const COST_BITS: u32 = 20;
@@ -49,7 +49,8 @@ const LOGARITHMS: [u32; POINTS + 1] = {
 };
 
 /// `-log2(1 - one)` in units of 2^-20 bits, for a probability in units of 2^-16.
-const fn cost(one: u32) -> u32 {
+#[inline(always)]
+pub(super) const fn cost(one: u32) -> u32 {
     // log2 of the probability of a zero, by its leading bit and the bits after it.
     let zero = ONE - one;
     let magnitude = zero.ilog2();
@@ -62,7 +63,7 @@ const fn cost(one: u32) -> u32 {
 }
 
 /// The probability of at least one one among values with this total cost, in units of 2^-32.
-#[inline]
+#[inline(always)]
 pub(super) fn any(cost: u32) -> u32 {
     let fraction = cost & (BIT - 1);
     let place = (fraction >> (COST_BITS - POINT_BITS)) as usize;
@@ -115,19 +116,21 @@ impl<const N: usize> Chances<N> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn get(&self, context: usize) -> Chance {
         self.now[context]
     }
 
-    /// Counts a value of a context.
-    #[inline]
-    pub(super) fn count(&mut self, context: usize) {
-        self.values[context] += 1;
+    /// Counts a value of each of the contexts.
+    #[inline(always)]
+    pub(super) fn count(&mut self, contexts: &[u8]) {
+        for context in contexts {
+            self.values[usize::from(*context)] += 1;
+        }
     }
 
     /// Counts that the value was a one.
-    #[inline]
+    #[inline(always)]
     pub(super) fn count_one(&mut self, context: usize) {
         self.ones[context] += 1;
     }
@@ -180,21 +183,21 @@ mod tests {
     #[test]
     fn a_batch_counts_like_single_outcomes() {
         let mut chances = Chances::new([Chance::new(ONE / 2)]);
-        chances.count(0);
+        chances.count(&[0]);
         chances.count_one(0);
         chances.learn();
         // (0.5 * 0.5 + 1) / 1.5
         assert_eq!(chances.get(0).one, ONE * 5 / 6);
-        (0..1000).for_each(|_| chances.count(0));
+        (0..1000).for_each(|_| chances.count(&[0]));
         chances.learn();
         assert_eq!(chances.get(0).one, (65_536.0 * 1.25 / 1001.5) as u32);
         for _ in 0..1000 {
-            chances.count(0);
+            chances.count(&[0]);
             chances.learn();
         }
         assert!(chances.get(0).one < 40);
         for _ in 0..30 {
-            (0..10_000).for_each(|_| chances.count(0));
+            (0..10_000).for_each(|_| chances.count(&[0]));
             (0..10_000).for_each(|_| chances.count_one(0));
             chances.learn();
         }

@@ -1,10 +1,12 @@
 //! Entropy coding and fields of sections.
 
+mod ans;
 pub(super) mod bits;
 mod chances;
+mod dither;
 pub(super) mod fields;
 pub(super) mod levels;
-pub(super) mod range_coder;
+mod model;
 pub(super) mod rice;
 #[cfg(test)]
 pub(super) mod testing;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use tributary_engine::job::JobSpec;
-use tributary_engine::round::{Candidate, RetryReason};
+use tributary_engine::round::{Candidate, RetryReason, is_paced_by_jobs};
 use tributary_protocol::device::{
     ASK_EVERY_MS_MIN, Assignment, CheckInReply, CheckInRequest, CheckInResponse, Plan, WAIT_MS_MAX, WaitsFor,
 };
@@ -124,8 +124,9 @@ pub(super) async fn retry_of(app: &App, client: &ClientRow, reason: RetryReason)
 }
 
 async fn retry(app: &App, tx: &mut Tx, client: &ClientRow, reason: RetryReason) -> Result<u64, DbError> {
-    let population = tx.population(&client.population).await?;
-    Ok(app.fleet.retry_after_ms(reason, population.map_or(0, |population| population.clients)))
+    let clients = tx.population(&client.population).await?.map_or(0, |population| population.clients);
+    let places = if is_paced_by_jobs(clients) { tx.running_places(&client.population).await? } else { 0 };
+    Ok(app.fleet.retry_after_ms(reason, clients, places))
 }
 
 fn candidate(client: &ClientRow, request: CheckInRequest) -> Candidate {

@@ -7,7 +7,8 @@ use axum::extract::State;
 use serde::Deserialize;
 use tributary_protocol::id::JobId;
 use tributary_protocol::operator::{
-    Assignment, Curve, MetricCurve, MetricSummary, Order, PAGE_ITEMS_MAX, Page, PageQuery, Round, RoundDetail,
+    Assignment, Curve, MetricCurve, MetricSummary, Order, PAGE_ITEMS_MAX, Page, PageQuery, Round, RoundBuffer,
+    RoundDetail,
 };
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
@@ -20,7 +21,7 @@ use crate::app::App;
 use crate::db::{DbError, RoundFilter, RoundKey, RoundRow, Tx};
 use crate::runtime::offload::blocking;
 use tributary_engine::story::{
-    RoundStory, curve as curve_of, explain, marks as marks_of, metric_curve, phases, what_if,
+    RoundStory, adaptation, curve as curve_of, explain, marks as marks_of, metric_curve, phases, what_if,
 };
 
 /// Points of a learning curve: the default and the limit.
@@ -179,6 +180,10 @@ pub(super) async fn show(
         Some(_) => tx.staleness_counts(job, number.saturating_sub(STALENESS_ROUNDS - 1)..=number).await?,
         None => Vec::new(),
     };
+    let clocks = match round.buffer {
+        Some(RoundBuffer { slack: Some(_), .. }) if round.phase.is_open() => tx.member_clocks(job).await?,
+        _ => Vec::new(),
+    };
     drop(tx);
 
     let story = RoundStory {
@@ -189,13 +194,19 @@ pub(super) async fn show(
         wanted: selection.as_ref().and_then(Selection::wanted),
         undriven: driver.as_ref().map(undriven),
         takeover: handed_on.as_ref().map(takeover),
+        clocks: &clocks,
     };
     Ok(Json(RoundDetail {
-        explanation: explain(&story, now_ms),
+        explanation: [Some(explain(&story, now_ms)), adaptation(&round)]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(" "),
         phases: phases(&round),
         evaluation,
         what_if: deadlines(&round, &cohort),
         staleness,
+        clocks,
         classes,
         round,
     }))

@@ -9,9 +9,9 @@ use tributary_server::db::{Db, DbError, NewAssignment, NewRound, OpenWork, Round
 use super::stored::{POLICY, assignment_id, client_id, population, report, traffic, training};
 
 /// Opens a buffer of two for so many clients at work.
-async fn open(tx: &mut Tx, number: u32) -> RoundKey {
+pub(super) async fn open(tx: &mut Tx, number: u32) -> RoundKey {
     let key = training(number);
-    let buffer = Some(BufferPolicy { concurrency: 3, staleness_max: 4 });
+    let buffer = Some(BufferPolicy { concurrency: 3, staleness_max: 4, slack: None });
     let policy = TaskPolicy { buffer, ..POLICY };
     let round = NewRound { key, base_version: number - 1, seed: Seed(9), policy, norm_max: None };
     tx.insert_round(&round, 30).await.unwrap();

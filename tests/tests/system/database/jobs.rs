@@ -37,6 +37,10 @@ pub(super) async fn jobs_are_listed_by_id_and_population(db: &Db) {
     assert_eq!(ids(tx.jobs(None, &job_id(1).to_string(), 1).await.unwrap()), [job_id(2)]);
     assert_eq!(ids(tx.jobs(Some(&name("people")), "", 10).await.unwrap()), [job_id(1), job_id(2)]);
     assert!(tx.jobs(Some(&name("nobody")), "", 10).await.unwrap().is_empty());
+    let cohort = u64::from(tx.job(job_id(3)).await.unwrap().unwrap().file.0.round.cohort_size());
+    assert_eq!(tx.running_places(&name("others")).await.unwrap(), cohort);
+    tx.set_job_state(job_id(3), JobState::Paused, 9).await.unwrap();
+    assert_eq!(tx.running_places(&name("others")).await.unwrap(), 0);
 }
 
 pub(super) async fn a_job_that_ends_says_when(db: &Db) {

@@ -5,6 +5,7 @@ mod buffers;
 mod dashboard;
 mod devices;
 mod jobs;
+mod members;
 mod model_files;
 mod nodes;
 mod people;
@@ -100,6 +101,7 @@ on_both_databases! {
     buffers::open_assignments_move_on_and_keep_what_they_are,
     buffers::a_client_works_again_in_a_round_with_another_seed,
     buffers::staleness_is_counted_over_rounds,
+    members::a_member_comes_with_a_clock_and_leaves,
     staged::an_unfinished_body_belongs_to_its_last_writer,
     staged::a_body_in_parts_counts_once_and_is_deleted_little_by_little,
     staged::unfinished_updates_end_with_their_time_their_round_and_a_newer_one,

@@ -23,6 +23,7 @@ pub(super) const POLICY: TaskPolicy = TaskPolicy {
     selection_timeout_ms: 100,
     deadline_ms: 1_000,
     buffer: None,
+    adapted: None,
     proximal: None,
 };
 

@@ -30,7 +30,7 @@ async fn start(world: &World, mode: Value, changes: Value) -> Job {
     world.create_job(&buffered(&mode, &changes)).await.ok()
 }
 
-async fn report(device: &Device, assignment: &Assignment, delta: &[f32], weight: u32) {
+pub(super) async fn report(device: &Device, assignment: &Assignment, delta: &[f32], weight: u32) {
     device.contribute(assignment, delta, weight).await;
 }
 
@@ -194,7 +194,7 @@ async fn a_client_may_work_twice_for_a_version() {
 }
 
 /// The files of the versions of three clients that report together.
-async fn versions(file: &Value) -> Vec<Vec<u8>> {
+pub(super) async fn versions(file: &Value) -> Vec<Vec<u8>> {
     let world = World::start().await;
     let job: Job = world.create_job(file).await.ok();
     let devices: [Device; 3] = world.devices().await;

@@ -105,9 +105,9 @@ async fn personal_parameters_never_leave_the_device_and_survive_a_kill() {
     let update = FileStore::new(directory.path()).get("update.safetensors").unwrap().unwrap();
     let mut plain = Vec::new();
     let mut unpacker = Unpacker::new(1 << 20);
-    let mut keep = |bytes: &[u8]| -> Result<(), UnpackError> {
+    let mut keep = |bytes: &[u8]| {
         plain.extend_from_slice(bytes);
-        Ok(())
+        Ok::<(), UnpackError>(())
     };
     unpacker.push(&update, &mut keep).unwrap();
     let (length, rest) = plain.split_first_chunk().unwrap();
@@ -164,7 +164,7 @@ async fn every_way_of_combining_leaves_unshared_parameters_as_they_are() {
         assert!(moved.clone().all(|by| by >= 0.0) && moved.sum::<f32>() > 0.1, "{changes}");
         if changes["download"]["delta"] == true {
             let [whole, delta] = [world.round(job, 1).await, world.round(job, 2).await].map(|round| round.bytes_down);
-            assert!(10 * delta < whole, "{delta} bytes instead of {whole}: frozen parameters are fetched once");
+            assert!(5 * delta < whole, "{delta} bytes instead of {whole}: frozen parameters are fetched once");
         }
         world.check_books(job).await;
     }

@@ -17,6 +17,7 @@ const ONE: Setup = Setup {
     delta: false,
     large: false,
     concurrency: None,
+    slack: None,
 };
 /// Two clients, both needed.
 const BOTH: Setup = Setup { clients: 2, updates_goal: 2, updates_min: 2, ..ONE };

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tributary_client::{ClientError, Outcome};
+use tributary_engine::round::Member;
 use tributary_protocol::device::{Assignment, AssignmentStatus, CheckInResponse};
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{AssignmentId, JobId};
@@ -231,7 +232,9 @@ impl Ledger {
                 assert!(self.acknowledged.contains(&work.assignment));
                 let staleness = round.base_version - work.version;
                 assert!(round.buffer.map_or(0, |buffer| buffer.staleness_max) >= staleness, "{work:?} in {round:?}");
-                let moved = f64::from(step(*seed)) * weight(work.client) as f64 / f64::from(1 + staleness).sqrt();
+                let is_clocked = round.buffer.is_some_and(|buffer| buffer.slack.is_some());
+                let factor = if is_clocked { 1.0 } else { f64::from(1 + staleness).sqrt() };
+                let moved = f64::from(step(*seed)) * weight(work.client) as f64 / factor;
                 expected[work.client] += moved;
                 all += moved;
                 weights += weight(work.client) as f64;
@@ -262,6 +265,10 @@ impl Ledger {
         let mut tx = app.db.read().await.unwrap();
         let after = ledger.lock().unwrap().seen();
         let events = tx.events(job, after, EVENTS_MAX).await.unwrap();
+        let slack = tx.job(job).await.unwrap().unwrap().file.0.round.mode.slack();
+        if let Some(slack) = slack {
+            check_clocks(slack, &tx.members(job).await.unwrap());
+        }
         let mut found = Vec::new();
         let rounds = ledger.lock().unwrap().follow(&events);
         for (task, number) in rounds {
@@ -283,6 +290,13 @@ impl Ledger {
         }
         ledger.lock().unwrap().no_faults();
     }
+}
+
+/// Checks that nobody is too far ahead of the slowest member (Ho et al. 2013).
+fn check_clocks(slack: u32, members: &[Member]) {
+    let clocks = || members.iter().map(|member| member.clock);
+    let spread = clocks().max().unwrap_or(0) - clocks().min().unwrap_or(0);
+    assert!(spread <= slack + 1, "a slack of {slack}: {members:?}");
 }
 
 /// A stored model version.

@@ -23,6 +23,8 @@ pub(super) struct Setup {
     pub(super) large: bool,
     /// Most clients at work in a buffered job, whose buffer is the goal; none: rounds have cohorts.
     pub(super) concurrency: Option<u32>,
+    /// Of a stale-synchronous job, whose members are the concurrency.
+    pub(super) slack: Option<u32>,
 }
 
 /// One thing that happens. Clients are numbered from 0; a client without a session begins one where it needs one.
@@ -75,6 +77,7 @@ impl Setup {
             delta: stream.below(3) == 0,
             large: stream.below(16) == 0,
             concurrency: None,
+            slack: None,
         }
     }
 }
@@ -108,8 +111,10 @@ impl Op {
 pub(super) fn draw(seed: Seed) -> (Setup, Vec<Op>) {
     let mut stream = seed.derive("history", 0).stream();
     let mut buffered = seed.derive("buffered", 0).stream();
-    let concurrency = (buffered.below(3) == 0).then(|| 1 + buffered.below(4) as u32);
-    let setup = Setup { concurrency, ..Setup::draw(&mut stream) };
+    let concurrency = (buffered.below(2) == 0).then(|| 1 + buffered.below(4) as u32);
+    let mut clocked = seed.derive("clocked", 0).stream();
+    let slack = (concurrency.is_some() && clocked.below(2) == 0).then(|| clocked.below(3) as u32);
+    let setup = Setup { concurrency, slack, ..Setup::draw(&mut stream) };
     let length = OPS_MIN + stream.below(OPS_MAX - OPS_MIN + 1);
     (setup, (0..length).map(|_| Op::draw(&mut stream, setup.clients)).collect())
 }

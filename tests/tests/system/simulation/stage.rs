@@ -96,7 +96,17 @@ impl Stage {
                 let mode = json!({
                     "buffer": setup.updates_goal, "concurrency": concurrency, "staleness_max": STALENESS_MAX,
                 });
-                world.create_job(&buffered(&mode, &file)).await.ok::<Job>().id
+                let mode = match setup.slack {
+                    None => mode,
+                    Some(slack) => {
+                        json!({ "kind": "stale_synchronous", "members": concurrency, "slack": slack })
+                    }
+                };
+                let mut file = buffered(&mode, &file);
+                if setup.slack.is_some() {
+                    file["round"]["selection_timeout_ms"] = json!(SELECTION_MS);
+                }
+                world.create_job(&file).await.ok::<Job>().id
             }
         };
         let ledger = Arc::new(Mutex::new(Ledger::new(setup.delta)));
@@ -317,6 +327,8 @@ impl Stage {
         drop(tx);
         for round in open {
             let overdue = match round.phase {
+                // It waits until the job goes on.
+                Phase::Selecting if round.buffer().is_some() && self.is_paused().await => false,
                 Phase::Selecting => round.opened_at_ms + SELECTION_MS <= now_ms,
                 // Its assignments have deadlines of their own.
                 Phase::Training if round.buffer().is_some() => work.is_some_and(|work| work.ends_at_ms <= now_ms),
@@ -326,6 +338,10 @@ impl Stage {
             assert!(!overdue, "the driver left this round: {round:?}");
         }
         self.call_held(false).await;
+    }
+
+    async fn is_paused(&self) -> bool {
+        self.world.job_now(self.job).await.state == JobState::Paused
     }
 
     async fn restart(&mut self) {

@@ -1,0 +1,379 @@
+//! Deadlines and cohorts that follow the measured times of recent rounds.
+//!
+//! The share of clients that have reported by a time is the estimate of Kaplan and Meier 1958: a client that was
+//! still at work when its round closed was seen only until then. From it follow, for each deadline, how many updates
+//! a round may expect and how long it takes. Of the deadlines that cut off at most 10 % of the clients that would
+//! report some day, the one with the most updates per hour is chosen. The cohort makes up for the clients that would
+//! not report, with a surplus of 8 %. (Bonawitz et al. 2019, section 9: 6 to 10 % of the clients drop out, and more
+//! than the goal are selected.)
+
+use std::collections::BTreeMap;
+
+use tributary_protocol::job_file::Adapt;
+use tributary_protocol::operator::Adapted;
+
+use super::step::TaskPolicy;
+
+/// Fewest pieces of work, and fewest reports among them, from which anything is concluded.
+const WORKS_MIN: usize = 20;
+const REPORTS_MIN: usize = 5;
+/// Fewest pieces of work of a class that keep a deadline from shutting it out.
+const CLASS_WORKS_MIN: usize = 5;
+/// Most deadlines that are compared.
+const DEADLINES_MAX: usize = 100;
+/// Most times of reports that a plan looks at.
+const STEPS_MAX: usize = 100;
+/// Expected reports per update of the goal.
+const SURPLUS: f64 = 1.08;
+/// Largest share that a deadline may cut off of the clients that would report some day.
+const CUT_OFF_MAX: f64 = 0.1;
+/// Shares are sums of rounded products.
+const ROUNDING: f64 = 1e-9;
+
+/// A piece of work of a recent round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastWork {
+    /// From the draw to its end, or to the moment until which it was seen, in milliseconds.
+    pub after_ms: u64,
+    pub end: WorkEnd,
+    /// Value of the attribute by which the job tells classes of devices apart; empty without one.
+    pub class: String,
+}
+
+/// How a piece of work ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WorkEnd {
+    /// A report came, in time or late.
+    Reported,
+    /// The client was still at work when the round closed.
+    Open,
+    /// The client gave up, or its update was rejected: it never reports.
+    Lost,
+}
+
+/// The share of clients that have reported by a time.
+#[derive(Clone, Debug, Default)]
+struct Times {
+    /// Times of reports with the shares from then on.
+    steps: Vec<(u64, f64)>,
+    /// The longest time for which any client was seen.
+    seen_ms: u64,
+}
+
+impl Times {
+    /// The estimate from these pieces of work, as times and ends. Lost work never reports.
+    fn of(mut works: Vec<(u64, WorkEnd)>) -> Self {
+        // Of a report and an end at the same time, the report comes first.
+        works.sort_unstable();
+        let mut times = Self::default();
+        let (mut at_risk, mut missing) = (works.len() as f64, 1.0);
+        for (after_ms, end) in works {
+            times.seen_ms = times.seen_ms.max(after_ms);
+            match end {
+                WorkEnd::Reported => {
+                    missing *= 1.0 - 1.0 / at_risk;
+                    at_risk -= 1.0;
+                    match times.steps.last_mut() {
+                        Some(last) if last.0 == after_ms => last.1 = 1.0 - missing,
+                        _ => times.steps.push((after_ms, 1.0 - missing)),
+                    }
+                }
+                WorkEnd::Open => at_risk -= 1.0,
+                WorkEnd::Lost => {}
+            }
+        }
+        times
+    }
+
+    /// The share that reports some day, as far as that was seen.
+    fn share(&self) -> f64 {
+        self.steps.last().map_or(0.0, |(_, share)| *share)
+    }
+
+    /// At most so many of the steps, the last one among them.
+    fn thinned(&self, most: usize) -> impl DoubleEndedIterator<Item = &(u64, f64)> {
+        let (count, every) = (self.steps.len(), self.steps.len().div_ceil(most).max(1));
+        self.steps
+            .iter()
+            .enumerate()
+            .filter(move |(place, _)| (count - 1 - place).is_multiple_of(every))
+            .map(|(_, step)| step)
+    }
+
+    /// The share that has reported before this time.
+    fn share_before(&self, ms: u64) -> f64 {
+        let steps = self.steps.partition_point(|(at_ms, _)| *at_ms < ms);
+        steps.checked_sub(1).map_or(0.0, |last| self.steps[last].1)
+    }
+}
+
+/// The policy of the next round, from the pieces of work of recent rounds and the time that a round takes beside its
+/// clients' work. None before enough is measured.
+#[must_use]
+pub fn adapt(policy: &TaskPolicy, adapt: &Adapt, works: &[PastWork], overhead_ms: u64) -> Option<TaskPolicy> {
+    let reports = works.iter().filter(|work| work.end == WorkEnd::Reported).count();
+    if works.len() < WORKS_MIN || reports < REPORTS_MIN {
+        return None;
+    }
+    let all = Times::of(works.iter().map(|work| (work.after_ms, work.end)).collect());
+    let classes = class_times(works);
+    let plan = |deadline_ms: u64| Plan::of(policy, &all, deadline_ms, overhead_ms);
+    let mut deadlines = deadlines(&all, adapt);
+    let enough = (1.0 - CUT_OFF_MAX) * all.share() - ROUNDING;
+    deadlines.retain(|deadline_ms| all.share_before(*deadline_ms) >= enough || *deadline_ms == adapt.deadline_max_ms);
+    // Of equally good deadlines the shortest.
+    let best = |deadlines: &mut dyn Iterator<Item = u64>| {
+        let plans = deadlines.map(plan);
+        plans.reduce(|best, plan| if plan.updates_per_hour > best.updates_per_hour { plan } else { best })
+    };
+    let fastest = best(&mut deadlines.iter().copied())?;
+    let is_fair = |deadline_ms: &u64| {
+        let least = adapt.class_share_min * all.share_before(*deadline_ms) - ROUNDING;
+        // Beyond the time for which a class was seen nothing is known of it: its times are measured first.
+        classes.iter().all(|times| *deadline_ms > times.seen_ms || times.share_before(*deadline_ms) >= least)
+    };
+    let fair: Vec<u64> = deadlines.iter().copied().filter(is_fair).collect();
+    let chosen = best(&mut fair.into_iter()).unwrap_or_else(|| plan(adapt.deadline_max_ms));
+    let is_longer = chosen.deadline_ms > fastest.deadline_ms;
+    Some(TaskPolicy {
+        deadline_ms: chosen.deadline_ms.cast_signed(),
+        cohort_size: chosen.cohort,
+        // A job may want more clients to choose from than it draws.
+        available_min: if policy.available_min > policy.cohort_size { policy.available_min } else { chosen.cohort },
+        adapted: Some(Adapted {
+            works: u32::try_from(works.len()).unwrap_or(u32::MAX),
+            deadline_ms: chosen.deadline_ms,
+            cohort: chosen.cohort,
+            dropout_permille: ((1.0 - chosen.share) * 1000.0).round() as u32,
+            updates_per_hour: chosen.updates_per_hour.round() as u32,
+            fastest_ms: is_longer.then_some(fastest.deadline_ms),
+        }),
+        ..*policy
+    })
+}
+
+/// The times of each class of devices that is common enough. Lost work is no matter of deadlines.
+fn class_times(works: &[PastWork]) -> Vec<Times> {
+    let mut classes: BTreeMap<&str, Vec<(u64, WorkEnd)>> = BTreeMap::new();
+    for work in works.iter().filter(|work| work.end != WorkEnd::Lost && !work.class.is_empty()) {
+        classes.entry(&work.class).or_default().push((work.after_ms, work.end));
+    }
+    classes.into_values().filter(|works| works.len() >= CLASS_WORKS_MIN).map(Times::of).collect()
+}
+
+/// The deadlines that are compared, in whole seconds within the bounds: the bounds, right after reports, and twice the
+/// longest time that was seen, for classes of which too little is known.
+fn deadlines(times: &Times, adapt: &Adapt) -> Vec<u64> {
+    let after_reports = times.thinned(DEADLINES_MAX).map(|(at_ms, _)| at_ms.saturating_add(1));
+    let seconds = |ms: u64| ms.div_ceil(1000).saturating_mul(1000).clamp(adapt.deadline_min_ms, adapt.deadline_max_ms);
+    let further = [adapt.deadline_min_ms, times.seen_ms.saturating_mul(2), adapt.deadline_max_ms];
+    let mut deadlines: Vec<_> = after_reports.chain(further).map(seconds).collect();
+    deadlines.sort_unstable();
+    deadlines.dedup();
+    deadlines
+}
+
+/// What a deadline leads to.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    deadline_ms: u64,
+    /// Share of the clients that report in time.
+    share: f64,
+    cohort: u32,
+    updates_per_hour: f64,
+}
+
+impl Plan {
+    fn of(policy: &TaskPolicy, times: &Times, deadline_ms: u64, overhead_ms: u64) -> Self {
+        let share = times.share_before(deadline_ms);
+        let most = policy.cohort_size.max(policy.goal);
+        let wanted = f64::from(policy.goal) * SURPLUS / share.max(f64::MIN_POSITIVE);
+        let cohort = (wanted.ceil().min(f64::from(most)) as u32).max(policy.goal);
+        let reports = binomial(cohort, share);
+        let updates: f64 = (policy.minimum.max(1)..=cohort)
+            .map(|count| f64::from(count.min(policy.goal)) * reports[count as usize])
+            .sum();
+        // The round lasts while the goal is not met: the integral of that chance, which changes with each report.
+        let (mut waiting_ms, mut from_ms, mut share_now) = (0.0, 0, 0.0);
+        for (at_ms, share_then) in times.thinned(STEPS_MAX).chain([&(deadline_ms, 0.0)]) {
+            let to_ms = (*at_ms).min(deadline_ms);
+            let unmet: f64 = binomial(cohort, share_now)[..policy.goal as usize].iter().sum();
+            waiting_ms += unmet * (to_ms - from_ms) as f64;
+            if *at_ms >= deadline_ms || unmet < 1e-6 {
+                break;
+            }
+            (from_ms, share_now) = (to_ms, *share_then);
+        }
+        let round_ms = waiting_ms + overhead_ms as f64;
+        Self { deadline_ms, share, cohort, updates_per_hour: updates * 3_600_000.0 / round_ms.max(1.0) }
+    }
+}
+
+/// The chances of 0 to `count` successes in `count` independent trials.
+fn binomial(count: u32, chance: f64) -> Vec<f64> {
+    let last = count as usize;
+    let mut chances = vec![0.0; last + 1];
+    if chance <= 0.0 || chance >= 1.0 {
+        chances[if chance >= 1.0 { last } else { 0 }] = 1.0;
+        return chances;
+    }
+    // From the largest one outwards, so that nothing underflows that counts; then they are scaled to a sum of 1.
+    let odds = chance / (1.0 - chance);
+    let mode = ((f64::from(count) + 1.0) * chance).floor().min(f64::from(count)) as usize;
+    chances[mode] = 1.0;
+    for successes in mode + 1..=last {
+        chances[successes] = chances[successes - 1] * odds * (last + 1 - successes) as f64 / successes as f64;
+    }
+    for successes in (0..mode).rev() {
+        chances[successes] = chances[successes + 1] / odds * (successes + 1) as f64 / (last - successes) as f64;
+    }
+    let sum: f64 = chances.iter().sum();
+    chances.iter_mut().for_each(|chance| *chance /= sum);
+    chances
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const POLICY: TaskPolicy = TaskPolicy {
+        goal: 10,
+        minimum: 5,
+        cohort_size: 20,
+        available_min: 20,
+        selection_timeout_ms: 300_000,
+        deadline_ms: 600_000,
+        buffer: None,
+        adapted: None,
+        proximal: None,
+    };
+
+    fn settings() -> Adapt {
+        Adapt { deadline_min_ms: 10_000, deadline_max_ms: 3_600_000, ..Adapt::default() }
+    }
+
+    fn work(after_s: u64, end: WorkEnd, class: &str) -> PastWork {
+        PastWork { after_ms: after_s * 1000, end, class: class.to_owned() }
+    }
+
+    fn chosen(works: &[PastWork]) -> (TaskPolicy, Adapted) {
+        let policy = adapt(&POLICY, &settings(), works, 5_000).unwrap();
+        (policy, policy.adapted.unwrap())
+    }
+
+    /// The example of Kaplan and Meier 1958, section 2: deaths at 0.8, 3.1, 5.4 and 9.2, losses at 1.0, 2.7, 7.0, 12.1.
+    #[test]
+    fn shares_are_those_of_the_paper() {
+        use WorkEnd::{Open, Reported};
+        let seen = [
+            (800, Reported),
+            (1_000, Open),
+            (2_700, Open),
+            (3_100, Reported),
+            (5_400, Reported),
+            (7_000, Open),
+            (9_200, Reported),
+            (12_100, Open),
+        ];
+        let times = Times::of(seen.to_vec());
+        let surviving = |ms| 1.0 - times.share_before(ms);
+        let expected = [(801, 7.0 / 8.0), (3_101, 7.0 / 10.0), (5_401, 21.0 / 40.0), (9_201, 21.0 / 80.0)];
+        for (ms, share) in expected {
+            assert!((surviving(ms) - share).abs() < 1e-12, "{ms}: {}", surviving(ms));
+        }
+        assert_eq!((times.share_before(800), times.seen_ms), (0.0, 12_100));
+        let lost = Times::of(vec![(1, WorkEnd::Lost), (2, Reported), (3, Reported), (4, Reported)]);
+        assert_eq!(lost.share_before(9), 0.75, "who gave up never reports");
+    }
+
+    #[test]
+    fn a_deadline_cuts_off_the_few_that_take_ten_times_as_long() {
+        let fast = (0..95).map(|client| work(50 + client % 20, WorkEnd::Reported, ""));
+        let slow = (0..5).map(|_| work(600, WorkEnd::Reported, ""));
+        let (policy, adapted) = chosen(&fast.chain(slow).collect::<Vec<_>>());
+        assert_eq!(policy.deadline_ms, 70_000, "right after the last of the fast ones: {adapted:?}");
+        assert_eq!((adapted.works, adapted.dropout_permille, adapted.fastest_ms), (100, 50, None));
+        assert_eq!((policy.cohort_size, policy.available_min), (12, 12), "10 x 1.08 / 0.95");
+        assert!((400..=550).contains(&adapted.updates_per_hour), "{adapted:?}");
+    }
+
+    #[test]
+    fn the_cohort_follows_the_drop_out_up_to_that_of_the_job_file() {
+        let of = |lost: usize| {
+            let reported = (lost..100).map(|_| work(50, WorkEnd::Reported, ""));
+            let gave_up = (0..lost).map(|_| work(20, WorkEnd::Lost, ""));
+            let (policy, adapted) = chosen(&reported.chain(gave_up).collect::<Vec<_>>());
+            (policy.cohort_size, adapted.dropout_permille)
+        };
+        assert_eq!([0, 8, 20, 40, 60].map(of), [(11, 0), (12, 80), (14, 200), (18, 400), (20, 600)]);
+    }
+
+    /// Goal: a class that the fastest deadline would shut out is kept in, and one of which nothing was seen yet is
+    /// measured first.
+    #[test]
+    fn a_slow_class_is_kept_in() {
+        let fast = || (0..90).map(|client| work(50 + client % 20, WorkEnd::Reported, "new"));
+        let slow = (0..10).map(|client| work(300 + client, WorkEnd::Reported, "old"));
+        let (policy, adapted) = chosen(&fast().chain(slow).collect::<Vec<_>>());
+        assert_eq!(adapted.fastest_ms, Some(70_000));
+        // Half of the share of all: 5 of its 10, when 95 of 100 have reported.
+        assert!((305_000..310_000).contains(&policy.deadline_ms), "{policy:?}");
+        let unseen = (0..10).map(|_| work(70, WorkEnd::Open, "old"));
+        let (policy, _) = chosen(&fast().chain(unseen).collect::<Vec<_>>());
+        assert_eq!(policy.deadline_ms, 140_000, "twice the time that was seen");
+        let one = [work(300, WorkEnd::Reported, "rare")];
+        let (policy, _) = chosen(&fast().chain(one).collect::<Vec<_>>());
+        assert!(policy.deadline_ms <= 70_000, "one piece of work is no class: {policy:?}");
+    }
+
+    #[test]
+    fn too_few_measured_times_change_nothing() {
+        let works: Vec<_> = (0..19).map(|client| work(50 + client, WorkEnd::Reported, "")).collect();
+        assert_eq!(adapt(&POLICY, &settings(), &works, 0), None);
+        let silent: Vec<_> = (0..40).map(|_| work(600, WorkEnd::Open, "")).collect();
+        assert_eq!(adapt(&POLICY, &settings(), &silent, 0), None);
+    }
+
+    #[test]
+    fn chances_are_those_of_the_binomial_distribution() {
+        let chances = binomial(4, 0.25);
+        let expected = [81.0, 108.0, 54.0, 12.0, 1.0].map(|count| count / 256.0);
+        assert!(chances.iter().zip(expected).all(|(got, want)| (got - want).abs() < 1e-15), "{chances:?}");
+        let many = binomial(10_000, 0.3);
+        let mean: f64 = many.iter().enumerate().map(|(count, chance)| count as f64 * chance).sum();
+        assert!((mean - 3_000.0).abs() < 1e-6);
+        assert_eq!((binomial(3, 0.0)[0], binomial(3, 1.0)[3]), (1.0, 1.0));
+    }
+
+    fn end() -> impl Strategy<Value = WorkEnd> {
+        prop_oneof![4 => Just(WorkEnd::Reported), 2 => Just(WorkEnd::Open), 1 => Just(WorkEnd::Lost)]
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_was_measured_the_policy_is_within_its_bounds(
+            works in prop::collection::vec((0u64..5_000_000, end(), 0u8..3), 20..120),
+            least_s in 1u64..100, spread_s in 0u64..10_000,
+        ) {
+            let works: Vec<_> = works
+                .into_iter()
+                .map(|(after_ms, end, class)| PastWork { after_ms, end, class: class.to_string() })
+                .collect();
+            let settings = Adapt {
+                deadline_min_ms: least_s * 1000,
+                deadline_max_ms: (least_s + spread_s) * 1000,
+                ..Adapt::default()
+            };
+            if let Some(policy) = adapt(&POLICY, &settings, &works, 1_000) {
+                let bounds = settings.deadline_min_ms.cast_signed()..=settings.deadline_max_ms.cast_signed();
+                prop_assert!(bounds.contains(&policy.deadline_ms), "{policy:?}");
+                prop_assert!((POLICY.goal..=POLICY.cohort_size).contains(&policy.cohort_size));
+                prop_assert!(policy.available_min >= policy.cohort_size);
+                prop_assert!(policy.adapted.unwrap().dropout_permille <= 1000);
+                prop_assert_eq!((policy.goal, policy.minimum), (POLICY.goal, POLICY.minimum));
+            }
+        }
+    }
+}

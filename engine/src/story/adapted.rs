@@ -1,0 +1,58 @@
+//! Why a round has its deadline and its cohort, where they follow the measured times.
+
+use tributary_protocol::operator::{Adapted, Round};
+
+use super::words::duration;
+
+/// One sentence: what the times of the rounds before gave to the round. None for a round with the values of its job
+/// file.
+#[must_use]
+pub fn adaptation(round: &Round) -> Option<String> {
+    let Adapted { works, deadline_ms, dropout_permille, cohort, updates_per_hour, fastest_ms } = round.adapted?;
+    let words = |ms: u64| duration(i64::try_from(ms).unwrap_or(i64::MAX));
+    let why = match fastest_ms {
+        None => format!("brings the most updates per hour, about {updates_per_hour}"),
+        Some(fastest_ms) => format!(
+            "lets a slow class of devices take part, with about {updates_per_hour} updates per hour ({} would bring the most)",
+            words(fastest_ms)
+        ),
+    };
+    let missed = f64::from(dropout_permille) / 10.0;
+    Some(format!(
+        "By the times of {works} recent pieces of work a deadline of {} {why}; {missed} % of the clients would miss it, so \
+         the round draws {cohort} for {} updates.",
+        words(deadline_ms),
+        round.goal
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_round_says_why_it_has_its_deadline_and_its_cohort() {
+        let mut round = json!({
+            "number": 7, "task": "train", "phase": "training", "base_version": 6, "seed": 1, "goal": 10, "minimum": 5,
+            "cohort": 12, "reported": 0, "assigned": 0, "rejected": 0, "failed": 0, "expired": 0, "opened_at_ms": 0,
+            "weight": 0, "bytes_up": 0, "bytes_down": 0,
+        });
+        let told = |round: &serde_json::Value| adaptation(&serde_json::from_value(round.clone()).unwrap());
+        assert_eq!(told(&round), None);
+        let mut adapted = json!({
+            "works": 240, "deadline_ms": 70_000, "dropout_permille": 52, "cohort": 12, "updates_per_hour": 507,
+        });
+        round["adapted"] = adapted.clone();
+        assert_eq!(
+            told(&round).unwrap(),
+            "By the times of 240 recent pieces of work a deadline of 1 min 10 s brings the most updates per hour, about \
+             507; 5.2 % of the clients would miss it, so the round draws 12 for 10 updates."
+        );
+        adapted["fastest_ms"] = json!(30_000);
+        round["adapted"] = adapted;
+        let text = told(&round).unwrap();
+        assert!(text.contains("lets a slow class of devices take part") && text.contains("(30 s would"), "{text}");
+    }
+}

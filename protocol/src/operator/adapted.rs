@@ -1,0 +1,23 @@
+//! What the times of recent rounds gave to a round.
+
+use serde::{Deserialize, Serialize};
+
+/// A deadline and a cohort that follow from the times of the rounds before (`[round] adapt`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Adapted {
+    /// Pieces of work that were measured.
+    pub works: u32,
+    /// The deadline, from the draw of the cohort, in milliseconds.
+    pub deadline_ms: u64,
+    /// Share of clients that are expected to miss it, in thousandths.
+    pub dropout_permille: u32,
+    /// Number of clients that are drawn.
+    pub cohort: u32,
+    /// Expected updates per hour.
+    pub updates_per_hour: u32,
+    /// The deadline with the most updates per hour. Absent unless it is shorter, because a class of devices needs
+    /// longer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fastest_ms: Option<u64>,
+}
