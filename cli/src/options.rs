@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use reqwest::Url;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tributary_client::{Trust, is_exposed};
 use tributary_protocol::id::{IdError, Name, PinnedSecret, Secret, SecretKind};
+use tributary_protocol::operator::Order;
 use tributary_protocol::sealed::Sealed;
 use tributary_protocol::update::Codec;
 
@@ -47,6 +49,32 @@ pub(crate) struct LimitArgs {
     /// Shows at most this many items; 0 shows all.
     #[arg(long, default_value_t = 100, value_name = "ITEMS")]
     limit: usize,
+}
+
+/// The direction of a sorted list.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct ReverseArgs {
+    /// The other way round.
+    #[arg(long)]
+    pub(crate) reverse: bool,
+}
+
+impl ReverseArgs {
+    /// The direction, from the usual one.
+    pub(crate) fn of(self, usual: Order) -> Order {
+        if self.reverse { usual.reversed() } else { usual }
+    }
+}
+
+/// Parses one of these values from its word.
+pub(crate) fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
+    all: [T; N],
+    word: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(all.map(word)).map(move |found| {
+        let value = all.into_iter().find(|value| word(*value) == found);
+        value.expect("the parser allows only the words of the values")
+    })
 }
 
 /// A coordinator's address: an HTTP URL without `?` and `#`, to which paths are appended. Without `http://` or

@@ -5,11 +5,12 @@ use tributary_protocol::id::Name;
 use tributary_protocol::operator::Population;
 use tributary_protocol::problem::ProblemType;
 
-use crate::api::{Api, ApiError, collect_newest};
+use crate::api::{Api, ApiError, collect, collect_newest};
 use crate::error::CliError;
 use crate::format::{count, relative};
 use crate::options::LimitArgs;
 use crate::output::Output;
+use crate::suggest::{NoSuchName, nearest};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PopulationCommand {
@@ -59,4 +60,14 @@ pub(crate) async fn run(command: PopulationCommand, api: &Api, output: &Output) 
             Ok(())
         }
     }
+}
+
+/// Refuses a population that does not exist, and names the nearest one.
+pub(crate) async fn check_population(name: &Name, api: &Api) -> Result<(), CliError> {
+    let known = collect(None, async |page| api.populations(page).await).await?.items;
+    if known.iter().any(|population| population.name == *name) {
+        return Ok(());
+    }
+    let near = nearest(name.as_str(), known.iter().map(|population| population.name.as_str()));
+    Err(NoSuchName::new("population", name.as_str(), near, "`tributary population list`").into())
 }

@@ -1,26 +1,45 @@
 //! `tributary token`: credentials of operators and of apps.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use tributary_protocol::device::Attributes;
 use tributary_protocol::id::{Name, TokenId};
 use tributary_protocol::operator::{CreateToken, CreatedToken, Token};
 use tributary_protocol::state::Role;
 
-use crate::api::{Api, collect_newest};
+use crate::api::{Api, collect_sorted};
 use crate::error::CliError;
 use crate::format::{or_dash, relative, timestamp};
-use crate::options::LimitArgs;
+use crate::options::{LimitArgs, ReverseArgs};
 use crate::output::{self, Output};
 use crate::units::HumanDuration;
+
+/// What a list of tokens is sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TokenSort {
+    /// The newest first.
+    Newest,
+    /// By label.
+    Label,
+    /// By last use: the latest first, those never used last.
+    Used,
+    /// By end: the earliest first, those without one last.
+    Expires,
+}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
     /// Creates a token and shows its secret, which is not shown again.
     Create(CreateArgs),
-    /// Lists tokens, the newest first, without their secrets.
+    /// Lists tokens without their secrets.
     List {
+        /// What the list is sorted by.
+        #[arg(long, value_name = "KEY", default_value = "newest")]
+        sort: TokenSort,
+        #[command(flatten)]
+        reverse: ReverseArgs,
         #[command(flatten)]
         limit: LimitArgs,
     },
@@ -68,13 +87,12 @@ pub(crate) async fn run(command: TokenCommand, api: &Api, output: &Output) -> Re
             let created = api.create_token(&wanted(args)?).await?;
             output.object(&created, || created_text(&created, output))
         }
-        TokenCommand::List { limit } => {
-            let newest = collect_newest(
-                limit.items_max(),
-                |token: &Token| token.created_at_ms,
-                async |page| api.tokens(page).await,
-            );
-            let tokens = newest.await?;
+        TokenCommand::List { sort, reverse, limit } => {
+            let order = |a: &Token, b: &Token| match reverse.reverse {
+                false => compare_tokens(sort, a, b),
+                true => compare_tokens(sort, b, a),
+            };
+            let tokens = collect_sorted(limit.items_max(), order, async |page| api.tokens(page).await).await?;
             let header = ["id", "for", "label", "created", "used", "enrolled", "state"];
             output.list(&tokens.items, &header, |token| {
                 vec![
@@ -95,6 +113,20 @@ pub(crate) async fn run(command: TokenCommand, api: &Api, output: &Output) -> Re
             output.object(&serde_json::json!({ "revoked": id }), || format!("revoked {id}"))
         }
     }
+}
+
+/// The order of a list; the newest first among equals.
+fn compare_tokens(sort: TokenSort, a: &Token, b: &Token) -> Ordering {
+    let by_key = match sort {
+        TokenSort::Newest => Ordering::Equal,
+        TokenSort::Label => a.label.cmp(&b.label),
+        TokenSort::Used => b.last_used_at_ms.cmp(&a.last_used_at_ms),
+        TokenSort::Expires => {
+            let end = |token: &Token| token.expires_at_ms.unwrap_or(i64::MAX);
+            end(a).cmp(&end(b))
+        }
+    };
+    by_key.then(b.created_at_ms.cmp(&a.created_at_ms))
 }
 
 fn wanted(args: CreateArgs) -> Result<CreateToken, CliError> {

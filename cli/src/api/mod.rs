@@ -15,12 +15,13 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio_util::io::ReaderStream;
 use tributary_client::Trust;
+use tributary_protocol::download::ModelForm;
 use tributary_protocol::id::{ClientId, JobId, Name, Secret, TokenId};
 use tributary_protocol::job_file::{JobFile, RoundPolicyChange};
 use tributary_protocol::operator::{
-    self, Account, Assignment, AuditEntry, ChangeJob, ChangeStanding, ClientAssignment, CreateJob, CreatePopulation,
-    CreateToken, CreatedToken, Event, Job, JobDraft, MetricCurve, ModelVersion, Page, PageQuery, Population, Round,
-    RoundDetail, ScheduledWork, Session, TestSet, TestSetState, Token,
+    self, Account, Assignment, AuditEntry, ChangeJob, ChangeStanding, ClientAssignment, ClientOrder, CreateJob,
+    CreatePopulation, CreateToken, CreatedToken, Event, Job, JobDraft, MetricCurve, ModelVersion, Order, Page,
+    PageQuery, Population, Round, RoundDetail, RoundSort, ScheduledWork, Session, TestSet, TestSetState, Token,
 };
 use tributary_protocol::problem::Problem;
 use tributary_protocol::sealed::Sealed;
@@ -30,7 +31,7 @@ use crate::error::CliError;
 use crate::http::{self, causes};
 
 pub(crate) use error::ApiError;
-pub(crate) use paging::{collect, collect_from, collect_newest};
+pub(crate) use paging::{collect, collect_from, collect_newest, collect_sorted};
 
 /// A page of 1000 jobs with large job files fits.
 const JSON_BYTES_MAX: usize = 64 << 20;
@@ -156,9 +157,16 @@ impl Api {
     }
 
     /// `GET /operator/v1/clients?population=`
-    pub(crate) async fn clients(&self, population: &Name, page: PageQuery) -> Result<Page<operator::Client>, ApiError> {
+    pub(crate) async fn clients(
+        &self,
+        population: &Name,
+        (order, direction): (ClientOrder, Order),
+        page: PageQuery,
+    ) -> Result<Page<operator::Client>, ApiError> {
         let mut pairs = page_pairs(&page);
         pairs.push(("population", population.to_string()));
+        pairs.push(("order", order.as_str().to_owned()));
+        pairs.push(("direction", direction.as_str().to_owned()));
         self.get(&["clients"], &pairs).await
     }
 
@@ -294,9 +302,9 @@ impl Api {
     }
 
     /// `GET /operator/v1/jobs/{id}/models/{version}`: the safetensors file, whose body the caller reads
-    pub(crate) async fn model(&self, id: JobId, version: u32) -> Result<Response, ApiError> {
+    pub(crate) async fn model(&self, id: JobId, version: u32, form: ModelForm) -> Result<Response, ApiError> {
         let segments = ["jobs", &id.to_string(), "models", &version.to_string()];
-        self.send(self.call(Method::GET, &segments, &[])).await
+        self.send(self.call(Method::GET, &segments, &[("form", form.as_str().to_owned())])).await
     }
 
     /// `GET /operator/v1/jobs/{id}/metric-curves`
@@ -308,6 +316,21 @@ impl Api {
     pub(crate) async fn rounds(&self, id: JobId, task: Task, page: PageQuery) -> Result<Page<Round>, ApiError> {
         let mut pairs = page_pairs(&page);
         pairs.push(("task", task.to_string()));
+        self.get(&["jobs", &id.to_string(), "rounds"], &pairs).await
+    }
+
+    /// `GET /operator/v1/jobs/{id}/rounds?sort=`
+    pub(crate) async fn sorted_rounds(
+        &self,
+        id: JobId,
+        task: Task,
+        (sort, order): (RoundSort, Order),
+        page: PageQuery,
+    ) -> Result<Page<Round>, ApiError> {
+        let mut pairs = page_pairs(&page);
+        pairs.push(("task", task.to_string()));
+        pairs.push(("sort", sort.as_str().to_owned()));
+        pairs.push(("order", order.as_str().to_owned()));
         self.get(&["jobs", &id.to_string(), "rounds"], &pairs).await
     }
 

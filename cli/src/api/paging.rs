@@ -27,8 +27,17 @@ pub(crate) async fn collect_newest<T>(
     created_at_ms: impl Fn(&T) -> i64,
     fetch: impl AsyncFn(PageQuery) -> Result<Page<T>, ApiError>,
 ) -> Result<Listing<T>, ApiError> {
+    collect_sorted(items_max, |a, b| created_at_ms(b).cmp(&created_at_ms(a)), fetch).await
+}
+
+/// The first items in this order; items that are equal in it stay in the order of the coordinator.
+pub(crate) async fn collect_sorted<T>(
+    items_max: Option<usize>,
+    order: impl FnMut(&T, &T) -> std::cmp::Ordering,
+    fetch: impl AsyncFn(PageQuery) -> Result<Page<T>, ApiError>,
+) -> Result<Listing<T>, ApiError> {
     let mut items = collect(None, fetch).await?.items;
-    items.sort_by_key(|item| std::cmp::Reverse(created_at_ms(item)));
+    items.sort_by(order);
     let items_max = items_max.unwrap_or(usize::MAX);
     let is_cut = items.len() > items_max;
     items.truncate(items_max);

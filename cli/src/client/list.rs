@@ -2,19 +2,26 @@
 
 use tributary_protocol::device::Attributes;
 use tributary_protocol::id::Name;
-use tributary_protocol::operator::Client;
+use tributary_protocol::operator::{Client, ClientOrder, Order};
 
-use crate::api::{Api, collect, collect_newest};
+use crate::api::{Api, collect};
 use crate::error::CliError;
 use crate::format::relative;
 use crate::options::LimitArgs;
 use crate::output::Output;
-use crate::suggest::{NoSuchName, nearest};
+use crate::population::check_population;
 
-pub(super) async fn run(population: &Name, limit: LimitArgs, api: &Api, output: &Output) -> Result<(), CliError> {
-    let fetch = async |page| api.clients(population, page).await;
-    let clients = collect_newest(limit.items_max(), |client: &Client| client.created_at_ms, fetch).await?;
+pub(super) async fn run(
+    population: &Name,
+    order: (ClientOrder, Order),
+    limit: LimitArgs,
+    api: &Api,
+    output: &Output,
+) -> Result<(), CliError> {
+    let fetch = async |page| api.clients(population, order, page).await;
+    let clients = collect(limit.items_max(), fetch).await?;
     if clients.items.is_empty() {
+        // An empty list may mean that the name is mistyped.
         check_population(population, api).await?;
     }
     let header = ["#", "id", "examples", "reported", "late", "failed", "standing", "seen", "attributes"];
@@ -39,16 +46,6 @@ fn seen(client: &Client, now_ms: i64) -> String {
     if client.online { "online".into() } else { relative(client.last_seen_at_ms, now_ms) }
 }
 
-/// An empty list may mean that the name is mistyped.
-async fn check_population(name: &Name, api: &Api) -> Result<(), CliError> {
-    let known = collect(None, async |page| api.populations(page).await).await?.items;
-    if known.iter().any(|population| population.name == *name) {
-        return Ok(());
-    }
-    let near = nearest(name.as_str(), known.iter().map(|population| population.name.as_str()));
-    Err(NoSuchName::new("population", name.as_str(), near, "`tributary population list`").into())
-}
-
 pub(super) fn attributes(attributes: &Attributes) -> String {
     let pairs: Vec<String> = attributes.as_map().iter().map(|(name, value)| format!("{name}={value}")).collect();
     pairs.join(" ")
@@ -70,7 +67,8 @@ mod tests {
     async fn an_empty_population_is_a_list_and_a_missing_one_is_not_found() {
         let api = Fake::default().start().await;
         let limit = Line::parse_from(["list"]).limit;
-        let list = async |name: &str| run(&name.parse().unwrap(), limit, &api, &output(true).0).await;
+        let order = (ClientOrder::Number, Order::Desc);
+        let list = async |name: &str| run(&name.parse().unwrap(), order, limit, &api, &output(true).0).await;
         assert!(list("demo").await.is_ok());
         let error = list("demos").await.expect_err("mistyped");
         assert_eq!(error.exit_code(), crate::error::exit::NOT_FOUND);

@@ -15,11 +15,11 @@ mod waiting;
 
 use clap::Subcommand;
 use tributary_protocol::id::{ClientId, Name};
-use tributary_protocol::operator::ChangeStanding;
+use tributary_protocol::operator::{ChangeStanding, ClientOrder, Order};
 use tributary_protocol::state::Standing;
 
 use crate::error::CliError;
-use crate::options::{GlobalArgs, LimitArgs};
+use crate::options::{GlobalArgs, LimitArgs, ReverseArgs, one_of};
 use crate::output::Output;
 use crate::profile;
 
@@ -28,11 +28,16 @@ pub(crate) enum ClientCommand {
     /// Takes part in rounds with examples from a table, from IDX files or from a built-in data set, until Ctrl-C: as
     /// one client, or as a fleet.
     Run(Box<run::ClientRunArgs>),
-    /// Lists the clients of a population, the newest first.
+    /// Lists the clients of a population, the newest first unless --sort says otherwise.
     List {
         /// The population's name.
         #[arg(long, value_name = "NAME")]
         population: Name,
+        /// What the list is sorted by [default: the newest first].
+        #[arg(long, value_name = "KEY", value_parser = one_of(ClientOrder::ALL, ClientOrder::as_str))]
+        sort: Option<ClientOrder>,
+        #[command(flatten)]
+        reverse: ReverseArgs,
         #[command(flatten)]
         limit: LimitArgs,
     },
@@ -73,7 +78,10 @@ pub(crate) async fn run(command: ClientCommand, global: &GlobalArgs, output: &Ou
     let api = || profile::resolved(global)?.operator_api(output);
     match command {
         ClientCommand::Run(args) => run::run(*args, global, output).await,
-        ClientCommand::List { population, limit } => list::run(&population, limit, &api()?, output).await,
+        ClientCommand::List { population, sort, reverse, limit } => {
+            let usual = sort.map_or((ClientOrder::Number, Order::Desc), |sort| (sort, sort.direction()));
+            list::run(&population, (usual.0, reverse.of(usual.1)), limit, &api()?, output).await
+        }
         ClientCommand::Show { id } => show::run(id, &api()?, output).await,
         ClientCommand::Quarantine { id, reason } => {
             standing::run(id, ChangeStanding { standing: Standing::Quarantined, reason }, &api()?, output).await

@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tributary_client::examples::{IdxShape, MemoryExamples};
+use tributary_protocol::download::ModelForm;
 use tributary_protocol::job_file::{JobFile, StopPolicy};
 use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::operator::{Job, PAGE_ITEMS_MAX, PageQuery, Round};
@@ -298,6 +299,6 @@ async fn finish(
 ) -> Result<Summary, CliError> {
     let model = export::find_version(api, job, None).await?;
     let path = folder.join(format!("{}-v{}.safetensors", job.file.name, model.version));
-    export::download(api, job.id, &model, &path).await?;
+    export::download(api, job.id, &model, ModelForm::F32, &path).await?;
     Ok(report.summary(job, path, model.sha256, clock.elapsed()))
 }

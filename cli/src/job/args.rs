@@ -2,19 +2,39 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
+use tributary_protocol::download::ModelForm;
 use tributary_protocol::id::Name;
 use tributary_protocol::sealed::Sealed;
 
-use crate::options::LimitArgs;
+use crate::options::{LimitArgs, ReverseArgs, one_of};
 use crate::table::Missing;
 use crate::units::{HttpUrl, HumanDuration};
+
+/// What a list of jobs is sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum JobSort {
+    /// The newest first.
+    Newest,
+    /// By name.
+    Name,
+    /// By state: those that wait and run first, those that have ended last.
+    State,
+    /// By health: the most urgent first.
+    Health,
+    /// By population, then by name.
+    Population,
+    /// By committed rounds: the most first.
+    Rounds,
+    /// By parameters: the most first.
+    Parameters,
+}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobCommand {
     /// Creates a job from a TOML or JSON file; it starts as soon as it has a model and clients.
     Create(JobCreateArgs),
-    /// Lists jobs, the newest first.
+    /// Lists jobs.
     List {
         /// Only jobs of this population.
         #[arg(long, value_name = "NAME")]
@@ -25,8 +45,19 @@ pub(crate) enum JobCommand {
         /// Archived jobs too.
         #[arg(long)]
         archived: bool,
+        /// What the list is sorted by.
+        #[arg(long, value_name = "KEY", default_value = "newest")]
+        sort: JobSort,
+        #[command(flatten)]
+        reverse: ReverseArgs,
         #[command(flatten)]
         limit: LimitArgs,
+    },
+    /// Has the coordinator check a job file, and shows the layers of its model. Nothing is created.
+    Check {
+        /// The job file; `-` reads standard input.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
     },
     /// Shows a job and its last rounds.
     Show(JobArgs),
@@ -240,7 +271,7 @@ pub(crate) struct JobCreateArgs {
     /// Model version 0, for a job file that says `initial_model = "upload"`.
     #[arg(long, value_name = "MODEL.safetensors")]
     pub(crate) initial_model: Option<PathBuf>,
-    /// Lets the coordinator check the file and creates nothing.
+    /// Lets the coordinator check the file and creates nothing, as `job check`.
     #[arg(long, conflicts_with = "initial_model")]
     pub(crate) dry_run: bool,
 }
@@ -255,7 +286,11 @@ pub(crate) struct JobExportArgs {
     /// The version with the best evaluation: the highest accuracy, or without accuracies the lowest loss.
     #[arg(long, conflicts_with = "version")]
     pub(crate) best: bool,
-    /// Where to write [default: JOB-vVERSION.safetensors in the working directory]. An existing file is replaced.
+    /// Form of the file: f32 is the model itself; f16 and int8 are rounded, for a device.
+    #[arg(long, value_name = "FORM", default_value = "f32", value_parser = one_of(ModelForm::ALL, ModelForm::as_str))]
+    pub(crate) form: ModelForm,
+    /// Where to write [default: JOB-vVERSION.safetensors in the working directory, JOB-vVERSION-FORM.safetensors in
+    /// another form than f32]. An existing file is replaced.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
@@ -265,7 +300,7 @@ pub(crate) struct JobExportArgs {
 impl JobExportArgs {
     /// Metrics alone do not download a model.
     pub(crate) fn wants_model(&self) -> bool {
-        !self.sinks.any() || self.version.is_some() || self.best || self.output.is_some()
+        !self.sinks.any() || self.version.is_some() || self.best || self.form != ModelForm::F32 || self.output.is_some()
     }
 }
 

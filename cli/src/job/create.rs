@@ -5,7 +5,7 @@ use tributary_protocol::operator::Job;
 use tributary_protocol::state::JobState;
 
 use super::args::JobCreateArgs;
-use super::file;
+use super::{check, file};
 use crate::api::Api;
 use crate::error::CliError;
 use crate::format::count;
@@ -24,11 +24,7 @@ pub(crate) async fn run(args: &JobCreateArgs, api: &Api, output: &Output) -> Res
         }
     }
     if args.dry_run {
-        let draft = api.try_job(file).await?;
-        return output.object(&draft, || {
-            let name = &draft.job.name;
-            format!("the coordinator accepts the job {name}: {} parameters", count(draft.parameters))
-        });
+        return check::run(file, api, output).await;
     }
     let mut job = api.create_job(file).await?;
     if let Some(model) = &args.initial_model {

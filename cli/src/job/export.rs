@@ -3,7 +3,9 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use reqwest::header::{ETAG, HeaderMap};
 use serde_json::json;
+use tributary_protocol::download::ModelForm;
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
 use tributary_protocol::id::JobId;
 use tributary_protocol::operator::{Job, ModelVersion};
@@ -44,20 +46,29 @@ pub(crate) async fn run(args: &JobExportArgs, api: &Api, output: &Output) -> Res
         true => best_version(api, &job).await?,
         false => find_version(api, &job, args.version).await?,
     };
-    let path = args.output.clone().unwrap_or_else(|| default_path(&job, version.version));
-    download(api, job.id, &version, &path).await?;
+    let path = args.output.clone().unwrap_or_else(|| default_path(&job, version.version, args.form));
+    let written = download(api, job.id, &version, args.form, &path).await?;
     let exported = json!({
-        "job": job.id, "version": version.version, "path": path, "sha256": version.sha256, "bytes": version.bytes,
+        "job": job.id, "version": version.version, "form": args.form, "path": path, "sha256": written.sha256,
+        "bytes": written.bytes,
     });
     output.object(&exported, || {
-        let (number, size) = (version.version, bytes(version.bytes));
-        format!("wrote model version {number} to {} ({size})\nSHA-256 {}", path.display(), version.sha256)
+        let (number, size) = (version.version, bytes(written.bytes));
+        let form = match args.form {
+            ModelForm::F32 => String::new(),
+            form => format!(" as {}", form.as_str()),
+        };
+        format!("wrote model version {number}{form} to {} ({size})\nSHA-256 {}", path.display(), written.sha256)
     })
 }
 
-fn default_path(job: &Job, version: u32) -> PathBuf {
+fn default_path(job: &Job, version: u32, form: ModelForm) -> PathBuf {
     // `Name` allows only letters that are safe in file names.
-    format!("{}-v{version}.safetensors", job.file.name).into()
+    let name = &job.file.name;
+    match form {
+        ModelForm::F32 => format!("{name}-v{version}.safetensors").into(),
+        form => format!("{name}-v{version}-{}.safetensors", form.as_str()).into(),
+    }
 }
 
 /// Looks up a version; `None` is the newest.
@@ -76,25 +87,58 @@ async fn best_version(api: &Api, job: &Job) -> Result<ModelVersion, CliError> {
     best.ok_or_else(|| CliError::NotFound(format!("evaluated model version of the job {}", job.file.name)))
 }
 
-/// Downloads a version. An interrupted or wrong download leaves `path` as it was.
-pub(crate) async fn download(api: &Api, job: JobId, version: &ModelVersion, path: &Path) -> Result<(), CliError> {
+/// A file that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub(crate) sha256: Sha256Hash,
+    pub(crate) bytes: u64,
+}
+
+/// Downloads a version. An interrupted or wrong download leaves `path` as it was. The hash of the plain file was
+/// announced with the version; those of other forms are in the ETag where the coordinator stores them, and a form that
+/// it computes is checked by its length.
+pub(crate) async fn download(
+    api: &Api,
+    job: JobId,
+    version: &ModelVersion,
+    form: ModelForm,
+    path: &Path,
+) -> Result<Written, CliError> {
     let mut file = temporary_beside(path).map_err(CliError::file("write", path))?;
-    let mut response = api.model(job, version.version).await?;
+    let mut response = api.model(job, version.version, form).await?;
     let mut hasher = Sha256Hasher::new();
-    let mut bytes_left = version.bytes;
+    let announced = match form {
+        ModelForm::F32 => Some((version.bytes, Some(version.sha256))),
+        _ => response.content_length().map(|bytes| (bytes, hash_in_etag(response.headers()))),
+    };
+    let (bytes, expected) = announced.ok_or_else(|| ApiError::BadAnswer {
+        call: response_name(job, version),
+        cause: "its length was not announced".to_owned(),
+    })?;
+    let mut bytes_left = bytes;
     while let Some(chunk) = response.chunk().await.map_err(|error| interrupted(&response_name(job, version), &error))? {
         // A longer body cannot have the right hash. It is refused before it fills the disk.
         bytes_left = bytes_left.checked_sub(chunk.len() as u64).ok_or_else(|| ApiError::BadAnswer {
             call: response_name(job, version),
-            cause: format!("more than the {} bytes announced", version.bytes),
+            cause: format!("more than the {bytes} bytes announced"),
         })?;
         hasher.update(&chunk);
         file.write_all(&chunk).map_err(CliError::file("write", path))?;
     }
-    check(version.sha256, hasher.finish())?;
+    if bytes_left > 0 {
+        let cause = format!("{bytes_left} of the {bytes} bytes announced are missing");
+        return Err(ApiError::BadAnswer { call: response_name(job, version), cause }.into());
+    }
+    let sha256 = hasher.finish();
+    check(expected.unwrap_or(sha256), sha256)?;
     file.as_file().sync_all().map_err(CliError::file("write", path))?;
     file.persist(path).map_err(|error| CliError::file("write", path)(error.error))?;
-    Ok(())
+    Ok(Written { sha256, bytes })
+}
+
+/// The hash of a stored file; none of a file that is computed while it is sent.
+fn hash_in_etag(headers: &HeaderMap) -> Option<Sha256Hash> {
+    headers.get(ETAG)?.to_str().ok()?.trim_matches('"').parse().ok()
 }
 
 fn check(expected: Sha256Hash, got: Sha256Hash) -> Result<(), ExportError> {
@@ -142,7 +186,14 @@ mod tests {
 
     fn args(version: Option<u32>, output: &Path) -> JobExportArgs {
         let job = JobArgs { job: "digits".into(), population: None };
-        JobExportArgs { job, version, best: false, output: Some(output.into()), sinks: MetricsSinks::default() }
+        JobExportArgs {
+            job,
+            version,
+            best: false,
+            form: ModelForm::F32,
+            output: Some(output.into()),
+            sinks: MetricsSinks::default(),
+        }
     }
 
     #[tokio::test]
@@ -172,6 +223,24 @@ mod tests {
         run(&best, &coordinator.start().await, &output).await.unwrap();
         let exported: serde_json::Value = serde_json::from_str(&printed.lock().unwrap()).unwrap();
         assert_eq!((&exported["version"], std::fs::read(&path).unwrap()), (&0.into(), b"best".to_vec()));
+    }
+
+    #[tokio::test]
+    async fn another_form_has_its_own_length_and_its_name_says_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.safetensors");
+        let half = JobExportArgs { form: ModelForm::F16, ..args(None, &path) };
+        let coordinator = fake(b"a model of 32-bit values", b"half of it");
+        let api = coordinator.start().await;
+        let (output, printed) = output(true);
+        run(&half, &api, &output).await.unwrap();
+        let exported: serde_json::Value = serde_json::from_str(&printed.lock().unwrap()).unwrap();
+        assert_eq!((&exported["form"], &exported["bytes"]), (&"f16".into(), &10.into()));
+        assert_eq!(exported["sha256"], Sha256Hash::of(b"half of it").to_string());
+        assert_eq!(std::fs::read(&path).unwrap(), b"half of it");
+        let named = |form| default_path(&coordinator.jobs[0], 1, form).display().to_string();
+        let names = ModelForm::ALL.map(named);
+        assert_eq!(names, ["digits-v1.safetensors", "digits-v1-f16.safetensors", "digits-v1-int8.safetensors"]);
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! `tributary job`: jobs from their file to their model.
 
 pub(crate) mod args;
+mod check;
 mod compare;
 mod create;
 pub(crate) mod export;
@@ -15,18 +16,20 @@ pub(crate) mod test_set;
 mod versions;
 pub(crate) mod watch;
 
+use std::cmp::Ordering;
+
 use tributary_protocol::id::Name;
 use tributary_protocol::job_file::StopPolicy;
 use tributary_protocol::operator::{Health, Job, Progress, Round};
 use tributary_protocol::state::{JobState, Severity, Task};
 
-use crate::api::{Api, JobChange, collect_newest};
+use crate::api::{Api, JobChange, collect_sorted};
 use crate::error::CliError;
 use crate::format::{count, duration_ms, or_dash, percent, relative, timestamp};
 use crate::output::{self, Output};
 use crate::round::{list, text as round_text};
 
-use args::{JobArgs, JobCommand};
+use args::{JobArgs, JobCommand, JobSort};
 use find::find_job;
 use progress::rounds_done;
 use scalars::figure;
@@ -37,20 +40,23 @@ const LAST_ROUNDS: usize = 10;
 pub(crate) async fn run(command: JobCommand, api: &Api, output: &Output) -> Result<(), CliError> {
     match command {
         JobCommand::Create(args) => create::run(&args, api, output).await,
-        JobCommand::List { population, tag, archived, limit } => {
+        JobCommand::List { population, tag, archived, sort, reverse, limit } => {
             let fetch = async |page| {
                 let mut page = api.jobs(population.as_ref(), page).await?;
                 page.items.retain(|job| archived || job.archived_at_ms.is_none());
                 page.items.retain(|job| tag.as_ref().is_none_or(|tag| job.tags.contains(tag)));
                 Ok(page)
             };
-            let jobs = collect_newest(limit.items_max(), |job: &Job| job.created_at_ms, fetch).await?;
+            let order =
+                |a: &Job, b: &Job| if reverse.reverse { compare_jobs(sort, b, a) } else { compare_jobs(sort, a, b) };
+            let jobs = collect_sorted(limit.items_max(), order, fetch).await?;
             let header =
                 ["name", "state", "health", "population", "rounds", "version", "parameters", "tags", "created", "id"];
             output.list(&jobs.items, &header, |job| row(job, output.now_ms))?;
             output.note_if_cut(jobs.is_cut);
             Ok(())
         }
+        JobCommand::Check { file } => check::run(file::read(&file)?, api, output).await,
         JobCommand::Show(args) => show(&args, api, output).await,
         JobCommand::Watch { job, last } => watch::run(&find_job(api, &job).await?, last, api, output).await,
         JobCommand::File(args) => {
@@ -79,6 +85,21 @@ pub(crate) async fn run(command: JobCommand, api: &Api, output: &Output) -> Resu
             if args.wants_model() { export::run(&args, api, output).await } else { Ok(()) }
         }
     }
+}
+
+/// The order of a list; the newest first among equals.
+fn compare_jobs(sort: JobSort, a: &Job, b: &Job) -> Ordering {
+    let urgency = |job: &Job| job.health.as_ref().map_or(Severity::Ok, |health| health.severity);
+    let by_key = match sort {
+        JobSort::Newest => Ordering::Equal,
+        JobSort::Name => a.file.name.cmp(&b.file.name),
+        JobSort::State => a.state.cmp(&b.state),
+        JobSort::Health => urgency(b).cmp(&urgency(a)),
+        JobSort::Population => (&a.file.population, &a.file.name).cmp(&(&b.file.population, &b.file.name)),
+        JobSort::Rounds => b.rounds_committed.cmp(&a.rounds_committed),
+        JobSort::Parameters => b.parameters.cmp(&a.parameters),
+    };
+    by_key.then(b.created_at_ms.cmp(&a.created_at_ms))
 }
 
 async fn show(args: &JobArgs, api: &Api, output: &Output) -> Result<(), CliError> {

@@ -6,25 +6,30 @@ pub(crate) mod text;
 
 use clap::Subcommand;
 use serde_json::json;
-use tributary_protocol::operator::RoundDetail;
+use tributary_protocol::operator::{RoundDetail, RoundSort};
 use tributary_protocol::state::Task;
 
 use crate::api::{Api, collect};
 use crate::error::CliError;
 use crate::job::args::JobArgs;
 use crate::job::find::find_job;
-use crate::options::LimitArgs;
+use crate::options::{LimitArgs, ReverseArgs, one_of};
 use crate::output::Output;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RoundCommand {
-    /// Lists the newest rounds of a job in ascending order.
+    /// Lists the newest rounds of a job in ascending order, or with --sort those that need attention first.
     List {
         #[command(flatten)]
         job: JobArgs,
         /// `train` or `evaluate`.
         #[arg(long, default_value = "train", value_name = "TASK")]
         task: Task,
+        /// What the list is sorted by: the newest, the slowest, or the worst come first.
+        #[arg(long, value_name = "KEY", value_parser = one_of(RoundSort::ALL, RoundSort::as_str))]
+        sort: Option<RoundSort>,
+        #[command(flatten)]
+        reverse: ReverseArgs,
         #[command(flatten)]
         limit: LimitArgs,
     },
@@ -43,9 +48,18 @@ pub(crate) enum RoundCommand {
 
 pub(crate) async fn run(command: RoundCommand, api: &Api, output: &Output) -> Result<(), CliError> {
     match command {
-        RoundCommand::List { job, task, limit } => {
+        RoundCommand::List { job, task, sort, reverse, limit } => {
             let job = find_job(api, &job).await?;
-            let rounds = list::newest(api, job.id, task, limit.items_max()).await?;
+            // The newest at the end is beside the prompt.
+            let sort = sort.or(reverse.reverse.then_some(RoundSort::Number));
+            let rounds = match sort {
+                None => list::newest(api, job.id, task, limit.items_max()).await?,
+                Some(sort) => {
+                    let order = (sort, reverse.of(sort.direction()));
+                    let fetch = async |page| api.sorted_rounds(job.id, task, order, page).await;
+                    collect(limit.items_max(), fetch).await?.items
+                }
+            };
             output.list(&rounds, &text::HEADER, text::row)
         }
         RoundCommand::Show { job, round: number, task } => {

@@ -23,6 +23,7 @@ import type {
   Task,
   Who,
 } from "../src/api/types";
+import { clientsBy, outlookOf, roundsBy } from "./orders";
 import { detailOf } from "./plan";
 import { digits, uniform } from "./random";
 import { JOBS, jobFile, type MockJob, type World } from "./world";
@@ -199,6 +200,7 @@ function ofJob(world: World, job: MockJob, parts: string[], call: Call): Answer 
     return ok(world.job(job, nowMs));
   }
   if (what === "file") return { status: 200, type: "application/toml", body: job.text };
+  if (what === "outlook") return ok(outlookOf(world, job, nowMs));
   if (what === "curve") return ok(curve(world, job, Number(query.get("points") ?? 400), nowMs));
   if (what === "metric-curves") return ok(metricCurves(world, job, nowMs));
   if (what === "shapes") return ok(shapes(world, job, Number(query.get("rounds") ?? 100), nowMs));
@@ -240,6 +242,12 @@ function ofJob(world: World, job: MockJob, parts: string[], call: Call): Answer 
 function rounds(world: World, job: MockJob, task: Task, query: URLSearchParams, nowMs: number): Page<Round> {
   const limit = Number(query.get("limit") ?? LIMIT);
   const forward = query.get("order") !== "desc";
+  const sort = query.get("sort");
+  if (sort) {
+    const rest = new URLSearchParams({ task, limit: "100000" });
+    const all = roundsBy(rounds(world, job, task, rest, nowMs).items, sort, !forward);
+    if (all) return paged(all, query, (round) => String(round.number));
+  }
   const after = query.get("after");
   const step = forward ? 1 : -1;
   const items: Round[] = [];
@@ -389,10 +397,7 @@ function clients(
         client.id.includes(search) ||
         Object.values(client.attributes).some((value) => value.includes(search)),
     );
-    const rate = (client: (typeof all)[number]) => client.expired / (client.reported + client.expired + client.failed);
-    if (query.get("order") === "last_seen") found.sort((a, b) => b.last_seen_at_ms - a.last_seen_at_ms);
-    if (query.get("order") === "drop_rate") found.sort((a, b) => rate(b) - rate(a));
-    return ok(paged(found, query, (client) => String(client.number)));
+    return ok(paged(clientsBy(found, query), query, (client) => String(client.number)));
   }
   const found = world.findClient(id);
   if (!found) return notFound(id);
@@ -550,7 +555,12 @@ function createJob(world: World, { query, body, nowMs }: Call): Answer {
     return problem(409, "name-taken", "The name is taken", `population ${population} has a job called ${name}`);
   if (query.get("dry_run") === "true") {
     const toml = `${body.trimEnd()}\n\n[update]\ncodec = "int8"\nweight_max = 10000\n`;
-    return ok({ job: jobFile(name, population), toml, parameters: 4810 } satisfies JobDraft);
+    const layers = [
+      { kind: "linear", output: [64], parameters: 4160 },
+      { kind: "relu", output: [64], parameters: 0 },
+      { kind: "linear", output: [10], parameters: 650 },
+    ];
+    return ok({ job: jobFile(name, population), toml, parameters: 4810, layers } satisfies JobDraft);
   }
   return ok(world.job(world.create(name, population, body, nowMs), nowMs), 201);
 }

@@ -176,6 +176,9 @@ pub(super) fn select(policy: &TaskPolicy, available: u32, opened_at_ms: i64, now
     let timeout_at_ms = policy.selection_ends_at_ms(opened_at_ms);
     if available >= policy.available_min {
         Step::ChooseCohort(policy.cohort_size)
+    } else if policy.is_without_clients() {
+        // Its test set comes when an operator uploads it, and without it the job would end without a result.
+        Step::Wait
     } else if is_ahead(timeout_at_ms, policy.selection_timeout_ms, now_ms) {
         Step::WaitUntil(timeout_at_ms)
     } else if available >= policy.minimum.max(1) {
@@ -243,8 +246,10 @@ mod tests {
     fn an_evaluation_on_the_coordinator_waits_for_its_test_set_and_for_nobody() {
         let policy = TaskPolicy { goal: 0, minimum: 0, cohort_size: 0, available_min: 1, ..POLICY };
         assert!(policy.is_without_clients() && !POLICY.is_without_clients());
-        assert_eq!(next_step(&policy, &selecting(0), 99), Step::WaitUntil(100));
-        assert_eq!(next_step(&policy, &selecting(0), 100), Step::Abandon(AbandonReason::SelectionTimeout));
+        assert_eq!(next_step(&policy, &selecting(0), 99), Step::Wait);
+        assert_eq!(next_step(&policy, &selecting(0), 100), Step::Wait, "an upload may come at any time");
+        let over = RoundFacts { job: JobState::Stopped, ..selecting(0) };
+        assert_eq!(next_step(&policy, &over, 100), Step::Abandon(AbandonReason::JobStopped));
         assert_eq!(next_step(&policy, &selecting(1), 100), Step::ChooseCohort(0));
         assert_eq!(next_step(&policy, &training(0, 0), 0), Step::Aggregate);
         let stopped = RoundFacts { phase: Phase::Aggregating, job: JobState::Stopped, ..selecting(0) };

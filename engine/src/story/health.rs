@@ -193,7 +193,8 @@ fn loss_rises(facts: &HealthFacts<'_>) -> Option<Health> {
 fn evaluators_wanted(facts: &HealthFacts<'_>) -> Option<Health> {
     let EvaluatorsWanted { round, is_last } = facts.evaluation?;
     if round.minimum == 0 {
-        let text = format!("the evaluation of round {} waits for the test set of the job", round.number);
+        let waits = format!("the evaluation of round {} waits for the test set of the job", round.number);
+        let text = if is_last { format!("trained; only {waits}, and the job ends with it") } else { waits };
         let remedy = "upload it: `tributary job test-set upload JOB FILE`";
         return Some(found(Severity::Warning, HealthKind::WaitingForEvaluators, text, remedy));
     }
@@ -395,6 +396,11 @@ mod tests {
         let health = health(&facts, 0);
         assert_eq!((health.severity, health.kind), (Severity::Warning, HealthKind::WaitingForEvaluators));
         assert!(health.remedy.is_some_and(|remedy| remedy.contains("test-set upload")), "{}", health.text);
+        let facts = HealthFacts { evaluation: Some(EvaluatorsWanted { round, is_last: true }), ..running() };
+        let text = super::health(&facts, 0).text;
+        let expected =
+            "trained; only the evaluation of round 8 waits for the test set of the job, and the job ends with it";
+        assert_eq!(text, expected);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! | question | function |
 //! |---|---|
 //! | why did a round take so long, or end without a result? | [`explain`], [`phases`], [`what_if`] |
+//! | what would other deadlines have done to the last rounds? | [`outlook`] |
 //! | why does a round have its deadline and its cohort? | [`adaptation`] |
 //! | what became of a client that did not report? | [`Ending`] |
 //! | which course did a session take, how do classes compare? | [`Session::shape`], [`class_stats`], [`funnel`] |
@@ -10,6 +11,7 @@
 //! | how does a job learn, and at what cost? | [`curve`], [`metric_curve`] |
 //! | how many updates can a round use? | [`useful_updates`] |
 //! | when does a job have its rounds? | [`ends_in_ms`] |
+//! | what does a job file probably not mean? | [`remarks`] |
 //! | how is a job, and what can be done about it? | [`health`] |
 
 mod adapted;
@@ -19,8 +21,10 @@ mod diversity;
 mod explain;
 mod health;
 mod marks;
+mod outlook;
 mod pace;
 mod phases;
+mod remarks;
 mod session;
 mod straggler;
 mod what_if;
@@ -33,8 +37,10 @@ pub use diversity::{DIVERSITY_ROUNDS, DiverseRound, useful_updates};
 pub use explain::{RoundStory, Takeover, Undriven, Wanted, explain};
 pub use health::{EndedRound, EvaluatorsWanted, HealthFacts, SelectingRound, ShutOut, health};
 pub use marks::marks;
+pub use outlook::{Arrival, OUTLOOK_ROUNDS, PlayedRound, Policy, outlook};
 pub use pace::{PACE_ROUNDS, ends_in_ms};
 pub use phases::phases;
+pub use remarks::remarks;
 pub use session::{Session, class_stats, funnel, percentile};
 pub use straggler::Ending;
 pub use what_if::what_if;

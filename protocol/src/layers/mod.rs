@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::ParameterSpec;
 
+pub use parameters::LayerRow;
 pub use shapes::{LayerError, ModelSpecError};
 
 /// Most layers of a network.

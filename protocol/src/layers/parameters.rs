@@ -1,7 +1,21 @@
 //! The parameters of a network as data: names, shapes and order as in `torch.nn`.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Layer, LayeredModel, ModelSpec, ModelSpecError};
 use crate::model::{ParameterList, ParameterSpec};
+
+/// A layer of a model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LayerRow {
+    /// Kind of the layer in the job file.
+    pub kind: String,
+    /// Shape of its output for one example.
+    pub output: Vec<usize>,
+    /// Number of its parameters, with the running statistics of batch norm.
+    pub parameters: u64,
+}
 
 impl ModelSpec {
     /// The parameters in order. Those of layers have the names `layers.<index>.<parameter>` and include the running
@@ -19,6 +33,20 @@ impl ModelSpec {
 }
 
 impl LayeredModel {
+    /// The layers in order, with their sizes.
+    ///
+    /// # Errors
+    /// [`ModelSpecError`] for the first layer that is invalid.
+    pub fn table(&self) -> Result<Vec<LayerRow>, ModelSpecError> {
+        let outputs = self.shapes()?;
+        let inputs: Vec<&Vec<usize>> = std::iter::once(&self.input).chain(&outputs).collect();
+        let rows = self.layers.iter().zip(inputs).zip(&outputs).map(|((layer, input), output)| {
+            let sizes = layer.parameters(input).into_iter().map(|(_, shape)| shape.iter().product::<usize>() as u64);
+            LayerRow { kind: layer.kind().to_owned(), output: output.clone(), parameters: sizes.sum() }
+        });
+        Ok(rows.collect())
+    }
+
     fn parameter_specs(&self) -> Result<Vec<ParameterSpec>, ModelSpecError> {
         let outputs = self.shapes()?;
         let inputs = std::iter::once(&self.input).chain(&outputs);
@@ -118,6 +146,9 @@ mod tests {
         let mlp = ModelSpec::Layers(LayeredModel { input: vec![784], layers });
         assert_eq!(mlp.parameters().unwrap().total(), 199_210);
         assert_eq!(ModelSpec::Layers(mcmahan_cnn()).parameters().unwrap().total(), 1_663_370);
+        let table = mcmahan_cnn().table().unwrap();
+        assert_eq!(table.iter().map(|row| row.parameters).sum::<u64>(), 1_663_370);
+        assert_eq!(table[0], LayerRow { kind: "conv2d".to_owned(), output: vec![32, 28, 28], parameters: 832 });
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Node, ScheduledWork};
-use crate::job_file::JobFile;
 
 /// State of a coordinator and its database.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -105,16 +104,4 @@ pub struct Storage {
     /// Time until that disk is full if it fills as in the last 24 hours, in milliseconds. Absent if it does not fill.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full_in_ms: Option<u64>,
-}
-
-/// A job file that was checked without creating the job.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct JobDraft {
-    /// The job with all defaults filled in.
-    pub job: JobFile,
-    /// The same job as a TOML file.
-    pub toml: String,
-    /// Number of parameters of its model.
-    pub parameters: u64,
 }

@@ -4,7 +4,7 @@ use tributary_engine::round::LastReport;
 use tributary_protocol::device::Attributes;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{ClientId, JobId, Name, TokenId};
-use tributary_protocol::operator::{Client, ClientOrder};
+use tributary_protocol::operator::{Client, ClientOrder, Order};
 use tributary_protocol::state::Standing;
 
 use super::jobs::number;
@@ -58,8 +58,9 @@ struct ClientWithCounts {
     #[sqlx(try_from = "i64")]
     bytes_down: u64,
     work_ms_mean: Option<i64>,
-    #[sqlx(try_from = "i64")]
-    drops: u64,
+    /// Where it stands in the order of a list; smaller is earlier.
+    #[sqlx(default)]
+    place: i64,
 }
 
 /// A page of clients: filter and order.
@@ -69,20 +70,23 @@ pub struct ClientsList<'a> {
     /// Only clients whose id, number or attributes contain this text; all clients when it is empty.
     pub search: &'a str,
     pub order: ClientOrder,
+    pub direction: Order,
     /// The end of the previous page, as [`Tx::clients`] returned it; none for the first page.
     pub after: Option<(i64, u64)>,
     /// Number of clients on the page.
     pub limit: u32,
 }
 
-/// Assignments `a` of stragglers that their rounds `r` did not need, and that came back.
+/// Assignments `a` of stragglers that their rounds did not need, and that came back. Few are asked about their round.
 macro_rules! is_spare {
     () => {
-        "a.state = 'expired' and a.deadline_at_ms is null and r.reported >= r.goal and (a.late_at_ms is not null or a.stopped_at_ms is not null)"
+        "a.state = 'expired' and a.deadline_at_ms is null and (a.late_at_ms is not null or a.stopped_at_ms is not null) \
+         and exists (select 1 from rounds r where r.job = a.job and r.task = a.task and r.number = a.round \
+         and r.reported >= r.goal)"
     };
 }
 
-/// Counts of the assignments `a` of one client, with their rounds `r`.
+/// Counts of the assignments `a` of one client.
 macro_rules! counts {
     () => {
         concat!(
@@ -224,53 +228,53 @@ impl Tx {
         let by_number = concat!(
             "with page as (select * from clients where ",
             found!(),
-            " and number > $4 and $3 = $3 order by number limit $5), s as (select a.client, ",
+            " and number > $4 and $3 = $3 and $6 = $6 and $7 = $7 order by number limit $5), \
+             s as (select page.id as client, ",
             counts!(),
-            " from page join assignments a on a.client = page.id join rounds r on r.job = a.job and r.task = a.task \
-             and r.number = a.round group by a.client) select ",
+            " from page left join assignments a on a.client = page.id group by page.id) select ",
             columns_with_counts!(),
-            " from page c left join s on s.client = c.id order by c.number"
+            " from s join clients c on c.id = s.client order by c.number"
         );
-        let by_last_seen = concat!(
-            "with page as (select * from clients where ",
+        let by_client = concat!(
+            "with placed as (select c.*, $7 * case $6 when 'number' then number when 'last_seen' then last_seen_at_ms \
+             else examples end as place from clients c where ",
             found!(),
-            " and (last_seen_at_ms < $3 or (last_seen_at_ms = $3 and number > $4)) \
-             order by last_seen_at_ms desc, number limit $5), s as (select a.client, ",
+            "), page as (select * from placed where place > $3 or (place = $3 and number > $4) \
+             order by place, number limit $5), s as (select page.id as client, min(page.place) as place, ",
             counts!(),
-            " from page join assignments a on a.client = page.id join rounds r on r.job = a.job and r.task = a.task \
-             and r.number = a.round group by a.client) select ",
+            " from page left join assignments a on a.client = page.id group by page.id) select ",
             columns_with_counts!(),
-            " from page c left join s on s.client = c.id order by c.last_seen_at_ms desc, c.number"
+            ", s.place from s join clients c on c.id = s.client order by s.place, c.number"
         );
-        // Only this order needs the counts of all clients before it can cut a page.
-        let by_drop_rate = concat!(
-            "with page as (select * from clients where ",
+        // Only these orders need the counts of all clients before they can cut a page.
+        let by_counts = concat!(
+            "with page as (select id from clients where ",
             found!(),
-            "), s as (select a.client, ",
+            "), s as (select page.id as client, ",
             counts!(),
-            " from page join assignments a on a.client = page.id join rounds r on r.job = a.job and r.task = a.task \
-             and r.number = a.round group by a.client) select ",
+            " from page left join assignments a on a.client = page.id group by page.id), placed as (select ",
             columns_with_counts!(),
-            " from page c left join s on s.client = c.id \
-             where coalesce(s.drops, 0) < $3 or (coalesce(s.drops, 0) = $3 and c.number > $4) \
-             order by coalesce(s.drops, 0) desc, c.number limit $5"
+            ", coalesce($7 * case $6 when 'reported' then coalesce(s.reported, 0) \
+             when 'late' then coalesce(s.expired, 0) - coalesce(s.spare, 0) when 'failed' then coalesce(s.failed, 0) \
+             when 'drop_rate' then coalesce(s.drops, 0) when 'up' then coalesce(s.bytes_up, 0) \
+             else s.work_ms_mean end, 4611686018427387904) as place from s join clients c on c.id = s.client) \
+             select * from placed where place > $3 or (place = $3 and number > $4) order by place, number limit $5"
         );
+        let is_by_number = list.order == ClientOrder::Number && list.direction == Order::Asc;
         let sql = match list.order {
-            ClientOrder::Number => by_number,
-            ClientOrder::LastSeen => by_last_seen,
-            ClientOrder::DropRate => by_drop_rate,
+            ClientOrder::Number if is_by_number => by_number,
+            ClientOrder::Number | ClientOrder::LastSeen | ClientOrder::Examples => by_client,
+            _ => by_counts,
         };
-        let (value, after) = list.after.unwrap_or((i64::MAX, 0));
+        let (place, after) = list.after.unwrap_or((i64::MIN, 0));
         let (pattern, limit) = (pattern(list.search), i64::from(list.limit));
         let population = list.population.as_str();
-        let rows = fetch!(self, ClientWithCounts, fetch_all, sql, population, pattern, value, stored(after), limit);
+        let sign: i64 = if list.direction == Order::Asc { 1 } else { -1 };
+        let (after, order) = (stored(after), list.order.as_str());
+        let rows =
+            fetch!(self, ClientWithCounts, fetch_all, sql, population, pattern, place, after, limit, order, sign);
         let ends = |row: ClientWithCounts| {
-            let value = match list.order {
-                ClientOrder::Number => 0,
-                ClientOrder::LastSeen => row.client.last_seen_at_ms,
-                ClientOrder::DropRate => stored(row.drops),
-            };
-            let end = (value, row.client.number);
+            let end = (row.place, row.client.number);
             Ok((Client::try_from(row)?, end))
         };
         rows.into_iter().map(ends).collect()
@@ -281,8 +285,7 @@ impl Tx {
         let sql = concat!(
             "with s as (select a.client, ",
             counts!(),
-            " from assignments a join rounds r on r.job = a.job and r.task = a.task and r.number = a.round \
-             where a.client = $1 group by a.client) select ",
+            " from assignments a where a.client = $1 group by a.client) select ",
             columns_with_counts!(),
             " from clients c left join s on s.client = c.id where c.id = $1"
         );

@@ -153,8 +153,11 @@ impl Tx {
         Ok(rows.into_iter().map(node).collect())
     }
 
+    /// The leases on jobs that have not ended. The lease on an ended job stays, because its token counts on.
     pub async fn leases(&mut self) -> Result<Vec<(Name, Lease)>, DbError> {
-        let sql = "select job, node, token, expires_at_ms from leases order by job";
+        let sql = "select l.job, l.node, l.token, l.expires_at_ms from leases l join jobs j on j.id = l.job \
+                   where j.state not in ('stopped', 'completed') or exists (select 1 from rounds r where r.job = j.id \
+                   and r.phase in ('selecting', 'training', 'aggregating')) order by l.job";
         let rows = fetch!(self, LeaseRow, fetch_all, sql);
         let lease =
             |row: LeaseRow| (row.node, Lease { job: row.job, token: row.token, expires_at_ms: row.expires_at_ms });

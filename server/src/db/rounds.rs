@@ -208,6 +208,8 @@ macro_rules! round_columns {
     };
 }
 
+pub(super) use round_columns;
+
 /// Time that the clients of a round worked for their accepted reports (`$1` job, `$2` task, `$3` number). Each claim is
 /// capped at the duration of the assignment, which is 0 if the clock stepped back meanwhile.
 macro_rules! work_of_round {
@@ -218,14 +220,6 @@ macro_rules! work_of_round {
     };
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RoundFilter {
-    /// Only rounds in this phase.
-    pub phase: Option<Phase>,
-    /// Only rounds that were abandoned for this reason.
-    pub reason: Option<AbandonReason>,
-}
-
 /// Combined results of a model's evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, sqlx::FromRow)]
 pub struct EvaluationSummary {
@@ -233,13 +227,6 @@ pub struct EvaluationSummary {
     pub loss: Option<f64>,
     /// Accuracy, weighted by examples.
     pub accuracy: Option<f64>,
-}
-
-impl RoundFilter {
-    /// Phase and reason as bound to the query; an empty text matches all rounds.
-    fn words(&self) -> (&'static str, &'static str) {
-        (self.phase.map_or("", Phase::as_str), self.reason.map_or("", AbandonReason::as_str))
-    }
 }
 
 /// Update statistics of a round.
@@ -296,46 +283,6 @@ impl Tx {
             " from rounds where job = $1 and phase in ('selecting', 'training', 'aggregating') order by number, task"
         );
         Ok(fetch!(self, RoundRow, fetch_all, sql, job.to_string()))
-    }
-
-    /// Rounds of a job by number, after `after`.
-    pub async fn rounds(
-        &mut self,
-        job: JobId,
-        task: Task,
-        filter: RoundFilter,
-        after: u32,
-        limit: u32,
-    ) -> Result<Vec<RoundRow>, DbError> {
-        let sql = concat!(
-            "select ",
-            round_columns!(),
-            " from rounds where job = $1 and task = $2 and number > $3 and (phase = $5 or $5 = '') \
-             and (reason = $6 or $6 = '') order by number limit $4"
-        );
-        let (job, after, limit) = (job.to_string(), i64::from(after), i64::from(limit));
-        let (phase, reason) = filter.words();
-        Ok(fetch!(self, RoundRow, fetch_all, sql, job.as_str(), task.as_str(), after, limit, phase, reason))
-    }
-
-    /// The newest rounds of a job before round `before`, newest first.
-    pub async fn latest_rounds(
-        &mut self,
-        job: JobId,
-        task: Task,
-        filter: RoundFilter,
-        before: u32,
-        limit: u32,
-    ) -> Result<Vec<RoundRow>, DbError> {
-        let sql = concat!(
-            "select ",
-            round_columns!(),
-            " from rounds where job = $1 and task = $2 and number < $3 and (phase = $5 or $5 = '') \
-             and (reason = $6 or $6 = '') order by number desc limit $4"
-        );
-        let (job, before, limit) = (job.to_string(), i64::from(before), i64::from(limit));
-        let (phase, reason) = filter.words();
-        Ok(fetch!(self, RoundRow, fetch_all, sql, job.as_str(), task.as_str(), before, limit, phase, reason))
     }
 
     /// Time in milliseconds that the clients of an open round have worked for their accepted reports. An ended round

@@ -565,8 +565,17 @@ export type ClientAssignment = Assignment & {
 /** Id of a client: an enrolled device or silo. */
 export type ClientId = string;
 
-/** The order of a list of clients. */
-export type ClientOrder = "number" | "last_seen" | "drop_rate";
+/** What a list of clients is sorted by. */
+export type ClientOrder =
+  | "number"
+  | "last_seen"
+  | "examples"
+  | "reported"
+  | "late"
+  | "failed"
+  | "drop_rate"
+  | "work"
+  | "up";
 
 /** How updates are encoded: the name of a codec, or a table of its name and settings. */
 export type Codec = CodecName | Tagged;
@@ -1123,8 +1132,12 @@ export interface Job {
 export interface JobDraft {
   /** The job with all defaults filled in. */
   job: JobFile;
+  /** The layers of its model, in order. Empty for an app's own network. */
+  layers?: LayerRow[];
   /** Number of parameters of its model. */
   parameters: number;
+  /** What is allowed and probably not meant, in sentences for people. */
+  remarks?: string[];
   /** The same job as a TOML file. */
   toml: string;
 }
@@ -1369,6 +1382,16 @@ export type Layer =
        */
       return_sequences?: boolean;
     };
+
+/** A layer of a model. */
+export interface LayerRow {
+  /** Kind of the layer in the job file. */
+  kind: string;
+  /** Shape of its output for one example. */
+  output: number[];
+  /** Number of its parameters, with the running statistics of batch norm. */
+  parameters: number;
+}
 
 /** The temporary right of one coordinator to drive a job. */
 export interface Lease {
@@ -1643,6 +1666,51 @@ export type Optimizer =
 
 /** Order of a list. */
 export type Order = "asc" | "desc";
+
+/** The newest rounds of a job, played again with other deadlines. */
+export interface Outlook {
+  /** Number of those that were abandoned for too few reports. */
+  abandoned: number;
+  /**
+   * Number of assignments of which only a lower limit of the time is known: they had not reported when
+   * their round closed. They count with the probability that the times of the others give them.
+   */
+  censored: number;
+  /** The deadline of the job's next round, in milliseconds after the draw. */
+  deadline_ms: number;
+  /** The goal of the job's next round. */
+  goal: number;
+  /**
+   * Longest known time of a report after the draw, in milliseconds. Longer deadlines than this gain
+   * nothing that is known.
+   */
+  longest_ms: number;
+  /** The fewest reports of the job's next round. */
+  minimum: number;
+  /** Deadlines, shortest first. Empty without rounds. */
+  points: OutlookPoint[];
+  /** Number of rounds that it is made of: at most the newest 20 with a deadline and with assignments. */
+  rounds: number;
+  /**
+   * The shortest of these deadlines that abandons no more rounds than the longest one, and has 95 % of
+   * its reports. Absent without reports.
+   */
+  suggested_ms?: number;
+}
+
+/** What one deadline would have done. */
+export interface OutlookPoint {
+  /** Rounds that would have been expected to end with fewer reports than the minimum. */
+  abandoned: number;
+  /** The deadline, in milliseconds after the draw of the cohort. */
+  deadline_ms: number;
+  /** Mean time from the draw to the close, in milliseconds. */
+  lasts_ms: number;
+  /** Expected reports per round, at most the goal. */
+  reports: number;
+  /** Expected reports of the round with the fewest, rounded down, even above the goal. */
+  reports_min: number;
+}
 
 /** Overview of a deployment: populations and jobs. */
 export interface Overview {
@@ -2101,6 +2169,9 @@ export interface RoundPolicyChange {
   /** Fewest updates for a result. */
   updates_min?: number;
 }
+
+/** What a list of rounds is sorted by. Rounds without the value come last, in both directions. */
+export type RoundSort = "number" | "took" | "accuracy" | "loss" | "training_loss" | "lost" | "up";
 
 /** Times at which training rounds may start (`[schedule]`). */
 export interface Schedule {

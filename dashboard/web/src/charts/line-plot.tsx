@@ -5,8 +5,9 @@ import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { axisReals, short } from "../lib/format";
 import { logTicks, niceStep, niceTimeStep, ticks } from "../lib/scale";
+import { bestAt, smoothed } from "../lib/series";
 import { colour, useThemeVersion } from "./colours";
-import { drawGuide, drawMark, type Guide, type Mark } from "./marks";
+import { drawBest, drawGuide, drawMark, type Guide, type Mark } from "./marks";
 
 export interface Line {
   label: string;
@@ -14,6 +15,8 @@ export interface Line {
   colour: string;
   dashed?: boolean;
   format: (value: number) => string;
+  /** Which value is the best one, which gets a ring. */
+  best?: "highest" | "lowest";
 }
 
 export interface LinePlotProps {
@@ -35,6 +38,8 @@ export interface LinePlotProps {
   yRange?: [number | undefined, number | undefined];
   /** Whether the y axis may be logarithmic. */
   yLog?: boolean;
+  /** Whether the lines may be smoothed. */
+  smooth?: boolean;
   guides?: readonly Guide[];
   marks?: readonly Mark[];
   /** Charts of one name share their cursor and their zoom. */
@@ -45,8 +50,19 @@ export interface LinePlotProps {
   description: string;
 }
 
-/** What the chart reads while it draws: the newest properties, and whether its y axis is logarithmic. */
-type Latest = { current: LinePlotProps & { log: boolean } };
+/** What the person chose for a chart. */
+interface Chosen {
+  /** A logarithmic y axis. */
+  log: boolean;
+  /** Smoothed lines, with the values pale behind them. */
+  isSmooth: boolean;
+}
+
+/** What the chart reads while it draws: the newest properties and choices. */
+type Latest = { current: LinePlotProps & Chosen };
+
+/** Fewer points are not smoothed. */
+const SMOOTH_POINTS_MIN = 8;
 
 /** The tooltip names marks within this distance of the pointer, in pixels. */
 const NEAR = 6;
@@ -57,15 +73,18 @@ export function LinePlot(props: LinePlotProps) {
   const tip = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const [log, setLog] = useState(false);
+  const [wantsSmooth, setSmooth] = useState(false);
+  const canSmooth = props.smooth === true && (props.data[0]?.length ?? 0) >= SMOOTH_POINTS_MIN;
+  const isSmooth = canSmooth && wantsSmooth;
   const [zoomed, setZoomed] = useState(false);
-  const latest: Latest = useRef({ ...props, log });
-  latest.current = { ...props, log };
+  const latest: Latest = useRef({ ...props, log, isSmooth });
+  latest.current = { ...props, log, isSmooth };
   const theme = useThemeVersion();
   const id = useId();
   const height = props.height ?? 260;
   // uPlot takes new data, but no other lines, guides, height, scale or colours: these need a new chart.
   const labels = props.lines.map((line) => line.label);
-  const kind = JSON.stringify([props.xTitle, labels, height, theme, log, props.guides ?? []]);
+  const kind = JSON.stringify([props.xTitle, labels, height, theme, log, isSmooth, props.guides ?? []]);
 
   useEffect(() => {
     const element = frame.current!;
@@ -108,6 +127,16 @@ export function LinePlot(props: LinePlotProps) {
               Reset zoom
             </button>
           )}
+          {canSmooth && (
+            <label class="check-line">
+              <input
+                type="checkbox"
+                checked={wantsSmooth}
+                onChange={(event) => setSmooth(event.currentTarget.checked)}
+              />
+              smooth
+            </label>
+          )}
           {props.yLog && (
             <label class="check-line">
               <input type="checkbox" checked={log} onChange={(event) => setLog(event.currentTarget.checked)} />
@@ -116,7 +145,7 @@ export function LinePlot(props: LinePlotProps) {
           )}
         </span>
       </div>
-      <Key lines={props.lines} marks={props.marks ?? []} />
+      <Key {...props} marks={props.marks ?? []} />
       <div ref={frame} class={`plot-frame plot-${height}`} role="img" aria-label={props.description}>
         <div ref={tip} class="plot-tip" hidden aria-hidden="true" />
       </div>
@@ -128,10 +157,17 @@ export function LinePlot(props: LinePlotProps) {
 }
 
 /** The legend: each line, and what the marks are. */
-function Key({ lines, marks }: { lines: readonly Line[]; marks: readonly Mark[] }) {
+function Key(props: Pick<LinePlotProps, "lines" | "data" | "xTitle" | "xFormat"> & { marks: readonly Mark[] }) {
+  const { lines, data, marks } = props;
+  const best = (line: Line, index: number) => {
+    const at = line.best && bestAt(data[index + 1] ?? [], line.best);
+    if (at === undefined) return undefined;
+    const place = `${props.xTitle.split(",")[0]!.toLowerCase()} ${props.xFormat(data[0]![at]!)}`;
+    return `, best ${line.format(data[index + 1]![at]!)} at ${place}`;
+  };
   return (
     <ul class="legend">
-      {lines.map((line) => (
+      {lines.map((line, index) => (
         <li key={line.label}>
           <svg class="line-key" viewBox="0 0 18 4" width="18" height="4" aria-hidden="true">
             <path
@@ -142,6 +178,7 @@ function Key({ lines, marks }: { lines: readonly Line[]; marks: readonly Mark[] 
             />
           </svg>
           {line.label}
+          {best(line, index)}
         </li>
       ))}
       {marks.some((mark) => mark.kind === "abandoned") && (
@@ -161,10 +198,10 @@ function Key({ lines, marks }: { lines: readonly Line[]; marks: readonly Mark[] 
 }
 
 /** On a logarithmic axis there is no place for zero and below. */
-function aligned({ data, log }: Pick<LinePlotProps, "data"> & { log: boolean }): uPlot.AlignedData {
+function aligned({ data, log, isSmooth }: Pick<LinePlotProps, "data"> & Chosen): uPlot.AlignedData {
   const [x = [], ...lines] = data;
   const shown = log ? lines.map((line) => line.map((value) => (value !== null && value > 0 ? value : null))) : lines;
-  return [x, ...shown] as unknown as uPlot.AlignedData;
+  return [x, ...shown, ...(isSmooth ? shown.map(smoothed) : [])] as unknown as uPlot.AlignedData;
 }
 
 function options(
@@ -173,7 +210,7 @@ function options(
   height: number,
   { tip, onZoom }: { tip: { current: HTMLDivElement | null }; onZoom: (zoomed: boolean) => void },
 ): uPlot.Options {
-  const { lines, sync, guides = [], xTitle, yTitle, log } = latest.current;
+  const { lines, sync, guides = [], xTitle, yTitle, log, isSmooth } = latest.current;
   const colours = { muted: colour("--muted"), bad: colour("--vermilion") };
   const grid = { stroke: colour("--line"), width: 1 };
   const font = `11px ${getComputedStyle(document.body).fontFamily}`;
@@ -227,6 +264,15 @@ function options(
         spanGaps: true,
         points: { show: (chart: uPlot) => chart.data[0].length <= 40, size: 5, fill: colour(line.colour) },
         ...(line.dashed ? { dash: [5, 4] } : {}),
+        ...(isSmooth ? { alpha: 0.25 } : {}),
+      })),
+      ...(isSmooth ? lines : []).map((line) => ({
+        label: `${line.label}, smoothed`,
+        stroke: colour(line.colour),
+        width: 2,
+        spanGaps: true,
+        points: { show: false },
+        ...(line.dashed ? { dash: [5, 4] } : {}),
       })),
     ],
     hooks: {
@@ -235,6 +281,11 @@ function options(
       draw: [
         (chart) => {
           for (const guide of guides) drawGuide(chart, guide, colours.muted, font);
+          const { data } = latest.current;
+          latest.current.lines.forEach((line, index) => {
+            const at = line.best && bestAt(data[index + 1] ?? [], line.best);
+            if (at !== undefined) drawBest(chart, data[0]![at]!, data[index + 1]![at]!, colour(line.colour));
+          });
           for (const mark of latest.current.marks ?? [])
             drawMark(chart, mark, mark.kind === "abandoned" ? colours.bad : colours.muted);
         },
@@ -257,7 +308,7 @@ function xRange(low: number | null, high: number | null): [number, number] {
   return low === high ? [low - 1, high + 1] : [low, high];
 }
 
-function yRange(low: number | null, high: number | null, props: LinePlotProps & { log: boolean }): [number, number] {
+function yRange(low: number | null, high: number | null, props: LinePlotProps & Chosen): [number, number] {
   const { yRange: ends, guides = [], log } = props;
   const all = [low, high, ...guides.map((guide) => guide.y)].filter((value) => value !== null && (!log || value > 0));
   if (all.length === 0) return [log ? 0.1 : (ends?.[0] ?? 0), ends?.[1] ?? 1];
@@ -271,7 +322,7 @@ function ySplits(low: number, high: number, height: number, log: boolean): numbe
   return log ? logTicks(low, high) : ticks(low, high, niceStep(high - low, height / 48));
 }
 
-function yTexts(values: readonly number[], { log, yTicks = axisReals }: LinePlotProps & { log: boolean }): string[] {
+function yTexts(values: readonly number[], { log, yTicks = axisReals }: LinePlotProps & Chosen): string[] {
   return log ? values.map(short) : yTicks(values);
 }
 

@@ -37,6 +37,21 @@ export function drawGuide(chart: uPlot, guide: Guide, stroke: string, font: stri
   ctx.restore();
 }
 
+/** A ring around the best value of a line. */
+export function drawBest(chart: uPlot, x: number, y: number, stroke: string): void {
+  const { ctx, bbox } = chart;
+  const [left, top] = [chart.valToPos(x, "x", true), chart.valToPos(y, "y", true)];
+  if (left < bbox.left - 1 || left > bbox.left + bbox.width + 1) return;
+  const ratio = uPlot.pxRatio;
+  ctx.save();
+  ctx.strokeStyle = stroke;
+  ctx.lineWidth = 2 * ratio;
+  ctx.beginPath();
+  ctx.arc(left, top, 5.5 * ratio, 0, 2 * Math.PI);
+  ctx.stroke();
+  ctx.restore();
+}
+
 /** An abandoned round is a tick on the axis; a change is a dashed line through the chart. */
 export function drawMark(chart: uPlot, mark: Mark, stroke: string): void {
   const { ctx, bbox } = chart;

@@ -2,6 +2,14 @@
 
 import type { Api } from "../api/http";
 
+/** The forms of a model's file; the words of the API. */
+export type ModelForm = "f32" | "f16" | "int8";
+
+/** The name of a model's file, which is also that of `tributary job export`. */
+export function modelFileName(job: string, version: number, form: ModelForm): string {
+  return `${job}-v${version}${form === "f32" ? "" : `-${form}`}.safetensors`;
+}
+
 /** Saves an answer of the API under a name. */
 export async function download(api: Api, path: string, name: string, query = {}): Promise<void> {
   const response = await api.send(path, { accept: "*/*", query });

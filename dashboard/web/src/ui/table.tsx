@@ -21,6 +21,15 @@ export interface Column<T> {
   title?: string;
   /** What the rows are sorted by when the head is pressed. */
   sort?: (row: T) => Value;
+  /** The server's word for the same, in a list that it sorts. */
+  key?: string;
+}
+
+/** The order of a list that the server sorts, and what asks for another one. */
+export interface ServerSorting {
+  key: string;
+  descending: boolean;
+  onSort: (key: string, descending: boolean) => void;
 }
 
 /** A table in a frame that scrolls sideways on narrow screens. */
@@ -36,6 +45,8 @@ export function Table<T>(props: {
   empty?: ComponentChildren;
   /** The order at first, for columns that sort. Without it the rows stay as they come. */
   order?: Sorting;
+  /** The server sorts the list, by the columns that have a key. */
+  server?: ServerSorting | undefined;
   /** The rows that are shown, once they are sorted: from the first to before the second. */
   slice?: readonly [number, number];
   class?: string;
@@ -64,8 +75,7 @@ export function Table<T>(props: {
                 key={column.head}
                 column={column}
                 look={look(column)}
-                order={order?.head === column.head ? order : undefined}
-                onSort={(descending) => setOrder({ head: column.head, descending })}
+                {...sortingOf(column, props.server, order, setOrder)}
               />
             ))}
           </tr>
@@ -93,31 +103,53 @@ export function Table<T>(props: {
   );
 }
 
+interface HeadSorting {
+  /** Whether the rows are in the order of this column, and in which direction. */
+  descending: boolean | undefined;
+  /** Left out where the column does not sort. */
+  onSort: ((descending: boolean) => void) | undefined;
+}
+
+/** How the head of a column sorts: on the server, or the rows that are there. */
+function sortingOf<T>(
+  column: Column<T>,
+  server: ServerSorting | undefined,
+  order: Sorting | undefined,
+  setOrder: (order: Sorting) => void,
+): HeadSorting {
+  const { head, key } = column;
+  if (server)
+    return {
+      descending: key !== undefined && key === server.key ? server.descending : undefined,
+      onSort: key === undefined ? undefined : (descending) => server.onSort(key, descending),
+    };
+  return {
+    descending: order?.head === head ? order.descending : undefined,
+    onSort: column.sort && ((descending) => setOrder({ head, descending })),
+  };
+}
+
 /** A head that sorts by its column: numbers from the largest, texts from A, and the other way when pressed again. */
-function Head<T>(props: {
-  column: Column<T>;
-  look: string;
-  /** The present order, if it is that of this column. */
-  order: Sorting | undefined;
-  onSort: (descending: boolean) => void;
-}) {
-  const { column, look, order } = props;
+function Head<T>(props: { column: Column<T>; look: string } & HeadSorting) {
+  const { column, look, onSort } = props;
   const zone = useZone();
   const head = column.zoned ? `${column.head} (${zoneName(Date.now(), zone)})` : column.head;
   const tip = column.title ? { "data-tip": column.title } : {};
-  if (!column.sort)
+  if (!onSort)
     return (
       <th scope="col" class={look} {...tip}>
         {head}
       </th>
     );
-  const descending = order ? !order.descending : column.number === true;
+  const now = props.descending;
+  const isSorted = now !== undefined;
+  const descending = isSorted ? !now : column.number === true;
   return (
-    <th scope="col" class={look} aria-sort={order ? (order.descending ? "descending" : "ascending") : undefined}>
-      <button type="button" class="sort" onClick={() => props.onSort(descending)} {...tip}>
+    <th scope="col" class={look} aria-sort={isSorted ? (now ? "descending" : "ascending") : undefined}>
+      <button type="button" class="sort" onClick={() => onSort(descending)} {...tip}>
         {head}
         <svg viewBox="0 0 8 8" width="8" height="8" aria-hidden="true">
-          {order && <path d={order.descending ? "M0 2h8L4 7z" : "M0 6h8L4 1z"} />}
+          {isSorted && <path d={now ? "M0 2h8L4 7z" : "M0 6h8L4 1z"} />}
         </svg>
       </button>
     </th>

@@ -21,6 +21,12 @@ const ORDERS = [
   { value: "number", label: "enrolment" },
   { value: "last_seen", label: "last seen" },
   { value: "drop_rate", label: "drop rate" },
+  { value: "reported", label: "reports" },
+  { value: "late", label: "late" },
+  { value: "failed", label: "failed" },
+  { value: "work", label: "work time" },
+  { value: "examples", label: "examples" },
+  { value: "up", label: "bytes up" },
 ];
 
 /** The clients and the device classes of the population in the address, or of the largest one. */
@@ -70,11 +76,16 @@ export function ClientsView() {
 }
 
 const COLUMNS: readonly Column<Client>[] = [
-  { head: "Client", name: true, cell: (client) => <a href={links.client(client.id)}>{count(client.number)}</a> },
+  {
+    head: "Client",
+    name: true,
+    key: "number",
+    cell: (client) => <a href={links.client(client.id)}>{count(client.number)}</a>,
+  },
   { head: "Attributes", wide: true, cell: (client) => <Attributes value={client.attributes} /> },
-  { head: "Last seen", number: true, cell: (client) => <Seen client={client} /> },
-  { head: "Examples", number: true, wide: true, cell: (client) => count(client.examples) },
-  { head: "Reported", number: true, cell: (client) => count(client.reported) },
+  { head: "Last seen", number: true, key: "last_seen", cell: (client) => <Seen client={client} /> },
+  { head: "Examples", number: true, wide: true, key: "examples", cell: (client) => count(client.examples) },
+  { head: "Reported", number: true, key: "reported", cell: (client) => count(client.reported) },
   {
     head: "Spare",
     number: true,
@@ -86,13 +97,28 @@ const COLUMNS: readonly Column<Client>[] = [
     head: "Late",
     number: true,
     wide: true,
+    key: "late",
     title: "the round needed its report and closed without it, or it never came back",
     cell: (client) => count(client.expired - (client.spare ?? 0)),
   },
-  { head: "Failed", number: true, wide: true, cell: (client) => count(client.failed), title: "failed or rejected" },
-  { head: "Dropped", cell: (client) => <DropRate client={client} /> },
-  { head: "Work", number: true, wide: true, title: "mean per round", cell: (client) => duration(client.work_ms_mean) },
-  { head: "Up", number: true, wide: true, cell: (client) => bytes(client.bytes_up) },
+  {
+    head: "Failed",
+    number: true,
+    wide: true,
+    key: "failed",
+    cell: (client) => count(client.failed),
+    title: "failed or rejected",
+  },
+  { head: "Dropped", key: "drop_rate", cell: (client) => <DropRate client={client} /> },
+  {
+    head: "Work",
+    number: true,
+    wide: true,
+    key: "work",
+    title: "mean per round",
+    cell: (client) => duration(client.work_ms_mean),
+  },
+  { head: "Up", number: true, wide: true, key: "up", cell: (client) => bytes(client.bytes_up) },
 ];
 
 /** Two lines per client: number, and share of lost selections; attributes, and reports. */
@@ -150,16 +176,25 @@ function ClientTable({ population, about }: { population: string; about: Populat
   const { query } = useLocation();
   const search = query.get("search") ?? "";
   const order = query.get("order") ?? "number";
+  const usual = order === "number" ? "asc" : "desc";
+  const direction = query.get("direction") ?? usual;
   const [text, setText] = useState(search);
   useEffect(() => {
     const timer = setTimeout(() => text !== search && setQuery({ search: text.trim() || undefined }), TYPING_MS);
     return () => clearTimeout(timer);
   }, [text]);
   const narrow = useNarrow();
-  const paging = usePaging(`${population}|${search}|${order}`);
+  const paging = usePaging(`${population}|${search}|${order}|${direction}`);
   const clients = useResource<Page<Client>>(
     "clients",
-    { population, search, order: order === "number" ? undefined : order, limit: PAGE, after: paging.after },
+    {
+      population,
+      search,
+      order: order === "number" ? undefined : order,
+      direction: direction === usual ? undefined : direction,
+      limit: PAGE,
+      after: paging.after,
+    },
     { pollMs: 15_000 },
   );
   return (
@@ -183,7 +218,7 @@ function ClientTable({ population, about }: { population: string; about: Populat
           label="Order"
           value={order}
           options={ORDERS}
-          onChange={(value) => setQuery({ order: value === "number" ? undefined : value })}
+          onChange={(value) => setQuery({ order: value === "number" ? undefined : value, direction: undefined })}
         />
       </div>
       {clients.data ? (
@@ -195,6 +230,15 @@ function ClientTable({ population, about }: { population: string; about: Populat
             rows={clients.data.items}
             rowKey={(client) => client.id}
             stale={clients.stale}
+            server={{
+              key: order,
+              descending: direction === "desc",
+              onSort: (key, descending) =>
+                setQuery({
+                  order: key === "number" ? undefined : key,
+                  direction: descending === (key !== "number") ? undefined : descending ? "desc" : "asc",
+                }),
+            }}
             empty={<NoClients population={population} search={search} />}
           />
           <Pager paging={paging} next={clients.data.next} />

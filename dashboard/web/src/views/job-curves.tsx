@@ -92,6 +92,7 @@ function Plots({
     xTime: axis === "wall" || axis === "clients",
     xWhole: axis === "round",
     sync: `job-${job.id}`,
+    smooth: true,
   };
   const stop = job.file.stop?.accuracy;
   const guides: Guide[] = stop === undefined ? [] : [{ y: stop, label: `stops at ${percent(stop, 0)}` }];
@@ -108,7 +109,7 @@ function Plots({
               guides={guides}
               yRange={[0, 1]}
               yTicks={(values) => percentTicks(values)}
-              lines={[{ label: "Accuracy", colour: "--accent", format: (value) => percent(value, 2) }]}
+              lines={[{ label: "Accuracy", colour: "--accent", best: "highest", format: (value) => percent(value, 2) }]}
               description={describe(points, "accuracy", "Accuracy", percent)}
             />
           ) : (
@@ -132,7 +133,7 @@ function Plots({
             data={loss}
             yRange={[0, undefined]}
             lines={[
-              { label: "Evaluation", colour: "--blue", format: real },
+              { label: "Evaluation", colour: "--blue", best: "lowest", format: real },
               { label: "Training", colour: "--muted", dashed: true, format: real },
             ]}
             description={[

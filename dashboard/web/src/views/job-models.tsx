@@ -2,18 +2,24 @@
 
 import { useState } from "preact/hooks";
 import type { Job, ModelVersion, Page } from "../api/types";
-import { download } from "../lib/download";
+import { download, type ModelForm, modelFileName } from "../lib/download";
 import { bytes, count, percent, real, UNKNOWN } from "../lib/format";
 import { links } from "../router";
 import { useConnection, useMay, useResource } from "../ui/connection";
 import { Glyph } from "../ui/glyph";
 import { useNarrow } from "../ui/narrow";
-import { Ago, Command, Empty, Panel, Pending, When } from "../ui/parts";
+import { Ago, Command, Empty, Panel, Pending, Segmented, When } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
 import { endsSomething } from "./job";
 import { UploadModel } from "./upload-model";
 
 const PAGE = 50;
+
+const FORMS = [
+  { value: "f32", label: "f32", title: "the model itself, 32-bit values" },
+  { value: "f16", label: "f16", title: "rounded to half precision: half the size" },
+  { value: "int8", label: "int8", title: "rounded to 8-bit numbers with one scale per 64: a quarter of the size" },
+] as const;
 
 /** The model versions of a job as pages. */
 export function JobModels({ job }: { job: Job }) {
@@ -21,6 +27,7 @@ export function JobModels({ job }: { job: Job }) {
   const newest = job.model_version ?? 0;
   const [end, setEnd] = useState<number>();
   const narrow = useNarrow();
+  const [form, setForm] = useState<ModelForm>("f32");
   const to = end ?? newest;
   const from = Math.max(0, to - PAGE + 1);
   const query = { limit: to - from + 1, ...(from > 0 ? { after: from } : {}) };
@@ -30,13 +37,14 @@ export function JobModels({ job }: { job: Job }) {
     <Panel
       title="Models"
       hint="safetensors files with PyTorch's names and layout; retention never deletes a pinned version"
+      actions={<Segmented label="Form of the downloaded file" value={form} onChange={setForm} options={FORMS} />}
     >
       {models.data ? (
         <>
           <Table
             label="Model versions"
             class={narrow ? "phone-rows" : ""}
-            columns={narrow ? phoneColumns(job, models.refresh) : columnsOf(job, models.refresh)}
+            columns={narrow ? phoneColumns(job, form, models.refresh) : columnsOf(job, form, models.refresh)}
             rows={rows}
             rowKey={(model) => model.version}
             // On the newest page each new version changes the query; the rows stay right meanwhile.
@@ -81,7 +89,7 @@ export function JobModels({ job }: { job: Job }) {
   );
 }
 
-function columnsOf(job: Job, changed: () => void): Column<ModelVersion>[] {
+function columnsOf(job: Job, form: ModelForm, changed: () => void): Column<ModelVersion>[] {
   return [
     { head: "Version", name: true, cell: (model) => <Version job={job} model={model} /> },
     {
@@ -96,13 +104,13 @@ function columnsOf(job: Job, changed: () => void): Column<ModelVersion>[] {
     { head: "Size", number: true, wide: true, cell: (model) => bytes(model.bytes) },
     { head: "SHA-256", wide: true, cell: (model) => <code data-tip={model.sha256}>{model.sha256.slice(0, 16)}…</code> },
     { head: "Stored", zoned: true, number: true, wide: true, cell: (model) => <When at={model.created_at_ms} /> },
-    { head: "File", cell: (model) => <Get job={job} model={model} /> },
+    { head: "File", cell: (model) => <Get job={job} model={model} form={form} /> },
     { head: "Pin", cell: (model) => <Pin job={job} model={model} changed={changed} /> },
   ];
 }
 
 /** Two lines per version: number and badges; accuracy and age. */
-function phoneColumns(job: Job, changed: () => void): Column<ModelVersion>[] {
+function phoneColumns(job: Job, form: ModelForm, changed: () => void): Column<ModelVersion>[] {
   return [
     {
       head: "Version",
@@ -117,7 +125,7 @@ function phoneColumns(job: Job, changed: () => void): Column<ModelVersion>[] {
         </span>
       ),
     },
-    { head: "File", number: true, cell: (model) => <Get job={job} model={model} /> },
+    { head: "File", number: true, cell: (model) => <Get job={job} model={model} form={form} /> },
     { head: "Pin", number: true, cell: (model) => <Pin job={job} model={model} changed={changed} /> },
   ];
 }
@@ -174,7 +182,7 @@ function Pin({ job, model, changed }: { job: Job; model: ModelVersion; changed: 
 
 /** How a program reads a version: to copy. */
 function Snippet({ job }: { job: Job }) {
-  const file = `${job.file.name}-v${job.model_version}.safetensors`;
+  const file = modelFileName(job.file.name, job.model_version ?? 0, "f32");
   const layers = "layers" in job.file.model;
   const lines = [
     "from safetensors.torch import load_file",
@@ -198,7 +206,7 @@ function Snippet({ job }: { job: Job }) {
 }
 
 /** The button that downloads a version, or when its file was deleted. */
-function Get({ job, model }: { job: Job; model: ModelVersion }) {
+function Get({ job, model, form }: { job: Job; model: ModelVersion; form: ModelForm }) {
   const { api, notify } = useConnection();
   const [busy, setBusy] = useState(false);
   if (model.deleted_at_ms !== undefined)
@@ -210,7 +218,8 @@ function Get({ job, model }: { job: Job; model: ModelVersion }) {
   const get = async () => {
     setBusy(true);
     try {
-      await download(api, `jobs/${job.id}/models/${model.version}`, `${job.file.name}-v${model.version}.safetensors`);
+      const name = modelFileName(job.file.name, model.version, form);
+      await download(api, `jobs/${job.id}/models/${model.version}`, name, { form });
     } catch (error) {
       notify((error as Error).message, "bad");
     } finally {

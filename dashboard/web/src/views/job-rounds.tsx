@@ -25,6 +25,16 @@ const REASON_TEXTS: Record<AbandonReason, string> = {
 };
 const REASONS = Object.keys(REASON_TEXTS) as AbandonReason[];
 
+/** The orders that the phone, which shows no heads to press, has too. */
+const ORDERS = [
+  { value: "number desc", label: "newest first" },
+  { value: "number asc", label: "oldest first" },
+  { value: "took desc", label: "slowest first" },
+  { value: "accuracy asc", label: "lowest accuracy first" },
+  { value: "loss desc", label: "highest loss first" },
+  { value: "lost desc", label: "most lost first" },
+];
+
 /** How long a round took, or has taken so far. */
 function roundMs(round: Round): number | undefined {
   return round.ended_at_ms === undefined ? undefined : round.ended_at_ms - round.opened_at_ms;
@@ -35,6 +45,7 @@ function columnsOf(job: string, task: string): Column<Round>[] {
     {
       head: "Round",
       name: true,
+      key: "number",
       cell: (round) => <a href={links.round(job, round.number, round.task)}>{count(round.number)}</a>,
     },
     {
@@ -54,13 +65,20 @@ function columnsOf(job: string, task: string): Column<Round>[] {
       head: "Lost",
       number: true,
       wide: true,
+      key: "lost",
       title: "rejected, failed, or not back in time; spares are not lost",
       cell: (round) => lost(round),
     },
-    { head: "Took", number: true, cell: (round) => duration(roundMs(round)) },
-    { head: "Training loss", number: true, wide: true, cell: (round) => real(round.training_loss) },
-    { head: "Loss", number: true, cell: (round) => real(round.loss) },
-    { head: "Accuracy", number: true, cell: (round) => percent(round.accuracy) },
+    { head: "Took", number: true, key: "took", cell: (round) => duration(roundMs(round)) },
+    {
+      head: "Training loss",
+      number: true,
+      wide: true,
+      key: "training_loss",
+      cell: (round) => real(round.training_loss),
+    },
+    { head: "Loss", number: true, key: "loss", cell: (round) => real(round.loss) },
+    { head: "Accuracy", number: true, key: "accuracy", cell: (round) => percent(round.accuracy) },
     {
       head: "Step norm",
       number: true,
@@ -68,7 +86,7 @@ function columnsOf(job: string, task: string): Column<Round>[] {
       title: "L2 norm of what the round changed",
       cell: (round) => real(round.step_norm),
     },
-    { head: "Up", number: true, wide: true, cell: (round) => bytes(round.bytes_up) },
+    { head: "Up", number: true, wide: true, key: "up", cell: (round) => bytes(round.bytes_up) },
     { head: "Opened", zoned: true, number: true, cell: (round) => <When at={round.opened_at_ms} /> },
   ];
   return task === "train" ? columns : columns.filter(({ head }) => head !== "Training loss" && head !== "Step norm");
@@ -124,6 +142,7 @@ export function JobRounds({ job, brief = false }: { job: Job; brief?: boolean })
     task: (brief ? undefined : query.get("task")) ?? "train",
     phase: (brief ? undefined : query.get("phase")) ?? "",
     reason: (brief ? undefined : query.get("reason")) ?? "",
+    sort: (brief ? undefined : query.get("sort")) ?? "number",
     order: (brief ? undefined : query.get("order")) ?? "desc",
   };
   const narrow = useNarrow();
@@ -131,7 +150,12 @@ export function JobRounds({ job, brief = false }: { job: Job; brief?: boolean })
   const limit = brief ? 10 : PAGE;
   // A page in the middle does not change by itself; the first one does.
   const live = (event: FeedEvent) => paging.page === 1 && endsSomething(job.id)(event);
-  const rounds = useResource<Page<Round>>(`jobs/${job.id}/rounds`, { ...filter, limit, after: paging.after }, { live });
+  const sort = filter.sort === "number" ? undefined : filter.sort;
+  const asked = { ...filter, sort, limit, after: paging.after };
+  const rounds = useResource<Page<Round>>(`jobs/${job.id}/rounds`, asked, { live });
+  const sortBy = (key: string, order: string) =>
+    setQuery({ sort: key === "number" ? undefined : key, order: order === "desc" ? undefined : order });
+  const present = `${filter.sort} ${filter.order}`;
   const save = (format: "csv" | "json") => () =>
     download(api, `jobs/${job.id}/metrics`, `${job.file.name}-rounds.${format}`, { format }).catch((error: Error) =>
       notify(error.message, "bad"),
@@ -187,12 +211,13 @@ export function JobRounds({ job, brief = false }: { job: Job; brief?: boolean })
           />
           <Choice
             label="Order"
-            value={filter.order}
-            onChange={set("order", "desc")}
-            options={[
-              { value: "desc", label: "newest first" },
-              { value: "asc", label: "oldest first" },
-            ]}
+            value={present}
+            onChange={(value) => sortBy(...(value.split(" ") as [string, string]))}
+            options={
+              ORDERS.some(({ value }) => value === present)
+                ? ORDERS
+                : [...ORDERS, { value: present, label: "by a head" }]
+            }
           />
         </div>
       )}
@@ -205,6 +230,15 @@ export function JobRounds({ job, brief = false }: { job: Job; brief?: boolean })
             rows={rounds.data.items}
             rowKey={(round) => `${round.task}-${round.number}`}
             stale={rounds.stale}
+            server={
+              brief
+                ? undefined
+                : {
+                    key: filter.sort,
+                    descending: filter.order === "desc",
+                    onSort: (key, descending) => sortBy(key, descending ? "desc" : "asc"),
+                  }
+            }
             empty={<NoRounds filtered={filter.phase !== "" || filter.reason !== ""} />}
           />
           {!brief && <Pager paging={paging} next={rounds.data.next} />}

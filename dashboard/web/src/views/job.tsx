@@ -17,6 +17,7 @@ import { JobModels } from "./job-models";
 import { JobRounds } from "./job-rounds";
 import { JobSessions } from "./job-sessions";
 import { LiveRound, LiveRounds } from "./live-round";
+import { OutlookPanel } from "./outlook";
 import { Waiting } from "./overview";
 
 const TABS = [
@@ -85,7 +86,12 @@ export function JobView({ id }: { id: string }) {
         ))}
       </nav>
       {tab === "progress" && <Progress job={data} />}
-      {tab === "rounds" && <JobRounds job={data} />}
+      {tab === "rounds" && (
+        <>
+          <JobRounds job={data} />
+          <OutlookPanel job={data} changed={job.refresh} />
+        </>
+      )}
       {tab === "sessions" && <JobSessions job={data} />}
       {tab === "models" && <JobModels job={data} />}
       {tab === "file" && <JobFileView job={data} />}

@@ -2,14 +2,16 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "../api/http";
-import type { Job, JobDraft, Overview } from "../api/types";
+import type { Job, JobDraft, LayerRow, Overview } from "../api/types";
 import { RULES, withRule } from "../lib/aggregation";
 import { count, plural } from "../lib/format";
+import { nearest } from "../lib/nearest";
 import { errorLine, fill, TEMPLATES, withName } from "../lib/templates";
 import { links, useLocation } from "../router";
 import { useConnection, useMay, useResource } from "../ui/connection";
 import { Glyph } from "../ui/glyph";
 import { Choice, Command, Empty, Panel, Trouble } from "../ui/parts";
+import { type Column, Table } from "../ui/table";
 import { Toml } from "./job-file";
 
 /** The file is checked when typing pauses for so long, in milliseconds. */
@@ -17,7 +19,7 @@ const TYPING_MS = 500;
 
 type Check =
   | { state: "checking" }
-  | { state: "valid"; parameters: number; normalised: string }
+  | { state: "valid"; draft: JobDraft }
   | { state: "invalid"; error: ApiError }
   | { state: "unchecked" };
 
@@ -174,7 +176,12 @@ function Editor({
       <div class="editor-side">
         <Panel title="Check" hint="by the coordinator, as you type">
           <div id="check" class="check" aria-live="polite" aria-busy={check.state === "checking"}>
-            <CheckResult check={check} goTo={goTo} />
+            <CheckResult
+              check={check}
+              goTo={goTo}
+              meant={meant(text, populations)}
+              onMeant={(name) => start(template, name)}
+            />
           </div>
           {refused && <Trouble error={refused} />}
           <div class="dialog-actions">
@@ -186,9 +193,10 @@ function Editor({
         <Panel title="From the command line">
           <Command text="tributary job create job.toml" />
         </Panel>
+        {check.state === "valid" && check.draft.layers && <Layers rows={check.draft.layers} />}
         {check.state === "valid" && (
           <Panel title="With every default" hint="what is stored">
-            <Toml text={check.normalised} label="The job file with every default" />
+            <Toml text={check.draft.toml} label="The job file with every default" />
           </Panel>
         )}
       </div>
@@ -196,17 +204,57 @@ function Editor({
   );
 }
 
-/** The result of the check. `goTo` selects a line of the file. */
-function CheckResult({ check, goTo }: { check: Check; goTo: (line: number) => void }) {
+/** The population that a file with an unknown one probably means. */
+function meant(text: string, populations: readonly string[]): string | undefined {
+  const named = /^population\s*=\s*"([^"]*)"/m.exec(text)?.[1];
+  return named === undefined || populations.includes(named) ? undefined : nearest(named, populations);
+}
+
+/** The layers of the model: what comes out of each for one example, and how much it learns. */
+function Layers({ rows }: { rows: readonly LayerRow[] }) {
+  const columns: Column<LayerRow & { index: number }>[] = [
+    { head: "#", number: true, cell: ({ index }) => index },
+    { head: "Layer", name: true, cell: ({ kind }) => <code>{kind}</code> },
+    { head: "Output", number: true, cell: ({ output }) => output.join(" × ") },
+    { head: "Parameters", number: true, cell: ({ parameters }) => count(parameters) },
+  ];
+  return (
+    <Panel title="Layers" hint="the output of each for one example">
+      <Table
+        label="Layers of the model"
+        columns={columns}
+        rows={rows.map((row, index) => ({ ...row, index }))}
+        rowKey={({ index }) => index}
+      />
+    </Panel>
+  );
+}
+
+/** The result of the check. `goTo` selects a line of the file; `meant` is the population that it probably means. */
+function CheckResult(props: {
+  check: Check;
+  goTo: (line: number) => void;
+  meant: string | undefined;
+  onMeant: (name: string) => void;
+}) {
+  const { check, goTo, meant, onMeant } = props;
   switch (check.state) {
     case "checking":
       return <p class="quiet">Checking…</p>;
     case "valid":
       return (
-        <p class="finding">
-          <Glyph state="committed" />
-          Valid: a model of {plural(check.parameters, "parameter")}.
-        </p>
+        <>
+          <p class="finding">
+            <Glyph state="committed" />
+            Valid: a model of {plural(check.draft.parameters, "parameter")}.
+          </p>
+          {check.draft.remarks?.map((remark) => (
+            <p key={remark} class="finding finding-bad">
+              <Glyph state="warning" />
+              {remark}
+            </p>
+          ))}
+        </>
       );
     case "unchecked":
       return <p class="quiet">This coordinator checks a job file only when it is created.</p>;
@@ -219,6 +267,14 @@ function CheckResult({ check, goTo }: { check: Check; goTo: (line: number) => vo
             {check.error.title}
           </p>
           <pre class="error-text">{check.error.detail}</pre>
+          {check.error.status === 404 && meant !== undefined && (
+            <p>
+              Did you mean{" "}
+              <button type="button" class="small" onClick={() => onMeant(meant)}>
+                {meant}
+              </button>
+            </p>
+          )}
           {line !== undefined && (
             <button type="button" class="small" onClick={() => goTo(line)}>
               Go to line {count(line)}
@@ -245,7 +301,7 @@ function useCheck(text: string): Check {
           contentType: "application/toml",
           signal: abort.signal,
         });
-        set({ state: "valid", parameters: answer.parameters, normalised: answer.toml });
+        set({ state: "valid", draft: answer });
       } catch (error) {
         if (abort.signal.aborted) return;
         const problem = error instanceof ApiError ? error : new ApiError(0, "The answer does not parse", String(error));

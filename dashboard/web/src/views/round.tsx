@@ -8,6 +8,7 @@ import { useAssignments } from "../ui/all-assignments";
 import { CohortLegend, CohortStrip } from "../ui/cohort";
 import { useMay, useNow, useResource } from "../ui/connection";
 import { Empty, Panel, Pending } from "../ui/parts";
+import { OutlookPanel } from "./outlook";
 import { PolicyDialog } from "./policy";
 import { AssignmentTable } from "./round-assignments";
 import { BufferPanel } from "./round-buffer";
@@ -87,6 +88,9 @@ export function RoundView({ job, number }: { job: string; number: number }) {
           whatIf={data.what_if}
           onUse={canChange ? (deadline_ms) => suggest({ deadline_ms }) : undefined}
         />
+      )}
+      {task === "train" && parent.data && round.ended_at_ms !== undefined && !round.buffer && (
+        <OutlookPanel job={parent.data} changed={parent.refresh} />
       )}
       {task === "train" && assignments.items.length > 0 && <Updates round={round} assignments={assignments.items} />}
       <AssignmentTable assignments={assignments} task={task} />

@@ -7,14 +7,12 @@ use super::facts::RoundStory;
 use crate::story::words::duration;
 
 /// An evaluation without clients.
-pub(super) fn on_coordinator(name: &str, story: &RoundStory<'_>, now_ms: i64) -> String {
+pub(super) fn on_coordinator(name: &str, story: &RoundStory<'_>) -> String {
     let round = story.round;
     let took_ms = round.ended_at_ms.map_or(0, |at_ms| at_ms - round.opened_at_ms);
     match round.phase {
         Phase::Selecting => {
-            let left_ms = story.selection_ends_at_ms.map_or(0, |at_ms| at_ms - now_ms);
-            let ends = if left_ms > 0 { format!("; in {} it is abandoned", duration(left_ms)) } else { String::new() };
-            format!("{name} waits for the test set of the job (`tributary job test-set upload`){ends}.")
+            format!("{name} waits for the test set of the job: `tributary job test-set upload JOB FILE`.")
         }
         Phase::Training | Phase::Aggregating => format!("{name} is computed on the coordinator."),
         Phase::Committed => {

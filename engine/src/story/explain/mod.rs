@@ -29,7 +29,7 @@ pub fn explain(story: &RoundStory<'_>, now_ms: i64) -> String {
         return format!("{name} waits for a coordinator: {}.", undriven.words(now_ms));
     }
     if round.task == Task::Evaluate && round.goal == 0 {
-        return on_coordinator(&name, story, now_ms);
+        return on_coordinator(&name, story);
     }
     match round.phase {
         Phase::Selecting => selecting(&name, story, now_ms),

@@ -52,7 +52,7 @@ fn an_evaluation_on_the_coordinator_is_about_its_test_set() {
         explain(&RoundStory { selection_ends_at_ms: Some(5_000), ..story(&round) }, 2_000)
     };
     let waits = told(json!({ "phase": "selecting" }));
-    assert!(waits.contains("waits for the test set") && waits.ends_with("; in 3 s it is abandoned."), "{waits}");
+    assert!(waits.ends_with("waits for the test set of the job: `tributary job test-set upload JOB FILE`."), "{waits}");
     assert!(told(json!({ "phase": "aggregating" })).contains("computed on the coordinator"));
     let done = told(json!({ "phase": "committed", "ended_at_ms": 1_500, "weight": 40 }));
     assert_eq!(done, "The evaluation of round 7 took 1.5 s on the coordinator, with 40 examples.");

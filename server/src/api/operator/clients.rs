@@ -8,8 +8,8 @@ use serde::Deserialize;
 use tributary_protocol::device::{ATTRIBUTE_BYTES_MAX, Attributes};
 use tributary_protocol::id::{ClientId, JobId, Name};
 use tributary_protocol::operator::{
-    AttributeName, ChangeStanding, ClassStats, Client, ClientAssignment, ClientOrder, LABEL_BYTES_MAX, Page, PageQuery,
-    ShapeCount,
+    AttributeName, ChangeStanding, ClassStats, Client, ClientAssignment, ClientOrder, LABEL_BYTES_MAX, Order, Page,
+    PageQuery, ShapeCount,
 };
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AuditAction, Standing, Task};
@@ -49,6 +49,8 @@ pub(super) struct ClientsQuery {
     search: String,
     #[serde(default)]
     order: ClientOrder,
+    /// Default: `asc` by number, else `desc`.
+    direction: Option<Order>,
     limit: Option<u32>,
     after: Option<String>,
 }
@@ -61,26 +63,26 @@ pub(super) async fn list(
     operator.may(&query.population)?;
     text("search", &query.search, SEARCH_BYTES_MAX)?;
     let asked = PageQuery { limit: query.limit, after: query.after };
+    let direction = query.direction.unwrap_or(query.order.direction());
     // In the order by number, `after` is the number alone.
-    let (limit, after) = match query.order {
-        ClientOrder::Number => {
-            let (limit, after) = page(&asked, 0)?;
-            (limit, Some((i64::MAX, after)))
-        }
-        ClientOrder::LastSeen | ClientOrder::DropRate => {
-            let (limit, Place(value, number)) = page(&asked, Place(i64::MAX, 0))?;
-            (limit, Some((value, number)))
-        }
+    let is_by_number = query.order == ClientOrder::Number && direction == Order::Asc;
+    let (limit, after) = if is_by_number {
+        let (limit, after) = page(&asked, 0)?;
+        (limit, Some((i64::MIN, after)))
+    } else {
+        let (limit, Place(value, number)) = page(&asked, Place(i64::MIN, 0))?;
+        (limit, Some((value, number)))
     };
-    let list = ClientsList { population: &query.population, search: &query.search, order: query.order, after, limit };
+    let (population, search) = (&query.population, query.search.as_str());
+    let list = ClientsList { population, search, order: query.order, direction, after, limit };
     let mut tx = app.db.read().await?;
     let found = tx.clients(&list).await?;
     let online = Online::read(&app.fleet, &mut tx, app.clock.now_ms()).await?;
     drop(tx);
     let end = found.last().filter(|_| found.len() == limit as usize).map(|(_, end)| *end);
-    let next = end.map(|(value, number)| match query.order {
-        ClientOrder::Number => number.to_string(),
-        ClientOrder::LastSeen | ClientOrder::DropRate => Place(value, number).to_string(),
+    let next = end.map(|(value, number)| match is_by_number {
+        true => number.to_string(),
+        false => Place(value, number).to_string(),
     });
     Ok(Json(Page { items: found.into_iter().map(|(client, _)| client_view(client, &online)).collect(), next }))
 }

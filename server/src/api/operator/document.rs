@@ -4,8 +4,9 @@ use tributary_protocol::job_file::RoundPolicyChange;
 use tributary_protocol::operator::{
     Account, Assignment, AttributeName, AuditEntry, ChangeJob, ChangePassword, ChangeStanding, ClassStats, Client,
     ClientAssignment, ClientOrder, CreateAccount, CreateJob, CreatePopulation, CreateToken, CreatedToken, Curve, Event,
-    Job, JobDraft, Login, MetricCurve, ModelVersion, Node, Order, Overview, PageQuery, Population, Round, RoundDetail,
-    ScheduledWork, Session, ShapeCount, SignInWays, SignedIn, System, TestSet, TestSetState, Token,
+    Job, JobDraft, Login, MetricCurve, ModelVersion, Node, Order, Outlook, Overview, PageQuery, Population, Round,
+    RoundDetail, RoundSort, ScheduledWork, Session, ShapeCount, SignInWays, SignedIn, System, TestSet, TestSetState,
+    Token,
 };
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Role, Task};
 
@@ -160,12 +161,13 @@ fn jobs() -> Vec<Call> {
 
 fn rounds() -> Vec<Call> {
     vec![
-        get("/jobs/{job}/rounds", "rounds", "Rounds of a job by number.")
+        get("/jobs/{job}/rounds", "rounds", "Rounds of a job, by number or by a figure.")
             .query::<RoundsQuery>()
             .knows::<Task>()
             .knows::<Phase>()
             .knows::<AbandonReason>()
             .knows::<Order>()
+            .knows::<RoundSort>()
             .page::<Round>("A page."),
         get("/jobs/{job}/rounds/{number}", "round", "A round, explained.")
             .query::<TaskQuery>()
@@ -177,6 +179,8 @@ fn rounds() -> Vec<Call> {
         get("/jobs/{job}/curve", "curve", "The learning curve of a job, thinned out.")
             .query::<CurveQuery>()
             .answers::<Curve>(200, "The curve."),
+        get("/jobs/{job}/outlook", "outlook", "What other deadlines would have done to the newest rounds of a job.")
+            .answers::<Outlook>(200, "The deadlines."),
         get("/jobs/{job}/metric-curves", "metricCurves", "The named scalars of a job over its rounds, thinned out.")
             .query::<CurveQuery>()
             .list::<MetricCurve>("The curves, those of the most rounds first, at most 64."),
@@ -209,6 +213,7 @@ fn clients() -> Vec<Call> {
         get("/clients", "clients", "Clients of a population.")
             .query::<ClientsQuery>()
             .knows::<ClientOrder>()
+            .knows::<Order>()
             .page::<Client>("A page."),
         get("/clients/{client}", "client", "A client.").answers::<Client>(200, "The client."),
         put("/clients/{client}/standing", "changeStanding", "Quarantines, releases or revokes a client.")

@@ -6,6 +6,7 @@ use axum::http::header;
 use serde::Deserialize;
 use tributary_protocol::id::JobId;
 use tributary_protocol::job_file::{JobFile, JobFileError};
+use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::operator::{CreateJob, JobDraft};
 use tributary_protocol::problem::ProblemType;
 
@@ -14,6 +15,7 @@ use crate::api::extract::Json;
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use tributary_engine::job::{JobSpec, SpecError};
+use tributary_engine::story::remarks;
 
 /// How a job is created.
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -78,6 +80,15 @@ pub(super) async fn try_out(app: &App, file: JobFile) -> Answer<Json<JobDraft>> 
         let detail = format!("population {population} has a job called {name}");
         return Err(ApiError::new(ProblemType::NameTaken, detail));
     }
-    let parameters = spec.model.total() as u64;
-    Ok(Json(JobDraft { toml: spec.file.text(), parameters, job: spec.file }))
+    let layers = match &spec.file.model.spec {
+        ModelSpec::Layers(model) => model.table().map_err(|error| invalid(&JobFileError::from(error).into()))?,
+        ModelSpec::Parameters(_) => Vec::new(),
+    };
+    Ok(Json(JobDraft {
+        toml: spec.file.text(),
+        parameters: spec.model.total() as u64,
+        layers,
+        remarks: remarks(&spec.file),
+        job: spec.file,
+    }))
 }

@@ -12,6 +12,7 @@ mod jobs;
 mod login;
 mod metrics;
 mod oidc;
+mod outlook;
 mod overview;
 mod people;
 mod rounds;
@@ -64,6 +65,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/jobs/{job}/rounds/{number}", get(rounds::show))
         .route("/jobs/{job}/curve", get(rounds::curve))
         .route("/jobs/{job}/metric-curves", get(rounds::metric_curves))
+        .route("/jobs/{job}/outlook", get(outlook::show))
         .route("/jobs/{job}/shapes", get(clients::shapes))
         .route("/jobs/{job}/rounds/{number}/assignments", get(rounds::assignments))
         .route("/schedules", get(schedules::list))

@@ -8,17 +8,17 @@ use serde::Deserialize;
 use tributary_protocol::id::JobId;
 use tributary_protocol::operator::{
     Assignment, Curve, MetricCurve, MetricSummary, Order, PAGE_ITEMS_MAX, Page, PageQuery, Round, RoundBuffer,
-    RoundDetail,
+    RoundDetail, RoundSort,
 };
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Task};
 
 use crate::api::auth::{Operator, Views};
-use crate::api::extract::{Json, Path, Query, full_page, page};
+use crate::api::extract::{Json, Path, Place, Query, full_page, page};
 use crate::api::problem::{Answer, ApiError};
 use crate::api::story::{Selection, missing_driver, takeover, undriven};
 use crate::app::App;
-use crate::db::{DbError, RoundFilter, RoundKey, RoundRow, Tx};
+use crate::db::{DbError, RoundFilter, RoundKey, RoundPlace, RoundRow, Tx};
 use crate::runtime::offload::blocking;
 use tributary_engine::story::{
     RoundStory, adaptation, curve as curve_of, explain, marks as marks_of, metric_curve, phases, what_if,
@@ -49,7 +49,10 @@ pub(super) struct RoundsQuery {
     phase: Option<Phase>,
     /// Only those that were abandoned for this reason.
     reason: Option<AbandonReason>,
-    /// By number; with `desc`, `after` means "older than".
+    /// What the list is sorted by.
+    #[serde(default)]
+    sort: RoundSort,
+    /// With `desc` the largest come first.
     #[serde(default)]
     order: Order,
     /// The same as `order=desc`.
@@ -69,6 +72,9 @@ pub(super) async fn list(
     Path(job): Path<JobId>,
     Query(query): Query<RoundsQuery>,
 ) -> Answer<Json<Page<Round>>> {
+    if query.sort != RoundSort::Number {
+        return sorted(&operator, &app, job, &query).await;
+    }
     let newest_first = query.latest || query.order == Order::Desc;
     let first = if newest_first { i32::MAX.cast_unsigned() } else { 0 };
     let (limit, after) = page(&PageQuery { limit: query.limit, after: query.after }, first)?;
@@ -85,6 +91,26 @@ pub(super) async fn list(
     }
     attach_metrics(&mut tx, job, &mut items).await?;
     Ok(Json(full_page(items, limit, |round: &Round| round.number.to_string())))
+}
+
+/// A page of a list that is sorted by a figure. Its places are the bits of a number and the number of a round.
+async fn sorted(operator: &Operator<Views>, app: &App, job: JobId, query: &RoundsQuery) -> Answer<Json<Page<Round>>> {
+    let asked = PageQuery { limit: query.limit, after: query.after.clone() };
+    let (limit, Place(bits, number)) = page(&asked, Place(f64::MIN.to_bits().cast_signed(), 0))?;
+    let after = RoundPlace { place: f64::from_bits(bits.cast_unsigned()), number };
+    let filter = RoundFilter { phase: query.phase, reason: query.reason };
+    let mut tx = app.db.read().await?;
+    operator.job(&mut tx, job).await?;
+    let order = (query.sort, query.order);
+    let rows = tx.sorted_rounds((job, query.task), filter, order, Some(after), limit).await?;
+    let end = rows.last().filter(|_| rows.len() == limit as usize).map(|(_, place)| *place);
+    let mut items = Vec::with_capacity(rows.len());
+    for (row, _) in rows {
+        items.push(view(app, &mut tx, row).await?);
+    }
+    attach_metrics(&mut tx, job, &mut items).await?;
+    let next = end.map(|RoundPlace { place, number }| Place(place.to_bits().cast_signed(), number).to_string());
+    Ok(Json(Page { items, next }))
 }
 
 /// A round as operators see it: its stored figures, and those that exist only while it is open.
@@ -212,7 +238,7 @@ pub(super) async fn show(
     }))
 }
 
-async fn cohort(tx: &mut Tx, key: RoundKey) -> Result<Vec<Assignment>, DbError> {
+pub(super) async fn cohort(tx: &mut Tx, key: RoundKey) -> Result<Vec<Assignment>, DbError> {
     let mut cohort: Vec<Assignment> = Vec::new();
     for _ in 0..COHORT_PAGES_MAX {
         let after = cohort.last().map_or(0, |last| last.client_number);

@@ -32,6 +32,10 @@ async fn clients_are_found_by_what_they_are_and_ordered_by_how_they_fare() {
         page.items
     };
     assert_eq!(found("order=drop_rate").await, [small.clone(), large.clone()]);
+    assert_eq!(found("order=drop_rate&direction=asc").await, [large.clone(), small.clone()]);
+    assert_eq!(found("order=late").await, [small.clone(), large.clone()]);
+    assert_eq!(found("order=reported&limit=1").await, std::slice::from_ref(&large));
+    assert_eq!(found("direction=desc").await, [large.clone(), small.clone()]);
     assert_eq!(found("search=RAM_class").await.len(), 2);
     assert_eq!(found(&format!("search={}", large.id)).await, std::slice::from_ref(&large));
     assert!(found("search=%25").await.is_empty(), "a percent sign is no pattern");

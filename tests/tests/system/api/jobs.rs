@@ -2,7 +2,7 @@
 
 use reqwest::Method;
 use serde_json::json;
-use tributary_protocol::operator::{Job, Page};
+use tributary_protocol::operator::{Job, JobDraft, Page};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AbandonReason, JobState, Phase};
 
@@ -175,4 +175,22 @@ async fn a_random_model_takes_no_upload_and_depends_on_the_seed_alone() {
     }
     assert_eq!(models[0], models[1]);
     assert_ne!(models[0], models[2]);
+}
+
+#[tokio::test]
+async fn a_dry_run_lists_the_layers_and_says_what_is_probably_not_meant() {
+    let world = World::start().await;
+    let mut file = job_file(&json!({}));
+    let linear = json!({ "kind": "linear", "out_features": 10 });
+    file["model"] = json!({ "input": [8, 8], "layers": [{ "kind": "relu" }, linear] });
+    let draft = world.operate(Method::POST, "/jobs?dry_run=true", &json!({ "job": file })).await;
+    let draft: JobDraft = draft.ok();
+    let rows: Vec<_> = draft.layers.iter().map(|row| (row.kind.as_str(), &row.output[..], row.parameters)).collect();
+    assert_eq!(rows, [("relu", &[8, 8][..], 0), ("linear", &[8, 10], 90)]);
+    assert_eq!((draft.parameters, draft.remarks.len()), (90, 2));
+    assert!(
+        draft.remarks[0].starts_with("layers[1] linear reads the 8 values of each of the 8 rows"),
+        "{:?}",
+        draft.remarks
+    );
 }

@@ -2,11 +2,11 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use tributary_protocol::operator::{Assignment, Curve, Job, Overview, Page, Round, RoundDetail};
+use tributary_protocol::operator::{Assignment, Curve, Job, Outlook, Overview, Page, Round, RoundDetail};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase};
 
-use crate::support::{NOW_MS, WEIGHTS, World, evaluated_job};
+use crate::support::{NOW_MS, WEIGHTS, World, delta_file, evaluated_job, figures};
 
 const STEP: [f32; WEIGHTS] = [0.5; WEIGHTS];
 
@@ -141,6 +141,63 @@ async fn rounds_are_filtered_by_phase_and_reason_from_both_ends() {
     let detail: RoundDetail = world.look(&format!("/jobs/{}/rounds/2", job.id)).await.ok();
     assert_eq!(detail.round.reason, Some(AbandonReason::SelectionTimeout));
     assert_eq!(detail.explanation, "Round 2 was abandoned: fewer than 1 eligible client checked in within 1 min.");
+}
+
+#[tokio::test]
+async fn rounds_are_sorted_by_a_figure_page_after_page() {
+    let world = World::start().await;
+    let job = world.job(json!({})).await;
+    let device = world.device().await;
+    for took_ms in [3_000, 9_000, 1_000] {
+        let [work] = world.assign([&device]).await;
+        world.hand.advance_ms(took_ms);
+        device.contribute(&work, &STEP, 10).await;
+        world.drive().await;
+    }
+    let pages = async |query: &str| -> Vec<u32> {
+        let (mut numbers, mut after) = (Vec::new(), String::new());
+        loop {
+            let path = format!("/jobs/{}/rounds?limit=1&phase=committed&{query}{after}", job.id);
+            let page: Page<Round> = world.look(&path).await.ok();
+            numbers.extend(page.items.iter().map(|round| round.number));
+            match page.next {
+                Some(next) => after = format!("&after={next}"),
+                None => return numbers,
+            }
+        }
+    };
+    assert_eq!(pages("sort=took&order=desc").await, [2, 1, 3]);
+    assert_eq!(pages("sort=took").await, [3, 1, 2]);
+    assert_eq!(pages("sort=accuracy&order=desc").await, [1, 2, 3], "none was measured");
+    for query in ["sort=beauty", "sort=took&after=5", "sort=took&after=x:1"] {
+        world.look(&format!("/jobs/{}/rounds?{query}", job.id)).await.refused(ProblemType::Malformed);
+    }
+}
+
+/// Goal: the last rounds are played again with other deadlines, late reports and clients that never came included.
+#[tokio::test]
+async fn an_abandoned_round_says_how_much_longer_it_would_have_needed() {
+    let world = World::start().await;
+    let round = json!({ "updates_goal": 2, "updates_min": 2, "deadline_ms": 10_000 });
+    let job = world.job(json!({ "round": round })).await;
+    let path = format!("/jobs/{}/outlook", job.id);
+    let empty: Outlook = world.look(&path).await.ok();
+    assert_eq!((empty.rounds, empty.points.len(), empty.suggested_ms), (0, 0, None));
+    let [a, b] = world.devices().await;
+    let [first, second] = world.assign([&a, &b]).await;
+    world.hand.advance_ms(2_000);
+    a.contribute(&first, &STEP, 10).await;
+    world.pass_ms(8_000).await;
+    world.pass_ms(4_000).await;
+    let late = b.put_update(second.id, &figures(10), delta_file(&second, &STEP)).await;
+    late.refused(ProblemType::AssignmentClosed);
+    let outlook: Outlook = world.look(&path).await.ok();
+    assert_eq!((outlook.rounds, outlook.abandoned, outlook.deadline_ms), (1, 1, 10_000));
+    assert_eq!((outlook.longest_ms, outlook.censored), (14_000, 0));
+    let at = |deadline_ms| outlook.points.iter().rfind(|point| point.deadline_ms <= deadline_ms).unwrap();
+    assert_eq!((at(10_000).reports, at(10_000).abandoned), (1.0, 1));
+    assert_eq!((at(16_000).reports, at(16_000).abandoned), (2.0, 0));
+    assert!((14_000..=16_000).contains(&outlook.suggested_ms.unwrap()), "{:?}", outlook.suggested_ms);
 }
 
 #[tokio::test]

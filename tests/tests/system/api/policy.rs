@@ -113,6 +113,7 @@ async fn the_file_of_a_job_makes_the_same_job_again() {
     let draft: tributary_protocol::operator::JobDraft = draft.ok();
     assert_eq!((draft.parameters, draft.job.name.as_str()), (WEIGHTS as u64, "again"));
     assert_eq!(JobFile::parse(&draft.toml).unwrap(), draft.job);
+    assert!(draft.layers.is_empty() && draft.remarks.is_empty(), "an app's own network");
     let made = send("/jobs", "application/toml; charset=utf-8", again.clone()).await;
     assert_eq!(made.status, 201, "trying it out did not take the name");
     assert_eq!(made.ok::<Job>().file, draft.job);

@@ -45,6 +45,7 @@ pub(super) fn guarded_routes() -> Vec<(Method, String)> {
         (Method::GET, format!("/jobs/{job}/rounds/1")),
         (Method::GET, format!("/jobs/{job}/curve")),
         (Method::GET, format!("/jobs/{job}/metric-curves")),
+        (Method::GET, format!("/jobs/{job}/outlook")),
         (Method::GET, format!("/jobs/{job}/test-set")),
         (Method::PUT, format!("/jobs/{job}/test-set")),
         (Method::GET, format!("/jobs/{job}/shapes")),

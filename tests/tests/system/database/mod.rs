@@ -82,6 +82,7 @@ on_both_databases! {
     jobs::events_are_numbered_per_job,
     rounds::a_round_is_opened_once,
     rounds::rounds_are_listed_from_both_ends,
+    rounds::rounds_are_sorted_by_their_figures,
     rounds::a_round_only_moves_forward_and_each_step_happens_once,
     rounds::a_committed_round_counts_for_its_job,
     rounds::abandoned_rounds_are_counted_until_one_commits,

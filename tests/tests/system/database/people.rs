@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tributary_protocol::device::Attributes;
 use tributary_protocol::id::{Name, TokenId};
-use tributary_protocol::operator::{Account, Client, ClientOrder, Population, Session, Token};
+use tributary_protocol::operator::{Account, Client, ClientOrder, Order, Population, Session, Token};
 use tributary_protocol::state::{AbandonReason, AssignmentState, Role};
 use tributary_server::db::{ClientsList, Db, DbError, Enrolment, NewSession};
 
@@ -250,7 +250,8 @@ pub(super) async fn clients_are_listed_with_how_their_work_ended(db: &Db) {
             .is_some()
     );
     let people = name("people");
-    let list = ClientsList { population: &people, search: "", order: ClientOrder::Number, after: None, limit: 10 };
+    let (order, direction) = (ClientOrder::Number, Order::Asc);
+    let list = ClientsList { population: &people, search: "", order, direction, after: None, limit: 10 };
     let counts = |clients: Vec<(Client, (i64, u64))>| -> Vec<_> {
         let counts = |(client, _): &(Client, _)| (client.number, client.reported, client.expired, client.failed);
         clients.iter().map(counts).collect()
@@ -262,7 +263,7 @@ pub(super) async fn clients_are_listed_with_how_their_work_ended(db: &Db) {
     assert_eq!(tx.client(first.id).await.unwrap().as_ref(), Some(first));
     assert_eq!(tx.client(client_id(9)).await.unwrap(), None);
     assert_eq!(counts(all), [(1, 1, 0, 0), (2, 0, 0, 2), (3, 0, 1, 0)]);
-    let second = ClientsList { after: Some((i64::MAX, 1)), limit: 1, ..list };
+    let second = ClientsList { after: Some((i64::MIN, 1)), limit: 1, ..list };
     assert_eq!(counts(tx.clients(&second).await.unwrap()), [(2, 0, 0, 2)]);
     let nobody = name("nobody");
     assert!(tx.clients(&ClientsList { population: &nobody, ..list }).await.unwrap().is_empty());
@@ -284,13 +285,28 @@ pub(super) async fn clients_are_found_and_ordered(db: &Db) {
     tx.client_seen(client_id(2), &said, 1, 90).await.unwrap();
     tx.client_seen(client_id(3), &Attributes::default(), 1, 70).await.unwrap();
     let people = name("people");
-    for (order, expected) in
-        [(ClientOrder::Number, [1, 2, 3]), (ClientOrder::LastSeen, [2, 3, 1]), (ClientOrder::DropRate, [1, 3, 2])]
-    {
+    let (asc, desc) = (Order::Asc, Order::Desc);
+    for (order, direction, expected) in [
+        (ClientOrder::Number, asc, [1, 2, 3]),
+        (ClientOrder::Number, desc, [3, 2, 1]),
+        (ClientOrder::LastSeen, desc, [2, 3, 1]),
+        (ClientOrder::LastSeen, asc, [1, 3, 2]),
+        (ClientOrder::Examples, desc, [2, 3, 1]),
+        (ClientOrder::Reported, desc, [2, 1, 3]),
+        (ClientOrder::Late, desc, [1, 3, 2]),
+        (ClientOrder::Late, asc, [2, 1, 3]),
+        (ClientOrder::Failed, desc, [1, 2, 3]),
+        (ClientOrder::DropRate, desc, [1, 3, 2]),
+        (ClientOrder::DropRate, asc, [2, 1, 3]),
+        // Only client 2 has a work time: who has none is last in both directions.
+        (ClientOrder::Work, desc, [2, 1, 3]),
+        (ClientOrder::Work, asc, [2, 1, 3]),
+        (ClientOrder::Up, desc, [2, 1, 3]),
+    ] {
         for limit in 1..=4 {
             let (mut numbers, mut after) = (Vec::new(), None);
             loop {
-                let list = ClientsList { population: &people, search: "", order, after, limit };
+                let list = ClientsList { population: &people, search: "", order, direction, after, limit };
                 let page = tx.clients(&list).await.unwrap();
                 numbers.extend(page.iter().map(|(client, _)| client.number));
                 match page.last() {
@@ -298,7 +314,7 @@ pub(super) async fn clients_are_found_and_ordered(db: &Db) {
                     None => break,
                 }
             }
-            assert_eq!(numbers, expected, "{order:?} in pages of {limit}");
+            assert_eq!(numbers, expected, "{order:?} {direction:?} in pages of {limit}");
         }
         for (search, found) in [
             ("RAM", vec![2]),
@@ -310,7 +326,7 @@ pub(super) async fn clients_are_found_and_ordered(db: &Db) {
             ("client_03", vec![3]),
             ("nothing", vec![]),
         ] {
-            let list = ClientsList { population: &people, search, order, after: None, limit: 10 };
+            let list = ClientsList { population: &people, search, order, direction, after: None, limit: 10 };
             let numbers: Vec<_> = tx.clients(&list).await.unwrap().iter().map(|(client, _)| client.number).collect();
             assert_eq!(numbers, found, "{search} by {order:?}");
         }

@@ -1,6 +1,6 @@
 //! Rounds.
 
-use tributary_protocol::operator::Round;
+use tributary_protocol::operator::{Order, Round, RoundSort};
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase};
 use tributary_server::db::{Db, DbError, NewRound, RoundFilter, RoundKey, RoundStatistics};
@@ -51,6 +51,52 @@ pub(super) async fn rounds_are_listed_from_both_ends(db: &Db) {
     assert!(tx.latest_rounds(job, task, fault, 9, 3).await.unwrap().is_empty());
     let open: Vec<_> = tx.open_rounds(job).await.unwrap().iter().map(tributary_server::db::RoundRow::key).collect();
     assert_eq!(open, [training(1), evaluation(2), training(3), training(4)]);
+}
+
+/// Goal: each order holds each round once, whatever the page size; rounds without the figure are last both ways.
+pub(super) async fn rounds_are_sorted_by_their_figures(db: &Db) {
+    population(db).await;
+    let mut tx = db.begin().await.unwrap();
+    // Opened at 30: round 1 loses two of three clients and ends at 100, round 2 ends at 40, round 3 stays open, round 4
+    // ends at 100.
+    start_round(&mut tx, training(1), 3).await;
+    tx.count_ended(training(1), AssignmentState::Failed, 2, 0, traffic(7, 0)).await.unwrap();
+    for number in 2..=4 {
+        tx.insert_round(&new(training(number)), 30).await.unwrap();
+    }
+    for (number, ended_at_ms) in [(1, 100), (2, 40), (4, 100)] {
+        let reason = AbandonReason::SelectionTimeout;
+        assert!(tx.abandon_round(training(number), reason, ended_at_ms).await.unwrap());
+    }
+    let (job, task, all) = (job_id(1), training(1).task, RoundFilter::default());
+    let (asc, desc) = (Order::Asc, Order::Desc);
+    for (sort, order, expected) in [
+        (RoundSort::Number, desc, [4, 3, 2, 1]),
+        (RoundSort::Took, desc, [1, 4, 2, 3]),
+        (RoundSort::Took, asc, [2, 1, 4, 3]),
+        (RoundSort::Lost, desc, [1, 2, 3, 4]),
+        (RoundSort::Lost, asc, [2, 3, 4, 1]),
+        (RoundSort::Accuracy, asc, [1, 2, 3, 4]),
+        (RoundSort::Loss, desc, [1, 2, 3, 4]),
+        (RoundSort::TrainingLoss, desc, [1, 2, 3, 4]),
+        (RoundSort::Up, asc, [2, 3, 4, 1]),
+    ] {
+        for limit in 1..=5 {
+            let (mut numbers, mut after) = (Vec::new(), None);
+            loop {
+                let page = tx.sorted_rounds((job, task), all, (sort, order), after, limit).await.unwrap();
+                numbers.extend(page.iter().map(|(row, _)| row.number));
+                match page.last() {
+                    Some((_, place)) => after = Some(*place),
+                    None => break,
+                }
+            }
+            assert_eq!(numbers, expected, "{sort:?} {order:?} in pages of {limit}");
+        }
+    }
+    let abandoned = RoundFilter { phase: Some(Phase::Abandoned), ..all };
+    let page = tx.sorted_rounds((job, task), abandoned, (RoundSort::Took, desc), None, 9).await.unwrap();
+    assert_eq!(page.iter().map(|(row, _)| row.number).collect::<Vec<_>>(), [1, 4, 2]);
 }
 
 pub(super) async fn a_round_only_moves_forward_and_each_step_happens_once(db: &Db) {

@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tributary_client::ClassCounts;
 use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::operator::{AuditEntry, Job, Page, Round, RoundDetail, TestSet, TestSetState};
+use tributary_protocol::operator::{AuditEntry, Job, Node, Page, Round, RoundDetail, TestSet, TestSetState};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::safetensors::{Data, Dtype, Tensor, write};
 use tributary_protocol::state::{AbandonReason, HealthKind, JobState, Phase};
@@ -106,7 +106,7 @@ async fn a_version_is_measured_on_the_uploaded_test_set_and_the_job_ends_with_it
     assert_eq!(bodies_of_test_sets(&world).await, 0);
 }
 
-/// Goal: without a test set an evaluation says what it waits for, and ends; no client gets it.
+/// Goal: without a test set an evaluation says what it waits for, and waits as long as it takes; no client gets it.
 #[tokio::test]
 async fn an_evaluation_waits_for_its_test_set_and_calls_no_client() {
     let world = World::start().await;
@@ -123,13 +123,41 @@ async fn an_evaluation_waits_for_its_test_set_and_calls_no_client() {
     let work = world.gather(&[&device]).await;
     assert_eq!(work[0].as_ref().map(|work| work.round), Some(2));
     world.pass_ms(20_000).await;
-    let round = world.evaluation(job.id, 1).await;
-    assert_eq!((round.phase, round.reason), (Phase::Abandoned, Some(AbandonReason::SelectionTimeout)));
+    assert_eq!(world.evaluation(job.id, 1).await.phase, Phase::Selecting, "no timeout ends it");
 
     let late: TestSet = upload(&world, &job, test_set(0)).await.ok();
     let replaced: TestSet = upload(&world, &job, test_set(1)).await.ok();
     assert_ne!(late.sha256, replaced.sha256);
+    assert_eq!(evaluated(&world, &job, 1).await.phase, Phase::Committed);
     world.check_books(job.id).await;
+}
+
+/// Goal: a trained job without a test set neither ends without a result nor is silent; an upload ends it, and so does
+/// an operator.
+#[tokio::test]
+async fn a_trained_job_waits_for_its_test_set() {
+    let world = World::start().await;
+    let job: Job = world.create_job(&own_job(&json!({}))).await.ok();
+    let device = world.device().await;
+    train_once(&world, &job, &device).await;
+    world.pass_ms(3_600_000).await;
+    let waits = world.job_now(job.id).await;
+    assert_eq!((waits.state, world.evaluation(job.id, 1).await.phase), (JobState::Running, Phase::Selecting));
+    let text = waits.health.unwrap().text;
+    assert!(text.starts_with("trained; only the evaluation of round 1 waits for the test set"), "{text}");
+    upload(&world, &job, test_set(0)).await.ok::<TestSet>();
+    assert_eq!(evaluated(&world, &job, 1).await.accuracy, Some(1.0));
+    world.drive().await;
+    assert_eq!(world.job_now(job.id).await.state, JobState::Completed);
+
+    let other: Job = world.create_job(&own_job(&json!({ "name": "other" }))).await.ok();
+    train_once(&world, &other, &device).await;
+    world.operate(Method::POST, &format!("/jobs/{}/stop", other.id), &json!({})).await.value();
+    world.drive().await;
+    let round = world.evaluation(other.id, 1).await;
+    assert_eq!((round.phase, round.reason), (Phase::Abandoned, Some(AbandonReason::JobStopped)));
+    let nodes: Page<Node> = world.look("/nodes").await.ok();
+    assert!(nodes.items[0].leases.is_empty(), "both jobs have ended: {:?}", nodes.items[0].leases);
 }
 
 /// Goal: an evaluation that a restart interrupted is computed after it. Method: the coordinator stops before it looks

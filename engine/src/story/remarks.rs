@@ -1,0 +1,83 @@
+//! Remarks on a job file: what is allowed and probably not meant.
+
+use tributary_protocol::job_file::JobFile;
+use tributary_protocol::layers::{Layer, LayeredModel, ModelSpec};
+use tributary_protocol::plan::Loss;
+
+/// Remarks on a valid job file, in sentences.
+#[must_use]
+pub fn remarks(file: &JobFile) -> Vec<String> {
+    let ModelSpec::Layers(model) = &file.model.spec else { return Vec::new() };
+    let Ok(outputs) = model.shapes() else { return Vec::new() };
+    let mut remarks: Vec<String> = on_rows(model, &outputs).into_iter().collect();
+    match outputs.last().map(Vec::as_slice) {
+        Some([rows, _] | [rows, _, _]) => remarks.push(format!(
+            "The network ends with {:?}: each example has {rows} predictions and needs as many labels, as in \
+             predicting the next token.",
+            outputs.last().map_or(&[][..], Vec::as_slice)
+        )),
+        Some([1]) if file.training.loss == Loss::CrossEntropy => remarks.push(
+            "The network has one output, and with the loss cross_entropy that is one class: all examples are right \
+             from the start. It needs one output per class."
+                .to_owned(),
+        ),
+        _ => {}
+    }
+    remarks
+}
+
+/// The first linear layer that reads an example of several dimensions row by row. After an embedding or a recurrent
+/// layer that is how sequences are read.
+fn on_rows(model: &LayeredModel, outputs: &[Vec<usize>]) -> Option<String> {
+    let inputs = std::iter::once(&model.input).chain(outputs);
+    let mut reads_sequences = false;
+    for (index, (layer, input)) in model.layers.iter().zip(inputs).enumerate() {
+        reads_sequences |= matches!(layer, Layer::Embedding { .. } | Layer::Lstm { .. } | Layer::Gru { .. });
+        let [rows @ .., last] = input.as_slice() else { continue };
+        if matches!(layer, Layer::Linear { .. } | Layer::LowRank { .. }) && !rows.is_empty() && !reads_sequences {
+            let (count, kind, output) = (rows.iter().product::<usize>(), layer.kind(), &outputs[index]);
+            return Some(format!(
+                "layers[{index}] {kind} reads the {last} values of each of the {count} rows of {input:?} by \
+                 themselves: its output is {output:?}. For one output per example, put {{ kind = \"flatten\" }} before it.",
+            ));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on(model: &str) -> Vec<String> {
+        let training = "epochs = 1\noptimizer = { kind = \"sgd\", learning_rate = 0.1 }";
+        let head = "name = \"digits\"\npopulation = \"shop\"";
+        let text = format!("{head}\n[model]\n{model}\n[training]\n{training}");
+        remarks(&JobFile::parse(&text).unwrap())
+    }
+
+    #[test]
+    fn an_image_that_goes_into_a_linear_layer_unflattened_is_said_plainly() {
+        let linear = "{ kind = \"linear\", out_features = 10 }";
+        let found = on(&format!("input = [8, 8]\nlayers = [{linear}]"));
+        assert_eq!(
+            found,
+            [
+                "layers[0] linear reads the 8 values of each of the 8 rows of [8, 8] by themselves: its output is [8, 10]. \
+                 For one output per example, put { kind = \"flatten\" } before it.",
+                "The network ends with [8, 10]: each example has 8 predictions and needs as many labels, as in predicting \
+                 the next token.",
+            ]
+        );
+        assert!(on(&format!("input = [8, 8]\nlayers = [{{ kind = \"flatten\" }}, {linear}]")).is_empty());
+        let tokens = format!("input = [5]\nlayers = [{{ kind = \"embedding\", tokens = 9, size = 4 }}, {linear}]");
+        let found = on(&tokens);
+        assert!(found.len() == 1 && found[0].starts_with("The network ends with [5, 10]"), "{found:?}");
+    }
+
+    #[test]
+    fn one_class_is_no_classification() {
+        let found = on("input = [4]\nlayers = [{ kind = \"linear\", out_features = 1 }]");
+        assert!(found.len() == 1 && found[0].contains("one output per class"), "{found:?}");
+    }
+}
