@@ -6,7 +6,7 @@ use tributary_protocol::device::Plan;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
 use tributary_protocol::job_file::{JobFile, JobFileError};
-use tributary_protocol::model::{Companion, ParameterList, ParameterListError};
+use tributary_protocol::model::{Companion, ParameterList, ParameterListError, ParameterSpec};
 use tributary_protocol::plan::Algorithm;
 use tributary_protocol::safetensors::{model_file_beginning, model_metadata};
 use tributary_protocol::seed::Seed;
@@ -52,6 +52,8 @@ pub enum SpecError {
     Caps(#[from] CapsError),
     #[error("[training] algorithm: {0}")]
     Update(ParameterListError),
+    #[error("[aggregation.optimizer] pairs: {0}")]
+    Companion(ParameterListError),
     #[error("[schedule] {0}")]
     Schedule(#[from] CalendarError),
 }
@@ -82,7 +84,13 @@ impl JobSpec {
         let beginning = model_file_beginning(&update, &model_metadata()).len();
         let plain_bytes = beginning as u64 + 4 * update.total() as u64;
         let plan_hash = plan.hash();
-        Ok(Self { id, model, parts, update, plan, plan_hash, caps, update_bytes_max, plain_bytes, calendar, file })
+        let spec =
+            Self { id, model, parts, update, plan, plan_hash, caps, update_bytes_max, plain_bytes, calendar, file };
+        let optimizer = spec.optimizer(0, 0);
+        for companion in optimizer.companions() {
+            spec.companion(optimizer.width(*companion)).map_err(SpecError::Companion)?;
+        }
+        Ok(spec)
     }
 
     /// The spec for a round that was opened with this cohort size. An open round keeps its size when the job's policy
@@ -151,7 +159,10 @@ impl JobSpec {
     pub fn optimizer(&self, base_version: u32, updates: u32) -> Box<dyn Optimizer> {
         match self.file.training.algorithm {
             Algorithm::FedDyn { alpha, clients } => Box::new(Dynamic { alpha, share: share(updates, clients) }),
-            _ => optimizer_of(&self.file.aggregation, base_version),
+            _ => {
+                let training = self.file.training.at_version(base_version);
+                optimizer_of(&self.file.aggregation, training.optimizer.learning_rate(), base_version)
+            }
         }
     }
 
@@ -160,6 +171,20 @@ impl JobSpec {
     pub fn control_step(&self, updates: u32) -> Option<ControlStep> {
         let clients = self.file.training.algorithm.clients().filter(|_| self.plan.training.algorithm.sends_control());
         clients.map(|clients| ControlStep { share: share(updates, clients), first: self.shared().total() })
+    }
+
+    /// Names and shapes of the file of a companion with so many values per shared parameter.
+    ///
+    /// # Errors
+    /// [`ParameterListError`] for more values than a file may have.
+    pub fn companion(&self, width: usize) -> Result<Arc<ParameterList>, ParameterListError> {
+        match width {
+            1 => Ok(Arc::clone(self.shared())),
+            _ => {
+                let vectors = ParameterSpec::new("vectors", [self.shared().total(), width]);
+                ParameterList::new(vec![vectors]).map(Arc::new)
+            }
+        }
     }
 
     /// The companions of a model version: those of the optimiser, then the rule's centre or the control variate, if it

@@ -214,8 +214,8 @@ impl Model {
     }
 }
 
-/// A vector that belongs to a model version, with one value per parameter. The next round starts from it as from the
-/// model, and it is stored in the same form.
+/// A vector that belongs to a model version, with one value per parameter if nothing else is said. The next round starts
+/// from it as from the model, and it is stored in the same form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Companion {
     /// The server optimiser's decaying mean of steps.
@@ -228,11 +228,14 @@ pub enum Companion {
     Control,
     /// FedDyn's h: the mean of the clients' linear terms.
     Linear,
+    /// L-BFGS's gradient, direction and pairs: several values per parameter.
+    History,
 }
 
 impl Companion {
     /// All companions that a version may have.
-    pub const ALL: [Self; 5] = [Self::Momentum, Self::SecondMoment, Self::Centre, Self::Control, Self::Linear];
+    pub const ALL: [Self; 6] =
+        [Self::Momentum, Self::SecondMoment, Self::Centre, Self::Control, Self::Linear, Self::History];
 
     /// The word that stands for it in names.
     #[must_use]
@@ -243,6 +246,7 @@ impl Companion {
             Self::Centre => "centre",
             Self::Control => "control",
             Self::Linear => "linear",
+            Self::History => "history",
         }
     }
 }

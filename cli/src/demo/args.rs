@@ -125,6 +125,8 @@ pub(crate) enum Network {
     Mlp,
     /// Convolutions, then linear layers.
     Cnn,
+    /// One linear layer: multinomial logistic regression.
+    Logistic,
 }
 
 impl Default for DemoArgs {

@@ -9,6 +9,8 @@ use super::attack::Attack;
 pub(crate) struct Changes {
     pub(crate) algorithm: Algorithm,
     pub(crate) aggregation: Aggregation,
+    /// Whether clients take one step over all their examples, so that an update is a gradient.
+    pub(crate) sends_gradient: bool,
     /// Clients of a round; the demo's if absent.
     pub(crate) cohort: Option<u32>,
     /// Of the clients' optimiser; the demo's if absent.

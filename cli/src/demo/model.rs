@@ -59,9 +59,9 @@ fn dataset_name(dataset: Dataset) -> &'static str {
 /// 199,210 and 1,663,370 parameters.
 fn network(dataset: Dataset, network: Network) -> LayeredModel {
     let input = match (dataset, network) {
-        (Dataset::Digits, Network::Mlp) => vec![64],
+        (Dataset::Digits, Network::Mlp | Network::Logistic) => vec![64],
         (Dataset::Digits, Network::Cnn) => vec![1, 8, 8],
-        (Dataset::Mnist, Network::Mlp) => vec![784],
+        (Dataset::Mnist, Network::Mlp | Network::Logistic) => vec![784],
         (Dataset::Mnist, Network::Cnn) => vec![1, 28, 28],
         (Dataset::Synthetic(_), _) => vec![FEATURES],
     };
@@ -70,8 +70,7 @@ fn network(dataset: Dataset, network: Network) -> LayeredModel {
         (Dataset::Mnist, Network::Mlp) => vec![linear(200), Layer::Relu {}, linear(200), Layer::Relu {}],
         (Dataset::Digits, Network::Cnn) => [convolution(8, 3), convolution(16, 3), dense_end(32)].concat(),
         (Dataset::Mnist, Network::Cnn) => [convolution(32, 5), convolution(64, 5), dense_end(512)].concat(),
-        // Logistic regression.
-        (Dataset::Synthetic(_), _) => Vec::new(),
+        (Dataset::Synthetic(_), _) | (_, Network::Logistic) => Vec::new(),
     };
     layers.push(linear(CLASSES));
     LayeredModel { input, layers }
@@ -102,17 +101,21 @@ fn dense_end(features: usize) -> Vec<Layer> {
 /// reached an accuracy of 0.97 with five epochs, and of 0.93 to 0.94 with one.
 fn training(args: &DemoArgs) -> Training {
     let (epochs, learning_rate) = match (args.dataset, args.model) {
-        (Dataset::Digits, Network::Mlp) => (5, 0.2),
+        (Dataset::Digits, Network::Mlp | Network::Logistic) => (5, 0.2),
         (Dataset::Digits, Network::Cnn) => (5, 0.1),
         (Dataset::Mnist, _) => (1, 0.1),
         // As the authors of FedProx.
         (Dataset::Synthetic(_), _) => (20, 0.01),
     };
     let learning_rate = args.changes.learning_rate.unwrap_or(learning_rate);
+    let (epochs, steps, batch_size) = match args.changes.sends_gradient {
+        true => (None, Some(1), None),
+        false => (Some(args.epochs.unwrap_or(epochs)), None, Some(10)),
+    };
     Training {
-        epochs: Some(args.epochs.unwrap_or(epochs)),
-        steps: None,
-        batch_size: Some(10),
+        epochs,
+        steps,
+        batch_size,
         loss: Loss::CrossEntropy,
         optimizer: Optimizer::Sgd { learning_rate, momentum: 0.0, weight_decay: 0.0, nesterov: false },
         personal_epochs: None,
@@ -161,7 +164,7 @@ fn deadline_ms(args: &DemoArgs) -> u64 {
         (Dataset::Digits, _) if !args.has_faults() => 60_000,
         (Dataset::Digits, _) => 10_000,
         (Dataset::Synthetic(_), _) => 60_000,
-        (Dataset::Mnist, Network::Mlp) => 60_000,
+        (Dataset::Mnist, Network::Mlp | Network::Logistic) => 60_000,
         (Dataset::Mnist, Network::Cnn) => 600_000,
     }
 }

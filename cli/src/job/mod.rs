@@ -156,6 +156,7 @@ fn text(job: &Job, rounds: &[Round], output: &Output) -> String {
         ("accuracy", accuracy(job.progress.as_ref())),
         ("next round", next_round(job, output.now_ms)),
         ("time left", or_dash(job.progress.as_ref().and_then(|progress| progress.ends_in_ms), about)),
+        ("useful updates", or_dash(useful_updates(job), |text| text)),
         ("ends after", ends_after(&job.file.stop)),
         ("seed", or_dash(job.file.seed, |seed| seed.0.to_string())),
         ("plan", job.plan_hash.to_string()),
@@ -198,6 +199,12 @@ fn next_round(job: &Job, now_ms: i64) -> String {
         (JobState::AwaitingModel, _) => "after version 0 is uploaded".into(),
         (JobState::Stopped | JobState::Completed, _) => "none".into(),
     }
+}
+
+/// What the diversity of its rounds says, while that can be acted on.
+fn useful_updates(job: &Job) -> Option<String> {
+    let progress = job.progress.as_ref().filter(|_| job.state == JobState::Running)?;
+    Some(progress.useful_updates.as_ref()?.text.clone())
 }
 
 fn ends_after(stop: &StopPolicy) -> String {

@@ -2,9 +2,10 @@
 
 use std::io::IsTerminal;
 
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Layer};
 use tributary_protocol::id::Name;
 
 use super::settings::{LogFormat, Settings};
@@ -13,7 +14,7 @@ use crate::otlp::Exporter;
 
 /// Starts to log. The exporter, if there is one, must be finished to send its last spans.
 pub(super) fn start(settings: &Settings) -> Result<Option<Exporter>, CliError> {
-    let filter: EnvFilter =
+    let filter: Targets =
         settings.log.parse().map_err(|error| CliError::BadSetting(format!("log {:?}: {error}", settings.log)))?;
     let colours = std::io::stderr().is_terminal();
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colours);

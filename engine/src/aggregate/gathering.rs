@@ -229,6 +229,12 @@ fn shares(facts: &[Facts]) -> Vec<f64> {
     facts.iter().map(|facts| facts.weight.as_f64() / total).collect()
 }
 
+/// The mean loss of the updates, weighted by examples. The facts are added in their order.
+#[must_use]
+pub fn mean_loss(facts: &[Facts]) -> f64 {
+    shares(facts).iter().zip(facts).map(|(share, facts)| share * facts.loss).sum()
+}
+
 /// q-FedAvg (Li et al. 2020, <https://arxiv.org/abs/1905.10497>, algorithm 2). With L = 1 / learning rate and
 /// `g_k = -L d_k`, the step is `-sum F_k^q g_k / sum h_k`, where `h_k = q F_k^(q-1) |g_k|^2 + L F_k^q`.
 fn fair(facts: &[Facts], q: f64, learning_rate: f64) -> Vec<f64> {

@@ -34,10 +34,10 @@ mod weight;
 pub use accumulator::{Accumulator, FoldError};
 pub use caps::{CapsError, SumCaps};
 pub use combine::Combined;
-pub use gathering::{Facts, Gathering, Keep, Pairs, Recipe, Reports, Weighing, gathering_of};
+pub use gathering::{Facts, Gathering, Keep, Pairs, Recipe, Reports, Weighing, gathering_of, mean_loss};
 pub use mixture::Mixture;
 pub use optimizer::{
-    AggregateError, ControlStep, Dynamic, Optimizer, Sgd, advance, optimizer_of, rounded, share, step,
+    AggregateError, ControlStep, Dynamic, Optimizer, Sgd, Survey, advance, optimizer_of, rounded, share, step,
 };
 pub use robust::{Distances, Middle};
 pub use share::{Discount, Share};

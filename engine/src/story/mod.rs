@@ -9,6 +9,7 @@
 //! | which course did a session take, how do classes compare? | [`Session::shape`], [`class_stats`], [`funnel`] |
 //! | do the updates of a device class count as often as those of the others? | [`verdicts`] |
 //! | how does a job learn, and at what cost? | [`curve`], [`metric_curve`] |
+//! | how many updates can a round use? | [`useful_updates`] |
 //! | when does a job have its rounds? | [`ends_in_ms`] |
 //! | what does a job file probably not mean? | [`remarks`] |
 //! | how is a job, and what can be done about it? | [`health`] |
@@ -16,6 +17,7 @@
 mod adapted;
 mod bias;
 mod curve;
+mod diversity;
 mod explain;
 mod health;
 mod marks;
@@ -31,6 +33,7 @@ mod words;
 pub use adapted::adaptation;
 pub use bias::{Share, verdicts};
 pub use curve::{CurveRow, curve, metric_curve};
+pub use diversity::{DIVERSITY_ROUNDS, DiverseRound, useful_updates};
 pub use explain::{RoundStory, Takeover, Undriven, Wanted, explain};
 pub use health::{EndedRound, EvaluatorsWanted, HealthFacts, SelectingRound, ShutOut, health};
 pub use marks::marks;

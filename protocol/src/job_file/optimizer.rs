@@ -7,6 +7,8 @@ use super::{JobFileError, one};
 
 /// Largest learning rate.
 const RATE_MAX: f64 = 1e3;
+/// Most pairs of L-BFGS.
+const PAIRS_MAX: u32 = 20;
 
 /// The optimiser of the coordinator. Its gradient is the negative combined delta D of a round (Reddi et al. 2021,
 /// algorithm 2).
@@ -80,6 +82,14 @@ pub enum ServerOptimizer {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         v0: Option<f64>,
     },
+    /// L-BFGS with a line search over rounds (Nocedal 1980). Clients take one step over all their examples, so that
+    /// updates are gradients.
+    Lbfgs {
+        /// Pairs of steps and gradient changes that are kept, 1 to 20. The coordinator stores `2 pairs + 2` vectors of
+        /// the model's size with each version. Default: 8.
+        #[serde(default = "eight")]
+        pairs: u32,
+    },
 }
 
 /// Bias correction of Adam's moments: a factor of the learning rate.
@@ -126,6 +136,9 @@ impl ServerOptimizer {
                 check_rate(learning_rate)?;
                 check_adaptive([beta1, beta2], tau, v0)
             }
+            Self::Lbfgs { pairs } => {
+                require((1..=PAIRS_MAX).contains(&pairs), "[aggregation.optimizer] pairs", "1 to 20")
+            }
         }
     }
 }
@@ -146,6 +159,9 @@ fn check_adaptive([beta1, beta2]: [f64; 2], tau: f64, v0: Option<f64>) -> Result
     require(is_moment, "[aggregation.optimizer] v0", "0 to 1e6")
 }
 
+fn eight() -> u32 {
+    8
+}
 fn tenth() -> f64 {
     0.1
 }

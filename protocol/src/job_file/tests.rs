@@ -210,6 +210,7 @@ fn settings_of_a_server_optimiser_are_checked() {
         ("{ kind = 'adagrad', v0 = -1 }", "v0"),
         ("{ kind = 'adam', learning_rate = 0 }", "learning_rate"),
         ("{ kind = 'adam', rate = 1 }", "unknown field `rate`"),
+        ("{ kind = 'lbfgs', pairs = 0 }", "pairs must be 1 to 20"),
         ("{ kind = 'sgd' }\nschedule = { kind = 'cosine', versions = 0 }", "schedule must be right: versions"),
     ] {
         let error = aggregation(&format!("optimizer = {optimizer}")).expect_err(optimizer);
@@ -265,6 +266,33 @@ fn settings_that_make_no_sense_together_are_refused_with_the_reason() {
     };
     assert!(nova("combine = 'median'").unwrap_err().contains("weighs updates by the steps behind them"));
     assert!(nova("combine = 'weighted_mean'").is_ok());
+}
+
+#[test]
+fn a_line_search_needs_gradients_of_one_model() {
+    let optimizer = "optimizer = { kind = 'lbfgs' }";
+    let gradient = ("epochs = 1\n    batch_size = 10", "steps = 1");
+    let lbfgs = |changes: &[(&str, &str)]| with(&[&[("rule = \"fed_avg\"", optimizer), gradient], changes].concat());
+    let whole = lbfgs(&[]).unwrap();
+    assert_eq!(JobFile::parse(&whole.text()).unwrap(), whole);
+    for (changes, why) in [
+        (&[("steps = 1", "steps = 2")][..], "updates must be gradients"),
+        (&[("steps = 1", "epochs = 1")], "updates must be gradients"),
+        (&[("steps = 1", "steps = 1\nbatch_size = 10")], "updates must be gradients"),
+        (&[("learning_rate = 0.1", "learning_rate = 0.1, momentum = 0.9")], "updates must be gradients"),
+        (&[("steps = 1", "steps = 1\nalgorithm = { kind = 'fed_prox', mu = 1 }")], "updates must be gradients"),
+        (&[(optimizer, "combine = 'median'\noptimizer = { kind = 'lbfgs' }")], "weighted_mean"),
+        (&[(optimizer, "schedule = { kind = 'warmup', versions = 2 }\noptimizer = { kind = 'lbfgs' }")], "line search"),
+        (&[("{ kind = \"relu\" }", "{ kind = 'dropout', p = 0.5 }")], "dropout layers and personal"),
+        (
+            &[(optimizer, "optimizer = { kind = 'lbfgs' }\n[update]\ncodec = 'top_k'")],
+            "a gradient belongs to one model",
+        ),
+        (&[(optimizer, "optimizer = { kind = 'lbfgs' }\n[download]\ndelta = true")], "a rounded model"),
+    ] {
+        let error = lbfgs(changes).expect_err(why);
+        assert!(error.contains(why), "{why}: {error}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::combine::{Combine, Krum, MultiKrum, NormClipping, TrimmedMean, trimmed};
 use super::{Divisor, JobFile, JobFileError, Mode, NormMax, RoundPolicy, Selection, ServerOptimizer, StalenessWeight};
+use crate::layers::{Layer, ModelSpec};
 use crate::plan::{Algorithm, Optimizer};
 use crate::update::CodecName;
 
@@ -37,6 +38,12 @@ pub(super) fn check(job: &JobFile) -> Result<(), JobFileError> {
         ("[training] algorithm", "[aggregation.optimizer]", server(job)),
         ("[training] algorithm", "[model]", model(job)),
         ("[aggregation.optimizer]", "[model] batch_norm", optimizer(job)),
+        ("[aggregation.optimizer] lbfgs", "[training]", gradient(job)),
+        ("[aggregation.optimizer] lbfgs", "[model]", incomparable(job)),
+        ("[aggregation.optimizer] lbfgs", "[aggregation] combine and schedule", search(job)),
+        ("[aggregation.optimizer] lbfgs", "[round] mode", together(job)),
+        ("[aggregation.optimizer] lbfgs", "[update] codec", residual(job)),
+        ("[aggregation.optimizer] lbfgs", "[download]", trial(job)),
     ] {
         if let Some(why) = refusal {
             return Err(JobFileError::Senseless { first, second, why });
@@ -212,6 +219,70 @@ fn optimizer(job: &JobFile) -> Option<String> {
     let is_mean = matches!(job.aggregation.optimizer, ServerOptimizer::Sgd { momentum: 0.0, .. });
     (job.model.shares_running_statistics() && !is_mean)
         .then(|| "such a step could make a running variance negative; layer_norm has no running values".to_owned())
+}
+
+/// Whether the optimiser searches along directions that it makes of gradients.
+fn searches(job: &JobFile) -> bool {
+    matches!(job.aggregation.optimizer, ServerOptimizer::Lbfgs { .. })
+}
+
+/// One step of plain SGD over all examples is the gradient, and its loss is that of the model it started from.
+fn gradient(job: &JobFile) -> Option<String> {
+    let training = &job.training;
+    let plain = Optimizer::Sgd {
+        learning_rate: training.optimizer.learning_rate(),
+        momentum: 0.0,
+        weight_decay: 0.0,
+        nesterov: false,
+    };
+    let is_gradient = training.steps == Some(1)
+        && training.batch_size.is_none()
+        && training.partial_work.is_none()
+        && training.optimizer == plain
+        && training.algorithm.is_plain();
+    (searches(job) && !is_gradient).then(|| {
+        "updates must be gradients: set steps = 1, no batch_size, sgd without momentum and weight_decay, and no algorithm"
+            .to_owned()
+    })
+}
+
+fn incomparable(job: &JobFile) -> Option<String> {
+    let network = if let ModelSpec::Layers(network) = &job.model.spec { network.layers.as_slice() } else { &[] };
+    let is_random = network.iter().any(|layer| matches!(layer, Layer::Dropout { .. }));
+    let is_personal = !job.model.sharing.personal.is_empty();
+    (searches(job) && (is_random || is_personal)).then(|| {
+        "dropout layers and personal parameters change the loss by themselves, so that losses of two rounds cannot be \
+         compared"
+            .to_owned()
+    })
+}
+
+fn search(job: &JobFile) -> Option<String> {
+    let is_mean = job.aggregation.combine == Combine::WeightedMean && job.aggregation.schedule.is_constant();
+    (searches(job) && !is_mean).then(|| {
+        "the mean of the gradients must be that of the losses (weighted_mean), and the line search sets the length of a \
+         step"
+            .to_owned()
+    })
+}
+
+fn together(job: &JobFile) -> Option<String> {
+    (searches(job) && job.round.mode != Mode::Synchronous)
+        .then(|| "all gradients of a round must be those of one model".to_owned())
+}
+
+fn residual(job: &JobFile) -> Option<String> {
+    let feeds_back = job.update.codec.properties().error_feedback;
+    (searches(job) && feeds_back).then(|| {
+        let codec = job.update.codec.name();
+        format!("{codec} sends what earlier updates left out, and a gradient belongs to one model")
+    })
+}
+
+fn trial(job: &JobFile) -> Option<String> {
+    (searches(job) && !job.download.is_plain()).then(|| {
+        "a rounded model is not the point whose loss the search compares: set codec = \"f32\" and no delta".to_owned()
+    })
 }
 
 fn algorithm(job: &JobFile) -> Option<String> {

@@ -55,7 +55,7 @@ pub use order::{ClientOrder, Order, RoundSort};
 pub use outlook::{Outlook, OutlookPoint};
 pub use overview::{Cell, JobOverview, JobSummary, OpenRound, Overview, SparkPoint};
 pub use people::{AttributeName, ClassStats, ClientAssignment, ShapeCount};
-pub use progress::{BestVersion, Progress};
+pub use progress::{BestVersion, Progress, UsefulUpdates};
 pub use round::Round;
 pub use schedule::{ScheduledRun, ScheduledWork};
 pub use system::{DbLatency, Engine, LoadSample, Storage, System};

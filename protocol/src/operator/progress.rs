@@ -23,6 +23,24 @@ pub struct Progress {
     pub bytes_up: u64,
     /// Bytes that clients downloaded in all rounds.
     pub bytes_down: u64,
+    /// How many updates a round can use. Absent before five rounds of at least two updates have ended, and for rules
+    /// without a mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub useful_updates: Option<UsefulUpdates>,
+}
+
+/// How many updates a round can use, by the gradient diversity of the last rounds (Yin et al. 2018).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct UsefulUpdates {
+    /// Updates beyond which further ones repeat what the others say. Absent where the updates have no common direction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updates: Option<u32>,
+    /// Examples of so many updates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<u64>,
+    /// One sentence with the reason.
+    pub text: String,
 }
 
 /// The version with the highest accuracy, or without accuracies the lowest loss. Of equal ones, the oldest.

@@ -84,7 +84,7 @@ pub enum Control {
 }
 
 impl Algorithm {
-    pub(super) fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         *self == Self::Plain
     }
 

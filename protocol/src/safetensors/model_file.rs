@@ -68,13 +68,22 @@ struct Reading {
     parameters: Arc<ParameterList>,
     /// The parameter index of each tensor of the file.
     places: Vec<usize>,
+    /// The `__metadata__` of the file, once its header was read.
+    metadata: BTreeMap<String, String>,
 }
 
 impl ModelDecoder {
     /// Makes a decoder for a model of these parameters.
     #[must_use]
     pub fn new(parameters: Arc<ParameterList>) -> Self {
-        Self { file: Decoder::new(HEADER_BYTES_MAX), reading: Reading { parameters, places: Vec::new() } }
+        let reading = Reading { parameters, places: Vec::new(), metadata: BTreeMap::new() };
+        Self { file: Decoder::new(HEADER_BYTES_MAX), reading }
+    }
+
+    /// The `__metadata__` of the file; empty until the first value was decoded.
+    #[must_use]
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.reading.metadata
     }
 
     /// Takes the next bytes of the file and passes the values that they complete to `accept`, with the index of the
@@ -107,6 +116,7 @@ impl<F: FnMut(usize, &[f32])> Sink for Ordered<'_, F> {
 
     fn header(&mut self, header: &Header) -> Result<(), ModelFileError> {
         self.reading.places = match_tensors(header, &tensor_per_parameter(&self.reading.parameters, Dtype::F32))?;
+        self.reading.metadata.clone_from(header.metadata());
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use tributary_protocol::state::{AssignmentState, Phase};
 
 use super::tx::{fetch, stored};
 use super::{DbError, JobRow, RoundKey, Tx};
-use tributary_engine::story::CurveRow;
+use tributary_engine::story::{CurveRow, DiverseRound};
 
 /// Totals over all rounds of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, sqlx::FromRow)]
@@ -103,6 +103,22 @@ impl Tx {
                    and ended_at_ms is not null order by number desc limit $2";
         let rows = fetch!(self, (i64,), fetch_all, sql, job.to_string(), i64::from(limit));
         Ok(rows.into_iter().rev().map(|(at_ms,)| at_ms).collect())
+    }
+
+    /// The last committed training rounds that have a diversity, the newest first.
+    ///
+    /// # Errors
+    /// [`DbError`].
+    pub async fn diverse_rounds(&mut self, job: JobId, limit: u32) -> Result<Vec<DiverseRound>, DbError> {
+        let sql = "select reported, weight, diversity from rounds where job = $1 and task = 'train' \
+                   and phase = 'committed' and diversity is not null order by number desc limit $2";
+        let rows = fetch!(self, (i64, i64, f64), fetch_all, sql, job.to_string(), i64::from(limit));
+        let round = |(updates, examples, diversity)| DiverseRound {
+            updates: u32::try_from(updates).unwrap_or(u32::MAX),
+            examples: u64::try_from(examples).unwrap_or_default(),
+            diversity,
+        };
+        Ok(rows.into_iter().map(round).collect())
     }
 
     /// One point for each `stride` committed training rounds: the last evaluated round, or the last one if none was

@@ -9,17 +9,17 @@ use std::sync::Arc;
 use tributary_engine::aggregate::{AggregateError, Combined, ControlStep, Optimizer, advance, rounded, step};
 use tributary_engine::job::JobSpec;
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
-use tributary_protocol::model::Companion;
 use tributary_protocol::operator::ModelVersion;
 use tributary_protocol::safetensors::{ModelDecoder, model_file_beginning, model_metadata};
 use tributary_protocol::sharing::{Part, Run};
 use tributary_protocol::state::AbandonReason;
 use tributary_protocol::update::{ModelDeltaSurvey, ModelDeltaWriter, model_delta_header};
 
-use super::companion::{CompanionReader, NewCompanion, bytes_of};
+use super::companion::{Companions, Former, NewCompanion, bytes_of};
 use super::error::CommitError;
 use super::file::{MadeFile, make_form};
 use super::gather::{SharedCombined, combined};
+use super::plan::planned;
 use super::statistics::update_statistics;
 use super::version::{NewVersion, Role, spool};
 use crate::blob::{Spool, Workbench, model_key};
@@ -71,7 +71,10 @@ async fn make_and_store(
     let combined = combined(services, sums, spec, round).await?;
     let updates = accepted(&services.db, spec, round).await?;
     let count = u32::try_from(updates.len()).unwrap_or(u32::MAX);
-    let (mut version, step_norm) = make_version(services, bench, spec, round, (Arc::clone(&combined), count)).await?;
+    let facts = updates.iter().map(|update| update.facts).collect();
+    let optimizer = planned(services, spec, round, &combined, facts).await?;
+    let maker = Maker::new(Arc::clone(spec), optimizer, Arc::clone(&combined), count);
+    let (mut version, step_norm) = make_version(services, bench, spec, round, maker).await?;
     let statistics = update_statistics(services, spec, round, updates, &combined, step_norm).await?;
     rounds::commit(services, round.key(), &mut version, &statistics).await?;
     Ok(())
@@ -84,7 +87,7 @@ async fn make_version(
     bench: &Workbench,
     spec: &Arc<JobSpec>,
     round: &RoundRow,
-    combined: (SharedCombined, u32),
+    maker: Maker,
 ) -> Result<(NewVersion, f64), CommitError> {
     let (job, version, clock) = (round.job, round.base_version + 1, &services.clock);
     let mut files = Files {
@@ -93,9 +96,10 @@ async fn make_version(
         companions: Vec::new(),
     };
     for companion in spec.companions() {
-        files.companions.push(NewCompanion::begin(bench, clock, spec, version, companion).await?);
+        let optimizer = &*maker.optimizer;
+        files.companions.push(NewCompanion::begin(bench, clock, spec, version, companion, optimizer).await?);
     }
-    let Written { sha256, step_norm } = write_files(services, spec, round, combined, &mut files).await?;
+    let Written { sha256, step_norm } = write_files(services, spec, round, maker, &mut files).await?;
     let Files { mut model, delta, companions } = files;
     let row = ModelVersion {
         version,
@@ -140,28 +144,32 @@ async fn write_files(
     services: &Services,
     spec: &Arc<JobSpec>,
     round: &RoundRow,
-    (combined, updates): (SharedCombined, u32),
+    maker: Maker,
     files: &mut Files,
 ) -> Result<Written, CommitError> {
     let (job, version) = (round.job, round.base_version);
     let base = services.db.read().await?.model(job, version).await?;
     let base = base.ok_or_else(|| DbError::Corrupt(format!("version {version} of {job} is missing")))?;
-    let mut maker = Offload::new(Maker::new(Arc::clone(spec), version, combined, updates));
-    if let Some(delta) = &mut files.delta {
-        let mut companions = companions(services, spec, version).await?;
+    let mut companions = Companions::open(services, spec, &*maker.optimizer, version).await?;
+    let mut surveyed = match files.delta {
+        Some(_) => Some(Companions::open(services, spec, &*maker.optimizer, version).await?),
+        None => None,
+    };
+    let mut maker = Offload::new(maker);
+    if let (Some(delta), Some(companions)) = (&mut files.delta, &mut surveyed) {
         for first in (0..spec.shared().total()).step_by(SURVEY_VALUES) {
             let count = SURVEY_VALUES.min(spec.shared().total() - first);
-            let former = take(&mut companions, count).await?;
+            let former = companions.take(count).await?;
             maker.run(move |maker| maker.survey(count, former)).await?;
         }
         delta.push(maker.run(move |maker| maker.begin_delta(version)).await?).await?;
     }
-    let mut companions = companions(services, spec, version).await?;
+    drop(surveyed);
     // Chunk by chunk, as the companions beside it are read: a snapshot would hold a connection while they wait for one.
     let mut reader = services.blobs.chunks(&services.db, model_key(job, version), base.sha256).await?;
     while let Some(data) = reader.next().await? {
         let count = maker.run(move |maker| maker.read(&data)).await?;
-        let former = take(&mut companions, count).await?;
+        let former = companions.take(count).await?;
         let made = maker.run(move |maker| maker.make(former)).await?;
         files.model.push(&made.model).await?;
         if let Some(delta) = &mut files.delta {
@@ -172,35 +180,6 @@ async fn write_files(
         }
     }
     maker.into_inner().finish()
-}
-
-/// The companions of the base version that the next ones follow from: those of the optimiser, then the control variate.
-async fn companions<'a>(
-    services: &'a Services,
-    spec: &JobSpec,
-    version: u32,
-) -> Result<Vec<CompanionReader<'a>>, CommitError> {
-    let mut readers = Vec::new();
-    let mut followed: Vec<(Companion, f64)> = {
-        let optimizer = spec.optimizer(version, 0);
-        optimizer.companions().iter().map(|companion| (*companion, optimizer.initial(*companion))).collect()
-    };
-    if spec.control_step(0).is_some() {
-        followed.push((Companion::Control, 0.0));
-    }
-    for (companion, initial) in followed {
-        readers.push(CompanionReader::open(services, spec, version, companion, initial).await?);
-    }
-    Ok(readers)
-}
-
-/// The next values of each companion.
-async fn take(companions: &mut [CompanionReader<'_>], count: usize) -> Result<Vec<Vec<f32>>, CommitError> {
-    let mut values = Vec::with_capacity(companions.len());
-    for companion in companions {
-        values.push(companion.take(count).await?);
-    }
-    Ok(values)
 }
 
 /// Turns the files of the base version into those of the new version, piece by piece.
@@ -243,11 +222,11 @@ struct Pieces {
 }
 
 impl Maker {
-    fn new(spec: Arc<JobSpec>, base_version: u32, combined: SharedCombined, updates: u32) -> Self {
+    fn new(spec: Arc<JobSpec>, optimizer: Box<dyn Optimizer>, combined: SharedCombined, updates: u32) -> Self {
         Self {
-            optimizer: spec.optimizer(base_version, updates),
+            optimizer,
             control: spec.control_step(updates),
-            keeps_centre: spec.gathering(base_version).centre().is_some(),
+            keeps_centre: spec.gathering(0).centre().is_some(),
             survey: Survey { survey: ModelDeltaSurvey::new(Arc::clone(spec.shared())), values: 0 },
             decoder: ModelDecoder::new(Arc::clone(&spec.model)),
             beginning: model_file_beginning(&spec.model, &model_metadata()),
@@ -262,12 +241,11 @@ impl Maker {
     }
 
     /// Looks at the next values of the step, with the former values of the companions.
-    fn survey(&mut self, count: usize, former: Vec<Vec<f32>>) -> Result<(), CommitError> {
-        let mut former = widened(former);
+    fn survey(&mut self, count: usize, mut former: Former) -> Result<(), CommitError> {
         for at in (0..count).step_by(STEP_VALUES) {
             let length = STEP_VALUES.min(count - at);
             let first = self.survey.values;
-            let mut companions = next_block(&mut former, length);
+            let mut companions = former.block(length);
             companions.truncate(self.optimizer.companions().len());
             let step = step(&*self.optimizer, &*self.combined, first..first + length, &mut companions)?;
             self.survey.survey.look(&rounded(step, first)?);
@@ -304,10 +282,9 @@ impl Maker {
     }
 
     /// The next values of the new files from the values that were read, and from the former values of the companions.
-    fn make(&mut self, former: Vec<Vec<f32>>) -> Result<Pieces, CommitError> {
+    fn make(&mut self, mut former: Former) -> Result<Pieces, CommitError> {
         let base = std::mem::take(&mut self.base);
-        let mut former = widened(former);
-        let files = former.len() + usize::from(self.keeps_centre);
+        let files = former.companions() + usize::from(self.keeps_centre);
         let mut made = Pieces {
             model: std::mem::take(&mut self.beginning),
             companions: vec![Vec::new(); files],
@@ -323,7 +300,7 @@ impl Maker {
                 continue;
             }
             for (block, first) in base.chunks(STEP_VALUES).zip((first..).step_by(STEP_VALUES)) {
-                let companions = next_block(&mut former, block.len());
+                let companions = former.block(block.len());
                 self.make_block(block, first, companions, &mut made)?;
             }
         }
@@ -383,15 +360,6 @@ fn squares(values: impl Iterator<Item = f64>) -> f64 {
     values.map(|value| value * value).sum()
 }
 
-fn widened(values: Vec<Vec<f32>>) -> Vec<std::vec::IntoIter<f32>> {
-    values.into_iter().map(Vec::into_iter).collect()
-}
-
-/// The next values of each companion, in f64.
-fn next_block(former: &mut [std::vec::IntoIter<f32>], count: usize) -> Vec<Vec<f64>> {
-    former.iter_mut().map(|values| values.take(count).map(f64::from).collect()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -422,14 +390,15 @@ mod tests {
         let mut flight = sum.begin(AssignmentId::from_random([1; 16]), Weight::examples(5), 0).unwrap().unwrap();
         flight.dense(0, &[1.0, 0.0, 8.0]);
         flight.land();
-        Maker::new(Arc::new(spec), 0, sum, 1)
+        let spec = Arc::new(spec);
+        Maker::new(Arc::clone(&spec), spec.optimizer(0, 1), sum, 1)
     }
 
     fn made(rate: f64, base: &[u8], piece_bytes: usize) -> Result<(Vec<u8>, Sha256Hash), CommitError> {
         let (mut maker, mut file) = (maker(rate), Vec::new());
         for piece in base.chunks(piece_bytes) {
             maker.read(piece)?;
-            file.extend(maker.make(Vec::new())?.model);
+            file.extend(maker.make(Former::default())?.model);
         }
         Ok((file, maker.finish()?.sha256))
     }

@@ -1,9 +1,9 @@
 //! Companions of a model version: read beside the model, written with the next version. They have a value for each
 //! shared parameter.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
-use tributary_engine::aggregate::rounded;
+use tributary_engine::aggregate::{Optimizer, rounded};
 use tributary_engine::job::JobSpec;
 use tributary_protocol::hash::Sha256Hasher;
 use tributary_protocol::id::JobId;
@@ -21,8 +21,98 @@ use crate::services::Services;
 /// Reads the values of a companion in order. One chunk of it is in memory.
 pub(crate) struct CompanionReader<'a> {
     source: Source<'a>,
+    /// Values per parameter.
+    width: usize,
     /// Values that were read and not taken.
     pending: Vec<f32>,
+}
+
+/// The companions of a base version that the next ones follow from: those of the optimiser, then the control variate.
+pub(crate) struct Companions<'a>(Vec<CompanionReader<'a>>);
+
+impl<'a> Companions<'a> {
+    pub(crate) async fn open(
+        services: &'a Services,
+        spec: &JobSpec,
+        optimizer: &dyn Optimizer,
+        version: u32,
+    ) -> Result<Self, CommitError> {
+        let mut followed: Vec<Followed> = optimizer
+            .companions()
+            .iter()
+            .map(|&companion| Followed {
+                companion,
+                initial: optimizer.initial(companion),
+                width: optimizer.width(companion),
+            })
+            .collect();
+        if spec.control_step(0).is_some() {
+            followed.push(Followed::vector(Companion::Control));
+        }
+        let mut readers = Vec::new();
+        for followed in followed {
+            readers.push(CompanionReader::open(services, spec, version, followed).await?);
+        }
+        Ok(Self(readers))
+    }
+
+    /// The notes of the first companion.
+    pub(crate) async fn notes(&mut self) -> Result<BTreeMap<String, String>, CommitError> {
+        match self.0.first_mut() {
+            None => Ok(BTreeMap::new()),
+            Some(reader) => reader.notes().await,
+        }
+    }
+
+    /// Most values of a companion per parameter.
+    pub(crate) fn width_max(&self) -> usize {
+        self.0.iter().map(|reader| reader.width).max().unwrap_or(1)
+    }
+
+    /// The next values of each companion, those of so many parameters.
+    pub(crate) async fn take(&mut self, parameters: usize) -> Result<Former, CommitError> {
+        let mut former = Former::default();
+        for reader in &mut self.0 {
+            former.0.push((reader.take(parameters).await?.into_iter(), reader.width));
+        }
+        Ok(former)
+    }
+}
+
+/// Values of the base version's companions, taken block by block.
+#[derive(Default)]
+pub(crate) struct Former(Vec<(std::vec::IntoIter<f32>, usize)>);
+
+impl Former {
+    /// How many companions there are.
+    pub(crate) fn companions(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The values of the next parameters of each companion, in f64.
+    pub(crate) fn block(&mut self, parameters: usize) -> Vec<Vec<f64>> {
+        let next = |(values, width): &mut (std::vec::IntoIter<f32>, usize)| {
+            values.take(parameters * *width).map(f64::from).collect()
+        };
+        self.0.iter_mut().map(next).collect()
+    }
+}
+
+/// A companion that the next one follows from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Followed {
+    pub(crate) companion: Companion,
+    /// Every value before the first step.
+    pub(crate) initial: f64,
+    /// Values per parameter.
+    pub(crate) width: usize,
+}
+
+impl Followed {
+    /// One value per parameter, which begins with zero.
+    pub(crate) fn vector(companion: Companion) -> Self {
+        Self { companion, initial: 0.0, width: 1 }
+    }
 }
 
 enum Source<'a> {
@@ -47,9 +137,9 @@ impl<'a> CompanionReader<'a> {
         services: &'a Services,
         spec: &JobSpec,
         version: u32,
-        companion: Companion,
-        initial: f64,
+        Followed { companion, initial, width }: Followed,
     ) -> Result<Self, CommitError> {
+        let parameters = spec.companion(width)?;
         let form = MadeFor::Companion(companion);
         let row = services.db.read().await?.model_file(spec.id, version, form).await?;
         let source = match row {
@@ -59,18 +149,31 @@ impl<'a> CompanionReader<'a> {
                 let name = model_file_key(spec.id, version, form);
                 Source::Stored(Box::new(Stored {
                     chunks: services.blobs.chunks(&services.db, name, row.sha256).await?,
-                    decoder: Offload::new(ModelDecoder::new(Arc::clone(spec.shared()))),
-                    total: spec.shared().total(),
+                    total: parameters.total(),
+                    decoder: Offload::new(ModelDecoder::new(parameters)),
                     read: 0,
                     is_whole: false,
                 }))
             }
         };
-        Ok(Self { source, pending: Vec::new() })
+        Ok(Self { source, width, pending: Vec::new() })
     }
 
-    /// The next values, so many.
-    pub(crate) async fn take(&mut self, count: usize) -> Result<Vec<f32>, CommitError> {
+    /// What the file says beside its values.
+    async fn notes(&mut self) -> Result<BTreeMap<String, String>, CommitError> {
+        let Source::Stored(stored) = &mut self.source else { return Ok(BTreeMap::new()) };
+        while stored.read == 0 {
+            match stored.next().await? {
+                Some(values) => self.pending.extend_from_slice(&values),
+                None => return Err(CommitError::Order(0)),
+            }
+        }
+        Ok(stored.decoder.run(|decoder| decoder.metadata().clone()).await)
+    }
+
+    /// The next values, those of so many parameters.
+    pub(crate) async fn take(&mut self, parameters: usize) -> Result<Vec<f32>, CommitError> {
+        let count = parameters * self.width;
         let stored = match &mut self.source {
             Source::First(value) => return Ok(vec![*value; count]),
             Source::Stored(stored) => stored,
@@ -124,10 +227,15 @@ impl NewCompanion {
         spec: &JobSpec,
         version: u32,
         companion: Companion,
-    ) -> Result<Self, BlobError> {
+        optimizer: &dyn Optimizer,
+    ) -> Result<Self, CommitError> {
+        let is_own = optimizer.companions().contains(&companion);
+        let mut metadata = model_metadata();
+        metadata.extend(is_own.then(|| optimizer.notes(companion)).into_iter().flatten());
+        let parameters = spec.companion(if is_own { optimizer.width(companion) } else { 1 })?;
         let spool = spool(bench, clock, model_file_key(spec.id, version, MadeFor::Companion(companion)));
         let mut new = Self { companion, version, hasher: Sha256Hasher::new(), spool };
-        new.push(&model_file_beginning(spec.shared(), &model_metadata())).await?;
+        new.push(&model_file_beginning(&parameters, &metadata)).await?;
         Ok(new)
     }
 

@@ -1,6 +1,7 @@
 //! Why no model was made.
 
 use tributary_engine::aggregate::AggregateError;
+use tributary_protocol::model::ParameterListError;
 use tributary_protocol::safetensors::ModelFileError;
 use tributary_protocol::update::FormError;
 
@@ -22,6 +23,8 @@ pub enum CommitError {
     /// The stored base model does not have its parameters in the job's order.
     #[error("parameter {0} is out of order in the stored model")]
     Order(usize),
+    #[error("the job's companions have no file: {0}")]
+    Companion(#[from] ParameterListError),
     #[error(transparent)]
     Form(#[from] FormError),
     #[error(transparent)]
@@ -37,6 +40,7 @@ impl CommitError {
             Self::Stored(StoredError::Update { .. } | StoredError::Fold { .. })
             | Self::Model(_)
             | Self::Order(_)
+            | Self::Companion(_)
             | Self::Form(_)
             | Self::Aggregate(_) => true,
         }

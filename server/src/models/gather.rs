@@ -17,7 +17,7 @@ use tributary_engine::job::JobSpec;
 use tributary_protocol::model::Companion;
 use tributary_protocol::update::DeltaSink;
 
-use super::companion::CompanionReader;
+use super::companion::{CompanionReader, Followed};
 use super::error::CommitError;
 use crate::db::RoundRow;
 use crate::runtime::offload::{Offload, blocking};
@@ -164,7 +164,7 @@ impl Gather<'_> {
     }
 
     async fn companion(&self, companion: Companion) -> Result<CompanionReader<'_>, CommitError> {
-        CompanionReader::open(self.services, self.spec, self.round.base_version, companion, 0.0).await
+        CompanionReader::open(self.services, self.spec, self.round.base_version, Followed::vector(companion)).await
     }
 }
 

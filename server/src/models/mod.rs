@@ -8,6 +8,7 @@
 //! | [`places`] | places for forms that are computed while they are sent |
 //! | `gather` | the combined updates of a round: its sum, or what a rule makes of the stored updates |
 //! | `companion` | vectors that belong to a version, such as the optimiser's moments |
+//! | `plan` | the optimiser of a round, once it has seen the whole round |
 //! | `commit` | the next version: base model plus the optimiser's step |
 //! | `statistics` | update statistics of a round |
 //!
@@ -20,6 +21,7 @@ pub(crate) mod file;
 pub(crate) mod first;
 pub(crate) mod gather;
 pub mod places;
+pub(crate) mod plan;
 pub(crate) mod statistics;
 pub(crate) mod version;
 

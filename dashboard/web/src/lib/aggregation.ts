@@ -60,6 +60,11 @@ export const RULES: readonly AggregationRule[] = [
     text: optimizer(`kind = "adagrad"\nlearning_rate = 0.1`),
   },
   {
+    name: "L-BFGS",
+    about: "few rounds for smooth problems; set `steps = 1`, no batch size, and every client in each round",
+    text: optimizer(`kind = "lbfgs"`),
+  },
+  {
     name: "q-FedAvg",
     about: "clients with a larger loss count more",
     text: combine(`{ kind = "q_fedavg", q = 1.0 }`),

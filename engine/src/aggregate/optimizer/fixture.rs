@@ -21,12 +21,12 @@ fn mean(round: usize) -> Vec<f64> {
 fn play(optimizer: ServerOptimizer, schedule: &RateSchedule) -> [Vec<f64>; 2] {
     let aggregation = Aggregation { combine: Combine::WeightedMean, optimizer, schedule: schedule.clone() };
     let mut model = START.to_vec();
-    let first = optimizer_of(&aggregation, 0);
+    let first = optimizer_of(&aggregation, 0.1, 0);
     let mut companions: Vec<Vec<f64>> =
         first.companions().iter().map(|companion| vec![first.initial(*companion); 3]).collect();
     [0, 1].map(|round| {
         let mut step = mean(round);
-        optimizer_of(&aggregation, round as u32).step(&mut step, &mut companions);
+        optimizer_of(&aggregation, 0.1, round as u32).step(&mut step, &mut companions);
         model.iter_mut().zip(step).for_each(|(value, step)| *value += step);
         model.clone()
     })
@@ -111,7 +111,7 @@ fn a_schedule_scales_the_rate_of_each_round() {
 #[test]
 fn blocks_of_any_length_give_the_same_bits() {
     let aggregation = Aggregation { optimizer: adam(0.0, BiasCorrection::None), ..Aggregation::default() };
-    let optimizer = optimizer_of(&aggregation, 3);
+    let optimizer = optimizer_of(&aggregation, 0.1, 3);
     let values: Vec<f64> = (0..100).map(|index| f64::from(index % 7) - 3.1).collect();
     let state = |range: std::ops::Range<usize>| -> Vec<Vec<f64>> {
         vec![range.clone().map(|index| index as f64 * 0.1).collect(), range.map(|index| 1.0 - index as f64).collect()]

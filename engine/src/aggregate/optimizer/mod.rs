@@ -4,6 +4,7 @@ mod adaptive;
 mod drift;
 #[cfg(test)]
 mod fixture;
+mod lbfgs;
 mod sgd;
 mod step;
 
@@ -11,12 +12,14 @@ use tributary_protocol::job_file::{Aggregation, ServerOptimizer};
 
 use adaptive::{Adaptive, Moment, bias_correction};
 pub use drift::{ControlStep, Dynamic, share};
+use lbfgs::Lbfgs;
 pub use sgd::Sgd;
-pub use step::{AggregateError, Optimizer, advance, rounded, step};
+pub use step::{AggregateError, Optimizer, Survey, advance, rounded, step};
 
-/// The optimiser that a job file names, for the round that starts from this model version.
+/// The optimiser that a job file names, for the round that starts from this model version and in which clients have this
+/// learning rate.
 #[must_use]
-pub fn optimizer_of(aggregation: &Aggregation, version: u32) -> Box<dyn Optimizer> {
+pub fn optimizer_of(aggregation: &Aggregation, client_rate: f64, version: u32) -> Box<dyn Optimizer> {
     let factor = aggregation.schedule.factor(version);
     match aggregation.optimizer {
         ServerOptimizer::Sgd { learning_rate, momentum, nesterov } => {
@@ -34,6 +37,7 @@ pub fn optimizer_of(aggregation: &Aggregation, version: u32) -> Box<dyn Optimize
             let rate = learning_rate * factor;
             Box::new(Adaptive { rate, beta1, moment: Moment::Bounded { beta2 }, tau, v0: first(v0, tau) })
         }
+        ServerOptimizer::Lbfgs { pairs } => Box::new(Lbfgs::new(client_rate, pairs as usize)),
     }
 }
 

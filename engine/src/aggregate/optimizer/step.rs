@@ -1,5 +1,6 @@
 //! From combined updates to the step of the model, and to the next model.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use tributary_protocol::model::Companion;
@@ -8,16 +9,46 @@ use crate::aggregate::combine::Combined;
 
 /// Turns the combined updates of a round into the step of the model. Companions have the order of
 /// [`Self::companions`].
-pub trait Optimizer: Send {
+pub trait Optimizer: Send + Sync {
     /// What a model version carries for this optimiser.
     fn companions(&self) -> &'static [Companion];
 
     /// Every value of a companion before the first step.
     fn initial(&self, companion: Companion) -> f64;
 
+    /// Values of a companion per parameter.
+    fn width(&self, _: Companion) -> usize {
+        1
+    }
+
+    /// What the file of a new companion says beside its values.
+    fn notes(&self, _: Companion) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
+
+    /// For an optimiser that must see the whole round before its first step.
+    fn survey(&mut self) -> Option<&mut dyn Survey> {
+        None
+    }
+
     /// Turns a block of combined values into the step of the same parameters, in place, and moves the values of the
     /// companions on. Each parameter is stepped by itself, so blocks of any length give the same bits.
     fn step(&self, block: &mut [f64], companions: &mut [Vec<f64>]);
+}
+
+/// A first look at a whole round: [`Self::begin`], then [`Self::look`] at all blocks in order, then [`Self::decide`].
+pub trait Survey: Send {
+    /// Takes the notes of the base version's first companion, and the mean loss of the clients at the base version.
+    ///
+    /// # Errors
+    /// [`AggregateError::Notes`].
+    fn begin(&mut self, notes: &BTreeMap<String, String>, loss: f64) -> Result<(), AggregateError>;
+
+    /// Looks at a block of combined values, and at the companions' values of the same parameters.
+    fn look(&mut self, block: &[f64], companions: &[Vec<f64>]);
+
+    /// Fixes every step.
+    fn decide(&mut self);
 }
 
 /// Why combined updates make no model.
@@ -32,6 +63,8 @@ pub enum AggregateError {
         /// Index in the flat vector of parameters.
         index: usize,
     },
+    #[error("the optimiser cannot go on from {0:?}")]
+    Notes(String),
 }
 
 /// The step of a block of parameters, in f64. `companions` are their values of the block and are moved on.

@@ -1,6 +1,6 @@
 //! How far a job has come, from what is stored.
 
-use tributary_engine::story::{PACE_ROUNDS, ends_in_ms};
+use tributary_engine::story::{DIVERSITY_ROUNDS, PACE_ROUNDS, ends_in_ms, useful_updates};
 use tributary_protocol::operator::Progress;
 use tributary_protocol::state::JobState;
 
@@ -20,6 +20,7 @@ pub(in crate::api) async fn of_job(tx: &mut Tx, row: &JobRow, now_ms: i64) -> Re
         ends_in_ms: rounds_left(row).and_then(|left| ends_in_ms(left, &committed_at_ms, now_ms)),
         bytes_up: totals.bytes_up,
         bytes_down: totals.bytes_down,
+        useful_updates: useful_updates(&tx.diverse_rounds(row.id, DIVERSITY_ROUNDS).await?, row.file.0.round.goal()),
     })
 }
 

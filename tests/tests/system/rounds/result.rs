@@ -116,3 +116,22 @@ async fn the_updates_of_a_round_are_measured_on_postgresql() {
     let Some(database) = postgres().await else { return };
     updates_are_measured(World::start_on(database).await).await;
 }
+
+/// Goal: a job says how many updates its rounds can use. Method: two clients send updates of the
+/// same direction, so that one of them would do.
+#[tokio::test]
+async fn a_job_says_how_many_updates_its_rounds_can_use() {
+    let world = World::start().await;
+    let job = world.job(json!({ "round": { "updates_goal": 2, "updates_min": 2 } })).await;
+    let [a, b] = world.devices().await;
+    for round in 0..6 {
+        assert_eq!(world.job_now(job.id).await.progress.unwrap().useful_updates.is_some(), round >= 5);
+        let [to_a, to_b] = world.assign([&a, &b]).await;
+        a.contribute(&to_a, &[0.5; WEIGHTS], 10).await;
+        b.contribute(&to_b, &[0.5; WEIGHTS], 10).await;
+        world.drive().await;
+    }
+    let useful = world.job_now(job.id).await.progress.unwrap().useful_updates.unwrap();
+    assert_eq!((useful.updates, useful.batch), (Some(1), Some(10)), "{}", useful.text);
+    assert!(useful.text.contains("about one update"), "{}", useful.text);
+}

@@ -190,6 +190,40 @@ async fn rounds(world: &mut World, changes: &Value, restarts: bool) -> Vec<Vec<u
     files
 }
 
+/// Changes of a job whose updates are gradients.
+fn gradients(optimizer: Value) -> Value {
+    json!({ "aggregation": { "optimizer": optimizer }, "training": { "epochs": null, "steps": 1 } })
+}
+
+/// Goal: the line search reads the reported losses, and keeps what it knows with the version. Method: a loss that rises is
+/// answered by a step back along the same direction.
+#[tokio::test]
+async fn lbfgs_goes_back_when_the_loss_rises() {
+    let mut world = World::start().await;
+    let job = world.job(gradients(json!({ "kind": "lbfgs" }))).await;
+    let device = world.device().await;
+    // The learning rate of the test's jobs divides the update.
+    let delta: Vec<f32> = (0..WEIGHTS).map(|index| 0.01 * index as f32).collect();
+    for loss in [1.0, 2.0] {
+        let [assignment] = world.assign([&device]).await;
+        let report = json!({ "weight": 10, "loss": loss, "steps": 1, "train_ms": 1 });
+        device.put_update(assignment.id, &report, crate::support::delta_file(&assignment, &delta)).await.value();
+        world.restart().await;
+        world.drive().await;
+    }
+    let mut weights = Vec::new();
+    for version in 0..3 {
+        weights.push(world.weights(job.id, version).await);
+    }
+    let norm = delta.iter().map(|value| value * value).sum::<f32>().sqrt();
+    for index in 0..WEIGHTS {
+        let (there, back) = (weights[1][index] - weights[0][index], weights[2][index] - weights[0][index]);
+        assert!((there - delta[index] / norm).abs() < 1e-5, "the first step has length 1: {there}");
+        // Loss 1, slope -|g|, loss 2 at step 1 or less: the parabola's minimum is between a tenth and a half.
+        assert!(back >= 0.099 * there && back <= 0.501 * there, "{back} of {there}");
+    }
+}
+
 /// Goal: companions are stored like the model. Method: the same three rounds with and without a restart before every
 /// commit, on each place for bodies; all files have the same bits, and older companions are gone.
 #[tokio::test]
@@ -216,6 +250,7 @@ async fn an_optimiser_goes_on_after_restarts_with_the_same_bits() {
             2,
         ),
         (json!({ "aggregation": { "combine": "median" } }), 0),
+        (gradients(json!({ "kind": "lbfgs", "pairs": 2 })), 1),
     ] {
         let undisturbed = rounds(&mut World::start().await, &changes, false).await;
         assert_eq!(undisturbed.len(), 4 + companions, "{changes}");

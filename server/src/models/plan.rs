@@ -1,0 +1,75 @@
+//! The optimiser of a round, once it has seen what it must see of the round before its first step.
+
+use std::sync::Arc;
+
+use tributary_engine::aggregate::{AggregateError, Combined, Facts, Optimizer, Survey, mean_loss};
+use tributary_engine::job::JobSpec;
+
+use super::companion::{Companions, Former};
+use super::error::CommitError;
+use super::gather::SharedCombined;
+use crate::db::RoundRow;
+use crate::runtime::offload::Offload;
+use crate::services::Services;
+
+/// Values of a companion that are held while the optimiser looks at them: 1 MiB.
+const VALUES: usize = 1 << 18;
+
+/// The optimiser of a round with these combined updates. Optimisers that survey the round read their companions once
+/// more for it.
+pub(crate) async fn planned(
+    services: &Services,
+    spec: &Arc<JobSpec>,
+    round: &RoundRow,
+    combined: &SharedCombined,
+    mut facts: Vec<Facts>,
+) -> Result<Box<dyn Optimizer>, CommitError> {
+    let updates = u32::try_from(facts.len()).unwrap_or(u32::MAX);
+    let mut optimizer = spec.optimizer(round.base_version, updates);
+    if optimizer.survey().is_none() {
+        return Ok(optimizer);
+    }
+    // The order in which floating-point numbers are added must not depend on ids.
+    facts.sort_by(Facts::order);
+    let loss = mean_loss(&facts);
+    let mut companions = Companions::open(services, spec, &*optimizer, round.base_version).await?;
+    let notes = companions.notes().await?;
+    let mut planning = Offload::new(Planning { optimizer, combined: Arc::clone(combined), parameters: 0 });
+    planning.run(move |planning| planning.survey().begin(&notes, loss)).await?;
+    let total = spec.shared().total();
+    let block = (VALUES / companions.width_max()).max(1);
+    for first in (0..total).step_by(block) {
+        let count = block.min(total - first);
+        let former = companions.take(count).await?;
+        planning.run(move |planning| planning.look(count, former)).await?;
+    }
+    planning.run(|planning| planning.survey().decide()).await;
+    Ok(planning.into_inner().optimizer)
+}
+
+struct Planning {
+    optimizer: Box<dyn Optimizer>,
+    combined: SharedCombined,
+    /// Parameters that were looked at.
+    parameters: usize,
+}
+
+impl Planning {
+    fn survey(&mut self) -> &mut dyn Survey {
+        self.optimizer.survey().expect("an optimiser that plans goes on planning")
+    }
+
+    /// Looks at the next parameters.
+    fn look(&mut self, count: usize, mut former: Former) -> Result<(), CommitError> {
+        let (model, updates) = (self.parameters + count, self.combined.parameters_total());
+        if model > updates {
+            return Err(AggregateError::WrongLength { model, updates }.into());
+        }
+        let block = self.combined.mean(self.parameters..model).ok_or(AggregateError::NoUpdates)?;
+        let mut companions = former.block(count);
+        companions.truncate(self.optimizer.companions().len());
+        self.survey().look(&block, &companions);
+        self.parameters = model;
+        Ok(())
+    }
+}
