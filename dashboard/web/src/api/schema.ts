@@ -1864,6 +1864,11 @@ export interface Progress {
   ends_in_ms?: number;
   /** Loss of the newest evaluated version. */
   loss?: number;
+  /**
+   * How many updates a round can use. Absent before five rounds of at least two updates have ended, and
+   * for rules without a mean.
+   */
+  useful_updates?: UsefulUpdates;
 }
 
 /** Settings of `qsgd`. */
@@ -2304,6 +2309,14 @@ export type ServerOptimizer =
       tau?: number;
       /** First second moment. Default: the square of `tau`. */
       v0?: number;
+    }
+  | {
+      kind: "lbfgs";
+      /**
+       * Pairs of steps and gradient changes that are kept, 1 to 20. The coordinator stores `2 pairs + 2`
+       * vectors of the model's size with each version. Default: 8.
+       */
+      pairs?: number;
     };
 
 /** A session: a browser in which an account is signed in. */
@@ -2656,6 +2669,19 @@ export interface UpdatePolicy {
    * a larger one. Default: 10,000.
    */
   weight_max?: number;
+}
+
+/** How many updates a round can use, by the gradient diversity of the last rounds (Yin et al. 2018). */
+export interface UsefulUpdates {
+  /** Examples of so many updates. */
+  batch?: number;
+  /** One sentence with the reason. */
+  text: string;
+  /**
+   * Updates beyond which further ones repeat what the others say. Absent where the updates have no
+   * common direction.
+   */
+  updates?: number;
 }
 
 /** Settings of the selection `utility`. */
