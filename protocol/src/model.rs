@@ -214,8 +214,8 @@ impl Model {
     }
 }
 
-/// A vector that belongs to a model version, with one value per parameter if nothing else is said. The next round starts
-/// from it as from the model, and it is stored in the same form.
+/// A vector that belongs to a model version, with one value per parameter if nothing else is said. The next round
+/// starts from it as from the model, and it is stored in the same form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Companion {
     /// The server optimiser's decaying mean of steps.

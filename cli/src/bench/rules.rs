@@ -326,8 +326,8 @@ mod tests {
     }
 
     /// Goal: logistic regression with few clients that always take part is learned in far fewer rounds by L-BFGS.
-    /// Method: the loss of a round is that of the model that it started from, before any local step; federated averaging
-    /// reports the mean over its local steps, which is lower.
+    /// Method: the loss of a round is that of the model that it started from, before any local step; federated
+    /// averaging reports the mean over its local steps, which is lower.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn lbfgs_reaches_the_loss_of_200_rounds_of_averaging_in_30() {
         let mut losses = Vec::new();

@@ -156,7 +156,7 @@ fn text(job: &Job, rounds: &[Round], output: &Output) -> String {
         ("accuracy", accuracy(job.progress.as_ref())),
         ("next round", next_round(job, output.now_ms)),
         ("time left", or_dash(job.progress.as_ref().and_then(|progress| progress.ends_in_ms), about)),
-        ("useful updates", or_dash(useful_updates(job), |text| text)),
+        ("advice", or_dash(useful_updates(job), |text| text)),
         ("ends after", ends_after(&job.file.stop)),
         ("seed", or_dash(job.file.seed, |seed| seed.0.to_string())),
         ("plan", job.plan_hash.to_string()),

@@ -283,7 +283,7 @@ fn a_line_search_needs_gradients_of_one_model() {
         (&[("steps = 1", "steps = 1\nalgorithm = { kind = 'fed_prox', mu = 1 }")], "updates must be gradients"),
         (&[(optimizer, "combine = 'median'\noptimizer = { kind = 'lbfgs' }")], "weighted_mean"),
         (&[(optimizer, "schedule = { kind = 'warmup', versions = 2 }\noptimizer = { kind = 'lbfgs' }")], "line search"),
-        (&[("{ kind = \"relu\" }", "{ kind = 'dropout', p = 0.5 }")], "dropout layers and personal"),
+        (&[("{ kind = \"relu\" }", "{ kind = 'dropout', probability = 0.5 }")], "dropout layers and personal"),
         (
             &[(optimizer, "optimizer = { kind = 'lbfgs' }\n[update]\ncodec = 'top_k'")],
             "a gradient belongs to one model",

@@ -46,8 +46,8 @@ const FIRST_PAIR: usize = 2;
 /// Vectors of the basis before the stored pairs: g, and the pair that the round brings.
 const FIRST_STORED: usize = 3;
 
-/// The optimiser. The history is one companion of the model with `2 pairs + 2` values per parameter: the gradient at the
-/// accepted point, the direction, then s and y of each pair, the newest first.
+/// The optimiser. The history is one companion of the model with `2 pairs + 2` values per parameter: the gradient at
+/// the accepted point, the direction, then s and y of each pair, the newest first.
 #[derive(Clone, Debug)]
 pub(super) struct Lbfgs {
     /// Learning rate of the clients' step.
