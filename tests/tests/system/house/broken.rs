@@ -98,19 +98,20 @@ fn imports_that_are_added_on_purpose_are_named() {
 fn a_child_that_uses_its_parent_is_named() {
     let mut changed = SOURCES.clone();
     changed.put_line("engine/src/round/mod.rs", "pub struct Planted;");
-    changed.put_line("engine/src/round/calendar.rs", "use super::Planted; fn planted() { std::time::Instant::now(); }");
+    changed
+        .put_line("engine/src/round/retention.rs", "use super::Planted; fn planted() { std::time::Instant::now(); }");
     let (before, after) = (&GRAPHS["engine"], Graph::of(&changed, "engine"));
     names_all(
         &said(&no_circle_of_files(before), no_circle_of_files(&after)),
         &[
             "a circle in a knot of 2 files",
-            " -> engine/src/round/calendar.rs (calendar::",
-            "engine/src/round/calendar.rs:1 -> engine/src/round/mod.rs (super::Planted)",
+            " -> engine/src/round/retention.rs (retention::",
+            "engine/src/round/retention.rs:1 -> engine/src/round/mod.rs (super::Planted)",
         ],
     );
     names_all(
         &said(&[], reserved_paths_stay_where_they_belong(&after)),
-        &["engine/src/round/calendar.rs:1 -> std::time::Instant::now: no I/O here; time is an argument"],
+        &["engine/src/round/retention.rs:1 -> std::time::Instant::now: no I/O here; time is an argument"],
     );
 }
 
