@@ -61,7 +61,7 @@ export const RULES: readonly AggregationRule[] = [
   },
   {
     name: "L-BFGS",
-    about: "few rounds for smooth problems; set `steps = 1`, no batch size, and every client in each round",
+    about: "few rounds for smooth problems; set `steps = 1`, no batch size",
     text: optimizer(`kind = "lbfgs"`),
   },
   {
