@@ -3,15 +3,23 @@
 //! | part | what it is |
 //! |---|---|
 //! | [`KeyStore`] | the trait: a public key, and signatures by the private key, which never leaves its store |
-//! | [`StoredKey`] | a key in the client's state; the default |
+//! | `StoredKey` | a key in the client's state; the default with the feature `native` |
 //! | [`ClientCertificate`] | the coordinator's certificate for the key, as TLS presents it |
 //! | `request` | requests for such certificates |
 
+#[cfg(not(feature = "native"))]
+mod absent;
 mod certificate;
 mod contract;
+#[cfg(feature = "native")]
+mod presented;
 pub(crate) mod request;
+#[cfg(feature = "native")]
 mod stored;
 
+#[cfg(not(feature = "native"))]
+pub(crate) use absent::NoKey;
 pub use certificate::ClientCertificate;
 pub use contract::{KeyError, KeyStore};
+#[cfg(feature = "native")]
 pub use stored::StoredKey;

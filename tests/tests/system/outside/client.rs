@@ -85,19 +85,23 @@ pub(super) async fn session(listening: &Listening, directory: &Path, examples: &
 }
 
 /// What a client's training makes of a model: computed here, where the client is not asked.
-fn trained(model: &Model, examples: &Examples) -> Vec<f32> {
-    let spec: ModelSpec = serde_json::from_value(job_file()["model"].clone()).unwrap();
-    let training: Training = serde_json::from_value(job_file()["training"].clone()).unwrap();
-    let task =
-        TrainTask { model, spec: &spec, training: &training, seed: Seed(0), constant: None, budget: None, frozen: &[] };
+fn trained(file: &Value, model: &Model, examples: &Examples) -> Vec<f32> {
+    let spec: ModelSpec = serde_json::from_value(file["model"].clone()).unwrap();
+    let training: Training = serde_json::from_value(file["training"].clone()).unwrap();
+    let task = TrainTask::new(model, &spec, &training, Seed(0));
     examples.trainer().train(&task, &|| false).unwrap().values
 }
 
 /// The model after a round of these clients.
 pub(super) fn averaged(model: &Model, clients: &[&Examples]) -> Vec<f64> {
+    averaged_by(&job_file(), model, clients)
+}
+
+/// The model after a round of these clients in a job of this file.
+pub(super) fn averaged_by(file: &Value, model: &Model, clients: &[&Examples]) -> Vec<f64> {
     let mut sum = vec![0.0; model.values().len()];
     for client in clients {
-        let local = trained(model, client);
+        let local = trained(file, model, client);
         for ((sum, local), global) in sum.iter_mut().zip(local).zip(model.values()) {
             *sum += f64::from(local - global) * client.classes.len() as f64;
         }

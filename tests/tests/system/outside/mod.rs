@@ -2,12 +2,14 @@
 //!
 //! | file | who comes |
 //! |---|---|
+//! | [`app`] | apps in C and Kotlin |
 //! | [`page`] | a reader of `docs/protocol.md` |
 //! | [`client`] | a client in Python, written from that page |
 //! | [`key_exchange`] | TLS clients that know the post-quantum group, and those that do not |
 //! | [`package`] | clients of the Python package, which is the SDK with Python's types |
 //! | [`scan`] | sslyze, a scanner of TLS |
 
+mod app;
 mod client;
 mod key_exchange;
 mod package;

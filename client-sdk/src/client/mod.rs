@@ -1,27 +1,32 @@
 //! The client: its settings, one session, and the loop of sessions.
 
+#[cfg(feature = "native")]
+mod machine;
+
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use futures_util::future::select;
 use tributary_protocol::device::{Attributes, AttributesError, OpenJob, WAIT_MS_MAX};
-use tributary_protocol::id::{ClientId, PinnedSecret, SecretKind};
+use tributary_protocol::id::{ClientId, IdError, PinnedSecret, SecretKind};
 
 use crate::attest::Attest;
-use crate::clock::{Clock, SystemClock};
+use crate::clock::Clock;
 use crate::error::ClientError;
 use crate::host::Host;
-use crate::keys::{KeyStore, StoredKey};
+use crate::keys::KeyStore;
 use crate::outcome::Outcome;
+use crate::platform;
 use crate::session::{Context, run_once};
+use crate::store::Store;
 use crate::store::state::State;
-use crate::store::{FileStore, Store};
 use crate::trainer::Trainer;
+use crate::transport::Transport;
 use crate::transport::coordinator::Coordinator;
-use crate::transport::{HttpTransport, Transport, Trust, is_exposed, is_url};
 
 /// How long a check-in is held when the app does not say.
 const WAIT_DEFAULT: Duration = Duration::from_secs(30);
@@ -37,18 +42,19 @@ pub struct Client {
 pub struct Builder {
     server: String,
     enrolment_token: String,
-    store: Arc<dyn Store>,
+    /// What is `None` here and below is the platform's, which may need a store or be unable to give it, so
+    /// [`Self::build`] asks.
+    store: Option<Arc<dyn Store>>,
     attributes: BTreeMap<String, String>,
+    sdk: String,
     wait: Duration,
     /// CAs in PEM.
     ca: Option<Vec<u8>>,
     allows_plaintext: bool,
-    /// The default is in the store, which may be set later.
     keys: Option<Arc<dyn KeyStore>>,
     attester: Option<Arc<dyn Attest>>,
-    /// The default cannot be made without a possible error, so [`Self::build`] makes it.
     transport: Option<Arc<dyn Transport>>,
-    clock: Arc<dyn Clock>,
+    clock: Option<Arc<dyn Clock>>,
 }
 
 impl fmt::Debug for Builder {
@@ -60,17 +66,10 @@ impl fmt::Debug for Builder {
 }
 
 impl Builder {
-    /// Keeps identity, model cache and undelivered work in this directory, which is created when it is needed. The
-    /// default is `tributary` in the working directory.
-    #[must_use]
-    pub fn state_dir(self, directory: impl Into<PathBuf>) -> Self {
-        self.store(Arc::new(FileStore::new(directory)))
-    }
-
     /// Keeps identity, model cache and undelivered work in this store instead of a directory.
     #[must_use]
     pub fn store(self, store: Arc<dyn Store>) -> Self {
-        Self { store, ..self }
+        Self { store: Some(store), ..self }
     }
 
     /// Describes the device, for example `("platform", "android")`: jobs choose clients by attributes. At most 32, with
@@ -81,18 +80,18 @@ impl Builder {
         self
     }
 
+    /// Names the kind of this client for the operator. The facades of other languages name theirs: `python`, `kotlin`,
+    /// `swift`, `c`. The default is `rust`.
+    #[must_use]
+    pub fn sdk(self, name: impl Into<String>) -> Self {
+        Self { sdk: name.into(), ..self }
+    }
+
     /// How long the coordinator may hold a check-in while it has no work: 30 s by default, 60 s at most. A job that a
     /// phone schedules should wait briefly, a daemon long.
     #[must_use]
     pub fn wait(self, wait: Duration) -> Self {
         Self { wait, ..self }
-    }
-
-    /// Accepts only certificates of the CAs in this PEM text, instead of those that the system trusts or that the
-    /// enrolment token names.
-    #[must_use]
-    pub fn ca_pem(self, pem: impl Into<Vec<u8>>) -> Self {
-        Self { ca: Some(pem.into()), ..self }
     }
 
     /// Keeps the device's key pair in secure hardware, for example, instead of the [`Self::store`]. It is used where
@@ -116,14 +115,6 @@ impl Builder {
         Self { allows_plaintext: true, ..self }
     }
 
-    /// Sends requests over this HTTP client, with its proxy, certificates and connection pool. [`Self::ca_pem`] and the
-    /// CA that an enrolment token names have no effect on it: give it [`Trust::client_config`]. It presents no
-    /// certificate of the coordinator: an [`HttpTransport::with_settings`] does.
-    #[must_use]
-    pub fn http_client(self, http: reqwest::Client) -> Self {
-        self.transport(Arc::new(HttpTransport::new(http)))
-    }
-
     /// Sends requests over this transport instead of the SDK's own HTTP client.
     #[must_use]
     pub fn transport(self, transport: Arc<dyn Transport>) -> Self {
@@ -133,7 +124,7 @@ impl Builder {
     /// Takes time from this clock instead of the system's.
     #[must_use]
     pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
-        Self { clock, ..self }
+        Self { clock: Some(clock), ..self }
     }
 
     /// Checks the settings. Nothing is read, written or sent yet.
@@ -143,39 +134,38 @@ impl Builder {
     /// the setting that is wrong.
     pub fn build(self) -> Result<Client, ClientError> {
         let server = self.server.trim_end_matches('/').to_owned();
-        if !is_url(&server) {
+        if !platform::is_url(&server) {
             return Err(ClientError::BadServer(server));
         }
-        if is_exposed(&server) && !self.allows_plaintext {
+        if platform::is_exposed(&server) && !self.allows_plaintext {
             return Err(ClientError::Exposed(server));
         }
         let enrolment: PinnedSecret = self.enrolment_token.trim().parse().map_err(|_| ClientError::BadToken)?;
         if enrolment.secret().kind() != SecretKind::Enrolment {
             return Err(ClientError::BadToken);
         }
-        let trust = match (self.ca, enrolment.ca()) {
-            (Some(pem), _) => Trust::authorities(&pem).map_err(|error| ClientError::Setup(error.to_string()))?,
-            (None, Some(fingerprint)) => Trust::Pinned(fingerprint),
-            (None, None) => Trust::System,
-        };
         let attributes: Result<Attributes, AttributesError> = self.attributes.try_into();
         let attributes = attributes.map_err(|error| ClientError::Setup(error.to_string()))?;
+        let sdk = self.sdk.parse().map_err(|error: IdError| ClientError::Setup(error.to_string()))?;
         let transport = match self.transport {
             Some(transport) => transport,
-            None => Arc::new(HttpTransport::trusting(&trust).map_err(|error| ClientError::Setup(error.0))?),
+            None => platform::default_transport(self.ca.as_deref(), enrolment.ca())?,
         };
+        let store = self.store.map_or_else(platform::default_store, Ok)?;
+        let clock = self.clock.map_or_else(platform::default_clock, Ok)?;
         Ok(Client {
             context: Context {
                 wait_ms: u32::try_from(self.wait.as_millis()).unwrap_or(u32::MAX).min(WAIT_MS_MAX),
-                keys: self.keys.unwrap_or_else(|| Arc::new(StoredKey::new(Arc::clone(&self.store)))),
+                keys: self.keys.unwrap_or_else(|| platform::default_keys(&store)),
                 attester: self.attester,
                 is_presented: AtomicBool::new(false),
-                state: State::new(self.store),
-                coordinator: Arc::new(Coordinator::new(transport, server.clone(), Arc::clone(&self.clock))),
+                state: State::new(store),
+                coordinator: Arc::new(Coordinator::new(transport, server.clone(), Arc::clone(&clock))),
                 server,
                 enrolment: enrolment.secret().clone(),
                 attributes,
-                clock: self.clock,
+                sdk,
+                clock,
             },
         })
     }
@@ -188,15 +178,16 @@ impl Client {
         Builder {
             server: server.into(),
             enrolment_token: enrolment_token.into(),
-            store: Arc::new(FileStore::new("tributary")),
+            store: None,
             attributes: BTreeMap::new(),
+            sdk: "rust".to_owned(),
             wait: WAIT_DEFAULT,
             ca: None,
             allows_plaintext: false,
             keys: None,
             attester: None,
             transport: None,
-            clock: Arc::new(SystemClock::default()),
+            clock: None,
         }
     }
 
@@ -220,10 +211,10 @@ impl Client {
 
     /// Runs one session: it delivers finished work of an earlier session, or checks in and does the work of one round.
     ///
-    /// Training runs on the calling task and blocks it. On a multi-threaded runtime the other tasks continue on other
-    /// threads, and one of them asks every few seconds whether the round is still open: training stops when it is not.
-    /// On a runtime with one thread, training stops at the deadline. The future may be dropped at any time: finished
-    /// work is then delivered by a later session.
+    /// Training runs on the calling task and blocks it. On tokio's multi-threaded runtime the other tasks continue on
+    /// other threads, and one of them asks every few seconds whether the round is still open: training stops when it is
+    /// not. On a single thread, training stops at the deadline. The future may be dropped at any time: finished work is
+    /// then delivered by a later session.
     ///
     /// # Errors
     /// [`ClientError`]; finished work is kept, and a later session delivers it.
@@ -257,10 +248,7 @@ impl Client {
                 self.context.clock.sleep(pause).await;
             }
         };
-        tokio::select! {
-            () = sessions => {}
-            () = shutdown => {}
-        }
+        select(pin!(sessions), pin!(shutdown)).await;
     }
 }
 
@@ -292,5 +280,7 @@ mod tests {
         assert!(matches!(build("https://a", &operator), Err(ClientError::BadToken)));
         let long = Client::builder("https://a", token()).attribute("x", "y".repeat(1000)).build();
         assert!(matches!(long, Err(ClientError::Setup(_))));
+        let kind = Client::builder("https://a", token()).sdk("a kind\u{1b}").build();
+        assert!(matches!(kind, Err(ClientError::Setup(_))));
     }
 }

@@ -1,0 +1,280 @@
+/* The SDK of Tributary for C. Every call checks its pointers for null and catches panics; tests compare this file with
+ * client-sdk/ffi/src/c. */
+#ifndef TRIBUTARY_H
+#define TRIBUTARY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How a call or a callback ended. */
+typedef enum TributaryStatus {
+    /* It succeeded. */
+    TRIBUTARY_STATUS_OK = 0,
+    /* An argument is null or cannot be used. */
+    TRIBUTARY_STATUS_BAD_INPUT = 1,
+    /* The coordinator does not answer. The next session may succeed. */
+    TRIBUTARY_STATUS_UNREACHABLE = 2,
+    /* The coordinator refused a request, or its answer cannot be used. */
+    TRIBUTARY_STATUS_REFUSED = 3,
+    /* The client runs a session in another thread. */
+    TRIBUTARY_STATUS_BUSY = 4,
+    /* The client's folder or key cannot be used. */
+    TRIBUTARY_STATUS_STATE = 5,
+    /* There is nothing to learn from. A trainer may return it. */
+    TRIBUTARY_STATUS_NO_EXAMPLES = 6,
+    /* The loss or a weight is not finite. A trainer may return it. */
+    TRIBUTARY_STATUS_DIVERGED = 7,
+    /* Examples, labels and model do not fit each other. A trainer may return it. */
+    TRIBUTARY_STATUS_DOES_NOT_FIT = 8,
+    /* The trainer failed otherwise. A trainer may return it. */
+    TRIBUTARY_STATUS_TRAINING = 9,
+    /* `tributary_should_stop` said so. Only a trainer returns it. */
+    TRIBUTARY_STATUS_INTERRUPTED = 10,
+    /* A fault of the SDK. */
+    TRIBUTARY_STATUS_INTERNAL = 11,
+} TributaryStatus;
+
+/* A client of one coordinator. Its calls block the calling thread; it does one at a time. */
+typedef struct TributaryClient TributaryClient;
+
+/* Examples in memory, for jobs whose model is a list of layers. */
+typedef struct TributaryExamples TributaryExamples;
+
+/* Ends the sessions that were started with it, from any thread and for good. */
+typedef struct TributaryCancel TributaryCancel;
+
+/* Whether a training should stop. */
+typedef struct TributaryStop TributaryStop;
+
+/* An attribute of the device. */
+typedef struct TributaryAttribute {
+    /* For example `platform`. */
+    const char *name;
+    /* For example `linux`. */
+    const char *value;
+} TributaryAttribute;
+
+/* The device's key pair: ECDSA on P-256. The functions return 0 for success. */
+typedef struct TributaryKeyStore {
+    /* Passed to the functions. */
+    void *context;
+    /* Writes the 65 bytes of the public point, uncompressed. */
+    int32_t (*public_key)(void *context, uint8_t *point);
+    /* Signs the SHA-256 of a message: writes the signature in DER, at most 72 bytes, and its length. */
+    int32_t (*sign)(void *context, const uint8_t *message, size_t message_bytes, uint8_t *signature,
+                    size_t *signature_bytes);
+} TributaryKeyStore;
+
+/* Settings of a client. Zeros and nulls are the defaults, where there are any. */
+typedef struct TributarySettings {
+    /* URL of the coordinator. */
+    const char *server;
+    /* The enrolment token, which admits the client to a population. */
+    const char *token;
+    /* A folder for identity, model cache and undelivered work. Two clients must not share it. */
+    const char *state_dir;
+    /* Accepts only certificates of these CAs, in PEM. May be null. */
+    const char *ca_pem;
+    /* Describes the device. May be null. */
+    const TributaryAttribute *attributes;
+    /* Number of attributes. */
+    size_t attributes_count;
+    /* How long the coordinator may hold a check-in while it has no work, at most 60,000. */
+    uint32_t wait_ms;
+    /* Not 0: allows `http://` to other machines, where everyone on the way could read models and updates. */
+    int32_t allow_plaintext;
+    /* May be null: the key is then kept in the folder. */
+    const TributaryKeyStore *key_store;
+} TributarySettings;
+
+/* The device at a moment. -1 is unknown, which hinders nothing. */
+typedef struct TributaryDevice {
+    /* 1: the network connection is metered; 0: it is not. */
+    int32_t metered;
+    /* 1: the device has external power; 0: it has not. */
+    int32_t charging;
+    /* 0 to 100. */
+    int32_t battery_percent;
+    /* 0: no sign of heat, 1: light, 2: moderate, 3: severe. */
+    int32_t thermal;
+} TributaryDevice;
+
+/* What must hold for a session to begin and to continue. `tributary_conditions` gives the defaults. */
+typedef struct TributaryConditions {
+    /* Not 0: only on networks that are not metered. */
+    int32_t unmetered;
+    /* Only while charging, or with at least this charge in percent; 0 asks nothing of the battery. */
+    int32_t battery_percent_min;
+    /* Not 0: only while the device is cooler than moderate. */
+    int32_t cool;
+    /* Longest time of a session. */
+    uint64_t time_budget_ms;
+} TributaryConditions;
+
+/* The app's view of the device, asked at most once a second by the thread that runs the session. */
+typedef struct TributaryHost {
+    /* Passed to the function. */
+    void *context;
+    /* Fills in the device and returns 0. Another value ends the session. */
+    int32_t (*device)(void *context, TributaryDevice *device);
+    /* What must hold. */
+    TributaryConditions conditions;
+} TributaryHost;
+
+/* A parameter of the model. */
+typedef struct TributaryTensor {
+    /* Name of the parameter. */
+    const char *name;
+    /* Its dimensions. */
+    const size_t *shape;
+    /* Number of dimensions. */
+    size_t dimensions;
+    /* Values row by row. Training changes them in place. */
+    float *values;
+    /* Number of values: the product of the shape. */
+    size_t count;
+    /* Not 0: must stay as it is. */
+    int32_t frozen;
+} TributaryTensor;
+
+/* What to learn or to measure. Everything is valid until the callback returns. */
+typedef struct TributaryTask {
+    /* The global model. */
+    TributaryTensor *tensors;
+    /* Number of parameters. */
+    size_t tensors_count;
+    /* How often to train on every example; if 0, `steps` says how long. */
+    uint32_t epochs;
+    /* Number of optimiser steps, or 0. */
+    uint32_t steps;
+    /* Examples of a step; 0 for all. */
+    uint32_t batch_size;
+    /* The optimiser's step size. */
+    double learning_rate;
+    /* Weight of `(w - w_global)` in each gradient (FedProx); 0 for nothing. */
+    double proximal;
+    /* The source of all randomness. */
+    uint64_t seed;
+    /* `cross_entropy` or `mse`. */
+    const char *loss;
+    /* `[training]` of the job file as JSON; empty for an evaluation. */
+    const char *training_json;
+    /* `[model]` of the job file as JSON. */
+    const char *model_json;
+    /* For `tributary_should_stop` and `tributary_is_over`. */
+    const TributaryStop *stop;
+} TributaryTask;
+
+/* The result of training or of an evaluation. */
+typedef struct TributaryResult {
+    /* Number of examples, at least 1. */
+    uint64_t examples;
+    /* Number of optimiser steps; of training only. */
+    uint64_t steps;
+    /* Mean loss of the steps, or per example. */
+    double loss;
+    /* Share of right classes, 0 to 1; negative for none. Of an evaluation only. */
+    double accuracy;
+} TributaryResult;
+
+/* A trainer of the app. Its functions are called on a thread of the SDK, one at a time. They return
+ * `TRIBUTARY_STATUS_OK`, or one of the statuses that a trainer may return. */
+typedef struct TributaryTrainer {
+    /* Passed to the functions. */
+    void *context;
+    /* How many examples the client has. */
+    uint64_t examples;
+    /* Trains the tensors of the task in place. It looks at `tributary_should_stop` before each batch. */
+    int32_t (*train)(void *context, const TributaryTask *task, TributaryResult *result);
+    /* Measures the model. */
+    int32_t (*evaluate)(void *context, const TributaryTask *task, TributaryResult *result);
+} TributaryTrainer;
+
+/* How a session ended. */
+typedef enum TributaryOutcomeKind {
+    /* With an error: the call returned another status than `TRIBUTARY_STATUS_OK`. */
+    TRIBUTARY_OUTCOME_KIND_FAILED = 0,
+    /* The coordinator accepted an update. */
+    TRIBUTARY_OUTCOME_KIND_CONTRIBUTED = 1,
+    /* The coordinator accepted an evaluation. */
+    TRIBUTARY_OUTCOME_KIND_EVALUATED = 2,
+    /* The coordinator had no work for this client. */
+    TRIBUTARY_OUTCOME_KIND_NOTHING_TO_DO = 3,
+    /* The round closed before this client had reported. */
+    TRIBUTARY_OUTCOME_KIND_TOO_LATE = 4,
+    /* The host or the app stopped the session. */
+    TRIBUTARY_OUTCOME_KIND_INTERRUPTED = 5,
+} TributaryOutcomeKind;
+
+/* How a session ended, and when to begin the next one. */
+typedef struct TributaryOutcome {
+    /* How it ended. */
+    TributaryOutcomeKind kind;
+    /* The round's number in its job, from 1; 0 without one. */
+    uint32_t round;
+    /* Wait this long before the next session; 0 if nobody said. */
+    uint64_t retry_after_ms;
+} TributaryOutcome;
+
+/* Why the last call of this thread that did not return `TRIBUTARY_STATUS_OK` failed. Valid until the next such call. */
+const char *tributary_last_error(void);
+
+/* Makes a client. Nothing is read, written or sent yet. Free it with `tributary_client_free`. */
+TributaryStatus tributary_client_new(const TributarySettings *settings, TributaryClient **client);
+
+/* Frees a client; null is allowed. No session of it may run. */
+void tributary_client_free(TributaryClient *client);
+
+/* Makes examples of classes, which are copied: `inputs` are those of all examples one after another, each with the
+ * values of `shape`; `labels` are numbers from 0, one for each example. Free them with `tributary_examples_free`. */
+TributaryStatus tributary_examples_of_classes(const size_t *shape, size_t dimensions, const float *inputs,
+                                              size_t inputs_count, const uint32_t *labels, size_t labels_count,
+                                              TributaryExamples **examples);
+
+/* Makes examples of numbers, which are copied: `targets` has `width` of them for each example. Free them with
+ * `tributary_examples_free`. */
+TributaryStatus tributary_examples_of_values(const size_t *shape, size_t dimensions, const float *inputs,
+                                             size_t inputs_count, const float *targets, size_t targets_count,
+                                             size_t width, TributaryExamples **examples);
+
+/* Frees examples; null is allowed. */
+void tributary_examples_free(TributaryExamples *examples);
+
+/* Makes what ends sessions. Free it with `tributary_cancel_free`, after the sessions. */
+TributaryStatus tributary_cancel_new(TributaryCancel **cancel);
+
+/* Ends the sessions that were started with it, from any thread: a waiting one at once, a training one before its next
+ * batch. */
+TributaryStatus tributary_cancel(const TributaryCancel *cancel);
+
+/* Frees it; null is allowed. */
+void tributary_cancel_free(TributaryCancel *cancel);
+
+/* The default conditions: unmetered, charging or at least 30 % of the battery, cooler than moderate, ten minutes. */
+TributaryConditions tributary_conditions(void);
+
+/* Runs one session on these examples: the SDK trains, or evaluates, the layers that the job describes. `host` and
+ * `cancel` may be null. */
+TributaryStatus tributary_run_once(const TributaryClient *client, const TributaryExamples *examples,
+                                   const TributaryHost *host, const TributaryCancel *cancel, TributaryOutcome *outcome);
+
+/* Runs one session with a trainer of the app. `host` and `cancel` may be null. */
+TributaryStatus tributary_run_trainer(const TributaryClient *client, const TributaryTrainer *trainer,
+                                      const TributaryHost *host, const TributaryCancel *cancel,
+                                      TributaryOutcome *outcome);
+
+/* Whether a trainer should return `TRIBUTARY_STATUS_INTERRUPTED`: 1 or 0. For null it is 1. */
+int32_t tributary_should_stop(const TributaryStop *stop);
+
+/* Whether the time that the job leaves for training is over: 1 or 0. The trainer then returns what it learned. */
+int32_t tributary_is_over(const TributaryStop *stop);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,213 @@
+//! C's functions as the callbacks of the SDK.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::sync::Arc;
+
+use super::status::TributaryStatus;
+use super::types::{
+    TributaryDevice, TributaryHost, TributaryKeyStore, TributaryResult, TributaryStop, TributaryTask, TributaryTensor,
+    TributaryTrainer,
+};
+use crate::errors::{CallbackError, TrainerError};
+use crate::floats::Floats;
+use crate::host::{Device, Host, Thermal};
+use crate::keys::KeyStore;
+use crate::trainer::{EvaluateTask, Evaluated, Stop, Tensor, TrainTask, Trained, Trainer};
+
+/// Longest signature of P-256 in DER.
+const SIGNATURE_BYTES_MAX: usize = 72;
+
+/// A structure of C with a context, used by one thread after the other.
+pub(super) struct FromC<T>(pub(super) T);
+
+// SAFETY: the header says on which threads the functions are called, and that the context must allow it. The SDK calls
+// them one at a time.
+unsafe impl<T> Send for FromC<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for FromC<T> {}
+
+fn failed(what: &str) -> CallbackError {
+    CallbackError::Failed { detail: what.to_owned() }
+}
+
+impl Host for FromC<TributaryHost> {
+    fn device(&self) -> Result<Device, CallbackError> {
+        let TributaryHost { context, device, .. } = self.0;
+        let ask = device.ok_or_else(|| failed("the host has no function `device`"))?;
+        let mut found = TributaryDevice { metered: -1, charging: -1, battery_percent: -1, thermal: -1 };
+        // SAFETY: the app gave this function for this context, and the structure outlives the call.
+        if unsafe { ask(context, &raw mut found) } != 0 {
+            return Err(failed("the host failed"));
+        }
+        let flag = |value: i32| (value >= 0).then_some(value != 0);
+        Ok(Device {
+            metered: flag(found.metered),
+            charging: flag(found.charging),
+            battery_percent: u8::try_from(found.battery_percent.min(100)).ok(),
+            thermal: match found.thermal {
+                ..0 => None,
+                0 => Some(Thermal::None),
+                1 => Some(Thermal::Light),
+                2 => Some(Thermal::Moderate),
+                3.. => Some(Thermal::Severe),
+            },
+        })
+    }
+}
+
+impl KeyStore for FromC<TributaryKeyStore> {
+    fn public_key(&self) -> Result<Vec<u8>, CallbackError> {
+        let TributaryKeyStore { context, public_key, .. } = self.0;
+        let ask = public_key.ok_or_else(|| failed("the key store has no function `public_key`"))?;
+        let mut point = vec![0; 65];
+        // SAFETY: the app gave this function for this context, and the point has the 65 bytes that it may write.
+        match unsafe { ask(context, point.as_mut_ptr()) } {
+            0 => Ok(point),
+            _ => Err(failed("the key cannot be read")),
+        }
+    }
+
+    fn sign(&self, message: Vec<u8>) -> Result<Vec<u8>, CallbackError> {
+        let TributaryKeyStore { context, sign, .. } = self.0;
+        let sign = sign.ok_or_else(|| failed("the key store has no function `sign`"))?;
+        let (mut signature, mut bytes) = (vec![0; SIGNATURE_BYTES_MAX], 0);
+        // SAFETY: the app gave this function for this context; the message and the 72 bytes that it may write outlive
+        // the call.
+        let done = unsafe { sign(context, message.as_ptr(), message.len(), signature.as_mut_ptr(), &raw mut bytes) };
+        if done != 0 || bytes == 0 || bytes > SIGNATURE_BYTES_MAX {
+            return Err(failed("the key does not sign"));
+        }
+        signature.truncate(bytes);
+        Ok(signature)
+    }
+}
+
+/// A task as C reads it, with what its pointers point to.
+struct Told {
+    model: Vec<Tensor>,
+    names: Vec<CString>,
+    shapes: Vec<Vec<usize>>,
+    texts: [CString; 3],
+}
+
+fn c_text(text: &str) -> CString {
+    CString::new(text.replace('\0', " ")).unwrap_or_default()
+}
+
+impl Told {
+    fn new(model: Vec<Tensor>, loss: &str, training_json: &str, model_json: &str) -> Self {
+        let names = model.iter().map(|tensor| c_text(&tensor.name)).collect();
+        let shape = |tensor: &Tensor| tensor.shape.iter().map(|size| usize::try_from(*size).unwrap_or(0)).collect();
+        let shapes = model.iter().map(shape).collect();
+        Self { names, shapes, model, texts: [loss, training_json, model_json].map(c_text) }
+    }
+
+    /// The tensors, as long as this value is neither moved nor changed.
+    fn tensors(&mut self, frozen: &[String]) -> Vec<TributaryTensor> {
+        let tensors = self.model.iter_mut().zip(&self.names).zip(&self.shapes);
+        let tensor = |((tensor, name), shape): ((&mut Tensor, &CString), &Vec<usize>)| TributaryTensor {
+            name: name.as_ptr(),
+            shape: shape.as_ptr(),
+            dimensions: shape.len(),
+            values: tensor.values.0.as_mut_ptr(),
+            count: tensor.values.0.len(),
+            frozen: frozen.contains(&tensor.name).into(),
+        };
+        tensors.map(tensor).collect()
+    }
+}
+
+type Work = unsafe extern "C" fn(
+    context: *mut std::ffi::c_void,
+    task: *const TributaryTask,
+    result: *mut TributaryResult,
+) -> i32;
+
+impl FromC<TributaryTrainer> {
+    /// Calls a function of the trainer. The task's tensors, texts and stop are set here.
+    fn work(
+        &self,
+        (name, function): (&str, Option<Work>),
+        told: &mut Told,
+        frozen: &[String],
+        task: TributaryTask,
+        stop: Arc<Stop>,
+    ) -> Result<TributaryResult, TrainerError> {
+        let other = |detail: String| TrainerError::Other { detail };
+        let function = function.ok_or_else(|| other(format!("the trainer has no function `{name}`")))?;
+        let (mut tensors, stop) = (told.tensors(frozen), TributaryStop(stop));
+        let [loss, training_json, model_json] = [0, 1, 2].map(|index: usize| told.texts[index].as_ptr());
+        let (tensors, tensors_count) = (tensors.as_mut_ptr(), tensors.len());
+        let task =
+            TributaryTask { tensors, tensors_count, loss, training_json, model_json, stop: &raw const stop, ..task };
+        let mut result = TributaryResult { examples: 0, steps: 0, loss: f64::NAN, accuracy: -1.0 };
+        // SAFETY: the app gave this function for this context, and everything in the task outlives the call.
+        let status = unsafe { function(self.0.context, &raw const task, &raw mut result) };
+        let is = |expected: TributaryStatus| status == expected as i32;
+        if is(TributaryStatus::Ok) {
+            Ok(result)
+        } else if is(TributaryStatus::Interrupted) {
+            Err(TrainerError::Interrupted)
+        } else if is(TributaryStatus::NoExamples) {
+            Err(TrainerError::NoExamples)
+        } else if is(TributaryStatus::Diverged) {
+            Err(TrainerError::Diverged)
+        } else if is(TributaryStatus::DoesNotFit) {
+            Err(TrainerError::DoesNotFit { detail: "the trainer says that its examples do not fit".to_owned() })
+        } else {
+            Err(other(format!("the trainer returned the status {status}")))
+        }
+    }
+}
+
+/// A task without anything that it points to.
+const NOTHING: TributaryTask = TributaryTask {
+    tensors: std::ptr::null_mut(),
+    tensors_count: 0,
+    epochs: 0,
+    steps: 0,
+    batch_size: 0,
+    learning_rate: 0.0,
+    proximal: 0.0,
+    seed: 0,
+    loss: std::ptr::null(),
+    training_json: std::ptr::null(),
+    model_json: std::ptr::null(),
+    stop: std::ptr::null(),
+};
+
+impl Trainer for FromC<TributaryTrainer> {
+    fn examples(&self) -> Result<u64, TrainerError> {
+        Ok(self.0.examples)
+    }
+
+    fn train(&self, task: TrainTask, stop: Arc<Stop>) -> Result<Trained, TrainerError> {
+        let mut told = Told::new(task.model, &task.loss, &task.training_json, &task.model_json);
+        let asked = TributaryTask {
+            epochs: task.epochs.unwrap_or(0),
+            steps: task.steps.unwrap_or(0),
+            batch_size: task.batch_size.unwrap_or(0),
+            learning_rate: task.learning_rate,
+            proximal: task.proximal,
+            seed: task.seed,
+            ..NOTHING
+        };
+        let TributaryResult { examples, steps, loss, .. } =
+            self.work(("train", self.0.train), &mut told, &task.frozen, asked, stop)?;
+        Ok(Trained { model: told.model, examples, steps, loss, metrics: HashMap::new() })
+    }
+
+    fn evaluate(&self, task: EvaluateTask, stop: Arc<Stop>) -> Result<Evaluated, TrainerError> {
+        let mut told = Told::new(task.model, &task.loss, "", &task.model_json);
+        let TributaryResult { examples, loss, accuracy, .. } =
+            self.work(("evaluate", self.0.evaluate), &mut told, &[], NOTHING, stop)?;
+        let accuracy = (accuracy >= 0.0 || accuracy.is_nan()).then_some(accuracy);
+        Ok(Evaluated { examples, loss, accuracy, metrics: HashMap::new() })
+    }
+}
+
+/// Floats from C.
+pub(super) fn floats(values: &[f32]) -> Floats {
+    Floats(values.to_vec())
+}

@@ -1,0 +1,325 @@
+//! Functions that C calls.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::callbacks::{FromC, floats};
+use super::status::{TributaryStatus, call, text, there, values};
+use super::types::{
+    TributaryAttribute, TributaryCancel, TributaryClient, TributaryConditions, TributaryExamples, TributaryHost,
+    TributaryOutcome, TributaryOutcomeKind, TributarySettings, TributaryStop, TributaryTrainer,
+};
+use crate::client::{Cancel, Client};
+use crate::errors::TributaryError;
+use crate::examples::Examples;
+use crate::host::{Conditions, Host};
+use crate::keys::KeyStore;
+use crate::outcome::Outcome;
+use crate::settings::Settings;
+use crate::trainer::Trainer;
+
+/// Gives C a new object.
+///
+/// # Safety
+/// `out` is null or may be written.
+unsafe fn give<T>(out: *mut *mut T, make: impl FnOnce() -> Result<T, TributaryError>) -> Result<(), TributaryError> {
+    if out.is_null() {
+        return Err(TributaryError::bad_input("the place for the result is null"));
+    }
+    let made = Box::into_raw(Box::new(make()?));
+    // SAFETY: it is not null, and the caller says that it may be written.
+    unsafe { out.write(made) };
+    Ok(())
+}
+
+/// Takes an object back. A panic of its destructor ends here.
+///
+/// # Safety
+/// It is null or was given by [`give`] and not taken back.
+unsafe fn free<T>(object: *mut T) {
+    let _ = call(|| {
+        if !object.is_null() {
+            // SAFETY: it comes from `Box::into_raw` in `give`.
+            drop(unsafe { Box::from_raw(object) });
+        }
+        Ok(())
+    });
+}
+
+/// Makes a client. Nothing is read, written or sent yet. Free it with `tributary_client_free`.
+///
+/// # Safety
+/// The pointers are null or valid, and texts end with a zero. The context of the key store lives as long as the client.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_client_new(
+    settings: *const TributarySettings,
+    client: *mut *mut TributaryClient,
+) -> TributaryStatus {
+    // SAFETY: the caller promises what the functions ask for.
+    call(|| unsafe {
+        give(client, || {
+            let asked = there("settings", settings)?;
+            let mut attributes = HashMap::new();
+            for TributaryAttribute { name, value } in values("attributes", asked.attributes, asked.attributes_count)? {
+                attributes.insert(text("an attribute's name", *name)?, text("an attribute's value", *value)?);
+            }
+            let keys: Option<Arc<dyn KeyStore>> = match asked.key_store.is_null() {
+                true => None,
+                false => Some(Arc::new(FromC(*there("key_store", asked.key_store)?))),
+            };
+            let settings = Settings {
+                server: text("server", asked.server)?,
+                token: text("token", asked.token)?,
+                state_dir: text("state_dir", asked.state_dir)?,
+                attributes,
+                wait_ms: asked.wait_ms,
+                ca_pem: if asked.ca_pem.is_null() { None } else { Some(text("ca_pem", asked.ca_pem)?) },
+                allow_plaintext: asked.allow_plaintext != 0,
+                sdk: Some("c".to_owned()),
+            };
+            Ok(TributaryClient(Client::new(settings, keys)?))
+        })
+    })
+}
+
+/// Frees a client; null is allowed. No session of it may run.
+///
+/// # Safety
+/// It comes from `tributary_client_new` and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_client_free(client: *mut TributaryClient) {
+    // SAFETY: the caller promises it.
+    unsafe { free(client) };
+}
+
+/// Makes examples of classes, which are copied: `inputs` are those of all examples one after another, each with the
+/// values of `shape`; `labels` are numbers from 0, one for each example. Free them with `tributary_examples_free`.
+///
+/// # Safety
+/// The pointers are null or point to as many values as the counts say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_examples_of_classes(
+    shape: *const usize,
+    dimensions: usize,
+    inputs: *const f32,
+    inputs_count: usize,
+    labels: *const u32,
+    labels_count: usize,
+    examples: *mut *mut TributaryExamples,
+) -> TributaryStatus {
+    // SAFETY: the caller promises what the functions ask for.
+    call(|| unsafe {
+        give(examples, || {
+            let shape = values("shape", shape, dimensions)?.iter().map(|size| *size as u64).collect();
+            let inputs = floats(values("inputs", inputs, inputs_count)?);
+            let labels = values("labels", labels, labels_count)?.to_vec();
+            Ok(TributaryExamples(Examples::of_classes(shape, inputs, labels)?))
+        })
+    })
+}
+
+/// Makes examples of numbers, which are copied: `targets` has `width` of them for each example. Free them with
+/// `tributary_examples_free`.
+///
+/// # Safety
+/// The pointers are null or point to as many values as the counts say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_examples_of_values(
+    shape: *const usize,
+    dimensions: usize,
+    inputs: *const f32,
+    inputs_count: usize,
+    targets: *const f32,
+    targets_count: usize,
+    width: usize,
+    examples: *mut *mut TributaryExamples,
+) -> TributaryStatus {
+    // SAFETY: the caller promises what the functions ask for.
+    call(|| unsafe {
+        give(examples, || {
+            let shape = values("shape", shape, dimensions)?.iter().map(|size| *size as u64).collect();
+            let inputs = floats(values("inputs", inputs, inputs_count)?);
+            let targets = floats(values("targets", targets, targets_count)?);
+            Ok(TributaryExamples(Examples::of_values(shape, inputs, targets, width as u64)?))
+        })
+    })
+}
+
+/// Frees examples; null is allowed.
+///
+/// # Safety
+/// They come from `tributary_examples_of_classes` or `tributary_examples_of_values` and are not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_examples_free(examples: *mut TributaryExamples) {
+    // SAFETY: the caller promises it.
+    unsafe { free(examples) };
+}
+
+/// Makes what ends sessions. Free it with `tributary_cancel_free`, after the sessions.
+///
+/// # Safety
+/// The pointer is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_cancel_new(cancel: *mut *mut TributaryCancel) -> TributaryStatus {
+    // SAFETY: the caller promises it.
+    call(|| unsafe { give(cancel, || Ok(TributaryCancel(Cancel::new()))) })
+}
+
+/// Ends the sessions that were started with it, from any thread: a waiting one at once, a training one before its next
+/// batch.
+///
+/// # Safety
+/// The pointer is null or comes from `tributary_cancel_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_cancel(cancel: *const TributaryCancel) -> TributaryStatus {
+    // SAFETY: the caller promises it.
+    call(|| unsafe {
+        there("cancel", cancel)?.0.cancel();
+        Ok(())
+    })
+}
+
+/// Frees it; null is allowed.
+///
+/// # Safety
+/// It comes from `tributary_cancel_new` and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_cancel_free(cancel: *mut TributaryCancel) {
+    // SAFETY: the caller promises it.
+    unsafe { free(cancel) };
+}
+
+/// The default conditions: unmetered, charging or at least 30 % of the battery, cooler than moderate, ten minutes.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_conditions() -> TributaryConditions {
+    let Conditions { unmetered, battery_percent_min, cool, time_budget_ms } = Conditions::default();
+    TributaryConditions {
+        unmetered: unmetered.into(),
+        battery_percent_min: battery_percent_min.into(),
+        cool: cool.into(),
+        time_budget_ms,
+    }
+}
+
+/// Runs one session on these examples: the SDK trains, or evaluates, the layers that the job describes. `host` and
+/// `cancel` may be null.
+///
+/// # Safety
+/// The pointers are null or valid during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_run_once(
+    client: *const TributaryClient,
+    examples: *const TributaryExamples,
+    host: *const TributaryHost,
+    cancel: *const TributaryCancel,
+    outcome: *mut TributaryOutcome,
+) -> TributaryStatus {
+    // SAFETY: the caller promises what the functions ask for.
+    call(|| unsafe {
+        let examples = there("examples", examples)?;
+        session(client, host, cancel, outcome, |client, host, conditions, cancel| {
+            client.run_once(&examples.0, host, conditions, cancel)
+        })
+    })
+}
+
+/// Runs one session with a trainer of the app. `host` and `cancel` may be null.
+///
+/// # Safety
+/// The pointers are null or valid during the call, and the trainer's context may be used on another thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_run_trainer(
+    client: *const TributaryClient,
+    trainer: *const TributaryTrainer,
+    host: *const TributaryHost,
+    cancel: *const TributaryCancel,
+    outcome: *mut TributaryOutcome,
+) -> TributaryStatus {
+    // SAFETY: the caller promises what the functions ask for.
+    call(|| unsafe {
+        let trainer: Arc<dyn Trainer> = Arc::new(FromC(*there("trainer", trainer)?));
+        session(client, host, cancel, outcome, |client, host, conditions, cancel| {
+            client.run_trainer(trainer, host, conditions, cancel)
+        })
+    })
+}
+
+/// One session, whose outcome C reads.
+///
+/// # Safety
+/// The pointers are null or valid during the call.
+unsafe fn session(
+    client: *const TributaryClient,
+    host: *const TributaryHost,
+    cancel: *const TributaryCancel,
+    outcome: *mut TributaryOutcome,
+    run: impl FnOnce(
+        &Client,
+        Option<Arc<dyn Host>>,
+        Option<Conditions>,
+        Option<Arc<Cancel>>,
+    ) -> Result<Outcome, TributaryError>,
+) -> Result<(), TributaryError> {
+    if outcome.is_null() {
+        return Err(TributaryError::bad_input("the place for the outcome is null"));
+    }
+    let failed = |retry_after_ms| TributaryOutcome { kind: TributaryOutcomeKind::Failed, round: 0, retry_after_ms };
+    // SAFETY: it is not null, and the caller says that it may be written.
+    unsafe { outcome.write(failed(0)) };
+    // SAFETY: the caller says so.
+    let client = unsafe { there("client", client) }?;
+    let (mut app, mut conditions) = (None, None);
+    if !host.is_null() {
+        // SAFETY: the caller says so.
+        let host = unsafe { there("host", host) }?;
+        conditions = Some(checked(&host.conditions)?);
+        app = Some(Arc::new(FromC(*host)) as Arc<dyn Host>);
+    }
+    let cancel = match cancel.is_null() {
+        true => None,
+        // SAFETY: the caller says so.
+        false => Some(Arc::clone(&unsafe { there("cancel", cancel) }?.0)),
+    };
+    let ended = run(&client.0, app, conditions, cancel);
+    if let Err(TributaryError::Refused { retry_after_ms: Some(retry_after_ms), .. }) = &ended {
+        // SAFETY: as above.
+        unsafe { outcome.write(failed(*retry_after_ms)) };
+    }
+    let (kind, round, retry_after_ms) = match ended? {
+        Outcome::Contributed { round, retry_after_ms } => (TributaryOutcomeKind::Contributed, round, retry_after_ms),
+        Outcome::Evaluated { round, retry_after_ms } => (TributaryOutcomeKind::Evaluated, round, retry_after_ms),
+        Outcome::NothingToDo { retry_after_ms, .. } => (TributaryOutcomeKind::NothingToDo, 0, retry_after_ms),
+        Outcome::TooLate { round, retry_after_ms } => (TributaryOutcomeKind::TooLate, round, retry_after_ms),
+        Outcome::Interrupted { retry_after_ms } => (TributaryOutcomeKind::Interrupted, 0, retry_after_ms),
+    };
+    // SAFETY: as above.
+    unsafe { outcome.write(TributaryOutcome { kind, round, retry_after_ms }) };
+    Ok(())
+}
+
+fn checked(conditions: &TributaryConditions) -> Result<Conditions, TributaryError> {
+    let TributaryConditions { unmetered, battery_percent_min, cool, time_budget_ms } = *conditions;
+    let battery_percent_min = u8::try_from(battery_percent_min)
+        .map_err(|_| TributaryError::bad_input(format!("a battery never has {battery_percent_min} %")))?;
+    Ok(Conditions { unmetered: unmetered != 0, battery_percent_min, cool: cool != 0, time_budget_ms })
+}
+
+/// Whether a trainer should return `TRIBUTARY_STATUS_INTERRUPTED`: 1 or 0. For null it is 1.
+///
+/// # Safety
+/// The pointer is null or that of the task.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_should_stop(stop: *const TributaryStop) -> i32 {
+    // SAFETY: the caller promises it.
+    unsafe { there("stop", stop) }.map_or(1, |stop| stop.0.is_set().into())
+}
+
+/// Whether the time that the job leaves for training is over: 1 or 0. The trainer then returns what it learned.
+///
+/// # Safety
+/// The pointer is null or that of the task.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_is_over(stop: *const TributaryStop) -> i32 {
+    // SAFETY: the caller promises it.
+    unsafe { there("stop", stop) }.map_or(1, |stop| stop.0.is_over().into())
+}

@@ -1,0 +1,17 @@
+//! The SDK for C: what `include/tributary.h` declares. A test compares the two.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `types` | structures that C fills in or reads |
+//! | `calls` | functions that C calls |
+//! | `callbacks` | C's functions as the callbacks of the SDK |
+//! | `status` | results of calls, and the text of the last error |
+//!
+//! Every call returns a status. It checks its pointers for null and catches panics.
+
+mod callbacks;
+pub mod calls;
+pub mod status;
+#[cfg(test)]
+mod tests;
+pub mod types;

@@ -1,0 +1,116 @@
+//! Results of calls, and the text of the last error of a thread.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::errors::TributaryError;
+
+/// How a call or a callback ended.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TributaryStatus {
+    /// It succeeded.
+    Ok = 0,
+    /// An argument is null or cannot be used.
+    BadInput = 1,
+    /// The coordinator does not answer. The next session may succeed.
+    Unreachable = 2,
+    /// The coordinator refused a request, or its answer cannot be used.
+    Refused = 3,
+    /// The client runs a session in another thread.
+    Busy = 4,
+    /// The client's folder or key cannot be used.
+    State = 5,
+    /// There is nothing to learn from. A trainer may return it.
+    NoExamples = 6,
+    /// The loss or a weight is not finite. A trainer may return it.
+    Diverged = 7,
+    /// Examples, labels and model do not fit each other. A trainer may return it.
+    DoesNotFit = 8,
+    /// The trainer failed otherwise. A trainer may return it.
+    Training = 9,
+    /// `tributary_should_stop` said so. Only a trainer returns it.
+    Interrupted = 10,
+    /// A fault of the SDK.
+    Internal = 11,
+}
+
+thread_local! {
+    static LAST: RefCell<CString> = RefCell::default();
+}
+
+/// Why the last call of this thread that did not return `TRIBUTARY_STATUS_OK` failed. Valid until the next such call.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_last_error() -> *const c_char {
+    LAST.with_borrow(|text| text.as_ptr())
+}
+
+/// Runs a call. An error or a panic becomes a status and a text.
+pub(super) fn call(work: impl FnOnce() -> Result<(), TributaryError>) -> TributaryStatus {
+    let (status, text) = match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(())) => return TributaryStatus::Ok,
+        Ok(Err(error)) => (of(&error), error.to_string()),
+        Err(_) => (TributaryStatus::Internal, "the SDK panicked; this is a fault of it".to_owned()),
+    };
+    let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+    LAST.with_borrow_mut(|last| *last = text);
+    status
+}
+
+fn of(error: &TributaryError) -> TributaryStatus {
+    match error {
+        TributaryError::BadInput { .. } => TributaryStatus::BadInput,
+        TributaryError::Unreachable { .. } => TributaryStatus::Unreachable,
+        TributaryError::Refused { .. } => TributaryStatus::Refused,
+        TributaryError::Busy { .. } => TributaryStatus::Busy,
+        TributaryError::State { .. } => TributaryStatus::State,
+        TributaryError::NoExamples { .. } => TributaryStatus::NoExamples,
+        TributaryError::Diverged { .. } => TributaryStatus::Diverged,
+        TributaryError::DoesNotFit { .. } => TributaryStatus::DoesNotFit,
+        TributaryError::Training { .. } => TributaryStatus::Training,
+    }
+}
+
+/// A text of C, in UTF-8.
+///
+/// # Safety
+/// It is null or ends with a zero.
+pub(super) unsafe fn text(name: &str, text: *const c_char) -> Result<String, TributaryError> {
+    if text.is_null() {
+        return Err(TributaryError::bad_input(format!("{name} is null")));
+    }
+    // SAFETY: it is not null, and the caller says that it ends with a zero.
+    let text = unsafe { CStr::from_ptr(text) };
+    Ok(text.to_str().map_err(|_| TributaryError::bad_input(format!("{name} is not UTF-8")))?.to_owned())
+}
+
+/// Values of C.
+///
+/// # Safety
+/// It is null or points to `count` values that nobody changes meanwhile.
+pub(super) unsafe fn values<'a, T>(name: &str, values: *const T, count: usize) -> Result<&'a [T], TributaryError> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if values.is_null() {
+        return Err(TributaryError::bad_input(format!("{name} is null")));
+    }
+    if !values.is_aligned() || count > isize::MAX as usize / size_of::<T>().max(1) {
+        return Err(TributaryError::bad_input(format!("{name} is no array of {count} values")));
+    }
+    // SAFETY: it is aligned, not null and not too long, and the caller says that the values are there.
+    Ok(unsafe { std::slice::from_raw_parts(values, count) })
+}
+
+/// What a pointer of C points to.
+///
+/// # Safety
+/// It is null or points to a value that lives as long as the call.
+pub(super) unsafe fn there<'a, T>(name: &str, value: *const T) -> Result<&'a T, TributaryError> {
+    if !value.is_aligned() {
+        return Err(TributaryError::bad_input(format!("{name} is no pointer to its type")));
+    }
+    // SAFETY: it is aligned, and the caller says that the value is there if it is not null.
+    unsafe { value.as_ref() }.ok_or_else(|| TributaryError::bad_input(format!("{name} is null")))
+}

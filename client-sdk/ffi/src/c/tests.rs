@@ -1,0 +1,369 @@
+//! Bad input from C, and whether the header fits.
+
+use std::ffi::{CStr, CString, c_void};
+use std::process::Command;
+use std::ptr::{null, null_mut};
+use std::sync::Arc;
+
+use tributary_client::TrainError;
+use tributary_client::trainer::{self, Trainer as _};
+use tributary_protocol::plan::Loss;
+use tributary_protocol::seed::Seed;
+
+use super::callbacks::FromC;
+use super::calls::*;
+use super::status::{TributaryStatus, call, tributary_last_error};
+use super::types::*;
+use crate::host::ask;
+use crate::keys::KeyStore;
+use crate::tests::{model, settings, spec, training};
+use crate::trainer::AppTrainer;
+
+fn last_error() -> String {
+    // SAFETY: the text lives until the next call of this thread.
+    unsafe { CStr::from_ptr(tributary_last_error()) }.to_str().unwrap().to_owned()
+}
+
+/// Settings of C, with the texts that they point to.
+fn c_settings() -> (TributarySettings, [CString; 3]) {
+    let good = settings();
+    let texts = [good.server, good.token, good.state_dir].map(|text| CString::new(text).unwrap());
+    let settings = TributarySettings {
+        server: texts[0].as_ptr(),
+        token: texts[1].as_ptr(),
+        state_dir: texts[2].as_ptr(),
+        ca_pem: null(),
+        attributes: null(),
+        attributes_count: 0,
+        wait_ms: 0,
+        allow_plaintext: 0,
+        key_store: null(),
+    };
+    (settings, texts)
+}
+
+fn client() -> *mut TributaryClient {
+    let (settings, _texts) = c_settings();
+    let mut client = null_mut();
+    // SAFETY: all pointers are valid.
+    assert_eq!(unsafe { tributary_client_new(&raw const settings, &raw mut client) }, TributaryStatus::Ok);
+    client
+}
+
+fn examples() -> *mut TributaryExamples {
+    let mut examples = null_mut();
+    let (shape, inputs, labels) = ([1], [1.0], [0]);
+    // SAFETY: all pointers are valid.
+    let status = unsafe {
+        tributary_examples_of_classes(shape.as_ptr(), 1, inputs.as_ptr(), 1, labels.as_ptr(), 1, &raw mut examples)
+    };
+    assert_eq!(status, TributaryStatus::Ok);
+    examples
+}
+
+fn refused(status: TributaryStatus, text: &str) {
+    assert_eq!(status, TributaryStatus::BadInput, "{text}");
+    assert!(last_error().contains(text), "{:?} instead of {text:?}", last_error());
+}
+
+#[test]
+fn null_and_texts_that_are_none_are_refused_with_their_name() {
+    let mut made = null_mut();
+    let bad_text = CString::new([0xff]).unwrap();
+    let (name, value) = (CString::new("platform").unwrap(), null());
+    let attribute = TributaryAttribute { name: name.as_ptr(), value };
+    type Change<'a> = &'a dyn Fn(&mut TributarySettings);
+    let cases: [(Change<'_>, &str); 6] = [
+        (&|settings| settings.server = null(), "server is null"),
+        (&|settings| settings.token = null(), "token is null"),
+        (&|settings| settings.state_dir = null(), "state_dir is null"),
+        (&|settings| settings.server = bad_text.as_ptr(), "server is not UTF-8"),
+        (&|settings| settings.attributes_count = 1, "attributes is null"),
+        (&|settings| (settings.attributes, settings.attributes_count) = (&raw const attribute, 1), "value is null"),
+    ];
+    for (change, text) in cases {
+        let (mut settings, _texts) = c_settings();
+        change(&mut settings);
+        // SAFETY: pointers are null or valid.
+        refused(unsafe { tributary_client_new(&raw const settings, &raw mut made) }, text);
+    }
+    let (settings, _texts) = c_settings();
+    // SAFETY: pointers are null or valid.
+    unsafe {
+        refused(tributary_client_new(null(), &raw mut made), "settings is null");
+        refused(tributary_client_new(&raw const settings, null_mut()), "the place for the result is null");
+        refused(tributary_cancel(null()), "cancel is null");
+        refused(tributary_cancel_new(null_mut()), "the place for the result is null");
+        tributary_client_free(null_mut());
+        tributary_examples_free(null_mut());
+        tributary_cancel_free(null_mut());
+        assert_eq!((tributary_should_stop(null()), tributary_is_over(null())), (1, 1));
+    }
+    assert!(made.is_null());
+}
+
+#[test]
+fn examples_of_another_size_and_nan_are_refused() {
+    let mut made = null_mut();
+    let out = &raw mut made;
+    let (shape, inputs, labels) = ([2], [1.0, f32::NAN], [0]);
+    let (shape, inputs, labels) = (shape.as_ptr(), inputs.as_ptr(), labels.as_ptr());
+    // SAFETY: pointers are null or valid, and the counts are not larger than what is there.
+    unsafe {
+        refused(tributary_examples_of_classes(shape, 1, inputs, 2, labels, 1, out), "not finite");
+        refused(tributary_examples_of_classes(shape, 1, inputs, 1, labels, 1, out), "whole number of examples");
+        refused(tributary_examples_of_classes(shape, 0, inputs, 1, labels, 1, out), "not a shape");
+        refused(tributary_examples_of_classes(null(), 1, inputs, 1, labels, 1, out), "shape is null");
+        refused(tributary_examples_of_classes(shape, 1, null(), 2, labels, 1, out), "inputs is null");
+        refused(tributary_examples_of_classes(shape, 1, inputs, usize::MAX, labels, 1, out), "inputs is no array");
+        let odd = inputs.byte_add(1);
+        refused(tributary_examples_of_classes(shape, 1, odd, 1, labels, 1, out), "inputs is no array");
+        refused(tributary_examples_of_values(shape, 1, inputs, 2, inputs, 1, 0, out), "not finite");
+        refused(tributary_examples_of_values(shape, 1, inputs, 0, inputs, 1, 0, out), "do not fit");
+    }
+    assert!(made.is_null());
+}
+
+unsafe extern "C" fn fails(_: *mut c_void, _: *mut TributaryDevice) -> i32 {
+    1
+}
+
+unsafe extern "C" fn is_hot(_: *mut c_void, device: *mut TributaryDevice) -> i32 {
+    // SAFETY: the SDK gives a place for the answer.
+    unsafe { device.write(TributaryDevice { metered: 0, charging: 7, battery_percent: 1_000, thermal: i32::MAX }) };
+    0
+}
+
+#[test]
+fn a_session_needs_its_parts_and_a_host_can_end_it() {
+    let (client, examples) = (client(), examples());
+    let mut outcome = TributaryOutcome { kind: TributaryOutcomeKind::Evaluated, round: 9, retry_after_ms: 9 };
+    let host = |device| TributaryHost { context: null_mut(), device, conditions: tributary_conditions() };
+    let out = &raw mut outcome;
+    // SAFETY: pointers are null or valid.
+    unsafe {
+        refused(tributary_run_once(null(), examples, null(), null(), out), "client is null");
+        assert_eq!((outcome.kind, outcome.round), (TributaryOutcomeKind::Failed, 0));
+        refused(tributary_run_once(client, null(), null(), null(), out), "examples is null");
+        refused(tributary_run_once(client, examples, null(), null(), null_mut()), "outcome is null");
+        refused(tributary_run_trainer(client, null(), null(), null(), out), "trainer is null");
+        for percent in [-1, 101, i32::MAX] {
+            let conditions = TributaryConditions { battery_percent_min: percent, ..tributary_conditions() };
+            let host = TributaryHost { conditions, ..host(Some(fails)) };
+            refused(tributary_run_once(client, examples, &raw const host, null(), out), "a battery never has");
+        }
+        for device in [None, Some(fails as unsafe extern "C" fn(_, _) -> i32), Some(is_hot)] {
+            let host = host(device);
+            let status = tributary_run_once(client, examples, &raw const host, null(), out);
+            assert_eq!((status, outcome.kind), (TributaryStatus::Ok, TributaryOutcomeKind::Interrupted));
+        }
+        let found = ask(Some(&FromC(host(Some(is_hot))))).unwrap();
+        assert_eq!((found.metered, found.charging, found.battery_percent), (Some(false), Some(true), Some(100)));
+        let mut cancel = null_mut();
+        assert_eq!(tributary_cancel_new(&raw mut cancel), TributaryStatus::Ok);
+        assert_eq!(tributary_cancel(cancel), TributaryStatus::Ok);
+        let status = tributary_run_once(client, examples, null(), cancel, out);
+        assert_eq!((status, outcome.kind), (TributaryStatus::Ok, TributaryOutcomeKind::Interrupted));
+        tributary_cancel_free(cancel);
+        tributary_examples_free(examples);
+        tributary_client_free(client);
+    }
+}
+
+unsafe extern "C" fn no_key(_: *mut c_void, _: *mut u8) -> i32 {
+    -1
+}
+
+unsafe extern "C" fn long_signature(_: *mut c_void, _: *const u8, _: usize, _: *mut u8, bytes: *mut usize) -> i32 {
+    // SAFETY: the SDK gives a place for the length.
+    unsafe { bytes.write(73) };
+    0
+}
+
+#[test]
+fn a_key_store_that_fails_or_lies_about_lengths_is_an_error() {
+    for (public_key, sign) in [
+        (None, None),
+        (
+            Some(no_key as unsafe extern "C" fn(_, _) -> i32),
+            Some(long_signature as unsafe extern "C" fn(_, _, _, _, _) -> _),
+        ),
+    ] {
+        let keys = FromC(TributaryKeyStore { context: null_mut(), public_key, sign });
+        assert!(keys.public_key().is_err() && keys.sign(vec![1]).is_err());
+    }
+}
+
+/// What a trainer in C does, as its context says.
+#[repr(C)]
+struct Script {
+    status: i32,
+    value: f32,
+    loss: f64,
+}
+
+unsafe extern "C" fn scripted(context: *mut c_void, task: *const TributaryTask, result: *mut TributaryResult) -> i32 {
+    // SAFETY: the test gives a script, and the SDK a task and a result.
+    let (script, task, result) = unsafe { (&*context.cast::<Script>(), &*task, &mut *result) };
+    // SAFETY: the task has so many tensors, with so many values.
+    let tensors = unsafe { std::slice::from_raw_parts_mut(task.tensors, task.tensors_count) };
+    // SAFETY: as above, and names end with a zero.
+    let name = unsafe { CStr::from_ptr(tensors[0].name) };
+    assert_eq!((name.to_str().unwrap(), tensors[0].dimensions, tensors[0].count), ("w", 2, 4));
+    // SAFETY: as above.
+    unsafe { tensors[0].values.write(script.value) };
+    *result = TributaryResult { examples: 4, steps: task.steps.into(), loss: script.loss, accuracy: script.loss };
+    script.status
+}
+
+#[test]
+fn a_trainer_trains_in_place_and_its_statuses_keep_their_kind() {
+    let run = |status: i32, value: f32| {
+        let mut script = Script { status, value, loss: 0.5 };
+        let trainer = TributaryTrainer {
+            context: (&raw mut script).cast(),
+            examples: 4,
+            train: Some(scripted),
+            evaluate: Some(scripted),
+        };
+        let mut trainer = AppTrainer::new(Arc::new(FromC(trainer))).unwrap();
+        let (model, spec, training) = (model(), spec(), training());
+        let evaluated = trainer::EvaluateTask { model: &model, spec: &spec, loss: Loss::CrossEntropy };
+        let evaluated = trainer.evaluate(&evaluated, &|| false);
+        let task = trainer::TrainTask::new(&model, &spec, &training, Seed(7));
+        (trainer.train(&task, &|| false), evaluated)
+    };
+    let (trained, evaluated) = run(0, 9.0);
+    let trained = trained.unwrap();
+    assert_eq!((trained.values, trained.steps), (vec![9.0, 2.0, 3.0, 4.0, 5.0, 6.0], 3));
+    assert_eq!(evaluated.unwrap().accuracy, Some(0.5));
+    assert_eq!(run(0, f32::NAN).0.unwrap_err(), TrainError::Diverged);
+    for (status, error) in [
+        (TributaryStatus::Interrupted, TrainError::Interrupted),
+        (TributaryStatus::NoExamples, TrainError::NoExamples),
+        (TributaryStatus::Diverged, TrainError::Diverged),
+    ] {
+        let (trained, evaluated) = run(status as i32, 1.0);
+        assert_eq!((trained.unwrap_err(), evaluated.unwrap_err()), (error.clone(), error));
+    }
+    assert!(matches!(run(TributaryStatus::DoesNotFit as i32, 1.0).0, Err(TrainError::DoesNotFit(_))));
+    for status in [TributaryStatus::Training as i32, 99, -1] {
+        assert!(matches!(run(status, 1.0), (Err(TrainError::Other(_)), Err(TrainError::Other(_)))), "{status}");
+    }
+    let without = TributaryTrainer { context: null_mut(), examples: 1, train: None, evaluate: None };
+    let mut without = AppTrainer::new(Arc::new(FromC(without))).unwrap();
+    let (model, spec, training) = (model(), spec(), training());
+    let task = trainer::TrainTask::new(&model, &spec, &training, Seed(7));
+    let error = without.train(&task, &|| false).unwrap_err().to_string();
+    assert!(error.contains("no function `train`"), "{error}");
+}
+
+#[test]
+fn a_panic_ends_at_the_border() {
+    assert_eq!(call(|| panic!("on purpose")), TributaryStatus::Internal);
+    assert!(last_error().contains("panicked"));
+}
+
+const HEADER: &str = include_str!("../../include/tributary.h");
+
+/// Name and parameters of each function of a text; `begin` is what stands before its name.
+fn functions(text: &str, begin: &str, parameter: impl Fn(&str) -> String) -> Vec<(String, Vec<String>)> {
+    let mut functions: Vec<_> = text
+        .match_indices(begin)
+        .filter_map(|(at, _)| {
+            let (name, rest) = text[at + begin.len()..].split_once('(')?;
+            let name = name.trim_start_matches('*');
+            let parameters = rest.split_once(')')?.0.split(',').map(str::trim);
+            let parameters = parameters.filter(|one| !one.is_empty() && *one != "void").map(&parameter).collect();
+            name.starts_with("tributary_").then(|| (name.to_owned(), parameters))
+        })
+        .collect();
+    functions.sort();
+    functions
+}
+
+#[test]
+fn the_header_declares_what_is_exported() {
+    let sources = concat!(include_str!("status.rs"), include_str!("calls.rs"));
+    let exported = functions(sources, "extern \"C\" fn ", |one| one.split(':').next().unwrap().to_owned());
+    let last_word = |one: &str| one.rsplit([' ', '*']).next().unwrap().to_owned();
+    // Declarations begin at the start of a line, with their type.
+    let types = ["TributaryStatus ", "TributaryConditions ", "void ", "int32_t ", "const char "];
+    let mut declared: Vec<_> =
+        types.iter().flat_map(|begin| functions(HEADER, &format!("\n{begin}"), last_word)).collect();
+    declared.sort();
+    assert_eq!(declared, exported);
+    assert_eq!(exported.len(), 14);
+}
+
+macro_rules! layout {
+    ($($name:ident { $($field:ident),* })*) => {
+        [$((
+            stringify!($name),
+            size_of::<$name>(),
+            vec![$((stringify!($field), std::mem::offset_of!($name, $field))),*],
+        )),*]
+    };
+}
+
+/// Goal: C and Rust agree about each byte. Method: the compiler of C checks sizes and offsets.
+#[test]
+fn structures_have_the_same_layout_in_c() {
+    let structures = layout! {
+        TributaryAttribute { name, value }
+        TributaryKeyStore { context, public_key, sign }
+        TributarySettings {
+            server, token, state_dir, ca_pem, attributes, attributes_count, wait_ms, allow_plaintext, key_store
+        }
+        TributaryDevice { metered, charging, battery_percent, thermal }
+        TributaryConditions { unmetered, battery_percent_min, cool, time_budget_ms }
+        TributaryHost { context, device, conditions }
+        TributaryTensor { name, shape, dimensions, values, count, frozen }
+        TributaryTask {
+            tensors, tensors_count, epochs, steps, batch_size, learning_rate, proximal, seed, loss, training_json,
+            model_json, stop
+        }
+        TributaryResult { examples, steps, loss, accuracy }
+        TributaryTrainer { context, examples, train, evaluate }
+        TributaryOutcome { kind, round, retry_after_ms }
+    };
+    let mut program = String::from("#include <tributary.h>\n");
+    let mut same = |expression: String, value: usize| {
+        program += &format!("_Static_assert({expression} == {value}, \"{expression}\");\n");
+    };
+    for (name, size, fields) in structures {
+        same(format!("sizeof({name})"), size);
+        for (field, offset) in fields {
+            same(format!("offsetof({name}, {field})"), offset);
+        }
+    }
+    for (name, value) in [
+        ("STATUS_OK", TributaryStatus::Ok as usize),
+        ("STATUS_BAD_INPUT", TributaryStatus::BadInput as usize),
+        ("STATUS_UNREACHABLE", TributaryStatus::Unreachable as usize),
+        ("STATUS_REFUSED", TributaryStatus::Refused as usize),
+        ("STATUS_BUSY", TributaryStatus::Busy as usize),
+        ("STATUS_STATE", TributaryStatus::State as usize),
+        ("STATUS_NO_EXAMPLES", TributaryStatus::NoExamples as usize),
+        ("STATUS_DIVERGED", TributaryStatus::Diverged as usize),
+        ("STATUS_DOES_NOT_FIT", TributaryStatus::DoesNotFit as usize),
+        ("STATUS_TRAINING", TributaryStatus::Training as usize),
+        ("STATUS_INTERRUPTED", TributaryStatus::Interrupted as usize),
+        ("STATUS_INTERNAL", TributaryStatus::Internal as usize),
+        ("OUTCOME_KIND_FAILED", TributaryOutcomeKind::Failed as usize),
+        ("OUTCOME_KIND_CONTRIBUTED", TributaryOutcomeKind::Contributed as usize),
+        ("OUTCOME_KIND_EVALUATED", TributaryOutcomeKind::Evaluated as usize),
+        ("OUTCOME_KIND_NOTHING_TO_DO", TributaryOutcomeKind::NothingToDo as usize),
+        ("OUTCOME_KIND_TOO_LATE", TributaryOutcomeKind::TooLate as usize),
+        ("OUTCOME_KIND_INTERRUPTED", TributaryOutcomeKind::Interrupted as usize),
+    ] {
+        same(format!("TRIBUTARY_{name}"), value);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let source = directory.path().join("layout.c");
+    std::fs::write(&source, program).unwrap();
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-fsyntax-only", "-I", concat!(env!("CARGO_MANIFEST_DIR"), "/include")]).arg(&source);
+    let output = cc.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}

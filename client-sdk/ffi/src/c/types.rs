@@ -1,0 +1,221 @@
+//! Structures that C fills in or reads. A number stands where C could write a `bool` that is neither true nor false.
+
+use std::ffi::{c_char, c_void};
+use std::sync::Arc;
+
+use crate::client::{Cancel, Client};
+use crate::examples::Examples;
+use crate::trainer::Stop;
+
+/// A client of one coordinator. Its calls block the calling thread; it does one at a time.
+pub struct TributaryClient(pub(super) Arc<Client>);
+
+/// Examples in memory, for jobs whose model is a list of layers.
+pub struct TributaryExamples(pub(super) Arc<Examples>);
+
+/// Ends the sessions that were started with it, from any thread and for good.
+pub struct TributaryCancel(pub(super) Arc<Cancel>);
+
+/// Whether a training should stop.
+pub struct TributaryStop(pub(super) Arc<Stop>);
+
+/// An attribute of the device.
+#[repr(C)]
+pub struct TributaryAttribute {
+    /// For example `platform`.
+    pub name: *const c_char,
+    /// For example `linux`.
+    pub value: *const c_char,
+}
+
+/// The device's key pair: ECDSA on P-256. The functions return 0 for success.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TributaryKeyStore {
+    /// Passed to the functions.
+    pub context: *mut c_void,
+    /// Writes the 65 bytes of the public point, uncompressed.
+    pub public_key: Option<unsafe extern "C" fn(context: *mut c_void, point: *mut u8) -> i32>,
+    /// Signs the SHA-256 of a message: writes the signature in DER, at most 72 bytes, and its length.
+    pub sign: Option<
+        unsafe extern "C" fn(
+            context: *mut c_void,
+            message: *const u8,
+            message_bytes: usize,
+            signature: *mut u8,
+            signature_bytes: *mut usize,
+        ) -> i32,
+    >,
+}
+
+/// Settings of a client. Zeros and nulls are the defaults, where there are any.
+#[repr(C)]
+pub struct TributarySettings {
+    /// URL of the coordinator.
+    pub server: *const c_char,
+    /// The enrolment token, which admits the client to a population.
+    pub token: *const c_char,
+    /// A folder for identity, model cache and undelivered work. Two clients must not share it.
+    pub state_dir: *const c_char,
+    /// Accepts only certificates of these CAs, in PEM. May be null.
+    pub ca_pem: *const c_char,
+    /// Describes the device. May be null.
+    pub attributes: *const TributaryAttribute,
+    /// Number of attributes.
+    pub attributes_count: usize,
+    /// How long the coordinator may hold a check-in while it has no work, at most 60,000.
+    pub wait_ms: u32,
+    /// Not 0: allows `http://` to other machines, where everyone on the way could read models and updates.
+    pub allow_plaintext: i32,
+    /// May be null: the key is then kept in the folder.
+    pub key_store: *const TributaryKeyStore,
+}
+
+/// The device at a moment. -1 is unknown, which hinders nothing.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TributaryDevice {
+    /// 1: the network connection is metered; 0: it is not.
+    pub metered: i32,
+    /// 1: the device has external power; 0: it has not.
+    pub charging: i32,
+    /// 0 to 100.
+    pub battery_percent: i32,
+    /// 0: no sign of heat, 1: light, 2: moderate, 3: severe.
+    pub thermal: i32,
+}
+
+/// What must hold for a session to begin and to continue. `tributary_conditions` gives the defaults.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TributaryConditions {
+    /// Not 0: only on networks that are not metered.
+    pub unmetered: i32,
+    /// Only while charging, or with at least this charge in percent; 0 asks nothing of the battery.
+    pub battery_percent_min: i32,
+    /// Not 0: only while the device is cooler than moderate.
+    pub cool: i32,
+    /// Longest time of a session.
+    pub time_budget_ms: u64,
+}
+
+/// The app's view of the device, asked at most once a second by the thread that runs the session.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TributaryHost {
+    /// Passed to the function.
+    pub context: *mut c_void,
+    /// Fills in the device and returns 0. Another value ends the session.
+    pub device: Option<unsafe extern "C" fn(context: *mut c_void, device: *mut TributaryDevice) -> i32>,
+    /// What must hold.
+    pub conditions: TributaryConditions,
+}
+
+/// A parameter of the model.
+#[repr(C)]
+pub struct TributaryTensor {
+    /// Name of the parameter.
+    pub name: *const c_char,
+    /// Its dimensions.
+    pub shape: *const usize,
+    /// Number of dimensions.
+    pub dimensions: usize,
+    /// Values row by row. Training changes them in place.
+    pub values: *mut f32,
+    /// Number of values: the product of the shape.
+    pub count: usize,
+    /// Not 0: must stay as it is.
+    pub frozen: i32,
+}
+
+/// What to learn or to measure. Everything is valid until the callback returns.
+#[repr(C)]
+pub struct TributaryTask {
+    /// The global model.
+    pub tensors: *mut TributaryTensor,
+    /// Number of parameters.
+    pub tensors_count: usize,
+    /// How often to train on every example; if 0, `steps` says how long.
+    pub epochs: u32,
+    /// Number of optimiser steps, or 0.
+    pub steps: u32,
+    /// Examples of a step; 0 for all.
+    pub batch_size: u32,
+    /// The optimiser's step size.
+    pub learning_rate: f64,
+    /// Weight of `(w - w_global)` in each gradient (FedProx); 0 for nothing.
+    pub proximal: f64,
+    /// The source of all randomness.
+    pub seed: u64,
+    /// `cross_entropy` or `mse`.
+    pub loss: *const c_char,
+    /// `[training]` of the job file as JSON; empty for an evaluation.
+    pub training_json: *const c_char,
+    /// `[model]` of the job file as JSON.
+    pub model_json: *const c_char,
+    /// For `tributary_should_stop` and `tributary_is_over`.
+    pub stop: *const TributaryStop,
+}
+
+/// The result of training or of an evaluation.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TributaryResult {
+    /// Number of examples, at least 1.
+    pub examples: u64,
+    /// Number of optimiser steps; of training only.
+    pub steps: u64,
+    /// Mean loss of the steps, or per example.
+    pub loss: f64,
+    /// Share of right classes, 0 to 1; negative for none. Of an evaluation only.
+    pub accuracy: f64,
+}
+
+/// A trainer of the app. Its functions are called on a thread of the SDK, one at a time. They return
+/// `TRIBUTARY_STATUS_OK`, or one of the statuses that a trainer may return.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TributaryTrainer {
+    /// Passed to the functions.
+    pub context: *mut c_void,
+    /// How many examples the client has.
+    pub examples: u64,
+    /// Trains the tensors of the task in place. It looks at `tributary_should_stop` before each batch.
+    pub train: Option<
+        unsafe extern "C" fn(context: *mut c_void, task: *const TributaryTask, result: *mut TributaryResult) -> i32,
+    >,
+    /// Measures the model.
+    pub evaluate: Option<
+        unsafe extern "C" fn(context: *mut c_void, task: *const TributaryTask, result: *mut TributaryResult) -> i32,
+    >,
+}
+
+/// How a session ended.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TributaryOutcomeKind {
+    /// With an error: the call returned another status than `TRIBUTARY_STATUS_OK`.
+    Failed = 0,
+    /// The coordinator accepted an update.
+    Contributed = 1,
+    /// The coordinator accepted an evaluation.
+    Evaluated = 2,
+    /// The coordinator had no work for this client.
+    NothingToDo = 3,
+    /// The round closed before this client had reported.
+    TooLate = 4,
+    /// The host or the app stopped the session.
+    Interrupted = 5,
+}
+
+/// How a session ended, and when to begin the next one.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TributaryOutcome {
+    /// How it ended.
+    pub kind: TributaryOutcomeKind,
+    /// The round's number in its job, from 1; 0 without one.
+    pub round: u32,
+    /// Wait this long before the next session; 0 if nobody said.
+    pub retry_after_ms: u64,
+}

@@ -1,0 +1,108 @@
+//! A client, and one session of it.
+
+use std::sync::Arc;
+
+use tributary_client::{AlwaysOn, BlockingClient, CancelToken, ConditionedHost};
+
+use crate::errors::TributaryError;
+use crate::examples::Examples;
+use crate::host::{Conditions, Host, ask};
+use crate::keys::KeyStore;
+use crate::outcome::Outcome;
+use crate::settings::Settings;
+use crate::trainer::{AppTrainer, Trainer};
+
+/// One client of a coordinator. Its calls block the calling thread; it does one at a time.
+#[derive(Debug, uniffi::Object)]
+pub struct Client(BlockingClient);
+
+/// Ends the sessions that were started with it, from any thread and for good.
+#[derive(Clone, Debug, Default, uniffi::Object)]
+pub struct Cancel(pub(crate) CancelToken);
+
+#[uniffi::export]
+impl Cancel {
+    /// One that has cancelled nothing.
+    #[uniffi::constructor]
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Ends the sessions: a waiting one at once, a training one before its next batch.
+    pub fn cancel(&self) {
+        self.0.cancel();
+    }
+}
+
+#[uniffi::export]
+impl Client {
+    /// Checks the settings. Nothing is read, written or sent yet. `keys` holds the device's key pair; without it, the
+    /// key is kept in the client's folder.
+    ///
+    /// # Errors
+    /// [`TributaryError::BadInput`] that names the wrong setting.
+    #[uniffi::constructor(default(keys = None))]
+    pub fn new(settings: Settings, keys: Option<Arc<dyn KeyStore>>) -> Result<Arc<Self>, TributaryError> {
+        Ok(Arc::new(Self(settings.client(keys)?)))
+    }
+
+    /// The client's id. Enrols the client if it has none.
+    ///
+    /// # Errors
+    /// [`TributaryError`] if the coordinator does not answer or refuses the token.
+    pub fn enrol(&self) -> Result<String, TributaryError> {
+        Ok(self.0.enrol()?.to_string())
+    }
+
+    /// One session on these examples: the SDK trains, or evaluates, the layers that the job describes. Without a host
+    /// the device is taken to be free; without conditions their defaults hold for a host.
+    ///
+    /// # Errors
+    /// [`TributaryError`]; finished work is kept, and a later session delivers it.
+    #[uniffi::method(default(host = None, conditions = None, cancel = None))]
+    pub fn run_once(
+        &self,
+        examples: &Examples,
+        host: Option<Arc<dyn Host>>,
+        conditions: Option<Conditions>,
+        cancel: Option<Arc<Cancel>>,
+    ) -> Result<Outcome, TributaryError> {
+        self.session(&mut examples.trainer(), host, conditions, cancel)
+    }
+
+    /// One session with a trainer of the app.
+    ///
+    /// # Errors
+    /// [`TributaryError`]; finished work is kept, and a later session delivers it.
+    #[uniffi::method(default(host = None, conditions = None, cancel = None))]
+    pub fn run_trainer(
+        &self,
+        trainer: Arc<dyn Trainer>,
+        host: Option<Arc<dyn Host>>,
+        conditions: Option<Conditions>,
+        cancel: Option<Arc<Cancel>>,
+    ) -> Result<Outcome, TributaryError> {
+        let mut trainer = AppTrainer::new(trainer)?;
+        self.session(&mut trainer, host, conditions, cancel)
+    }
+}
+
+impl Client {
+    fn session<T: tributary_client::Trainer>(
+        &self,
+        trainer: &mut T,
+        host: Option<Arc<dyn Host>>,
+        conditions: Option<Conditions>,
+        cancel: Option<Arc<Cancel>>,
+    ) -> Result<Outcome, TributaryError> {
+        let cancel = cancel.map(|cancel| cancel.0.clone()).unwrap_or_default();
+        let outcome = if host.is_none() && conditions.is_none() {
+            self.0.run_once(trainer, &AlwaysOn, &cancel)
+        } else {
+            let conditions = conditions.unwrap_or_default().checked()?;
+            self.0.run_once(trainer, &ConditionedHost::new(conditions, || ask(host.as_deref())), &cancel)
+        };
+        Ok(outcome?.into())
+    }
+}

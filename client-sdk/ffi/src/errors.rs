@@ -1,0 +1,168 @@
+//! Errors, by what an app can do about them.
+
+use tributary_client::examples::ExamplesError;
+use tributary_client::{ClientError, TrainError};
+
+/// Why a call failed. After a failed session finished work is kept, and a later session delivers it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, uniffi::Error)]
+pub enum TributaryError {
+    /// A setting, an example or another argument cannot be used.
+    #[error("{detail}")]
+    BadInput {
+        /// Which one, and why.
+        detail: String,
+    },
+    /// The coordinator does not answer. The next session may succeed.
+    #[error("{detail}")]
+    Unreachable {
+        /// The last attempt's error.
+        detail: String,
+    },
+    /// The coordinator refused a request, or its answer cannot be used.
+    #[error("{detail}")]
+    Refused {
+        /// The coordinator's reason.
+        detail: String,
+        /// The last word of the problem's type, such as `unauthorized`; empty for an unusable answer.
+        problem: String,
+        /// Wait this long before the next session, where the coordinator said so.
+        retry_after_ms: Option<u64>,
+    },
+    /// The client runs a session in another thread.
+    #[error("{detail}")]
+    Busy {
+        /// What it does.
+        detail: String,
+    },
+    /// The client's folder or key cannot be used.
+    #[error("{detail}")]
+    State {
+        /// Which part, and why.
+        detail: String,
+    },
+    /// There is nothing to learn from.
+    #[error("{detail}")]
+    NoExamples {
+        /// As text.
+        detail: String,
+    },
+    /// The loss or a weight is not finite.
+    #[error("{detail}")]
+    Diverged {
+        /// As text.
+        detail: String,
+    },
+    /// Examples, labels or returned tensors do not fit the job's model.
+    #[error("{detail}")]
+    DoesNotFit {
+        /// What does not fit.
+        detail: String,
+    },
+    /// The trainer failed otherwise.
+    #[error("{detail}")]
+    Training {
+        /// The trainer's reason.
+        detail: String,
+    },
+}
+
+impl TributaryError {
+    pub(crate) fn bad_input(detail: impl Into<String>) -> Self {
+        Self::BadInput { detail: detail.into() }
+    }
+}
+
+impl From<ClientError> for TributaryError {
+    fn from(error: ClientError) -> Self {
+        let detail = error.to_string();
+        match &error {
+            ClientError::BadServer(_) | ClientError::Exposed(_) | ClientError::BadToken | ClientError::Setup(_) => {
+                Self::BadInput { detail }
+            }
+            ClientError::Unreachable(_) => Self::Unreachable { detail },
+            ClientError::Refused(problem) => Self::Refused {
+                detail,
+                problem: problem.kind.uri().rsplit(':').next().unwrap_or_default().to_owned(),
+                retry_after_ms: problem.retry_after_ms,
+            },
+            ClientError::BadAnswer(_) => Self::Refused { detail, problem: String::new(), retry_after_ms: None },
+            ClientError::Busy => Self::Busy { detail },
+            ClientError::Store(_) | ClientError::ForeignState { .. } | ClientError::Key(_) | ClientError::Attest(_) => {
+                Self::State { detail }
+            }
+            ClientError::Training(error) => match error {
+                TrainError::NoExamples => Self::NoExamples { detail },
+                TrainError::Diverged => Self::Diverged { detail },
+                TrainError::DoesNotFit(_) | TrainError::CannotFollow(_) => Self::DoesNotFit { detail },
+                TrainError::Interrupted | TrainError::Other(_) => Self::Training { detail },
+            },
+        }
+    }
+}
+
+impl From<ExamplesError> for TributaryError {
+    fn from(error: ExamplesError) -> Self {
+        Self::bad_input(error.to_string())
+    }
+}
+
+/// What a trainer of the app throws. Anything else that it throws is [`TrainerError::Other`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, uniffi::Error)]
+pub enum TrainerError {
+    /// [`Stop::is_set`](crate::Stop::is_set) said so.
+    #[error("training was interrupted")]
+    Interrupted,
+    /// There is nothing to learn from.
+    #[error("there are no examples")]
+    NoExamples,
+    /// The loss or a weight is not finite.
+    #[error("training diverged")]
+    Diverged,
+    /// Examples, settings and model do not match.
+    #[error("{detail}")]
+    DoesNotFit {
+        /// What does not fit.
+        detail: String,
+    },
+    /// Any other reason, as text for the operator.
+    #[error("{detail}")]
+    Other {
+        /// The reason.
+        detail: String,
+    },
+}
+
+impl From<uniffi::UnexpectedUniFFICallbackError> for TrainerError {
+    fn from(error: uniffi::UnexpectedUniFFICallbackError) -> Self {
+        Self::Other { detail: error.reason }
+    }
+}
+
+impl From<TrainerError> for TrainError {
+    fn from(error: TrainerError) -> Self {
+        match error {
+            TrainerError::Interrupted => Self::Interrupted,
+            TrainerError::NoExamples => Self::NoExamples,
+            TrainerError::Diverged => Self::Diverged,
+            TrainerError::DoesNotFit { detail } => Self::DoesNotFit(detail),
+            TrainerError::Other { detail } => Self::Other(detail),
+        }
+    }
+}
+
+/// What a host or a key store of the app throws.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, uniffi::Error)]
+pub enum CallbackError {
+    /// The device does not answer or the key does not sign.
+    #[error("{detail}")]
+    Failed {
+        /// The reason.
+        detail: String,
+    },
+}
+
+impl From<uniffi::UnexpectedUniFFICallbackError> for CallbackError {
+    fn from(error: uniffi::UnexpectedUniFFICallbackError) -> Self {
+        Self::Failed { detail: error.reason }
+    }
+}

@@ -1,0 +1,47 @@
+//! The SDK for apps in Kotlin, Swift and C: what `tributary_client` does, in types that cross a language's border.
+//! There is no logic here.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `client` | a client, and one session of it |
+//! | `settings` | what a client is made from |
+//! | `examples` | examples and labels in memory, which the SDK trains on by itself |
+//! | `trainer` | a trainer that the app brings |
+//! | `host` | what the app says about the device |
+//! | `keys` | a key pair in the device's hardware |
+//! | `outcome`, `errors` | how a session ends |
+//! | `floats` | numbers as bytes |
+//! | `c` | the same for C: `tributary.h` |
+//!
+//! UniFFI makes Kotlin and Swift of everything that is exported here; `examples/bindgen.rs` writes it. A panic inside a
+//! call is caught at the border by UniFFI and by `c`: the app gets an error.
+
+#![expect(
+    unsafe_code,
+    reason = "exported symbols are unsafe attributes, which UniFFI's macros write; pointers of C occur in `c` only"
+)]
+
+pub mod c;
+mod client;
+mod errors;
+mod examples;
+mod floats;
+mod host;
+mod keys;
+mod outcome;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod trainer;
+
+pub use client::{Cancel, Client};
+pub use errors::{CallbackError, TrainerError, TributaryError};
+pub use examples::Examples;
+pub use floats::Floats;
+pub use host::{Conditions, Device, Host, Thermal};
+pub use keys::KeyStore;
+pub use outcome::Outcome;
+pub use settings::Settings;
+pub use trainer::{EvaluateTask, Evaluated, Stop, Tensor, TrainTask, Trained, Trainer};
+
+uniffi::setup_scaffolding!("tributary");

@@ -1,0 +1,62 @@
+//! What a client is made from.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tributary_client::{BlockingClient, Client};
+
+use crate::errors::TributaryError;
+use crate::keys::{AppKeys, KeyStore};
+
+/// The language of the bindings that UniFFI makes for this target. C says so itself.
+const LANGUAGE: &str = if cfg!(target_vendor = "apple") { "swift" } else { "kotlin" };
+
+/// Settings of a client.
+#[derive(Clone, Debug, uniffi::Record)]
+pub struct Settings {
+    /// URL of the coordinator.
+    pub server: String,
+    /// The enrolment token, which admits the client to a population.
+    pub token: String,
+    /// A folder for identity, model cache and undelivered work. Two clients must not share it.
+    pub state_dir: String,
+    /// Describes the device; jobs choose clients by attributes.
+    #[uniffi(default)]
+    pub attributes: HashMap<String, String>,
+    /// How long the coordinator may hold a check-in while it has no work, at most 60,000.
+    #[uniffi(default = 30000)]
+    pub wait_ms: u32,
+    /// Accepts only certificates of these CAs, in PEM.
+    #[uniffi(default = None)]
+    pub ca_pem: Option<String>,
+    /// Allows `http://` to other machines: everyone on the way could read models and updates.
+    #[uniffi(default = false)]
+    pub allow_plaintext: bool,
+    /// Names the app's language on the dashboard: `kotlin`, `swift` or `c` by default.
+    #[uniffi(default = None)]
+    pub sdk: Option<String>,
+}
+
+impl Settings {
+    /// The client of these settings. Nothing is read, written or sent yet.
+    pub(crate) fn client(self, keys: Option<Arc<dyn KeyStore>>) -> Result<BlockingClient, TributaryError> {
+        let mut builder = Client::builder(self.server, self.token)
+            .state_dir(self.state_dir)
+            .wait(Duration::from_millis(self.wait_ms.into()))
+            .sdk(self.sdk.unwrap_or_else(|| LANGUAGE.to_owned()));
+        for (name, value) in self.attributes {
+            builder = builder.attribute(name, value);
+        }
+        if let Some(pem) = self.ca_pem {
+            builder = builder.ca_pem(pem);
+        }
+        if self.allow_plaintext {
+            builder = builder.allow_plaintext();
+        }
+        if let Some(keys) = keys {
+            builder = builder.key_store(Arc::new(AppKeys(keys)));
+        }
+        Ok(BlockingClient::new(builder.build()?)?)
+    }
+}

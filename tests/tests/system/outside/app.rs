@@ -1,0 +1,262 @@
+//! Apps in C and in Kotlin take part in rounds beside clients in Rust.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tributary_client::Outcome;
+use tributary_protocol::operator::{self, Client, Job, Page, Round};
+use tributary_protocol::safetensors::model_from_bytes;
+use tributary_protocol::state::AssignmentState;
+
+use super::Listening;
+use super::client::{Examples, averaged_by, distance, job_file, session};
+use crate::support::{Answer, within_reason};
+
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../client-sdk");
+
+/// The folder with the library of `tributary-ffi`, which is built as a dependency of these tests.
+fn libraries() -> PathBuf {
+    std::env::current_exe().unwrap().parent().unwrap().to_owned()
+}
+
+/// Runs a command to its end.
+fn done(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+    assert!(output.status.success(), "{command:?}: {out}{err}");
+    out
+}
+
+/// Compiles a program in C with all warnings.
+fn compiled(name: &str, directory: &Path) -> PathBuf {
+    let (libraries, program) = (libraries(), directory.join(name));
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-I"]).arg(format!("{SOURCES}/ffi/include"));
+    cc.arg(format!("{SOURCES}/ffi/c/{name}.c")).arg("-o").arg(&program);
+    cc.arg("-L").arg(&libraries).args(["-ltributary_ffi", "-lm"]);
+    cc.arg(format!("-Wl,-rpath,{}", libraries.display()));
+    done(&mut cc);
+    program
+}
+
+/// A job with one linear layer, which every trainer can train.
+fn linear_job(clients: usize) -> Value {
+    let mut file = job_file();
+    file["model"]["layers"] = json!([{ "kind": "linear", "out_features": 3 }]);
+    file["round"] = json!({ "updates_goal": clients, "updates_min": clients, "over_selection": 1.0 });
+    file
+}
+
+/// Makes the command that runs one session, in a folder.
+type Run = Box<dyn Fn(&Listening, &Path) -> Command>;
+
+/// One client of an app: what it calls itself, and the command that runs one session of it.
+struct App {
+    kind: &'static str,
+    sdk: &'static str,
+    command: Run,
+}
+
+impl App {
+    async fn session(&self, listening: &Listening, examples: &Examples) -> Value {
+        let directory = listening.directory.path().join(self.kind);
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("examples.csv"), examples.table()).unwrap();
+        let mut command = (self.command)(listening, &directory);
+        let printed = tokio::task::spawn_blocking(move || done(&mut command)).await.unwrap();
+        serde_json::from_str(&printed).unwrap()
+    }
+}
+
+async fn create(listening: &Listening, job: Value) -> Job {
+    Answer::to(listening.operate(Method::POST, "/jobs").json(&json!({ "job": job }))).await.ok()
+}
+
+/// A client in Rust and these apps do one round. Its outcome is computed from their tables, and the operator sees the
+/// kind of each.
+async fn contribute_beside_rust(listening: &Listening, apps: &[App], contributed: &Value) {
+    let clients = apps.len() + 1;
+    let file = linear_job(clients);
+    let job = create(listening, file.clone()).await;
+    let tables: Vec<Examples> = (0..clients).map(|client| Examples::draw(20 + 10 * client, client as u64)).collect();
+    let rust = listening.directory.path().join("rust");
+    let sessions = apps.iter().zip(&tables[1..]).map(|(app, table)| app.session(listening, table));
+    let (outcome, printed) = within_reason(async {
+        tokio::join!(session(listening, &rust, &tables[0]), futures_util::future::join_all(sessions))
+    })
+    .await;
+    assert!(matches!(outcome, Outcome::Contributed { round: 1, .. }), "{outcome:?}");
+    listening.until_completed(job.id).await;
+
+    let path = format!("/jobs/{}/rounds/1/assignments", job.id);
+    let reported = listening.look(&path).await.ok::<Page<operator::Assignment>>().items;
+    for ((app, printed), table) in apps.iter().zip(&printed).zip(&tables[1..]) {
+        assert_eq!((&printed["outcome"], &printed["round"]), (contributed, &json!(1)), "{}", app.kind);
+        let weight = Some(table.classes.len() as u64);
+        let theirs = reported.iter().find(|one| one.weight == weight).unwrap();
+        assert_eq!(theirs.state, AssignmentState::Reported, "{}", app.kind);
+        let client: Client = listening.look(&format!("/clients/{}", theirs.client)).await.ok();
+        assert_eq!(client.sdk.unwrap().as_str(), app.sdk, "{}", app.kind);
+        assert_eq!(client.attributes.as_map()["kind"], app.kind);
+    }
+    let model = async |version: u32| {
+        let answer = listening.look(&format!("/jobs/{}/models/{version}", job.id)).await;
+        model_from_bytes(&answer.body).unwrap()
+    };
+    let expected = averaged_by(&file, &model(0).await, &tables.iter().collect::<Vec<_>>());
+    let error = distance(&model(1).await, &expected);
+    assert!(error < 1e-6, "the model is {error} away from the mean of all clients");
+}
+
+/// Goal: an app without Rust joins by a header and a library. Method: the two examples in C and a client in Rust do one
+/// round; one lets the SDK train, the other trains itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn programs_in_c_contribute_beside_the_sdk() {
+    let listening = Listening::start().await;
+    let app = |kind, name: &str| {
+        let program = compiled(name, listening.directory.path());
+        let command = move |listening: &Listening, directory: &Path| {
+            let mut command = Command::new(&program);
+            command.args([&listening.url(), &listening.enrolment, "state", "examples.csv"]).current_dir(directory);
+            command
+        };
+        App { kind, sdk: "c", command: Box::new(command) }
+    };
+    let apps = [app("c-layers", "client"), app("c-trainer", "trainer")];
+    contribute_beside_rust(&listening, &apps, &json!(1)).await;
+    listening.stop().await;
+}
+
+/// Goal: an app in C evaluates, and a coordinator's refusal reaches it as a status with a text.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_in_c_evaluates_and_is_told_of_a_refusal() {
+    let listening = Listening::start().await;
+    let program = compiled("trainer", listening.directory.path());
+    let examples = Examples::draw(40, 1);
+    let directory = listening.directory.path().join("c");
+    std::fs::create_dir(&directory).unwrap();
+    std::fs::write(directory.join("examples.csv"), examples.table()).unwrap();
+    let run = async |token: String| {
+        let mut command = Command::new(&program);
+        command.args([&listening.url(), &token, "state", "examples.csv"]).current_dir(&directory);
+        tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+    };
+    let unknown = format!("tributary_enrolment_{}_ca_{}", "0".repeat(64), listening.ca.fingerprint);
+    let output = within_reason(run(unknown)).await;
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && told.starts_with("status 3: the coordinator refused"), "{told}");
+
+    let mut file = linear_job(1);
+    file["evaluation"] = json!({ "attributes": { "kind": "c-trainer" } });
+    let job = create(&listening, file).await;
+    let rust = listening.directory.path().join("rust");
+    let trained = within_reason(session(&listening, &rust, &Examples::draw(30, 2))).await;
+    assert!(matches!(trained, Outcome::Contributed { round: 1, .. }), "{trained:?}");
+    let output = within_reason(run(listening.enrolment.clone())).await;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    listening.until_completed(job.id).await;
+    let rounds: Page<Round> = listening.look(&format!("/jobs/{}/rounds?task=evaluate", job.id)).await.ok();
+    let accuracy = rounds.items[0].accuracy.unwrap();
+    assert!((0.0..=1.0).contains(&accuracy) && (accuracy * 40.0).fract().abs() < 1e-9, "{accuracy} of 40 examples");
+    listening.stop().await;
+}
+
+/// Java, Kotlin's compiler and JNA, as `scripts/test` installs them.
+struct Jvm {
+    kotlinc: PathBuf,
+    jna: PathBuf,
+}
+
+impl Jvm {
+    fn find() -> Option<Self> {
+        let named = std::env::var_os("TRIBUTARY_TEST_KOTLINC").map(PathBuf::from);
+        let made =
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../target/test-kotlin/node_modules/kotlin-compiler/bin/kotlinc");
+        let kotlinc = named.unwrap_or_else(|| PathBuf::from(made));
+        let jna = PathBuf::from("/usr/share/java/jna.jar");
+        let has_java = Command::new("java").arg("-version").output().is_ok_and(|output| output.status.success());
+        if has_java && kotlinc.exists() && jna.exists() {
+            return Some(Self { kotlinc, jna });
+        }
+        let missing = format!("java, {} or {} is missing", kotlinc.display(), jna.display());
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{missing}");
+        eprintln!("not tried: {missing}; scripts/test installs them");
+        None
+    }
+
+    /// Writes the bindings and compiles them with the example and the parts of the Android adapter that need no
+    /// Android.
+    fn compile(&self, directory: &Path) -> PathBuf {
+        let bindings = directory.join("bindings");
+        uniffi::generate(uniffi::GenerateOptions {
+            languages: vec![uniffi::TargetLanguage::Kotlin],
+            source: libraries().join("libtributary_ffi.so").to_str().unwrap().into(),
+            out_dir: bindings.to_str().unwrap().into(),
+            config_override: Some(format!("{SOURCES}/ffi/bindgen.toml").into()),
+            ..uniffi::GenerateOptions::default()
+        })
+        .unwrap();
+        let classes = directory.join("classes");
+        let mut kotlinc = Command::new("bash");
+        kotlinc.arg(&self.kotlinc).arg("-nowarn").arg("-classpath").arg(&self.jna).arg("-d").arg(&classes);
+        let folders = ["ffi/kotlin", "android/src/main/kotlin/plain"].map(|folder| format!("{SOURCES}/{folder}"));
+        kotlinc.arg(bindings).args(folders).arg(concat!(env!("CARGO_MANIFEST_DIR"), "/kotlin"));
+        done(&mut kotlinc);
+        classes
+    }
+
+    /// A program of these classes.
+    fn run(&self, classes: &Path, main: &str) -> Command {
+        let library = self.kotlinc.parent().unwrap().parent().unwrap().join("lib/kotlin-stdlib.jar");
+        let path = [classes, &self.jna, &library].map(|path| path.display().to_string()).join(":");
+        let mut java = Command::new("java");
+        java.arg(format!("-Djna.library.path={}", libraries().display()));
+        // Starts sooner; the programs run for a second.
+        java.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", &path, main]);
+        java
+    }
+}
+
+/// Goal: an app in Kotlin joins, whether the SDK trains or the app does, and its mistakes are exceptions. Method: the
+/// example does one round beside a client in Rust; then a program of checks, which includes what the Android adapter
+/// decides.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn programs_in_kotlin_contribute_beside_the_sdk_and_get_exceptions_for_mistakes() {
+    let Some(jvm) = Jvm::find().map(std::sync::Arc::new) else { return };
+    let listening = Listening::start().await;
+    let classes = {
+        let (jvm, directory) = (std::sync::Arc::clone(&jvm), listening.directory.path().to_owned());
+        tokio::task::spawn_blocking(move || jvm.compile(&directory)).await.unwrap()
+    };
+    let app = |kind: &'static str, argument: &'static str| {
+        let (jvm, classes) = (std::sync::Arc::clone(&jvm), classes.clone());
+        let command = move |listening: &Listening, directory: &Path| {
+            let mut command = jvm.run(&classes, "tributary.example.ClientKt");
+            command.args([argument, &listening.url(), &listening.enrolment, "state", "examples.csv"]);
+            command.current_dir(directory);
+            command
+        };
+        App { kind, sdk: "kotlin", command: Box::new(command) }
+    };
+    let apps = [app("kotlin-layers", "layers"), app("kotlin-trainer", "trainer")];
+    contribute_beside_rust(&listening, &apps, &json!("contributed")).await;
+
+    let job = async |check: &str| {
+        let mut file = linear_job(1);
+        file["name"] = json!(check);
+        file["eligibility"] = json!({ "attributes": { "check": check } });
+        create(&listening, file).await
+    };
+    let [_, job] = [job("cancel").await, job("throw").await];
+    let mut checks = jvm.run(&classes, "tributary.example.ChecksKt");
+    let state = listening.directory.path().join("checks");
+    checks.args([listening.url().as_str(), &listening.enrolment]).arg(&state);
+    let printed = within_reason(tokio::task::spawn_blocking(move || done(&mut checks))).await.unwrap();
+    assert_eq!(printed.trim(), "all checks passed");
+    let path = format!("/jobs/{}/rounds/1/assignments", job.id);
+    let text = String::from_utf8(listening.look(&path).await.body.to_vec()).unwrap();
+    assert!(text.contains("the disk of the phone is full"), "the operator reads what a trainer threw: {text}");
+    listening.stop().await;
+}
