@@ -10,9 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Sources of the page, relative to `web/`: without tests, mock and development tools.
-const SOURCES: &[&str] = &["index.html", "package.json", "package-lock.json", "tsconfig.json", "vite.config.ts", "src"];
+const SOURCES: &[&str] =
+    &["index.html", "package.json", "package-lock.json", "tsconfig.json", "vite.config.ts", "src", "join"];
 /// Environment variable that names a folder with a finished build.
 const READY_BUILD: &str = "TRIBUTARY_DASHBOARD_DIST";
+/// The same for the SDK for browsers, which scripts/browser makes. Without it the page `/join` says that it is missing:
+/// a newcomer's build needs neither another compiler target nor its time.
+const READY_SDK: &str = "TRIBUTARY_BROWSER_DIST";
 /// Last lines of npm's output that a warning shows.
 const OUTPUT_LINES_MAX: usize = 6;
 
@@ -23,20 +27,24 @@ fn main() -> io::Result<()> {
     println!("cargo:rerun-if-changed=fallback");
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-env-changed={READY_BUILD}");
+    println!("cargo:rerun-if-env-changed={READY_SDK}");
 
     let out = variable("OUT_DIR")?;
     let here = variable("CARGO_MANIFEST_DIR")?;
     let dist = out.join("dist");
     if let Ok(ready) = variable(READY_BUILD) {
         println!("cargo:rerun-if-changed={}", ready.display());
-        return replace(&ready, &dist);
-    }
-    if let Err(reason) = build(&here.join("web"), &out.join("web"), &dist) {
+        replace(&ready, &dist)?;
+    } else if let Err(reason) = build(&here.join("web"), &out.join("web"), &dist) {
         println!("cargo:warning=the dashboard is not in this build: {reason}");
         println!(
             "cargo:warning=the program serves a page that says how to get it; `touch dashboard/build.rs` tries again"
         );
         replace(&here.join("fallback"), &dist)?;
+    }
+    if let Ok(ready) = variable(READY_SDK) {
+        println!("cargo:rerun-if-changed={}", ready.display());
+        replace(&ready, &dist.join("join/tributary"))?;
     }
     Ok(())
 }

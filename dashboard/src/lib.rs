@@ -58,10 +58,13 @@ mod tests {
     }
 
     #[test]
-    fn the_start_page_has_no_inline_code_which_the_policy_would_refuse() {
-        let html = text(&file("index.html").expect("the start page"));
-        assert!(!html.contains("<style") && !html.contains(" style=") && !html.contains(" onclick="));
-        assert!(html.split("<script").skip(1).all(|script| script.contains("src=") && script.contains("></script>")));
+    fn no_page_has_inline_code_which_the_policy_would_refuse() {
+        for path in Files::iter().filter(|path| path.ends_with(".html")) {
+            let html = text(&file(&path).expect("a listed file"));
+            assert!(!html.contains("<style") && !html.contains(" style=") && !html.contains(" onclick="), "{path}");
+            let is_loaded = |script: &str| script.contains("src=") && script.contains("></script>");
+            assert!(html.split("<script").skip(1).all(is_loaded), "{path}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-// The build of the dashboard: one script and one style sheet under hashed names, each with a gzip file.
+// The build of the dashboard and of the page /join: scripts and style sheets under hashed names, each with a gzip file.
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -32,6 +32,7 @@ export default defineConfig({
     cssTarget: ["chrome123", "firefox121", "safari17.5"],
     outDir: process.env.TRIBUTARY_DASHBOARD_OUT ?? "dist",
     emptyOutDir: true,
+    rolldownOptions: { input: ["index.html", "join/index.html"] },
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     reportCompressedSize: false,

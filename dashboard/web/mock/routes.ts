@@ -200,6 +200,7 @@ function ofJob(world: World, job: MockJob, parts: string[], call: Call): Answer 
     return ok(world.job(job, nowMs));
   }
   if (what === "file") return { status: 200, type: "application/toml", body: job.text };
+  if (what === "stale-clients") return ok([]);
   if (what === "outlook") return ok(outlookOf(world, job, nowMs));
   if (what === "curve") return ok(curve(world, job, Number(query.get("points") ?? 400), nowMs));
   if (what === "metric-curves") return ok(metricCurves(world, job, nowMs));

@@ -43,6 +43,12 @@ export interface Adapt {
   deadline_min_ms?: number;
   /** Rounds whose times are read, 1 to 1,000. Default: 20. */
   rounds?: number;
+  /**
+   * Smallest goal, 2 to `updates_goal`. The goal of each round then follows the diversity of the updates
+   * of recent rounds, between this number and `updates_goal`. Default: none, every round has
+   * `updates_goal`.
+   */
+  updates_goal_min?: number;
 }
 
 /** A deadline and a cohort that follow from the times of the rounds before (`[round] adapt`). */
@@ -62,6 +68,21 @@ export interface Adapted {
   updates_per_hour: number;
   /** Pieces of work that were measured. */
   works: number;
+}
+
+/** A goal that follows from the diversity of the rounds before (`[round] adapt updates_goal_min`). */
+export interface AdaptedGoal {
+  /** Smallest goal of the job. */
+  least: number;
+  /** Largest goal of the job. */
+  most: number;
+  /** Rounds whose diversity was measured. */
+  rounds: number;
+  /**
+   * Updates that a round can use. Absent if the updates have no common direction, so that each further
+   * one helps.
+   */
+  useful?: number;
 }
 
 /** How `mu` of FedProx follows the training loss (Li et al. 2020, section 5.3.2). */
@@ -136,6 +157,14 @@ export type Algorithm =
       /** Number of clients that take part in the job, those included that are never selected: m of the paper. */
       clients: number;
       kind: "fed_dyn";
+    }
+  | {
+      /**
+       * The share of the distance by which both sides move, above 0. Times the updates of a version at most
+       * 1.
+       */
+      alpha: number;
+      kind: "easgd";
     };
 
 /** An assignment: the work of one client in one round. */
@@ -328,6 +357,20 @@ export interface Blocks {
   block?: number;
 }
 
+/**
+ * How often a client of a buffered job takes the newest model, and how often it sends an update
+ * (Downpour SGD, Dean et al. 2012). Between two fetches it goes on from its own weights.
+ */
+export interface Cadence {
+  /**
+   * Updates from one fetch of the model to the next, 1 to 1,000. With 1, each training begins with the
+   * newest model.
+   */
+  fetch_every: number;
+  /** Local trainings behind an update, each from the weights that the one before reached, 1 to 1,000. */
+  push_every: number;
+}
+
 /** A member of a cohort. */
 export interface Cell {
   /** Number of the client in the order of enrolment. */
@@ -391,6 +434,11 @@ export interface CheckInRequest {
    * such as those of a newer SDK.
    */
   codecs: string[];
+  /**
+   * Kind of the SDK: `rust`, `python`, `kotlin`, `swift`, `c`, `browser`, or another name. The operator
+   * sees it.
+   */
+  sdk?: Name;
   /** Version of the SDK, for information. */
   sdk_version: string;
   /** Current state of the device. */
@@ -539,6 +587,11 @@ export interface Client {
   rejected?: number;
   /** Number of rounds in which it reported. */
   reported: number;
+  /**
+   * Kind of its SDK, such as `rust`, `python` or `kotlin`, as of the last check-in; none if it named
+   * none.
+   */
+  sdk?: Name;
   /**
    * Number of those rounds that did not need its report, because they had reached their goal, and after
    * which it came back. Included in `expired`; not counted as dropped.
@@ -1498,7 +1551,14 @@ export type Mode =
       concurrency: number;
       /** What the weighted sum of a buffer is divided by. Default: `count`. */
       divisor?: Divisor;
+      /**
+       * Updates of a client from one fetch of the model to the next, 1 to 1,000. In between it goes on from
+       * its own weights (Downpour SGD, Dean et al. 2012). Default: 1.
+       */
+      fetch_every?: number;
       kind: "buffered";
+      /** Local trainings behind an update, 1 to 1,000. Default: 1. */
+      push_every?: number;
       /** Largest number of versions that an update may be behind, at most 10,000. Default: 16. */
       staleness_max?: number;
       /** What a stale update weighs, as a factor of its examples. Default: polynomial with `a = 0.5`. */
@@ -1763,6 +1823,11 @@ export type PinnedSecret = string;
  * weight.
  */
 export interface Plan {
+  /**
+   * How often the client takes the newest model and sends an update. Absent where each update is one
+   * training from the newest model.
+   */
+  cadence?: Cadence;
   /** Codec of the updates. */
   codec: Codec;
   /** Encoding of downloads. Absent for plain f32 models. */
@@ -1865,8 +1930,8 @@ export interface Progress {
   /** Loss of the newest evaluated version. */
   loss?: number;
   /**
-   * How many updates a round can use. Absent before five rounds of at least two updates have ended, and
-   * for rules without a mean.
+   * How many updates a round can use. Absent unless the job runs, before five rounds of at least two
+   * updates have ended, and for rules without a mean.
    */
   useful_updates?: UsefulUpdates;
 }
@@ -1963,6 +2028,11 @@ export interface Round {
    * is measured.
    */
   adapted?: Adapted;
+  /**
+   * What the diversity of the rounds before gave to its goal. Absent unless its job follows it, and
+   * until enough is measured.
+   */
+  adapted_goal?: AdaptedGoal;
   /** Number of clients of the cohort that still work. */
   assigned?: number;
   /** Model version that the clients started from. */
@@ -2073,10 +2143,10 @@ export interface RoundBuffer {
   /** In a stale-synchronous job: how far members may be ahead of the slowest when they begin. */
   slack?: number;
   /**
-   * Largest number of versions that an update may be behind. In a stale-synchronous job, the slack
-   * bounds it.
+   * Largest number of versions that an update may be behind. Absent in a stale-synchronous job, where
+   * the slack bounds it.
    */
-  staleness_max: number;
+  staleness_max?: number;
   /** Mean staleness of the accepted updates. Absent without any. */
   staleness_mean?: number;
 }
@@ -2369,6 +2439,24 @@ export interface SignedIn {
 
 /** How the values of a sparse codec are written. */
 export type SparseValues = "f16" | "int8" | "sign" | "f32";
+
+/** A client whose updates were behind, among the newest 20,000 updates of its job. */
+export interface StaleClient {
+  /** Id of the client. */
+  client: ClientId;
+  /** Its enrolment number. */
+  client_number: number;
+  /** Sum of the examples of its updates. */
+  examples: number;
+  /** Weight, in examples, that staleness took from them. */
+  lost_weight: number;
+  /** Largest number of versions behind. */
+  staleness_max: number;
+  /** Mean number of versions behind. */
+  staleness_mean: number;
+  /** Number of its accepted updates. */
+  updates: number;
+}
 
 /** Accepted updates that were the same number of versions behind. */
 export interface StalenessCount {

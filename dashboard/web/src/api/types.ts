@@ -49,6 +49,7 @@ export type {
   ShapeCount,
   SignedIn as Who,
   SignInWays,
+  StaleClient,
   Standing,
   StopPolicy,
   System,

@@ -34,6 +34,12 @@ export const RULES: readonly AggregationRule[] = [
     algorithm: `{ kind = "fed_dyn", alpha = 0.1, clients = 100 }`,
   },
   {
+    name: "Elastic averaging",
+    about: "clients keep own weights, drawn to the model; `alpha` x cohort <= 1",
+    text: combine(`"uniform_mean"`),
+    algorithm: `{ kind = "easgd", alpha = 0.05 }`,
+  },
+  {
     name: "FedNova",
     about: "clients with more steps pull no harder",
     text: "",

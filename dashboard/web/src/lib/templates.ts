@@ -20,6 +20,25 @@ every_rounds = 1
 rounds = 30
 `;
 
+/** A network over 64 numbers; `model` ends its section. */
+const digits = (name: string, model: string) => `name = "${name}"
+population = "POPULATION"
+
+[model]
+input = [64]
+layers = [
+  { kind = "linear", out_features = 64 },
+  { kind = "relu" },
+  { kind = "linear", out_features = 10 },
+]${model}
+
+[training]
+epochs = 5
+batch_size = 10
+loss = "cross_entropy"
+optimizer = { kind = "sgd", learning_rate = 0.2 }
+${COMMON}`;
+
 export const TEMPLATES: readonly Template[] = [
   {
     name: "First",
@@ -55,45 +74,12 @@ rounds = 10
   {
     name: "Table",
     about: "a small network over rows of numbers",
-    text: `name = "digits"
-population = "POPULATION"
-
-[model]
-input = [64]
-layers = [
-  { kind = "linear", out_features = 64 },
-  { kind = "relu" },
-  { kind = "linear", out_features = 10 },
-]
-
-[training]
-epochs = 5
-batch_size = 10
-loss = "cross_entropy"
-optimizer = { kind = "sgd", learning_rate = 0.2 }
-${COMMON}`,
+    text: digits("digits", ""),
   },
   {
     name: "Personal",
     about: "as Table, and each client has a last layer of its own",
-    text: `name = "digits-personal"
-population = "POPULATION"
-
-[model]
-input = [64]
-layers = [
-  { kind = "linear", out_features = 64 },
-  { kind = "relu" },
-  { kind = "linear", out_features = 10 },
-]
-personal = ["layers.2.*"]  # these parameters never leave a device
-
-[training]
-epochs = 5
-batch_size = 10
-loss = "cross_entropy"
-optimizer = { kind = "sgd", learning_rate = 0.2 }
-${COMMON}`,
+    text: digits("digits-personal", `\npersonal = ["layers.2.*"]  # these parameters never leave a device`),
   },
   {
     name: "Images",

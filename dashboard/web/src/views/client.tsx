@@ -174,6 +174,7 @@ function Head({ client, changed }: { client: Client; changed: () => void }) {
         <h1>Client {count(client.number)}</h1>
         <p class="quiet">
           <code>{client.id}</code>
+          {client.sdk !== undefined && <>, {client.sdk} SDK</>}
         </p>
         <Attributes value={client.attributes} granted={client.granted} />
         {client.standing !== undefined && client.standing !== "active" && (

@@ -83,6 +83,7 @@ const COLUMNS: readonly Column<Client>[] = [
     cell: (client) => <a href={links.client(client.id)}>{count(client.number)}</a>,
   },
   { head: "Attributes", wide: true, cell: (client) => <Attributes value={client.attributes} /> },
+  { head: "SDK", wide: true, title: "the kind of its SDK", cell: (client) => client.sdk ?? "–" },
   { head: "Last seen", number: true, key: "last_seen", cell: (client) => <Seen client={client} /> },
   { head: "Examples", number: true, wide: true, key: "examples", cell: (client) => count(client.examples) },
   { head: "Reported", number: true, key: "reported", cell: (client) => count(client.reported) },

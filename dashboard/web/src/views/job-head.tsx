@@ -36,9 +36,7 @@ export function JobHead({ job, changed }: { job: Job; changed: () => void }) {
         <Figures job={job} />
       </Stats>
       <Hyperparameters job={job} />
-      {job.state === "running" && job.progress?.useful_updates && (
-        <p class="quiet">{job.progress.useful_updates.text}</p>
-      )}
+      {job.progress?.useful_updates && <p class="quiet">{job.progress.useful_updates.text}</p>}
     </header>
   );
 }

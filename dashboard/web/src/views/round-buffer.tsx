@@ -1,16 +1,19 @@
 // The buffer of a buffered job: clients in flight, how full it is, how stale its updates are, the weight that costs.
-// Of a stale-synchronous job: the clocks of its members.
+// Of a stale-synchronous job: the clocks of its members. Of both: who is always stale.
 
-import type { MemberClock, RoundDetail } from "../api/types";
+import type { MemberClock, RoundDetail, StaleClient } from "../api/types";
 import { count, percent, plural, real } from "../lib/format";
+import { links } from "../router";
+import { useResource } from "../ui/connection";
 import { Panel, Stat, Stats } from "../ui/parts";
+import { endsSomething } from "./job";
 
 /** The buffer of a round; nothing for a round with a cohort. */
-export function BufferPanel({ data }: { data: RoundDetail }) {
+export function BufferPanel({ job, data }: { job: string; data: RoundDetail }) {
   const { round, staleness = [] } = data;
   const { buffer } = round;
   if (!buffer) return null;
-  if (buffer.slack !== undefined) return <ClocksPanel data={data} slack={buffer.slack} />;
+  if (buffer.slack !== undefined) return <ClocksPanel job={job} data={data} slack={buffer.slack} />;
   const most = Math.max(1, ...staleness.map(({ updates }) => updates));
   return (
     <Panel title="Buffer" hint="clients are drawn one by one; a full buffer makes a version">
@@ -20,7 +23,7 @@ export function BufferPanel({ data }: { data: RoundDetail }) {
         <Stat
           label="Staleness"
           value={real(buffer.staleness_mean)}
-          detail={`versions, at most ${count(buffer.staleness_max)}`}
+          detail={buffer.staleness_max == null ? "versions" : `versions, at most ${count(buffer.staleness_max)}`}
         />
         <Stat
           label="Weight lost"
@@ -46,12 +49,47 @@ export function BufferPanel({ data }: { data: RoundDetail }) {
           </tbody>
         </table>
       )}
+      <StaleClients job={job} />
     </Panel>
   );
 }
 
+/** Who is always stale, and what it costs: the stalest clients of the job. Nothing while nobody is. */
+function StaleClients({ job }: { job: string }) {
+  const stale = useResource<StaleClient[]>(`jobs/${job}/stale-clients`, {}, { live: endsSomething(job) });
+  const clients = stale.data ?? [];
+  if (clients.length === 0) return null;
+  return (
+    <table class="table stale-clients">
+      <caption class="quiet">The stalest clients of the newest 20,000 updates</caption>
+      <thead>
+        <tr>
+          <th scope="col">client</th>
+          <th scope="col">updates</th>
+          <th scope="col">versions behind</th>
+          <th scope="col">largest</th>
+          <th scope="col">weight lost</th>
+        </tr>
+      </thead>
+      <tbody>
+        {clients.map((client) => (
+          <tr key={client.client_number}>
+            <th scope="row">
+              <a href={links.client(client.client)}>client {client.client_number}</a>
+            </th>
+            <td>{count(client.updates)}</td>
+            <td>{real(client.staleness_mean)}</td>
+            <td>{count(client.staleness_max)}</td>
+            <td>{percent(client.lost_weight / Math.max(1, client.examples))}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
 /** The members of a stale-synchronous job, slowest first, as far as each has come. */
-function ClocksPanel({ data, slack }: { data: RoundDetail; slack: number }) {
+function ClocksPanel({ job, data, slack }: { job: string; data: RoundDetail; slack: number }) {
   const { round, clocks = [] } = data;
   const slowest = Math.min(...clocks.map(({ clock }) => clock));
   const ahead = clocks.map((member) => ({ ...member, ahead: member.clock - slowest }));
@@ -88,6 +126,7 @@ function ClocksPanel({ data, slack }: { data: RoundDetail; slack: number }) {
           </tbody>
         </table>
       )}
+      <StaleClients job={job} />
     </Panel>
   );
 }

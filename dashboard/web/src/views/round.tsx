@@ -78,7 +78,7 @@ export function RoundView({ job, number }: { job: string; number: number }) {
           </div>
         )}
       </Panel>
-      <BufferPanel data={data} />
+      <BufferPanel job={job} data={data} />
       <Lost items={assignments.items} />
       {!central && <TimeLines round={round} assignments={assignments} />}
       {task === "train" && assignments.items.length > 0 && (

@@ -1,0 +1,107 @@
+// The Tributary SDK in a web page. Training runs in a Web Worker, so the page stays responsive.
+
+export interface Options {
+  /** The coordinator's address, for example `https://fl.example.org`. */
+  server: string;
+  /** Admits the client to a population: `tributary_enrolment_..`. */
+  token: string;
+  /** Name of the IndexedDB database with the client's identity, model and undelivered work. Default: `tributary`. */
+  store?: string;
+  /** Describes the device; jobs choose clients by attributes. At most 32. */
+  attributes?: Record<string, string>;
+  /** How long the coordinator may hold a check-in while it has no work: 30,000 ms by default, 60,000 at most. */
+  waitMs?: number;
+  /** Allows `http:` to other machines: everyone on the way can read models and updates. */
+  allowPlaintext?: boolean;
+}
+
+export interface Examples {
+  /** Shape of one input, for example `[64]`. */
+  shape: number[];
+  /** All inputs, one after the other; they never leave the device. */
+  inputs: Float32Array;
+  /** The class of each, from 0. */
+  labels: Uint32Array;
+}
+
+/** How a session ended. */
+export interface Outcome {
+  /**
+   * `contributed`: the coordinator accepted an update. `evaluated`: it accepted an evaluation. `nothing-to-do`: it had
+   * no work. `too-late`: the round closed before the work was done. `interrupted`: the session was stopped.
+   */
+  kind: "contributed" | "evaluated" | "nothing-to-do" | "too-late" | "interrupted";
+  /** The round's number in its job, from 1. */
+  round?: number;
+  /** Wait this long before the next session. */
+  retryAfterMs: number;
+  /** Bytes of the bodies of this session's requests. */
+  sentBytes: number;
+  /** Bytes of the bodies of its responses. */
+  receivedBytes: number;
+  /** What was computed; absent where a session only delivered the work of an earlier one. */
+  work?: { examples: number; loss: number; steps?: number; accuracy?: number };
+  /** What the client waits for, if the coordinator said so. */
+  waitsFor?: unknown;
+}
+
+/** Training goes on: so many batches are done. */
+export interface Progress {
+  kind: "training";
+  batches: number;
+}
+
+/** What a running job requires of examples. */
+export interface OpenJob {
+  name: string;
+  /** Shape of one input; absent for an app's own network. */
+  input?: number[];
+  /** Shape of the network's output; its last length is the number of classes. */
+  output?: number[];
+  loss: string;
+}
+
+/** Why a session failed. Finished work is stored before it is sent: a later session delivers it. */
+export interface ClientError extends Error {
+  /**
+   * `server`, `exposed`, `token`, `setup`: an option cannot be used. `store`: the browser's database. `unreachable`,
+   * `refused`, `answer`: the coordinator. `training`: the examples or the model. `cancelled`: by `cancel` or `close`.
+   * `worker`: the worker ended, or its files are missing.
+   */
+  kind:
+    | "server"
+    | "exposed"
+    | "token"
+    | "setup"
+    | "store"
+    | "unreachable"
+    | "refused"
+    | "answer"
+    | "training"
+    | "cancelled"
+    | "worker";
+  /** How long to wait before the next session, where the coordinator said so. */
+  retryAfterMs?: number;
+}
+
+/** One client of a coordinator. Two clients must not use one store at a time. */
+export class Client {
+  /** Nothing is read or sent before the first call. */
+  constructor(options: Options);
+  /** The client's id. Enrols it first if it has none. */
+  enrol(): Promise<string>;
+  /** The requirements of the population's running jobs. It needs no enrolment. */
+  openJobs(): Promise<OpenJob[]>;
+  /**
+   * Runs one session: it delivers finished work of an earlier session, or checks in and does the work of one round. One
+   * call at a time.
+   */
+  runOnce(examples: Examples, onProgress?: (progress: Progress) => void): Promise<Outcome>;
+  /**
+   * Ends what runs, at once; its promise is rejected as `cancelled`. What was stored stays, and the next call goes on
+   * from it. A round that was being trained for is lost to this client.
+   */
+  cancel(): void;
+  /** The same for good. */
+  close(): void;
+}

@@ -1,0 +1,114 @@
+// The worker: the browser as the SDK sees it, and the calls of the page, one after the other.
+
+import { EntryStore } from "./store.js";
+import start, { BrowserClient } from "./tributary_browser.js";
+
+const WASM = new URL("./tributary_browser_bg.wasm", import.meta.url);
+
+class BrowserRequest {
+  #answer;
+  #stop = new AbortController();
+  #reader = null;
+
+  constructor(method, url, headers, body) {
+    const named = [];
+    for (let index = 0; index < headers.length; index += 2) named.push([headers[index], headers[index + 1]]);
+    // The secret travels in a header. Neither cookies nor redirects nor the browser's cache have a part in it.
+    const settings = { method, headers: named, body, credentials: "omit", redirect: "error", cache: "no-store" };
+    this.#answer = fetch(url, { ...settings, referrerPolicy: "no-referrer", signal: this.#stop.signal });
+    this.#answer.catch(() => {});
+  }
+
+  async head() {
+    const response = await this.#answer;
+    this.#reader = response.body?.getReader() ?? null;
+    return [response.status, ...[...response.headers].flat()];
+  }
+
+  async piece() {
+    if (!this.#reader) return undefined;
+    const { done, value } = await this.#reader.read();
+    return done ? undefined : value;
+  }
+
+  abort() {
+    this.#stop.abort();
+  }
+}
+
+class Browser {
+  #store;
+  #entries;
+
+  constructor(store, entries) {
+    this.#store = store;
+    this.#entries = entries;
+  }
+
+  entries() {
+    return this.#entries;
+  }
+
+  change(name, bytes) {
+    this.#store.change(name, bytes);
+  }
+
+  stored() {
+    return this.#store.stored();
+  }
+
+  request(method, url, headers, body) {
+    return new BrowserRequest(method, url, headers, body);
+  }
+
+  sleep(ms) {
+    return new Promise((resolve) => setTimeout(resolve, Math.min(ms, 2 ** 31 - 1)));
+  }
+
+  progress(event) {
+    postMessage({ progress: JSON.parse(event) });
+  }
+}
+
+async function open({ store, ...settings }) {
+  await start({ module_or_path: WASM });
+  let entries;
+  try {
+    entries = await EntryStore.open(store);
+  } catch (error) {
+    throw Object.assign(new Error(`the browser's database cannot be opened: ${error.message}`), { kind: "store" });
+  }
+  return new BrowserClient(JSON.stringify(settings), new Browser(entries, await entries.entries()));
+}
+
+async function answer(client, method, argument) {
+  switch (method) {
+    case "enrol":
+      return client.enrol();
+    case "openJobs":
+      return JSON.parse(await client.openJobs());
+    case "runOnce":
+      return JSON.parse(await client.runOnce(argument.shape, argument.inputs, argument.labels));
+    default:
+      throw new Error(`there is no call ${method}`);
+  }
+}
+
+let client;
+let before = Promise.resolve();
+
+onmessage = ({ data: { id, method, argument } }) => {
+  if (method === "open") {
+    client = open(argument);
+    client.catch(() => {});
+    return;
+  }
+  before = before.then(async () => {
+    try {
+      postMessage({ id, value: await answer(await client, method, argument) });
+    } catch (error) {
+      const { message, retryAfterMs } = error;
+      postMessage({ id, error: { message: String(message ?? error), kind: error.kind ?? "worker", retryAfterMs } });
+    }
+  });
+};

@@ -1,0 +1,122 @@
+//! The class that `package/worker.js` uses.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::json;
+use tributary_client::examples::{MemoryExamples, Targets};
+use tributary_client::{AlwaysOn, Client, LayerTrainer};
+use wasm_bindgen::JsValue;
+use wasm_bindgen::prelude::wasm_bindgen;
+
+use crate::clock::BrowserClock;
+use crate::errands::Errands;
+use crate::outcome::{described, misused, thrown};
+use crate::script::{Browser, console_error};
+use crate::store::BrowserStore;
+use crate::training::ReportingTrainer;
+use crate::transport::{FetchTransport, Traffic};
+
+thread_local! {
+    /// The page that progress is reported to. A trainer may move between threads, and a value of JavaScript may not, so
+    /// the trainer does not hold it.
+    static PAGE: RefCell<Option<Browser>> = const { RefCell::new(None) };
+}
+
+/// Reports to the page how many batches are done.
+fn report(batches: u64) {
+    PAGE.with_borrow(|page| {
+        if let Some(page) = page {
+            page.progress(&json!({ "kind": "training", "batches": batches }).to_string());
+        }
+    });
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Settings {
+    server: String,
+    token: String,
+    #[serde(default)]
+    attributes: BTreeMap<String, String>,
+    #[serde(default)]
+    wait_ms: Option<u32>,
+    #[serde(default)]
+    allow_plaintext: bool,
+}
+
+/// One client of a coordinator.
+#[derive(Debug)]
+#[wasm_bindgen]
+pub struct BrowserClient {
+    client: Client,
+    traffic: Traffic,
+}
+
+#[wasm_bindgen]
+impl BrowserClient {
+    /// A client with these settings, as JSON. A worker has one.
+    ///
+    /// # Errors
+    /// A JavaScript error for the setting that is wrong.
+    #[wasm_bindgen(constructor)]
+    pub fn new(settings: &str, browser: Browser) -> Result<Self, JsValue> {
+        std::panic::set_hook(Box::new(|panic| console_error(&panic.to_string())));
+        let settings: Settings = serde_json::from_str(settings).map_err(|error| misused(&error.to_string()))?;
+        PAGE.set(Some(browser.clone()));
+        let (errands, traffic) = (Errands::of(browser.clone()), Traffic::default());
+        let mut builder = Client::builder(settings.server, settings.token)
+            .sdk("browser")
+            .store(Arc::new(BrowserStore::read(&browser, errands.clone())))
+            .transport(Arc::new(FetchTransport { errands: errands.clone(), traffic: traffic.clone() }))
+            .clock(Arc::new(BrowserClock(errands)));
+        for (name, value) in settings.attributes {
+            builder = builder.attribute(name, value);
+        }
+        if let Some(ms) = settings.wait_ms {
+            builder = builder.wait(Duration::from_millis(ms.into()));
+        }
+        if settings.allow_plaintext {
+            builder = builder.allow_plaintext();
+        }
+        Ok(Self { client: builder.build().map_err(|error| thrown(&error))?, traffic })
+    }
+
+    /// The client's id. Enrols it first if it has none.
+    ///
+    /// # Errors
+    /// A JavaScript error with a `kind`.
+    pub async fn enrol(&self) -> Result<String, JsValue> {
+        Ok(self.client.enrol().await.map_err(|error| thrown(&error))?.to_string())
+    }
+
+    /// What the running jobs of the population require of examples, as JSON.
+    ///
+    /// # Errors
+    /// A JavaScript error with a `kind`.
+    #[wasm_bindgen(js_name = openJobs)]
+    pub async fn open_jobs(&self) -> Result<String, JsValue> {
+        let jobs = self.client.open_jobs().await.map_err(|error| thrown(&error))?;
+        Ok(json!(jobs).to_string())
+    }
+
+    /// Runs one session with these examples: inputs of this shape, one after the other, and a class for each. Returns
+    /// the outcome as JSON.
+    ///
+    /// # Errors
+    /// A JavaScript error with a `kind`.
+    #[wasm_bindgen(js_name = runOnce)]
+    pub async fn run_once(&self, shape: Vec<u32>, inputs: Vec<f32>, labels: Vec<u32>) -> Result<String, JsValue> {
+        let shape = shape.into_iter().map(|length| length as usize).collect();
+        let examples = MemoryExamples::new(shape, inputs, Targets::Classes(labels));
+        let examples = examples.map_err(|error| misused(&error.to_string()))?;
+        let mut trainer = ReportingTrainer::new(LayerTrainer::new(Arc::new(examples)), report);
+        let before = (self.traffic.sent(), self.traffic.received());
+        let outcome = self.client.run_once(&mut trainer, &AlwaysOn).await.map_err(|error| thrown(&error))?;
+        let traffic = (self.traffic.sent() - before.0, self.traffic.received() - before.1);
+        Ok(described(&outcome, trainer.work, traffic))
+    }
+}

@@ -1,0 +1,27 @@
+//! The SDK in a browser: what `package/worker.js` calls.
+//!
+//! The SDK's futures may move between threads, and those of a browser stay on theirs. So what only the browser can do
+//! (requests, entries of its database, timers) goes to it as an errand (`errands`), and the answers come back through
+//! channels.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `client` | the class that JavaScript sees |
+//! | `errands` | what the SDK asks of the browser, and the task that does it |
+//! | `transport`, `store`, `clock` | the SDK's traits, as errands |
+//! | `training` | the layer trainer, which reports its progress |
+//! | `script` | what the worker's script gives |
+//! | `outcome` | results and errors as JavaScript sees them |
+
+#![cfg(target_arch = "wasm32")]
+
+mod client;
+mod clock;
+mod errands;
+mod outcome;
+mod script;
+mod store;
+mod training;
+mod transport;
+
+pub use client::BrowserClient;

@@ -1,0 +1,167 @@
+// The page /join in two tabs: both contribute to one round, and a reloaded tab goes on as the same client.
+
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Page } from "playwright-core";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import type { Client, CreatedToken, Job, Page as Listed } from "../src/api/types";
+import { type Browser, launch } from "./chromium";
+import { type Coordinator, start } from "./coordinator";
+
+const POPULATION = "visitors";
+/** A round takes two clients: one tab alone trains nothing. */
+const JOB = `name = "digits"
+population = "${POPULATION}"
+seed = 7
+
+[model]
+input = [64]
+layers = [
+  { kind = "linear", out_features = 32 },
+  { kind = "relu" },
+  { kind = "linear", out_features = 10 },
+]
+
+[training]
+epochs = 5
+batch_size = 4
+optimizer = { kind = "sgd", learning_rate = 0.1 }
+
+[round]
+updates_goal = 2
+updates_min = 2
+over_selection = 1.0
+`;
+/** Digits as strokes in a square of 1. */
+const DIGITS: Record<number, [number, number][][]> = {
+  0: [Array.from({ length: 9 }, (_, at) => [0.5 + 0.2 * Math.sin(at / 1.27), 0.5 - 0.35 * Math.cos(at / 1.27)])],
+  1: [
+    [
+      [0.4, 0.25],
+      [0.52, 0.15],
+      [0.52, 0.85],
+    ],
+  ],
+  4: [
+    [
+      [0.45, 0.15],
+      [0.25, 0.6],
+      [0.75, 0.6],
+    ],
+    [
+      [0.6, 0.4],
+      [0.6, 0.85],
+    ],
+  ],
+  7: [
+    [
+      [0.25, 0.2],
+      [0.7, 0.2],
+      [0.45, 0.85],
+    ],
+  ],
+};
+
+let folder: string;
+let coordinator: Coordinator;
+let browser: Browser;
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), "tributary-join-"));
+  const settings = ["serve", "--listen", "127.0.0.1:0", "--join", "--database", join(folder, "tributary.db")];
+  coordinator = await start(settings, () => true, folder);
+});
+
+afterAll(async () => {
+  await browser?.close();
+  await coordinator?.kill();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+async function operator<T>(path: string, body?: string, type = "application/json"): Promise<T> {
+  const response = await fetch(`${coordinator.url}/operator/v1/${path}`, {
+    method: body === undefined ? "GET" : "POST",
+    headers: { authorization: `Bearer ${coordinator.started.operator_token}`, "content-type": type },
+    body,
+  });
+  expect(response.ok, `${path}: ${response.status}`).toBe(true);
+  return (await response.json()) as T;
+}
+
+async function draw(page: Page, digit: number): Promise<void> {
+  const box = (await page.locator("#canvas").boundingBox())!;
+  for (const stroke of DIGITS[digit]!) {
+    const [first, ...rest] = stroke.map(([x, y]) => [box.x + x * box.width, box.y + y * box.height] as const);
+    await page.mouse.move(...first!);
+    await page.mouse.down();
+    for (const point of rest) await page.mouse.move(...point);
+    await page.mouse.up();
+  }
+  await page
+    .locator("#digits")
+    .getByRole("button", { name: String(digit), exact: true })
+    .click();
+}
+
+async function openTab(page: Page, token: string, digits: number[]): Promise<void> {
+  await page.goto(`${coordinator.url}/join#token=${token}`);
+  await page.getByRole("heading", { name: "Draw one digit" }).waitFor();
+  expect(await page.getByText("Which project?").isVisible()).toBe(false);
+  // The token is a secret: it stays in no history.
+  expect(page.url()).toBe(`${coordinator.url}/join/`);
+  for (const digit of digits) await draw(page, digit);
+  expect(await page.locator("#drawings li").count()).toBe(digits.length);
+}
+
+const contributed = (page: Page, round: number) =>
+  page.locator("#log li.good").filter({ hasText: new RegExp(`Round ${round}: contributed`) });
+
+it("two tabs contribute to the same rounds, and a reloaded one goes on as the same client", async () => {
+  await operator("populations", JSON.stringify({ name: POPULATION }));
+  const asked = { kind: "enrolment", population: POPULATION, label: "the page" };
+  const { secret } = await operator<CreatedToken>("tokens", JSON.stringify(asked));
+  await operator<Job>("jobs", JOB, "application/toml");
+
+  browser = await launch(coordinator.url, { width: 390, height: 844 });
+  const { context, page: first, complaints } = browser;
+  await openTab(first, secret, [0, 1, 7, 4, 1, 7]);
+  // Chromium hands a pointer's events to a tab in the background once a second.
+  const second = await context.newPage();
+  await openTab(second, secret, [4, 0, 1]);
+  for (const page of [first, second]) await page.getByRole("button", { name: "Start", exact: true }).click();
+  for (const page of [first, second]) await contributed(page, 1).waitFor();
+  await expect(contributed(first, 1).textContent()).resolves.toMatch(/6 drawings, loss \d\.\d+, .* sent/);
+
+  const clients = await operator<Listed<Client>>(`clients?population=${POPULATION}`);
+  expect(clients.items.map(({ examples }) => examples).sort()).toEqual([3, 6]);
+
+  await first.bringToFront();
+  await first.reload();
+  await first.getByRole("heading", { name: "Draw one digit" }).waitFor();
+  expect(await first.locator("#drawings li").count()).toBe(6);
+  await first.getByRole("button", { name: "Start", exact: true }).click();
+  await first.locator("#log li.good").first().waitFor();
+  expect(await first.locator("#log li.good").first().textContent()).toMatch(/Round \d+: contributed/);
+  // No third client: the tab is who it was.
+  expect((await operator<Listed<Client>>(`clients?population=${POPULATION}`)).items).toHaveLength(2);
+
+  if (process.env.SCREENSHOTS) {
+    await first.screenshot({ path: join(process.env.SCREENSHOTS, "join-light.png"), fullPage: true });
+    await first.emulateMedia({ colorScheme: "dark" });
+    await first.screenshot({ path: join(process.env.SCREENSHOTS, "join-dark.png"), fullPage: true });
+  }
+  for (const page of [first, second]) await page.getByRole("button", { name: "Stop", exact: true }).click();
+  expect(complaints).toEqual([]);
+});
+
+it("its files allow nothing from elsewhere, and only the worker may compile WebAssembly", async () => {
+  const policy = async (path: string) => {
+    const response = await fetch(`${coordinator.url}/join/${path}`);
+    expect(response.status, path).toBe(200);
+    return response.headers.get("content-security-policy");
+  };
+  expect(await policy("")).toMatch(/^default-src 'self';/);
+  expect(await policy("")).not.toContain("wasm");
+  expect(await policy("tributary/worker.js")).toContain("script-src 'self' 'wasm-unsafe-eval'");
+});
