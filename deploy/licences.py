@@ -1,4 +1,5 @@
-"""Prints the licence texts of everything that is linked into the binary: Rust crates, and the dashboard's packages.
+"""Prints the licence texts of everything in the binary: Rust crates, those of its SDK for browsers too, and the packages
+of the dashboard.
 
 Usage: licences.py TARGET NODE_MODULES
 """
@@ -18,8 +19,11 @@ def lines(*command):
 def crates(target):
     """Name, version, licence and folder of each crate in the binary, except our own."""
     # `cargo metadata` alone also lists what optional features would add.
-    tree = ("cargo", "tree", "--locked", "--package=tributary", f"--target={target}", "--edges=normal,no-proc-macro")
-    linked = {tuple(line.split()[:2]) for line in lines(*tree, "--prefix=none")}
+    linked = set()
+    for package, target in (("tributary", target), ("tributary-browser", "wasm32-unknown-unknown")):
+        of = (f"--package={package}", f"--target={target}", "--edges=normal,no-proc-macro")
+        tree = lines("cargo", "tree", "--locked", *of, "--prefix=none")
+        linked |= {tuple(line.split()[:2]) for line in tree}
     metadata = json.loads("".join(lines("cargo", "metadata", "--locked", "--format-version=1")))
     packages = sorted(metadata["packages"], key=lambda package: (package["name"], package["version"]))
     for package in packages:

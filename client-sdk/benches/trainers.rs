@@ -60,15 +60,7 @@ fn main() {
                 algorithm: Algorithm::Plain,
                 schedule: RateSchedule::Constant,
             };
-            let task = TrainTask {
-                model: &model,
-                spec: &spec,
-                training: &training,
-                seed: Seed(1),
-                constant: None,
-                budget: None,
-                frozen: &[],
-            };
+            let task = TrainTask::new(&model, &spec, &training, Seed(1));
             let mut layers = LayerTrainer::new(data.clone());
             let mut burn = BurnTrainer::new(data.clone());
             let train = |trainer: &mut dyn Trainer| black_box(trainer.train(&task, &|| false).expect("it trains"));

@@ -3,7 +3,10 @@
 use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+#[cfg(feature = "native")]
+pub use self::system::SystemClock;
 
 /// The source of a client's time.
 pub trait Clock: Debug + Send + Sync {
@@ -14,25 +17,34 @@ pub trait Clock: Debug + Send + Sync {
     fn sleep(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
-/// The machine's monotonic clock.
-#[derive(Clone, Copy, Debug)]
-pub struct SystemClock {
-    start: Instant,
-}
+#[cfg(feature = "native")]
+mod system {
+    use std::future::Future;
+    use std::pin::Pin;
+    use std::time::{Duration, Instant};
 
-impl Default for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "the only place in the SDK that asks the machine for the time")]
-    fn default() -> Self {
-        Self { start: Instant::now() }
-    }
-}
+    use super::Clock;
 
-impl Clock for SystemClock {
-    fn now_ms(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    /// The machine's monotonic clock.
+    #[derive(Clone, Copy, Debug)]
+    pub struct SystemClock {
+        start: Instant,
     }
 
-    fn sleep(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(tokio::time::sleep(time))
+    impl Default for SystemClock {
+        #[expect(clippy::disallowed_methods, reason = "the only place in the SDK that asks the machine for the time")]
+        fn default() -> Self {
+            Self { start: Instant::now() }
+        }
+    }
+
+    impl Clock for SystemClock {
+        fn now_ms(&self) -> u64 {
+            u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+        }
+
+        fn sleep(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+            Box::pin(tokio::time::sleep(time))
+        }
     }
 }

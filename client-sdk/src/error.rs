@@ -26,6 +26,9 @@ pub enum ClientError {
     /// A setting of the builder cannot be used: an attribute that is too long, certificates that cannot be loaded.
     #[error("cannot set up the client: {0}")]
     Setup(String),
+    /// A [`BlockingClient`](crate::BlockingClient) does one call at a time, and none on a thread of an async runtime.
+    #[error("this client runs a session in another thread, or this thread belongs to an async runtime")]
+    Busy,
     /// The client's state cannot be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -29,14 +29,16 @@
 //! |---|---|
 //! | [`client`] | [`Builder`] and [`Client`]: settings, one session, the loop of sessions |
 //! | [`outcome`], [`error`] | how a session ends |
-//! | [`host`] | what the app says about the device: may the session continue? |
+//! | [`host`], `conditions` | what the app says about the device: may the session continue? |
+//! | `blocking`, `cancel` | sessions that block their thread, and their end from outside |
 //! | [`trainer`] | local training as a trait, for layer lists, and for modules of burn |
 //! | [`examples`] | example sets: in memory, from CSV, from IDX files |
-//! | [`store`] | what is kept between sessions, and where: [`FileStore`], [`MemoryStore`] |
-//! | [`keys`] | the device's key pair and its certificate: [`KeyStore`], [`StoredKey`] |
+//! | [`store`] | what is kept between sessions, and where: `FileStore`, [`MemoryStore`] |
+//! | [`keys`] | the device's key pair and its certificate: [`KeyStore`], `StoredKey` |
 //! | [`attest`] | what the platform says about the device |
-//! | [`transport`] | how requests reach the coordinator: [`HttpTransport`] |
+//! | [`transport`] | how requests reach the coordinator: `HttpTransport` |
 //! | [`clock`] | time as an argument |
+//! | `platform` | what the machine gives: an operating system (feature `native`), or nothing, as in a browser |
 //! | `session` | what a session does next (a value without I/O), and the loop that does it |
 //! | `tasks` | what a client does for an assignment: train, evaluate |
 //! | `models` | the model of an assignment: cached, cached plus deltas, or downloaded |
@@ -47,14 +49,22 @@
 #![warn(missing_docs)]
 
 pub mod attest;
+#[cfg(feature = "native")]
+pub mod blocking;
+mod cadence;
+#[cfg(feature = "native")]
+pub mod cancel;
 pub mod client;
 pub mod clock;
+#[cfg(feature = "native")]
+pub mod conditions;
 pub mod error;
 pub mod examples;
 pub mod host;
 pub mod keys;
 mod models;
 pub mod outcome;
+mod platform;
 mod session;
 pub mod store;
 mod tasks;
@@ -62,25 +72,39 @@ pub mod trainer;
 pub mod transport;
 
 pub use attest::{Attest, AttestError, Attestation};
+#[cfg(feature = "native")]
+pub use blocking::BlockingClient;
 /// The burn that this SDK was built with. An app that brings its own network must use the same one.
 #[cfg(feature = "burn")]
 pub use burn;
+#[cfg(feature = "native")]
+pub use cancel::CancelToken;
 pub use client::{Builder, Client};
+#[cfg(feature = "native")]
+pub use conditions::{ConditionedHost, Conditions, Device, Thermal};
 pub use error::ClientError;
 pub use host::{AlwaysOn, Host};
-pub use keys::{ClientCertificate, KeyError, KeyStore, StoredKey};
+#[cfg(feature = "native")]
+pub use keys::StoredKey;
+pub use keys::{ClientCertificate, KeyError, KeyStore};
 pub use outcome::Outcome;
-pub use store::{FileStore, MemoryStore, Store};
+#[cfg(feature = "native")]
+pub use store::FileStore;
+pub use store::{MemoryStore, Store};
 #[cfg(feature = "burn")]
 pub use trainer::BurnTrainer;
 #[cfg(feature = "layers")]
 pub use trainer::LayerTrainer;
-pub use trainer::{Budget, Correction, EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
-pub use transport::{HttpTransport, Transport, Trust, TrustError, is_exposed};
+pub use trainer::{
+    Budget, Correction, EvaluateTask, Evaluated, NamedTensor, StopFlags, TrainError, TrainTask, Trained, Trainer,
+};
+pub use transport::Transport;
+#[cfg(feature = "native")]
+pub use transport::{HttpTransport, Trust, TrustError, is_exposed};
 pub use tributary_protocol::classes::ClassCounts;
 pub use tributary_protocol::metrics::{MetricName, Metrics, MetricsError};
 
 /// The Rust code of the README compiles.
-#[cfg(all(doctest, feature = "layers"))]
+#[cfg(all(doctest, feature = "layers", feature = "native"))]
 #[doc = include_str!("../../README.md")]
 struct Readme;

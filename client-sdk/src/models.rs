@@ -16,6 +16,7 @@ use tributary_protocol::update::{
     add_model_delta, bytes_max, form_bytes, model_delta_bytes_max, model_delta_header, model_in_form,
 };
 
+use crate::cadence::continued;
 use crate::error::ClientError;
 use crate::store::state::State;
 use crate::transport::coordinator::Coordinator;
@@ -30,10 +31,12 @@ pub(crate) struct Base {
     /// The control variate of the model's version, where the plan's algorithm has one: a value for each shared
     /// parameter. `None` for zeros.
     pub(crate) control: Option<Vec<f32>>,
+    /// Updates since the model was fetched, where it is the client's own; 0 for the newest model.
+    pub(crate) updates: u32,
 }
 
 /// Gets what an assignment starts from: the model, which is cached, and the control variate, which every version
-/// replaces.
+/// replaces. A client that goes on from its own weights gets nothing.
 pub(crate) async fn fetch_base(
     state: &State,
     coordinator: &Coordinator,
@@ -42,9 +45,12 @@ pub(crate) async fn fetch_base(
 ) -> Result<Base, ClientError> {
     let parts = assignment.plan.model.parts();
     let parts = parts.map_err(|error| ClientError::BadAnswer(format!("the plan's model: {error}")))?;
+    if let Some((model, updates)) = continued(assignment, parts.model(), || state.client_state(assignment.job)) {
+        return Ok(Base { model, parts, control: None, updates });
+    }
     let model = fetch_model(state, coordinator, secret, assignment, &parts).await?;
     let Some(CompanionFile { sha256, bytes }) = assignment.control else {
-        return Ok(Base { model, parts, control: None });
+        return Ok(Base { model, parts, control: None, updates: 0 });
     };
     let most = bytes_max(parts.shared(), ModelForm::F32.codec());
     if bytes > most {
@@ -55,7 +61,7 @@ pub(crate) async fn fetch_base(
     let body = coordinator.download(secret, &file, state.partial(sha256)).await?;
     let control = model_in_form(&body, parts.shared(), ModelForm::F32)
         .map_err(|error| ClientError::BadAnswer(format!("the control variate does not fit its plan: {error}")))?;
-    Ok(Base { model, parts, control: Some(control.into_values()) })
+    Ok(Base { model, parts, control: Some(control.into_values()), updates: 0 })
 }
 
 /// Gets the model that an assignment starts from, and caches it.

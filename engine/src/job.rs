@@ -14,7 +14,7 @@ use tributary_protocol::sharing::Parts;
 use tributary_protocol::update::{UpdateHeader, UpdateLimits, bytes_max};
 
 use crate::aggregate::{
-    Accumulator, CapsError, ControlStep, Discount, Dynamic, Gathering, Optimizer, SumCaps, Weighing, Weight,
+    Accumulator, CapsError, ControlStep, Discount, Dynamic, Elastic, Gathering, Optimizer, SumCaps, Weighing, Weight,
     gathering_of, optimizer_of, share,
 };
 use crate::round::{Calendar, CalendarError};
@@ -159,6 +159,7 @@ impl JobSpec {
     pub fn optimizer(&self, base_version: u32, updates: u32) -> Box<dyn Optimizer> {
         match self.file.training.algorithm {
             Algorithm::FedDyn { alpha, clients } => Box::new(Dynamic { alpha, share: share(updates, clients) }),
+            Algorithm::Easgd { .. } => Box::new(Elastic { updates }),
             _ => {
                 let training = self.file.training.at_version(base_version);
                 optimizer_of(&self.file.aggregation, training.optimizer.learning_rate(), base_version)
@@ -212,5 +213,6 @@ pub fn plan_of(file: &JobFile) -> Plan {
         weight_max: file.update.weight_max,
         download: file.download,
         norm_max: file.update.norm_max.and_then(|bound| bound.fixed()),
+        cadence: file.round.mode.cadence(),
     }
 }

@@ -60,7 +60,7 @@ use crate::hash::Sha256Hash;
 use crate::id::{AssignmentId, ClientId, JobId, Name, Secret};
 use crate::job_model::JobModel;
 use crate::metrics::Metrics;
-use crate::plan::{Loss, Training};
+use crate::plan::{Cadence, Loss, Training};
 use crate::seed::Seed;
 use crate::state::{FailureReason, Task};
 use crate::update::{Codec, CodecName};
@@ -216,6 +216,9 @@ pub struct CheckInRequest {
     pub state: DeviceState,
     /// Version of the SDK, for information.
     pub sdk_version: String,
+    /// Kind of the SDK: `rust`, `python`, `kotlin`, `swift`, `c`, `browser`, or another name. The operator sees it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sdk: Option<Name>,
     /// Codecs in which the client can write updates. The coordinator ignores names that it does not know, such as those
     /// of a newer SDK.
     #[serde(deserialize_with = "known_codecs")]
@@ -399,9 +402,23 @@ pub struct Plan {
     /// is no bound that clients know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub norm_max: Option<f64>,
+    /// How often the client takes the newest model and sends an update. Absent where each update is one training from
+    /// the newest model.
+    #[serde(default, skip_serializing_if = "Cadence::is_plain")]
+    pub cadence: Cadence,
 }
 
 impl Plan {
+    /// Whether clients keep a vector that must go back when the round that took their update is abandoned.
+    #[must_use]
+    pub fn goes_back(&self) -> bool {
+        let algorithm = &self.training.algorithm;
+        algorithm.keeps_state()
+            || algorithm.elastic().is_some()
+            || self.cadence.keeps_weights()
+            || self.codec.properties().error_feedback
+    }
+
     /// SHA-256 of the plan's JSON. It identifies the plan in the operator API.
     #[must_use]
     pub fn hash(&self) -> Sha256Hash {

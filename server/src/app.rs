@@ -4,15 +4,15 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tributary_engine::round::Pace;
 use tributary_engine::story::ShutOut;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
-use tributary_protocol::operator::LoadSample;
+use tributary_protocol::operator::{Engine, LoadSample};
 use tributary_protocol::state::HealthKind;
 
 use crate::central::Evaluations;
 use crate::cluster::lease::Leases;
-use crate::db::Db;
 use crate::devices::Devices;
 use crate::driver::Driver;
 use crate::fleet::Fleet;
@@ -74,9 +74,9 @@ impl App {
         limits: Limits,
         ca: Option<Sha256Hash>,
     ) -> Arc<Self> {
-        let is_shared = matches!(services.db, Db::Postgres { .. });
+        let is_shared = services.db.engine() == Engine::Postgres;
         Arc::new(Self {
-            fleet: Arc::new(Fleet::new(is_shared)),
+            fleet: Arc::new(Fleet::new(is_shared, Pace::below(limits.checkins_per_second))),
             updates: Arc::new(Updates::new(upload_memory, &services.metrics)),
             models: Models::default(),
             evaluations: Arc::default(),

@@ -9,12 +9,13 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{Name, PinnedSecret, Secret, SecretKind, TokenId};
-use tributary_protocol::operator::Token;
+use tributary_protocol::operator::{Engine, Token};
 use tributary_protocol::sealed::Sealed;
 use tributary_protocol::state::{AuditAction, Role, TokenKind};
 
 use crate::app::App;
 use crate::blob::{self, BlobError, Blobs, OpenStoreError, OpenedStore, sweep};
+#[cfg(feature = "postgres")]
 use crate::cluster::bell;
 use crate::cluster::lease::LEASE_DEFAULT;
 use crate::db::{Db, DbError, NewAudit};
@@ -71,6 +72,8 @@ pub struct Config {
     /// its length. Further ones wait, their bodies unread.
     pub upload_memory: usize,
     pub metrics: MetricsAccess,
+    /// Serves the page `/join`, with which a browser that has an enrolment token becomes a client.
+    pub join: bool,
     pub connections: ConnectionLimits,
     /// Limits of single callers.
     pub limits: Limits,
@@ -99,6 +102,7 @@ impl Default for Config {
             lease: LEASE_DEFAULT,
             upload_memory: UPLOAD_MEMORY_DEFAULT,
             metrics: MetricsAccess::default(),
+            join: false,
             connections: ConnectionLimits::default(),
             limits: Limits::default(),
             tls: None,
@@ -141,6 +145,7 @@ pub struct Coordinator {
     first_operator_token: Option<Secret>,
     first_clients: Option<FirstClients>,
     notifier: Option<notify::Sender>,
+    join: bool,
 }
 
 /// A population that was created because there was none.
@@ -176,10 +181,10 @@ impl Coordinator {
         let blobs = Blobs::open(store, &db).await?;
         chain_old_audit(&db).await?;
         let first_operator_token = let_operator_in(&db, &clock, config.operator_token.as_ref()).await?;
-        let node = match (&db, &config.node) {
-            (Db::Sqlite { .. }, _) => "local".parse().expect("a valid name"),
-            (Db::Postgres { .. }, Some(node)) => node.clone(),
-            (Db::Postgres { .. }, None) => entropy::node(),
+        let node = match (db.engine(), &config.node) {
+            (Engine::Sqlite, _) => "local".parse().expect("a valid name"),
+            (Engine::Postgres, Some(node)) => node.clone(),
+            (Engine::Postgres, None) => entropy::node(),
         };
         let tls = config.tls.as_ref().map(|source| Tls::open(source, asks_clients, clock.now_ms())).transpose()?;
         if let Some(tls) = &tls {
@@ -201,7 +206,8 @@ impl Coordinator {
         if config.fold_at_commit {
             app.updates.sums.leave_to_commits();
         }
-        Ok(Self { app, connections: config.connections, tls, first_operator_token, first_clients, notifier })
+        let (connections, join) = (config.connections, config.join);
+        Ok(Self { app, connections, tls, first_operator_token, first_clients, notifier, join })
     }
 
     /// The operator token that was created because none worked. It cannot be read later, because only its hash is
@@ -237,7 +243,7 @@ impl Coordinator {
 
     /// Every route, for tests that call it without a socket.
     pub fn router(&self) -> axum::Router {
-        api::router(Arc::clone(&self.app))
+        api::router(Arc::clone(&self.app), self.join)
     }
 
     /// Serves until `shutdown` is cancelled. Then it accepts no more requests, answers those in flight (held check-ins
@@ -275,6 +281,7 @@ impl Coordinator {
                 }
             });
         }
+        #[cfg(feature = "postgres")]
         if let Db::Postgres { pool, .. } = &app.db {
             let (app, pool) = (Arc::clone(&app), pool.clone());
             tasks.spawn(async move { bell::run(&app, pool, |clients| app.fleet.lobby.call(clients)).await });
@@ -292,7 +299,7 @@ impl Coordinator {
             }
         };
         tasks.spawn(stop);
-        let router = api::router(Arc::clone(&app));
+        let router = api::router(Arc::clone(&app), self.join);
         let serving = listen::serve(listener, router, self.connections, self.tls, &app.metrics, app.stopping.clone());
         let drained = async {
             app.stopping.cancelled().await;

@@ -21,7 +21,8 @@ use tributary_protocol::job_file::{JobFile, RoundPolicyChange};
 use tributary_protocol::operator::{
     self, Account, Assignment, AuditEntry, ChangeJob, ChangeStanding, ClientAssignment, ClientOrder, CreateJob,
     CreatePopulation, CreateToken, CreatedToken, Event, Job, JobDraft, MetricCurve, ModelVersion, Order, Page,
-    PageQuery, Population, Round, RoundDetail, RoundSort, ScheduledWork, Session, TestSet, TestSetState, Token,
+    PageQuery, Population, Round, RoundDetail, RoundSort, ScheduledWork, Session, StaleClient, TestSet, TestSetState,
+    Token,
 };
 use tributary_protocol::problem::Problem;
 use tributary_protocol::sealed::Sealed;
@@ -305,6 +306,11 @@ impl Api {
     pub(crate) async fn model(&self, id: JobId, version: u32, form: ModelForm) -> Result<Response, ApiError> {
         let segments = ["jobs", &id.to_string(), "models", &version.to_string()];
         self.send(self.call(Method::GET, &segments, &[("form", form.as_str().to_owned())])).await
+    }
+
+    /// `GET /operator/v1/jobs/{id}/stale-clients`
+    pub(crate) async fn stale_clients(&self, id: JobId) -> Result<Vec<StaleClient>, ApiError> {
+        self.get(&["jobs", &id.to_string(), "stale-clients"], &[]).await
     }
 
     /// `GET /operator/v1/jobs/{id}/metric-curves`

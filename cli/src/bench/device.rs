@@ -178,6 +178,7 @@ pub(super) fn check_in_body(wait_ms: u32) -> Bytes {
         attributes: Default::default(),
         state: DeviceState { examples: 1, ..DeviceState::default() },
         sdk_version: env!("CARGO_PKG_VERSION").into(),
+        sdk: None,
         codecs: CodecName::ALL.to_vec(),
         wait_ms,
     })

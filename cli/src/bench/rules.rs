@@ -17,6 +17,7 @@ use super::error::BenchError;
 use crate::demo::args::{Dataset, DemoArgs, Network};
 use crate::demo::changes::Changes;
 use crate::demo::partition::Partition;
+use crate::demo::stragglers::Stragglers;
 use crate::demo::{job_file, learn};
 use crate::error::CliError;
 use crate::format::{bytes, or_dash, percent};
@@ -29,11 +30,11 @@ const LAST_ROUNDS: usize = 5;
 /// What is learned; the same for every rule.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Learning {
-    /// digits (embedded), mnist, or synthetic:A,B: FedProx's generated task, whose clients differ by A in their models
-    /// and by B in their data.
+    /// digits (embedded), mnist, synthetic:A,B (FedProx's generated task, whose clients differ by A in their models and
+    /// by B in their data), or the next character of a play: shakespeare (clients are roles), shakespeare:blocks.
     #[arg(long, default_value_t = Dataset::Digits, value_name = "DATASET")]
     pub(super) dataset: Dataset,
-    /// Folder of MNIST's four IDX files. Missing files are downloaded into it.
+    /// Folder of MNIST's four IDX files, of which missing ones are downloaded; or of the play, input.txt.
     #[arg(long, default_value = "mnist-data", value_name = "FOLDER")]
     pub(super) data_dir: PathBuf,
     /// How the examples are split among the clients: iid, dirichlet:A or shards:N. A synthetic task has a split of its
@@ -43,16 +44,18 @@ pub(super) struct Learning {
     /// The network for images.
     #[arg(long, value_enum, default_value_t = Network::Mlp)]
     pub(super) model: Network,
-    /// Clients that train [default: 20 for digits, 100 for mnist, 30 for synthetic].
+    /// Clients that train [default: 20 for digits, 100 for mnist and shakespeare, 30 for synthetic].
     #[arg(long, value_name = "CLIENTS", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) clients: Option<u32>,
     /// Clients of a round [default: 10; all for `bench attack`].
     #[arg(long, value_name = "CLIENTS", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) cohort: Option<u32>,
-    /// Passes over a client's examples in a round [default: 5 for digits, 1 for mnist, 20 for synthetic].
+    /// Passes over a client's examples in a round [default: 5 for digits, 1 for mnist and shakespeare, 20 for
+    /// synthetic].
     #[arg(long, value_name = "EPOCHS", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) epochs: Option<u32>,
-    /// Learning rate of the clients [default: 0.2 for digits, 0.1 for mnist, 0.01 for synthetic].
+    /// Learning rate of the clients [default: 0.2 for digits, 0.1 for mnist, 1 for shakespeare, 0.01 for
+    /// synthetic].
     #[arg(long, value_name = "RATE")]
     pub(super) learning_rate: Option<f64>,
     /// Rounds per rule and seed.
@@ -73,6 +76,10 @@ pub(crate) struct RulesArgs {
     /// May be repeated.
     #[arg(long = "rule", value_name = "RULE", default_values = NAMES)]
     rules: Vec<Rule>,
+    /// In each round this share of the cohort has time for a part of its epochs only, from one to all. What these
+    /// clients learned counts, but `fed_avg` drops them.
+    #[arg(long, default_value_t = 0.0, value_name = "SHARE", value_parser = parse_share)]
+    stragglers: f64,
     #[command(flatten)]
     learning: Learning,
 }
@@ -109,6 +116,8 @@ pub(super) struct Row {
     pub(super) attack: Option<&'static str>,
     /// The share of clients that attack.
     pub(super) share: f64,
+    /// The share of clients that have time for a part of their epochs.
+    pub(super) stragglers: f64,
     pub(super) seed: u64,
     pub(super) rounds: u32,
     /// The first round whose model reached the target accuracy.
@@ -123,6 +132,8 @@ pub(super) struct Row {
     pub(super) accuracy: Option<f64>,
     /// The same of the loss.
     pub(super) loss: Option<f64>,
+    /// Loss of the last model on the training examples of all clients.
+    pub(super) training_loss: Option<f64>,
     /// Wall time with evaluations.
     pub(super) seconds: f64,
 }
@@ -134,9 +145,11 @@ pub(crate) async fn run(args: &RulesArgs, output: &Output) -> Result<(), CliErro
             let clients = demo.clients();
             let changes = rule.changes(clients)?;
             let cohort = args.learning.cohort.or(changes.cohort).unwrap_or(clients.min(10));
-            let changes = Changes { cohort: Some(cohort), ..changes };
+            let stragglers = (args.stragglers > 0.0)
+                .then_some(Stragglers { share: args.stragglers, count: rule.kind != Kind::Averaging });
+            let changes = Changes { cohort: Some(cohort), stragglers, ..changes };
             let row = measure(&args.learning, *seed, changes, output).await?;
-            let row = Row { rule: rule.text.clone(), ..row };
+            let row = Row { rule: rule.text.clone(), stragglers: args.stragglers, ..row };
             output.object(&row, || text(&row))?;
         }
     }
@@ -153,9 +166,10 @@ pub(super) async fn measure(
     let demo = demo(learning, seed, changes);
     job_file(&demo)?.check().map_err(|error| BenchError::Train(error.to_string()))?;
     let clock = Stopwatch::start();
-    let (rounds, _) = learn(&demo, output).await?;
-    let row = row(learning, &rounds);
-    Ok(Row { seed, seconds: clock.elapsed().as_secs_f64(), ..row })
+    let learned = learn(&demo, output).await?;
+    let seconds = clock.elapsed().as_secs_f64();
+    let row = row(learning, &learned.rounds);
+    Ok(Row { seed, seconds, training_loss: learned.training_loss().await?, ..row })
 }
 
 pub(super) fn demo(learning: &Learning, seed: u64, changes: Changes) -> DemoArgs {
@@ -188,6 +202,7 @@ fn row(learning: &Learning, rounds: &[Round]) -> Row {
         dataset: learning.dataset.to_string(),
         attack: None,
         share: 0.0,
+        stragglers: 0.0,
         seed: 0,
         rounds: rounds.len() as u32,
         rounds_to_target: reached.map(|index| rounds[index].number),
@@ -196,13 +211,14 @@ fn row(learning: &Learning, rounds: &[Round]) -> Row {
         bytes_down: rounds.iter().map(|round| round.bytes_down).sum(),
         accuracy: last(|round| round.accuracy),
         loss: last(|round| round.loss),
+        training_loss: None,
         seconds: 0.0,
     }
 }
 
 fn text(row: &Row) -> String {
     format!(
-        "{:<16} {:<14} seed {:>3}  to target {:>4} rounds, {:>9} up  {:>9} up and {:>9} down in {} rounds  accuracy {}  loss {}  {:.0} s",
+        "{:<16} {:<14} seed {:>3}  to target {:>4} rounds, {:>9} up  {:>9} up and {:>9} down in {} rounds  accuracy {}  loss {}, training {}  {:.0} s",
         row.rule,
         row.dataset,
         row.seed,
@@ -213,6 +229,7 @@ fn text(row: &Row) -> String {
         row.rounds,
         or_dash(row.accuracy, percent),
         or_dash(row.loss, |loss| format!("{loss:.4}")),
+        or_dash(row.training_loss, |loss| format!("{loss:.4}")),
         row.seconds,
     )
 }
@@ -246,6 +263,11 @@ impl Rule {
             ..Changes::default()
         })
     }
+}
+
+fn parse_share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "it must be from 0 to 1".into())
 }
 
 pub(super) fn aggregation_of(value: Value) -> Result<Aggregation, BenchError> {
@@ -325,6 +347,25 @@ mod tests {
         assert!(sent[1].bytes_down > sent[0].bytes_down * 5 / 4, "the second version has a control variate: {sent:?}");
     }
 
+    /// Goal: the updates of stragglers are dropped by `fed_avg` and count with other rules, and the row says how well
+    /// the last model fits the examples of all clients.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn stragglers_are_dropped_by_averaging_and_counted_by_others() {
+        let learning = Learning { epochs: Some(3), ..learning("digits") };
+        let mut rows = Vec::new();
+        for count in [false, true] {
+            let changes =
+                Changes { cohort: Some(4), stragglers: Some(Stragglers { share: 0.5, count }), ..Changes::default() };
+            rows.push(measure(&learning, 1, changes, &crate::testing::output(true).0).await.unwrap());
+        }
+        assert_eq!(rows.iter().map(|row| row.rounds).collect::<Vec<_>>(), [2, 2]);
+        assert!(rows[0].bytes_up < rows[1].bytes_up, "{rows:?}");
+        for row in rows {
+            let (loss, held_out) = (row.training_loss.unwrap(), row.loss.unwrap());
+            assert!(loss > 0.0 && loss < 2.0 * held_out, "{loss} and {held_out} are of the same digits");
+        }
+    }
+
     /// Goal: logistic regression with few clients that always take part is learned in far fewer rounds by L-BFGS.
     /// Method: the loss of a round is that of the model that it started from, before any local step; federated
     /// averaging reports the mean over its local steps, which is lower.
@@ -335,8 +376,8 @@ mod tests {
             let learning =
                 Learning { model: Network::Logistic, rounds, learning_rate: Some(0.1), ..learning("digits") };
             let changes = Changes { cohort: Some(4), ..text.parse::<Rule>().unwrap().changes(4).unwrap() };
-            let (played, _) = learn(&demo(&learning, 1, changes), &crate::testing::output(true).0).await.unwrap();
-            losses.push(played.iter().filter_map(|round| round.training_loss).fold(f64::INFINITY, f64::min));
+            let learned = learn(&demo(&learning, 1, changes), &crate::testing::output(true).0).await.unwrap();
+            losses.push(learned.rounds.iter().filter_map(|round| round.training_loss).fold(f64::INFINITY, f64::min));
         }
         assert!(losses[1] < losses[0] && losses[0] < 0.1, "{losses:?}");
     }

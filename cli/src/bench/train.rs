@@ -111,7 +111,7 @@ fn measure(
     forget_peak();
 
     let (clock, cpu_before) = (Stopwatch::start(), cpu_s(std::process::id())?);
-    let task = TrainTask { model: &model, spec, training, seed: Seed(1), constant: None, budget: None, frozen: &[] };
+    let task = TrainTask::new(&model, spec, training, Seed(1));
     let trained = trainer.train(&task, &|| false).map_err(failed)?;
     let (train_s, train_cpu_s) = (clock.elapsed().as_secs_f64(), cpu_s(std::process::id())? - cpu_before);
 

@@ -11,8 +11,8 @@ use tributary_protocol::operator::Round;
 use tributary_protocol::update::Codec;
 
 use crate::demo::args::{Dataset, DemoArgs, Network};
-use crate::demo::learn;
 use crate::demo::partition::Partition;
+use crate::demo::{Learned, learn};
 use crate::error::CliError;
 use crate::format::{bytes, or_dash, percent};
 use crate::options::parse_codec;
@@ -98,23 +98,23 @@ pub(crate) async fn run(args: &TrainingArgs, output: &Output) -> Result<(), CliE
                 ..DemoArgs::default()
             };
             let clock = Stopwatch::start();
-            let (rounds, parameters) = learn(&demo, output).await?;
-            let trained =
-                Trained { seconds: clock.elapsed().as_secs_f64(), ..measure(args, *codec, *seed, &rounds, parameters) };
+            let learned = learn(&demo, output).await?;
+            let trained = Trained { seconds: clock.elapsed().as_secs_f64(), ..measure(args, *codec, *seed, &learned) };
             output.object(&trained, || text(&trained))?;
         }
     }
     Ok(())
 }
 
-fn measure(args: &TrainingArgs, codec: Codec, seed: u64, rounds: &[Round], parameters: usize) -> Trained {
+fn measure(args: &TrainingArgs, codec: Codec, seed: u64, learned: &Learned) -> Trained {
+    let Learned { rounds, parameters, .. } = learned;
     let reached = rounds.iter().position(|round| round.accuracy.is_some_and(|accuracy| accuracy >= args.target));
     let bytes_of = |rounds: &[Round]| rounds.iter().map(|round| round.bytes_up).sum::<u64>();
     let updates: u64 = rounds.iter().map(|round| u64::from(round.reported)).sum();
     let accuracies: Vec<f64> = rounds.iter().filter_map(|round| round.accuracy).collect();
     let last = &accuracies[accuracies.len().saturating_sub(LAST_ROUNDS)..];
     let bytes_up = bytes_of(rounds);
-    let values = (updates * parameters as u64).max(1) as f64;
+    let values = (updates * *parameters as u64).max(1) as f64;
     Trained {
         codec,
         seed,

@@ -24,7 +24,7 @@ pub(super) async fn run(
         // An empty list may mean that the name is mistyped.
         check_population(population, api).await?;
     }
-    let header = ["#", "id", "examples", "reported", "late", "failed", "standing", "seen", "attributes"];
+    let header = ["#", "id", "examples", "reported", "late", "failed", "standing", "seen", "sdk", "attributes"];
     output.list(&clients.items, &header, |client| {
         vec![
             client.number.to_string(),
@@ -35,6 +35,7 @@ pub(super) async fn run(
             client.failed.to_string(),
             client.standing.to_string(),
             seen(client, output.now_ms),
+            sdk(client),
             attributes(&client.attributes),
         ]
     })?;
@@ -44,6 +45,11 @@ pub(super) async fn run(
 
 fn seen(client: &Client, now_ms: i64) -> String {
     if client.online { "online".into() } else { relative(client.last_seen_at_ms, now_ms) }
+}
+
+/// The kind of its SDK.
+pub(super) fn sdk(client: &Client) -> String {
+    client.sdk.as_ref().map_or_else(|| "-".to_owned(), Name::to_string)
 }
 
 pub(super) fn attributes(attributes: &Attributes) -> String {

@@ -4,7 +4,7 @@ use serde_json::json;
 use tributary_protocol::id::ClientId;
 use tributary_protocol::operator::{Client, PageQuery};
 
-use super::list::attributes;
+use super::list::{attributes, sdk};
 use crate::api::Api;
 use crate::error::CliError;
 use crate::format::{bytes, duration_ms, or_dash, relative, timestamp};
@@ -50,6 +50,7 @@ fn pairs(client: &Client, now_ms: i64) -> Vec<(&'static str, String)> {
         ("number", client.number.to_string()),
         ("population", client.population.to_string()),
         ("standing", standing),
+        ("sdk", sdk(client)),
         ("attributes", attributes(&client.attributes)),
         ("examples", client.examples.to_string()),
         ("reported", client.reported.to_string()),

@@ -13,6 +13,7 @@ use tributary_protocol::update::Codec;
 use super::changes::Changes;
 use super::partition::Partition;
 use super::synthetic::Synthetic;
+use super::text::Split;
 use crate::options::parse_codec;
 
 /// Fewest clients of which one may be too slow and one may die while the rounds go on.
@@ -33,10 +34,12 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "THREADS", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: Option<u32>,
     /// Handwritten digits: the small embedded data set (digits), or mnist. Or synthetic:A,B: FedProx's generated task,
-    /// whose clients differ by A in their models and by B in their data.
+    /// whose clients differ by A in their models and by B in their data. Or shakespeare: the next character of a play,
+    /// whose roles are the clients; shakespeare:blocks gives each client a block of the text.
     #[arg(long, default_value_t = Dataset::Digits, value_name = "DATASET")]
     pub(crate) dataset: Dataset,
-    /// Folder of MNIST's four IDX files, gzipped or not. Missing files are downloaded into it.
+    /// Folder of MNIST's four IDX files, gzipped or not, of which missing ones are downloaded; or of the play,
+    /// input.txt.
     #[arg(long, default_value = "mnist-data", value_name = "FOLDER")]
     pub(crate) data_dir: PathBuf,
     /// The folder that missing MNIST files are downloaded from.
@@ -91,6 +94,8 @@ pub(crate) enum Dataset {
     Mnist,
     /// Generated, without any file.
     Synthetic(Synthetic),
+    /// The next character of a play.
+    Shakespeare(Split),
 }
 
 impl FromStr for Dataset {
@@ -100,10 +105,12 @@ impl FromStr for Dataset {
         match text.split_once(':') {
             None if text == "digits" => Ok(Self::Digits),
             None if text == "mnist" => Ok(Self::Mnist),
+            None if text == "shakespeare" => Ok(Self::Shakespeare(Split::Roles)),
+            Some(("shakespeare", "blocks")) => Ok(Self::Shakespeare(Split::Blocks)),
             Some(("synthetic", numbers)) => {
                 Ok(Self::Synthetic(numbers.parse::<Synthetic>().map_err(|e| e.to_string())?))
             }
-            _ => Err("a data set is digits, mnist or synthetic:A,B".to_owned()),
+            _ => Err("a data set is digits, mnist, shakespeare, shakespeare:blocks or synthetic:A,B".to_owned()),
         }
     }
 }
@@ -114,6 +121,8 @@ impl fmt::Display for Dataset {
             Self::Digits => formatter.write_str("digits"),
             Self::Mnist => formatter.write_str("mnist"),
             Self::Synthetic(synthetic) => write!(formatter, "synthetic:{synthetic}"),
+            Self::Shakespeare(Split::Roles) => formatter.write_str("shakespeare"),
+            Self::Shakespeare(Split::Blocks) => formatter.write_str("shakespeare:blocks"),
         }
     }
 }
@@ -147,6 +156,7 @@ impl DemoArgs {
             Dataset::Digits => 30,
             Dataset::Mnist => 87,
             Dataset::Synthetic(_) => 200,
+            Dataset::Shakespeare(_) => 100,
         })
     }
 
@@ -154,7 +164,7 @@ impl DemoArgs {
     pub(crate) fn clients(&self) -> u32 {
         self.clients.unwrap_or(match self.dataset {
             Dataset::Digits => 20,
-            Dataset::Mnist => 100,
+            Dataset::Mnist | Dataset::Shakespeare(_) => 100,
             Dataset::Synthetic(_) => 30,
         })
     }
@@ -166,7 +176,7 @@ impl DemoArgs {
     pub(crate) fn partition(&self) -> Partition {
         self.partition.unwrap_or(match self.dataset {
             Dataset::Digits => Partition::Dirichlet(0.5),
-            Dataset::Mnist | Dataset::Synthetic(_) => Partition::Iid,
+            Dataset::Mnist | Dataset::Synthetic(_) | Dataset::Shakespeare(_) => Partition::Iid,
         })
     }
 

@@ -186,15 +186,7 @@ mod tests {
         .unwrap();
         let model = spec.initial_model(Seed(1)).unwrap();
         let attackers = Attackers::new(attack, 10, vec![examples(0.0), examples(0.5), examples(1.0)]);
-        let task = TrainTask {
-            model: &model,
-            spec: &spec,
-            training: &training,
-            seed: Seed(4),
-            constant: None,
-            budget: None,
-            frozen: &[],
-        };
+        let task = TrainTask::new(&model, &spec, &training, Seed(4));
         let honest = LayerTrainer::new(Arc::new(examples(0.0))).train(&task, &|| false).unwrap();
         let delta =
             |values: &[f32]| values.iter().zip(model.values()).map(|(own, model)| f64::from(own - model)).collect();

@@ -4,6 +4,7 @@ use tributary_protocol::job_file::Aggregation;
 use tributary_protocol::plan::Algorithm;
 
 use super::attack::Attack;
+use super::stragglers::Stragglers;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Changes {
@@ -17,4 +18,6 @@ pub(crate) struct Changes {
     pub(crate) learning_rate: Option<f64>,
     /// What some clients send instead of their updates, and how many of them.
     pub(crate) attack: Option<(Attack, u32)>,
+    /// Clients that have time for a part of their epochs.
+    pub(crate) stragglers: Option<Stragglers>,
 }

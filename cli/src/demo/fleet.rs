@@ -14,6 +14,7 @@ use tributary_protocol::id::Secret;
 use tributary_protocol::plan::Algorithm;
 
 use super::attack::Attackers;
+use super::stragglers::Stragglers;
 
 /// How often a client that pretends to compute checks whether it should stop.
 const SLOW_STEP: Duration = Duration::from_millis(20);
@@ -38,6 +39,8 @@ pub(crate) struct Member {
     pub(crate) fault: Fault,
     /// Whom it attacks with, if it sends something else than its update.
     pub(crate) attackers: Option<Arc<Attackers>>,
+    /// Whether it has time for all of its epochs.
+    pub(crate) stragglers: Option<Stragglers>,
 }
 
 /// Clients that run until they are stopped.
@@ -77,6 +80,7 @@ impl Fleet {
                 trainer: LayerTrainer::new(Arc::new(member.examples)),
                 fault: member.fault,
                 attackers: member.attackers,
+                stragglers: member.stragglers,
                 slots: Arc::clone(&slots),
                 running: Arc::clone(&running),
             };
@@ -112,6 +116,7 @@ struct Device {
     trainer: LayerTrainer,
     fault: Fault,
     attackers: Option<Arc<Attackers>>,
+    stragglers: Option<Stragglers>,
     slots: Arc<Slots>,
     running: Arc<AtomicBool>,
 }
@@ -129,7 +134,10 @@ impl Trainer for Device {
         match self.fault {
             Fault::None => {
                 let _slot = self.slots.take();
-                let trained = self.trainer.train(task, should_stop)?;
+                let trained = match &self.stragglers {
+                    Some(stragglers) => stragglers.train(&mut self.trainer, task, should_stop)?,
+                    None => self.trainer.train(task, should_stop)?,
+                };
                 match &self.attackers {
                     Some(attackers) => attackers.forge(task, trained),
                     None => Ok(trained),

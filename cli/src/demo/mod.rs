@@ -9,17 +9,23 @@ mod mnist;
 pub(crate) mod model;
 pub(crate) mod partition;
 mod report;
+pub(crate) mod stragglers;
 pub(crate) mod synthetic;
+mod text;
 
 use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 
 use tributary_client::examples::{IdxShape, MemoryExamples};
+use tributary_client::{EvaluateTask, LayerTrainer, Trainer};
 use tributary_protocol::download::ModelForm;
 use tributary_protocol::job_file::{JobFile, StopPolicy};
 use tributary_protocol::layers::ModelSpec;
+use tributary_protocol::model::Model;
 use tributary_protocol::operator::{Job, PAGE_ITEMS_MAX, PageQuery, Round};
+use tributary_protocol::plan::Loss;
+use tributary_protocol::safetensors::model_from_bytes;
 use tributary_protocol::state::{AssignmentState, Phase, Task};
 
 use crate::api::{Api, collect};
@@ -129,12 +135,39 @@ async fn keep(args: &DemoArgs, coordinator: &LocalCoordinator, output: &Output) 
     }
 }
 
-/// Runs the demo without its output. Returns the committed training rounds with the evaluations of their models, and
-/// the number of parameters of the model.
-pub(crate) async fn learn(args: &DemoArgs, output: &Output) -> Result<(Vec<Round>, usize), CliError> {
+/// What a demo without output learned.
+#[derive(Debug)]
+pub(crate) struct Learned {
+    /// The committed training rounds, with the evaluations of their models.
+    pub(crate) rounds: Vec<Round>,
+    /// Parameters of the model.
+    pub(crate) parameters: usize,
+    /// The last model; `None` without a committed round.
+    model: Option<Model>,
+    spec: ModelSpec,
+    /// The training examples of all clients.
+    train: MemoryExamples,
+}
+
+impl Learned {
+    /// Loss of the last model on the training examples of all clients; `None` without a model.
+    pub(crate) async fn training_loss(self) -> Result<Option<f64>, CliError> {
+        let Self { model: Some(model), spec, train, .. } = self else { return Ok(None) };
+        let measured = tokio::task::spawn_blocking(move || {
+            let task = EvaluateTask { model: &model, spec: &spec, loss: Loss::CrossEntropy };
+            LayerTrainer::new(Arc::new(train)).evaluate(&task, &|| false)
+        });
+        Ok(Some(measured.await.map_err(internal)?.map_err(internal)?.loss))
+    }
+}
+
+/// Runs the demo without its output.
+pub(crate) async fn learn(args: &DemoArgs, output: &Output) -> Result<Learned, CliError> {
     let file = job_file(args)?;
     let parameters = file.model.parameters().map_or(0, |parameters| parameters.total());
+    let spec = file.model.spec.clone();
     let data = load_data(args, &file, output).await?;
+    let train = data.train.clone();
     let members = members(args, data)?;
     let folder = tempfile::tempdir().map_err(CliError::file("create", std::env::temp_dir()))?;
     let coordinator = LocalCoordinator::start(args.listen, &folder.path().join("tributary.db")).await?;
@@ -174,8 +207,23 @@ pub(crate) async fn learn(args: &DemoArgs, output: &Output) -> Result<(Vec<Round
             (round.loss, round.accuracy) = (evaluation.loss, evaluation.accuracy);
         }
     }
+    let job = coordinator.api.job(job.id).await?;
+    let model = match job.model_version {
+        Some(_) => {
+            let version = export::find_version(&coordinator.api, &job, None).await?;
+            let path = folder.path().join("model.safetensors");
+            export::download(&coordinator.api, job.id, &version, ModelForm::F32, &path).await?;
+            let bytes = std::fs::read(&path).map_err(CliError::file("read", &path))?;
+            Some(model_from_bytes(&bytes).map_err(internal)?)
+        }
+        None => None,
+    };
     coordinator.stop().await?;
-    Ok((rounds, parameters))
+    Ok(Learned { rounds, parameters, model, spec, train })
+}
+
+fn internal(error: impl std::fmt::Display) -> CliError {
+    CliError::Internal(error.to_string())
 }
 
 /// The built-in job, or that of --job with the demo's population.
@@ -213,20 +261,23 @@ pub(crate) async fn load_data(args: &DemoArgs, file: &JobFile, output: &Output) 
         }
         Dataset::Synthetic(synthetic) => {
             let generated = synthetic::generate(synthetic, args.clients() as usize, args.seed());
-            generated.map_err(|error| CliError::Internal(error.to_string()))
+            generated.map_err(internal)
         }
+        Dataset::Shakespeare(split) => Ok(text::load(&args.data_dir, split, args.clients() as usize)?),
     }
 }
 
 /// The training clients, two of them with a fault, and the evaluator with the held-out examples.
 fn members(args: &DemoArgs, data: DemoData) -> Result<Vec<Member>, CliError> {
-    let labels = data::labels(&data.train).ok_or(DemoError::OwnNetwork)?;
     let count = args.clients() as usize;
     let split = match data.split {
         Some(split) => split,
-        None => args.partition().split(&labels, count, args.seed().derive("partition", 0))?,
+        None => {
+            let labels = data::labels(&data.train).ok_or(DemoError::OwnNetwork)?;
+            args.partition().split(&labels, count, args.seed().derive("partition", 0))?
+        }
     };
-    let examples = data::of_clients(&data.train, &split).map_err(|error| CliError::Internal(error.to_string()))?;
+    let examples = data::of_clients(&data.train, &split).map_err(internal)?;
     // Clients are enrolled in this order, and the first ones attack: a split by seed gives them any examples.
     let attackers = args.changes.attack.map(|(attack, attackers)| {
         let attackers = count.min(attackers as usize);
@@ -243,6 +294,7 @@ fn members(args: &DemoArgs, data: DemoData) -> Result<Vec<Member>, CliError> {
         examples,
         fault: faulty(index),
         attackers: attackers.iter().find(|(count, _)| index < *count).map(|(_, attackers)| Arc::clone(attackers)),
+        stragglers: args.changes.stragglers,
     };
     let evaluator = Member {
         name: "evaluator".into(),
@@ -250,6 +302,7 @@ fn members(args: &DemoArgs, data: DemoData) -> Result<Vec<Member>, CliError> {
         examples: data.test,
         fault: Fault::None,
         attackers: None,
+        stragglers: None,
     };
     Ok(examples.into_iter().enumerate().map(member).chain([evaluator]).collect())
 }

@@ -9,6 +9,7 @@ use tributary_protocol::rate::RateSchedule;
 
 use super::args::{Dataset, DemoArgs, Network};
 use super::synthetic::{CLASSES, FEATURES};
+use super::text::{CHARACTERS, VOCABULARY};
 
 const POPULATION: &str = "demo";
 /// The attribute and value of the client that evaluates.
@@ -52,11 +53,13 @@ fn dataset_name(dataset: Dataset) -> &'static str {
         Dataset::Digits => "digits",
         Dataset::Mnist => "mnist",
         Dataset::Synthetic(_) => "synthetic",
+        Dataset::Shakespeare(_) => "shakespeare",
     }
 }
 
-/// The network for images of ten classes. For MNIST: the "2NN" and the CNN of McMahan et al. 2017, section 3, with
-/// 199,210 and 1,663,370 parameters.
+/// The network for images of ten classes, or for characters: an LSTM of 64 units over embeddings of 8 values, as in
+/// McMahan et al. 2017, with a quarter of the units and one layer instead of two. For MNIST: the "2NN" and the CNN of
+/// McMahan et al. 2017, section 3, with 199,210 and 1,663,370 parameters.
 fn network(dataset: Dataset, network: Network) -> LayeredModel {
     let input = match (dataset, network) {
         (Dataset::Digits, Network::Mlp | Network::Logistic) => vec![64],
@@ -64,15 +67,21 @@ fn network(dataset: Dataset, network: Network) -> LayeredModel {
         (Dataset::Mnist, Network::Mlp | Network::Logistic) => vec![784],
         (Dataset::Mnist, Network::Cnn) => vec![1, 28, 28],
         (Dataset::Synthetic(_), _) => vec![FEATURES],
+        (Dataset::Shakespeare(_), _) => vec![CHARACTERS],
     };
     let mut layers = match (dataset, network) {
         (Dataset::Digits, Network::Mlp) => vec![linear(64), Layer::Relu {}],
         (Dataset::Mnist, Network::Mlp) => vec![linear(200), Layer::Relu {}, linear(200), Layer::Relu {}],
         (Dataset::Digits, Network::Cnn) => [convolution(8, 3), convolution(16, 3), dense_end(32)].concat(),
         (Dataset::Mnist, Network::Cnn) => [convolution(32, 5), convolution(64, 5), dense_end(512)].concat(),
+        (Dataset::Shakespeare(_), _) => vec![
+            Layer::Embedding { tokens: VOCABULARY, size: 8 },
+            Layer::Lstm { hidden_size: 64, return_sequences: true },
+        ],
         (Dataset::Synthetic(_), _) | (_, Network::Logistic) => Vec::new(),
     };
-    layers.push(linear(CLASSES));
+    let classes = if matches!(dataset, Dataset::Shakespeare(_)) { VOCABULARY } else { CLASSES };
+    layers.push(linear(classes));
     LayeredModel { input, layers }
 }
 
@@ -106,6 +115,7 @@ fn training(args: &DemoArgs) -> Training {
         (Dataset::Mnist, _) => (1, 0.1),
         // As the authors of FedProx.
         (Dataset::Synthetic(_), _) => (20, 0.01),
+        (Dataset::Shakespeare(_), _) => (1, 1.0),
     };
     let learning_rate = args.changes.learning_rate.unwrap_or(learning_rate);
     let (epochs, steps, batch_size) = match args.changes.sends_gradient {
@@ -119,7 +129,7 @@ fn training(args: &DemoArgs) -> Training {
         loss: Loss::CrossEntropy,
         optimizer: Optimizer::Sgd { learning_rate, momentum: 0.0, weight_decay: 0.0, nesterov: false },
         personal_epochs: None,
-        partial_work: None,
+        partial_work: args.changes.stragglers.and_then(|stragglers| stragglers.count.then_some(0.9)),
         shuffle: true,
         algorithm: args.changes.algorithm,
         schedule: RateSchedule::Constant,
@@ -133,14 +143,18 @@ fn round_policy(args: &DemoArgs) -> RoundPolicy {
     let clients = args.clients();
     let goal = match args.dataset {
         Dataset::Digits => clients / 2,
-        Dataset::Mnist => clients / 10,
+        Dataset::Mnist | Dataset::Shakespeare(_) => clients / 10,
         Dataset::Synthetic(_) => clients / 3,
     };
     let goal = args.changes.cohort.map_or(goal, |cohort| cohort.min(clients)).max(1);
     let policy = RoundPolicy {
         mode: Mode::Synchronous,
         updates_goal: goal,
-        updates_min: if args.changes.cohort.is_some() { goal } else { goal.div_ceil(2) },
+        updates_min: match (args.changes.stragglers, args.changes.cohort) {
+            (Some(_), _) => 1,
+            (None, Some(_)) => goal,
+            (None, None) => goal.div_ceil(2),
+        },
         over_selection: 1.0,
         available_min: clients,
         selection_timeout_ms: 60_000,
@@ -164,6 +178,7 @@ fn deadline_ms(args: &DemoArgs) -> u64 {
         (Dataset::Digits, _) if !args.has_faults() => 60_000,
         (Dataset::Digits, _) => 10_000,
         (Dataset::Synthetic(_), _) => 60_000,
+        (Dataset::Shakespeare(_), _) => 600_000,
         (Dataset::Mnist, Network::Mlp | Network::Logistic) => 60_000,
         (Dataset::Mnist, Network::Cnn) => 600_000,
     }

@@ -72,6 +72,9 @@ pub(crate) enum JobCommand {
     /// Shows the metrics that the job's clients report beside loss and accuracy, such as AUC: the newest mean of each,
     /// weighted by examples, and its distribution over the clients.
     Metrics(JobArgs),
+    /// Shows the clients of a buffered or stale-synchronous job whose updates are the most versions behind, and the
+    /// share of their weight that this took: the 20 stalest of the newest 20,000 updates.
+    Stale(JobArgs),
     /// Shows the results of jobs side by side, and the settings that differ.
     Compare(JobCompareArgs),
     /// Prints the job's file as TOML, to read it or to create another job from it.

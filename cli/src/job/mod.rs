@@ -12,6 +12,7 @@ mod metrics;
 mod policy;
 mod progress;
 pub(crate) mod scalars;
+mod stale;
 pub(crate) mod test_set;
 mod versions;
 pub(crate) mod watch;
@@ -64,6 +65,7 @@ pub(crate) async fn run(command: JobCommand, api: &Api, output: &Output) -> Resu
             output.object(&job.file, || job.file.text().trim_end().to_owned())
         }
         JobCommand::TestSet { command } => test_set::run(command, api, output).await,
+        JobCommand::Stale(args) => stale::run(&args, api, output).await,
         JobCommand::Metrics(args) => scalars::run(&args, api, output).await,
         JobCommand::Compare(args) => compare::run(&args, api, output).await,
         JobCommand::Policy(args) => policy::run(&args, api, output).await,
@@ -143,6 +145,7 @@ fn health_words(health: &Health) -> String {
 }
 
 fn text(job: &Job, rounds: &[Round], output: &Output) -> String {
+    let useful_updates = job.progress.as_ref().and_then(|progress| progress.useful_updates.as_ref());
     let pairs = [
         ("name", job.file.name.to_string()),
         ("id", job.id.to_string()),
@@ -156,7 +159,7 @@ fn text(job: &Job, rounds: &[Round], output: &Output) -> String {
         ("accuracy", accuracy(job.progress.as_ref())),
         ("next round", next_round(job, output.now_ms)),
         ("time left", or_dash(job.progress.as_ref().and_then(|progress| progress.ends_in_ms), about)),
-        ("advice", or_dash(useful_updates(job), |text| text)),
+        ("advice", or_dash(useful_updates.as_ref(), |useful| useful.text.clone())),
         ("ends after", ends_after(&job.file.stop)),
         ("seed", or_dash(job.file.seed, |seed| seed.0.to_string())),
         ("plan", job.plan_hash.to_string()),
@@ -199,12 +202,6 @@ fn next_round(job: &Job, now_ms: i64) -> String {
         (JobState::AwaitingModel, _) => "after version 0 is uploaded".into(),
         (JobState::Stopped | JobState::Completed, _) => "none".into(),
     }
-}
-
-/// What the diversity of its rounds says, while that can be acted on.
-fn useful_updates(job: &Job) -> Option<String> {
-    let progress = job.progress.as_ref().filter(|_| job.state == JobState::Running)?;
-    Some(progress.useful_updates.as_ref()?.text.clone())
 }
 
 fn ends_after(stop: &StopPolicy) -> String {

@@ -87,12 +87,15 @@ fn buffered_text(buffered: &Buffered, policy: &RoundPolicy, width: Option<u16>) 
         Divisor::Count => "the weights without discounts",
         Divisor::Weights => "the discounted weights",
     };
+    let cadence = policy.mode.cadence();
     let pairs = [
         ("buffer", buffered.buffer.to_string()),
         ("concurrency", buffered.concurrency.to_string()),
         ("staleness maximum", buffered.staleness_max.to_string()),
         ("weight at staleness d", weight),
         ("divided by", divisor.to_owned()),
+        ("trainings per update", cadence.push_every.to_string()),
+        ("updates per fetch", cadence.fetch_every.to_string()),
         ("deadline of a client", duration_ms(policy.deadline_ms)),
         ("back-off", format!("{} to {}", duration_ms(policy.backoff_ms), duration_ms(policy.backoff_max_ms))),
     ];

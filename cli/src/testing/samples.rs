@@ -53,6 +53,7 @@ pub(crate) fn round(task: Task, number: u32, phase: Phase) -> Round {
     let ended_at_ms = i64::from(number) * 10 + i64::from(task == Task::Evaluate);
     Round {
         adapted: None,
+        adapted_goal: None,
         number,
         task,
         phase,

@@ -1,13 +1,12 @@
 //! One client, and its sessions.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use tokio::runtime::{Builder, Runtime};
-use tributary_client::{Client, ClientError, Host, Outcome, Trainer};
+use tributary_client::blocking::Ended as Run;
+use tributary_client::{BlockingClient, Client, ClientError, Host, Outcome, Trainer};
 use tributary_protocol::device::DeviceState;
 
 use crate::errors::exception;
@@ -20,10 +19,7 @@ const SIGNALS: Duration = Duration::from_millis(100);
 /// A client of one coordinator, with a runtime of its own.
 #[pyclass(frozen, module = "tributary._core")]
 pub(crate) struct Session {
-    client: Client,
-    runtime: Runtime,
-    /// Held while a session runs.
-    turn: Mutex<()>,
+    client: BlockingClient,
 }
 
 /// The settings of a client, from a dictionary.
@@ -49,7 +45,7 @@ impl Session {
     fn new(py: Python<'_>, settings: Settings) -> PyResult<Self> {
         let Settings { server, token, state_dir, attributes, wait_s, ca_pem, allow_plaintext } = settings;
         let wait = Duration::try_from_secs_f64(wait_s).map_err(|error| PyValueError::new_err(error.to_string()))?;
-        let mut builder = Client::builder(server, token).state_dir(state_dir).wait(wait);
+        let mut builder = Client::builder(server, token).state_dir(state_dir).wait(wait).sdk("python");
         for (name, value) in attributes {
             builder = builder.attribute(name, value);
         }
@@ -60,19 +56,17 @@ impl Session {
             builder = builder.allow_plaintext();
         }
         let client = builder.build().map_err(|error| exception(py, &error))?;
-        // While this thread trains, the other one asks whether the round is still open.
-        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        Ok(Self { client, runtime, turn: Mutex::new(()) })
+        Ok(Self { client: BlockingClient::new(client).map_err(|error| exception(py, &error))? })
     }
 
     /// The client's id. Enrols the client if it has none.
     fn enrol(&self, py: Python<'_>) -> PyResult<String> {
-        self.run(py, async || Ok(self.client.enrol().await?.to_string()))
+        self.run(py, async |client| Ok(client.enrol().await?.to_string()))
     }
 
     /// What the running jobs require of examples, as JSON.
     fn open_jobs(&self, py: Python<'_>) -> PyResult<String> {
-        let jobs = self.run(py, async || self.client.open_jobs().await)?;
+        let jobs = self.run(py, async |client| client.open_jobs().await)?;
         serde_json::to_string(&jobs).map_err(|error| PyRuntimeError::new_err(error.to_string()))
     }
 
@@ -94,7 +88,7 @@ impl Session {
 
 impl Session {
     fn session<T: Trainer>(&self, py: Python<'_>, trainer: &mut T, host: &PythonHost) -> PyResult<Ended> {
-        let outcome = self.run(py, async || self.client.run_once(trainer, host).await)?;
+        let outcome = self.run(py, async |client| client.run_once(trainer, host).await)?;
         let retry_after_s = outcome.retry_after().as_secs_f64();
         Ok(match outcome {
             Outcome::Contributed { round, .. } => ("contributed", Some(round), retry_after_s, None),
@@ -110,19 +104,16 @@ impl Session {
 
     /// Runs requests without Python's lock, and lets Python handle its signals meanwhile. What Ctrl-C interrupts is
     /// dropped, which the SDK allows at any time.
-    fn run<T: Send>(&self, py: Python<'_>, work: impl AsyncFnOnce() -> Result<T, ClientError> + Send) -> PyResult<T> {
-        let Ok(_turn) = self.turn.try_lock() else {
-            return Err(PyRuntimeError::new_err("this client runs a session in another thread"));
-        };
-        let done = py.detach(|| {
-            self.runtime.block_on(async {
-                tokio::select! {
-                    result = work() => Ok(result),
-                    interrupt = interrupted() => Err(interrupt),
-                }
-            })
-        })?;
-        done.map_err(|error| exception(py, &error))
+    fn run<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl AsyncFnOnce(&Client) -> Result<T, ClientError> + Send,
+    ) -> PyResult<T> {
+        match py.detach(|| self.client.run(work, interrupted())) {
+            Ok(Run::Done(done)) => Ok(done),
+            Ok(Run::Stopped(interrupt)) => Err(interrupt),
+            Err(error) => Err(exception(py, &error)),
+        }
     }
 }
 

@@ -20,6 +20,7 @@ pub(crate) fn exception(py: Python<'_>, error: &ClientError) -> PyErr {
         ClientError::Unreachable(_) => Unreachable::new_err(text),
         ClientError::Refused(_) => Refused::new_err(text),
         ClientError::Training(error) => of_trainer(error, text),
+        ClientError::Busy => PyRuntimeError::new_err(text),
         _ => TributaryError::new_err(text),
     };
     let value = exception.value(py);

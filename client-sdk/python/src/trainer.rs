@@ -1,15 +1,14 @@
 //! A trainer in Python.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde_json::json;
-use tributary_client::{EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
+use tributary_client::trainer::apart;
+use tributary_client::{EvaluateTask, Evaluated, StopFlags, TrainError, TrainTask, Trained, Trainer};
 use tributary_protocol::metrics::Metrics;
 use tributary_protocol::model::Model;
 use tributary_protocol::plan::Algorithm;
@@ -17,25 +16,20 @@ use tributary_protocol::plan::Algorithm;
 use crate::client::handle_signals;
 use crate::errors::told;
 
-/// How often a running training looks whether it should stop.
-const LOOK: Duration = Duration::from_millis(20);
-
 /// Whether a training should stop. Python looks before each batch.
 #[pyclass(frozen, module = "tributary._core")]
 pub(crate) struct Stop {
-    flag: Arc<AtomicBool>,
-    /// Whether the time that the job leaves for training is over.
-    over: Arc<AtomicBool>,
+    flags: Arc<StopFlags>,
 }
 
 #[pymethods]
 impl Stop {
     fn is_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
+        self.flags.is_over()
     }
 
     fn is_set(&self) -> bool {
-        self.flag.load(Ordering::Relaxed)
+        self.flags.is_set()
     }
 }
 
@@ -68,35 +62,23 @@ impl PythonTrainer {
         [should_stop, is_over]: [&dyn Fn() -> bool; 2],
         extract: impl for<'py> Fn(Bound<'py, PyAny>) -> PyResult<T> + Sync,
     ) -> Result<T, TrainError> {
-        let [flag, over] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
-        let (object, waiting) = (&self.object, thread::current());
-        let work = || {
-            let result = Python::attach(|py| {
-                let stop = Stop { flag: Arc::clone(&flag), over: Arc::clone(&over) };
+        let (object, signal) = (&self.object, RefCell::new(None));
+        let work = |flags: &Arc<StopFlags>| {
+            Python::attach(|py| {
+                let stop = Stop { flags: Arc::clone(flags) };
                 let result = object.call_method1(py, method, (as_bytes(py, model)?, task, stop))?;
                 extract(result.into_bound(py))
-            });
-            waiting.unpark();
-            result
+            })
         };
-        let (result, signal) = thread::scope(|scope| {
-            let (thread, mut signal) = (scope.spawn(work), None);
-            while !thread.is_finished() {
-                thread::park_timeout(LOOK);
-                if signal.is_none() {
-                    signal = Python::attach(handle_signals).err();
-                }
-                if signal.is_some() || should_stop() {
-                    flag.store(true, Ordering::Relaxed);
-                }
-                if is_over() {
-                    over.store(true, Ordering::Relaxed);
-                }
+        let should_stop = || {
+            let mut signal = signal.borrow_mut();
+            if signal.is_none() {
+                *signal = Python::attach(handle_signals).err();
             }
-            (thread.join(), signal)
-        });
-        let result = result.map_err(|_| TrainError::Other("the trainer panicked".to_owned()))?;
-        match (result, signal) {
+            signal.is_some() || should_stop()
+        };
+        let result = apart(&should_stop, is_over, work)?;
+        match (result, signal.into_inner()) {
             (Ok(_), Some(signal)) => {
                 self.raised = Some(signal);
                 Err(TrainError::Interrupted)

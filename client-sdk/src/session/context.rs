@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tributary_protocol::credential::{CertificateRequest, Renewal};
 use tributary_protocol::device::{Attributes, EnrolRequest};
-use tributary_protocol::id::Secret;
+use tributary_protocol::id::{Name, Secret};
 
 use crate::attest::Attest;
 use crate::clock::Clock;
@@ -21,6 +21,8 @@ pub(crate) struct Context {
     pub(crate) server: String,
     pub(crate) enrolment: Secret,
     pub(crate) attributes: Attributes,
+    /// Kind of the SDK.
+    pub(crate) sdk: Name,
     pub(crate) wait_ms: u32,
     pub(crate) state: State,
     pub(crate) coordinator: Arc<Coordinator>,

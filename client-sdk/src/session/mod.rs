@@ -13,7 +13,7 @@ use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::Task;
 use tributary_protocol::update::CodecName;
 
-use self::step::{Fate, Step, interrupted};
+use self::step::{Fate, Step};
 use self::watch::Watch;
 use crate::error::ClientError;
 use crate::host::Host;
@@ -26,6 +26,7 @@ use crate::trainer::Trainer;
 use crate::transport::upload::Update;
 
 pub(crate) use self::context::Context;
+pub(crate) use self::step::interrupted;
 
 /// Runs one session to its end.
 pub(crate) async fn run_once<T: Trainer + ?Sized>(
@@ -99,6 +100,7 @@ fn check_in_request<T: Trainer + ?Sized>(context: &Context, trainer: &T, host: &
         attributes: context.attributes.clone(),
         state: DeviceState { examples: trainer.examples(), ..host.device_state() },
         sdk_version: env!("CARGO_PKG_VERSION").to_owned(),
+        sdk: Some(context.sdk.clone()),
         codecs: CodecName::ALL.to_vec(),
         wait_ms: context.wait_ms,
     }

@@ -8,21 +8,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::runtime::{Handle, RuntimeFlavor};
 use tributary_protocol::device::Assignment;
 use tributary_protocol::id::{AssignmentId, Secret};
 
 use super::context::Context;
 use crate::clock::Clock;
+use crate::platform::Background;
 use crate::transport::coordinator::Coordinator;
 
 /// The questions about one assignment.
 #[derive(Debug)]
 pub(super) struct Watch {
     questions: Arc<Questions>,
-    /// `None`: there are no questions. A runtime with a single thread has no other task while the trainer computes, so
-    /// the client learns of the end at the deadline.
-    runtime: Option<Handle>,
+    /// `None`: there are no questions. On a single thread there is no other task while the trainer computes, so the
+    /// client learns of the end at the deadline.
+    background: Option<Background>,
 }
 
 #[derive(Debug)]
@@ -43,7 +43,6 @@ const NEVER: u64 = u64::MAX;
 
 impl Watch {
     pub(super) fn begin(context: &Context, secret: &Secret, assignment: &Assignment) -> Self {
-        let is_multi = |handle: &Handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread;
         let questions = Questions {
             coordinator: Arc::clone(&context.coordinator),
             clock: Arc::clone(&context.clock),
@@ -55,18 +54,18 @@ impl Watch {
             retry_after: Mutex::default(),
         };
         questions.ask_after(questions.clock.now_ms());
-        Self { questions: Arc::new(questions), runtime: Handle::try_current().ok().filter(is_multi) }
+        Self { questions: Arc::new(questions), background: Background::here() }
     }
 
     /// Whether the coordinator has said that the round is closed. Asks it if it is time.
     pub(super) fn is_closed(&self) -> bool {
-        let Some(runtime) = &self.runtime else { return false };
+        let Some(background) = &self.background else { return false };
         let (questions, now_ms) = (&self.questions, self.questions.clock.now_ms());
         let next_ms = questions.next_ms.load(Ordering::SeqCst);
         let is_mine = || questions.next_ms.compare_exchange(next_ms, NEVER, Ordering::SeqCst, Ordering::SeqCst).is_ok();
         if now_ms >= next_ms && is_mine() {
             let questions = Arc::clone(questions);
-            runtime.spawn(async move { questions.ask(now_ms).await });
+            background.run(async move { questions.ask(now_ms).await });
         }
         questions.is_closed.load(Ordering::SeqCst)
     }

@@ -16,7 +16,7 @@ const FORMAT: &str = "tributary-memory-1";
 const HEADER_BYTES_MAX: u64 = 4096;
 
 /// Named vectors that a job keeps on the device from one accepted update to the next: the residual of error feedback
-/// and the momentum of `dgc`, the vectors of SCAFFOLD and FedDyn, and personal parameters.
+/// and the momentum of `dgc`, the vectors of SCAFFOLD and FedDyn, personal parameters, and weights of the client's own.
 ///
 /// An update replaces it, but only once the coordinator has accepted the update. Until then the new state is kept
 /// beside the old one. So an update that is lost or refused changes nothing, and its training is repeated from the old

@@ -3,7 +3,7 @@
 //! | part | what it is |
 //! |---|---|
 //! | [`Store`] | the trait: named entries of bytes |
-//! | [`FileStore`] | one file per entry in a directory; the default |
+//! | `FileStore` | one file per entry in a directory; the default with the feature `native` |
 //! | [`MemoryStore`] | in memory, for tests and simulations |
 //! | `state` | the entries of the SDK, with their types: identity, finished work, cached model |
 //! | `client_state` | what a job keeps on the device between rounds, such as the residual of error feedback |
@@ -11,6 +11,7 @@
 
 pub(crate) mod client_state;
 mod contract;
+#[cfg(feature = "native")]
 mod files;
 mod memory;
 pub(crate) mod partial;
@@ -19,5 +20,6 @@ pub(crate) mod state;
 mod tests;
 
 pub use contract::{Durability, Store, StoreError};
+#[cfg(feature = "native")]
 pub use files::FileStore;
 pub use memory::MemoryStore;

@@ -126,7 +126,7 @@ mod tests {
         let parameters = ParameterList::new(vec![ParameterSpec::new("w", [2])]).unwrap();
         let parts = Sharing::default().parts(parameters).unwrap();
         let model = Model::new(Arc::clone(parts.model()), vec![0.0; 2]).unwrap();
-        Base { model, parts, control: control.map(Vec::from) }
+        Base { model, parts, control: control.map(Vec::from), updates: 0 }
     }
 
     fn state(own: [f32; 2], before: [f32; 2]) -> ClientState {

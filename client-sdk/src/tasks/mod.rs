@@ -3,6 +3,7 @@
 mod completed;
 mod compute;
 mod drift;
+mod elastic;
 mod evaluate;
 mod norm;
 mod personal;

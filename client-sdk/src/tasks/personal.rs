@@ -143,15 +143,7 @@ mod tests {
         let (model, training) = (model(), training(personal_epochs));
         let parts = model.parts().unwrap();
         let start = Model::new(Arc::clone(parts.model()), vec![1.0, 2.0, 3.0]).unwrap();
-        let task = TrainTask {
-            model: &start,
-            spec: &model.spec,
-            training: &training,
-            seed: Seed(1),
-            constant: None,
-            budget: None,
-            frozen: &[],
-        };
+        let task = TrainTask::new(&start, &model.spec, &training, Seed(1));
         train(trainer, &task, &parts, &|| false).map(|trained| trained.values)
     }
 

@@ -1,5 +1,6 @@
 //! The task `train`: local training, and the update that encodes what it changed.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -13,8 +14,10 @@ use tributary_protocol::update::{EncodeError, Residual, UpdateHeader, UpdateLimi
 
 use super::completed::Completed;
 use super::drift::Drift;
+use super::elastic::Elastic;
 use super::norm::{self, norm, sent_norm};
 use super::personal;
+use crate::cadence::to_continue;
 use crate::clock::Clock;
 use crate::models::Base;
 use crate::store::client_state::ClientState;
@@ -58,20 +61,26 @@ pub(crate) fn train<T: Trainer + ?Sized>(
     let drift = Drift::begin(assignment, base, || state.client_state(assignment.job));
     let constant = drift.as_ref().and_then(Drift::constant).map(|constant| spread(constant, parts));
     let own = personal::own(parts, || state.client_state(assignment.job));
-    let model = personal::with_own(&base.model, parts, own.as_deref());
+    let mut elastic = Elastic::begin(assignment, &base.model, parts, || state.client_state(assignment.job));
+    let model = match &elastic {
+        Some(elastic) => Cow::Owned(elastic.own_model(&base.model, parts)),
+        None => personal::with_own(&base.model, parts, own.as_deref()),
+    };
     let task = TrainTask {
-        model: &model,
-        spec: &plan.model.spec,
-        training: &training,
-        seed: assignment.seed,
         constant: constant.as_deref(),
         budget: ends_ms.is_some().then_some(Budget(&is_over)),
-        frozen: &[],
+        ..TrainTask::new(&model, &plan.model.spec, &training, assignment.seed)
     };
-    let trained = personal::train(trainer, &task, parts, should_stop)?;
+    let trained = trainings(trainer, &task, parts, plan.cadence.push_every, should_stop)?;
     let (examples, loss, steps, metrics) = (trained.examples, trained.loss, trained.steps, trained.metrics.clone());
     let personal = parts.has(Part::Personal).then(|| parts.take(Part::Personal, &trained.values));
-    let mut values = shared(delta(trained, &model)?, parts);
+    let keeps_reached = elastic.is_some() || plan.cadence.keeps_weights();
+    let reached = if keeps_reached { trained.values.clone() } else { Vec::new() };
+    let delta = delta(trained, &model)?;
+    let mut values = match &mut elastic {
+        Some(elastic) => elastic.pull(&reached, &base.model, parts),
+        None => shared(delta, parts),
+    };
     if let Some(drift) = &drift {
         let gradient = match drift.needs_gradient() {
             true => Some(shared(gradient(trainer, &task, parts, should_stop)?, parts)),
@@ -82,7 +91,9 @@ pub(crate) fn train<T: Trainer + ?Sized>(
     }
     // Read only now, so that training has its memory.
     let kept = plan.codec.properties().error_feedback.then(|| state.client_state(assignment.job)).flatten();
-    let (file, mut vectors) = encode(values, assignment, parts.shared(), kept, drift)?;
+    let moves = drift.map(Moves::Drift).or(elastic.map(Moves::Elastic));
+    let (file, mut vectors) = encode(values, assignment, parts.shared(), kept, moves)?;
+    vectors.extend(to_continue(assignment, &reached, base.updates));
     vectors.extend(personal.map(|personal| (personal::PERSONAL.to_owned(), personal)));
     let next_state = (!vectors.is_empty()).then_some(ClientState {
         job: assignment.job,
@@ -100,6 +111,46 @@ pub(crate) fn train<T: Trainer + ?Sized>(
     };
     let sha256 = Sha256Hash::of(&body);
     Ok(Completed { work: Work::Update { query, sha256 }, body: body.into(), next_state })
+}
+
+/// So many trainings, each from the values that the one before reached. Where the time for partial work is over, fewer.
+fn trainings<T: Trainer + ?Sized>(
+    trainer: &mut T,
+    task: &TrainTask<'_>,
+    parts: &Parts,
+    count: u32,
+    should_stop: &dyn Fn() -> bool,
+) -> Result<Trained, TrainError> {
+    let mut trained = personal::train(trainer, task, parts, should_stop)?;
+    for training in 1..count {
+        if task.is_over() {
+            break;
+        }
+        let parameters = Arc::clone(task.model.parameters());
+        let model = Model::new(parameters, trained.values).map_err(|_| TrainError::Diverged)?;
+        let task = TrainTask { model: &model, seed: task.seed.derive("push", training.into()), ..*task };
+        let next = personal::train(trainer, &task, parts, should_stop)?;
+        let steps = trained.steps.saturating_add(next.steps);
+        let share = next.steps as f64 / steps.max(1) as f64;
+        let loss = trained.loss + share * (next.loss - trained.loss);
+        trained = Trained { steps, loss, examples: trained.examples.max(next.examples), ..next };
+    }
+    Ok(trained)
+}
+
+/// What moves on by the values that were sent.
+enum Moves<'a> {
+    Drift(Drift<'a>),
+    Elastic(Elastic),
+}
+
+impl Moves<'_> {
+    fn after(self, sent: &[f32]) -> Vectors {
+        match self {
+            Self::Drift(drift) => drift.after(sent),
+            Self::Elastic(elastic) => elastic.after(sent),
+        }
+    }
 }
 
 /// When a client stops training whose job lets partial work count: this share of the time that its assignment left it,
@@ -173,7 +224,7 @@ fn encode(
     assignment: &Assignment,
     shared: &ParameterList,
     kept: Option<ClientState>,
-    drift: Option<Drift<'_>>,
+    moves: Option<Moves<'_>>,
 ) -> Result<(Vec<u8>, Vectors), TrainError> {
     let header = UpdateHeader {
         codec: assignment.plan.codec,
@@ -215,8 +266,8 @@ fn encode(
                 continue;
             }
         }
-        let next = match (drift, left) {
-            (Some(drift), _) => drift.after(&norm::sent(&file, &parameters, &header)),
+        let next = match (moves, left) {
+            (Some(moves), _) => moves.after(&norm::sent(&file, &parameters, &header)),
             (None, Some(left)) => vectors(left, kept),
             (None, None) => Vectors::new(),
         };

@@ -57,6 +57,12 @@ pub struct TrainTask<'a> {
 }
 
 impl<'a> TrainTask<'a> {
+    /// Training of every parameter on the plain loss, for as long as it takes.
+    #[must_use]
+    pub fn new(model: &'a Model, spec: &'a ModelSpec, training: &'a Training, seed: Seed) -> Self {
+        Self { model, spec, training, seed, constant: None, budget: None, frozen: &[] }
+    }
+
     /// What is added to the gradient of the loss.
     #[must_use]
     pub fn correction(&self) -> Correction<'a> {

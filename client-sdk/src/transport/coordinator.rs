@@ -23,6 +23,7 @@ use super::retry::{ATTEMPTS_MAX, pause};
 use crate::clock::Clock;
 use crate::error::ClientError;
 use crate::keys::ClientCertificate;
+use crate::platform::within;
 
 /// Longest wait for the head of a response and for each further piece of its body. A check-in adds the time that it
 /// asks to be held, an upload the time that its body takes.
@@ -191,15 +192,50 @@ impl Coordinator {
         timeout: Duration,
     ) -> Result<T, ClientError> {
         let response = self.send(request, timeout).await?;
-        let body = read_body(response.body, JSON_BYTES_MAX).await?;
+        let body = self.read_body(response.body, JSON_BYTES_MAX).await?;
         serde_json::from_slice(&body).map_err(|error| ClientError::BadAnswer(error.to_string()))
     }
 
     /// Sends a request and waits for the head of its response. A status that is no success is an error.
     pub(crate) async fn send(&self, request: Request, timeout: Duration) -> Result<Response, ClientError> {
-        let sent = tokio::time::timeout(timeout, self.transport.send(request)).await;
-        let response = sent.map_err(|_| no_answer(timeout))??;
-        if response.status.is_success() { Ok(response) } else { Err(refusal(response).await) }
+        let sent = within(self.clock.as_ref(), timeout, self.transport.send(request)).await;
+        let response = sent.ok_or_else(|| no_answer(timeout))??;
+        if response.status.is_success() { Ok(response) } else { Err(self.refusal(response).await) }
+    }
+
+    /// The error that a response without success stands for.
+    async fn refusal(&self, response: Response) -> ClientError {
+        let status = response.status;
+        let body = match self.read_body(response.body, JSON_BYTES_MAX).await {
+            Ok(body) => body,
+            Err(error) => return error,
+        };
+        match serde_json::from_slice::<Problem>(&body) {
+            Ok(problem) => ClientError::Refused(Box::new(problem)),
+            // A proxy's response, not the coordinator's.
+            Err(_) if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
+                ClientError::Unreachable(format!("status {status}"))
+            }
+            Err(_) => ClientError::BadAnswer(format!("status {status} without a problem document")),
+        }
+    }
+
+    /// Reads a body of at most `bytes_max` bytes. Memory grows only with what has arrived.
+    async fn read_body(&self, mut body: Body, bytes_max: usize) -> Result<Vec<u8>, ClientError> {
+        let mut bytes = Vec::new();
+        while let Some(piece) = self.next_piece(&mut body).await? {
+            if bytes.len() + piece.len() > bytes_max {
+                return Err(ClientError::BadAnswer(format!("a response of more than {bytes_max} bytes")));
+            }
+            bytes.extend_from_slice(&piece);
+        }
+        Ok(bytes)
+    }
+
+    /// The next bytes of a body; `None` at its end.
+    pub(crate) async fn next_piece(&self, body: &mut Body) -> Result<Option<Bytes>, ClientError> {
+        let piece = within(self.clock.as_ref(), ANSWER_TIMEOUT, body.next()).await;
+        Ok(piece.ok_or_else(|| no_answer(ANSWER_TIMEOUT))?.transpose()?)
     }
 }
 
@@ -216,41 +252,6 @@ fn with_json(request: Request, value: &impl Serialize) -> Request {
 
 fn header_value(text: &str) -> HeaderValue {
     HeaderValue::try_from(text).expect("tokens, hashes, numbers and media types are visible ASCII")
-}
-
-/// The error that a response without success stands for.
-async fn refusal(response: Response) -> ClientError {
-    let status = response.status;
-    let body = match read_body(response.body, JSON_BYTES_MAX).await {
-        Ok(body) => body,
-        Err(error) => return error,
-    };
-    match serde_json::from_slice::<Problem>(&body) {
-        Ok(problem) => ClientError::Refused(Box::new(problem)),
-        // A proxy's response, not the coordinator's.
-        Err(_) if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
-            ClientError::Unreachable(format!("status {status}"))
-        }
-        Err(_) => ClientError::BadAnswer(format!("status {status} without a problem document")),
-    }
-}
-
-/// Reads a body of at most `bytes_max` bytes. Memory grows only with what has arrived.
-async fn read_body(mut body: Body, bytes_max: usize) -> Result<Vec<u8>, ClientError> {
-    let mut bytes = Vec::new();
-    while let Some(piece) = next_piece(&mut body).await? {
-        if bytes.len() + piece.len() > bytes_max {
-            return Err(ClientError::BadAnswer(format!("a response of more than {bytes_max} bytes")));
-        }
-        bytes.extend_from_slice(&piece);
-    }
-    Ok(bytes)
-}
-
-/// The next bytes of a body; `None` at its end.
-pub(crate) async fn next_piece(body: &mut Body) -> Result<Option<Bytes>, ClientError> {
-    let piece = tokio::time::timeout(ANSWER_TIMEOUT, body.next()).await;
-    Ok(piece.map_err(|_| no_answer(ANSWER_TIMEOUT))?.transpose()?)
 }
 
 fn no_answer(timeout: Duration) -> ClientError {

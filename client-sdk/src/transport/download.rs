@@ -1,13 +1,13 @@
 //! Files from the coordinator. A download that breaks off continues where it ended, in this session or a later one.
 
+use futures_util::lock::Mutex;
 use http::header::{CONTENT_RANGE, IF_RANGE, RANGE};
 use http::{Method, StatusCode};
-use tokio::sync::Mutex;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::Secret;
 
 use super::contract::Response;
-use super::coordinator::{ANSWER_TIMEOUT, Coordinator, next_piece, with_header};
+use super::coordinator::{ANSWER_TIMEOUT, Coordinator, with_header};
 use crate::error::ClientError;
 use crate::store::partial::Partial;
 
@@ -107,7 +107,7 @@ impl Coordinator {
         if !continues_at(&response, here) {
             download.restart()?;
         }
-        while let Some(piece) = next_piece(&mut response.body).await? {
+        while let Some(piece) = self.next_piece(&mut response.body).await? {
             if download.body.len() + piece.len() > bytes_max {
                 download.restart()?;
                 return Err(ClientError::BadAnswer(format!("a file of more than {bytes_max} bytes")));

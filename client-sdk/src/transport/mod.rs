@@ -3,8 +3,8 @@
 //! | part | what it is |
 //! |---|---|
 //! | [`Transport`] | the trait: a request to a response whose body is a stream |
-//! | [`HttpTransport`] | over HTTP with reqwest; the default |
-//! | [`Trust`] | the CAs whose certificates are accepted |
+//! | `HttpTransport` | over HTTP with reqwest; the default with the feature `native` |
+//! | `Trust` | the CAs whose certificates it accepts |
 //! | `coordinator` | the device API over a transport: one method per call, problem documents as errors, retries |
 //! | `download`, `upload` | bodies that continue where they broke off |
 //! | `retry` | the pause between two attempts |
@@ -12,12 +12,17 @@
 mod contract;
 pub(crate) mod coordinator;
 pub(crate) mod download;
+#[cfg(feature = "native")]
 mod http;
 mod retry;
+#[cfg(feature = "native")]
 mod trust;
 pub(crate) mod upload;
 
+#[cfg(feature = "native")]
 pub(crate) use self::http::is_url;
+#[cfg(feature = "native")]
 pub use self::http::{HttpTransport, is_exposed};
 pub use contract::{Body, Request, Response, Transport, TransportError};
+#[cfg(feature = "native")]
 pub use trust::{Trust, TrustError};

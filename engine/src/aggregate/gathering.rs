@@ -128,9 +128,11 @@ pub fn gathering_of(file: &JobFile, version: u32) -> Gathering {
                 let proximal_rate = mu * training.optimizer.learning_rate();
                 Gathering::Reports(Reports::Normalised { momentum, proximal_rate })
             }
-            Algorithm::Plain | Algorithm::FedProx { .. } | Algorithm::Scaffold { .. } | Algorithm::FedDyn { .. } => {
-                Gathering::Sum(Weighing::Examples)
-            }
+            Algorithm::Plain
+            | Algorithm::FedProx { .. }
+            | Algorithm::Scaffold { .. }
+            | Algorithm::FedDyn { .. }
+            | Algorithm::Easgd { .. } => Gathering::Sum(Weighing::Examples),
         },
         Combine::UniformMean
         | Combine::QFedAvg(QFedAvg { q: 0.0 })

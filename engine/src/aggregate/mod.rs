@@ -15,7 +15,7 @@
 //! | [`Mixture`] | the sum of updates with real coefficients |
 //! | [`Distances`], [`Middle`] | distances of pairs, and middles of coordinates, stripe by stripe |
 //! | [`Optimizer`], [`step`], [`advance`] | from the combined updates to the next model |
-//! | [`ControlStep`], [`Dynamic`] | the server's half of SCAFFOLD and FedDyn |
+//! | [`ControlStep`], [`Dynamic`], [`Elastic`] | the server's half of SCAFFOLD, FedDyn and elastic averaging |
 //! | [`mean_norm`], [`diversity`], [`cosine`], [`MeanDot`] | update statistics |
 
 mod accumulator;
@@ -37,7 +37,7 @@ pub use combine::Combined;
 pub use gathering::{Facts, Gathering, Keep, Pairs, Recipe, Reports, Weighing, gathering_of, mean_loss};
 pub use mixture::Mixture;
 pub use optimizer::{
-    AggregateError, ControlStep, Dynamic, Optimizer, Sgd, Survey, advance, optimizer_of, rounded, share, step,
+    AggregateError, ControlStep, Dynamic, Elastic, Optimizer, Sgd, Survey, advance, optimizer_of, rounded, share, step,
 };
 pub use robust::{Distances, Middle};
 pub use share::{Discount, Share};

@@ -4,7 +4,9 @@
 //! still at work when its round closed was seen only until then. From it follow, for each deadline, how many updates
 //! a round may expect and how long it takes. Of the deadlines that cut off at most 10 % of the clients that would
 //! report some day, the one with the most updates per hour is chosen. The cohort makes up for the clients that would
-//! not report, with a surplus of 8 %. (Bonawitz et al. 2019, section 9: 6 to 10 % of the clients drop out, and more
+//! not report, with a surplus of 8 %. A buffered job has no cohorts: there each place of the concurrency is taken until
+//! its client reports or its deadline passes, and the deadline with the most updates per place and hour is chosen.
+//! (Bonawitz et al. 2019, section 9: 6 to 10 % of the clients drop out, and more
 //! than the goal are selected.)
 
 use std::collections::BTreeMap;
@@ -13,6 +15,7 @@ use tributary_protocol::job_file::Adapt;
 use tributary_protocol::operator::Adapted;
 
 use super::step::TaskPolicy;
+use super::times::{Times, WorkEnd};
 
 /// Fewest pieces of work, and fewest reports among them, from which anything is concluded.
 const WORKS_MIN: usize = 20;
@@ -40,73 +43,6 @@ pub struct PastWork {
     pub class: String,
 }
 
-/// How a piece of work ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum WorkEnd {
-    /// A report came, in time or late.
-    Reported,
-    /// The client was still at work when the round closed.
-    Open,
-    /// The client gave up, or its update was rejected: it never reports.
-    Lost,
-}
-
-/// The share of clients that have reported by a time.
-#[derive(Clone, Debug, Default)]
-struct Times {
-    /// Times of reports with the shares from then on.
-    steps: Vec<(u64, f64)>,
-    /// The longest time for which any client was seen.
-    seen_ms: u64,
-}
-
-impl Times {
-    /// The estimate from these pieces of work, as times and ends. Lost work never reports.
-    fn of(mut works: Vec<(u64, WorkEnd)>) -> Self {
-        // Of a report and an end at the same time, the report comes first.
-        works.sort_unstable();
-        let mut times = Self::default();
-        let (mut at_risk, mut missing) = (works.len() as f64, 1.0);
-        for (after_ms, end) in works {
-            times.seen_ms = times.seen_ms.max(after_ms);
-            match end {
-                WorkEnd::Reported => {
-                    missing *= 1.0 - 1.0 / at_risk;
-                    at_risk -= 1.0;
-                    match times.steps.last_mut() {
-                        Some(last) if last.0 == after_ms => last.1 = 1.0 - missing,
-                        _ => times.steps.push((after_ms, 1.0 - missing)),
-                    }
-                }
-                WorkEnd::Open => at_risk -= 1.0,
-                WorkEnd::Lost => {}
-            }
-        }
-        times
-    }
-
-    /// The share that reports some day, as far as that was seen.
-    fn share(&self) -> f64 {
-        self.steps.last().map_or(0.0, |(_, share)| *share)
-    }
-
-    /// At most so many of the steps, the last one among them.
-    fn thinned(&self, most: usize) -> impl DoubleEndedIterator<Item = &(u64, f64)> {
-        let (count, every) = (self.steps.len(), self.steps.len().div_ceil(most).max(1));
-        self.steps
-            .iter()
-            .enumerate()
-            .filter(move |(place, _)| (count - 1 - place).is_multiple_of(every))
-            .map(|(_, step)| step)
-    }
-
-    /// The share that has reported before this time.
-    fn share_before(&self, ms: u64) -> f64 {
-        let steps = self.steps.partition_point(|(at_ms, _)| *at_ms < ms);
-        steps.checked_sub(1).map_or(0.0, |last| self.steps[last].1)
-    }
-}
-
 /// The policy of the next round, from the pieces of work of recent rounds and the time that a round takes beside its
 /// clients' work. None before enough is measured.
 #[must_use]
@@ -117,7 +53,10 @@ pub fn adapt(policy: &TaskPolicy, adapt: &Adapt, works: &[PastWork], overhead_ms
     }
     let all = Times::of(works.iter().map(|work| (work.after_ms, work.end)).collect());
     let classes = class_times(works);
-    let plan = |deadline_ms: u64| Plan::of(policy, &all, deadline_ms, overhead_ms);
+    let plan = |deadline_ms: u64| match policy.buffer {
+        Some(buffer) => Plan::of_places(buffer.concurrency, &all, deadline_ms),
+        None => Plan::of(policy, &all, deadline_ms, overhead_ms),
+    };
     let mut deadlines = deadlines(&all, adapt);
     let enough = (1.0 - CUT_OFF_MAX) * all.share() - ROUNDING;
     deadlines.retain(|deadline_ms| all.share_before(*deadline_ms) >= enough || *deadline_ms == adapt.deadline_max_ms);
@@ -137,9 +76,12 @@ pub fn adapt(policy: &TaskPolicy, adapt: &Adapt, works: &[PastWork], overhead_ms
     let is_longer = chosen.deadline_ms > fastest.deadline_ms;
     Some(TaskPolicy {
         deadline_ms: chosen.deadline_ms.cast_signed(),
-        cohort_size: chosen.cohort,
-        // A job may want more clients to choose from than it draws.
-        available_min: if policy.available_min > policy.cohort_size { policy.available_min } else { chosen.cohort },
+        cohort_size: if policy.buffer.is_some() { policy.cohort_size } else { chosen.cohort },
+        // A job may want more clients to choose from than it draws. A buffer draws them one by one.
+        available_min: match policy.buffer.is_some() || policy.available_min > policy.cohort_size {
+            true => policy.available_min,
+            false => chosen.cohort,
+        },
         adapted: Some(Adapted {
             works: u32::try_from(works.len()).unwrap_or(u32::MAX),
             deadline_ms: chosen.deadline_ms,
@@ -184,6 +126,23 @@ struct Plan {
 }
 
 impl Plan {
+    /// Of so many places. A place is taken until its client reports or the deadline passes, so its expected time is the
+    /// integral of the share that has not reported. (Renewal-reward: the long-run rate is the share over that time.)
+    fn of_places(places: u32, times: &Times, deadline_ms: u64) -> Self {
+        let share = times.share_before(deadline_ms);
+        let (mut taken_ms, mut from_ms, mut share_now) = (0.0, 0, 0.0);
+        for (at_ms, share_then) in times.thinned(STEPS_MAX).chain([&(deadline_ms, 0.0)]) {
+            let to_ms = (*at_ms).min(deadline_ms);
+            taken_ms += (1.0 - share_now) * (to_ms - from_ms) as f64;
+            if *at_ms >= deadline_ms {
+                break;
+            }
+            (from_ms, share_now) = (to_ms, *share_then);
+        }
+        let updates_per_hour = f64::from(places) * share * 3_600_000.0 / f64::max(taken_ms, 1.0);
+        Self { deadline_ms, share, cohort: places, updates_per_hour }
+    }
+
     fn of(policy: &TaskPolicy, times: &Times, deadline_ms: u64, overhead_ms: u64) -> Self {
         let share = times.share_before(deadline_ms);
         let most = policy.cohort_size.max(policy.goal);
@@ -237,6 +196,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::round::BufferPolicy;
 
     const POLICY: TaskPolicy = TaskPolicy {
         goal: 10,
@@ -247,6 +207,7 @@ mod tests {
         deadline_ms: 600_000,
         buffer: None,
         adapted: None,
+        adapted_goal: None,
         proximal: None,
     };
 
@@ -261,31 +222,6 @@ mod tests {
     fn chosen(works: &[PastWork]) -> (TaskPolicy, Adapted) {
         let policy = adapt(&POLICY, &settings(), works, 5_000).unwrap();
         (policy, policy.adapted.unwrap())
-    }
-
-    /// The example of Kaplan and Meier 1958, section 2: deaths at 0.8, 3.1, 5.4 and 9.2, losses at 1.0, 2.7, 7.0, 12.1.
-    #[test]
-    fn shares_are_those_of_the_paper() {
-        use WorkEnd::{Open, Reported};
-        let seen = [
-            (800, Reported),
-            (1_000, Open),
-            (2_700, Open),
-            (3_100, Reported),
-            (5_400, Reported),
-            (7_000, Open),
-            (9_200, Reported),
-            (12_100, Open),
-        ];
-        let times = Times::of(seen.to_vec());
-        let surviving = |ms| 1.0 - times.share_before(ms);
-        let expected = [(801, 7.0 / 8.0), (3_101, 7.0 / 10.0), (5_401, 21.0 / 40.0), (9_201, 21.0 / 80.0)];
-        for (ms, share) in expected {
-            assert!((surviving(ms) - share).abs() < 1e-12, "{ms}: {}", surviving(ms));
-        }
-        assert_eq!((times.share_before(800), times.seen_ms), (0.0, 12_100));
-        let lost = Times::of(vec![(1, WorkEnd::Lost), (2, Reported), (3, Reported), (4, Reported)]);
-        assert_eq!(lost.share_before(9), 0.75, "who gave up never reports");
     }
 
     #[test]
@@ -326,6 +262,21 @@ mod tests {
         let one = [work(300, WorkEnd::Reported, "rare")];
         let (policy, _) = chosen(&fast().chain(one).collect::<Vec<_>>());
         assert!(policy.deadline_ms <= 70_000, "one piece of work is no class: {policy:?}");
+    }
+
+    /// Goal: a buffered job gives places that dead clients hold back as soon as few others would still report.
+    #[test]
+    fn the_deadline_of_a_place_follows_the_times_and_nothing_else_does() {
+        let buffer = Some(BufferPolicy { concurrency: 30, staleness_max: 16, slack: None });
+        let buffered = TaskPolicy { buffer, minimum: 10, cohort_size: 10, available_min: 10, ..POLICY };
+        let reported = (0..90).map(|client| work(50 + client % 20, WorkEnd::Reported, ""));
+        let dead = (0..10).map(|_| work(600, WorkEnd::Open, ""));
+        let policy = adapt(&buffered, &settings(), &reported.chain(dead).collect::<Vec<_>>(), 5_000).unwrap();
+        let adapted = policy.adapted.unwrap();
+        assert_eq!((policy.deadline_ms, adapted.dropout_permille, adapted.cohort), (70_000, 100, 30));
+        // 30 places, of which each is taken for 0.9 x 59.5 + 0.1 x 70 s by a client that reports with a chance of 0.9.
+        assert!((1_590..=1_630).contains(&adapted.updates_per_hour), "{adapted:?}");
+        assert_eq!(TaskPolicy { deadline_ms: 600_000, adapted: None, ..policy }, buffered);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use tributary_protocol::job_file::Selection;
 use tributary_protocol::seed::{Seed, Stream};
 
 use super::admit::Candidate;
+use super::draw::{uniform, weighted};
 use super::known::Known;
 use super::utility;
 
@@ -26,9 +27,9 @@ pub fn choose_cohort(
     let size = size.min(available.len());
     match selection {
         Selection::Uniform => uniform(&mut available, size, &mut stream),
-        Selection::Weighted => weighted(&mut available, size, &mut stream),
+        Selection::Weighted => by_examples(&mut available, size, &mut stream),
         Selection::PowerOfChoice { candidates } => {
-            weighted(&mut available, size.max(candidates as usize), &mut stream);
+            by_examples(&mut available, size.max(candidates as usize), &mut stream);
             // A client without an update may have any loss: it comes first.
             let loss = |candidate: &Candidate| {
                 known.reports.get(&candidate.client).map_or(f64::INFINITY, |report| report.loss)
@@ -47,23 +48,10 @@ pub fn choose_cohort(
     available
 }
 
-fn uniform(available: &mut Vec<Candidate>, size: usize, stream: &mut Stream) {
-    for place in 0..size {
-        let other = place + stream.below((available.len() - place) as u64) as usize;
-        available.swap(place, other);
-    }
-    available.truncate(size);
-}
-
-/// Keeps those whose exponential clocks, with the examples as rates, ring first: a draw one by one with chances by
-/// examples (Efraimidis and Spirakis 2006). A client without examples has the chance of one example.
-fn weighted(available: &mut Vec<Candidate>, size: usize, stream: &mut Stream) {
-    let mut clocks: Vec<(f64, Candidate)> = std::mem::take(available)
-        .into_iter()
-        .map(|candidate| (-(1.0 - stream.unit()).ln() / candidate.examples.max(1) as f64, candidate))
-        .collect();
-    clocks.sort_by(|one, other| one.0.total_cmp(&other.0));
-    available.extend(clocks.into_iter().take(size).map(|(_, candidate)| candidate));
+/// Keeps some, drawn with chances by examples. A client without examples has the chance of one example.
+fn by_examples(available: &mut Vec<Candidate>, size: usize, stream: &mut Stream) {
+    let examples = |candidate: Candidate| (candidate.examples.max(1) as f64, candidate);
+    *available = weighted(std::mem::take(available).into_iter().map(examples), size, stream);
 }
 
 #[cfg(test)]

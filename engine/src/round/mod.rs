@@ -11,7 +11,8 @@
 //! | what do the named scalars of its reports come to? | [`summaries`] |
 //! | which versions and rounds does a job keep? | [`keeps_version`], [`history_before_ms`] |
 //! | which deadline and cohort do the times of recent rounds give? | [`adapt`] |
-//! | when should a client check in again? | [`retry_window_ms`] |
+//! | which goal does the diversity of recent rounds give? | [`follow_diversity`] |
+//! | when should a client check in again? | [`Pace`] |
 
 mod adapt;
 mod admit;
@@ -19,6 +20,8 @@ mod buffer;
 mod calendar;
 mod clocks;
 mod cohort;
+mod diversity;
+mod draw;
 mod known;
 mod metrics;
 mod norm;
@@ -27,19 +30,23 @@ mod proximal;
 mod retention;
 mod schedule;
 mod step;
+mod times;
 mod utility;
 
-pub use adapt::{PastWork, WorkEnd, adapt};
+pub use adapt::{PastWork, adapt};
 pub use admit::{Candidate, EligibilityRules, Ineligible, admit};
 pub use buffer::{BufferFacts, is_overdue, next_buffer_step, staleness};
 pub use calendar::{Calendar, CalendarError};
 pub use clocks::{Absence, Clocks, Member, next_clocked_step};
 pub use cohort::choose_cohort;
+pub use diversity::{DIVERSITY_ROUNDS, DiverseRound, follow_diversity, useful};
 pub use known::{Known, LastReport};
 pub use metrics::summaries;
 pub use norm::norm_bound;
-pub use pace::{RetryReason, is_paced_by_jobs, retry_window_ms};
+pub use pace::{CHECKINS_PER_SECOND_MAX, Pace, RetryReason};
 pub use proximal::Proximal;
 pub use retention::{history_before_ms, keeps_version, separation_needs_from};
 pub use schedule::{JobFacts, NextRound, gives_way, has_trained, may_open_at_ms, next_round};
 pub use step::{BufferPolicy, RoundFacts, Step, TaskPolicy, next_step};
+pub(crate) use times::Times;
+pub use times::WorkEnd;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use tributary_protocol::job_file::{EvaluationPlace, EvaluationPolicy, JobFile};
-use tributary_protocol::operator::Adapted;
+use tributary_protocol::operator::{Adapted, AdaptedGoal};
 use tributary_protocol::state::{AbandonReason, JobState, Phase, Task};
 
 use super::proximal::Proximal;
@@ -30,6 +30,9 @@ pub struct TaskPolicy {
     /// Where deadline and cohort follow from the times of the rounds before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adapted: Option<Adapted>,
+    /// Where the goal follows from the diversity of the rounds before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapted_goal: Option<AdaptedGoal>,
     /// Weight of FedProx's proximal term in a training round, where it adapts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proximal: Option<Proximal>,
@@ -73,6 +76,7 @@ impl TaskPolicy {
                         slack: round.mode.slack(),
                     }),
                     adapted: None,
+                    adapted_goal: None,
                     proximal: Proximal::next(&job.training.algorithm, None, None),
                 })
             }
@@ -93,13 +97,14 @@ impl TaskPolicy {
                 deadline_ms,
                 buffer: None,
                 adapted: None,
+                adapted_goal: None,
                 proximal: None,
             },
             // It waits for its test set as others wait for a client. Then nobody is left to wait for: the round goes on
             // to Aggregating, where the coordinator evaluates.
             EvaluationPlace::Coordinator => {
                 let (goal, minimum, cohort_size, available_min) = (0, 0, 0, 1);
-                let (buffer, adapted, proximal) = (None, None, None);
+                let (buffer, adapted, adapted_goal, proximal) = (None, None, None, None);
                 Self {
                     goal,
                     minimum,
@@ -109,6 +114,7 @@ impl TaskPolicy {
                     deadline_ms,
                     buffer,
                     adapted,
+                    adapted_goal,
                     proximal,
                 }
             }
@@ -227,6 +233,7 @@ mod tests {
         deadline_ms: 1000,
         buffer: None,
         adapted: None,
+        adapted_goal: None,
         proximal: None,
     };
 

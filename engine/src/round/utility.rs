@@ -5,6 +5,7 @@ use tributary_protocol::job_file::Utility;
 use tributary_protocol::seed::Stream;
 
 use super::admit::Candidate;
+use super::draw::{uniform, weighted};
 use super::known::{Known, LastReport};
 
 /// The share of clients whose utility counts in full. What is above is cut to it, so that one client with a strange
@@ -30,11 +31,7 @@ pub(super) fn choose(
     let share = (settings.exploration * settings.exploration_decay.powi(rounds)).max(settings.exploration_min);
     let wanted = (share * size as f64).round() as usize;
     let explored = wanted.min(unseen.len()).max(size.saturating_sub(seen.len())).min(unseen.len());
-    for place in 0..explored {
-        let other = place + stream.below((unseen.len() - place) as u64) as usize;
-        unseen.swap(place, other);
-    }
-    unseen.truncate(explored);
+    uniform(&mut unseen, explored, stream);
     unseen.extend(exploit(seen, size - explored, settings, known, stream));
     unseen
 }
@@ -55,15 +52,8 @@ fn exploit(
     let mut sorted = utilities.clone();
     sorted.sort_by(|one, other| other.total_cmp(one));
     let cutoff = CUTOFF * sorted[size - 1];
-    // Exponential clocks with the utilities as rates (Efraimidis and Spirakis 2006), as for the selection by examples.
-    let mut clocks: Vec<(f64, Candidate)> = seen
-        .into_iter()
-        .zip(utilities)
-        .filter(|(_, utility)| *utility >= cutoff)
-        .map(|(candidate, utility)| (-(1.0 - stream.unit()).ln() / utility.max(f64::MIN_POSITIVE), candidate))
-        .collect();
-    clocks.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.number.cmp(&other.1.number)));
-    clocks.into_iter().take(size).map(|(_, candidate)| candidate).collect()
+    let useful = utilities.into_iter().zip(seen).filter(|(utility, _)| *utility >= cutoff);
+    weighted(useful.map(|(utility, candidate)| (utility.max(f64::MIN_POSITIVE), candidate)), size, stream)
 }
 
 /// `(|B| |loss| / U95 + sqrt(0.1 ln R / L)) (T / t)^speed` for clients slower than T, where U95 is the 95th percentile,

@@ -1,8 +1,32 @@
-//! Why a round has its deadline and its cohort, where they follow the measured times.
+//! Why a round has its goal, its deadline and its cohort, where they follow from the rounds before.
 
-use tributary_protocol::operator::{Adapted, Round};
+use tributary_protocol::operator::{Adapted, AdaptedGoal, Round};
 
 use super::words::duration;
+
+/// One sentence: what the diversity of the rounds before gave to the goal of the round. None for a round with the goal
+/// of its job file.
+#[must_use]
+pub fn adapted_goal(round: &Round) -> Option<String> {
+    let AdaptedGoal { rounds, useful, least, most } = round.adapted_goal?;
+    let goal = round.goal;
+    Some(match useful {
+        None => format!(
+            "The updates of the last {rounds} rounds have no common direction, so the goal is {goal}, the largest allowed."
+        ),
+        Some(useful) => {
+            let bound = match useful {
+                _ if useful < least => ", the smallest allowed",
+                _ if useful > most => ", the largest allowed",
+                _ => "",
+            };
+            let updates = if useful == 1 { "one update".to_owned() } else { format!("{useful} updates") };
+            format!(
+                "By the diversity of the last {rounds} rounds a round can use about {updates}, so the goal is {goal}{bound}."
+            )
+        }
+    })
+}
 
 /// One sentence: what the times of the rounds before gave to the round. None for a round with the values of its job
 /// file.
@@ -18,6 +42,13 @@ pub fn adaptation(round: &Round) -> Option<String> {
         ),
     };
     let missed = f64::from(dropout_permille) / 10.0;
+    if round.buffer.is_some() {
+        return Some(format!(
+            "By the times of {works} recent pieces of work a deadline of {} for each client {why}, with {cohort} at work; \
+             {missed} % of the clients would miss it.",
+            words(deadline_ms)
+        ));
+    }
     Some(format!(
         "By the times of {works} recent pieces of work a deadline of {} {why}; {missed} % of the clients would miss it, so \
          the round draws {cohort} for {} updates.",
@@ -41,6 +72,16 @@ mod tests {
         });
         let told = |round: &serde_json::Value| adaptation(&serde_json::from_value(round.clone()).unwrap());
         assert_eq!(told(&round), None);
+        round["adapted_goal"] = json!({ "rounds": 9, "useful": 12, "least": 5, "most": 40 });
+        let goal = |round: &serde_json::Value| adapted_goal(&serde_json::from_value(round.clone()).unwrap()).unwrap();
+        assert_eq!(
+            goal(&round),
+            "By the diversity of the last 9 rounds a round can use about 12 updates, so the goal is 10."
+        );
+        round["adapted_goal"]["useful"] = json!(1);
+        assert!(goal(&round).ends_with("about one update, so the goal is 10, the smallest allowed."));
+        round["adapted_goal"]["useful"] = json!(null);
+        assert!(goal(&round).contains("no common direction, so the goal is 10, the largest allowed"));
         let mut adapted = json!({
             "works": 240, "deadline_ms": 70_000, "dropout_permille": 52, "cohort": 12, "updates_per_hour": 507,
         });
@@ -50,6 +91,13 @@ mod tests {
             "By the times of 240 recent pieces of work a deadline of 1 min 10 s brings the most updates per hour, about \
              507; 5.2 % of the clients would miss it, so the round draws 12 for 10 updates."
         );
+        round["buffer"] = json!({ "concurrency": 12, "staleness_max": 8, "lost_weight": 0.0 });
+        assert_eq!(
+            told(&round).unwrap(),
+            "By the times of 240 recent pieces of work a deadline of 1 min 10 s for each client brings the most updates per \
+             hour, about 507, with 12 at work; 5.2 % of the clients would miss it."
+        );
+        round["buffer"] = json!(null);
         adapted["fastest_ms"] = json!(30_000);
         round["adapted"] = adapted;
         let text = told(&round).unwrap();

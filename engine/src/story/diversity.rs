@@ -1,38 +1,17 @@
-//! How many updates a round can use, from the gradient diversity of the rounds before.
-//!
-//! Let updates have the mean u and the covariance S. A round of m of them has the diversity
-//! `D = sum |d|^2 / |sum d|^2 = (1 + v) / (m + v)` with `v = tr S / |u|^2`, so `v = (m D - 1) / (1 - D)`. The product
-//! m D grows with m up to `1 + v`, the size up to which Yin et al. 2018 (<https://arxiv.org/abs/1706.05699>, theorem 3)
-//! show that larger batches keep their worth. Beyond it, further updates repeat what the others say.
+//! How many updates a round can use, as advice.
 
 use tributary_protocol::operator::UsefulUpdates;
 
-/// Rounds whose diversity counts.
-pub const DIVERSITY_ROUNDS: u32 = 20;
-/// Fewest rounds from which anything is concluded.
-const ROUNDS_MIN: usize = 5;
+use crate::round::{DiverseRound, useful};
+
 /// Within this factor of the goal, there is nothing to change.
 const TOLERANCE: f64 = 1.5;
-
-/// A committed round with a diversity.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct DiverseRound {
-    /// Updates that were combined.
-    pub updates: u32,
-    /// Their examples.
-    pub examples: u64,
-    pub diversity: f64,
-}
 
 /// How many updates per round are useful, with the reason in one sentence. None before enough rounds of at least two
 /// updates have ended. `goal` is the number of updates of a round now.
 #[must_use]
 pub fn useful_updates(rounds: &[DiverseRound], goal: u32) -> Option<UsefulUpdates> {
-    let rounds: Vec<&DiverseRound> = rounds.iter().filter(|round| round.updates >= 2).collect();
-    if rounds.len() < ROUNDS_MIN {
-        return None;
-    }
-    let useful = median(rounds.iter().map(|round| useful(round)).collect());
+    let (rounds, useful) = useful(rounds)?;
     let updates = (useful < f64::from(u32::MAX)).then(|| useful.round().max(1.0) as u32);
     let combined: u64 = rounds.iter().map(|round| u64::from(round.updates)).sum();
     let examples = rounds.iter().map(|round| round.examples).sum::<u64>() as f64 / combined as f64;
@@ -61,18 +40,6 @@ pub fn useful_updates(rounds: &[DiverseRound], goal: u32) -> Option<UsefulUpdate
         ),
     };
     Some(UsefulUpdates { updates, batch, text })
-}
-
-/// `1 + v`; infinite for updates without a common direction.
-fn useful(round: &DiverseRound) -> f64 {
-    let DiverseRound { updates, diversity, .. } = *round;
-    let noise = (f64::from(updates) * diversity - 1.0).max(0.0) / (1.0 - diversity);
-    if diversity < 1.0 { 1.0 + noise } else { f64::INFINITY }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 #[cfg(test)]

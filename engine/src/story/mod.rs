@@ -4,12 +4,13 @@
 //! |---|---|
 //! | why did a round take so long, or end without a result? | [`explain`], [`phases`], [`what_if`] |
 //! | what would other deadlines have done to the last rounds? | [`outlook`] |
-//! | why does a round have its deadline and its cohort? | [`adaptation`] |
+//! | why does a round have its goal, its deadline and its cohort? | [`adapted_goal`], [`adaptation`] |
 //! | what became of a client that did not report? | [`Ending`] |
 //! | which course did a session take, how do classes compare? | [`Session::shape`], [`class_stats`], [`funnel`] |
 //! | do the updates of a device class count as often as those of the others? | [`verdicts`] |
 //! | how does a job learn, and at what cost? | [`curve`], [`metric_curve`] |
 //! | how many updates can a round use? | [`useful_updates`] |
+//! | which clients are always stale? | [`stalest`] |
 //! | when does a job have its rounds? | [`ends_in_ms`] |
 //! | what does a job file probably not mean? | [`remarks`] |
 //! | how is a job, and what can be done about it? | [`health`] |
@@ -26,14 +27,15 @@ mod pace;
 mod phases;
 mod remarks;
 mod session;
+mod stale;
 mod straggler;
 mod what_if;
 mod words;
 
-pub use adapted::adaptation;
+pub use adapted::{adaptation, adapted_goal};
 pub use bias::{Share, verdicts};
 pub use curve::{CurveRow, curve, metric_curve};
-pub use diversity::{DIVERSITY_ROUNDS, DiverseRound, useful_updates};
+pub use diversity::useful_updates;
 pub use explain::{RoundStory, Takeover, Undriven, Wanted, explain};
 pub use health::{EndedRound, EvaluatorsWanted, HealthFacts, SelectingRound, ShutOut, health};
 pub use marks::marks;
@@ -42,6 +44,7 @@ pub use pace::{PACE_ROUNDS, ends_in_ms};
 pub use phases::phases;
 pub use remarks::remarks;
 pub use session::{Session, class_stats, funnel, percentile};
+pub use stale::{STALE_UPDATES_MAX, StaleUpdate, stalest};
 pub use straggler::Ending;
 pub use what_if::what_if;
 pub use words::duration as in_words;

@@ -1,12 +1,12 @@
 //! What other deadlines would have done to the newest rounds of a job.
 //!
-//! The time of a client that had not reported when its round closed is *censored*: it is longer than it was watched.
-//! Leaving such clients out would make every deadline look long enough. The survival function of all times is therefore
-//! estimated by the product limit of Kaplan and Meier (1958, "Nonparametric Estimation from Incomplete Observations",
-//! equation 2b): `S(t)` is the product over the times `u <= t` of reports of `1 - reports at u / watched until u`.
-//! A client that was watched until `c` reports by `d > c` with the probability `1 - S(d) / S(c)`.
+//! The time of a client that had not reported when its round closed is *censored*: it is longer than it was watched. So
+//! the survival function S of all times is estimated ([`Times`]). A client that was watched until `c` reports by
+//! `d > c` with the probability `1 - S(d) / S(c)`.
 
 use tributary_protocol::operator::{Outlook, OutlookPoint};
+
+use crate::round::{Times, WorkEnd};
 
 /// Most rounds that are played again.
 pub const OUTLOOK_ROUNDS: u32 = 20;
@@ -24,6 +24,18 @@ pub enum Arrival {
     After(u64),
     /// The client gave up or its update was rejected. No deadline changes that.
     Never,
+}
+
+impl Arrival {
+    /// A report that came so long after the draw. `stops_ms` is when clients whose partial work counts stop training: a
+    /// report from then on may be such work, which says only that the whole takes longer.
+    #[must_use]
+    pub fn of_report(after_ms: u64, stops_ms: Option<u64>) -> Self {
+        match stops_ms {
+            Some(stops_ms) if after_ms >= stops_ms => Self::After(stops_ms),
+            _ => Self::At(after_ms),
+        }
+    }
 }
 
 /// A closed round: what it asked for, and when its clients came.
@@ -45,37 +57,20 @@ pub struct Policy {
 }
 
 /// The share of clients that have not reported after a time, estimated from all of them.
-struct Survival {
-    /// Times at which the share falls, and the share from then on.
-    steps: Vec<(u64, f64)>,
-}
+struct Survival(Times);
 
 impl Survival {
     fn of(rounds: &[PlayedRound]) -> Self {
-        // Reports before the censored at the same time, which were watched at that time still.
-        let mut watched: Vec<(u64, bool)> = Vec::new();
-        for arrival in rounds.iter().flat_map(|round| &round.arrivals) {
-            match *arrival {
-                Arrival::At(ms) => watched.push((ms, false)),
-                Arrival::After(ms) => watched.push((ms, true)),
-                Arrival::Never => {}
-            }
-        }
-        watched.sort_unstable();
-        let (mut share, mut steps) = (1.0, Vec::new());
-        for (before, &(ms, is_censored)) in watched.iter().enumerate() {
-            if !is_censored {
-                let at_risk = (watched.len() - before) as f64;
-                share *= 1.0 - 1.0 / at_risk;
-                steps.push((ms, share));
-            }
-        }
-        Self { steps }
+        let watched = rounds.iter().flat_map(|round| &round.arrivals).filter_map(|arrival| match *arrival {
+            Arrival::At(ms) => Some((ms, WorkEnd::Reported)),
+            Arrival::After(ms) => Some((ms, WorkEnd::Open)),
+            Arrival::Never => None,
+        });
+        Self(Times::of(watched.collect()))
     }
 
     fn at(&self, ms: u64) -> f64 {
-        let passed = self.steps.partition_point(|(step_ms, _)| *step_ms <= ms);
-        passed.checked_sub(1).map_or(1.0, |last| self.steps[last].1)
+        1.0 - self.0.share_before(ms.saturating_add(1))
     }
 
     /// The probability that a client that had not reported at `watched_ms` reports by `deadline_ms`.
@@ -246,6 +241,17 @@ mod tests {
         assert!((long.reports - (2.0 + 3.0) / 2.0).abs() < 1e-9, "{long:?}");
         assert_eq!(long.abandoned, 0, "1 came, and 2 come with a chance of one half each");
         assert_eq!(at(&outlook, 100).abandoned, 1);
+    }
+
+    /// Partial work comes shortly before the deadline whatever the deadline is, so it is no report of its time.
+    #[test]
+    fn partial_work_counts_as_work_that_takes_longer() {
+        assert_eq!([89, 90, 97].map(|ms| Arrival::of_report(ms, Some(90))), [At(89), After(90), After(90)]);
+        assert_eq!(Arrival::of_report(97, None), At(97));
+        let rounds = |stops_ms| [round(&[40, 95, 96].map(|ms| Arrival::of_report(ms, stops_ms)))];
+        let whole = at(&outlook(POLICY, &rounds(None)), 100);
+        let partial = outlook(POLICY, &rounds(Some(90)));
+        assert_eq!((whole.reports, at(&partial, 100).reports, partial.censored), (3.0, 1.0, 2));
     }
 
     #[test]

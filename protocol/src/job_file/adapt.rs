@@ -1,5 +1,7 @@
 //! Deadlines and cohorts that follow the measured times (`[round] adapt`).
 
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 
 use super::JobFileError;
@@ -25,25 +27,40 @@ pub struct Adapt {
     /// The attribute that tells classes of devices apart. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
+    /// Smallest goal, 2 to `updates_goal`. The goal of each round then follows the diversity of the updates of recent
+    /// rounds, between this number and `updates_goal`. Default: none, every round has `updates_goal`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub updates_goal_min: Option<u32>,
     /// Smallest share of a class that reports in time, as a factor of the share of all clients, 0 to 1. Default: 0.5.
     pub class_share_min: f64,
 }
 
 impl Default for Adapt {
     fn default() -> Self {
-        Self { deadline_min_ms: 30_000, deadline_max_ms: 3_600_000, rounds: 20, class: None, class_share_min: 0.5 }
+        Self {
+            deadline_min_ms: 30_000,
+            deadline_max_ms: 3_600_000,
+            rounds: 20,
+            class: None,
+            updates_goal_min: None,
+            class_share_min: 0.5,
+        }
     }
 }
 
 impl Adapt {
-    pub(super) fn check(&self, deadline_ms_max: u64) -> Result<(), JobFileError> {
-        let Self { deadline_min_ms, deadline_max_ms, rounds, class, class_share_min } = self;
+    /// `goals` are the fewest and the most updates of a round.
+    pub(super) fn check(&self, deadline_ms_max: u64, goals: RangeInclusive<u32>) -> Result<(), JobFileError> {
+        let Self { deadline_min_ms, deadline_max_ms, rounds, class, updates_goal_min, class_share_min } = self;
         require(*deadline_min_ms >= 1_000, "[round] adapt deadline_min_ms", "at least 1000")?;
         let is_range = deadline_min_ms <= deadline_max_ms && *deadline_max_ms <= deadline_ms_max;
         require(is_range, "[round] adapt deadline_max_ms", "at least deadline_min_ms and at most 30 days")?;
         require((1..=ROUNDS_MAX).contains(rounds), "[round] adapt rounds", "1 to 1000")?;
         let is_name = class.as_ref().is_none_or(|class| (1..=CLASS_BYTES_MAX).contains(&class.len()));
         require(is_name, "[round] adapt class", "1 to 64 bytes long")?;
+        let is_goal = updates_goal_min.is_none_or(|least| least >= 2 && goals.contains(&least));
+        let range = "at least 2 and updates_min, and at most updates_goal";
+        require(is_goal, "[round] adapt updates_goal_min", range)?;
         require((0.0..=1.0).contains(class_share_min), "[round] adapt class_share_min", "0 to 1")
     }
 }

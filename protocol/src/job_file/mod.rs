@@ -455,7 +455,7 @@ impl RoundPolicy {
         check_duration(self.backoff_ms, "[round] backoff_ms")?;
         check_duration(self.backoff_max_ms, "[round] backoff_max_ms")?;
         if let Some(adapt) = &self.adapt {
-            adapt.check(DURATION_MS_MAX)?;
+            adapt.check(DURATION_MS_MAX, self.updates_min..=self.updates_goal)?;
         }
         self.selection.check(self.cohort_size())
     }

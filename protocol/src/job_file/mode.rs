@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::require;
 use super::{COHORT_MAX, JobFileError};
+use crate::plan::{CADENCE_MAX, Cadence};
 
 /// Largest staleness or slack that a job may allow. Versions that open assignments may still need are kept.
 const STALENESS_MAX: u32 = 10_000;
@@ -35,6 +36,13 @@ pub enum Mode {
         /// What the weighted sum of a buffer is divided by. Default: `count`.
         #[serde(default)]
         divisor: Divisor,
+        /// Updates of a client from one fetch of the model to the next, 1 to 1,000. In between it goes on from its own
+        /// weights (Downpour SGD, Dean et al. 2012). Default: 1.
+        #[serde(default = "one", skip_serializing_if = "is_one")]
+        fetch_every: u32,
+        /// Local trainings behind an update, 1 to 1,000. Default: 1.
+        #[serde(default = "one", skip_serializing_if = "is_one")]
+        push_every: u32,
     },
     /// Members with clocks: a member that is more than `slack` updates ahead of the slowest one waits. Updates count in
     /// the sum that is open, and as many updates as there are members make the next version (SSP, Ho et al. 2013). With
@@ -109,6 +117,14 @@ fn staleness_max() -> u32 {
     16
 }
 
+fn one() -> u32 {
+    1
+}
+
+fn is_one(count: &u32) -> bool {
+    *count == 1
+}
+
 fn slack() -> u32 {
     3
 }
@@ -151,12 +167,21 @@ impl Mode {
         }
     }
 
+    /// How often clients take the newest model and send an update.
+    #[must_use]
+    pub fn cadence(self) -> Cadence {
+        match self {
+            Self::Buffered { fetch_every, push_every, .. } => Cadence { fetch_every, push_every },
+            Self::Synchronous | Self::StaleSynchronous { .. } => Cadence::default(),
+        }
+    }
+
     /// The settings of a mode whose rounds are buffers; none in a synchronous one.
     #[must_use]
     pub fn buffered(self) -> Option<Buffered> {
         match self {
             Self::Synchronous => None,
-            Self::Buffered { buffer, concurrency, staleness_max, staleness_weight, divisor } => {
+            Self::Buffered { buffer, concurrency, staleness_max, staleness_weight, divisor, .. } => {
                 Some(Buffered { buffer, concurrency, staleness_max, staleness_weight, divisor })
             }
             // The slack bounds the staleness.
@@ -185,6 +210,10 @@ impl Mode {
         require(clients.contains(&buffer), "[round] mode buffer", "1 to 10000")?;
         require(clients.contains(&concurrency), "[round] mode concurrency", "1 to 10000")?;
         require(staleness_max <= STALENESS_MAX, "[round] mode staleness_max", "at most 10000")?;
+        let Cadence { fetch_every, push_every } = self.cadence();
+        let trainings = 1..=CADENCE_MAX;
+        require(trainings.contains(&fetch_every), "[round] mode fetch_every", "1 to 1000")?;
+        require(trainings.contains(&push_every), "[round] mode push_every", "1 to 1000")?;
         staleness_weight.check()
     }
 }
@@ -245,6 +274,8 @@ mod tests {
             ("buffer = 0, concurrency = 1", "buffer"),
             ("buffer = 1, concurrency = 10001", "concurrency"),
             ("buffer = 1, concurrency = 1, staleness_max = 10001", "staleness_max"),
+            ("buffer = 1, concurrency = 1, fetch_every = 0", "fetch_every"),
+            ("buffer = 1, concurrency = 1, push_every = 1001", "push_every"),
             ("buffer = 1, concurrency = 1, staleness_weight = { kind = 'polynomial', a = 0.0 }", "staleness_weight"),
             (
                 "buffer = 1, concurrency = 1, staleness_weight = { kind = 'hinge', a = 101.0, b = 1 }",

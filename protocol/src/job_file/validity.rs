@@ -23,9 +23,12 @@ pub(super) fn check(job: &JobFile) -> Result<(), JobFileError> {
     for (first, second, refusal) in [
         ("[round] mode", "settings of cohorts", cohorts(job)),
         ("[round] mode", "[eligibility] separation_rounds", rest(job)),
-        ("[round] adapt", "[round] selection", adapting(job)),
+        ("[round] adapt", "[round] selection and [training] partial_work", adapting(job)),
         ("[round] mode", "[training] algorithm", drift(job)),
         ("[round] mode", "[training] algorithm adaptive", adaptive(job)),
+        ("[round] mode fetch_every and push_every", "[training] algorithm", cadence(job)),
+        ("[round] mode fetch_every", "[round] mode staleness_weight", aged(job)),
+        ("[training] algorithm easgd", "[round] mode", elastic_centre(job)),
         ("[round] mode staleness_weight", "[aggregation] combine", staleness(job)),
         ("[aggregation] combine", least, too_few(job)),
         ("[aggregation] combine", most, too_many(job)),
@@ -60,8 +63,14 @@ fn cohorts(job: &JobFile) -> Option<String> {
         Mode::StaleSynchronous { .. } => round.selection_timeout_ms,
         _ => default.selection_timeout_ms,
     };
+    // In a buffered job the deadline of a client may follow the measured times; there is no goal that could follow.
+    let adapt = match round.mode {
+        Mode::Buffered { .. } => round.adapt.clone().filter(|adapt| adapt.updates_goal_min.is_none()),
+        _ => None,
+    };
     let of_mode = RoundPolicy {
         mode: round.mode,
+        adapt,
         deadline_ms: round.deadline_ms,
         backoff_ms: round.backoff_ms,
         backoff_max_ms: round.backoff_max_ms,
@@ -74,13 +83,13 @@ fn cohorts(job: &JobFile) -> Option<String> {
     match round.mode {
         Mode::Synchronous => None,
         Mode::Buffered { .. } => Some(
-            "leave out updates_goal, updates_min, over_selection, available_min, selection, adapt and selection_timeout_ms: \
-             clients are drawn one by one, and a full buffer makes a version"
+            "leave out updates_goal, updates_min, over_selection, available_min, selection, selection_timeout_ms and adapt \
+             updates_goal_min: clients are drawn one by one, and a full buffer makes a version"
                 .to_owned(),
         ),
         Mode::StaleSynchronous { .. } => Some(
-            "leave out updates_goal, updates_min, over_selection, available_min, selection and adapt: members stay, and their \
-             number is that of the updates of a version"
+            "leave out updates_goal, updates_min, over_selection, available_min, selection and adapt: members stay, their \
+             number is that of the updates of a version, and a deadline that follows the fast ones would make slow ones leave"
                 .to_owned(),
         ),
     }
@@ -100,9 +109,47 @@ fn adaptive(job: &JobFile) -> Option<String> {
         .then(|| "mu adapts from round to round, and a client of a buffer may train for several".to_owned())
 }
 
+/// Formulas with the global model, or with the steps behind an update, are those of one training from that model.
+fn cadence(job: &JobFile) -> Option<String> {
+    let algorithm = &job.training.algorithm;
+    let is_plain = job.round.mode.cadence().is_plain();
+    (!is_plain && !algorithm.is_plain() && algorithm.clients().is_none())
+        .then(|| format!("{} needs updates that are each one training from the newest model", algorithm.as_str()))
+}
+
+/// What the coordinator knows of an update's age is that of its assignment.
+fn aged(job: &JobFile) -> Option<String> {
+    let Mode::Buffered { staleness_weight, .. } = job.round.mode else { return None };
+    let is_discounted = staleness_weight != StalenessWeight::Constant;
+    (job.round.mode.cadence().keeps_weights() && is_discounted).then(|| {
+        "staleness counts from the assignment, and between fetches a client's own weights are older: set \
+         staleness_weight = { kind = \"constant\" }"
+            .to_owned()
+    })
+}
+
+/// The model moves by the sum of the pulls: with more than the whole distance it would pass its clients.
+fn elastic_centre(job: &JobFile) -> Option<String> {
+    let alpha = job.training.algorithm.elastic()?;
+    let updates = job.round.cohort_size();
+    if alpha * f64::from(updates) > 1.0 + 1e-9 {
+        return Some(format!(
+            "the model moves by the sum of the pulls, so alpha times the {updates} updates of a version is at most 1"
+        ));
+    }
+    let buffered = job.round.mode.buffered()?;
+    (buffered.staleness_weight != StalenessWeight::Constant).then(|| {
+        "a discounted pull would move the model less than its client: set staleness_weight = { kind = \"constant\" }"
+            .to_owned()
+    })
+}
+
 /// A cohort whose size follows the drop-out would cut off some of those that a chance of their own has drawn.
 fn adapting(job: &JobFile) -> Option<String> {
     let is_poisson = matches!(job.round.selection, Selection::Poisson { .. });
+    if job.round.adapt.is_some() && job.training.partial_work.is_some() {
+        return Some("partial work ends with its deadline, so its times do not say how long work takes".to_owned());
+    }
     (job.round.adapt.is_some() && is_poisson)
         .then(|| "Poisson sampling draws each client by itself, so no cohort can follow the drop-out".to_owned())
 }
@@ -292,6 +339,9 @@ fn algorithm(job: &JobFile) -> Option<String> {
         Algorithm::FedNova { .. } if !is_mean => {
             Some("fed_nova weighs updates by the steps behind them, which only weighted_mean does".to_owned())
         }
+        Algorithm::Easgd { .. } if !is_uniform => {
+            Some("the model moves by the sum of the pulls, in which all count alike: uniform_mean".to_owned())
+        }
         Algorithm::Scaffold { .. } | Algorithm::FedDyn { .. } if !is_uniform => {
             Some("what clients keep sums up to the state of the model only if all count alike: uniform_mean".to_owned())
         }
@@ -307,6 +357,10 @@ fn cohort(job: &JobFile) -> Option<String> {
 /// A client's own vector already holds what an update left out, since it moves by what was sent.
 fn feedback(job: &JobFile) -> Option<String> {
     let feeds_back = job.update.codec.properties().error_feedback;
+    if job.training.algorithm.elastic().is_some() && feeds_back {
+        let codec = job.update.codec.name();
+        return Some(format!("{codec} sends a part of the pull later, by which the client has already moved"));
+    }
     (job.training.algorithm.keeps_state() && feeds_back).then(|| {
         let codec = job.update.codec.name();
         format!("{codec} sends what earlier updates left out, and the client's vector would make up for it once more")
@@ -317,12 +371,17 @@ fn server(job: &JobFile) -> Option<String> {
     let aggregation = &job.aggregation;
     let adds = matches!(aggregation.optimizer, ServerOptimizer::Sgd { learning_rate: 1.0, momentum: 0.0, .. });
     let is_added = adds && aggregation.schedule.is_constant();
-    (matches!(job.training.algorithm, Algorithm::FedDyn { .. }) && !is_added).then(|| {
-        "fed_dyn has a server step of its own: only sgd with a learning rate of 1 leaves it as it is".to_owned()
+    let has_step = matches!(job.training.algorithm, Algorithm::FedDyn { .. } | Algorithm::Easgd { .. });
+    (has_step && !is_added).then(|| {
+        let algorithm = job.training.algorithm.as_str();
+        format!("{algorithm} has a server step of its own: only sgd with a learning rate of 1 leaves it as it is")
     })
 }
 
 fn model(job: &JobFile) -> Option<String> {
+    if job.training.algorithm.elastic().is_some() {
+        return elastic(job);
+    }
     if !job.training.algorithm.keeps_state() {
         return None;
     }
@@ -333,4 +392,19 @@ fn model(job: &JobFile) -> Option<String> {
     }
     let update = job.training.algorithm.update_parameters(job.model.parts().ok()?.shared());
     update.err().map(|error| format!("an update carries a control vector beside the delta: {error}"))
+}
+
+/// A client of elastic averaging keeps every shared parameter as its own, for good.
+fn elastic(job: &JobFile) -> Option<String> {
+    if !job.model.sharing.personal.is_empty() {
+        return Some("each client has weights of its own already: leave personal out".to_owned());
+    }
+    if job.model.shares_running_statistics() {
+        return Some("a pull towards stale values could make a running variance negative: use layer_norm".to_owned());
+    }
+    let network = if let ModelSpec::Layers(network) = &job.model.spec { network.layers.as_slice() } else { &[] };
+    let has_products = network.iter().any(|layer| matches!(layer, Layer::LowRank { .. }));
+    has_products.then(|| {
+        "the factors of a low_rank layer mean something only together, and those of clients stay apart".to_owned()
+    })
 }

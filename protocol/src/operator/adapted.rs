@@ -1,6 +1,21 @@
-//! What the times of recent rounds gave to a round.
+//! What the rounds before gave to a round.
 
 use serde::{Deserialize, Serialize};
+
+/// A goal that follows from the diversity of the rounds before (`[round] adapt updates_goal_min`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AdaptedGoal {
+    /// Rounds whose diversity was measured.
+    pub rounds: u32,
+    /// Updates that a round can use. Absent if the updates have no common direction, so that each further one helps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub useful: Option<u32>,
+    /// Smallest goal of the job.
+    pub least: u32,
+    /// Largest goal of the job.
+    pub most: u32,
+}
 
 /// A deadline and a cohort that follow from the times of the rounds before (`[round] adapt`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

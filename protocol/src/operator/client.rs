@@ -54,6 +54,9 @@ pub struct Client {
     /// End of the newest certificate that it was given; none if it was given none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_until_ms: Option<i64>,
+    /// Kind of its SDK, such as `rust`, `python` or `kotlin`, as of the last check-in; none if it named none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sdk: Option<Name>,
     /// Number of training examples, as of the last check-in.
     pub examples: u64,
     /// Time of enrolment.

@@ -37,10 +37,10 @@ pub use access::{
     OPERATOR_TOKEN_VALID_FOR_MS_DEFAULT, PASSWORD_BYTES_MAX, PASSWORD_CHARS_MIN, REQUESTED_BY, Session, SignInWays,
     SignedIn, Token,
 };
-pub use adapted::Adapted;
+pub use adapted::{Adapted, AdaptedGoal};
 pub use assignment::Assignment;
 pub use audit::{AuditEntry, CHAIN_BEGINS, ChainCheck, ChainError};
-pub use buffer::{RoundBuffer, StalenessCount};
+pub use buffer::{RoundBuffer, StaleClient, StalenessCount};
 pub use client::{ChangeStanding, Client, CreatePopulation, Population};
 pub use curve::{Curve, CurveMark, CurvePoint, Target};
 pub use detail::{MemberClock, PhaseSpan, RoundDetail, WhatIf};

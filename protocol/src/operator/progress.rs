@@ -23,8 +23,8 @@ pub struct Progress {
     pub bytes_up: u64,
     /// Bytes that clients downloaded in all rounds.
     pub bytes_down: u64,
-    /// How many updates a round can use. Absent before five rounds of at least two updates have ended, and for rules
-    /// without a mean.
+    /// How many updates a round can use. Absent unless the job runs, before five rounds of at least two updates have
+    /// ended, and for rules without a mean.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub useful_updates: Option<UsefulUpdates>,
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Adapted, MetricSummary, RoundBuffer};
+use super::{Adapted, AdaptedGoal, MetricSummary, RoundBuffer};
 use crate::classes::ClassTotals;
 use crate::seed::Seed;
 use crate::state::{AbandonReason, Phase, Task};
@@ -37,6 +37,10 @@ pub struct Round {
     /// measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adapted: Option<Adapted>,
+    /// What the diversity of the rounds before gave to its goal. Absent unless its job follows it, and until enough is
+    /// measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapted_goal: Option<AdaptedGoal>,
     /// Number of accepted reports.
     pub reported: u32,
     /// Number of updates in the running sum of the coordinator that answers. It equals `reported` unless that

@@ -52,6 +52,12 @@ pub enum Algorithm {
         /// Number of clients that take part in the job, those included that are never selected: m of the paper.
         clients: u32,
     },
+    /// Each client keeps weights of its own and trains from them. After each training they and the global model are
+    /// drawn together by a share of their distance (EASGD, Zhang, Choromanska and LeCun 2015).
+    Easgd {
+        /// The share of the distance by which both sides move, above 0. Times the updates of a version at most 1.
+        alpha: f64,
+    },
 }
 
 /// How `mu` of FedProx follows the training loss (Li et al. 2020, section 5.3.2).
@@ -97,6 +103,7 @@ impl Algorithm {
             Self::FedNova { .. } => "fed_nova",
             Self::Scaffold { .. } => "scaffold",
             Self::FedDyn { .. } => "fed_dyn",
+            Self::Easgd { .. } => "easgd",
         }
     }
 
@@ -128,6 +135,15 @@ impl Algorithm {
     #[must_use]
     pub fn keeps_state(&self) -> bool {
         self.clients().is_some()
+    }
+
+    /// The share of the distance by which a client's own weights and the model are drawn together, where it has any.
+    #[must_use]
+    pub fn elastic(&self) -> Option<f64> {
+        match *self {
+            Self::Easgd { alpha } => Some(alpha),
+            _ => None,
+        }
     }
 
     /// Whether model versions have a control vector, which clients download, and updates the change of the client's
@@ -165,7 +181,7 @@ impl Algorithm {
     #[must_use]
     pub fn proximal(&self) -> f64 {
         match *self {
-            Self::Plain | Self::Scaffold { .. } => 0.0,
+            Self::Plain | Self::Scaffold { .. } | Self::Easgd { .. } => 0.0,
             Self::FedProx { mu, .. } | Self::FedNova { mu } => mu,
             Self::FedDyn { alpha, .. } => alpha,
         }
@@ -186,6 +202,9 @@ impl Algorithm {
             // The server divides by it.
             Self::FedDyn { alpha, .. } if alpha < 1e-6 => {
                 Err(TrainingError::Algorithm("alpha must be at least 0.000001"))
+            }
+            Self::Easgd { alpha } if !(alpha > 0.0 && alpha <= 1.0) => {
+                Err(TrainingError::Algorithm("alpha of easgd must be above 0 and at most 1"))
             }
             _ => Ok(()),
         }

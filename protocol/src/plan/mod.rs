@@ -1,12 +1,14 @@
 //! Local training settings: written by the operator, followed by the SDK.
 
 mod algorithm;
+mod cadence;
 
 use serde::{Deserialize, Serialize};
 
 use crate::rate::RateSchedule;
 
 pub use algorithm::{AdaptiveMu, Algorithm, CLIENTS_MAX, Control, MU_MAX};
+pub use cadence::{CADENCE_MAX, Cadence};
 
 /// Local training (`[training]` of a job file).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

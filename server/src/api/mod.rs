@@ -36,10 +36,17 @@ const BODY_SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Largest JSON body: a job file with the other members of its request.
 const JSON_BYTES_MAX: usize = JOB_FILE_BYTES_MAX + 4096;
 
-/// Every route of the coordinator. Only health, the API's description, the dashboard's files and, by default, the
-/// metrics need no token.
-pub fn router(app: Arc<App>) -> Router {
-    Router::new()
+/// Every route of the coordinator. Only health, the API's description, the pages' files and, by default, the metrics
+/// need no token. `join` adds the page with which a browser becomes a client.
+pub fn router(app: Arc<App>, join: bool) -> Router {
+    let routes = match join {
+        true => Router::new()
+            .route("/join", get(pages::to_join))
+            .route("/join/", get(pages::join))
+            .route("/join/{*file}", get(pages::join)),
+        false => Router::new(),
+    };
+    routes
         .nest("/device/v1", device::routes())
         .nest("/operator/v1", operator::routes())
         .route("/healthz", get(pages::healthz))

@@ -18,6 +18,16 @@ use crate::metrics::MetricsAccess;
 const CONTENT_SECURITY_POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none'; \
     frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
 
+/// The same for the worker of the page `/join`, which also compiles the SDK's WebAssembly. A worker has the policy of
+/// its own file.
+const WORKER_SECURITY_POLICY: &str = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; object-src 'none'; \
+    frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
+
+/// The page, and the folder of its files.
+const JOIN: &str = "join/";
+/// The SDK for browsers in it.
+const JOIN_SDK: &str = "join/tributary/";
+
 /// Answers while the process is alive.
 pub(super) async fn healthz() -> &'static str {
     "ok\n"
@@ -61,10 +71,32 @@ pub(super) async fn metrics(State(app): State<Arc<App>>, request: Request) -> An
 pub(super) async fn dashboard(method: Method, uri: Uri, asked: HeaderMap) -> Answer<Response> {
     let path = uri.path().trim_start_matches('/');
     let path = if path.is_empty() { "index.html" } else { path };
-    let file = tributary_dashboard::file(path).filter(|_| method == Method::GET || method == Method::HEAD);
+    let is_here = (method == Method::GET || method == Method::HEAD) && !path.starts_with(JOIN);
+    let file = tributary_dashboard::file(path).filter(|_| is_here);
     let file = file.ok_or_else(|| ApiError::not_found(uri.path()))?;
+    Ok(sent(path, file, &asked, CONTENT_SECURITY_POLICY))
+}
+
+/// The page's own address ends with a slash, from which its files are relative. The browser keeps the fragment.
+pub(super) async fn to_join() -> Response {
+    (StatusCode::PERMANENT_REDIRECT, [(header::LOCATION, JOIN)]).into_response()
+}
+
+/// The page with which a browser becomes a client, and the SDK that it runs.
+pub(super) async fn join(uri: Uri, asked: HeaderMap) -> Answer<Response> {
+    let path = uri.path().trim_start_matches('/');
+    let path = if path == JOIN { "join/index.html" } else { path };
+    let file = tributary_dashboard::file(path).ok_or_else(|| match path.starts_with(JOIN_SDK) {
+        true => ApiError::not_found(format!("{}: this program was built without the client for browsers", uri.path())),
+        false => ApiError::not_found(uri.path()),
+    })?;
+    let policy = if path.starts_with(JOIN_SDK) { WORKER_SECURITY_POLICY } else { CONTENT_SECURITY_POLICY };
+    Ok(sent(path, file, &asked, policy))
+}
+
+fn sent(path: &str, file: tributary_dashboard::File, asked: &HeaderMap, policy: &'static str) -> Response {
     let cache = if path.starts_with("assets/") { "public, max-age=31536000, immutable" } else { "no-cache" };
-    let gzip = file.gzip.filter(|_| takes_gzip(&asked));
+    let gzip = file.gzip.filter(|_| takes_gzip(asked));
     let compressed = gzip.is_some();
     let mut response = (StatusCode::OK, gzip.unwrap_or(file.bytes)).into_response();
     let headers = response.headers_mut();
@@ -76,10 +108,10 @@ pub(super) async fn dashboard(method: Method, uri: Uri, asked: HeaderMap) -> Ans
         headers.insert(header::CONTENT_TYPE, kind);
     }
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
-    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT_SECURITY_POLICY));
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    Ok(response)
+    response
 }
 
 /// Whether the caller accepts gzip: named, and with a weight above 0.

@@ -8,6 +8,7 @@
 //! Which coordinator holds which waiting client is in `fleet/seats.rs`. A SQLite database has one coordinator. It takes
 //! leases too, under a fixed name, so that a restart has them back at once.
 
+#[cfg(feature = "postgres")]
 pub mod bell;
 pub mod lease;
 mod takeover;

@@ -5,7 +5,7 @@ use tributary_protocol::id::Name;
 use tributary_protocol::operator::AuditEntry;
 use tributary_protocol::state::AuditAction;
 
-use super::tx::{Text, execute, fetch, stored};
+use super::tx::{Text, execute, fetch, on_postgres, stored};
 use super::{DbError, Tx};
 
 /// An entry before it has its place in the chain.
@@ -87,9 +87,7 @@ impl Tx {
     /// Appends an entry in the transaction of the action itself. It locks the end of the chain until the transaction
     /// ends, so it is the last statement before the commit: then no transaction waits for it with the lock in hand.
     pub async fn append_audit(&mut self, new: NewAudit, now_ms: i64) -> Result<(), DbError> {
-        if let Self::Postgres(tx) = self {
-            sqlx::query("select number from audit_head for update").execute(&mut **tx).await?;
-        }
+        on_postgres!(self, "select number from audit_head for update");
         let (last, previous) = self.audit_head().await?;
         let NewAudit { actor, label, action, subject, population, detail } = new;
         let mut entry = AuditEntry {
@@ -158,9 +156,7 @@ impl Tx {
 
     /// Appends the entries of earlier releases, which had no chain, oldest first. Returns how many there were.
     pub async fn chain_old_audit(&mut self, limit: u32) -> Result<usize, DbError> {
-        if let Self::Postgres(tx) = self {
-            sqlx::query("select number from audit_head for update").execute(&mut **tx).await?;
-        }
+        on_postgres!(self, "select number from audit_head for update");
         let sql = "select id, at_ms, token, label, action, subject, detail from audit_unchained \
                    order by at_ms, id limit $1";
         let rows = fetch!(self, UnchainedRow, fetch_all, sql, i64::from(limit));

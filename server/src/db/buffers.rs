@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use tributary_engine::story::StaleUpdate;
 use tributary_protocol::id::{ClientId, JobId};
 use tributary_protocol::operator::StalenessCount;
 use tributary_protocol::state::Task;
@@ -30,6 +31,18 @@ struct CountRow {
     staleness: u32,
     #[sqlx(try_from = "i64")]
     updates: u64,
+    #[sqlx(try_from = "i64")]
+    examples: u64,
+}
+
+#[derive(sqlx::FromRow)]
+struct StaleRow {
+    #[sqlx(try_from = "String")]
+    client: ClientId,
+    #[sqlx(try_from = "i64")]
+    client_number: u64,
+    #[sqlx(try_from = "i64")]
+    staleness: u32,
     #[sqlx(try_from = "i64")]
     examples: u64,
 }
@@ -100,6 +113,24 @@ impl Tx {
         let (job, number) = (key.job.to_string(), i64::from(key.number));
         execute!(self, sql, job.as_str(), key.task.as_str(), number, i64::from(staleness), lost_weight);
         Ok(())
+    }
+
+    /// The newest accepted updates of a job with their staleness, at most `limit`.
+    pub async fn stale_updates(&mut self, job: JobId, limit: u32) -> Result<Vec<StaleUpdate>, DbError> {
+        let sql = "select a.client, c.number as client_number, r.base_version - a.base_version as staleness, \
+                   coalesce(a.weight, 0) as examples from (select client, job, task, round, base_version, weight \
+                   from assignments where job = $1 and task = 'train' and state = 'reported' \
+                   order by round desc, id limit $2) a \
+                   join rounds r on r.job = a.job and r.task = a.task and r.number = a.round \
+                   join clients c on c.id = a.client";
+        let rows = fetch!(self, StaleRow, fetch_all, sql, job.to_string(), i64::from(limit));
+        let update = |StaleRow { client, client_number, staleness, examples }| StaleUpdate {
+            client,
+            client_number,
+            staleness,
+            examples,
+        };
+        Ok(rows.into_iter().map(update).collect())
     }
 
     /// How stale the accepted updates of these training rounds are, least first.

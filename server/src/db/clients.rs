@@ -28,6 +28,8 @@ pub struct ClientRow {
     pub granted: Json<Attributes>,
     #[sqlx(try_from = "String")]
     pub standing: Standing,
+    /// Kind of its SDK, as of its latest check-in.
+    pub sdk: Option<Text<Name>>,
     /// Number of examples that the client declared.
     #[sqlx(try_from = "i64")]
     pub examples: u64,
@@ -108,7 +110,8 @@ macro_rules! counts {
 /// Clients `c` with their counts `s`; a client without assignments has none.
 macro_rules! columns_with_counts {
     () => {
-        "c.id, c.population, c.number, c.attributes, c.granted, c.standing, c.standing_reason, c.certificate_until_ms, c.examples, c.created_at_ms, \
+        "c.id, c.population, c.number, c.attributes, c.granted, c.standing, c.standing_reason, c.certificate_until_ms, c.sdk, c.examples, \
+         c.created_at_ms, \
          c.last_seen_at_ms, \
          coalesce(s.reported, 0) as reported, coalesce(s.expired, 0) as expired, coalesce(s.spare, 0) as spare, coalesce(s.failed, 0) as failed, \
          coalesce(s.rejected, 0) as rejected, coalesce(s.bytes_up, 0) as bytes_up, \
@@ -214,11 +217,13 @@ impl Tx {
         &mut self,
         id: ClientId,
         attributes: &Attributes,
+        sdk: Option<&Name>,
         examples: u64,
         now_ms: i64,
     ) -> Result<(), DbError> {
-        let sql = "update clients set attributes = $2, examples = $3, last_seen_at_ms = $4 where id = $1";
-        execute!(self, sql, id.to_string(), Json::text(attributes)?, stored(examples), now_ms);
+        let sql = "update clients set attributes = $2, examples = $3, last_seen_at_ms = $4, sdk = $5 where id = $1";
+        let sdk = sdk.map(Name::as_str);
+        execute!(self, sql, id.to_string(), Json::text(attributes)?, stored(examples), now_ms, sdk);
         Ok(())
     }
 
@@ -347,6 +352,7 @@ impl TryFrom<ClientWithCounts> for Client {
             standing: client.standing,
             standing_reason: row.standing_reason,
             certificate_until_ms: row.certificate_until_ms,
+            sdk: client.sdk.map(|Text(sdk)| sdk),
             examples: client.examples,
             created_at_ms: client.created_at_ms,
             last_seen_at_ms: client.last_seen_at_ms,

@@ -6,7 +6,7 @@ use tributary_protocol::operator::{Lease, Node};
 use tributary_protocol::state::NodeState;
 use tributary_protocol::update::CodecName;
 
-use super::tx::{Json, Text, execute, fetch, stored};
+use super::tx::{Json, Text, execute, fetch, on_postgres, stored};
 use super::{DbError, Tx};
 use tributary_engine::round::Candidate;
 
@@ -283,18 +283,14 @@ impl Tx {
     /// Notifies the other coordinators when this transaction commits, and only then. Does nothing on SQLite, which has
     /// one coordinator.
     pub async fn notify(&mut self, news: &str) -> Result<(), DbError> {
-        if let Self::Postgres(tx) = self {
-            sqlx::query("select pg_notify('tributary', $1)").bind(news).execute(&mut **tx).await?;
-        }
+        on_postgres!(self, "select pg_notify('tributary', $1)", news);
         Ok(())
     }
 
     /// Lets the commit return before the transaction is on the disk. Does nothing on SQLite, where
     /// [`crate::db::Db::begin_losable`] chooses this at the beginning.
     pub(super) async fn may_be_lost(&mut self) -> Result<(), DbError> {
-        if let Self::Postgres(tx) = self {
-            sqlx::query("set local synchronous_commit to off").execute(&mut **tx).await?;
-        }
+        on_postgres!(self, "set local synchronous_commit to off");
         Ok(())
     }
 }

@@ -1,21 +1,22 @@
-//! Opening the database: URLs, pools, pragmas, migrations.
+//! Opening the database: URLs, pools, pragmas, migrations. PostgreSQL's part is in `postgres`.
 
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::Connection;
 use sqlx::migrate::Migrator;
-use sqlx_postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
 use sqlx_sqlite::{
     SqliteAutoVacuum, SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions,
     SqliteSynchronous,
 };
 use tokio::time::Instant;
-use tributary_protocol::operator::DbLatency;
+use tributary_protocol::operator::{DbLatency, Engine};
 
 use super::file::DbFile;
+use super::log_sync::LogSync;
+#[cfg(feature = "postgres")]
+use super::postgres;
 use super::watched::Watched;
 use super::{DbError, Tx};
 use crate::metrics::waits::{Waits, latency};
@@ -30,7 +31,6 @@ static WRITES: Waits = Waits::new();
 
 /// Longest wait for a connection before the request is answered with 503.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
-const CONNECTIONS_MAX: u32 = 8;
 /// Readers of SQLite for each processor, with their limits. Each reader is a thread with page cache and statements, 1
 /// to 2 MB. Measured on two processors: eight readers instead of four cost 10 MB more with large models, and answer 5 %
 /// more check-ins.
@@ -47,13 +47,9 @@ const PAGE_BYTES: u32 = 8192;
 /// Pages in SQLite's write-ahead log after which they are copied into the database. SQLite's default of 1,000 is a few
 /// chunks of a body, so one large update would cause many copies, each with two syncs.
 const LOG_PAGES: &str = "3000";
-/// How SQLite transactions begin whose commit is acknowledged: the commit syncs the log.
-const BEGIN_DURABLE: &str = "pragma synchronous = full; begin immediate";
-/// How SQLite transactions begin that a power failure may undo: the next durable commit syncs the log for both.
-const BEGIN_LOSABLE: &str = "pragma synchronous = normal; begin immediate";
-
-const BEGIN_WRITING: &str = "begin";
-const BEGIN_READING: &str = "begin isolation level repeatable read read only";
+/// How SQLite transactions begin that write. Without `immediate`, a read transaction that turns into a writer fails at
+/// once, whatever the busy timeout.
+const BEGIN_IMMEDIATE: &str = "begin immediate";
 
 /// A handle to the database; cheap to clone.
 #[derive(Clone, Debug)]
@@ -66,12 +62,15 @@ pub enum Db {
         /// handler would make them sleep for milliseconds.
         writer: SqlitePool,
         file: Arc<DbFile>,
+        /// Makes commits durable, several at once.
+        sync: Arc<LogSync>,
         /// Receives times and failures.
         metrics: Arc<Metrics>,
     },
     /// Required for more than one coordinator.
+    #[cfg(feature = "postgres")]
     Postgres {
-        pool: PgPool,
+        pool: sqlx_postgres::PgPool,
         /// Receives times and failures.
         metrics: Arc<Metrics>,
     },
@@ -91,7 +90,14 @@ impl Db {
     /// Like [`Self::open`], with times and failures recorded in `metrics`.
     pub async fn open_watched(url: &str, metrics: Arc<Metrics>) -> Result<Self, DbError> {
         if Self::is_shared(url) {
-            return Self::open_postgres(url, metrics).await;
+            #[cfg(feature = "postgres")]
+            {
+                let pool = postgres::open(url, ACQUIRE_TIMEOUT).await?;
+                MIGRATIONS.run(&pool).await?;
+                return Ok(Self::Postgres { pool, metrics });
+            }
+            #[cfg(not(feature = "postgres"))]
+            return Err(DbError::NotBuilt);
         }
         Self::open_sqlite(sqlite_path(url)?, metrics).await
     }
@@ -118,8 +124,8 @@ impl Db {
             .pragma("wal_autocheckpoint", LOG_PAGES)
             // Zeroes what is deleted where that needs no further write: an update should not outlive its round.
             .pragma("secure_delete", "FAST")
-            // An acknowledged update is durable: each commit syncs the log.
-            .synchronous(SqliteSynchronous::Full);
+            // Commits do not sync the log; checkpoints do. An acknowledged update is durable by `LogSync`.
+            .synchronous(SqliteSynchronous::Normal);
         let opened = |error: sqlx::Error| match error.as_database_error().and_then(sqlx::error::DatabaseError::code) {
             // SQLITE_NOTADB
             Some(code) if code == "26" => DbError::NotADatabase { path: path.to_owned() },
@@ -147,58 +153,37 @@ impl Db {
         let reading = common.read_only(true).pragma("cache_size", READER_CACHE);
         let readers = pool(readers_max()).connect_with(reading).await.map_err(opened)?;
         let file = DbFile::of(Path::new(path)).map_err(|error| opened(sqlx::Error::Io(error)))?;
-        Ok(Self::Sqlite { readers, writer, file: Arc::new(file), metrics })
-    }
-
-    async fn open_postgres(url: &str, metrics: Arc<Metrics>) -> Result<Self, DbError> {
-        let options = PgConnectOptions::from_str(url).map_err(DbError::Unavailable)?;
-        let options =
-            options.options([("statement_timeout", "30000"), ("idle_in_transaction_session_timeout", "30000")]);
-        // The pool tries again until its time is up, because a database may start after its coordinator. It then
-        // reports the time alone, so the cause is taken from an attempt of our own.
-        let cause = match tokio::time::timeout(ACQUIRE_TIMEOUT, PgConnection::connect_with(&options)).await {
-            Ok(Ok(connection)) => {
-                let _ = connection.close().await;
-                None
-            }
-            Ok(Err(error)) => Some(error),
-            Err(_) => None,
-        };
-        let pool = PgPoolOptions::new().max_connections(CONNECTIONS_MAX).acquire_timeout(ACQUIRE_TIMEOUT);
-        let pool = pool.connect_with(options).await.map_err(|error| match (error, cause) {
-            (sqlx::Error::PoolTimedOut, Some(cause)) => DbError::Unavailable(cause),
-            (error, _) => DbError::Unavailable(error),
-        })?;
-        MIGRATIONS.run(&pool).await?;
-        Ok(Self::Postgres { pool, metrics })
+        let sync = LogSync::of(Path::new(path)).map_err(|error| opened(sqlx::Error::Io(error)))?;
+        Ok(Self::Sqlite { readers, writer, file: Arc::new(file), sync: Arc::new(sync), metrics })
     }
 
     /// Begins a transaction that writes. Its commit is durable.
     pub async fn begin(&self) -> Result<Tx, DbError> {
-        self.begin_writing(BEGIN_DURABLE).await
+        self.begin_writing(true).await
     }
 
     /// Begins a transaction that a power failure may undo: its commit returns before it is on the disk. A later commit
     /// of [`Self::begin`] makes it durable as well, because the log has one order.
     pub async fn begin_losable(&self) -> Result<Tx, DbError> {
-        let mut tx = self.begin_writing(BEGIN_LOSABLE).await?;
+        let mut tx = self.begin_writing(false).await?;
         tx.may_be_lost().await?;
         Ok(tx)
     }
 
-    async fn begin_writing(&self, begin_sqlite: &'static str) -> Result<Tx, DbError> {
+    async fn begin_writing(&self, is_durable: bool) -> Result<Tx, DbError> {
         let began = Instant::now();
         let (stopwatch, operation) = (Stopwatch::start(), DbOperation::BeginWrite);
         let tx = match self {
-            Self::Sqlite { writer, file, metrics, .. } => {
+            Self::Sqlite { writer, file, sync, metrics, .. } => {
                 file.check()?;
-                // Without `immediate`, a read transaction that turns into a writer fails at once, whatever the busy
-                // timeout.
-                let begun = writer.begin_with(begin_sqlite).await;
-                Tx::Sqlite(Watched::begun(begun, operation, stopwatch, metrics)?)
+                let begun = writer.begin_with(BEGIN_IMMEDIATE).await;
+                let tx = Watched::begun(begun, operation, stopwatch, metrics)?;
+                Tx::Sqlite(if is_durable { tx.synced_by(sync) } else { tx })
             }
+            #[cfg(feature = "postgres")]
             Self::Postgres { pool, metrics } => {
-                Tx::Postgres(Watched::begun(begun(pool, BEGIN_WRITING).await, operation, stopwatch, metrics)?)
+                let begun = postgres::begun(pool, postgres::BEGIN_WRITING).await;
+                Tx::Postgres(Watched::begun(begun, operation, stopwatch, metrics)?)
             }
         };
         WRITES.took(began.elapsed());
@@ -215,8 +200,10 @@ impl Db {
                 file.check()?;
                 Tx::Sqlite(Watched::begun(readers.begin().await, operation, stopwatch, metrics)?)
             }
+            #[cfg(feature = "postgres")]
             Self::Postgres { pool, metrics } => {
-                Tx::Postgres(Watched::begun(begun(pool, BEGIN_READING).await, operation, stopwatch, metrics)?)
+                let begun = postgres::begun(pool, postgres::BEGIN_READING).await;
+                Tx::Postgres(Watched::begun(begun, operation, stopwatch, metrics)?)
             }
         };
         READS.took(began.elapsed());
@@ -228,7 +215,17 @@ impl Db {
     pub fn file(&self) -> Option<PathBuf> {
         match self {
             Self::Sqlite { writer, .. } => Some(writer.connect_options().get_filename().to_owned()),
+            #[cfg(feature = "postgres")]
             Self::Postgres { .. } => None,
+        }
+    }
+
+    #[must_use]
+    pub fn engine(&self) -> Engine {
+        match self {
+            Self::Sqlite { .. } => Engine::Sqlite,
+            #[cfg(feature = "postgres")]
+            Self::Postgres { .. } => Engine::Postgres,
         }
     }
 
@@ -241,7 +238,9 @@ impl Db {
     #[must_use]
     pub fn metrics(&self) -> &Arc<Metrics> {
         match self {
-            Self::Sqlite { metrics, .. } | Self::Postgres { metrics, .. } => metrics,
+            Self::Sqlite { metrics, .. } => metrics,
+            #[cfg(feature = "postgres")]
+            Self::Postgres { metrics, .. } => metrics,
         }
     }
 
@@ -252,6 +251,7 @@ impl Db {
                 readers.close().await;
                 writer.close().await;
             }
+            #[cfg(feature = "postgres")]
             Self::Postgres { pool, .. } => pool.close().await,
         }
     }
@@ -306,15 +306,4 @@ fn make_private(path: &str) -> std::io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(path).map(drop)
-}
-
-/// Begins a transaction of PostgreSQL in a task of its own, so that a cancelled caller does not cancel the beginning.
-/// sqlx would forget that the server may have begun, and the connection's next user would be in that transaction.
-async fn begun(
-    pool: &PgPool,
-    statement: &'static str,
-) -> sqlx::Result<sqlx::Transaction<'static, sqlx_postgres::Postgres>> {
-    let pool = pool.clone();
-    let beginning = tokio::spawn(async move { pool.begin_with(statement).await });
-    beginning.await.map_err(|failed| sqlx::Error::Io(std::io::Error::other(failed)))?
 }

@@ -6,6 +6,8 @@ use sqlx::migrate::MigrateError;
 pub enum DbError {
     #[error("the database ({0}:..) is neither a file's path nor a sqlite: or postgres: URL")]
     UnknownKind(String),
+    #[error("this program was built without PostgreSQL; build it with --features postgres (releases have it)")]
+    NotBuilt,
     /// The file exists and is not a SQLite database of ours.
     #[error("{path}: this file is not a SQLite database; name another one with --database")]
     NotADatabase { path: String },

@@ -6,7 +6,7 @@ use tributary_protocol::job_file::JobFile;
 use tributary_protocol::operator::ModelVersion;
 use tributary_protocol::state::JobState;
 
-use super::tx::{Json, execute, fetch, stored};
+use super::tx::{Json, execute, fetch, on_postgres, stored};
 use super::{DbError, Tx};
 
 #[derive(sqlx::FromRow)]
@@ -162,18 +162,14 @@ impl Tx {
     /// Locks the row of a job until the transaction ends. Every transaction that changes a job or its rounds holds this
     /// lock, so two never interleave. (On SQLite a writing transaction excludes every other writer already.)
     pub async fn lock_job(&mut self, id: JobId) -> Result<(), DbError> {
-        if let Self::Postgres(tx) = self {
-            sqlx::query("select id from jobs where id = $1 for update").bind(id.to_string()).execute(&mut **tx).await?;
-        }
+        on_postgres!(self, "select id from jobs where id = $1 for update", id.to_string());
         Ok(())
     }
 
     /// Like [`Self::lock_job`], for the job of an assignment.
     pub async fn lock_job_of(&mut self, id: AssignmentId) -> Result<(), DbError> {
-        if let Self::Postgres(tx) = self {
-            let sql = "select id from jobs where id = (select job from assignments where id = $1) for update";
-            sqlx::query(sql).bind(id.to_string()).execute(&mut **tx).await?;
-        }
+        let sql = "select id from jobs where id = (select job from assignments where id = $1) for update";
+        on_postgres!(self, sql, id.to_string());
         Ok(())
     }
 

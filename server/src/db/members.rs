@@ -1,6 +1,6 @@
 //! Members of stale-synchronous jobs, and their clocks.
 
-use tributary_engine::round::Member;
+use tributary_engine::round::{BufferPolicy, Clocks, Member};
 use tributary_protocol::id::{ClientId, JobId};
 use tributary_protocol::operator::MemberClock;
 
@@ -21,6 +21,12 @@ struct MemberRow {
 }
 
 impl Tx {
+    /// The clocks of a job whose rounds are such buffers; none if it has no members.
+    pub async fn clocks(&mut self, job: JobId, buffer: Option<BufferPolicy>) -> Result<Option<Clocks>, DbError> {
+        let Some(buffer) = buffer.filter(|buffer| buffer.slack.is_some()) else { return Ok(None) };
+        Ok(Clocks::of(&buffer, self.members(job).await?))
+    }
+
     /// The members of a job.
     pub async fn members(&mut self, job: JobId) -> Result<Vec<Member>, DbError> {
         let members = self.member_rows(job).await?.into_iter().map(|row| Member {

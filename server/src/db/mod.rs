@@ -19,12 +19,15 @@ mod events;
 mod file;
 mod filing;
 mod jobs;
+mod log_sync;
 mod members;
 mod metrics;
 mod model_files;
 mod names;
 mod notices;
 mod overview;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod retention;
 mod round_list;
 mod rounds;

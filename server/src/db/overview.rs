@@ -6,7 +6,8 @@ use tributary_protocol::state::{AssignmentState, Phase};
 
 use super::tx::{fetch, stored};
 use super::{DbError, JobRow, RoundKey, Tx};
-use tributary_engine::story::{CurveRow, DiverseRound};
+use tributary_engine::round::DiverseRound;
+use tributary_engine::story::CurveRow;
 
 /// Totals over all rounds of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, sqlx::FromRow)]

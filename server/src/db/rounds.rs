@@ -149,7 +149,7 @@ impl From<RoundRow> for Round {
     fn from(row: RoundRow) -> Self {
         let buffer = row.buffer().map(|buffer| RoundBuffer {
             concurrency: buffer.concurrency,
-            staleness_max: buffer.staleness_max,
+            staleness_max: buffer.slack.is_none().then_some(buffer.staleness_max),
             slack: buffer.slack,
             staleness_mean: (row.reported > 0).then(|| row.staleness as f64 / f64::from(row.reported)),
             lost_weight: row.lost_weight,
@@ -158,6 +158,7 @@ impl From<RoundRow> for Round {
             spare: if buffer.is_none() && row.reported >= row.goal { row.expired } else { 0 },
             buffer,
             adapted: row.policy.as_ref().and_then(|Text(Json(policy))| policy.adapted),
+            adapted_goal: row.policy.as_ref().and_then(|Text(Json(policy))| policy.adapted_goal),
             number: row.number,
             task: row.task,
             phase: row.phase,

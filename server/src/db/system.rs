@@ -22,6 +22,7 @@ impl Tx {
                 let sql = "select page_count * page_size from pragma_page_count(), pragma_page_size()";
                 sqlx::query_as::<_, (i64,)>(sql).fetch_one(&mut **tx).await?
             }
+            #[cfg(feature = "postgres")]
             Self::Postgres(tx) => {
                 let sql = "select pg_database_size(current_database())";
                 sqlx::query_as::<_, (i64,)>(sql).fetch_one(&mut **tx).await?

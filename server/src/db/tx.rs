@@ -1,6 +1,5 @@
 //! A transaction, and the macros that run one query text on either engine.
 
-use sqlx_postgres::Postgres;
 use sqlx_sqlite::Sqlite;
 
 use super::DbError;
@@ -11,7 +10,8 @@ use crate::metrics::Counted;
 #[derive(Debug)]
 pub enum Tx {
     Sqlite(Watched<Sqlite>),
-    Postgres(Watched<Postgres>),
+    #[cfg(feature = "postgres")]
+    Postgres(Watched<sqlx_postgres::Postgres>),
 }
 
 impl Tx {
@@ -22,6 +22,7 @@ impl Tx {
     pub async fn commit(self) -> Result<(), DbError> {
         match self {
             Self::Sqlite(tx) => tx.commit().await?,
+            #[cfg(feature = "postgres")]
             Self::Postgres(tx) => tx.commit().await?,
         }
         Ok(())
@@ -31,6 +32,7 @@ impl Tx {
     pub(super) fn counts(&mut self, counted: Counted) {
         match self {
             Self::Sqlite(tx) => tx.counts(counted),
+            #[cfg(feature = "postgres")]
             Self::Postgres(tx) => tx.counts(counted),
         }
     }
@@ -39,6 +41,7 @@ impl Tx {
     pub(super) fn is_counted(&self) -> bool {
         match self {
             Self::Sqlite(tx) => tx.metrics().is_on(),
+            #[cfg(feature = "postgres")]
             Self::Postgres(tx) => tx.metrics().is_on(),
         }
     }
@@ -54,6 +57,7 @@ macro_rules! execute {
                 tx.asked(stopwatch, &done);
                 done?.rows_affected()
             }
+            #[cfg(feature = "postgres")]
             $crate::db::Tx::Postgres(tx) => {
                 let stopwatch = $crate::runtime::clock::Stopwatch::start();
                 let done = sqlx::query($sql)$(.bind($arg))*.execute(&mut **tx).await;
@@ -74,6 +78,7 @@ macro_rules! fetch {
                 tx.asked(stopwatch, &found);
                 found?
             }
+            #[cfg(feature = "postgres")]
             $crate::db::Tx::Postgres(tx) => {
                 let stopwatch = $crate::runtime::clock::Stopwatch::start();
                 let found = sqlx::query_as::<_, $row>($sql)$(.bind($arg))*.$how(&mut **tx).await;
@@ -84,7 +89,25 @@ macro_rules! fetch {
     };
 }
 
-pub(super) use {execute, fetch};
+/// Runs a statement on PostgreSQL, and nothing on SQLite: `on_postgres!(tx, "sql", args..)`.
+macro_rules! on_postgres {
+    ($tx:expr, $sql:expr $(, $arg:expr)* $(,)?) => {
+        match $tx {
+            #[cfg(feature = "postgres")]
+            $crate::db::Tx::Postgres(tx) => {
+                sqlx::query($sql)$(.bind($arg))*.execute(&mut **tx).await?;
+            }
+            $crate::db::Tx::Sqlite(_) => {
+                // Named, not evaluated: without PostgreSQL they would be unused.
+                let _ = || {
+                    let _ = ($sql, $(&$arg),*);
+                };
+            }
+        }
+    };
+}
+
+pub(super) use {execute, fetch, on_postgres};
 
 /// A nullable text column as the type that parses from it. (For other columns `#[sqlx(try_from = "String")]` does the
 /// same.)

@@ -12,7 +12,11 @@ impl Db {
     /// Returns the space of deleted rows to the file system, refreshes the planner's statistics, and empties the
     /// write-ahead log. Returns the number of bytes by which the file shrank.
     pub async fn tidy(&self) -> Result<u64, DbError> {
-        let Self::Sqlite { writer, .. } = self else { return Ok(0) };
+        let writer = match self {
+            Self::Sqlite { writer, .. } => writer,
+            #[cfg(feature = "postgres")]
+            Self::Postgres { .. } => return Ok(0),
+        };
         let page_bytes = pragma(writer, "pragma page_size").await?;
         let pages_before = pragma(writer, "pragma page_count").await?;
         let mut free = pragma(writer, "pragma freelist_count").await?;

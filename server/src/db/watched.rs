@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use sqlx::{Database, Transaction};
 
+use super::log_sync::LogSync;
 use crate::metrics::{Counted, DbOperation, Metrics};
 use crate::runtime::clock::Stopwatch;
 
@@ -14,6 +15,8 @@ pub struct Watched<E: Database> {
     tx: Transaction<'static, E>,
     metrics: Arc<Metrics>,
     counted: Vec<Counted>,
+    /// What makes its commit durable, where the commit itself does not.
+    sync: Option<Arc<LogSync>>,
 }
 
 impl<E: Database> Watched<E> {
@@ -24,7 +27,12 @@ impl<E: Database> Watched<E> {
         metrics: &Arc<Metrics>,
     ) -> Result<Self, sqlx::Error> {
         metrics.database(operation, stopwatch, &begun);
-        Ok(Self { tx: begun?, metrics: Arc::clone(metrics), counted: Vec::new() })
+        Ok(Self { tx: begun?, metrics: Arc::clone(metrics), counted: Vec::new(), sync: None })
+    }
+
+    /// Lets the commit wait for a sync of the log.
+    pub(super) fn synced_by(self, sync: &Arc<LogSync>) -> Self {
+        Self { sync: Some(Arc::clone(sync)), ..self }
     }
 
     /// A query has ended.
@@ -44,9 +52,12 @@ impl<E: Database> Watched<E> {
     }
 
     pub(super) async fn commit(self) -> Result<(), sqlx::Error> {
-        let Self { tx, metrics, counted } = self;
+        let Self { tx, metrics, counted, sync } = self;
         let stopwatch = Stopwatch::start();
-        let committed = tx.commit().await;
+        let mut committed = tx.commit().await;
+        if let (Ok(()), Some(sync)) = (&committed, sync) {
+            committed = sync.synced().await.map_err(sqlx::Error::Io);
+        }
         metrics.database(DbOperation::Commit, stopwatch, &committed);
         committed?;
         for counted in &counted {

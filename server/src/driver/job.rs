@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tracing::Instrument;
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::{
-    Absence, BufferFacts, Candidate, Clocks, JobFacts, Known, NextRound, RoundFacts, Step, TaskPolicy, choose_cohort,
+    Absence, BufferFacts, Candidate, JobFacts, Known, NextRound, RoundFacts, Step, TaskPolicy, choose_cohort,
     gives_way, has_trained, next_buffer_step, next_clocked_step, next_round, next_step,
 };
 use tributary_protocol::id::JobId;
@@ -109,10 +109,7 @@ async fn look(driver: &Driver, id: JobId) -> Result<Found, DriverError> {
     let facts = job_facts(&mut tx, &job, &rounds).await?;
     let trained = has_trained(&spec.file, &facts);
     let waiting = Waiting::read(services, fleet, &mut tx, &spec, &rounds).await?;
-    let clocks = match rounds.iter().find_map(RoundRow::buffer) {
-        Some(buffer) if buffer.slack.is_some() => Clocks::of(&buffer, tx.members(id).await?),
-        _ => None,
-    };
+    let clocks = tx.clocks(id, rounds.iter().find_map(RoundRow::buffer)).await?;
     let test_sets = u32::from(services.evaluator.is_some() && tx.test_set(id).await?.is_some());
     drop(tx);
 

@@ -12,7 +12,7 @@ pub mod waits;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tributary_engine::round::{RetryReason, retry_window_ms};
+use tributary_engine::round::{Pace, RetryReason};
 use tributary_protocol::seed::Stream;
 
 use crate::runtime::entropy;
@@ -30,21 +30,24 @@ pub struct Fleet {
     pub check_ins: Rate,
     /// Accepted updates.
     pub updates: Rate,
+    /// How often idle clients check in.
+    pub pace: Pace,
     /// Draws the retry delays.
-    pace: Mutex<Stream>,
+    delays: Mutex<Stream>,
 }
 
 impl Fleet {
     /// `is_shared`: other coordinators may serve the same clients.
     #[must_use]
-    pub fn new(is_shared: bool) -> Self {
+    pub fn new(is_shared: bool, pace: Pace) -> Self {
         Self {
             lobby: Arc::default(),
             seats: is_shared.then(Arc::default),
             downloads: Arc::new(Downloads::new(is_shared)),
             check_ins: Rate::default(),
             updates: Rate::default(),
-            pace: Mutex::new(entropy::seed().stream()),
+            pace,
+            delays: Mutex::new(entropy::seed().stream()),
         }
     }
 
@@ -52,6 +55,7 @@ impl Fleet {
     /// that its running jobs draw together; small populations do not depend on it.
     #[must_use]
     pub fn retry_after_ms(&self, reason: RetryReason, clients: u64, places: u64) -> u64 {
-        retry_window_ms(reason, clients, places, &mut self.pace.lock().unwrap_or_else(PoisonError::into_inner))
+        let mut delays = self.delays.lock().unwrap_or_else(PoisonError::into_inner);
+        self.pace.retry_window_ms(reason, clients, places, &mut delays)
     }
 }

@@ -5,6 +5,7 @@
 //! | [`Limits::requests_per_minute`] | a client | 429 with the time after which there is room |
 //! | [`Limits::held_per_address`] | an address, see [`counted_address`] | 429 |
 //! | [`Limits::feeds_per_operator`] | a token or an account | 429 |
+//! | [`Limits::checkins_per_second`] | idle clients of a population | they are told to come back later |
 //!
 //! A client has one held check-in anyway (the lobby replaces it), one open assignment and one unfinished upload.
 
@@ -14,6 +15,7 @@ mod shares;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
+use tributary_engine::round::CHECKINS_PER_SECOND_MAX;
 use tributary_protocol::id::ClientId;
 
 use crate::metrics::{LimitMeters, Limited, Metrics};
@@ -33,11 +35,18 @@ pub struct Limits {
     pub held_per_address: usize,
     /// Event streams and polls of one operator at the same time.
     pub feeds_per_operator: usize,
+    /// Check-ins of idle clients of a population in a second. Retry windows keep them below it.
+    pub checkins_per_second: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { requests_per_minute: 6_000, held_per_address: 20_000, feeds_per_operator: 32 }
+        Self {
+            requests_per_minute: 6_000,
+            held_per_address: 20_000,
+            feeds_per_operator: 32,
+            checkins_per_second: CHECKINS_PER_SECOND_MAX,
+        }
     }
 }
 

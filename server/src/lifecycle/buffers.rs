@@ -1,6 +1,6 @@
 //! Rounds of buffered jobs: open assignments move on to the next round, clients are drawn one by one.
 
-use tributary_engine::round::{BufferPolicy, Candidate, Clocks, TaskPolicy, is_overdue, staleness};
+use tributary_engine::round::{BufferPolicy, Candidate, TaskPolicy, is_overdue, staleness};
 use tributary_protocol::id::{AssignmentId, JobId};
 use tributary_protocol::state::Phase;
 
@@ -64,10 +64,7 @@ pub(crate) async fn draw(
     if !tx.draw_into(key, round.drawn, clients.len()).await? {
         return Ok(());
     }
-    let clocks = match policy.buffer {
-        Some(buffer) if buffer.slack.is_some() => Clocks::of(&buffer, tx.members(key.job).await?),
-        _ => None,
-    };
+    let clocks = tx.clocks(key.job, policy.buffer).await?;
     for candidate in clients {
         if let Some(clocks) = &clocks {
             // A report that came since the look may have moved the fastest member on.

@@ -1,7 +1,9 @@
 //! Phases of rounds: Selecting, Training, Aggregating, then Committed or Abandoned.
 
 use tributary_engine::job::JobSpec;
-use tributary_engine::round::{Candidate, Proximal, TaskPolicy, adapt, norm_bound, summaries};
+use tributary_engine::round::{
+    Candidate, DIVERSITY_ROUNDS, Proximal, TaskPolicy, adapt, follow_diversity, norm_bound, summaries,
+};
 use tributary_protocol::device::EvaluationReport;
 use tributary_protocol::id::AssignmentId;
 use tributary_protocol::job_file::{Adapt, NormMax};
@@ -96,9 +98,13 @@ async fn norm_bound_of(tx: &mut Tx, job: &JobRow, norm_max: NormMax, number: u32
     Ok(norm_bound(norm_max, &mut recent, job.abandoned_in_a_row))
 }
 
-/// The policy that the times of recent rounds give to a round that opens now. It is stored with the round, so that a
-/// restart goes on the same, and people can see why.
+/// The policy that diversity and times of recent rounds give to a round that opens now. It is stored with the round, so
+/// that a restart goes on the same, and people can see why.
 async fn adapted(tx: &mut Tx, policy: TaskPolicy, settings: &Adapt, key: RoundKey) -> Result<TaskPolicy, DbError> {
+    let policy = match settings.updates_goal_min {
+        Some(least) => follow_diversity(&policy, least, &tx.diverse_rounds(key.job, DIVERSITY_ROUNDS).await?),
+        None => policy,
+    };
     let since = key.number.saturating_sub(settings.rounds);
     let works = tx.past_works(key.job, since, settings.class.as_deref(), WORKS_MAX).await?;
     let overhead_ms = tx.round_overhead_ms(key.job, since).await?;

@@ -15,7 +15,7 @@ use tributary_protocol::sharing::{Part, Run};
 use tributary_protocol::state::AbandonReason;
 use tributary_protocol::update::{ModelDeltaSurvey, ModelDeltaWriter, model_delta_header};
 
-use super::companion::{Companions, Former, NewCompanion, bytes_of};
+use super::companion::{Companions, Followed, Former, NewCompanion, bytes_of};
 use super::error::CommitError;
 use super::file::{MadeFile, make_form};
 use super::gather::{SharedCombined, combined};
@@ -150,13 +150,10 @@ async fn write_files(
     let (job, version) = (round.job, round.base_version);
     let base = services.db.read().await?.model(job, version).await?;
     let base = base.ok_or_else(|| DbError::Corrupt(format!("version {version} of {job} is missing")))?;
-    let mut companions = Companions::open(services, spec, &*maker.optimizer, version).await?;
-    let mut surveyed = match files.delta {
-        Some(_) => Some(Companions::open(services, spec, &*maker.optimizer, version).await?),
-        None => None,
-    };
+    let followed = Followed::all(spec, &*maker.optimizer);
     let mut maker = Offload::new(maker);
-    if let (Some(delta), Some(companions)) = (&mut files.delta, &mut surveyed) {
+    if let Some(delta) = &mut files.delta {
+        let mut companions = Companions::open(services, spec, version, &followed).await?;
         for first in (0..spec.shared().total()).step_by(SURVEY_VALUES) {
             let count = SURVEY_VALUES.min(spec.shared().total() - first);
             let former = companions.take(count).await?;
@@ -164,7 +161,7 @@ async fn write_files(
         }
         delta.push(maker.run(move |maker| maker.begin_delta(version)).await?).await?;
     }
-    drop(surveyed);
+    let mut companions = Companions::open(services, spec, version, &followed).await?;
     // Chunk by chunk, as the companions beside it are read: a snapshot would hold a connection while they wait for one.
     let mut reader = services.blobs.chunks(&services.db, model_key(job, version), base.sha256).await?;
     while let Some(data) = reader.next().await? {

@@ -27,31 +27,19 @@ pub(crate) struct CompanionReader<'a> {
     pending: Vec<f32>,
 }
 
-/// The companions of a base version that the next ones follow from: those of the optimiser, then the control variate.
+/// The companions of a base version that the next ones follow from.
 pub(crate) struct Companions<'a>(Vec<CompanionReader<'a>>);
 
 impl<'a> Companions<'a> {
     pub(crate) async fn open(
         services: &'a Services,
         spec: &JobSpec,
-        optimizer: &dyn Optimizer,
         version: u32,
+        followed: &[Followed],
     ) -> Result<Self, CommitError> {
-        let mut followed: Vec<Followed> = optimizer
-            .companions()
-            .iter()
-            .map(|&companion| Followed {
-                companion,
-                initial: optimizer.initial(companion),
-                width: optimizer.width(companion),
-            })
-            .collect();
-        if spec.control_step(0).is_some() {
-            followed.push(Followed::vector(Companion::Control));
-        }
         let mut readers = Vec::new();
         for followed in followed {
-            readers.push(CompanionReader::open(services, spec, version, followed).await?);
+            readers.push(CompanionReader::open(services, spec, version, *followed).await?);
         }
         Ok(Self(readers))
     }
@@ -109,6 +97,16 @@ pub(crate) struct Followed {
 }
 
 impl Followed {
+    /// Those of the optimiser, then the control variate.
+    pub(crate) fn all(spec: &JobSpec, optimizer: &dyn Optimizer) -> Vec<Self> {
+        let own = optimizer.companions().iter().map(|&companion| Self {
+            companion,
+            initial: optimizer.initial(companion),
+            width: optimizer.width(companion),
+        });
+        own.chain(spec.control_step(0).map(|_| Self::vector(Companion::Control))).collect()
+    }
+
     /// One value per parameter, which begins with zero.
     pub(crate) fn vector(companion: Companion) -> Self {
         Self { companion, initial: 0.0, width: 1 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tributary_engine::aggregate::{AggregateError, Combined, Facts, Optimizer, Survey, mean_loss};
 use tributary_engine::job::JobSpec;
 
-use super::companion::{Companions, Former};
+use super::companion::{Companions, Followed, Former};
 use super::error::CommitError;
 use super::gather::SharedCombined;
 use crate::db::RoundRow;
@@ -32,7 +32,8 @@ pub(crate) async fn planned(
     // The order in which floating-point numbers are added must not depend on ids.
     facts.sort_by(Facts::order);
     let loss = mean_loss(&facts);
-    let mut companions = Companions::open(services, spec, &*optimizer, round.base_version).await?;
+    let followed = Followed::all(spec, &*optimizer);
+    let mut companions = Companions::open(services, spec, round.base_version, &followed).await?;
     let notes = companions.notes().await?;
     let mut planning = Offload::new(Planning { optimizer, combined: Arc::clone(combined), parameters: 0 });
     planning.run(move |planning| planning.survey().begin(&notes, loss)).await?;

@@ -58,8 +58,7 @@ impl Learner {
         seed: Seed,
     ) -> Result<Update, BenchError> {
         let training = self.training.at_version(version);
-        let task =
-            TrainTask { model, spec: &self.spec, training: &training, seed, constant: None, budget: None, frozen: &[] };
+        let task = TrainTask::new(model, &self.spec, &training, seed);
         let trained = self.clients[client].train(&task, &|| false).map_err(failed)?;
         let delta = trained.values.iter().zip(model.values()).map(|(local, global)| local - global).collect();
         Ok(Update { delta, examples: u32::try_from(trained.examples).unwrap_or(u32::MAX) })

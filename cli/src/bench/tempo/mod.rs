@@ -163,6 +163,8 @@ fn policy(args: &TempoArgs, mode: Tempo) -> RoundPolicy {
             staleness_max: STALENESS_MAX,
             staleness_weight: StalenessWeight::default(),
             divisor: Divisor::Count,
+            fetch_every: 1,
+            push_every: 1,
         },
         deadline_ms: DEADLINE_MS,
         ..RoundPolicy::default()

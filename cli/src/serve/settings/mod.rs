@@ -178,12 +178,19 @@ struct ServeSettings {
     /// address is exempt.
     #[arg(long, env = "TRIBUTARY_HELD_PER_ADDRESS", value_name = "COUNT")]
     held_per_address: Option<NonZeroUsize>,
+    /// Most check-ins of idle clients of a population in a second [default: 100]. Larger fleets come back later.
+    #[arg(long, env = "TRIBUTARY_CHECKINS_PER_SECOND", value_name = "COUNT")]
+    checkins_per_second: Option<NonZeroU32>,
     /// Event streams and polls of one operator, which open dashboards are, at the same time [default: 32].
     #[arg(long, env = "TRIBUTARY_FEEDS_PER_OPERATOR", value_name = "COUNT")]
     feeds_per_operator: Option<NonZeroUsize>,
     /// Access to /metrics, for Prometheus [default: open]. The metrics name populations, but no clients and no tokens.
     #[arg(long, env = "TRIBUTARY_METRICS", value_enum, value_name = "ACCESS")]
     metrics: Option<MetricsFor>,
+    /// Serves the page /join: who opens it with an enrolment token (/join#token=..) draws digits, and the browser
+    /// trains with them. Drawings stay on the device.
+    #[arg(long, env = "TRIBUTARY_JOIN", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    join: Option<bool>,
     /// A webhook that is notified by POST when rounds of a job are abandoned in a row, when a job is completed or has
     /// reached its target, and when a coordinator is lost. Needs --notify-secret.
     #[arg(long, env = "TRIBUTARY_NOTIFY_URL", value_name = "URL")]
@@ -317,6 +324,7 @@ impl ServeArgs {
                 lease: settings.lease.map_or(defaults.lease, HumanDuration::duration),
                 upload_memory: settings.upload_memory.map_or(defaults.upload_memory, |UploadMemory(bytes)| bytes),
                 metrics: settings.metrics.unwrap_or_default().into(),
+                join: settings.join.unwrap_or_default(),
                 connections: ConnectionLimits {
                     max: settings.connections_max.map(NonZeroUsize::get),
                     per_address: settings.connections_per_address.map(NonZeroUsize::get),
@@ -333,6 +341,9 @@ impl ServeArgs {
                     feeds_per_operator: settings
                         .feeds_per_operator
                         .map_or(defaults.limits.feeds_per_operator, NonZeroUsize::get),
+                    checkins_per_second: settings
+                        .checkins_per_second
+                        .map_or(defaults.limits.checkins_per_second, NonZeroU32::get),
                 },
                 fold_at_commit: self.fold_at_commit,
             },
@@ -448,7 +459,9 @@ impl ServeSettings {
             client_requests_per_minute: self.client_requests_per_minute.or(file.client_requests_per_minute),
             held_per_address: self.held_per_address.or(file.held_per_address),
             feeds_per_operator: self.feeds_per_operator.or(file.feeds_per_operator),
+            checkins_per_second: self.checkins_per_second.or(file.checkins_per_second),
             metrics: self.metrics.or(file.metrics),
+            join: self.join.or(file.join),
             notify_url: self.notify_url.or(file.notify_url),
             notify_secret: self.notify_secret.or(file.notify_secret),
             notify_abandoned: self.notify_abandoned.or(file.notify_abandoned),

@@ -83,15 +83,7 @@ fn it_learns_and_repeats_bit_by_bit() {
     let training = Training { batch_size: Some(20), ..full_batch(200, Loss::CrossEntropy, optimizer) };
     let data = Arc::new(signs(200));
     let mut trainer = BurnTrainer::with_network(Own::new, data);
-    let task = TrainTask {
-        model: &start,
-        spec: &spec,
-        training: &training,
-        seed: Seed(1),
-        constant: None,
-        budget: None,
-        frozen: &[],
-    };
+    let task = TrainTask::new(&start, &spec, &training, Seed(1));
     let trained = trainer.train(&task, &|| false).unwrap();
     assert_eq!(trainer.train(&task, &|| false).unwrap(), trained);
     let learned = model(&spec, trained.values);
@@ -106,15 +98,7 @@ fn its_running_statistics_are_those_of_the_last_step() {
     let start = own_model(&spec);
     let mut trainer = BurnTrainer::with_network(Own::new, Arc::new(signs(50)));
     let training = full_batch(1, Loss::CrossEntropy, SGD);
-    let task = TrainTask {
-        model: &start,
-        spec: &spec,
-        training: &training,
-        seed: Seed(1),
-        constant: None,
-        budget: None,
-        frozen: &[],
-    };
+    let task = TrainTask::new(&start, &spec, &training, Seed(1));
     let trained = model(&spec, trainer.train(&task, &|| false).unwrap().values);
     let mean = start.parameters().index_of("norm.running_mean").unwrap();
     assert!(trained.tensor(mean).iter().all(|value| *value != 0.0));
@@ -129,15 +113,7 @@ fn names_and_shapes_that_are_not_its_own_are_refused() {
         let spec = ModelSpec::Parameters(parameters);
         let start = spec.initial_model(Seed(1)).unwrap();
         let training = full_batch(1, Loss::CrossEntropy, SGD);
-        let task = TrainTask {
-            model: &start,
-            spec: &spec,
-            training: &training,
-            seed: Seed(1),
-            constant: None,
-            budget: None,
-            frozen: &[],
-        };
+        let task = TrainTask::new(&start, &spec, &training, Seed(1));
         match BurnTrainer::with_network(Own::new, Arc::new(signs(4))).train(&task, &|| false) {
             Err(TrainError::DoesNotFit(what)) => what,
             other => panic!("must not fit: {other:?}"),

@@ -69,6 +69,30 @@ impl Optimizer for Dynamic {
     }
 }
 
+/// The centre of elastic averaging (Zhang, Choromanska and LeCun 2015, <https://arxiv.org/abs/1412.6651>, algorithm 1):
+/// it moves by the sum of the clients' pulls, `x = x + sum alpha (x_i - x)`, so that the sum of all weights is kept.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Elastic {
+    /// Updates of which the combined one is the mean.
+    pub updates: u32,
+}
+
+impl Optimizer for Elastic {
+    fn companions(&self) -> &'static [Companion] {
+        &[]
+    }
+
+    fn initial(&self, _: Companion) -> f64 {
+        0.0
+    }
+
+    fn step(&self, block: &mut [f64], _: &mut [Vec<f64>]) {
+        for value in block {
+            *value *= f64::from(self.updates);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,5 +181,23 @@ mod tests {
         assert_eq!(control, [1.125, 0.0]);
         let behind = ControlStep { share: 1.0, first: 3 }.apply(&combined, 1, &mut control);
         assert_eq!(behind, Err(AggregateError::WrongLength { model: 6, updates: 5 }));
+    }
+
+    /// Goal: the sum of all clients' weights and of the centre stays what it was, whatever they learned; with
+    /// `alpha = 1 / p` and clients that begin with the centre, the centre becomes their mean.
+    #[test]
+    fn the_elastic_exchange_keeps_the_sum_of_all_weights() {
+        let (alpha, mut centre, mut own) = (0.125, 0.5, [0.5; 4]);
+        for round in 0..5 {
+            let reached: Vec<f64> = (0..4).map(|client| own[client] + f64::from(client as u32 * 3 + round)).collect();
+            let before = centre + reached.iter().sum::<f64>();
+            let pulls: Vec<f64> = reached.iter().map(|reached| alpha * (reached - centre)).collect();
+            let combined = vec![pulls.iter().sum::<f64>() / 4.0];
+            centre += step(&Elastic { updates: 4 }, &combined, 0..1, &mut []).unwrap()[0];
+            own = [0, 1, 2, 3].map(|client| reached[client] - pulls[client]);
+            assert_eq!(centre + own.iter().sum::<f64>(), before, "round {round}");
+        }
+        let combined = vec![[4.0, 8.0, -4.0, 0.0].iter().map(|delta| delta / 4.0).sum::<f64>() / 4.0];
+        assert_eq!(step(&Elastic { updates: 4 }, &combined, 0..1, &mut []).unwrap(), [2.0], "the mean of the deltas");
     }
 }

@@ -11,7 +11,7 @@ mod step;
 use tributary_protocol::job_file::{Aggregation, ServerOptimizer};
 
 use adaptive::{Adaptive, Moment, bias_correction};
-pub use drift::{ControlStep, Dynamic, share};
+pub use drift::{ControlStep, Dynamic, Elastic, share};
 use lbfgs::Lbfgs;
 pub use sgd::Sgd;
 pub use step::{AggregateError, Optimizer, Survey, advance, rounded, step};

@@ -8,8 +8,8 @@
 //!
 //! A member leaves when its work ends without a report, or when it could begin but stays away for the time of a work. A
 //! newcomer takes its place at the clock of the fastest member, so that it holds nobody up, and only while that member
-//! may begin. Newcomers that die one after the other can therefore not stop the others: whoever waits for one of them
-//! has contributed since it came.
+//! may begin. A member waits for a newcomer only after it has contributed itself since the newcomer came. So newcomers
+//! that die one after the other slow the others down, and never stop them.
 
 use std::collections::BTreeMap;
 

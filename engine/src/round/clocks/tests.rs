@@ -28,6 +28,7 @@ fn policy(members: u32, slack: u32) -> TaskPolicy {
         deadline_ms: LENGTH_MS,
         buffer: Some(BufferPolicy { concurrency: members, staleness_max: u32::MAX, slack: Some(slack) }),
         adapted: None,
+        adapted_goal: None,
         proximal: None,
     }
 }
@@ -291,7 +292,7 @@ fn world() -> impl Strategy<Value = World> {
 
 proptest! {
     /// Goal: nobody is more than `slack + 1` ahead at any instant, nobody counts twice, a slack of 0 gives each
-    /// version one update of each client, whoever is silent holds up the others for no longer than its time, and a
+    /// version one update of each client, a silent member holds up the others for no longer than its time, and a
     /// stopped job ends.
     /// Method: a driver that asks `next_clocked_step` plays random events; then all clients but the silent ones
     /// work on.

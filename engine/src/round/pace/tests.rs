@@ -4,10 +4,14 @@ use tributary_protocol::seed::Seed;
 
 use super::*;
 
+fn pace() -> Pace {
+    Pace::below(CHECKINS_PER_SECOND_MAX)
+}
+
 #[test]
 fn windows_are_spread_and_grow_with_the_fleet() {
     let mut stream = Seed(1).stream();
-    let mut draw = |reason, clients| retry_window_ms(reason, clients, 0, &mut stream);
+    let mut draw = |reason, clients| pace().retry_window_ms(reason, clients, 0, &mut stream);
     assert_eq!(draw(RetryReason::Reported, 1_000_000), 0);
     for (clients, centre_ms) in [(1, 1_000), (500, 10_000), (30_000, 600_000), (10_000_000, 200_000_000)] {
         let windows: Vec<_> = (0..1000).map(|_| draw(RetryReason::NothingCame, clients)).collect();
@@ -31,7 +35,7 @@ fn a_large_fleet_checks_in_as_often_as_its_jobs_can_use() {
         (1_000_000, 10_000, 20_000_000),
         (40_000, 10_000, 800_000),
     ] {
-        assert_eq!(super::centre_ms(clients, places), centre_ms, "{clients} clients, {places} places");
+        assert_eq!(pace().centre_ms(clients, places), centre_ms, "{clients} clients, {places} places");
     }
 }
 
@@ -51,13 +55,13 @@ struct Played {
 
 /// A fleet whose windows follow a job, which opens a round every other minute and draws `cohort` clients. These report
 /// within a minute and come back at once. One step is one second.
-fn play(clients: u64, cohort: usize, hours: usize, seed: Seed) -> Played {
+fn play(pace: Pace, clients: u64, cohort: usize, hours: usize, seed: Seed) -> Played {
     const ROUND_S: usize = 120;
     let mut stream = seed.stream();
     let seconds = hours * 3600;
     // Clients by the second of their next check-in. What is later than the end never comes.
     let mut arrivals: Vec<u32> = vec![0; seconds];
-    let centre_s = super::centre_ms(clients, cohort as u64) as f64 / 1000.0;
+    let centre_s = pace.centre_ms(clients, cohort as u64) as f64 / 1000.0;
     for _ in 0..clients {
         // The rest of a window that is seen at any moment: a longer rest is as likely as a window longer than it.
         let rest_s = loop {
@@ -108,7 +112,7 @@ fn play(clients: u64, cohort: usize, hours: usize, seed: Seed) -> Played {
             let gone = held.pop_front().unwrap_or_default();
             waiting -= gone as usize;
             for _ in 0..gone {
-                let wait_ms = retry_window_ms(RetryReason::NothingCame, clients, cohort as u64, &mut stream);
+                let wait_ms = pace.retry_window_ms(RetryReason::NothingCame, clients, cohort as u64, &mut stream);
                 if let Some(at) = arrivals.get_mut(second + 1 + (wait_ms / 1000) as usize) {
                     *at += 1;
                 }
@@ -120,8 +124,8 @@ fn play(clients: u64, cohort: usize, hours: usize, seed: Seed) -> Played {
 }
 
 fn check(clients: u64, cohort: usize, hours: usize) -> Played {
-    let played = play(clients, cohort, hours, Seed(clients + cohort as u64));
-    assert!(u64::from(played.most_per_second) <= CHECKINS_PER_SECOND_MAX, "{played:?}");
+    let played = play(pace(), clients, cohort, hours, Seed(clients + cohort as u64));
+    assert!(played.most_per_second <= CHECKINS_PER_SECOND_MAX, "{played:?}");
     assert!(played.rounds > 0 && played.longest_s <= 60, "{played:?}");
     played
 }
@@ -133,13 +137,22 @@ fn each_round_has_its_cohort_within_a_minute_and_no_second_has_too_many_check_in
     check(200_000, 130, 4);
 }
 
+#[test]
+fn the_most_check_ins_per_second_are_chosen() {
+    for (most, per_second) in [(10, 1), (20, 4), (100, 50), (1_000, 801), (1, 1)] {
+        assert_eq!(Pace::below(most), Pace { per_second }, "{most}");
+    }
+    let played = play(Pace::below(20), 60_000, 20, 4, Seed(1));
+    assert!(played.most_per_second <= 20 && played.mean_per_second > 1.0, "{played:?}");
+}
+
 /// Prints the table of docs/operations.md.
 #[test]
 #[ignore = "a million clients over two days take minutes"]
 fn a_million_clients() {
     for (clients, cohort) in [(1_000, 130), (30_000, 130), (100_000, 130), (1_000_000, 130), (1_000_000, 1_300)] {
         let Played { most_per_second, mean_per_second, rounds, longest_s } = check(clients, cohort, 48);
-        let window_s = super::centre_ms(clients, cohort as u64) / 1000;
+        let window_s = pace().centre_ms(clients, cohort as u64) / 1000;
         println!(
             "| {clients} | {cohort} | {window_s} s | {mean_per_second:.1} | {most_per_second} | {rounds} | {longest_s} s |"
         );

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use tributary_engine::job::JobSpec;
-use tributary_engine::round::{Candidate, RetryReason, is_paced_by_jobs};
+use tributary_engine::round::{Candidate, RetryReason};
 use tributary_protocol::device::{
     ASK_EVERY_MS_MIN, Assignment, CheckInReply, CheckInRequest, CheckInResponse, Plan, WAIT_MS_MAX, WaitsFor,
 };
@@ -21,7 +21,7 @@ use crate::api::auth::{DueDevice, Origin};
 use crate::api::extract::Json;
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
-use crate::db::{AssignmentRow, ClientRow, DbError, MadeFor, ModelFileRow, Tx};
+use crate::db::{AssignmentRow, ClientRow, DbError, MadeFor, ModelFileRow, Text, Tx};
 use crate::fleet::waits::{EXPLAINED_CLIENTS_MAX, waits_for};
 use crate::guard;
 use crate::metrics::CheckInAnswer;
@@ -125,7 +125,10 @@ pub(super) async fn retry_of(app: &App, client: &ClientRow, reason: RetryReason)
 
 async fn retry(app: &App, tx: &mut Tx, client: &ClientRow, reason: RetryReason) -> Result<u64, DbError> {
     let clients = tx.population(&client.population).await?.map_or(0, |population| population.clients);
-    let places = if is_paced_by_jobs(clients) { tx.running_places(&client.population).await? } else { 0 };
+    let places = match app.fleet.pace.is_set_by_jobs(clients) {
+        true => tx.running_places(&client.population).await?,
+        false => 0,
+    };
     Ok(app.fleet.retry_after_ms(reason, clients, places))
 }
 
@@ -143,10 +146,13 @@ fn candidate(client: &ClientRow, request: CheckInRequest) -> Candidate {
 /// Stores what the client declared, if it changed or `last_seen_at_ms` is too old.
 async fn remember(app: &App, client: &ClientRow, request: &CheckInRequest) -> Result<(), DbError> {
     let now_ms = app.clock.now_ms();
-    let changed = client.attributes.0 != request.attributes || client.examples != request.state.examples;
+    let changed = client.attributes.0 != request.attributes
+        || client.sdk.as_ref().map(|Text(sdk)| sdk) != request.sdk.as_ref()
+        || client.examples != request.state.examples;
     if changed || now_ms - client.last_seen_at_ms >= SEEN_EVERY_MS {
         let mut tx = app.db.begin().await?;
-        tx.client_seen(client.id, &request.attributes, request.state.examples, now_ms).await?;
+        let (attributes, sdk, examples) = (&request.attributes, request.sdk.as_ref(), request.state.examples);
+        tx.client_seen(client.id, attributes, sdk, examples, now_ms).await?;
         tx.commit().await?;
     }
     Ok(())
@@ -223,8 +229,7 @@ async fn carried_on(
     spec: &JobSpec,
 ) -> Result<(Option<CompanionFile>, Option<u32>), DbError> {
     let (key, algorithm) = (row.round(), spec.plan.training.algorithm);
-    let keeps_residual = spec.plan.codec.properties().error_feedback;
-    if key.task != Task::Train || !(algorithm.keeps_state() || keeps_residual) {
+    if key.task != Task::Train || !spec.plan.goes_back() {
         return Ok((None, None));
     }
     let control = match algorithm.sends_control() {

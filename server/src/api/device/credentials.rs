@@ -84,6 +84,7 @@ pub(super) async fn enrol(
                 attributes: Stored(request.attributes.with_granted(&token.attributes)),
                 granted: Stored(token.attributes),
                 standing: Standing::Active,
+                sdk: None,
                 examples: 0,
                 created_at_ms: now_ms,
                 last_seen_at_ms: now_ms,

@@ -5,8 +5,8 @@ use tributary_protocol::operator::{
     Account, Assignment, AttributeName, AuditEntry, ChangeJob, ChangePassword, ChangeStanding, ClassStats, Client,
     ClientAssignment, ClientOrder, CreateAccount, CreateJob, CreatePopulation, CreateToken, CreatedToken, Curve, Event,
     Job, JobDraft, Login, MetricCurve, ModelVersion, Node, Order, Outlook, Overview, PageQuery, Population, Round,
-    RoundDetail, RoundSort, ScheduledWork, Session, ShapeCount, SignInWays, SignedIn, System, TestSet, TestSetState,
-    Token,
+    RoundDetail, RoundSort, ScheduledWork, Session, ShapeCount, SignInWays, SignedIn, StaleClient, System, TestSet,
+    TestSetState, Token,
 };
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase, Role, Task};
 
@@ -184,6 +184,8 @@ fn rounds() -> Vec<Call> {
         get("/jobs/{job}/metric-curves", "metricCurves", "The named scalars of a job over its rounds, thinned out.")
             .query::<CurveQuery>()
             .list::<MetricCurve>("The curves, those of the most rounds first, at most 64."),
+        get("/jobs/{job}/stale-clients", "staleClients", "The clients of a buffered job whose updates are most stale.")
+            .list::<StaleClient>("The stalest first, at most 20."),
         get("/jobs/{job}/shapes", "shapes", "What courses the sessions of the newest rounds took.")
             .query::<ShapesQuery>()
             .list::<ShapeCount>("Shapes, most frequent first."),

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use tributary_protocol::download::FormQuery;
 use tributary_protocol::id::{JobId, Name};
 use tributary_protocol::job_file::{InitialModel, RoundPolicyChange};
-use tributary_protocol::operator::{Job, ModelVersion, Page, PageQuery};
+use tributary_protocol::operator::{Job, ModelVersion, Page, PageQuery, Progress};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AuditAction, JobState};
 use tributary_protocol::update::bytes_max;
@@ -163,8 +163,9 @@ pub(super) async fn show(
     let (row, _) = operator.job(&mut tx, id).await?;
     let disk = Disk::read(&app, &mut tx).await?;
     let progress = progress::of_job(&mut tx, &row, app.clock.now_ms()).await?;
+    let useful_updates = progress::useful_updates(&mut tx, &row).await?;
     let job = healthy(&app, &mut tx, row, disk).await?;
-    Ok(Json(Job { progress: Some(progress), ..job }))
+    Ok(Json(Job { progress: Some(Progress { useful_updates, ..progress }), ..job }))
 }
 
 /// A job with its health.

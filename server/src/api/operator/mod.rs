@@ -17,6 +17,7 @@ mod overview;
 mod people;
 mod rounds;
 mod schedules;
+mod stale;
 mod system;
 mod test_sets;
 
@@ -66,6 +67,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/jobs/{job}/curve", get(rounds::curve))
         .route("/jobs/{job}/metric-curves", get(rounds::metric_curves))
         .route("/jobs/{job}/outlook", get(outlook::show))
+        .route("/jobs/{job}/stale-clients", get(stale::list))
         .route("/jobs/{job}/shapes", get(clients::shapes))
         .route("/jobs/{job}/rounds/{number}/assignments", get(rounds::assignments))
         .route("/schedules", get(schedules::list))

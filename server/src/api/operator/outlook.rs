@@ -40,7 +40,7 @@ pub(super) async fn show(
         }
         let cohort = cohort(&mut tx, key).await?;
         assignments += cohort.len();
-        rounds.push(played(&round, &cohort));
+        rounds.push(played(&round, &cohort, job.file.0.training.partial_work));
         if rounds.len() >= OUTLOOK_ROUNDS as usize || assignments >= ASSIGNMENTS_ENOUGH {
             break;
         }
@@ -61,13 +61,16 @@ fn tells(round: &Round) -> bool {
     has_closed && round.buffer.is_none() && round.selected_at_ms.is_some() && round.deadline_at_ms.is_some()
 }
 
-fn played(round: &Round, cohort: &[Assignment]) -> PlayedRound {
+fn played(round: &Round, cohort: &[Assignment], partial_work: Option<f64>) -> PlayedRound {
     let closed_at_ms = round.closed_at_ms.or(round.ended_at_ms);
     let since = |assignment: &Assignment, at_ms: Option<i64>| {
         at_ms.map_or(0, |at_ms| u64::try_from(at_ms - assignment.assigned_at_ms).unwrap_or(0))
     };
+    // The whole time is the cohort's: from its draw to the deadline.
+    let whole_ms = round.deadline_at_ms.zip(round.selected_at_ms).map(|(deadline, selected)| deadline - selected);
+    let stops_ms = partial_work.zip(whole_ms).map(|(share, whole_ms)| (share * whole_ms as f64) as u64);
     let arrival = |assignment: &Assignment| match assignment.state {
-        AssignmentState::Reported => Arrival::At(since(assignment, assignment.ended_at_ms)),
+        AssignmentState::Reported => Arrival::of_report(since(assignment, assignment.ended_at_ms), stops_ms),
         AssignmentState::Expired | AssignmentState::Assigned => match (assignment.late_at_ms, assignment.stopped_at_ms)
         {
             (Some(late_at_ms), _) => Arrival::At(since(assignment, Some(late_at_ms))),

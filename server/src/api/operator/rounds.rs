@@ -21,7 +21,7 @@ use crate::app::App;
 use crate::db::{DbError, RoundFilter, RoundKey, RoundPlace, RoundRow, Tx};
 use crate::runtime::offload::blocking;
 use tributary_engine::story::{
-    RoundStory, adaptation, curve as curve_of, explain, marks as marks_of, metric_curve, phases, what_if,
+    RoundStory, adaptation, adapted_goal, curve as curve_of, explain, marks as marks_of, metric_curve, phases, what_if,
 };
 
 /// Points of a learning curve: the default and the limit.
@@ -223,7 +223,7 @@ pub(super) async fn show(
         clocks: &clocks,
     };
     Ok(Json(RoundDetail {
-        explanation: [Some(explain(&story, now_ms)), adaptation(&round)]
+        explanation: [Some(explain(&story, now_ms)), adapted_goal(&round), adaptation(&round)]
             .into_iter()
             .flatten()
             .collect::<Vec<_>>()

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use tributary_protocol::operator::{Engine, Node, PAGE_ITEMS_MAX, Page, PageQuery, Storage, System};
+use tributary_protocol::operator::{Node, PAGE_ITEMS_MAX, Page, PageQuery, Storage, System};
 
 use crate::api::auth::{Operator, Views};
 use crate::api::extract::{Json, Query, full_page, page};
 use crate::api::problem::Answer;
 use crate::api::story::disk::Disk;
 use crate::app::App;
-use crate::db::{Db, DbError, Tx};
+use crate::db::{DbError, Tx};
 use crate::fleet::online::Online;
 
 pub(super) async fn show(operator: Operator<Views>, State(app): State<Arc<App>>) -> Answer<Json<System>> {
@@ -25,10 +25,7 @@ pub(super) async fn show(operator: Operator<Views>, State(app): State<Arc<App>>)
     Ok(Json(System {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         started_at_ms: app.leases.started_at_ms(),
-        engine: match app.db {
-            Db::Sqlite { .. } => Engine::Sqlite,
-            Db::Postgres { .. } => Engine::Postgres,
-        },
+        engine: app.db.engine(),
         nodes,
         checkins_per_s: app.fleet.check_ins.per_second(now_ms),
         held_clients: app.fleet.lobby.len() as u64,

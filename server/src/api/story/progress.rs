@@ -1,11 +1,13 @@
 //! How far a job has come, from what is stored.
 
-use tributary_engine::story::{DIVERSITY_ROUNDS, PACE_ROUNDS, ends_in_ms, useful_updates};
-use tributary_protocol::operator::Progress;
+use tributary_engine::round::DIVERSITY_ROUNDS;
+use tributary_engine::story::{self, PACE_ROUNDS, ends_in_ms};
+use tributary_protocol::operator::{Progress, UsefulUpdates};
 use tributary_protocol::state::JobState;
 
 use crate::db::{DbError, JobRow, Tx};
 
+/// What lists of jobs show, and more.
 pub(in crate::api) async fn of_job(tx: &mut Tx, row: &JobRow, now_ms: i64) -> Result<Progress, DbError> {
     let totals = tx.job_totals(row.id).await?;
     let measured = tx.latest_measured(row.id).await?;
@@ -20,8 +22,17 @@ pub(in crate::api) async fn of_job(tx: &mut Tx, row: &JobRow, now_ms: i64) -> Re
         ends_in_ms: rounds_left(row).and_then(|left| ends_in_ms(left, &committed_at_ms, now_ms)),
         bytes_up: totals.bytes_up,
         bytes_down: totals.bytes_down,
-        useful_updates: useful_updates(&tx.diverse_rounds(row.id, DIVERSITY_ROUNDS).await?, row.file.0.round.goal()),
+        useful_updates: None,
     })
+}
+
+/// How many updates the rounds of a running job can use; an ended job can act on it no more.
+pub(in crate::api) async fn useful_updates(tx: &mut Tx, row: &JobRow) -> Result<Option<UsefulUpdates>, DbError> {
+    if row.state != JobState::Running {
+        return Ok(None);
+    }
+    let rounds = tx.diverse_rounds(row.id, DIVERSITY_ROUNDS).await?;
+    Ok(story::useful_updates(&rounds, row.file.0.round.goal()))
 }
 
 /// Rounds that a running job has yet to commit. A schedule closes for hours, which no pace of rounds shows.

@@ -1,10 +1,12 @@
 //! What the dashboard shows of clients.
 
+use reqwest::Method;
 use serde_json::json;
+use tributary_protocol::device::CheckInResponse;
 use tributary_protocol::operator::{AttributeName, ClassStats, Client, ClientAssignment, Page};
 use tributary_protocol::problem::ProblemType;
 
-use crate::support::{WEIGHTS, World};
+use crate::support::{Answer, WEIGHTS, World};
 
 const STEP: [f32; WEIGHTS] = [0.5; WEIGHTS];
 
@@ -75,4 +77,29 @@ async fn classes_of_devices_tell_whom_the_deadline_drops() {
         world.look(path).await.refused(ProblemType::NotFound);
     }
     world.look("/populations/devices/classes").await.refused(ProblemType::Malformed);
+}
+
+#[tokio::test]
+async fn a_client_is_listed_with_the_kind_of_its_sdk() {
+    let world = World::start().await;
+    let device = world.device().await;
+    let check_in = async |sdk: serde_json::Value| {
+        let mut request = device.check_in_request(0);
+        request["sdk"] = sdk;
+        Answer::to(device.request(Method::POST, "/checkins").json(&request)).await
+    };
+    let listed = async || -> Option<String> {
+        let client: Client = world.look(&format!("/clients/{}", device.id)).await.ok();
+        client.sdk.map(|sdk| sdk.to_string())
+    };
+    assert_eq!(listed().await, None);
+    for sdk in ["kotlin", "c"] {
+        check_in(json!(sdk)).await.ok::<CheckInResponse>();
+        assert_eq!(listed().await.as_deref(), Some(sdk));
+    }
+    for sdk in [json!(""), json!("a b"), json!("\u{1b}[2J"), json!("x".repeat(65)), json!(7)] {
+        check_in(sdk).await.refused(ProblemType::Malformed);
+    }
+    device.check_in(0).await;
+    assert_eq!(listed().await, None, "a check-in without it says that it has none");
 }

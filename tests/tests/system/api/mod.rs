@@ -8,6 +8,7 @@ mod enrolment;
 mod feed;
 mod filing;
 mod jobs;
+mod join;
 mod late;
 mod models;
 mod observing;

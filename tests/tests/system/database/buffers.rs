@@ -99,8 +99,13 @@ pub(super) async fn staleness_is_counted_over_rounds(db: &Db) {
     let counts = tx.staleness_counts(first.job, 1..=2).await.unwrap();
     assert_eq!(counts, [count(0, 2, 20), count(1, 1, 30)]);
     assert_eq!(tx.staleness_counts(first.job, 2..=2).await.unwrap(), [count(1, 1, 30)]);
+    let mut updates = tx.stale_updates(first.job, 20).await.unwrap();
+    assert_eq!(tx.stale_updates(first.job, 1).await.unwrap(), updates[..1], "the newest first");
+    updates.sort_by_key(|update| update.client_number);
+    let found: Vec<_> = updates.iter().map(|update| (update.client, update.staleness, update.examples)).collect();
+    assert_eq!(found, [(client_id(1), 0, 10), (client_id(2), 0, 10), (client_id(3), 1, 30)]);
     let buffer = Round::from(tx.round(second).await.unwrap().unwrap()).buffer.unwrap();
-    assert_eq!((buffer.concurrency, buffer.staleness_max), (3, 4));
+    assert_eq!((buffer.concurrency, buffer.staleness_max), (3, Some(4)));
     assert_eq!((buffer.staleness_mean, buffer.lost_weight), (Some(1.0), 2.5));
     tx.commit().await.unwrap();
 }

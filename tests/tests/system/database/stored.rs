@@ -24,6 +24,7 @@ pub(super) const POLICY: TaskPolicy = TaskPolicy {
     deadline_ms: 1_000,
     buffer: None,
     adapted: None,
+    adapted_goal: None,
     proximal: None,
 };
 
@@ -76,6 +77,7 @@ pub(super) async fn store_client(tx: &mut Tx, number: u8, population: &str, by: 
         attributes: Json(Attributes::default()),
         granted: Json(Attributes::default()),
         standing: tributary_protocol::state::Standing::Active,
+        sdk: None,
         examples: 0,
         created_at_ms: 20,
         last_seen_at_ms: 20,

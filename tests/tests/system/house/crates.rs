@@ -216,6 +216,13 @@ fn a_module_and_a_function_of_one_name_are_distinguished() {
 }
 
 #[test]
+fn items_of_foreign_code_are_items() {
+    let foreign = ("b.rs", "#[bound]\nextern \"C\" { pub type B; pub(crate) fn f(this: &B) -> u8; }");
+    let files = [("lib.rs", "mod a; mod b;"), ("a.rs", "use crate::b::{B, f};"), foreign];
+    assert_eq!(arrows(&files), ["a.rs -> b.rs"]);
+}
+
+#[test]
 fn a_path_that_leads_nowhere_is_named() {
     let lib = ("lib.rs", "mod a; mod b;\nmod without_file;");
     let crate_ = [lib, ("a.rs", "\nuse crate::b::Gone;\nuse super::c::C;"), ("b.rs", "")];

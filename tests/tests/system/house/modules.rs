@@ -131,6 +131,12 @@ impl<'a> Reader<'a> {
                     at = self.child(tokens, at + 1, place);
                     continue;
                 }
+                // `extern "C" { .. }` has items of this module.
+                "extern" if place.outside && at + 1 < end && tokens[at + 1].kind == Kind::Text && is(at + 2, "{") => {
+                    self.scan(tokens, at + 3, tokens[at + 2].next - 1, place);
+                    at = tokens[at + 2].next;
+                    continue;
+                }
                 "macro_rules" if is(at + 1, "!") && is_name(at + 2) => {
                     let name = tokens[at + 2].text;
                     self.modules[place.module].macros.insert(name);

@@ -8,14 +8,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::sources::Sources;
 
 /// Packages by folder, each with those of the workspace that it may depend on. Everything speaks the protocol.
-pub(super) const PACKAGES: [(&str, &[&str]); 8] = [
+pub(super) const PACKAGES: [(&str, &[&str]); 10] = [
     ("protocol", &[]),
     ("tls", &[]),
     ("dashboard", &[]),
     ("engine", &["tributary-protocol"]),
     ("server", &["tributary-engine", "tributary-protocol", "tributary-tls", "tributary-dashboard"]),
     ("client-sdk", &["tributary-engine", "tributary-protocol", "tributary-tls"]),
+    ("client-sdk/browser", &["tributary-client", "tributary-protocol"]),
     ("client-sdk/python", &["tributary-client", "tributary-protocol"]),
+    ("client-sdk/ffi", &["tributary-client", "tributary-protocol"]),
     (
         "cli",
         &[

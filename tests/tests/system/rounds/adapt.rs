@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tributary_protocol::id::JobId;
-use tributary_protocol::operator::RoundDetail;
+use tributary_protocol::operator::{AdaptedGoal, Job, RoundDetail};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::Phase;
 
@@ -112,6 +112,91 @@ async fn bounds_that_are_none_and_modes_without_cohorts_are_refused() {
     let mode = json!({ "kind": "buffered", "buffer": 3, "concurrency": 3 });
     let mut file = super::buffered::buffered(&mode, &json!({}));
     file["round"]["adapt"] = json!({});
+    file["round"]["adapt"]["updates_goal_min"] = json!(2);
     let detail = refused(&file).await;
-    assert!(detail.contains("leave out") && detail.contains("adapt"), "{detail}");
+    assert!(detail.contains("updates_goal_min"), "{detail}");
+    let partial = json!({ "round": { "adapt": {} }, "training": { "partial_work": 0.9 } });
+    let detail = refused(&job_file(&partial)).await;
+    assert!(detail.contains("its times do not say how long work takes"), "{detail}");
+    let mode = json!({ "kind": "stale_synchronous", "members": 3 });
+    let mut file = super::buffered::buffered(&json!({ "buffer": 3, "concurrency": 3 }), &json!({}));
+    file["round"]["mode"] = mode;
+    file["round"]["adapt"] = json!({});
+    let detail = refused(&file).await;
+    assert!(detail.contains("would make slow ones leave"), "{detail}");
+    for least in [1, 4] {
+        let goal = json!({ "round": { "updates_goal": 3, "adapt": { "updates_goal_min": least } } });
+        let detail = refused(&job_file(&goal)).await;
+        assert!(detail.contains("updates_goal_min"), "{detail}");
+    }
+}
+
+/// Goal: the goal of a round follows the diversity of the rounds before, within its bounds; it is stored with the
+/// round, explained, and survives a restart. Method: three clients send updates of the same direction, so one of them
+/// would do.
+#[tokio::test]
+async fn the_goal_follows_the_diversity_of_recent_rounds() {
+    let mut world = World::start().await;
+    let round = json!({
+        "updates_goal": 3, "updates_min": 2, "over_selection": 1.0, "adapt": { "updates_goal_min": 2 },
+    });
+    let job = world.job(json!({ "round": round })).await;
+    let [a, b, c] = world.devices().await;
+    for number in 1..=5 {
+        let [one, two, three] = world.assign([&a, &b, &c]).await;
+        for (device, work) in [(&a, &one), (&b, &two), (&c, &three)] {
+            device.contribute(work, &STEP, 10).await;
+        }
+        world.drive().await;
+        let round = world.round(job.id, number).await;
+        assert_eq!((round.phase, round.goal, round.adapted_goal), (Phase::Committed, 3, None), "{number}");
+    }
+    world.drive().await;
+    world.restart().await;
+    let open = detail(&world, job.id, 6).await;
+    let goal = AdaptedGoal { rounds: 5, useful: Some(1), least: 2, most: 3 };
+    assert_eq!((open.round.goal, open.round.adapted_goal), (2, Some(goal)));
+    assert!(
+        open.explanation.contains("a round can use about one update, so the goal is 2, the smallest allowed."),
+        "{}",
+        open.explanation
+    );
+    let [one, two] = world.assign([&a, &b]).await;
+    a.contribute(&one, &STEP, 10).await;
+    b.contribute(&two, &STEP, 10).await;
+    world.drive().await;
+    let round = world.round(job.id, 6).await;
+    assert_eq!((round.phase, round.cohort, round.reported), (Phase::Committed, 2, 2));
+    world.check_books(job.id).await;
+}
+
+/// Goal: in a buffered job the deadline of each client follows the measured times.
+#[tokio::test]
+async fn the_deadline_of_a_buffered_job_follows_the_measured_times() {
+    let world = World::start().await;
+    let mode = json!({ "buffer": 5, "concurrency": 10 });
+    let mut file = super::buffered::buffered(&mode, &json!({ "round": { "deadline_ms": 60_000 } }));
+    file["round"]["adapt"] = json!({ "deadline_min_ms": 2_000 });
+    let job: Job = world.create_job(&file).await.ok();
+    let devices: [Device; CLIENTS] = world.devices().await;
+    for _ in 0..2 {
+        let work = world.assign(devices.each_ref()).await;
+        assert!(work.iter().all(|work| work.deadline_in_ms == 60_000));
+        world.pass_ms(5_000).await;
+        for half in [0..CLIENTS / 2, CLIENTS / 2..CLIENTS] {
+            for client in half {
+                devices[client].contribute(&work[client], &STEP, 10).await;
+            }
+            world.drive().await;
+        }
+    }
+    let [first] = world.assign([&devices[0]]).await;
+    assert_eq!((first.round, first.deadline_in_ms), (5, 6_000));
+    let open = detail(&world, job.id, 5).await;
+    let adapted = open.round.adapted.unwrap();
+    assert_eq!((adapted.works, adapted.dropout_permille, adapted.cohort), (20, 0, 10));
+    // Ten places, each taken for 5 s.
+    assert_eq!((open.round.goal, adapted.updates_per_hour), (5, 7_200));
+    assert!(open.explanation.contains("a deadline of 6 s for each client"), "{}", open.explanation);
+    world.check_books(job.id).await;
 }

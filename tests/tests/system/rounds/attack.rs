@@ -43,15 +43,7 @@ fn model(assignment: &Assignment, values: Vec<f32>) -> Model {
 /// What a client learnt.
 fn learnt(assignment: &Assignment, start: &[f32], examples: &MemoryExamples) -> Vec<f32> {
     let (model, plan) = (model(assignment, start.to_vec()), &assignment.plan);
-    let task = TrainTask {
-        model: &model,
-        spec: &plan.model.spec,
-        training: &plan.training,
-        seed: assignment.seed,
-        constant: None,
-        budget: None,
-        frozen: &[],
-    };
+    let task = TrainTask::new(&model, &plan.model.spec, &plan.training, assignment.seed);
     let trained = LayerTrainer::new(Arc::new(examples.clone())).train(&task, &|| false).unwrap();
     trained.values.iter().zip(start).map(|(after, before)| after - before).collect()
 }

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use tributary_protocol::device::{Assignment, CheckInResponse, ReportAccepted};
-use tributary_protocol::operator::Job;
+use tributary_protocol::operator::{Job, StaleClient};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AbandonReason, AssignmentState, JobState, Phase};
 
@@ -81,8 +81,13 @@ async fn slow_clients_count_later(world: World) {
     let of_slow = counted.iter().find(|assignment| assignment.client == slow.id).unwrap();
     assert_eq!((of_slow.state, of_slow.base_version, of_slow.staleness), (AssignmentState::Reported, 0, 2));
     let buffer = world.round(job.id, 3).await.buffer.unwrap();
-    assert_eq!(buffer.staleness_mean, Some(1.0));
+    assert_eq!((buffer.staleness_mean, buffer.staleness_max), (Some(1.0), Some(16)));
     assert!((buffer.lost_weight - (100.0 - weight)).abs() < 1e-9);
+    let stale: Vec<StaleClient> = world.look(&format!("/jobs/{}/stale-clients", job.id)).await.ok();
+    assert_eq!(stale.len(), 1, "the others were never behind: {stale:?}");
+    let StaleClient { client, updates, staleness_mean, staleness_max, examples, lost_weight, .. } = stale[0];
+    assert_eq!((client, updates, staleness_mean, staleness_max, examples), (slow.id, 1, 2.0, 2, 100));
+    assert!((lost_weight - buffer.lost_weight).abs() < 1e-9);
     world.check_books(job.id).await;
 }
 

@@ -5,6 +5,7 @@ mod drift;
 mod faults;
 mod feedback;
 mod gate;
+mod own;
 mod partial;
 mod personal;
 mod sessions;

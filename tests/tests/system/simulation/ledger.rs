@@ -231,7 +231,10 @@ impl Ledger {
             if counted.is_some_and(|counted| counted.state == AssignmentState::Reported) {
                 assert!(self.acknowledged.contains(&work.assignment));
                 let staleness = round.base_version - work.version;
-                assert!(round.buffer.map_or(0, |buffer| buffer.staleness_max) >= staleness, "{work:?} in {round:?}");
+                assert!(
+                    round.buffer.map_or(0, |buffer| buffer.staleness_max.unwrap_or(u32::MAX)) >= staleness,
+                    "{work:?} in {round:?}"
+                );
                 let is_clocked = round.buffer.is_some_and(|buffer| buffer.slack.is_some());
                 let factor = if is_clocked { 1.0 } else { f64::from(1 + staleness).sqrt() };
                 let moved = f64::from(step(*seed)) * weight(work.client) as f64 / factor;

@@ -147,8 +147,7 @@ fn both_trainers_arrive_at_the_same_values() {
         let parameters = start.parameters().specs().len();
         let frozen: Vec<bool> = (0..parameters).map(|_| seed % 2 == 1 && stream.below(2) == 0).collect();
         let (training, frozen) = (&training, frozen.as_slice());
-        let task =
-            TrainTask { model: &start, spec: &spec, training, seed: Seed(seed), constant: None, budget: None, frozen };
+        let task = TrainTask { frozen, ..TrainTask::new(&start, &spec, training, Seed(seed)) };
         let mut burn = BurnTrainer::new(Arc::new(data.clone()));
         let theirs = burn.train(&task, &|| false).unwrap();
         let learned = model(&spec, theirs.values.clone());
@@ -202,8 +201,7 @@ fn both_trainers_refuse_the_same() {
         (good, &start, &leap),
     ];
     for (data, start, training) in cases {
-        let task =
-            TrainTask { model: start, spec: &spec, training, seed: Seed(1), constant: None, budget: None, frozen: &[] };
+        let task = TrainTask::new(start, &spec, training, Seed(1));
         let theirs = BurnTrainer::new(Arc::new(data.clone())).train(&task, &|| false);
         assert!(theirs.is_err());
         for lab in Lab::all() {
@@ -217,15 +215,7 @@ fn burn_stops_before_the_batch_when_asked_too() {
     let Drawn { spec, data, training } = drawn(0);
     let start = spec.initial_model(Seed(1)).unwrap();
     let mut burn = BurnTrainer::new(Arc::new(data));
-    let task = TrainTask {
-        model: &start,
-        spec: &spec,
-        training: &training,
-        seed: Seed(1),
-        constant: None,
-        budget: None,
-        frozen: &[],
-    };
+    let task = TrainTask::new(&start, &spec, &training, Seed(1));
     assert_eq!(burn.train(&task, &|| true), Err(TrainError::Interrupted));
     let task = EvaluateTask { model: &start, spec: &spec, loss: training.loss };
     assert_eq!(burn.evaluate(&task, &|| true), Err(TrainError::Interrupted));

@@ -85,15 +85,7 @@ fn the_seed_decides_about_the_order_and_about_dropout() {
 fn training_stops_before_the_batch_when_asked() {
     let spec = spec(WITH_DROPOUT);
     let (data, start, training) = (data(&spec), spec.initial_model(Seed(1)).unwrap(), batches(SGD));
-    let task = TrainTask {
-        model: &start,
-        spec: &spec,
-        training: &training,
-        seed: Seed(1),
-        constant: None,
-        budget: None,
-        frozen: &[],
-    };
+    let task = TrainTask::new(&start, &spec, &training, Seed(1));
     let asked = Cell::new(0);
     let third_time = || {
         asked.set(asked.get() + 1);
@@ -246,15 +238,7 @@ fn a_loss_or_a_weight_that_is_not_finite_is_a_divergence() {
         let spec = layer(&[1], linear);
         let start = spec.initial_model(Seed(1)).unwrap();
         let training = full_batch(1, Loss::CrossEntropy, SGD);
-        let task = TrainTask {
-            model: &start,
-            spec: &spec,
-            training: &training,
-            seed: Seed(1),
-            constant: None,
-            budget: None,
-            frozen: &[],
-        };
+        let task = TrainTask::new(&start, &spec, &training, Seed(1));
         assert_eq!(
             LayerTrainer::new(Arc::new(Broken)).at_level(lab.level).train(&task, &|| false),
             Err(TrainError::Diverged)

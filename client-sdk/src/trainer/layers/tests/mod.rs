@@ -44,7 +44,7 @@ impl Lab {
         training: &Training,
         seed: u64,
     ) -> Result<Trained, TrainError> {
-        let task = TrainTask { model, spec, training, seed: Seed(seed), constant: None, budget: None, frozen: &[] };
+        let task = TrainTask::new(model, spec, training, Seed(seed));
         self.trainer(examples).train(&task, &|| false)
     }
 
