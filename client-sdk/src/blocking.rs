@@ -125,6 +125,10 @@ impl Host for Cancellable<'_> {
         !self.cancel.is_cancelled() && self.host.may_continue()
     }
 
+    fn may_wait(&self) -> bool {
+        !self.cancel.is_cancelled() && self.host.may_wait()
+    }
+
     fn device_state(&self) -> DeviceState {
         self.host.device_state()
     }

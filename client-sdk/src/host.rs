@@ -9,6 +9,12 @@ pub trait Host: Sync {
     /// upload, so it must return at once.
     fn may_continue(&self) -> bool;
 
+    /// Whether training should wait for [`Host::may_continue`] instead of ending, as long as its round is open. It is
+    /// called, like `may_continue`, once a second meanwhile. Training waits only on a runtime with several threads.
+    fn may_wait(&self) -> bool {
+        false
+    }
+
     /// Battery, charging and metering, which a check-in reports. The number of examples is overwritten with the
     /// trainer's.
     fn device_state(&self) -> DeviceState {

@@ -81,7 +81,7 @@ pub use burn;
 pub use cancel::CancelToken;
 pub use client::{Builder, Client};
 #[cfg(feature = "native")]
-pub use conditions::{ConditionedHost, Conditions, Device, Thermal};
+pub use conditions::{ConditionedHost, Conditions, Device, Thermal, Unmet};
 pub use error::ClientError;
 pub use host::{AlwaysOn, Host};
 #[cfg(feature = "native")]

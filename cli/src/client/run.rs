@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 use tributary_client::examples::Examples;
-use tributary_client::{AlwaysOn, Client, ClientError, Host, Trust};
+use tributary_client::{Client, ClientError, Trust};
 use tributary_protocol::id::SecretKind;
 
+use super::conditions::Machine;
 use super::fit::{Shape, misfits};
 use super::fleet::Member;
 use super::kept_labels;
@@ -100,14 +100,17 @@ pub(super) async fn run(args: ClientRunArgs, global: &GlobalArgs, output: &Outpu
         }
         clients.push(enrol(member, client, impatient, output).await?);
     }
-    let lines = Lines::new(output.clone());
+    let (lines, machine) = (Lines::new(output.clone()), settings.conditions.machine());
     if once {
         for Enrolled { client, trainer, .. } in &mut clients {
-            lines.outcome(None, &client.run_once(trainer, &AlwaysOn).await?)?;
+            match machine.unmet() {
+                Some(unmet) => lines.paused(unmet)?,
+                None => lines.outcome(None, &client.run_once(trainer, &machine).await?)?,
+            }
         }
         return Ok(());
     }
-    run_all(clients, lines).await
+    run_all(clients, lines, machine).await
 }
 
 /// Refuses examples that no running job can use, before a client is enrolled that would wait for ever.
@@ -132,40 +135,27 @@ async fn enrol(member: Member, client: Client, impatient: Client, output: &Outpu
 }
 
 /// Runs the sessions of all clients until Ctrl-C.
-async fn run_all(clients: Vec<Enrolled>, lines: Lines) -> Result<(), CliError> {
-    let switch = Switch::default();
-    let lines = Arc::new(lines);
+async fn run_all(clients: Vec<Enrolled>, lines: Lines, machine: Machine) -> Result<(), CliError> {
+    let (lines, machine) = (Arc::new(lines), Arc::new(machine));
     let mut running = JoinSet::new();
     for mut client in clients {
-        let (switch, lines) = (switch.clone(), Arc::clone(&lines));
-        running.spawn(async move { client.run(&switch, &lines).await });
+        let (machine, lines) = (Arc::clone(&machine), Arc::clone(&lines));
+        running.spawn(async move { client.run(&machine, &lines).await });
     }
-    let pressed = switch.clone();
+    let off = machine.off.clone();
     // Ctrl-C is awaited in a task of its own, because training blocks the others.
     tokio::spawn(async move {
         let _ = tokio::signal::ctrl_c().await;
-        pressed.off.cancel();
+        off.cancel();
     });
     let ended = tokio::select! {
         ended = running.join_next() => ended,
-        () = switch.off.cancelled() => None,
+        () = machine.off.cancelled() => None,
     };
     running.shutdown().await;
     match ended {
         Some(ended) => ended.map_err(CliError::task)?,
         None => Ok(()),
-    }
-}
-
-/// On until Ctrl-C. Then training stops at the next batch.
-#[derive(Clone, Default)]
-struct Switch {
-    off: CancellationToken,
-}
-
-impl Host for Switch {
-    fn may_continue(&self) -> bool {
-        !self.off.is_cancelled()
     }
 }
 
@@ -307,7 +297,7 @@ mod tests {
                 key => key,
             };
             let is_setting = !matches!(key, "config" | "once" | "json" | "profile" | "config_dir");
-            let is_there = ["examples", "fleet"].iter().any(|inner| table[*inner].get(key).is_some());
+            let is_there = ["examples", "fleet", "conditions"].iter().any(|inner| table[*inner].get(key).is_some());
             assert!(!is_setting || table.contains_key(key) || is_there, "{key}");
         }
     }

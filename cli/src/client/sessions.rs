@@ -4,9 +4,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::json;
-use tributary_client::{Client, Host, Outcome};
+use tributary_client::{Client, Outcome, Unmet};
 use tributary_protocol::device::WaitsFor;
 
+use super::conditions::Machine;
 use super::held_out::HeldOut;
 use super::waiting::sentence;
 use crate::error::CliError;
@@ -15,6 +16,8 @@ use crate::stopwatch::Stopwatch;
 
 /// Pause after a failed session that names no other.
 const FAILED_PAUSE: Duration = Duration::from_secs(5);
+/// How often a paused client looks whether its conditions hold.
+const PAUSED_LOOK: Duration = Duration::from_secs(10);
 /// Least time between two lines that say what clients wait for.
 const WAITING_EVERY: Duration = Duration::from_secs(20);
 
@@ -34,17 +37,24 @@ pub(super) struct Lines {
     output: Output,
     /// Since the last line that said what clients wait for.
     waiting: Mutex<Option<Stopwatch>>,
+    /// Why the last line said that this machine pauses.
+    paused: Mutex<Option<Unmet>>,
 }
 
 impl Enrolled {
     /// Runs session after session. A failed session is reported and tried again, so that a client survives restarts of
     /// its coordinator.
-    pub(super) async fn run(&mut self, host: &dyn Host, lines: &Lines) -> Result<(), CliError> {
+    pub(super) async fn run(&mut self, machine: &Machine, lines: &Lines) -> Result<(), CliError> {
         let mut is_first = true;
         loop {
+            if let Some(unmet) = machine.unmet() {
+                lines.paused(unmet)?;
+                tokio::time::sleep(PAUSED_LOOK).await;
+                continue;
+            }
             let client = if is_first { &self.impatient } else { &self.client };
             is_first = false;
-            let pause = match client.run_once(&mut self.trainer, host).await {
+            let pause = match client.run_once(&mut self.trainer, machine).await {
                 Ok(outcome) => {
                     lines.outcome(self.name.as_deref(), &outcome)?;
                     outcome.retry_after()
@@ -63,7 +73,7 @@ impl Enrolled {
 
 impl Lines {
     pub(super) fn new(output: Output) -> Self {
-        Self { output, waiting: Mutex::new(None) }
+        Self { output, waiting: Mutex::default(), paused: Mutex::default() }
     }
 
     /// Prints how a session ended.
@@ -79,9 +89,20 @@ impl Lines {
             _ => return Ok(()),
         };
         *self.lock() = None;
+        *self.paused.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let name_of_line = name.map(|name| format!("{name} ")).unwrap_or_default();
         let object = json!({ "event": event, "client": name, "round": round });
         self.output.object(&object, || format!("{name_of_line}{text}"))
+    }
+
+    /// Says once why nothing begins, however many clients it concerns.
+    pub(super) fn paused(&self, unmet: Unmet) -> Result<(), CliError> {
+        let before = self.paused.lock().unwrap_or_else(PoisonError::into_inner).replace(unmet);
+        if before == Some(unmet) {
+            return Ok(());
+        }
+        let text = unmet.to_string();
+        self.output.object(&json!({ "event": "paused", "reason": text }), || format!("paused: {text}"))
     }
 
     fn waiting(&self, name: Option<&str>, waits_for: &WaitsFor) -> Result<(), CliError> {
@@ -106,6 +127,21 @@ impl Lines {
 mod tests {
     use super::*;
     use crate::testing::output;
+
+    #[test]
+    fn a_pause_is_said_once_and_again_when_its_reason_changes() {
+        let (output, printed) = output(false);
+        let lines = Lines::new(output);
+        for unmet in [Unmet::Battery, Unmet::Battery, Unmet::Metered] {
+            lines.paused(unmet).unwrap();
+        }
+        lines.outcome(None, &Outcome::Contributed { round: 3, retry_after: Duration::ZERO }).unwrap();
+        lines.paused(Unmet::Metered).unwrap();
+        let battery = "paused: the battery is low and is not being charged";
+        let metered = "paused: the network is metered";
+        let expected = format!("{battery}\n{metered}\ncontributed to round 3\n{metered}\n");
+        assert_eq!(*printed.lock().unwrap(), expected);
+    }
 
     #[test]
     fn each_wait_is_one_line_however_many_clients_wait() {

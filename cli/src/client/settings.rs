@@ -8,6 +8,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use tributary_protocol::sealed::Sealed;
 
+use super::conditions::ConditionArgs;
 use super::examples::ExampleArgs;
 use super::fleet::FleetArgs;
 use crate::options::{GlobalArgs, ServerUrl};
@@ -37,6 +38,8 @@ pub(super) struct ClientSettings {
     pub(super) examples: ExampleArgs,
     #[command(flatten)]
     pub(super) fleet: FleetArgs,
+    #[command(flatten)]
+    pub(super) conditions: ConditionArgs,
 }
 
 impl ClientSettings {
@@ -51,6 +54,7 @@ impl ClientSettings {
             attributes: [file.attributes, self.attributes].concat(),
             examples: self.examples.over(file.examples),
             fleet: self.fleet.over(file.fleet),
+            conditions: self.conditions.over(file.conditions),
         }
     }
 }

@@ -67,9 +67,10 @@ impl Conditions {
         if battery_percent_min > 100 {
             return Err(TributaryError::bad_input(format!("a battery never has {battery_percent_min} %")));
         }
-        let thermal_below = if cool { conditions::Thermal::Moderate } else { conditions::Thermal::Severe };
-        let time_budget = Duration::from_millis(time_budget_ms);
-        Ok(conditions::Conditions { unmetered, battery_percent_min, thermal_below, time_budget })
+        let limit = if cool { conditions::Thermal::Moderate } else { conditions::Thermal::Severe };
+        let (thermal_below, time_budget) = (Some(limit), Duration::from_millis(time_budget_ms));
+        let asked = conditions::Conditions { unmetered, battery_percent_min, thermal_below, time_budget, ..Default::default() };
+        Ok(asked)
     }
 }
 
@@ -96,5 +97,5 @@ pub(crate) fn ask(host: Option<&dyn Host>) -> Option<conditions::Device> {
         Thermal::Severe => conditions::Thermal::Severe,
     });
     let Device { metered, charging, battery_percent, .. } = device;
-    Some(conditions::Device { metered, charging, battery_percent, thermal })
+    Some(conditions::Device { metered, charging, battery_percent, thermal, ..conditions::Device::default() })
 }

@@ -63,6 +63,11 @@ pub(crate) fn computing<T>(compute: impl FnOnce() -> T) -> T {
     compute()
 }
 
+/// One thread cannot wait for what only its own events change.
+pub(crate) fn rest(_: &dyn Clock, _: Duration) -> bool {
+    false
+}
+
 /// No task runs while the client computes.
 #[derive(Debug)]
 pub(crate) enum Background {}

@@ -8,9 +8,11 @@ mod native;
 
 #[cfg(not(feature = "native"))]
 pub(crate) use self::bare::{
-    Background, computing, default_clock, default_keys, default_store, default_transport, is_exposed, is_url, within,
+    Background, computing, default_clock, default_keys, default_store, default_transport, is_exposed, is_url, rest,
+    within,
 };
 #[cfg(feature = "native")]
 pub(crate) use self::native::{
-    Background, computing, default_clock, default_keys, default_store, default_transport, is_exposed, is_url, within,
+    Background, computing, default_clock, default_keys, default_store, default_transport, is_exposed, is_url, rest,
+    within,
 };

@@ -54,6 +54,13 @@ pub(crate) fn computing<T>(compute: impl FnOnce() -> T) -> T {
     }
 }
 
+/// Blocks a computation for this time. `false`, at once, on a runtime with a single thread, whose timers and other
+/// tasks would stand still.
+pub(crate) fn rest(clock: &dyn Clock, time: Duration) -> bool {
+    let handle = Handle::try_current().ok().filter(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);
+    handle.map(|handle| handle.block_on(clock.sleep(time))).is_some()
+}
+
 /// Runs tasks while the client computes.
 #[derive(Debug)]
 pub(crate) struct Background(Handle);

@@ -8,6 +8,8 @@ mod context;
 mod step;
 mod watch;
 
+use std::time::Duration;
+
 use tributary_protocol::device::{Assignment, CheckInRequest, CheckInResponse, DeviceState};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::Task;
@@ -15,10 +17,12 @@ use tributary_protocol::update::CodecName;
 
 use self::step::{Fate, Step};
 use self::watch::Watch;
+use crate::clock::Clock;
 use crate::error::ClientError;
 use crate::host::Host;
 use crate::models::{Base, fetch_base};
 use crate::outcome::Outcome;
+use crate::platform::rest;
 use crate::store::client_state::ClientState;
 use crate::store::state::{Finished, Identity, Pending, Work};
 use crate::tasks::{evaluate, train};
@@ -27,6 +31,9 @@ use crate::transport::upload::Update;
 
 pub(crate) use self::context::Context;
 pub(crate) use self::step::interrupted;
+
+/// How often training that waits asks its host.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Runs one session to its end.
 pub(crate) async fn run_once<T: Trainer + ?Sized>(
@@ -117,12 +124,23 @@ fn compute<T: Trainer + ?Sized>(
 ) -> Step {
     let Context { state, clock, .. } = context;
     let in_time = || clock.now_ms() < deadline_ms;
-    let should_stop = || !host.may_continue() || !in_time() || watch.is_closed();
+    let is_over = || !in_time() || watch.is_closed();
+    let should_stop = || is_over() || !goes_on(host, clock.as_ref(), &is_over);
     let completed = match assignment.task {
         Task::Train => train(trainer, &assignment, base, state, clock.as_ref(), deadline_ms, &should_stop),
         Task::Evaluate => evaluate(trainer, &assignment, base, state, clock.as_ref(), &should_stop),
     };
     Step::after_compute(assignment, completed, in_time(), watch.closed())
+}
+
+/// Waits, if the host wants to, until it lets training continue. `false` if the work ends here.
+fn goes_on(host: &dyn Host, clock: &dyn Clock, is_over: &dyn Fn() -> bool) -> bool {
+    while !host.may_continue() {
+        if !host.may_wait() || is_over() || !rest(clock, LOOK) {
+            return false;
+        }
+    }
+    true
 }
 
 /// Stores finished work. Where that fails (the disk is full) the work can still be delivered now.

@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use serde_json::json;
 use tempfile::TempDir;
@@ -164,6 +164,59 @@ async fn a_host_that_says_stop_interrupts_training_and_the_round_does_not_wait()
     let outcome = client.run_once(&mut trainer, &host).await;
     assert!(matches!(outcome, Ok(Outcome::Interrupted { .. })), "nothing is even asked: {outcome:?}");
     world.check_books(job.id).await;
+}
+
+/// A host that is unplugged once training has begun, and plugged in again after it was asked so many times.
+struct Patient {
+    unplugged: AtomicBool,
+    asked: AtomicU32,
+    again_after: u32,
+}
+
+impl Host for Patient {
+    fn may_continue(&self) -> bool {
+        !self.unplugged.load(Ordering::SeqCst) || self.asked.fetch_add(1, Ordering::SeqCst) >= self.again_after
+    }
+
+    fn may_wait(&self) -> bool {
+        true
+    }
+}
+
+/// How a session ends whose host is unplugged while it trains, and the state of its assignment.
+async fn patient(again_after: u32) -> (Outcome, AssignmentState) {
+    let world = World::start().await;
+    let job = world.job(json!({})).await;
+    let directory = TempDir::new().unwrap();
+    let client = sdk_client(&world, directory.path());
+    let host = Patient { unplugged: AtomicBool::new(false), asked: AtomicU32::new(0), again_after };
+    let mut trainer = Meanwhile(Adds::new(0.5), || {
+        host.unplugged.store(true, Ordering::SeqCst);
+        Ok(())
+    });
+    let helped = async {
+        world.until_waiting(1).await;
+        world.drive().await;
+    };
+    let (outcome, ()) = tokio::join!(client.run_once(&mut trainer, &host), helped);
+    assert_eq!(trainer.0.trained, 1);
+    let assignment = world.assignments(job.id, 1).await.remove(0);
+    world.check_books(job.id).await;
+    (outcome.unwrap(), assignment.state)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_patient_host_pauses_training_which_then_goes_on_in_the_same_assignment() {
+    let (outcome, state) = patient(5).await;
+    assert!(matches!(outcome, Outcome::Contributed { round: 1, .. }), "{outcome:?}");
+    assert_eq!(state, AssignmentState::Reported);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pause_ends_with_its_round() {
+    let (outcome, state) = patient(u32::MAX).await;
+    assert!(matches!(outcome, Outcome::TooLate { round: 1, .. }), "{outcome:?}");
+    assert_eq!(state, AssignmentState::Assigned, "the coordinator's own clock has not moved");
 }
 
 #[tokio::test]

@@ -1,4 +1,7 @@
-//! When training disturbs nobody: rules for a device in someone's hands.
+//! When training disturbs nobody: rules for a device that people use for other things.
+
+#[cfg(target_os = "linux")]
+mod linux;
 
 use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,6 +11,9 @@ use tributary_protocol::device::DeviceState;
 
 use crate::clock::{Clock, SystemClock};
 use crate::host::Host;
+
+#[cfg(target_os = "linux")]
+pub use self::linux::LinuxDevice;
 
 /// How long an answer about the device holds. Asking a phone's system takes longer than many a batch.
 const ASK_EVERY_MS: u64 = 1_000;
@@ -36,6 +42,8 @@ pub struct Device {
     pub battery_percent: Option<u8>,
     /// How warm the device is.
     pub thermal: Option<Thermal>,
+    /// Processor time that other programs use, in percent of all processors, 0 to 100.
+    pub busy_percent: Option<u8>,
 }
 
 /// What must hold for a session to begin and to continue.
@@ -45,8 +53,10 @@ pub struct Conditions {
     pub unmetered: bool,
     /// Only while charging, or with at least this charge in percent; 0 asks nothing of the battery.
     pub battery_percent_min: u8,
-    /// Only while the device is cooler than this.
-    pub thermal_below: Thermal,
+    /// Only while the device is cooler than this; `None` asks nothing of its temperature.
+    pub thermal_below: Option<Thermal>,
+    /// Only while other programs use at most this share of the processors, in percent; 100 asks nothing.
+    pub busy_percent_max: u8,
     /// Longest time of a session.
     pub time_budget: Duration,
 }
@@ -57,7 +67,8 @@ impl Default for Conditions {
         Self {
             unmetered: true,
             battery_percent_min: 30,
-            thermal_below: Thermal::Moderate,
+            thermal_below: Some(Thermal::Moderate),
+            busy_percent_max: 100,
             time_budget: Duration::from_secs(600),
         }
     }
@@ -72,8 +83,22 @@ pub enum Unmet {
     Battery,
     /// The device is too warm.
     Thermal,
+    /// Other programs use the processors.
+    Busy,
     /// The time of the session is over.
     Time,
+}
+
+impl fmt::Display for Unmet {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Metered => "the network is metered",
+            Self::Battery => "the battery is low and is not being charged",
+            Self::Thermal => "the device is too warm",
+            Self::Busy => "other programs use the processors",
+            Self::Time => "the time of the session is over",
+        })
+    }
 }
 
 impl Conditions {
@@ -81,11 +106,13 @@ impl Conditions {
     #[must_use]
     pub fn unmet(&self, device: &Device, elapsed: Duration) -> Option<Unmet> {
         let has_power = device.charging == Some(true);
+        let is_warm = self.thermal_below.is_some_and(|limit| device.thermal.is_some_and(|thermal| thermal >= limit));
         let is_low = device.battery_percent.is_some_and(|percent| percent < self.battery_percent_min);
         [
             (self.unmetered && device.metered == Some(true), Unmet::Metered),
             (is_low && !has_power, Unmet::Battery),
-            (device.thermal.is_some_and(|thermal| thermal >= self.thermal_below), Unmet::Thermal),
+            (is_warm, Unmet::Thermal),
+            (device.busy_percent.is_some_and(|percent| percent > self.busy_percent_max), Unmet::Busy),
             (elapsed >= self.time_budget, Unmet::Time),
         ]
         .into_iter()
@@ -93,10 +120,11 @@ impl Conditions {
     }
 }
 
-/// A [`Host`] for one session: it asks the app about the device at most once a second and compares the answer with
-/// [`Conditions`]. An app that cannot answer (`None`) stops the session.
+/// A [`Host`] that asks the app about the device at most once a second and compares the answer with [`Conditions`]. An
+/// app that cannot answer (`None`) stops the session.
 pub struct ConditionedHost<F> {
     conditions: Conditions,
+    waits: bool,
     device: F,
     clock: Arc<dyn Clock>,
     started_ms: u64,
@@ -121,7 +149,21 @@ impl<F: Fn() -> Option<Device> + Sync> ConditionedHost<F> {
     #[must_use]
     pub fn with_clock(conditions: Conditions, device: F, clock: Arc<dyn Clock>) -> Self {
         let started_ms = clock.now_ms();
-        Self { conditions, device, clock, started_ms, latest: Mutex::new(None) }
+        Self { conditions, waits: false, device, clock, started_ms, latest: Mutex::new(None) }
+    }
+
+    /// Training waits for the conditions, as long as its round is open, instead of giving up the round.
+    #[must_use]
+    pub fn waiting(self) -> Self {
+        Self { waits: true, ..self }
+    }
+
+    /// The first condition that does not hold now; `None` also for an app that cannot answer.
+    #[must_use]
+    pub fn unmet(&self) -> Option<Unmet> {
+        let now_ms = self.clock.now_ms();
+        let elapsed = Duration::from_millis(now_ms.saturating_sub(self.started_ms));
+        self.device(now_ms).and_then(|device| self.conditions.unmet(&device, elapsed))
     }
 
     fn device(&self, now_ms: u64) -> Option<Device> {
@@ -135,9 +177,12 @@ impl<F: Fn() -> Option<Device> + Sync> ConditionedHost<F> {
 
 impl<F: Fn() -> Option<Device> + Sync> Host for ConditionedHost<F> {
     fn may_continue(&self) -> bool {
-        let now_ms = self.clock.now_ms();
-        let elapsed = Duration::from_millis(now_ms.saturating_sub(self.started_ms));
-        self.device(now_ms).is_some_and(|device| self.conditions.unmet(&device, elapsed).is_none())
+        self.device(self.clock.now_ms()).is_some() && self.unmet().is_none()
+    }
+
+    fn may_wait(&self) -> bool {
+        let is_answered = self.device(self.clock.now_ms()).is_some();
+        self.waits && is_answered && self.unmet() != Some(Unmet::Time)
     }
 
     fn device_state(&self) -> DeviceState {
@@ -180,6 +225,7 @@ mod tests {
             charging: Some(charging),
             battery_percent: Some(percent),
             thermal: Some(thermal),
+            busy_percent: Some(100),
         };
         let cases = [
             (device(false, false, 30, Thermal::Light), 0, None),
@@ -193,6 +239,29 @@ mod tests {
         for (device, seconds, unmet) in cases {
             assert_eq!(conditions.unmet(&device, Duration::from_secs(seconds)), unmet, "{device:?} after {seconds} s");
         }
+    }
+
+    #[test]
+    fn what_is_not_asked_for_hinders_nothing_and_other_programs_may_come_first() {
+        let conditions = Conditions { thermal_below: None, busy_percent_max: 50, ..Conditions::default() };
+        let device = |busy_percent| Device { thermal: Some(Thermal::Severe), busy_percent, ..Device::default() };
+        for (busy_percent, unmet) in [(None, None), (Some(50), None), (Some(51), Some(Unmet::Busy))] {
+            assert_eq!(conditions.unmet(&device(busy_percent), Duration::ZERO), unmet);
+        }
+    }
+
+    #[test]
+    fn training_waits_for_a_condition_but_not_for_time_or_an_app_without_an_answer() {
+        let host = |percent: Option<u8>, time_budget| {
+            let device = move || percent.map(|percent| Device { battery_percent: Some(percent), ..Device::default() });
+            let conditions = Conditions { time_budget, ..Conditions::default() };
+            ConditionedHost::with_clock(conditions, device, Arc::new(Hand::default()))
+        };
+        let of = |host: &dyn Host| (host.may_continue(), host.may_wait());
+        assert_eq!(of(&host(Some(29), Duration::MAX)), (false, false));
+        assert_eq!(of(&host(Some(29), Duration::MAX).waiting()), (false, true));
+        assert_eq!(of(&host(Some(30), Duration::ZERO).waiting()), (false, false));
+        assert_eq!(of(&host(None, Duration::MAX).waiting()), (false, false));
     }
 
     #[test]
