@@ -3,6 +3,7 @@
 //! | file | who comes |
 //! |---|---|
 //! | [`app`] | apps in C and Kotlin |
+//! | [`boards`] | the program for small boards, under an emulator |
 //! | [`page`] | a reader of `docs/protocol.md` |
 //! | [`client`] | a client in Python, written from that page |
 //! | [`key_exchange`] | TLS clients that know the post-quantum group, and those that do not |
@@ -10,6 +11,7 @@
 //! | [`scan`] | sslyze, a scanner of TLS |
 
 mod app;
+mod boards;
 mod client;
 mod key_exchange;
 mod package;
