@@ -48,6 +48,10 @@ impl Examples {
         Self { width, inputs, classes }
     }
 
+    pub(super) fn new(width: usize, inputs: Vec<f32>, classes: Vec<u32>) -> Self {
+        Self { width, inputs, classes }
+    }
+
     fn trainer(&self) -> LayerTrainer {
         let classes = Targets::Classes(self.classes.clone());
         LayerTrainer::new(Arc::new(MemoryExamples::new(vec![self.width], self.inputs.clone(), classes).unwrap()))
