@@ -7,10 +7,9 @@ use clap_complete::Shell;
 
 use crate::account::AccountCommand;
 use crate::audit::AuditCommand;
-use crate::backup::{BackupArgs, RestoreArgs};
-use crate::bench::BenchCommand;
 use crate::client::ClientCommand;
-use crate::demo::args::DemoArgs;
+#[cfg(feature = "coordinator")]
+use crate::coordinator::CoordinatorCommand;
 use crate::events::EventArgs;
 use crate::example::ExampleCommand;
 use crate::job::args::JobCommand;
@@ -20,7 +19,6 @@ use crate::population::PopulationCommand;
 use crate::profile::LoginArgs;
 use crate::round::RoundCommand;
 use crate::schedule::ScheduleCommand;
-use crate::serve::ServeArgs;
 use crate::token::TokenCommand;
 
 const AFTER_HELP: &str = "\
@@ -47,10 +45,9 @@ pub(crate) struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Starts a coordinator and clients on this machine and trains a model on real data, to show how it works.
-    Demo(DemoArgs),
-    /// Runs a coordinator until Ctrl-C or SIGTERM.
-    Serve(Box<ServeArgs>),
+    #[cfg(feature = "coordinator")]
+    #[command(flatten)]
+    Coordinator(CoordinatorCommand),
     /// Creates, follows and controls jobs, and downloads their models.
     #[command(subcommand)]
     Job(JobCommand),
@@ -100,13 +97,6 @@ pub(crate) enum Command {
     /// Lists the recurring work of the coordinators.
     #[command(subcommand)]
     Schedule(ScheduleCommand),
-    /// Writes a copy of a SQLite database to a file, also while a coordinator serves it.
-    Backup(BackupArgs),
-    /// Creates a SQLite database from a backup.
-    Restore(RestoreArgs),
-    /// Measures this build on this machine.
-    #[command(subcommand)]
-    Bench(BenchCommand),
 }
 
 #[cfg(test)]

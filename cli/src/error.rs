@@ -9,8 +9,6 @@ use std::path::PathBuf;
 
 use tributary_client::ClientError;
 use tributary_protocol::problem::Problem;
-use tributary_server::ServeError;
-use tributary_server::db::ClaimError;
 
 /// Exit codes, as `--help` lists them. Clap itself exits with 2 for a wrong command line.
 pub(crate) mod exit {
@@ -134,20 +132,6 @@ impl CliError {
             Self::Failed(error) => (error.as_ref() as &dyn Error).downcast_ref(),
             _ => None,
         }
-    }
-}
-
-impl Failure for ServeError {}
-
-impl Failure for ClaimError {
-    fn exit_code(&self) -> u8 {
-        if matches!(self, Self::Taken { .. }) { exit::REFUSED } else { exit::FAILED }
-    }
-
-    fn hint(&self) -> Option<String> {
-        let hint =
-            "stop it first, name another file with --database, or use PostgreSQL, which several coordinators share";
-        matches!(self, Self::Taken { .. }).then(|| hint.into())
     }
 }
 

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use tributary_client::examples::Examples;
 use tributary_protocol::id::Name;
 
-use crate::demo::data::DIGITS_CSV_GZ;
+use crate::data::digits::DIGITS_CSV_GZ;
 use crate::error::{CliError, Failure};
 use crate::files::temporary_beside;
 use crate::job::file::parse;

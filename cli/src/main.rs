@@ -1,14 +1,28 @@
 //! `tributary`: coordinator, client and tools in one binary. Wiring only: each command has a module of its name.
+#![cfg_attr(
+    not(feature = "coordinator"),
+    expect(dead_code, reason = "shared modules also serve the commands of coordinators, which this build leaves out")
+)]
 
 mod account;
+#[cfg(feature = "coordinator")]
+mod allocator;
 mod api;
 mod audit;
+#[cfg(feature = "coordinator")]
 mod backup;
+#[cfg(feature = "coordinator")]
 mod bench;
 mod client;
+mod clock;
 mod command_line;
+#[cfg(feature = "coordinator")]
+mod coordinator;
+mod data;
+#[cfg(feature = "coordinator")]
 mod demo;
 mod error;
+#[cfg(feature = "coordinator")]
 mod evaluator;
 mod events;
 mod example;
@@ -16,17 +30,22 @@ mod files;
 mod format;
 mod http;
 mod job;
+#[cfg(feature = "coordinator")]
 mod listen;
+#[cfg(feature = "coordinator")]
 mod local;
 mod node;
 mod options;
+#[cfg(feature = "coordinator")]
 mod otlp;
 mod output;
 mod population;
 mod profile;
+#[cfg(feature = "coordinator")]
 mod random;
 mod round;
 mod schedule;
+#[cfg(feature = "coordinator")]
 mod serve;
 mod settings_file;
 mod shell;
@@ -45,26 +64,12 @@ use clap::{CommandFactory, Parser};
 use crate::command_line::{Command, CommandLine};
 use crate::error::CliError;
 use crate::output::Output;
-use tributary_server::runtime::clock::Clock;
-
-/// Most pages of the buffers of ten thousand held connections are never touched. This allocator keeps blocks of equal
-/// size together, so that such pages stay with the system (`bench load` prints the memory per held client).
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-/// How soon the allocator returns freed memory to the system. Its default of a second lets several MB of received
-/// chunks pile up per sending client; 0 costs a seventh more processor time per update.
-const PURGE_DELAY_MS: std::ffi::c_long = 10;
-/// The option's number in mimalloc's `mi_option_t`, unchanged since version 1.
-const PURGE_DELAY_OPTION: std::ffi::c_int = 15;
 
 fn main() -> ExitCode {
-    #[expect(unsafe_code, reason = "the crate has no safe function for this option; no other thread runs yet")]
-    unsafe {
-        libmimalloc_sys::mi_option_set(PURGE_DELAY_OPTION, PURGE_DELAY_MS);
-    }
+    #[cfg(feature = "coordinator")]
+    allocator::set_up();
     let line = CommandLine::parse();
-    let output = Output::of_process(line.global.json, Clock::System.now_ms());
+    let output = Output::of_process(line.global.json, clock::now_ms());
     match start(line, output.clone()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is_closed_pipe() => ExitCode::SUCCESS,
@@ -82,6 +87,8 @@ fn start(line: CommandLine, output: Output) -> Result<(), CliError> {
 
 async fn run(CommandLine { global, command }: CommandLine, output: Output) -> Result<(), CliError> {
     match command {
+        #[cfg(feature = "coordinator")]
+        Command::Coordinator(command) => coordinator::run(command, &output).await,
         Command::Job(command) => job::run(command, &profile::resolved(&global)?.operator_api(&output)?, &output).await,
         Command::Round(command) => {
             round::run(command, &profile::resolved(&global)?.operator_api(&output)?, &output).await
@@ -109,10 +116,5 @@ async fn run(CommandLine { global, command }: CommandLine, output: Output) -> Re
         Command::Completions { shell } => shell::completions(shell, CommandLine::command()),
         Command::Man { folder } => shell::manual(&folder, CommandLine::command()),
         Command::Example(command) => example::run(&command, &output),
-        Command::Demo(args) => demo::run(&args, &output).await,
-        Command::Serve(args) => serve::run(*args, &output).await,
-        Command::Backup(args) => backup::backup(&args, &output).await,
-        Command::Restore(args) => backup::restore(&args, &output).await,
-        Command::Bench(command) => bench::run(&command, &output).await,
     }
 }

@@ -14,9 +14,9 @@ use tributary_protocol::operator::Round;
 use tributary_protocol::plan::Algorithm;
 
 use super::error::BenchError;
+use crate::data::partition::Partition;
 use crate::demo::args::{Dataset, DemoArgs, Network};
 use crate::demo::changes::Changes;
-use crate::demo::partition::Partition;
 use crate::demo::stragglers::Stragglers;
 use crate::demo::{job_file, learn};
 use crate::error::CliError;

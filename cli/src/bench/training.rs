@@ -10,8 +10,8 @@ use serde::Serialize;
 use tributary_protocol::operator::Round;
 use tributary_protocol::update::Codec;
 
+use crate::data::partition::Partition;
 use crate::demo::args::{Dataset, DemoArgs, Network};
-use crate::demo::partition::Partition;
 use crate::demo::{Learned, learn};
 use crate::error::CliError;
 use crate::format::{bytes, or_dash, percent};

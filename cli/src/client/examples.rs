@@ -8,7 +8,8 @@ use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use tributary_client::examples::{IdxError, IdxShape, MemoryExamples, read_idx_examples};
 
-use crate::demo::data::{embedded_digits as all_digits, labels as labels_of};
+use crate::data::digits::embedded_digits as all_digits;
+use crate::data::labels as labels_of;
 use crate::error::{CliError, Failure};
 use crate::table::{self, LabelMap, Missing, Table, TableOptions};
 

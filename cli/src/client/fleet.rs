@@ -6,9 +6,8 @@ use tributary_client::examples::{Examples, ExamplesError, MemoryExamples};
 use tributary_protocol::seed::Seed;
 
 use super::held_out::{HeldOut, split};
-use crate::demo::data::labels;
-use crate::demo::model::EVALUATOR;
-use crate::demo::partition::Partition;
+use crate::data::partition::Partition;
+use crate::data::{EVALUATOR, labels};
 use crate::error::{CliError, Failure};
 
 /// Draws the split of the examples. It is the same in all runs, so that a client keeps its examples.

@@ -11,9 +11,9 @@ use tributary_protocol::seed::Seed;
 use tributary_protocol::update::Codec;
 
 use super::changes::Changes;
-use super::partition::Partition;
 use super::synthetic::Synthetic;
 use super::text::Split;
+use crate::data::partition::Partition;
 use crate::options::parse_codec;
 
 /// Fewest clients of which one may be too slow and one may die while the rounds go on.

@@ -1,12 +1,10 @@
 //! The examples of a demo: those that the clients train on, and those that the evaluator holds out.
 
-use tributary_client::examples::{
-    Column, CsvError, CsvOptions, CsvTarget, Examples, ExamplesError, MemoryExamples, Targets, read_csv,
-};
+use tributary_client::examples::{Examples, ExamplesError, MemoryExamples};
 use tributary_protocol::seed::Seed;
 
-/// UCI digits; `cli/data/README.md` names source and licence.
-pub(crate) const DIGITS_CSV_GZ: &[u8] = include_bytes!("../../data/digits.csv.gz");
+use crate::data::digits::embedded_digits;
+
 /// Fraction of the digits that is held out.
 const HELD_OUT: f64 = 0.2;
 
@@ -31,27 +29,6 @@ pub(crate) fn digits(input_shape: &[usize], seed: Seed) -> DemoData {
     DemoData { train: subset(train), test: subset(test), split: None }
 }
 
-/// All of them, in inputs of this shape.
-pub(crate) fn embedded_digits(input_shape: &[usize]) -> Result<MemoryExamples, CsvError> {
-    let options = CsvOptions {
-        has_header: false,
-        target_column: Column::Last,
-        target: CsvTarget::Class,
-        input_scale: 1.0 / 16.0,
-        input_shape: Some(input_shape.to_vec()),
-        ..CsvOptions::default()
-    };
-    read_csv(flate2::read::GzDecoder::new(DIGITS_CSV_GZ), &options)
-}
-
-/// The class of each example; `None` unless each example has one class.
-pub(crate) fn labels(examples: &MemoryExamples) -> Option<Vec<u32>> {
-    match examples.targets() {
-        Targets::Classes(classes) if classes.len() == examples.len() => Some(classes),
-        _ => None,
-    }
-}
-
 /// The examples of each client, from the indices of a split.
 pub(crate) fn of_clients(train: &MemoryExamples, split: &[Vec<usize>]) -> Result<Vec<MemoryExamples>, ExamplesError> {
     split.iter().map(|examples| train.subset(examples)).collect()
@@ -60,18 +37,7 @@ pub(crate) fn of_clients(train: &MemoryExamples, split: &[Vec<usize>]) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_embedded_digits_are_complete_and_scaled() {
-        let all = embedded_digits(&[64]).unwrap();
-        assert_eq!(all.len(), 1797);
-        let batch = all.batch(&(0..all.len()).collect::<Vec<_>>()).unwrap();
-        let largest = batch.inputs.iter().copied().fold(0.0, f32::max);
-        let smallest = batch.inputs.iter().copied().fold(1.0, f32::min);
-        assert_eq!((smallest, largest), (0.0, 1.0));
-        let labels = labels(&all).unwrap();
-        assert!((0..10).all(|class| labels.iter().filter(|label| **label == class).count() > 170));
-    }
+    use crate::data::labels;
 
     #[test]
     fn a_fifth_is_held_out_and_never_trained_on() {

@@ -6,8 +6,7 @@ pub(crate) mod changes;
 pub(crate) mod data;
 mod fleet;
 mod mnist;
-pub(crate) mod model;
-pub(crate) mod partition;
+mod model;
 mod report;
 pub(crate) mod stragglers;
 pub(crate) mod synthetic;
@@ -29,6 +28,7 @@ use tributary_protocol::safetensors::model_from_bytes;
 use tributary_protocol::state::{AssignmentState, Phase, Task};
 
 use crate::api::{Api, collect};
+use crate::data::{EVALUATOR, labels};
 use crate::error::{CliError, Failure};
 use crate::format::{or_dash, percent};
 use crate::http;
@@ -273,7 +273,7 @@ fn members(args: &DemoArgs, data: DemoData) -> Result<Vec<Member>, CliError> {
     let split = match data.split {
         Some(split) => split,
         None => {
-            let labels = data::labels(&data.train).ok_or(DemoError::OwnNetwork)?;
+            let labels = labels(&data.train).ok_or(DemoError::OwnNetwork)?;
             args.partition().split(&labels, count, args.seed().derive("partition", 0))?
         }
     };
@@ -298,7 +298,7 @@ fn members(args: &DemoArgs, data: DemoData) -> Result<Vec<Member>, CliError> {
     };
     let evaluator = Member {
         name: "evaluator".into(),
-        attribute: Some(model::EVALUATOR),
+        attribute: Some(EVALUATOR),
         examples: data.test,
         fault: Fault::None,
         attackers: None,

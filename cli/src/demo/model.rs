@@ -10,10 +10,9 @@ use tributary_protocol::rate::RateSchedule;
 use super::args::{Dataset, DemoArgs, Network};
 use super::synthetic::{CLASSES, FEATURES};
 use super::text::{CHARACTERS, VOCABULARY};
+use crate::data::EVALUATOR;
 
 const POPULATION: &str = "demo";
-/// The attribute and value of the client that evaluates.
-pub(crate) const EVALUATOR: (&str, &str) = ("role", "evaluator");
 /// Largest value of an update while some clients attack.
 const ATTACKED_MAGNITUDE_MAX: f32 = 10_000.0;
 /// Clients selected per update of the goal, where some may fail.

@@ -119,8 +119,8 @@ impl fmt::Display for Synthetic {
 mod tests {
     use tributary_client::examples::Examples;
 
-    use super::super::data::labels;
     use super::*;
+    use crate::data::labels;
 
     #[test]
     fn every_client_has_data_of_its_own_and_a_seed_gives_them_again() {

@@ -22,6 +22,8 @@ export interface Options {
   dark?: boolean;
   /** A name such as `Europe/Berlin`. */
   zone?: string;
+  /** Accepts certificates of any CA, as a device does on which the coordinator's private CA is installed. */
+  trusting?: boolean;
 }
 
 export interface Browser {
@@ -35,7 +37,7 @@ export interface Browser {
 /** A fresh profile and one page of it. `base` is the only host that may be asked. */
 export async function launch(
   base: string,
-  { width = 1280, height = 900, dark = false, zone = "Europe/Berlin" }: Options = {},
+  { width = 1280, height = 900, dark = false, zone = "Europe/Berlin", trusting = false }: Options = {},
 ): Promise<Browser> {
   const executablePath = process.env.CHROMIUM ?? PATHS.find((path) => existsSync(path));
   if (!executablePath) throw new Error("Chromium is missing: apt-get install chromium, or set CHROMIUM to its path");
@@ -43,7 +45,7 @@ export async function launch(
   const context = await chromium.launchPersistentContext(profile, {
     executablePath,
     headless: true,
-    args: FLAGS,
+    args: trusting ? [...FLAGS, "--ignore-certificate-errors"] : FLAGS,
     viewport: { width, height },
     colorScheme: dark ? "dark" : "light",
     timezoneId: zone,

@@ -3,11 +3,11 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Client, CreatedToken, Job, Page as Listed } from "../src/api/types";
 import { type Browser, launch } from "./chromium";
 import { type Coordinator, start } from "./coordinator";
+import { contributed, openTab, press } from "./visitor";
 
 const POPULATION = "visitors";
 /** A round takes two clients: one tab alone trains nothing. */
@@ -33,35 +33,6 @@ updates_goal = 2
 updates_min = 2
 over_selection = 1.0
 `;
-/** Digits as strokes in a square of 1. */
-const DIGITS: Record<number, [number, number][][]> = {
-  0: [Array.from({ length: 9 }, (_, at) => [0.5 + 0.2 * Math.sin(at / 1.27), 0.5 - 0.35 * Math.cos(at / 1.27)])],
-  1: [
-    [
-      [0.4, 0.25],
-      [0.52, 0.15],
-      [0.52, 0.85],
-    ],
-  ],
-  4: [
-    [
-      [0.45, 0.15],
-      [0.25, 0.6],
-      [0.75, 0.6],
-    ],
-    [
-      [0.6, 0.4],
-      [0.6, 0.85],
-    ],
-  ],
-  7: [
-    [
-      [0.25, 0.2],
-      [0.7, 0.2],
-      [0.45, 0.85],
-    ],
-  ],
-};
 
 let folder: string;
 let coordinator: Coordinator;
@@ -89,34 +60,6 @@ async function operator<T>(path: string, body?: string, type = "application/json
   return (await response.json()) as T;
 }
 
-async function draw(page: Page, digit: number): Promise<void> {
-  const box = (await page.locator("#canvas").boundingBox())!;
-  for (const stroke of DIGITS[digit]!) {
-    const [first, ...rest] = stroke.map(([x, y]) => [box.x + x * box.width, box.y + y * box.height] as const);
-    await page.mouse.move(...first!);
-    await page.mouse.down();
-    for (const point of rest) await page.mouse.move(...point);
-    await page.mouse.up();
-  }
-  await page
-    .locator("#digits")
-    .getByRole("button", { name: String(digit), exact: true })
-    .click();
-}
-
-async function openTab(page: Page, token: string, digits: number[]): Promise<void> {
-  await page.goto(`${coordinator.url}/join#token=${token}`);
-  await page.getByRole("heading", { name: "Draw one digit" }).waitFor();
-  expect(await page.getByText("Which project?").isVisible()).toBe(false);
-  // The token is a secret: it stays in no history.
-  expect(page.url()).toBe(`${coordinator.url}/join/`);
-  for (const digit of digits) await draw(page, digit);
-  expect(await page.locator("#drawings li").count()).toBe(digits.length);
-}
-
-const contributed = (page: Page, round: number) =>
-  page.locator("#log li.good").filter({ hasText: new RegExp(`Round ${round}: contributed`) });
-
 it("two tabs contribute to the same rounds, and a reloaded one goes on as the same client", async () => {
   await operator("populations", JSON.stringify({ name: POPULATION }));
   const asked = { kind: "enrolment", population: POPULATION, label: "the page" };
@@ -125,11 +68,11 @@ it("two tabs contribute to the same rounds, and a reloaded one goes on as the sa
 
   browser = await launch(coordinator.url, { width: 390, height: 844 });
   const { context, page: first, complaints } = browser;
-  await openTab(first, secret, [0, 1, 7, 4, 1, 7]);
+  await openTab(first, coordinator.url, secret, [0, 1, 7, 4, 1, 7]);
   // Chromium hands a pointer's events to a tab in the background once a second.
   const second = await context.newPage();
-  await openTab(second, secret, [4, 0, 1]);
-  for (const page of [first, second]) await page.getByRole("button", { name: "Start", exact: true }).click();
+  await openTab(second, coordinator.url, secret, [4, 0, 1]);
+  for (const page of [first, second]) await press(page, "Start");
   for (const page of [first, second]) await contributed(page, 1).waitFor();
   await expect(contributed(first, 1).textContent()).resolves.toMatch(/6 drawings, loss \d\.\d+, .* sent/);
 
@@ -140,7 +83,7 @@ it("two tabs contribute to the same rounds, and a reloaded one goes on as the sa
   await first.reload();
   await first.getByRole("heading", { name: "Draw one digit" }).waitFor();
   expect(await first.locator("#drawings li").count()).toBe(6);
-  await first.getByRole("button", { name: "Start", exact: true }).click();
+  await press(first, "Start");
   await first.locator("#log li.good").first().waitFor();
   expect(await first.locator("#log li.good").first().textContent()).toMatch(/Round \d+: contributed/);
   // No third client: the tab is who it was.
@@ -151,7 +94,7 @@ it("two tabs contribute to the same rounds, and a reloaded one goes on as the sa
     await first.emulateMedia({ colorScheme: "dark" });
     await first.screenshot({ path: join(process.env.SCREENSHOTS, "join-dark.png"), fullPage: true });
   }
-  for (const page of [first, second]) await page.getByRole("button", { name: "Stop", exact: true }).click();
+  for (const page of [first, second]) await press(page, "Stop");
   expect(complaints).toEqual([]);
 });
 

@@ -10,8 +10,9 @@ use tributary_protocol::plan::Training;
 use tributary_protocol::seed::Seed;
 
 use crate::bench::error::BenchError;
-use crate::demo::data::{DemoData, labels, of_clients};
-use crate::demo::partition::Partition;
+use crate::data::labels;
+use crate::data::partition::Partition;
+use crate::demo::data::{DemoData, of_clients};
 
 /// Shards of one label that each client has.
 pub(super) const SHARDS: u32 = 2;

@@ -18,8 +18,8 @@ use tributary_protocol::seed::Seed;
 use tributary_protocol::update::Codec;
 
 use super::error::BenchError;
+use crate::data::partition::Partition;
 use crate::demo::args::{Dataset, DemoArgs};
-use crate::demo::partition::Partition;
 use crate::demo::{job_file, load_data};
 use crate::error::CliError;
 use crate::format::{bytes, or_dash, percent};

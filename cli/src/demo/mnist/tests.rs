@@ -15,7 +15,7 @@ use tributary_client::examples::Examples;
 use tributary_protocol::hash::Sha256Hash;
 
 use super::*;
-use crate::demo::data::labels;
+use crate::data::labels;
 use crate::error::Failure;
 use crate::testing::serve;
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -11,7 +12,7 @@ use tributary_protocol::safetensors::model_from_bytes;
 use tributary_protocol::state::AssignmentState;
 
 use super::Listening;
-use super::client::{Examples, averaged_by, distance, job_file, session};
+use super::client::{CLASSES, Examples, FEATURES, averaged_by, distance, job_file, session};
 use crate::support::{Answer, within_reason};
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../client-sdk");
@@ -41,10 +42,21 @@ fn compiled(name: &str, directory: &Path) -> PathBuf {
     program
 }
 
+/// A client in C: one of the two examples.
+pub(super) fn in_c(listening: &Listening, kind: &'static str, name: &str) -> App {
+    let program = compiled(name, listening.directory.path());
+    let command = move |listening: &Listening, directory: &Path| {
+        let mut command = Command::new(&program);
+        command.args([&listening.url(), &listening.enrolment, "state", "examples.csv"]).current_dir(directory);
+        command
+    };
+    App { kind, sdk: "c", contributed: json!({ "outcome": 1 }), command: Box::new(command) }
+}
+
 /// A job with one linear layer, which every trainer can train.
-fn linear_job(clients: usize) -> Value {
+pub(super) fn linear_job(clients: usize, [inputs, classes]: [usize; 2]) -> Value {
     let mut file = job_file();
-    file["model"]["layers"] = json!([{ "kind": "linear", "out_features": 3 }]);
+    file["model"] = json!({ "input": [inputs], "layers": [{ "kind": "linear", "out_features": classes }] });
     file["round"] = json!({ "updates_goal": clients, "updates_min": clients, "over_selection": 1.0 });
     file
 }
@@ -52,11 +64,15 @@ fn linear_job(clients: usize) -> Value {
 /// Makes the command that runs one session, in a folder.
 type Run = Box<dyn Fn(&Listening, &Path) -> Command>;
 
-/// One client of an app: what it calls itself, and the command that runs one session of it.
-struct App {
-    kind: &'static str,
-    sdk: &'static str,
-    command: Run,
+/// One client of an app.
+pub(super) struct App {
+    /// What it calls itself: its attribute `kind`.
+    pub(super) kind: &'static str,
+    pub(super) sdk: &'static str,
+    /// Members of the last line that it prints if it has contributed, beside the round.
+    pub(super) contributed: Value,
+    /// Runs one session.
+    pub(super) command: Run,
 }
 
 impl App {
@@ -66,21 +82,27 @@ impl App {
         std::fs::write(directory.join("examples.csv"), examples.table()).unwrap();
         let mut command = (self.command)(listening, &directory);
         let printed = tokio::task::spawn_blocking(move || done(&mut command)).await.unwrap();
-        serde_json::from_str(&printed).unwrap()
+        serde_json::from_str(printed.lines().last().unwrap()).unwrap()
     }
 }
 
-async fn create(listening: &Listening, job: Value) -> Job {
+pub(super) async fn create(listening: &Listening, job: &Value) -> Job {
     Answer::to(listening.operate(Method::POST, "/jobs").json(&json!({ "job": job }))).await.ok()
 }
 
-/// A client in Rust and these apps do one round. Its outcome is computed from their tables, and the operator sees the
-/// kind of each.
-async fn contribute_beside_rust(listening: &Listening, apps: &[App], contributed: &Value) {
+/// A client in Rust and these apps do one round. Its outcome is computed from their tables.
+pub(super) async fn contribute_beside_rust(listening: &Listening, apps: &[App]) {
     let clients = apps.len() + 1;
-    let file = linear_job(clients);
-    let job = create(listening, file.clone()).await;
+    let file = linear_job(clients, [FEATURES, CLASSES]);
+    let job = create(listening, &file).await;
     let tables: Vec<Examples> = (0..clients).map(|client| Examples::draw(20 + 10 * client, client as u64)).collect();
+    contribute(listening, &job, apps, &tables).await;
+    has_learned(listening, &job, &file, &tables, 1e-6).await;
+}
+
+/// The first table is that of a client in Rust, the others those of the apps. All of them contribute to the first round
+/// of a job, which is its last one, and the operator sees the kind of each.
+pub(super) async fn contribute(listening: &Listening, job: &Job, apps: &[App], tables: &[Examples]) {
     let rust = listening.directory.path().join("rust");
     let sessions = apps.iter().zip(&tables[1..]).map(|(app, table)| app.session(listening, table));
     let (outcome, printed) = within_reason(async {
@@ -88,12 +110,15 @@ async fn contribute_beside_rust(listening: &Listening, apps: &[App], contributed
     })
     .await;
     assert!(matches!(outcome, Outcome::Contributed { round: 1, .. }), "{outcome:?}");
+    for (app, printed) in apps.iter().zip(&printed) {
+        let shown = app.contributed.as_object().unwrap().iter().all(|(name, value)| printed[name] == *value);
+        assert!(shown && printed["round"] == 1, "{}: {printed}", app.kind);
+    }
     listening.until_completed(job.id).await;
 
     let path = format!("/jobs/{}/rounds/1/assignments", job.id);
     let reported = listening.look(&path).await.ok::<Page<operator::Assignment>>().items;
-    for ((app, printed), table) in apps.iter().zip(&printed).zip(&tables[1..]) {
-        assert_eq!((&printed["outcome"], &printed["round"]), (contributed, &json!(1)), "{}", app.kind);
+    for (app, table) in apps.iter().zip(&tables[1..]) {
         let weight = Some(table.classes.len() as u64);
         let theirs = reported.iter().find(|one| one.weight == weight).unwrap();
         assert_eq!(theirs.state, AssignmentState::Reported, "{}", app.kind);
@@ -101,13 +126,17 @@ async fn contribute_beside_rust(listening: &Listening, apps: &[App], contributed
         assert_eq!(client.sdk.unwrap().as_str(), app.sdk, "{}", app.kind);
         assert_eq!(client.attributes.as_map()["kind"], app.kind);
     }
+}
+
+/// The job's model is, to this tolerance, the mean of what clients with these examples make of its first one.
+pub(super) async fn has_learned(listening: &Listening, job: &Job, file: &Value, tables: &[Examples], tolerance: f64) {
     let model = async |version: u32| {
         let answer = listening.look(&format!("/jobs/{}/models/{version}", job.id)).await;
         model_from_bytes(&answer.body).unwrap()
     };
-    let expected = averaged_by(&file, &model(0).await, &tables.iter().collect::<Vec<_>>());
+    let expected = averaged_by(file, &model(0).await, &tables.iter().collect::<Vec<_>>());
     let error = distance(&model(1).await, &expected);
-    assert!(error < 1e-6, "the model is {error} away from the mean of all clients");
+    assert!(error < tolerance, "the model is {error} away from the mean of all clients");
 }
 
 /// Goal: an app without Rust joins by a header and a library. Method: the two examples in C and a client in Rust do one
@@ -115,17 +144,8 @@ async fn contribute_beside_rust(listening: &Listening, apps: &[App], contributed
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn programs_in_c_contribute_beside_the_sdk() {
     let listening = Listening::start().await;
-    let app = |kind, name: &str| {
-        let program = compiled(name, listening.directory.path());
-        let command = move |listening: &Listening, directory: &Path| {
-            let mut command = Command::new(&program);
-            command.args([&listening.url(), &listening.enrolment, "state", "examples.csv"]).current_dir(directory);
-            command
-        };
-        App { kind, sdk: "c", command: Box::new(command) }
-    };
-    let apps = [app("c-layers", "client"), app("c-trainer", "trainer")];
-    contribute_beside_rust(&listening, &apps, &json!(1)).await;
+    let apps = [in_c(&listening, "c-layers", "client"), in_c(&listening, "c-trainer", "trainer")];
+    contribute_beside_rust(&listening, &apps).await;
     listening.stop().await;
 }
 
@@ -148,9 +168,9 @@ async fn a_program_in_c_evaluates_and_is_told_of_a_refusal() {
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(1) && told.starts_with("status 3: the coordinator refused"), "{told}");
 
-    let mut file = linear_job(1);
+    let mut file = linear_job(1, [FEATURES, CLASSES]);
     file["evaluation"] = json!({ "attributes": { "kind": "c-trainer" } });
-    let job = create(&listening, file).await;
+    let job = create(&listening, &file).await;
     let rust = listening.directory.path().join("rust");
     let trained = within_reason(session(&listening, &rust, &Examples::draw(30, 2))).await;
     assert!(matches!(trained, Outcome::Contributed { round: 1, .. }), "{trained:?}");
@@ -164,13 +184,13 @@ async fn a_program_in_c_evaluates_and_is_told_of_a_refusal() {
 }
 
 /// Java, Kotlin's compiler and JNA, as `scripts/test` installs them.
-struct Jvm {
+pub(super) struct Jvm {
     kotlinc: PathBuf,
     jna: PathBuf,
 }
 
 impl Jvm {
-    fn find() -> Option<Self> {
+    pub(super) fn find() -> Option<Arc<Self>> {
         let named = std::env::var_os("TRIBUTARY_TEST_KOTLINC").map(PathBuf::from);
         let made =
             concat!(env!("CARGO_MANIFEST_DIR"), "/../target/test-kotlin/node_modules/kotlin-compiler/bin/kotlinc");
@@ -178,12 +198,18 @@ impl Jvm {
         let jna = PathBuf::from("/usr/share/java/jna.jar");
         let has_java = Command::new("java").arg("-version").output().is_ok_and(|output| output.status.success());
         if has_java && kotlinc.exists() && jna.exists() {
-            return Some(Self { kotlinc, jna });
+            return Some(Arc::new(Self { kotlinc, jna }));
         }
         let missing = format!("java, {} or {} is missing", kotlinc.display(), jna.display());
         assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{missing}");
         eprintln!("not tried: {missing}; scripts/test installs them");
         None
+    }
+
+    /// The classes of the example and the checks. Compiling them blocks for seconds.
+    pub(super) async fn compiled(self: &Arc<Self>, listening: &Listening) -> PathBuf {
+        let (jvm, directory) = (Arc::clone(self), listening.directory.path().to_owned());
+        tokio::task::spawn_blocking(move || jvm.compile(&directory)).await.unwrap()
     }
 
     /// Writes the bindings and compiles them with the example and the parts of the Android adapter that need no
@@ -219,35 +245,35 @@ impl Jvm {
     }
 }
 
+/// A client on the JVM, with the SDK's trainer (`layers`) or one in Kotlin (`trainer`).
+pub(super) fn in_kotlin(jvm: &Arc<Jvm>, classes: &Path, kind: &'static str, argument: &'static str) -> App {
+    let (jvm, classes) = (Arc::clone(jvm), classes.to_owned());
+    let command = move |listening: &Listening, directory: &Path| {
+        let mut command = jvm.run(&classes, "tributary.example.ClientKt");
+        command.args([argument, &listening.url(), &listening.enrolment, "state", "examples.csv"]);
+        command.current_dir(directory);
+        command
+    };
+    App { kind, sdk: "kotlin", contributed: json!({ "outcome": "contributed" }), command: Box::new(command) }
+}
+
 /// Goal: an app in Kotlin joins, whether the SDK trains or the app does, and its mistakes are exceptions. Method: the
 /// example does one round beside a client in Rust; then a program of checks, which includes what the Android adapter
 /// decides.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn programs_in_kotlin_contribute_beside_the_sdk_and_get_exceptions_for_mistakes() {
-    let Some(jvm) = Jvm::find().map(std::sync::Arc::new) else { return };
+    let Some(jvm) = Jvm::find() else { return };
     let listening = Listening::start().await;
-    let classes = {
-        let (jvm, directory) = (std::sync::Arc::clone(&jvm), listening.directory.path().to_owned());
-        tokio::task::spawn_blocking(move || jvm.compile(&directory)).await.unwrap()
-    };
-    let app = |kind: &'static str, argument: &'static str| {
-        let (jvm, classes) = (std::sync::Arc::clone(&jvm), classes.clone());
-        let command = move |listening: &Listening, directory: &Path| {
-            let mut command = jvm.run(&classes, "tributary.example.ClientKt");
-            command.args([argument, &listening.url(), &listening.enrolment, "state", "examples.csv"]);
-            command.current_dir(directory);
-            command
-        };
-        App { kind, sdk: "kotlin", command: Box::new(command) }
-    };
-    let apps = [app("kotlin-layers", "layers"), app("kotlin-trainer", "trainer")];
-    contribute_beside_rust(&listening, &apps, &json!("contributed")).await;
+    let classes = jvm.compiled(&listening).await;
+    let apps =
+        [in_kotlin(&jvm, &classes, "kotlin-layers", "layers"), in_kotlin(&jvm, &classes, "kotlin-trainer", "trainer")];
+    contribute_beside_rust(&listening, &apps).await;
 
     let job = async |check: &str| {
-        let mut file = linear_job(1);
+        let mut file = linear_job(1, [FEATURES, CLASSES]);
         file["name"] = json!(check);
         file["eligibility"] = json!({ "attributes": { "check": check } });
-        create(&listening, file).await
+        create(&listening, &file).await
     };
     let [_, job] = [job("cancel").await, job("throw").await];
     let mut checks = jvm.run(&classes, "tributary.example.ChecksKt");

@@ -24,34 +24,47 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/python/client.py");
 
 /// Numbers of an example.
 pub(super) const FEATURES: usize = 4;
+pub(super) const CLASSES: usize = 3;
 
-/// Examples whose class is where the largest of the first three numbers is.
+/// Rows of numbers, and the class of each.
 pub(super) struct Examples {
+    /// Numbers of a row.
+    width: usize,
     inputs: Vec<f32>,
     pub(super) classes: Vec<u32>,
 }
 
 impl Examples {
     pub(super) fn draw(count: usize, seed: u64) -> Self {
+        Self::draw_of(count, [FEATURES, CLASSES], seed)
+    }
+
+    /// Draws examples with so many numbers, whose class is where the largest of the first of them is.
+    pub(super) fn draw_of(count: usize, [width, classes]: [usize; 2], seed: u64) -> Self {
         let mut stream = Seed(seed).stream();
-        let inputs: Vec<f32> = (0..count * FEATURES).map(|_| stream.uniform(-1.0, 1.0)).collect();
-        let largest = |row: &[f32]| (0..3).max_by(|a, b| row[*a].total_cmp(&row[*b])).unwrap() as u32;
-        let classes = inputs.chunks(FEATURES).map(largest).collect();
-        Self { inputs, classes }
+        let inputs: Vec<f32> = (0..count * width).map(|_| stream.uniform(-1.0, 1.0)).collect();
+        let largest = |row: &[f32]| (0..classes).max_by(|a, b| row[*a].total_cmp(&row[*b])).unwrap() as u32;
+        let classes = inputs.chunks(width).map(largest).collect();
+        Self { width, inputs, classes }
+    }
+
+    pub(super) fn new(width: usize, inputs: Vec<f32>, classes: Vec<u32>) -> Self {
+        Self { width, inputs, classes }
     }
 
     fn trainer(&self) -> LayerTrainer {
         let classes = Targets::Classes(self.classes.clone());
-        LayerTrainer::new(Arc::new(MemoryExamples::new(vec![FEATURES], self.inputs.clone(), classes).unwrap()))
+        LayerTrainer::new(Arc::new(MemoryExamples::new(vec![self.width], self.inputs.clone(), classes).unwrap()))
     }
 
     /// A table with a line of names, as `client.py` and `tributary client run` read it.
     pub(super) fn table(&self) -> String {
-        let rows = self.inputs.chunks(FEATURES).zip(&self.classes);
+        let names: String = (1..=self.width).map(|column| format!("x{column},")).collect();
+        let rows = self.inputs.chunks(self.width).zip(&self.classes);
         let row = |(row, class): (&[f32], &u32)| {
             row.iter().map(|value| format!("{value},")).collect::<String>() + &format!("{class}\n")
         };
-        "a,b,c,d,class\n".to_owned() + &rows.map(row).collect::<String>()
+        names + "class\n" + &rows.map(row).collect::<String>()
     }
 }
 

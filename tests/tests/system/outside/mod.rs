@@ -3,18 +3,22 @@
 //! | file | who comes |
 //! |---|---|
 //! | [`app`] | apps in C and Kotlin |
+//! | [`boards`] | the program for small boards, under an emulator |
 //! | [`page`] | a reader of `docs/protocol.md` |
 //! | [`client`] | a client in Python, written from that page |
 //! | [`key_exchange`] | TLS clients that know the post-quantum group, and those that do not |
 //! | [`package`] | clients of the Python package, which is the SDK with Python's types |
 //! | [`scan`] | sslyze, a scanner of TLS |
+//! | [`together`] | clients of all kinds in one round, two tabs of a browser among them |
 
 mod app;
+mod boards;
 mod client;
 mod key_exchange;
 mod package;
 mod page;
 mod scan;
+mod together;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -61,7 +65,7 @@ impl Listening {
         let directory = directory_in_memory();
         let database = directory.path().join("tributary.db").display().to_string();
         let tls = TlsSource::Dev { directory: directory.path().join("tls"), names: vec!["localhost".into()] };
-        let config = Config { database: database.into(), tls: Some(tls), ..Config::default() };
+        let config = Config { database: database.into(), tls: Some(tls), join: true, ..Config::default() };
         let coordinator = Coordinator::open(&config).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());

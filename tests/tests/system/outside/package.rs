@@ -14,7 +14,7 @@ use super::Listening;
 use super::client::{Examples, averaged, distance, job_file, session};
 use crate::support::{Answer, has_module, python, within_reason};
 
-const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/python/package.py");
+pub(super) const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/python/package.py");
 
 /// A process with the package, and a folder of its own.
 struct Silo {

@@ -1,0 +1,53 @@
+//! Commands that run a coordinator on this machine or work on its database: everything behind the feature
+//! `coordinator`. Without it, the program is a client and a tool of operators.
+
+use clap::Subcommand;
+use tributary_server::ServeError;
+use tributary_server::db::ClaimError;
+
+use crate::backup::{self, BackupArgs, RestoreArgs};
+use crate::bench::{self, BenchCommand};
+use crate::demo::args::DemoArgs;
+use crate::error::{CliError, Failure, exit};
+use crate::output::Output;
+use crate::serve::ServeArgs;
+use crate::{demo, serve};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CoordinatorCommand {
+    /// Starts a coordinator and clients on this machine and trains a model on real data, to show how it works.
+    Demo(DemoArgs),
+    /// Runs a coordinator until Ctrl-C or SIGTERM.
+    Serve(Box<ServeArgs>),
+    /// Writes a copy of a SQLite database to a file, also while a coordinator serves it.
+    Backup(BackupArgs),
+    /// Creates a SQLite database from a backup.
+    Restore(RestoreArgs),
+    /// Measures this build on this machine.
+    #[command(subcommand)]
+    Bench(BenchCommand),
+}
+
+pub(crate) async fn run(command: CoordinatorCommand, output: &Output) -> Result<(), CliError> {
+    match command {
+        CoordinatorCommand::Demo(args) => demo::run(&args, output).await,
+        CoordinatorCommand::Serve(args) => serve::run(*args, output).await,
+        CoordinatorCommand::Backup(args) => backup::backup(&args, output).await,
+        CoordinatorCommand::Restore(args) => backup::restore(&args, output).await,
+        CoordinatorCommand::Bench(command) => bench::run(&command, output).await,
+    }
+}
+
+impl Failure for ServeError {}
+
+impl Failure for ClaimError {
+    fn exit_code(&self) -> u8 {
+        if matches!(self, Self::Taken { .. }) { exit::REFUSED } else { exit::FAILED }
+    }
+
+    fn hint(&self) -> Option<String> {
+        let hint =
+            "stop it first, name another file with --database, or use PostgreSQL, which several coordinators share";
+        matches!(self, Self::Taken { .. }).then(|| hint.into())
+    }
+}

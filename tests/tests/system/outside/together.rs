@@ -1,0 +1,138 @@
+//! Clients of all kinds in one round.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use axum::Json;
+use axum::routing::post;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::mpsc;
+use tributary_protocol::operator::{self, Page};
+
+use super::Listening;
+use super::app::{App, Jvm, contribute, create, has_learned, in_c, in_kotlin, linear_job};
+use super::boards::Board;
+use super::client::Examples;
+use super::package::SCRIPT;
+use crate::support::{python, within_reason};
+
+const DASHBOARD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../dashboard");
+/// What the page `/join` draws: 8x8 numbers, and ten digits.
+const DIGITS: [usize; 2] = [64, 10];
+/// Ink of a black pixel.
+const INK_MAX: f32 = 16.0;
+/// Clients that are no tabs. The first one is in this process.
+const PROGRAMS: usize = 5;
+const TABS: usize = 2;
+
+/// A drawing as the page keeps it (`dashboard/web/join/kept.ts`).
+#[derive(Deserialize)]
+struct Drawing {
+    label: u32,
+    ink: Vec<f32>,
+}
+
+/// Two people who open the page in tabs of a browser and draw.
+struct Visitors {
+    vitest: PathBuf,
+}
+
+impl Visitors {
+    /// None where the browser, its tools or the page's client is missing (under CI that is a failure).
+    async fn find(listening: &Listening) -> Option<Self> {
+        let vitest = PathBuf::from(format!("{DASHBOARD}/web/node_modules/.bin/vitest"));
+        let browsers = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+        let has_browser =
+            std::env::var_os("CHROMIUM").is_some() || browsers.iter().any(|browser| Path::new(browser).exists());
+        let client = listening.http.get(format!("{}/join/tributary/index.js", listening.url())).send().await.unwrap();
+        if vitest.exists() && has_browser && client.status().is_success() {
+            return Some(Self { vitest });
+        }
+        let missing = format!("{}, Chromium or the client of the page /join is missing", vitest.display());
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{missing}");
+        eprintln!("not tried: {missing}; scripts/test installs and builds them");
+        None
+    }
+
+    /// Returns once both tabs have contributed. It sends what they have drawn to `inbox` when they are about to train.
+    fn run(&self, listening: &Listening, inbox: &str) -> Command {
+        let mut command = Command::new(&self.vitest);
+        command.args(["run", "--config", "browser/visitors.config.ts"]).current_dir(format!("{DASHBOARD}/web"));
+        command.env("VISITED_URL", listening.url()).env("VISITED_TOKEN", &listening.enrolment);
+        command.env("VISITORS_INBOX", inbox);
+        command
+    }
+}
+
+/// A server whose address gets the drawings of each tab.
+async fn inbox() -> (String, mpsc::Receiver<Vec<Vec<Drawing>>>) {
+    let (sender, receiver) = mpsc::channel(1);
+    let handler = post(move |Json(drawn): Json<Vec<Vec<Drawing>>>| async move { sender.send(drawn).await.unwrap() });
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, axum::Router::new().route("/", handler)).await.unwrap() });
+    (url, receiver)
+}
+
+fn examples(drawings: &[Drawing]) -> Examples {
+    let inputs = drawings.iter().flat_map(|drawing| &drawing.ink).map(|ink| ink / INK_MAX).collect();
+    Examples::new(DIGITS[0], inputs, drawings.iter().map(|drawing| drawing.label).collect())
+}
+
+/// A client of the Python package.
+fn in_python(python: PathBuf) -> App {
+    let command = move |listening: &Listening, directory: &Path| {
+        let mut command = Command::new(&python);
+        command.args([SCRIPT, "layers", &listening.url(), &listening.enrolment, "examples.csv", "state"]);
+        command.current_dir(directory);
+        command
+    };
+    App { kind: "layers", sdk: "python", contributed: json!({ "kind": "contributed" }), command: Box::new(command) }
+}
+
+/// Goal: a job does not know what its clients are made of. Method: a client in Rust, one in Python, one on the JVM, one
+/// in C, one of a small board and two tabs of a browser contribute to one round. Its model is the mean that their
+/// examples give, to the rounding of different processors, and the operator sees the kind of each.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_of_all_kinds_contribute_to_one_round() {
+    let (Some(python), Some(jvm), Some(board)) = (python("tributary"), Jvm::find(), Board::aarch64()) else { return };
+    let listening = Listening::start().await;
+    let Some(visitors) = Visitors::find(&listening).await else { return };
+    let classes = jvm.compiled(&listening).await;
+    let apps = [
+        in_python(python),
+        in_kotlin(&jvm, &classes, "kotlin-layers", "layers"),
+        in_c(&listening, "c-layers", "client"),
+        board.app(),
+    ];
+    let file = linear_job(PROGRAMS + TABS, DIGITS);
+    let job = create(&listening, &file).await;
+
+    // The tabs first: a tab checks in again and again, a program once.
+    let (inbox, mut drawn) = inbox().await;
+    let mut run = visitors.run(&listening, &inbox);
+    let mut visit = tokio::task::spawn_blocking(move || run.output().unwrap());
+    let said = |Output { stdout, stderr, .. }: &Output| {
+        String::from_utf8_lossy(stdout).into_owned() + &String::from_utf8_lossy(stderr)
+    };
+    let drawings = tokio::select! {
+        drawings = within_reason(drawn.recv()) => drawings.unwrap(),
+        ended = &mut visit => panic!("{}", said(&ended.unwrap())),
+    };
+    assert_eq!(drawings.len(), TABS);
+
+    let mut tables: Vec<Examples> =
+        (0..PROGRAMS).map(|client| Examples::draw_of(20 + 10 * client, DIGITS, client as u64)).collect();
+    contribute(&listening, &job, &apps, &tables).await;
+    let visited = within_reason(visit).await.unwrap();
+    assert!(visited.status.success(), "{}", said(&visited));
+    tables.extend(drawings.iter().map(|drawings| examples(drawings)));
+    has_learned(&listening, &job, &file, &tables, 1e-5).await;
+
+    let clients: Page<operator::Client> = listening.look("/clients?population=default").await.ok();
+    let mut kinds: Vec<String> = clients.items.iter().map(|client| client.sdk.as_ref().unwrap().to_string()).collect();
+    kinds.sort_unstable();
+    assert_eq!(kinds, ["browser", "browser", "c", "kotlin", "python", "rust", "rust"]);
+    listening.stop().await;
+}
