@@ -50,7 +50,10 @@ impl ConditionArgs {
 
     /// The host of all clients of this process.
     pub(super) fn machine(&self) -> Machine {
-        Machine { off: CancellationToken::new(), host: ConditionedHost::new(self.conditions(), this_device()).waiting() }
+        Machine {
+            off: CancellationToken::new(),
+            host: ConditionedHost::new(self.conditions(), this_device()).waiting(),
+        }
     }
 }
 
@@ -68,8 +71,8 @@ fn this_device() -> Ask {
     Box::new(|| Some(Device::default()))
 }
 
-/// Lets clients work until Ctrl-C, while the conditions hold. Training waits for them; after Ctrl-C it stops at the next
-/// batch.
+/// Lets clients work until Ctrl-C, while the conditions hold. Training waits for them; after Ctrl-C it stops at the
+/// next batch.
 pub(super) struct Machine {
     pub(super) off: CancellationToken,
     host: ConditionedHost<Ask>,

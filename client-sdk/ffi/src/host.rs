@@ -69,7 +69,8 @@ impl Conditions {
         }
         let limit = if cool { conditions::Thermal::Moderate } else { conditions::Thermal::Severe };
         let (thermal_below, time_budget) = (Some(limit), Duration::from_millis(time_budget_ms));
-        let asked = conditions::Conditions { unmetered, battery_percent_min, thermal_below, time_budget, ..Default::default() };
+        let asked =
+            conditions::Conditions { unmetered, battery_percent_min, thermal_below, time_budget, ..Default::default() };
         Ok(asked)
     }
 }

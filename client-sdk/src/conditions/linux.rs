@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Device, Thermal};
+use super::device::{Device, Thermal};
 use crate::clock::{Clock, SystemClock};
 
 /// How long NetworkManager's answer holds: asking it starts a program.
@@ -29,8 +29,8 @@ const METERED: [&str; 9] = [
     "Metered",
 ];
 
-/// This machine, as the kernel and NetworkManager describe it. What nobody says is unknown: a server has no battery, and
-/// where `busctl` or NetworkManager is missing, nothing says that a network is metered.
+/// This machine, as the kernel and NetworkManager describe it. What nobody says is unknown: a server has no battery,
+/// and where `busctl` or NetworkManager is missing, nothing says that a network is metered.
 #[derive(Debug)]
 pub struct LinuxDevice {
     /// The folder that holds `sys` and `proc`.
@@ -116,11 +116,12 @@ impl LinuxDevice {
         others.saturating_mul(100).checked_div(total).and_then(|percent| u8::try_from(percent).ok())
     }
 
-    /// See proc(5): `/proc/stat` counts user, nice, system, idle, iowait, irq, softirq and steal, and the time of guests
-    /// once more in user and nice; `/proc/self/stat` has user and system time as its fields 14 and 15.
+    /// See proc(5): `/proc/stat` counts user, nice, system, idle, iowait, irq, softirq and steal, and the time of
+    /// guests once more in user and nice; `/proc/self/stat` has user and system time as its fields 14 and 15.
     fn ticks(&self) -> Option<Ticks> {
         let all = text(&self.root, "proc/stat")?;
-        let all: Vec<u64> = all.lines().next()?.split_whitespace().skip(1).take(8).map_while(|n| n.parse().ok()).collect();
+        let all: Vec<u64> =
+            all.lines().next()?.split_whitespace().skip(1).take(8).map_while(|n| n.parse().ok()).collect();
         let own = text(&self.root, "proc/self/stat")?;
         // The second field is the program's name, in which there may be spaces and parentheses.
         let (_, own) = own.rsplit_once(')')?;
