@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tributary_protocol::id::{Name, Secret, SecretKind};
 use tributary_protocol::operator::CreateToken;
+use tributary_server::guard::Limits;
 use tributary_server::{Config, Coordinator, ServeError};
 
 use crate::api::Api;
@@ -16,6 +17,10 @@ use crate::error::CliError;
 use crate::evaluator::LayerEvaluator;
 use crate::listen::listen;
 use crate::random::random;
+
+/// No fleet of this process is so large, so its clients never pause between two check-ins: a cohort is drawn as soon as
+/// all wait, however slow the machine is.
+const CHECKINS_PER_SECOND: u32 = 2_000;
 
 /// A coordinator that serves in the background.
 pub(crate) struct LocalCoordinator {
@@ -35,6 +40,7 @@ impl LocalCoordinator {
             database: database.to_string_lossy().into_owned().into(),
             operator_token: Some(operator.clone()),
             evaluator: Some(Arc::new(LayerEvaluator)),
+            limits: Limits { checkins_per_second: CHECKINS_PER_SECOND, ..Limits::default() },
             ..Config::default()
         };
         let coordinator = Coordinator::open(&config).await?;

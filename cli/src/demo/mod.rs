@@ -46,6 +46,8 @@ use report::{Report, Start, Summary};
 
 /// Abandoned rounds in a row after which a benchmark ends: a model that diverged never recovers.
 const ABANDONED_MAX: u32 = 3;
+/// The same where stragglers are dropped. Of ten clients, nine tenths of which straggle, all do in every third round.
+const ABANDONED_MAX_DROPPED: u32 = 50;
 
 #[derive(Debug, thiserror::Error)]
 enum DemoError {
@@ -177,6 +179,8 @@ pub(crate) async fn learn(args: &DemoArgs, output: &Output) -> Result<Learned, C
     let fleet = Fleet::start(&coordinator.address(), &enrolment, &clients, members, threads(args), &http).await?;
     let job = coordinator.api.create_job(file).await?;
     let mut follower = Follower::start(&coordinator.api, job.id, PAGE_ITEMS_MAX).await?;
+    let drops = args.changes.stragglers.is_some_and(|stragglers| !stragglers.count);
+    let abandoned_max = if drops { ABANDONED_MAX_DROPPED } else { ABANDONED_MAX };
     let mut abandoned_in_a_row = 0;
     loop {
         let news = follower.next().await?;
@@ -189,7 +193,7 @@ pub(crate) async fn learn(args: &DemoArgs, output: &Output) -> Result<Learned, C
         if news.job.state.is_final() {
             break;
         }
-        if abandoned_in_a_row >= ABANDONED_MAX {
+        if abandoned_in_a_row >= abandoned_max {
             output.note("the training is given up: its clients diverge, or their updates are refused");
             break;
         }

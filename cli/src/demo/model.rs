@@ -163,6 +163,11 @@ fn round_policy(args: &DemoArgs) -> RoundPolicy {
         selection: Selection::Uniform,
         adapt: None,
     };
+    // A cohort of stragglers alone says nothing about the next one.
+    let policy = match args.changes.stragglers {
+        Some(_) => RoundPolicy { backoff_ms: 1, backoff_max_ms: 1, ..policy },
+        None => policy,
+    };
     if !args.has_faults() {
         return policy;
     }

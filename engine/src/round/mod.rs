@@ -43,7 +43,7 @@ pub use diversity::{DIVERSITY_ROUNDS, DiverseRound, follow_diversity, useful};
 pub use known::{Known, LastReport};
 pub use metrics::summaries;
 pub use norm::norm_bound;
-pub use pace::{CHECKINS_PER_SECOND_MAX, Pace, RetryReason};
+pub use pace::{CHECKINS_PER_SECOND_MAX, HELD_MS_MIN, Pace, RetryReason};
 pub use proximal::Proximal;
 pub use retention::{history_before_ms, keeps_version, separation_needs_from};
 pub use schedule::{JobFacts, NextRound, gives_way, has_trained, may_open_at_ms, next_round};

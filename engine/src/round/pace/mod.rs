@@ -8,14 +8,18 @@ use tributary_protocol::seed::Stream;
 pub enum RetryReason {
     /// It has just reported. Its next round can open at any moment.
     Reported,
-    /// No assignment came in its waiting time.
+    /// No assignment came.
     NothingCame,
+    /// No assignment came while its check-in was held for at least [`HELD_MS_MIN`].
+    Held,
     /// No job of its population is running, so none is expected soon.
     NoJob,
     /// The coordinator is stopping or cannot reach its database.
     Unavailable,
 }
 
+/// A client that was held so long checks in at most once a second.
+pub const HELD_MS_MIN: u64 = 1_000;
 /// Most check-ins per second of idle clients of a population, unless an operator chooses another number.
 pub const CHECKINS_PER_SECOND_MAX: u32 = 100;
 /// Standard deviations between the rate that windows aim at and the largest one. Independent arrivals exceed it in one
@@ -36,6 +40,8 @@ const CHECKINS_PER_PLACE: u64 = 4;
 pub struct Pace {
     /// The rate that windows aim at.
     per_second: u64,
+    /// The largest rate.
+    most_per_second: u64,
 }
 
 impl Pace {
@@ -45,7 +51,7 @@ impl Pace {
     pub fn below(most_per_second: u32) -> Self {
         // The largest rate r with r + 7 sqrt(r) at most this number.
         let root = ((DEVIATIONS * DEVIATIONS + 4.0 * f64::from(most_per_second)).sqrt() - DEVIATIONS) / 2.0;
-        Self { per_second: ((root * root) as u64).max(1) }
+        Self { per_second: ((root * root) as u64).max(1), most_per_second: most_per_second.into() }
     }
 
     /// Whether the window of a fleet of this size depends on what its jobs can use.
@@ -80,7 +86,10 @@ impl Pace {
         let centre_ms = match reason {
             // A held check-in costs next to nothing, so a client that may be drawn soon returns at once.
             RetryReason::Reported => return 0,
-            RetryReason::NothingCame => fleet_ms.max(1_000),
+            // So few clients cannot exceed the rate even together. Each returns at once, so that all of them wait when
+            // a round opens: it may need every one.
+            RetryReason::Held if clients <= self.most_per_second => return 0,
+            RetryReason::NothingCame | RetryReason::Held => fleet_ms.max(1_000),
             RetryReason::NoJob => fleet_ms.max(5_000),
             RetryReason::Unavailable => fleet_ms.max(2_000),
         };

@@ -23,6 +23,15 @@ fn windows_are_spread_and_grow_with_the_fleet() {
 }
 
 #[test]
+fn a_small_fleet_whose_check_ins_are_held_is_always_there() {
+    let mut stream = Seed(1).stream();
+    let mut draw = |reason, clients| pace().retry_window_ms(reason, clients, 0, &mut stream);
+    assert_eq!(draw(RetryReason::Held, u64::from(CHECKINS_PER_SECOND_MAX)), 0);
+    assert!(draw(RetryReason::Held, u64::from(CHECKINS_PER_SECOND_MAX) + 1) >= 1_000 / 2);
+    assert!(draw(RetryReason::NothingCame, 1) >= 1_000 / 2);
+}
+
+#[test]
 fn a_large_fleet_checks_in_as_often_as_its_jobs_can_use() {
     const HOUR_MS: u64 = 3_600_000;
     for (clients, places, centre_ms) in [
@@ -140,7 +149,7 @@ fn each_round_has_its_cohort_within_a_minute_and_no_second_has_too_many_check_in
 #[test]
 fn the_most_check_ins_per_second_are_chosen() {
     for (most, per_second) in [(10, 1), (20, 4), (100, 50), (1_000, 801), (1, 1)] {
-        assert_eq!(Pace::below(most), Pace { per_second }, "{most}");
+        assert_eq!(Pace::below(most), Pace { per_second, most_per_second: most.into() }, "{most}");
     }
     let played = play(Pace::below(20), 60_000, 20, 4, Seed(1));
     assert!(played.most_per_second <= 20 && played.mean_per_second > 1.0, "{played:?}");

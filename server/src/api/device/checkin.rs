@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use tributary_engine::job::JobSpec;
-use tributary_engine::round::{Candidate, RetryReason};
+use tributary_engine::round::{Candidate, HELD_MS_MIN, RetryReason};
 use tributary_protocol::device::{
     ASK_EVERY_MS_MIN, Assignment, CheckInReply, CheckInRequest, CheckInResponse, Plan, WAIT_MS_MAX, WaitsFor,
 };
@@ -54,7 +54,8 @@ pub(super) async fn check_in(
     drop(origin);
     let _held = app.guard.hold(address).ok_or_else(too_many_held)?;
     let wait_ms = i64::from(request.wait_ms.min(WAIT_MS_MAX));
-    let until_ms = app.clock.now_ms().saturating_add(wait_ms);
+    let since_ms = app.clock.now_ms();
+    let until_ms = since_ms.saturating_add(wait_ms);
     let candidate = candidate(&client, request);
     // The other coordinators see the seat while the client is held. Dropping it removes the seat however the wait ends.
     let _seat = app.fleet.seats.as_ref().map(|seats| seats.hold(&client.population, &candidate));
@@ -82,7 +83,8 @@ pub(super) async fn check_in(
     let is_explained = app.fleet.lobby.len() <= EXPLAINED_CLIENTS_MAX;
     let candidate = is_explained.then(|| app.fleet.lobby.candidate(client.id)).flatten();
     drop(seat);
-    answer(Box::pin(after_wait(&app, &client, candidate.as_ref(), stopping)).await?)
+    let held_ms = u64::try_from(app.clock.now_ms() - since_ms).unwrap_or(0);
+    answer(Box::pin(after_wait(&app, &client, candidate.as_ref(), stopping, held_ms)).await?)
 }
 
 fn too_many_held() -> ApiError {
@@ -97,6 +99,7 @@ async fn after_wait(
     client: &ClientRow,
     candidate: Option<&Candidate>,
     stopping: bool,
+    held_ms: u64,
 ) -> Result<CheckInResponse, DbError> {
     let mut tx = app.db.read().await?;
     if !stopping && let Some(assignment) = open_work(app, &mut tx, client).await? {
@@ -106,7 +109,8 @@ async fn after_wait(
     let (reason, answer) = if stopping {
         (RetryReason::Unavailable, CheckInAnswer::Stopping)
     } else if tx.has_running_job(&client.population).await? {
-        (RetryReason::NothingCame, CheckInAnswer::NothingCame)
+        let is_held = held_ms >= HELD_MS_MIN;
+        (if is_held { RetryReason::Held } else { RetryReason::NothingCame }, CheckInAnswer::NothingCame)
     } else {
         (RetryReason::NoJob, CheckInAnswer::NoJob)
     };
