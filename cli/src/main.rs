@@ -29,6 +29,8 @@ mod example;
 mod files;
 mod format;
 mod http;
+#[cfg(feature = "formats")]
+mod image_folder;
 mod job;
 #[cfg(feature = "coordinator")]
 mod listen;

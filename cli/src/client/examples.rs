@@ -1,4 +1,4 @@
-//! The examples of a client, from a table, from IDX files or from a built-in data set.
+//! The examples of a client, from a table, from images or from a built-in data set.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,8 @@ use tributary_client::examples::{IdxError, IdxShape, MemoryExamples, read_idx_ex
 use crate::data::digits::embedded_digits as all_digits;
 use crate::data::labels as labels_of;
 use crate::error::{CliError, Failure};
+#[cfg(feature = "formats")]
+use crate::image_folder::{self, Size};
 use crate::table::{self, LabelMap, Missing, Table, TableOptions};
 
 #[derive(Clone, Debug, Default, Args, Deserialize)]
@@ -18,17 +20,20 @@ use crate::table::{self, LabelMap, Missing, Table, TableOptions};
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ExampleArgs {
     /// A table: each line is an example, one column its target. Gzipped if the file's name ends in .gz.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["idx_images", "dataset"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["parquet", "idx_images", "image_folder", "dataset"])]
     csv: Option<PathBuf>,
+    /// A table in a Parquet file: each row is an example (releases read it; otherwise build with --features full).
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["idx_images", "image_folder", "dataset"])]
+    parquet: Option<PathBuf>,
     /// The table's first line is an example [default: the first line is a header if there is no number in it].
-    #[arg(long, requires = "table")]
+    #[arg(long, requires = "text")]
     no_header: bool,
     /// The table's first line holds the names of the columns.
-    #[arg(long, requires = "table", conflicts_with = "no_header")]
+    #[arg(long, requires = "text", conflicts_with = "no_header")]
     header: bool,
     /// What separates two fields of the table: a character, or tab [default: whichever of tab ; | and , all of the
     /// first lines have equally often].
-    #[arg(long, value_name = "CHARACTER", requires = "table")]
+    #[arg(long, value_name = "CHARACTER", requires = "text")]
     delimiter: Option<Delimiter>,
     /// The target's column: a name, or a number from 0 [default: the last column].
     #[arg(long, value_name = "COLUMN", requires = "table")]
@@ -37,8 +42,8 @@ pub(super) struct ExampleArgs {
     #[arg(long, requires = "table")]
     regression: bool,
     /// Text labels by class: the first is class 0. All clients of a job need the same [default: the labels of the table
-    /// in alphabetical order, which the state folder keeps].
-    #[arg(long, value_name = "LABELS", value_delimiter = ',', requires = "table", conflicts_with = "regression")]
+    /// or the folders of images, in alphabetical order, which the state folder keeps].
+    #[arg(long, value_name = "LABELS", value_delimiter = ',', requires = "labelled", conflicts_with = "regression")]
     label_map: Option<Vec<String>>,
     /// What becomes of missing values (nothing, NA, NaN, null, ?): mean (of the column in this table), or drop (the
     /// line is left out) [default: they are refused].
@@ -64,6 +69,16 @@ pub(super) struct ExampleArgs {
     /// Passes each image to the network as one row of numbers, not as [1, height, width].
     #[arg(long, requires = "images")]
     flat: bool,
+    /// PNG and JPEG images in a folder that has a folder for each class (releases read them; otherwise build with
+    /// --features full).
+    #[arg(long, value_name = "FOLDER", requires = "image_size", conflicts_with_all = ["idx_images", "dataset"])]
+    image_folder: Option<PathBuf>,
+    /// Height and width that images of a folder are resized to, for example 28,28.
+    #[arg(long, value_name = "HEIGHT,WIDTH", value_delimiter = ',', requires = "folder")]
+    image_size: Option<Vec<u32>>,
+    /// Makes images of a folder gray: one channel instead of red, green and blue.
+    #[arg(long, requires = "folder")]
+    gray: bool,
     /// A data set that is part of this program.
     #[arg(long, value_enum, conflicts_with = "idx_images")]
     dataset: Option<BuiltIn>,
@@ -76,6 +91,21 @@ enum BuiltIn {
     /// 1,797 handwritten digits of 8x8 pixels from 0 to 1, as rows of 64 numbers.
     Digits,
 }
+
+/// Where examples are.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    Csv(&'a Path),
+    Parquet(&'a Path),
+    /// Images and labels.
+    Idx(&'a Path, &'a Path),
+    /// With height and width of an input.
+    Folder(&'a Path, [u32; 2]),
+    BuiltIn(BuiltIn),
+}
+
+/// Largest height and width of an input made of an image.
+const IMAGE_SIDE_MAX: u32 = 4_096;
 
 /// Examples, and what a person wants to know about them.
 #[derive(Debug)]
@@ -99,15 +129,23 @@ pub(super) enum ExamplesError {
     #[error("{} and {}: {source}", images.display(), labels.display())]
     Idx { images: PathBuf, labels: PathBuf, source: IdxError },
     #[error(
-        "examples come from a table (csv), from IDX files (idx_images and idx_labels) or from a data set (dataset), with \
-         options of that kind"
+        "examples come from a table (csv or parquet), from IDX files (idx_images and idx_labels), from folders of images \
+         (image_folder) or from a data set (dataset), with options of that kind"
     )]
     Source,
+    /// Without the feature `formats`.
+    #[cfg(not(feature = "formats"))]
+    #[error("this program was built without the feature that reads {0}")]
+    NotBuilt(&'static str),
 }
 
 impl Failure for ExamplesError {
     fn hint(&self) -> Option<String> {
-        Some("`tributary client run --help` says how tables and IDX files are described".into())
+        #[cfg(not(feature = "formats"))]
+        if let Self::NotBuilt(_) = self {
+            return Some("build it with `--features full`, or use a release".into());
+        }
+        Some("`tributary client run --help` says how examples are described".into())
     }
 }
 
@@ -116,6 +154,7 @@ impl ExampleArgs {
     pub(super) fn over(self, file: Self) -> Self {
         Self {
             csv: self.csv.or(file.csv),
+            parquet: self.parquet.or(file.parquet),
             no_header: self.no_header || (file.no_header && !self.header),
             header: self.header || (file.header && !self.no_header),
             delimiter: self.delimiter.or(file.delimiter),
@@ -129,6 +168,9 @@ impl ExampleArgs {
             idx_images: self.idx_images.or(file.idx_images),
             idx_labels: self.idx_labels.or(file.idx_labels),
             flat: self.flat || file.flat,
+            image_folder: self.image_folder.or(file.image_folder),
+            image_size: self.image_size.or(file.image_size),
+            gray: self.gray || file.gray,
             dataset: self.dataset.or(file.dataset),
         }
     }
@@ -136,39 +178,74 @@ impl ExampleArgs {
     /// Reads the examples into memory. Text labels keep the classes that `kept` gives them, unless the settings say
     /// otherwise.
     pub(super) fn load(&self, kept: Option<LabelMap>) -> Result<Loaded, CliError> {
-        let has_table_options = self.has_table_options();
-        let examples = match (&self.csv, &self.idx_images, &self.idx_labels, self.dataset) {
-            (Some(path), None, None, None) if !self.flat => {
-                let Table { examples, labels, classes, notes, .. } = self.load_csv(path, kept)?;
-                return Ok(Loaded { examples, labels, classes: (!self.regression).then_some(classes), notes });
+        let examples = match self.source()? {
+            Source::Csv(path) => return Ok(self.of_table(table::read_file(path, &self.table_options(kept))?)),
+            Source::Parquet(path) => return Ok(self.of_table(read_parquet(path, &self.table_options(kept))?)),
+            Source::Folder(path, size) => {
+                let labels = self.label_map.clone().map(LabelMap::new).or(kept);
+                let (examples, labels) = read_images(path, size, self.gray, labels)?;
+                let classes = Some(labels.len());
+                return Ok(Loaded { examples, labels: Some(labels), classes, notes: Vec::new() });
             }
-            (None, Some(images), Some(labels), None) if !has_table_options && self.input_shape.is_none() => {
-                self.load_idx(images, labels)?
-            }
-            (None, None, None, Some(BuiltIn::Digits)) if !has_table_options && !self.flat => {
+            Source::Idx(images, labels) => self.load_idx(images, labels)?,
+            Source::BuiltIn(BuiltIn::Digits) => {
                 let shape = self.input_shape.clone().unwrap_or_else(|| vec![64]);
                 let wrong = || CliError::BadSetting(format!("input_shape: {shape:?} has not the 64 values of a digit"));
                 all_digits(&shape).map_err(|_| wrong())?
             }
-            // clap refuses these on the command line. A file may still have them.
-            _ => return Err(ExamplesError::Source.into()),
         };
         let largest = labels_of(&examples).and_then(|classes| classes.into_iter().max());
         let classes = largest.map(|largest| largest as usize + 1);
         Ok(Loaded { examples, labels: None, classes, notes: Vec::new() })
     }
 
-    fn has_table_options(&self) -> bool {
-        let has_values = self.delimiter.is_some()
-            || self.target_column.is_some()
-            || self.input_scale.is_some()
-            || self.label_map.is_some()
-            || self.missing.is_some();
-        self.no_header || self.header || self.regression || self.standardize || has_values
+    /// Where the examples are. clap refuses a second place and options of another kind on the command line; a file may
+    /// have them.
+    fn source(&self) -> Result<Source<'_>, ExamplesError> {
+        let (is_text, is_table) = (self.has_text_options(), self.has_table_options());
+        let (is_labelled, is_shaped) = (self.label_map.is_some(), self.input_shape.is_some());
+        let is_folder = self.image_size.is_some() || self.gray;
+        let places = [
+            self.csv.as_deref().filter(|_| !self.flat && !is_folder).map(Source::Csv),
+            self.parquet.as_deref().filter(|_| !self.flat && !is_folder && !is_text).map(Source::Parquet),
+            self.idx_images
+                .as_deref()
+                .zip(self.idx_labels.as_deref())
+                .map(|(images, labels)| Source::Idx(images, labels)),
+            self.image_folder.as_deref().zip(self.size()).map(|(folder, size)| Source::Folder(folder, size)),
+            self.dataset.map(Source::BuiltIn),
+        ];
+        let named = [&self.csv, &self.parquet, &self.idx_images, &self.image_folder].into_iter().flatten().count();
+        let is_one = named + usize::from(self.dataset.is_some()) == 1;
+        let source = places.into_iter().flatten().next().filter(|_| is_one).ok_or(ExamplesError::Source)?;
+        let is_foreign = match source {
+            Source::Csv(_) | Source::Parquet(_) => self.idx_labels.is_some(),
+            Source::Idx(..) => is_text || is_table || is_labelled || is_shaped || is_folder,
+            Source::Folder(..) => is_text || is_table || is_shaped || self.flat || self.idx_labels.is_some(),
+            Source::BuiltIn(_) => {
+                is_text || is_table || is_labelled || is_folder || self.flat || self.idx_labels.is_some()
+            }
+        };
+        if is_foreign { Err(ExamplesError::Source) } else { Ok(source) }
     }
 
-    fn load_csv(&self, path: &Path, kept: Option<LabelMap>) -> Result<Table, CliError> {
-        let options = TableOptions {
+    /// Height and width of images of a folder, none of them 0.
+    fn size(&self) -> Option<[u32; 2]> {
+        let size: [u32; 2] = self.image_size.as_deref()?.try_into().ok()?;
+        size.iter().all(|side| (1..=IMAGE_SIDE_MAX).contains(side)).then_some(size)
+    }
+
+    fn has_text_options(&self) -> bool {
+        self.delimiter.is_some() || self.no_header || self.header
+    }
+
+    fn has_table_options(&self) -> bool {
+        let has_values = self.target_column.is_some() || self.input_scale.is_some() || self.missing.is_some();
+        self.regression || self.standardize || has_values
+    }
+
+    fn table_options(&self, kept: Option<LabelMap>) -> TableOptions {
+        TableOptions {
             delimiter: self.delimiter.map(|Delimiter(letter)| letter),
             has_header: (self.header || self.no_header).then_some(self.header),
             target_column: self.target_column.clone(),
@@ -178,8 +255,12 @@ impl ExampleArgs {
             input_scale: self.input_scale,
             input_shape: self.input_shape.clone(),
             labels: self.label_map.clone().map(LabelMap::new).or(kept),
-        };
-        table::read_file(path, &options)
+        }
+    }
+
+    fn of_table(&self, table: Table) -> Loaded {
+        let Table { examples, labels, classes, notes, .. } = table;
+        Loaded { examples, labels, classes: (!self.regression).then_some(classes), notes }
     }
 
     fn load_idx(&self, images: &Path, labels: &Path) -> Result<MemoryExamples, CliError> {
@@ -188,6 +269,31 @@ impl ExampleArgs {
         let failed = |source| ExamplesError::Idx { images: images.to_owned(), labels: labels.to_owned(), source };
         Ok(examples.map_err(failed)?)
     }
+}
+
+#[cfg(feature = "formats")]
+fn read_parquet(path: &Path, options: &TableOptions) -> Result<Table, CliError> {
+    table::read_parquet(path, options)
+}
+
+#[cfg(feature = "formats")]
+fn read_images(
+    folder: &Path,
+    [height, width]: [u32; 2],
+    is_gray: bool,
+    labels: Option<LabelMap>,
+) -> Result<(MemoryExamples, LabelMap), CliError> {
+    image_folder::read(folder, Size { height, width, is_gray }, labels)
+}
+
+#[cfg(not(feature = "formats"))]
+fn read_parquet(_: &Path, _: &TableOptions) -> Result<Table, CliError> {
+    Err(ExamplesError::NotBuilt("Parquet files").into())
+}
+
+#[cfg(not(feature = "formats"))]
+fn read_images(_: &Path, _: [u32; 2], _: bool, _: Option<LabelMap>) -> Result<(MemoryExamples, LabelMap), CliError> {
+    Err(ExamplesError::NotBuilt("folders of images").into())
 }
 
 fn open(path: &Path) -> Result<File, CliError> {

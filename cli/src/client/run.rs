@@ -29,9 +29,12 @@ const FIRST_WAIT: Duration = Duration::from_secs(1);
 
 /// A flag counts before a variable, and a variable before the file.
 #[derive(Clone, Debug, Args)]
-#[command(group(group("source", ["config", "csv", "idx_images", "dataset"]).required(true)))]
-#[command(group(group("table", ["config", "csv"])))]
-#[command(group(group("shaped", ["config", "csv", "dataset"])))]
+#[command(group(group("source", ["config", "csv", "parquet", "idx_images", "image_folder", "dataset"]).required(true)))]
+#[command(group(group("text", ["config", "csv"])))]
+#[command(group(group("table", ["config", "csv", "parquet"])))]
+#[command(group(group("labelled", ["config", "csv", "parquet", "image_folder"])))]
+#[command(group(group("shaped", ["config", "csv", "parquet", "dataset"])))]
+#[command(group(group("folder", ["config", "image_folder"])))]
 #[command(group(group("images", ["config", "idx_images"])))]
 #[command(group(group("labels", ["config", "idx_labels"])))]
 pub(crate) struct ClientRunArgs {
@@ -193,8 +196,15 @@ mod tests {
         assert!(parse("--csv a.csv --no-header --attribute a=b --attribute c=d").is_ok());
         assert!(parse("--idx-images a --idx-labels b --flat").is_ok());
         assert!(parse("--dataset digits --fleet 20 --evaluator --input-shape 1,8,8").is_ok());
+        assert!(parse("--parquet a.parquet --target-column y --label-map a,b").is_ok());
+        assert!(parse("--image-folder a --image-size 28,28 --gray --label-map a,b").is_ok());
         for line in [
             "",
+            "--parquet a --delimiter ,",
+            "--parquet a --csv b",
+            "--image-folder a",
+            "--image-folder a --image-size 28,28 --missing mean",
+            "--csv a --gray",
             "--idx-images a",
             "--idx-labels b",
             "--csv a --idx-images b --idx-labels c",
@@ -282,6 +292,9 @@ mod tests {
         let text = std::fs::read_to_string(&path)
             .unwrap()
             .replace("# idx", "idx")
+            .replace("# parquet", "parquet")
+            .replace("# image", "image")
+            .replace("# gray", "gray")
             .replace("# flat", "flat")
             .replace("# dataset", "dataset")
             .replace("# clients", "clients")

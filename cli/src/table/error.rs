@@ -13,6 +13,12 @@ pub(super) enum TableError {
     Unreadable(#[from] std::io::Error),
     #[error("{0}")]
     Csv(#[from] csv::Error),
+    #[cfg(feature = "formats")]
+    #[error("it is no Parquet file: {0}")]
+    Parquet(String),
+    #[cfg(feature = "formats")]
+    #[error("column {0}: values must be numbers, truth values or texts, not dates, lists or groups")]
+    Kind(String),
     #[error("there is no example in it")]
     Empty,
     #[error("there is no column {wanted:?}; the columns are {}", names.join(", "))]

@@ -32,7 +32,7 @@ impl LabelMap {
     }
 
     /// The labels in alphabetical order.
-    pub(super) fn in_order(texts: &[String]) -> Self {
+    pub(crate) fn in_order(texts: &[String]) -> Self {
         let mut labels = texts.to_vec();
         labels.sort();
         Self(labels)
@@ -42,7 +42,7 @@ impl LabelMap {
         self.0.len()
     }
 
-    pub(super) fn class(&self, label: &str) -> Option<u32> {
+    pub(crate) fn class(&self, label: &str) -> Option<u32> {
         self.0.iter().position(|known| known == label).and_then(|class| u32::try_from(class).ok())
     }
 

@@ -1,4 +1,4 @@
-use tributary_client::examples::{Batch, Examples};
+use tributary_client::examples::{Batch, Examples, Targets};
 
 use super::*;
 
