@@ -66,6 +66,8 @@ fn group<const N: usize>(name: &'static str, options: [&'static str; N]) -> ArgG
 pub(super) async fn run(args: ClientRunArgs, global: &GlobalArgs, output: &Output) -> Result<(), CliError> {
     let once = args.once;
     let settings = args.settings(global)?;
+    // Made first: how busy the machine is shows in the time until the first session.
+    let machine = settings.conditions.machine();
     let token = settings.token.as_ref().ok_or(TokenError::Missing("an enrolment"))?;
     let token = pinned_secret(token, SecretKind::Enrolment)?;
     let trust = match (&settings.ca, token.ca()) {
@@ -103,7 +105,7 @@ pub(super) async fn run(args: ClientRunArgs, global: &GlobalArgs, output: &Outpu
         }
         clients.push(enrol(member, client, impatient, output).await?);
     }
-    let (lines, machine) = (Lines::new(output.clone()), settings.conditions.machine());
+    let lines = Lines::new(output.clone());
     if once {
         for Enrolled { client, trainer, .. } in &mut clients {
             match machine.unmet() {

@@ -61,10 +61,12 @@ impl Default for LinuxDevice {
 
 impl LinuxDevice {
     fn at(root: &Path, ask_metered: Vec<String>, clock: Arc<dyn Clock>) -> Self {
-        Self { root: root.to_owned(), ask_metered, clock, metered: Mutex::default(), latest: Mutex::default() }
+        let root = root.to_owned();
+        let latest = Mutex::new(ticks(&root));
+        Self { root, ask_metered, clock, metered: Mutex::default(), latest }
     }
 
-    /// The machine now. `busy_percent` is of the time since the last call.
+    /// The machine now. `busy_percent` is of the time since the last call, or since this value was made.
     #[must_use]
     pub fn read(&self) -> Device {
         let (charging, battery_percent) = self.power();
@@ -108,26 +110,12 @@ impl LinuxDevice {
     }
 
     fn busy_percent(&self) -> Option<u8> {
-        let now = self.ticks()?;
+        let now = ticks(&self.root)?;
         let before = self.latest.lock().unwrap_or_else(PoisonError::into_inner).replace(now)?;
         let [total, idle, own] = [(now.total, before.total), (now.idle, before.idle), (now.own, before.own)]
             .map(|(now, before)| now.saturating_sub(before));
         let others = total.saturating_sub(idle).saturating_sub(own);
         others.saturating_mul(100).checked_div(total).and_then(|percent| u8::try_from(percent).ok())
-    }
-
-    /// See proc(5): `/proc/stat` counts user, nice, system, idle, iowait, irq, softirq and steal, and the time of
-    /// guests once more in user and nice; `/proc/self/stat` has user and system time as its fields 14 and 15.
-    fn ticks(&self) -> Option<Ticks> {
-        let all = text(&self.root, "proc/stat")?;
-        let all: Vec<u64> =
-            all.lines().next()?.split_whitespace().skip(1).take(8).map_while(|n| n.parse().ok()).collect();
-        let own = text(&self.root, "proc/self/stat")?;
-        // The second field is the program's name, in which there may be spaces and parentheses.
-        let (_, own) = own.rsplit_once(')')?;
-        let own: Option<Vec<u64>> = own.split_whitespace().skip(11).take(2).map(|number| number.parse().ok()).collect();
-        let idle = all.get(3)?.saturating_add(*all.get(4)?);
-        Some(Ticks { total: all.iter().sum(), idle, own: own?.iter().sum() })
     }
 
     fn is_metered(&self) -> Option<bool> {
@@ -138,6 +126,19 @@ impl LinuxDevice {
             _ => latest.insert((now_ms, asked_metered(&self.ask_metered))).1,
         }
     }
+}
+
+/// See proc(5): `/proc/stat` counts user, nice, system, idle, iowait, irq, softirq and steal, and the time of
+/// guests once more in user and nice; `/proc/self/stat` has user and system time as its fields 14 and 15.
+fn ticks(root: &Path) -> Option<Ticks> {
+    let all = text(root, "proc/stat")?;
+    let all: Vec<u64> = all.lines().next()?.split_whitespace().skip(1).take(8).map_while(|n| n.parse().ok()).collect();
+    let own = text(root, "proc/self/stat")?;
+    // The second field is the program's name, in which there may be spaces and parentheses.
+    let (_, own) = own.rsplit_once(')')?;
+    let own: Option<Vec<u64>> = own.split_whitespace().skip(11).take(2).map(|number| number.parse().ok()).collect();
+    let idle = all.get(3)?.saturating_add(*all.get(4)?);
+    Some(Ticks { total: all.iter().sum(), idle, own: own?.iter().sum() })
 }
 
 /// NetworkManager's `NMMetered`: 1 and 3 are yes and probably, 2 and 4 no and probably not, 0 unknown. busctl prints it
@@ -308,7 +309,7 @@ mod tests {
             ],
             "",
         );
-        assert_eq!(device.read().busy_percent, None, "one look is no share");
+        assert_eq!(device.read().busy_percent, None, "no time has passed");
         write(
             root.path(),
             &[
