@@ -10,7 +10,7 @@
 //! Whatever the rule, its result takes 8 bytes per parameter, as a running sum does.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tributary_engine::aggregate::{AggregateError, Combined, Distances, Facts, Gathering, Middle, Mixture, Recipe};
 use tributary_engine::job::JobSpec;
@@ -110,12 +110,17 @@ impl Gather<'_> {
         };
         let vectors = self.updates.len() + usize::from(centre.is_some());
         let mut distances = Offload::new(Distances::zeros(vectors));
+        let mut rows = Vec::new();
         for range in stripes(self.spec.update.total(), vectors) {
-            let mut rows = self.stripe(&self.updates, range.clone()).await?;
+            rows = self.stripe(&self.updates, range.clone(), rows).await?;
             if let Some(centre) = &mut centre {
                 rows.push(centre.take(range.len()).await?);
             }
-            distances.run(move |distances| distances.add(&slices(&rows))).await;
+            let add = move |distances: &mut Distances| {
+                distances.add(&slices(&rows));
+                rows
+            };
+            rows = distances.run(add).await;
         }
         Ok(distances.into_inner())
     }
@@ -125,9 +130,12 @@ impl Gather<'_> {
         let members: Vec<StoredUpdate> = members.iter().map(|member| self.updates[*member]).collect();
         let total = self.spec.update.total();
         let mut combined = Vec::with_capacity(total);
+        let mut rows = Vec::new();
         for range in stripes(total, members.len()) {
-            let rows = self.stripe(&members, range).await?;
-            combined.extend(blocking(move || middle.combine(&slices(&rows))).await);
+            rows = self.stripe(&members, range, rows).await?;
+            let values;
+            (values, rows) = blocking(move || (middle.combine(&slices(&rows)), rows)).await;
+            combined.extend(values);
         }
         Ok(Arc::new(combined))
     }
@@ -155,11 +163,21 @@ impl Gather<'_> {
         Ok(mixture)
     }
 
-    /// The values of these parameters in each update.
-    async fn stripe(&self, updates: &[StoredUpdate], range: Range<usize>) -> Result<Vec<Vec<f32>>, CommitError> {
+    /// The values of these parameters in each update. It uses the memory of an earlier stripe: the allocator would
+    /// return it too late, and the next one would come on top of it.
+    async fn stripe(
+        &self,
+        updates: &[StoredUpdate],
+        range: Range<usize>,
+        spare: Vec<Vec<f32>>,
+    ) -> Result<Vec<Vec<f32>>, CommitError> {
         let is_last = range.end == self.spec.update.total();
         let is_framed = !self.spec.plan.codec.is_fixed_width();
-        let sink = |_: &StoredUpdate| Ok(Some(Stripe::new(range.clone(), is_framed, is_last)));
+        let spare = Mutex::new(spare);
+        let sink = |_: &StoredUpdate| {
+            let values = spare.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+            Ok(Some(Stripe::new(range.clone(), values, is_framed, is_last)))
+        };
         Ok(each(self.services, self.spec, updates.to_vec(), sink, |stripe, _| stripe.values).await?)
     }
 
@@ -212,8 +230,11 @@ struct Stripe {
 }
 
 impl Stripe {
-    fn new(range: Range<usize>, is_framed: bool, is_last: bool) -> Self {
-        let (values, missing) = (vec![0.0; range.len()], range.len());
+    /// `values` gives its memory.
+    fn new(range: Range<usize>, mut values: Vec<f32>, is_framed: bool, is_last: bool) -> Self {
+        values.clear();
+        values.resize(range.len(), 0.0);
+        let missing = range.len();
         Self { range, values, missing, is_framed, is_passed: false, is_last }
     }
 }
@@ -261,20 +282,20 @@ mod tests {
 
     #[test]
     fn a_stripe_keeps_its_parameters_and_knows_when_it_has_them() {
-        let mut stripe = Stripe::new(3..6, false, false);
+        let mut stripe = Stripe::new(3..6, vec![7.0; 9], false, false);
         stripe.dense(4, &[4.0, 5.0, 6.0]);
         stripe.dense(0, &[0.0, 1.0]);
         assert!(!stripe.is_full(), "tensors may come in any order");
         stripe.dense(2, &[2.0, 3.0]);
         assert!(stripe.is_full());
         assert_eq!(stripe.values, [3.0, 4.0, 5.0]);
-        let mut framed = Stripe::new(3..6, true, false);
+        let mut framed = Stripe::new(3..6, Vec::new(), true, false);
         framed.sparse(0, &[1, 5], &[1.0, 5.0]);
         assert!(!framed.is_full());
         framed.sparse(6, &[0], &[6.0]);
         assert!(framed.is_full());
         assert_eq!(framed.values, [0.0, 0.0, 5.0]);
-        let mut last = Stripe::new(3..6, true, true);
+        let mut last = Stripe::new(3..6, vec![7.0; 1], true, true);
         last.dense(3, &[1.0; 3]);
         assert!(!last.is_full(), "the hash is at the end of the body");
     }

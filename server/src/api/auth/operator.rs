@@ -35,6 +35,8 @@ pub(in crate::api) struct Operator<P> {
 struct Identity {
     who: SignedIn,
     credential: Credential,
+    /// When the credential was looked up.
+    seen_at_ms: i64,
 }
 
 /// What a request was authenticated by.
@@ -92,7 +94,7 @@ impl Identity {
             population: token.population,
             expires_at_ms: token.expires_at_ms,
         };
-        Ok(Self { who, credential: Credential::Token(token.id) })
+        Ok(Self { who, credential: Credential::Token(token.id), seen_at_ms: now_ms })
     }
 
     async fn by_session(secret: Sha256Hash, app: &App) -> Answer<Self> {
@@ -114,7 +116,7 @@ impl Identity {
             population: session.population.map(|Text(population)| population),
             expires_at_ms: Some(session.expires_at_ms),
         };
-        Ok(Self { who, credential: Credential::Session(secret) })
+        Ok(Self { who, credential: Credential::Session(secret), seen_at_ms: now_ms })
     }
 }
 
@@ -175,12 +177,13 @@ impl<P: Power> Operator<P> {
         self.identity.who.population.as_ref()
     }
 
-    /// Watches that the credential goes on to work, for an answer that lasts.
-    pub(in crate::api) fn still_in(&self, app: &App) -> StillIn {
+    /// Watches that the credential goes on to work, for an answer that lasts. However long the answer took to begin, the
+    /// first look is soon after the request was authenticated.
+    pub(in crate::api) fn still_in(&self) -> StillIn {
         StillIn {
             credential: self.identity.credential.clone(),
             expires_at_ms: self.identity.who.expires_at_ms.unwrap_or(i64::MAX),
-            next_look_at_ms: app.clock.now_ms().saturating_add(LOOK_EVERY_MS),
+            next_look_at_ms: self.identity.seen_at_ms.saturating_add(LOOK_EVERY_MS),
         }
     }
 }

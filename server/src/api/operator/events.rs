@@ -52,12 +52,12 @@ pub(super) async fn list(
     if text(header::ACCEPT.as_str()).is_some_and(|accept| accept.contains("text/event-stream")) {
         let held = held_feed(&app, &operator)?;
         let last = text("last-event-id").and_then(|id| id.parse().ok()).unwrap_or(after);
-        let still_in = operator.still_in(&app);
+        let still_in = operator.still_in();
         return Ok(stream_events(app, (still_in, held), query.job, last, limit));
     }
     let until_ms = app.clock.now_ms() + i64::from(query.wait_ms.min(WAIT_MS_MAX));
     let mut follow = Follow::new(Arc::clone(&app), query.job, after, limit);
-    let mut still_in = operator.still_in(&app);
+    let mut still_in = operator.still_in();
     let mut items = follow.ready().await?;
     if items.is_empty() {
         let _held = held_feed(&app, &operator)?;

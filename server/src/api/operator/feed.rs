@@ -40,7 +40,7 @@ pub(super) async fn stream(
     let last = headers.get("last-event-id").map(|id| id.to_str().unwrap_or_default());
     let mut feed = Feed {
         changes: app.signals.watch(),
-        still_in: operator.still_in(&app),
+        still_in: operator.still_in(),
         population: permit.population().cloned(),
         app,
         cursor: Cursor::default(),
