@@ -177,8 +177,8 @@ impl<P: Power> Operator<P> {
         self.identity.who.population.as_ref()
     }
 
-    /// Watches that the credential goes on to work, for an answer that lasts. However long the answer took to begin, the
-    /// first look is soon after the request was authenticated.
+    /// Watches that the credential goes on to work, for an answer that lasts. However long the answer took to begin,
+    /// the first look is soon after the request was authenticated.
     pub(in crate::api) fn still_in(&self) -> StillIn {
         StillIn {
             credential: self.identity.credential.clone(),
