@@ -1,5 +1,6 @@
 //! When a client of this machine trains: `--battery-min`, `--unmetered`, `--cool`, `--busy-max`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -7,6 +8,8 @@ use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 use tributary_client::{ConditionedHost, Conditions, Device, Host, Thermal, Unmet};
 use tributary_protocol::device::DeviceState;
+
+use super::lines::Lines;
 
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[command(next_help_heading = "Conditions of this machine (in the file: the table `conditions`)")]
@@ -48,12 +51,10 @@ impl ConditionArgs {
         }
     }
 
-    /// The host of all clients of this process.
-    pub(super) fn machine(&self) -> Machine {
-        Machine {
-            off: CancellationToken::new(),
-            host: ConditionedHost::new(self.conditions(), this_device()).waiting(),
-        }
+    /// The host of all clients of this process, which says in `lines` that it pauses.
+    pub(super) fn machine(&self, lines: Arc<Lines>) -> Machine {
+        let host = ConditionedHost::new(self.conditions(), this_device()).waiting();
+        Machine { off: CancellationToken::new(), host, lines }
     }
 }
 
@@ -76,6 +77,7 @@ fn this_device() -> Ask {
 pub(super) struct Machine {
     pub(super) off: CancellationToken,
     host: ConditionedHost<Ask>,
+    lines: Arc<Lines>,
 }
 
 impl Machine {
@@ -91,6 +93,10 @@ impl Host for Machine {
     }
 
     fn may_wait(&self) -> bool {
+        if let Some(unmet) = self.unmet() {
+            // Training does not end because nobody reads the lines.
+            let _ = self.lines.paused(unmet);
+        }
         !self.off.is_cancelled() && self.host.may_wait()
     }
 

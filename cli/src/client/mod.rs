@@ -6,6 +6,7 @@ mod fit;
 mod fleet;
 mod held_out;
 mod kept_labels;
+mod lines;
 mod list;
 mod run;
 mod sessions;

@@ -14,7 +14,8 @@ use super::conditions::Machine;
 use super::fit::{Shape, misfits};
 use super::fleet::Member;
 use super::kept_labels;
-use super::sessions::{Enrolled, Lines};
+use super::lines::Lines;
+use super::sessions::Enrolled;
 use super::settings::ClientSettings;
 use crate::error::CliError;
 use crate::options::{GlobalArgs, TokenError, authorities, pinned_secret};
@@ -67,7 +68,8 @@ pub(super) async fn run(args: ClientRunArgs, global: &GlobalArgs, output: &Outpu
     let once = args.once;
     let settings = args.settings(global)?;
     // Made first: how busy the machine is shows in the time until the first session.
-    let machine = settings.conditions.machine();
+    let lines = Arc::new(Lines::new(output.clone()));
+    let machine = settings.conditions.machine(Arc::clone(&lines));
     let token = settings.token.as_ref().ok_or(TokenError::Missing("an enrolment"))?;
     let token = pinned_secret(token, SecretKind::Enrolment)?;
     let trust = match (&settings.ca, token.ca()) {
@@ -105,7 +107,6 @@ pub(super) async fn run(args: ClientRunArgs, global: &GlobalArgs, output: &Outpu
         }
         clients.push(enrol(member, client, impatient, output).await?);
     }
-    let lines = Lines::new(output.clone());
     if once {
         for Enrolled { client, trainer, .. } in &mut clients {
             match machine.unmet() {
@@ -140,8 +141,8 @@ async fn enrol(member: Member, client: Client, impatient: Client, output: &Outpu
 }
 
 /// Runs the sessions of all clients until Ctrl-C.
-async fn run_all(clients: Vec<Enrolled>, lines: Lines, machine: Machine) -> Result<(), CliError> {
-    let (lines, machine) = (Arc::new(lines), Arc::new(machine));
+async fn run_all(clients: Vec<Enrolled>, lines: Arc<Lines>, machine: Machine) -> Result<(), CliError> {
+    let machine = Arc::new(machine);
     let mut running = JoinSet::new();
     for mut client in clients {
         let (machine, lines) = (Arc::clone(&machine), Arc::clone(&lines));
