@@ -17,15 +17,6 @@ const SIDE_MAX: u32 = 20_000;
 /// Most bytes of one decoded file.
 const DECODED_MAX: u64 = 512 << 20;
 
-/// How images become inputs of shape `[channels, height, width]`, with values from 0 to 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Size {
-    pub(crate) height: u32,
-    pub(crate) width: u32,
-    /// One channel instead of red, green and blue.
-    pub(crate) is_gray: bool,
-}
-
 /// Why a folder of images cannot be read.
 #[derive(Debug, thiserror::Error)]
 enum FolderError {
@@ -54,11 +45,13 @@ impl Failure for FolderError {
     }
 }
 
-/// Reads all images into memory, 4 bytes a value. The labels are the names of the folders in alphabetical order, unless
-/// they are given.
+/// Reads all images into memory, 4 bytes a value, as inputs of shape `[channels, height, width]` with values from 0 to
+/// 1. `size` is height and width. A gray input has one channel instead of red, green and blue. The labels are the names
+/// of the folders in alphabetical order, unless they are given.
 pub(crate) fn read(
     folder: &Path,
-    size: Size,
+    size: [u32; 2],
+    is_gray: bool,
     labels: Option<LabelMap>,
 ) -> Result<(MemoryExamples, LabelMap), CliError> {
     let classes = entries(folder, Path::is_dir)?;
@@ -74,15 +67,14 @@ pub(crate) fn read(
         let number = labels.class(&name).ok_or_else(unknown)?;
         for file in entries(class, is_image)? {
             let image = decoded(&file).map_err(|problem| FolderError::Image { file: file.clone(), problem })?;
-            push(&image, size, &mut inputs);
+            push(&image, size, is_gray, &mut inputs);
             targets.push(number);
         }
     }
     if targets.is_empty() {
         return Err(FolderError::NoImages(folder.to_owned()).into());
     }
-    let channels = if size.is_gray { 1 } else { 3 };
-    let shape = vec![channels, size.height as usize, size.width as usize];
+    let shape = vec![if is_gray { 1 } else { 3 }, size[0] as usize, size[1] as usize];
     let examples = MemoryExamples::new(shape, inputs, Targets::Classes(targets)).map_err(FolderError::from)?;
     Ok((examples, labels))
 }
@@ -122,7 +114,7 @@ fn decoded(file: &Path) -> Result<DynamicImage, String> {
 }
 
 /// Adds the values of an image, channel by channel.
-fn push(image: &DynamicImage, Size { height, width, is_gray }: Size, inputs: &mut Vec<f32>) {
+fn push(image: &DynamicImage, [height, width]: [u32; 2], is_gray: bool, inputs: &mut Vec<f32>) {
     let fits = (image.height(), image.width()) == (height, width);
     let resized = (!fits).then(|| image.resize_exact(width, height, FilterType::Triangle));
     let image = resized.as_ref().unwrap_or(image);
@@ -147,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    const SIZE: Size = Size { height: 1, width: 2, is_gray: false };
+    const SIZE: [u32; 2] = [1, 2];
 
     fn save(folder: &Path, file: &str, pixels: [[u8; 3]; 2]) {
         let path = folder.join(file);
@@ -163,7 +155,7 @@ mod tests {
         save(folder.path(), "cat/1.jpeg", [[255, 255, 255], [255, 255, 255]]);
         fs::write(folder.path().join("dog/notes.txt"), "not an image").unwrap();
         fs::create_dir(folder.path().join(".cache")).unwrap();
-        let (examples, labels) = read(folder.path(), SIZE, None).unwrap();
+        let (examples, labels) = read(folder.path(), SIZE, false, None).unwrap();
         assert_eq!((labels.to_string(), examples.input_shape()), ("cat = 0, dog = 1".to_owned(), &[3, 1, 2][..]));
         let batch = examples.batch(&[0, 1, 2]).unwrap();
         assert_eq!(batch.targets, Targets::Classes(vec![0, 1, 1]));
@@ -177,8 +169,7 @@ mod tests {
         let path = folder.path().join("one/1.png");
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         RgbImage::from_pixel(9, 5, Rgb([51, 51, 51])).save(path).unwrap();
-        let size = Size { height: 2, width: 3, is_gray: true };
-        let (examples, _) = read(folder.path(), size, None).unwrap();
+        let (examples, _) = read(folder.path(), [2, 3], true, None).unwrap();
         assert_eq!(examples.input_shape(), [1, 2, 3]);
         assert_eq!(examples.batch(&[0]).unwrap().inputs, [0.2; 6]);
     }
@@ -186,7 +177,7 @@ mod tests {
     #[test]
     fn mistakes_name_the_file() {
         let folder = tempfile::tempdir().unwrap();
-        let refused = |labels| read(folder.path(), SIZE, labels).expect_err("must be refused").to_string();
+        let refused = |labels| read(folder.path(), SIZE, false, labels).expect_err("must be refused").to_string();
         assert!(refused(None).ends_with("there is no folder of a class in it"));
         fs::create_dir(folder.path().join("dog")).unwrap();
         assert!(refused(None).ends_with("there is no .png, .jpg or .jpeg file in it"));

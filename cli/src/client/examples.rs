@@ -12,7 +12,9 @@ use crate::data::digits::embedded_digits as all_digits;
 use crate::data::labels as labels_of;
 use crate::error::{CliError, Failure};
 #[cfg(feature = "formats")]
-use crate::image_folder::{self, Size};
+use crate::image_folder::read as read_images;
+#[cfg(feature = "formats")]
+use crate::table::read_parquet;
 use crate::table::{self, LabelMap, Missing, Table, TableOptions};
 
 #[derive(Clone, Debug, Default, Args, Deserialize)]
@@ -97,11 +99,25 @@ enum BuiltIn {
 enum Source<'a> {
     Csv(&'a Path),
     Parquet(&'a Path),
-    /// Images and labels.
-    Idx(&'a Path, &'a Path),
-    /// With height and width of an input.
-    Folder(&'a Path, [u32; 2]),
+    /// The file of the images.
+    Idx(&'a Path),
+    Folder(&'a Path),
     BuiltIn(BuiltIn),
+}
+
+/// What an option describes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum About {
+    /// How lines of text become rows.
+    Lines,
+    Columns,
+    Labels,
+    /// Of one input.
+    Shape,
+    IdxLabels,
+    Flat,
+    /// Of the inputs that images of a folder become.
+    Size,
 }
 
 /// Largest height and width of an input made of an image.
@@ -181,13 +197,16 @@ impl ExampleArgs {
         let examples = match self.source()? {
             Source::Csv(path) => return Ok(self.of_table(table::read_file(path, &self.table_options(kept))?)),
             Source::Parquet(path) => return Ok(self.of_table(read_parquet(path, &self.table_options(kept))?)),
-            Source::Folder(path, size) => {
+            Source::Folder(path) => {
                 let labels = self.label_map.clone().map(LabelMap::new).or(kept);
-                let (examples, labels) = read_images(path, size, self.gray, labels)?;
+                let (examples, labels) = read_images(path, self.size()?, self.gray, labels)?;
                 let classes = Some(labels.len());
                 return Ok(Loaded { examples, labels: Some(labels), classes, notes: Vec::new() });
             }
-            Source::Idx(images, labels) => self.load_idx(images, labels)?,
+            Source::Idx(images) => {
+                let labels = self.idx_labels.as_deref().ok_or(ExamplesError::Source)?;
+                self.load_idx(images, labels)?
+            }
             Source::BuiltIn(BuiltIn::Digits) => {
                 let shape = self.input_shape.clone().unwrap_or_else(|| vec![64]);
                 let wrong = || CliError::BadSetting(format!("input_shape: {shape:?} has not the 64 values of a digit"));
@@ -202,46 +221,39 @@ impl ExampleArgs {
     /// Where the examples are. clap refuses a second place and options of another kind on the command line; a file may
     /// have them.
     fn source(&self) -> Result<Source<'_>, ExamplesError> {
-        let (is_text, is_table) = (self.has_text_options(), self.has_table_options());
-        let (is_labelled, is_shaped) = (self.label_map.is_some(), self.input_shape.is_some());
-        let is_folder = self.image_size.is_some() || self.gray;
-        let places = [
-            self.csv.as_deref().filter(|_| !self.flat && !is_folder).map(Source::Csv),
-            self.parquet.as_deref().filter(|_| !self.flat && !is_folder && !is_text).map(Source::Parquet),
-            self.idx_images
-                .as_deref()
-                .zip(self.idx_labels.as_deref())
-                .map(|(images, labels)| Source::Idx(images, labels)),
-            self.image_folder.as_deref().zip(self.size()).map(|(folder, size)| Source::Folder(folder, size)),
-            self.dataset.map(Source::BuiltIn),
+        use About::{Columns, Flat, IdxLabels, Labels, Lines, Shape, Size};
+        let places: [Option<(Source<'_>, &[About])>; 5] = [
+            self.csv.as_deref().map(|path| (Source::Csv(path), &[Lines, Columns, Labels, Shape][..])),
+            self.parquet.as_deref().map(|path| (Source::Parquet(path), &[Columns, Labels, Shape][..])),
+            self.idx_images.as_deref().map(|images| (Source::Idx(images), &[IdxLabels, Flat][..])),
+            self.image_folder.as_deref().map(|folder| (Source::Folder(folder), &[Size, Labels][..])),
+            self.dataset.map(|dataset| (Source::BuiltIn(dataset), &[Shape][..])),
         ];
-        let named = [&self.csv, &self.parquet, &self.idx_images, &self.image_folder].into_iter().flatten().count();
-        let is_one = named + usize::from(self.dataset.is_some()) == 1;
-        let source = places.into_iter().flatten().next().filter(|_| is_one).ok_or(ExamplesError::Source)?;
-        let is_foreign = match source {
-            Source::Csv(_) | Source::Parquet(_) => self.idx_labels.is_some(),
-            Source::Idx(..) => is_text || is_table || is_labelled || is_shaped || is_folder,
-            Source::Folder(..) => is_text || is_table || is_shaped || self.flat || self.idx_labels.is_some(),
-            Source::BuiltIn(_) => {
-                is_text || is_table || is_labelled || is_folder || self.flat || self.idx_labels.is_some()
-            }
-        };
-        if is_foreign { Err(ExamplesError::Source) } else { Ok(source) }
+        let mut places = places.into_iter().flatten();
+        let (Some((source, known)), None) = (places.next(), places.next()) else { return Err(ExamplesError::Source) };
+        let has_columns = self.target_column.is_some() || self.input_scale.is_some() || self.missing.is_some();
+        let given = [
+            (self.delimiter.is_some() || self.no_header || self.header, Lines),
+            (has_columns || self.regression || self.standardize, Columns),
+            (self.label_map.is_some(), Labels),
+            (self.input_shape.is_some(), Shape),
+            (self.idx_labels.is_some(), IdxLabels),
+            (self.flat, Flat),
+            (self.image_size.is_some() || self.gray, Size),
+        ];
+        match given.iter().all(|(is_given, about)| !is_given || known.contains(about)) {
+            true => Ok(source),
+            false => Err(ExamplesError::Source),
+        }
     }
 
-    /// Height and width of images of a folder, none of them 0.
-    fn size(&self) -> Option<[u32; 2]> {
-        let size: [u32; 2] = self.image_size.as_deref()?.try_into().ok()?;
-        size.iter().all(|side| (1..=IMAGE_SIDE_MAX).contains(side)).then_some(size)
-    }
-
-    fn has_text_options(&self) -> bool {
-        self.delimiter.is_some() || self.no_header || self.header
-    }
-
-    fn has_table_options(&self) -> bool {
-        let has_values = self.target_column.is_some() || self.input_scale.is_some() || self.missing.is_some();
-        self.regression || self.standardize || has_values
+    /// Height and width of the images of a folder.
+    fn size(&self) -> Result<[u32; 2], CliError> {
+        let size = self.image_size.as_deref().and_then(|size| <[u32; 2]>::try_from(size).ok());
+        let is_possible = |size: &[u32; 2]| size.iter().all(|side| (1..=IMAGE_SIDE_MAX).contains(side));
+        size.filter(is_possible).ok_or_else(|| {
+            CliError::BadSetting(format!("image_size: a height and a width from 1 to {IMAGE_SIDE_MAX} are needed"))
+        })
     }
 
     fn table_options(&self, kept: Option<LabelMap>) -> TableOptions {
@@ -271,31 +283,6 @@ impl ExampleArgs {
     }
 }
 
-#[cfg(feature = "formats")]
-fn read_parquet(path: &Path, options: &TableOptions) -> Result<Table, CliError> {
-    table::read_parquet(path, options)
-}
-
-#[cfg(feature = "formats")]
-fn read_images(
-    folder: &Path,
-    [height, width]: [u32; 2],
-    is_gray: bool,
-    labels: Option<LabelMap>,
-) -> Result<(MemoryExamples, LabelMap), CliError> {
-    image_folder::read(folder, Size { height, width, is_gray }, labels)
-}
-
-#[cfg(not(feature = "formats"))]
-fn read_parquet(_: &Path, _: &TableOptions) -> Result<Table, CliError> {
-    Err(ExamplesError::NotBuilt("Parquet files").into())
-}
-
-#[cfg(not(feature = "formats"))]
-fn read_images(_: &Path, _: [u32; 2], _: bool, _: Option<LabelMap>) -> Result<(MemoryExamples, LabelMap), CliError> {
-    Err(ExamplesError::NotBuilt("folders of images").into())
-}
-
 fn open(path: &Path) -> Result<File, CliError> {
     File::open(path).map_err(CliError::file("read", path))
 }
@@ -318,4 +305,14 @@ impl TryFrom<String> for Delimiter {
     fn try_from(text: String) -> Result<Self, &'static str> {
         text.parse()
     }
+}
+
+#[cfg(not(feature = "formats"))]
+fn read_parquet(_: &Path, _: &TableOptions) -> Result<Table, CliError> {
+    Err(ExamplesError::NotBuilt("Parquet files").into())
+}
+
+#[cfg(not(feature = "formats"))]
+fn read_images(_: &Path, _: [u32; 2], _: bool, _: Option<LabelMap>) -> Result<(MemoryExamples, LabelMap), CliError> {
+    Err(ExamplesError::NotBuilt("folders of images").into())
 }

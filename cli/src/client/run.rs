@@ -67,8 +67,8 @@ fn group<const N: usize>(name: &'static str, options: [&'static str; N]) -> ArgG
 pub(super) async fn run(args: ClientRunArgs, global: &GlobalArgs, output: &Output) -> Result<(), CliError> {
     let once = args.once;
     let settings = args.settings(global)?;
-    // Made first: how busy the machine is shows in the time until the first session.
     let lines = Arc::new(Lines::new(output.clone()));
+    // Made first: how busy the machine is shows in the time until the first session.
     let machine = settings.conditions.machine(Arc::clone(&lines));
     let token = settings.token.as_ref().ok_or(TokenError::Missing("an enrolment"))?;
     let token = pinned_secret(token, SecretKind::Enrolment)?;
@@ -277,6 +277,13 @@ mod tests {
             ("", "examples come from a table"),
             ("[examples]\ncsv = 'a'\nflat = true", "examples come from a table"),
             ("[examples]\nidx_images = 'a'\nidx_labels = 'b'\nno_header = true", "examples come from a table"),
+            ("[examples]\ncsv = 'a'\nparquet = 'b'", "examples come from a table"),
+            ("[examples]\ncsv = 'a'\nidx_images = 'b'", "examples come from a table"),
+            ("[examples]\nidx_images = 'a'", "examples come from a table"),
+            ("[examples]\nparquet = 'a'\nheader = true", "examples come from a table"),
+            ("[examples]\ndataset = 'digits'\ngray = true", "examples come from a table"),
+            ("[examples]\nimage_folder = 'a'", "image_size: a height and a width from 1 to 4096"),
+            ("[examples]\nimage_folder = 'a'\nimage_size = [28, 0]", "image_size: a height and a width"),
             ("[examples]\ncvs = 'a'", "client.toml: line 2: cvs: unknown field `cvs`"),
             ("[attributes]\na = ''", "neither name nor value may be empty"),
         ] {

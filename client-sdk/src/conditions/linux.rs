@@ -199,25 +199,10 @@ fn number(folder: &Path, file: &str) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use std::future::{Future, ready};
-    use std::pin::Pin;
-    use std::sync::atomic::{AtomicU64, Ordering};
-    use std::time::Duration;
+    use std::sync::atomic::Ordering;
 
+    use super::super::hand::Hand;
     use super::*;
-
-    #[derive(Debug, Default)]
-    struct Hand(AtomicU64);
-
-    impl Clock for Hand {
-        fn now_ms(&self) -> u64 {
-            self.0.load(Ordering::SeqCst)
-        }
-
-        fn sleep(&self, _: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-            Box::pin(ready(()))
-        }
-    }
 
     /// A machine of these files, whose NetworkManager prints this.
     fn machine(files: &[(&str, &str)], prints: &str) -> (tempfile::TempDir, Arc<Hand>, LinuxDevice) {

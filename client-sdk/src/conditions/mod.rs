@@ -1,6 +1,8 @@
 //! When training disturbs nobody: rules for a device that people use for other things.
 
 mod device;
+#[cfg(test)]
+mod hand;
 #[cfg(target_os = "linux")]
 mod linux;
 
@@ -172,24 +174,10 @@ impl<F: Fn() -> Option<Device> + Sync> Host for ConditionedHost<F> {
 
 #[cfg(test)]
 mod tests {
-    use std::future::{Future, ready};
-    use std::pin::Pin;
     use std::sync::atomic::{AtomicU64, Ordering};
 
+    use super::hand::Hand;
     use super::*;
-
-    #[derive(Debug, Default)]
-    struct Hand(AtomicU64);
-
-    impl Clock for Hand {
-        fn now_ms(&self) -> u64 {
-            self.0.load(Ordering::SeqCst)
-        }
-
-        fn sleep(&self, _: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-            Box::pin(ready(()))
-        }
-    }
 
     #[test]
     fn the_defaults_ask_for_free_network_power_and_a_cool_device() {

@@ -1,5 +1,6 @@
 // Two tabs of the page /join take part in a round of the coordinator at VISITED_URL, with the enrolment token
-// VISITED_TOKEN. What they have drawn goes to VISITORS_INBOX before they train, for whoever checks the model.
+// VISITED_TOKEN. Before they train, their drawings are sent to VISITORS_INBOX, where the Rust test that runs this file
+// computes the expected model from them.
 
 import type { Page } from "playwright-core";
 import { expect, it, onTestFinished } from "vitest";

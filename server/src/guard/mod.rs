@@ -5,7 +5,7 @@
 //! | [`Limits::requests_per_minute`] | a client | 429 with the time after which there is room |
 //! | [`Limits::held_per_address`] | an address, see [`counted_address`] | 429 |
 //! | [`Limits::feeds_per_operator`] | a token or an account | 429 |
-//! | [`Limits::checkins_per_second`] | idle clients of a population | they are told to come back later |
+//! | [`Limits::checkins_per_second`] | idle clients of a population | a longer pause until the next check-in |
 //!
 //! A client has one held check-in anyway (the lobby replaces it), one open assignment and one unfinished upload.
 
