@@ -45,9 +45,9 @@ impl Failure for FolderError {
     }
 }
 
-/// Reads all images into memory, 4 bytes a value, as inputs of shape `[channels, height, width]` with values from 0 to
-/// 1. `size` is height and width. A gray input has one channel instead of red, green and blue. The labels are the names
-/// of the folders in alphabetical order, unless they are given.
+/// Reads all images into memory, 4 bytes a value. An input has the shape `[channels, height, width]` and values from 0
+/// to 1; `size` is height and width. A gray input has one channel instead of red, green and blue. The labels are the
+/// names of the folders in alphabetical order, unless they are given.
 pub(crate) fn read(
     folder: &Path,
     size: [u32; 2],
