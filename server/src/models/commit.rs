@@ -15,7 +15,7 @@ use tributary_protocol::sharing::{Part, Run};
 use tributary_protocol::state::AbandonReason;
 use tributary_protocol::update::{ModelDeltaSurvey, ModelDeltaWriter, model_delta_header};
 
-use super::companion::{Companions, Followed, Former, NewCompanion, bytes_of};
+use super::companion::{Companions, Followed, Former, NewCompanion, PIECE_BYTES, bytes_of};
 use super::error::CommitError;
 use super::file::{MadeFile, make_form};
 use super::gather::{SharedCombined, combined};
@@ -33,8 +33,8 @@ use crate::updates::sums::Sums;
 
 /// Values of a step that are computed at a time. Their means are 64 KiB, which stay in the processor's cache.
 const STEP_VALUES: usize = 1 << 13;
-/// Values of each companion that are held while the step is looked at: 1 MiB.
-const SURVEY_VALUES: usize = 1 << 18;
+/// Values of each companion that are held while the step is looked at: 256 KiB.
+const SURVEY_VALUES: usize = 1 << 16;
 
 /// Makes the next version of a round that is aggregating, and commits the round with it. Abandons the round when the
 /// model would not be finite.
@@ -138,7 +138,7 @@ struct Written {
     step_norm: f64,
 }
 
-/// Writes the new model and its companions chunk by chunk while those of the base version are read. Where clients
+/// Writes the new model and its companions piece by piece while those of the base version are read. Where clients
 /// download a delta, the model moves by the rounded values of the delta's file.
 async fn write_files(
     services: &Services,
@@ -164,16 +164,19 @@ async fn write_files(
     let mut companions = Companions::open(services, spec, version, &followed).await?;
     // Chunk by chunk, as the companions beside it are read: a snapshot would hold a connection while they wait for one.
     let mut reader = services.blobs.chunks(&services.db, model_key(job, version), base.sha256).await?;
-    while let Some(data) = reader.next().await? {
-        let count = maker.run(move |maker| maker.read(&data)).await?;
-        let former = companions.take(count).await?;
-        let made = maker.run(move |maker| maker.make(former)).await?;
-        files.model.push(&made.model).await?;
-        if let Some(delta) = &mut files.delta {
-            delta.push(made.delta).await?;
-        }
-        for (file, bytes) in files.companions.iter_mut().zip(&made.companions) {
-            file.push(bytes).await?;
+    while let Some(mut data) = reader.next().await? {
+        while !data.is_empty() {
+            let piece = data.split_to(PIECE_BYTES.min(data.len()));
+            let count = maker.run(move |maker| maker.read(&piece)).await?;
+            let former = companions.take(count).await?;
+            let made = maker.run(move |maker| maker.make(former)).await?;
+            files.model.push(&made.model).await?;
+            if let Some(delta) = &mut files.delta {
+                delta.push(made.delta).await?;
+            }
+            for (file, bytes) in files.companions.iter_mut().zip(&made.companions) {
+                file.push(bytes).await?;
+            }
         }
     }
     maker.into_inner().finish()
@@ -289,6 +292,7 @@ impl Maker {
         };
         // In one step: growing in several would leave as much again to the allocator.
         made.model.reserve_exact(4 * base.len());
+        made.companions.iter_mut().for_each(|file| file.reserve(4 * base.len()));
         let (parts, start) = (Arc::clone(&self.spec.parts), self.values);
         for Run { part, values, first } in parts.runs(start..start + base.len()) {
             let base = &base[values.start - start..values.end - start];

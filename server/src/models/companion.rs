@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use tributary_engine::aggregate::{Optimizer, rounded};
 use tributary_engine::job::JobSpec;
 use tributary_protocol::hash::Sha256Hasher;
@@ -17,6 +18,10 @@ use crate::db::{DbError, MadeFor, ModelFileRow};
 use crate::runtime::clock::Clock;
 use crate::runtime::offload::Offload;
 use crate::services::Services;
+
+/// Bytes of a stored file that are decoded at a time. Their values, and what is made of them, stay in the processor's
+/// cache, and the allocator keeps little of them.
+pub(super) const PIECE_BYTES: usize = 256 << 10;
 
 /// Reads the values of a companion in order. One chunk of it is in memory.
 pub(crate) struct CompanionReader<'a> {
@@ -121,6 +126,8 @@ enum Source<'a> {
 
 struct Stored<'a> {
     chunks: ChunkReader<'a>,
+    /// The rest of the last chunk, which is not decoded yet.
+    rest: Bytes,
     decoder: Offload<ModelDecoder>,
     total: usize,
     /// Values that were read.
@@ -147,6 +154,7 @@ impl<'a> CompanionReader<'a> {
                 let name = model_file_key(spec.id, version, form);
                 Source::Stored(Box::new(Stored {
                     chunks: services.blobs.chunks(&services.db, name, row.sha256).await?,
+                    rest: Bytes::new(),
                     total: parameters.total(),
                     decoder: Offload::new(ModelDecoder::new(parameters)),
                     read: 0,
@@ -189,12 +197,16 @@ impl<'a> CompanionReader<'a> {
 }
 
 impl Stored<'_> {
-    /// The values of the next chunk; none at the end.
+    /// The values of the next piece; none at the end.
     async fn next(&mut self) -> Result<Option<Vec<f32>>, CommitError> {
-        let Some(data) = self.chunks.next().await? else {
-            self.is_whole = true;
-            return Ok(None);
-        };
+        if self.rest.is_empty() {
+            let Some(data) = self.chunks.next().await? else {
+                self.is_whole = true;
+                return Ok(None);
+            };
+            self.rest = data;
+        }
+        let data = self.rest.split_to(PIECE_BYTES.min(self.rest.len()));
         let decode = move |decoder: &mut ModelDecoder| {
             let mut values = Vec::with_capacity(data.len() / size_of::<f32>() + 1);
             decoder.push(&data, &mut |_, decoded| values.extend_from_slice(decoded))?;

@@ -12,8 +12,8 @@ use crate::db::RoundRow;
 use crate::runtime::offload::Offload;
 use crate::services::Services;
 
-/// Values of a companion that are held while the optimiser looks at them: 1 MiB.
-const VALUES: usize = 1 << 18;
+/// Values of a companion that are held while the optimiser looks at them: 256 KiB.
+const VALUES: usize = 1 << 16;
 
 /// The optimiser of a round with these combined updates. Optimisers that survey the round read their companions once
 /// more for it.
