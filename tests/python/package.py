@@ -1,6 +1,6 @@
 """Clients of the Python package, for the tests: prints one JSON object per session.
 
-Usage: package.py KIND SERVER TOKEN TABLE STATE_DIR     with KIND: layers, numpy, operator, raises, away, torch
+Usage: package.py KIND SERVER TOKEN TABLE STATE_DIR     with KIND: layers, numpy, plain, operator, raises, away, torch
 
 A table has a line of names, then one example a line; the last column is its class. `operator` takes an operator's token,
 a file with the CA, and the name of a job.
@@ -15,7 +15,9 @@ import tributary
 
 
 class ByHand:
-    """The network of the job (linear, relu, linear) in numpy: plain SGD over all examples, on cross-entropy."""
+    """The network of the job (linear, relu, linear) in numpy: SGD over all examples, on cross-entropy."""
+
+    corrects_gradients = True
 
     def __init__(self, inputs, labels):
         self.inputs, self.labels = inputs, labels
@@ -37,7 +39,8 @@ class ByHand:
                 ("layers.0.weight", inner.T @ self.inputs),
                 ("layers.0.bias", inner.sum(0)),
             ]:
-                model[name] = model[name] - rate * step
+                pulled = step + task.pull * (model[name] - task.parameters[name])
+                model[name] = model[name] - rate * (pulled + task.constants.get(name, 0.0))
             losses += loss
         figures = {"hidden": float((hidden > 0).mean())}
         return tributary.Trained(model, len(self.labels), task.training["steps"], losses / task.training["steps"], figures)
@@ -56,6 +59,10 @@ class ByHand:
         chances = np.exp(scores - scores.max(1, keepdims=True))
         chances /= chances.sum(1, keepdims=True)
         return hidden, chances, float(-np.log(chances[np.arange(len(self.labels)), self.labels]).mean())
+
+
+class Plain(ByHand):
+    corrects_gradients = False
 
 
 class Raises(ByHand):
@@ -96,7 +103,14 @@ def main():
         return operate(server, token, file, directory)
     table = np.loadtxt(file, delimiter=",", skiprows=1, dtype=np.float32)
     inputs, labels = table[:, :-1], table[:, -1].astype(np.int64)
-    trainers = {"layers": tributary.LayerTrainer, "numpy": ByHand, "raises": Raises, "away": ByHand, "torch": torch_trainer}
+    trainers = {
+        "layers": tributary.LayerTrainer,
+        "numpy": ByHand,
+        "plain": Plain,
+        "raises": Raises,
+        "away": ByHand,
+        "torch": torch_trainer,
+    }
     client = tributary.Client(server, token, state_dir=directory, attributes={"kind": kind})
     try:
         outcome = client.run_once(trainers[kind](inputs, labels), Away() if kind == "away" else None)

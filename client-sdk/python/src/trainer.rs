@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyString, PyTuple};
 use serde_json::json;
 use tributary_client::trainer::apart;
 use tributary_client::{EvaluateTask, Evaluated, StopFlags, TrainError, TrainTask, Trained, Trainer};
 use tributary_protocol::metrics::Metrics;
-use tributary_protocol::model::Model;
 use tributary_protocol::plan::Algorithm;
 
 use crate::client::handle_signals;
@@ -33,13 +32,14 @@ impl Stop {
     }
 }
 
-/// Calls the methods of a Python object: `examples() -> int`,
-/// `train(bytes, task, stop) -> (bytes, examples, steps, loss, metrics)` and
-/// `evaluate(bytes, task, stop) -> (examples, loss, accuracy or None, metrics, classes or None)`. Tasks and counts by
-/// class are JSON, metrics are numbers by name.
+/// Calls the methods of a Python object: `examples() -> int`, `corrects_gradients() -> bool`,
+/// `train(model, constants or None, task, stop) -> (model, examples, steps, loss, metrics)` and
+/// `evaluate(model, task, stop) -> (examples, loss, accuracy or None, metrics, classes or None)`. Models and constants
+/// are bytes, tasks and counts by class are JSON, metrics are numbers by name.
 pub(crate) struct PythonTrainer {
     object: Py<PyAny>,
     examples: u64,
+    corrects_gradients: bool,
     /// The exception that ended a training, which the session raises again.
     pub(crate) raised: Option<PyErr>,
 }
@@ -49,15 +49,16 @@ impl PythonTrainer {
     /// What `examples()` raises.
     pub(crate) fn new(py: Python<'_>, object: Py<PyAny>) -> PyResult<Self> {
         let examples = object.call_method0(py, "examples")?.extract(py)?;
-        Ok(Self { object, examples, raised: None })
+        let corrects_gradients = object.call_method0(py, "corrects_gradients")?.extract(py)?;
+        Ok(Self { object, examples, corrects_gradients, raised: None })
     }
 
-    /// Calls a method on a thread of its own. This thread meanwhile asks whether it should stop, and lets Python handle
+    /// Calls a method with vectors, a task and a [`Stop`] on a thread of its own. This thread meanwhile asks whether it should stop, and lets Python handle
     /// its signals: Ctrl-C arrives at the main thread, which may be this one.
     fn call<T: Send>(
         &mut self,
         method: &'static str,
-        model: &Model,
+        vectors: &[Option<&[f32]>],
         task: &str,
         [should_stop, is_over]: [&dyn Fn() -> bool; 2],
         extract: impl for<'py> Fn(Bound<'py, PyAny>) -> PyResult<T> + Sync,
@@ -65,8 +66,14 @@ impl PythonTrainer {
         let (object, signal) = (&self.object, RefCell::new(None));
         let work = |flags: &Arc<StopFlags>| {
             Python::attach(|py| {
-                let stop = Stop { flags: Arc::clone(flags) };
-                let result = object.call_method1(py, method, (as_bytes(py, model)?, task, stop))?;
+                let vector = |values: &Option<&[f32]>| match values {
+                    Some(values) => Ok(as_bytes(py, values)?.into_any()),
+                    None => Ok(py.None().into_bound(py)),
+                };
+                let mut arguments = vectors.iter().map(vector).collect::<PyResult<Vec<_>>>()?;
+                arguments.push(PyString::new(py, task).into_any());
+                arguments.push(Bound::new(py, Stop { flags: Arc::clone(flags) })?.into_any());
+                let result = object.call_method1(py, method, PyTuple::new(py, arguments)?)?;
                 extract(result.into_bound(py))
             })
         };
@@ -99,9 +106,8 @@ impl Trainer for PythonTrainer {
         self.examples
     }
 
-    /// A trainer in Python reads `mu` from its settings, but is given no constants for its gradients.
     fn follows(&self, algorithm: &Algorithm) -> bool {
-        !algorithm.keeps_state()
+        self.corrects_gradients || !algorithm.corrects_gradients()
     }
 
     fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
@@ -114,9 +120,11 @@ impl Trainer for PythonTrainer {
             "training": task.training,
             "seed": task.seed,
             "frozen": frozen,
+            "pull": task.correction().pull,
         });
         let total = task.model.values().len();
-        self.call("train", task.model, &told.to_string(), [should_stop, &|| task.is_over()], |result| {
+        let vectors = [Some(task.model.values()), task.constant];
+        self.call("train", &vectors, &told.to_string(), [should_stop, &|| task.is_over()], |result| {
             let (model, examples, steps, loss, metrics): (Bound<'_, PyBytes>, u64, u64, f64, Named) =
                 result.extract()?;
             let values = from_bytes(model.as_bytes());
@@ -134,7 +142,8 @@ impl Trainer for PythonTrainer {
             "model": task.spec,
             "loss": task.loss,
         });
-        self.call("evaluate", task.model, &told.to_string(), [should_stop, &|| false], |result| {
+        let vectors = [Some(task.model.values())];
+        self.call("evaluate", &vectors, &told.to_string(), [should_stop, &|| false], |result| {
             let (examples, loss, accuracy, metrics, classes): (u64, f64, Option<f64>, Named, Option<String>) =
                 result.extract()?;
             let classes = classes.map(|text| serde_json::from_str(&text)).transpose();
@@ -152,9 +161,8 @@ fn checked(metrics: Named) -> PyResult<Metrics> {
     metrics.map_err(|error| crate::errors::DoesNotFit::new_err(error.to_string()))
 }
 
-/// The values of a model: f32, little-endian.
-fn as_bytes<'py>(py: Python<'py>, model: &Model) -> PyResult<Bound<'py, PyBytes>> {
-    let values = model.values();
+/// Values as f32, little-endian.
+fn as_bytes<'py>(py: Python<'py>, values: &[f32]) -> PyResult<Bound<'py, PyBytes>> {
     PyBytes::new_with(py, size_of_val(values), |bytes| {
         for (place, value) in bytes.chunks_exact_mut(size_of::<f32>()).zip(values) {
             place.copy_from_slice(&value.to_le_bytes());

@@ -1,10 +1,8 @@
 //! Whether examples, model and network fit together.
 
-#[cfg(feature = "layers")]
 use std::sync::Arc;
 
 use tributary_protocol::layers::{Layer, ModelSpec};
-#[cfg(feature = "layers")]
 use tributary_protocol::model::Model;
 
 use super::contract::{TrainError, TrainTask};
@@ -49,7 +47,6 @@ fn check_tokens(spec: &ModelSpec, inputs: &[f32]) -> Result<(), TrainError> {
 }
 
 /// What is added to the gradients of a model, as values of its parameters.
-#[cfg(feature = "layers")]
 pub(super) fn constants(model: &Model, constant: &[f32]) -> Result<Model, TrainError> {
     let constants = Model::new(Arc::clone(model.parameters()), constant.to_vec());
     constants.map_err(|error| does_not_fit(format!("the constants of the gradients: {error}")))

@@ -23,10 +23,11 @@ class TorchTrainer:
 
     The parameters and buffers that the job names are loaded from the model and sent back; all others of the module stay
     on the device. Parameters with `requires_grad = False`, and those that the job has frozen, are sent back as they came.
-    `loss` returns the mean
-    over a batch. `optimizer` makes an optimiser from the trainable parameters; without it, the job's is used. The number
+    `loss` returns the mean over a batch. `optimizer` makes an optimiser from the trainable parameters; without it, the job's is used. The number
     of epochs or steps is the job's. `test` are the batches to evaluate on, those of `batches` by default.
     """
+
+    corrects_gradients = True
 
     def __init__(
         self,
@@ -53,16 +54,20 @@ class TorchTrainer:
         torch.manual_seed(task.seed)
         state = self.module.state_dict()
         frozen = {_own_name(name, state) for name in task.frozen}
-        trainable = [
-            parameter
+        named = {
+            name: parameter
             for name, parameter in self.module.named_parameters()
             if parameter.requires_grad and name not in frozen
-        ]
+        }
+        trainable = list(named.values())
         make = self.optimizer or (lambda parameters: optimizer_of(task.training["optimizer"], parameters))
         optimizer = make(trainable)
-        # FedProx: the gradient of mu / 2 times the squared distance from the global model.
-        mu = task.training.get("algorithm", {}).get("mu", 0.0)
-        start = [parameter.detach().clone() for parameter in trainable] if mu > 0 else []
+        start = [parameter.detach().clone() for parameter in trainable] if task.pull > 0 else []
+        constants = {
+            _own_name(name, state): torch.from_numpy(value.copy()).to(self.device)
+            for name, value in task.constants.items()
+        }
+        shifted = [(named[name], constant) for name, constant in constants.items() if name in named]
         self.module.train()
         losses, steps = 0.0, 0
         for inputs, targets in self._steps(task):
@@ -71,7 +76,10 @@ class TorchTrainer:
             loss.backward()
             for parameter, global_value in zip(trainable, start):
                 if parameter.grad is not None:
-                    parameter.grad.add_(parameter.detach() - global_value, alpha=mu)
+                    parameter.grad.add_(parameter.detach() - global_value, alpha=task.pull)
+            for parameter, constant in shifted:
+                if parameter.grad is not None:
+                    parameter.grad.add_(constant)
             optimizer.step()
             losses, steps = losses + loss.item(), steps + 1
         if not np.isfinite(losses):

@@ -28,6 +28,10 @@ class TrainTask:
     stop: _core.Stop
     frozen: frozenset[str] = frozenset()
     """Names of parameters that must stay as they are. A result in which one of them changed is refused."""
+    pull: float = 0.0
+    """Weight of the distance from the global model: `pull * (w - w_global)` is added to each gradient."""
+    constants: Arrays = field(default_factory=dict)
+    """What is added to each gradient besides, as arrays by name; empty for nothing."""
 
     @property
     def is_over(self) -> bool:
@@ -97,6 +101,9 @@ class Trainer(Protocol):
 
     A method may raise `NoExamples`, `Diverged` or `DoesNotFit`, which the operator sees as such. Any other exception is
     reported with its text, and raised again by the session.
+
+    A trainer that adds `pull` and `constants` of its tasks to each gradient has an attribute
+    `corrects_gradients = True`. Rounds with FedProx, SCAFFOLD or FedDyn are refused without it.
     """
 
     def examples(self) -> int:
@@ -142,7 +149,12 @@ class Bridge:
     def examples(self) -> int:
         return self._trainer.examples()
 
-    def train(self, model: bytes, task: str, stop: _core.Stop) -> tuple[bytes, int, int, float, dict[str, float]]:
+    def corrects_gradients(self) -> bool:
+        return bool(getattr(self._trainer, "corrects_gradients", False))
+
+    def train(
+        self, model: bytes, constants: Optional[bytes], task: str, stop: _core.Stop
+    ) -> tuple[bytes, int, int, float, dict[str, float]]:
         told = json.loads(task)
         parameters = told["parameters"]
         trained = self._trainer.train(
@@ -153,6 +165,8 @@ class Bridge:
                 told["seed"],
                 stop,
                 frozenset(told["frozen"]),
+                told["pull"],
+                {} if constants is None else unpack(constants, parameters),
             )
         )
         return (

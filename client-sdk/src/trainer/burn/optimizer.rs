@@ -8,8 +8,10 @@ use tributary_protocol::plan::Optimizer;
 /// An optimiser and its state for each parameter.
 pub(super) struct Stepper {
     optimizer: Optimizer,
-    /// FedProx: weight of the distance from the first weights.
-    proximal: f64,
+    /// Weight of the distance from the first weights, added to each gradient; 0 for none.
+    pull: f64,
+    /// What is added to each gradient, one tensor per parameter in burn's visiting order and layout; empty for nothing.
+    constants: Vec<Tensor<1>>,
     /// For each parameter, whether it stays as it is; empty if none does.
     frozen: Vec<bool>,
     /// Number of steps so far.
@@ -25,13 +27,13 @@ struct State {
     first: Option<Tensor<1>>,
     /// Adam: the decaying mean of the squared gradient.
     second: Option<Tensor<1>>,
-    /// FedProx: the weights before the first step.
+    /// The weights before the first step, where the rule pulls towards them.
     anchor: Option<Tensor<1>>,
 }
 
 impl Stepper {
-    pub(super) fn new(optimizer: Optimizer, proximal: f64, frozen: &[bool]) -> Self {
-        Self { optimizer, proximal, frozen: frozen.to_vec(), steps: 0, states: Vec::new() }
+    pub(super) fn new(optimizer: Optimizer, pull: f64, constants: Vec<Tensor<1>>, frozen: &[bool]) -> Self {
+        Self { optimizer, pull, constants, frozen: frozen.to_vec(), steps: 0, states: Vec::new() }
     }
 
     /// Updates all parameters that have a gradient and are not frozen.
@@ -43,9 +45,13 @@ impl Stepper {
     /// The new value of parameter `index`.
     fn moved(&mut self, index: usize, weight: Tensor<1>, gradient: Tensor<1>) -> Tensor<1> {
         let mut state = std::mem::take(&mut self.states[index]);
-        let anchor = (self.proximal > 0.0).then(|| state.anchor.take().unwrap_or_else(|| weight.clone()));
+        let anchor = (self.pull > 0.0).then(|| state.anchor.take().unwrap_or_else(|| weight.clone()));
         let gradient = match &anchor {
-            Some(anchor) => gradient + (weight.clone() - anchor.clone()) * self.proximal,
+            Some(anchor) => gradient + (weight.clone() - anchor.clone()) * self.pull,
+            None => gradient,
+        };
+        let gradient = match self.constants.get(index) {
+            Some(constant) => gradient + constant.clone(),
             None => gradient,
         };
         let (weight, state) = match self.optimizer {

@@ -104,6 +104,30 @@ fn its_running_statistics_are_those_of_the_last_step() {
     assert!(trained.tensor(mean).iter().all(|value| *value != 0.0));
 }
 
+/// Goal: the constants of SCAFFOLD and FedDyn reach the parameters that they belong to, also where burn holds one
+/// transposed. Method: one step of SGD with and without them differs by `-rate constant`.
+#[test]
+fn constants_are_added_to_the_gradients_in_the_layout_of_the_model() {
+    let spec = own_spec();
+    let start = own_model(&spec);
+    let list = start.parameters();
+    let constant = random(list.total(), 3);
+    let training = full_batch(1, Loss::CrossEntropy, SGD);
+    let plain = TrainTask::new(&start, &spec, &training, Seed(1));
+    let corrected = TrainTask { constant: Some(&constant), ..plain };
+    let mut trainer = BurnTrainer::with_network(Own::new, Arc::new(signs(50)));
+    let [plain, corrected] = [plain, corrected].map(|task| trainer.train(&task, &|| false).unwrap().values);
+    for (index, parameter) in list.specs().iter().enumerate() {
+        let rate = if parameter.name.contains("running") { 0.0 } else { 0.1 };
+        for place in list.range(index) {
+            let moved = f64::from(corrected[place]) - f64::from(plain[place]);
+            assert!((moved + rate * f64::from(constant[place])).abs() < 1e-6, "{} at {place}", parameter.name);
+        }
+    }
+    let short = TrainTask { constant: Some(&constant[1..]), ..TrainTask::new(&start, &spec, &training, Seed(1)) };
+    assert!(matches!(trainer.train(&short, &|| false), Err(TrainError::DoesNotFit(_))));
+}
+
 #[test]
 fn names_and_shapes_that_are_not_its_own_are_refused() {
     let good = parameters_of(&Own::new(&Device::flex()));

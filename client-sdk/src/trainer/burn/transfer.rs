@@ -42,6 +42,24 @@ pub(super) fn export<N: Module>(network: &N, count: usize) -> Result<Vec<f32>, T
     }
 }
 
+/// All values, one flat tensor per parameter in burn's visiting order, as burn holds them: in its own layout and on its
+/// device.
+pub(super) fn as_held(network: &impl Module) -> Vec<Tensor<1>> {
+    let mut held = Held(Vec::new());
+    network.visit(&mut held);
+    held.0
+}
+
+struct Held(Vec<Tensor<1>>);
+
+impl ModuleVisitor for Held {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let value = param.val();
+        let count = value.dims().iter().product::<usize>();
+        self.0.push(value.reshape([count]));
+    }
+}
+
 struct Import<'a> {
     model: &'a Model,
     /// Index of the model's parameter that is expected next.

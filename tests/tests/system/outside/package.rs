@@ -131,6 +131,50 @@ async fn an_exception_of_a_trainer_is_reported_and_raised_and_a_host_can_stop_a_
     listening.stop().await;
 }
 
+/// Goal: trainers in Python correct their gradients as those in Rust do. Method: FedDyn, which pulls towards the model
+/// and from the second round on adds the client's own term; for each trainer a job of one client with the same examples.
+/// A trainer that does not say that it corrects its gradients is refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn python_trainers_correct_their_gradients_as_the_sdk_does() {
+    let Some(python) = python("tributary") else { return };
+    let examples = Examples::draw(30, 1);
+    let mut file = job_file();
+    file["training"]["algorithm"] = json!({ "kind": "fed_dyn", "alpha": 0.3, "clients": 1 });
+    file["round"] = json!({ "updates_goal": 1, "updates_min": 1, "over_selection": 1.0 });
+    file["stop"] = json!({ "rounds": 3 });
+
+    let after = async |kind: &str| {
+        let listening = Listening::start().await;
+        let job = create(&listening, file.clone()).await;
+        let silo = Silo::new(&python, &listening, kind, &examples);
+        if kind == "plain" {
+            silo.session(&listening, kind).await;
+            let refused = serde_json::to_string(&assignments(&listening, &job).await[0]).unwrap();
+            listening.stop().await;
+            assert!(refused.contains("adds no correction to its gradients"), "{refused}");
+            return Vec::new();
+        }
+        for _ in 0..3 {
+            match kind {
+                "rust" => drop(session(&listening, &silo.directory, &examples).await),
+                kind => drop(silo.session(&listening, kind).await),
+            }
+        }
+        listening.until_completed(job.id).await;
+        let answer = listening.look(&format!("/jobs/{}/models/3", job.id)).await;
+        listening.stop().await;
+        model_from_bytes(&answer.body).unwrap().values().to_vec()
+    };
+    let expected = within_reason(after("rust")).await;
+    let torch = has_module(&python, "torch").then_some("torch");
+    for kind in ["numpy"].into_iter().chain(torch) {
+        let got = within_reason(after(kind)).await;
+        let error = got.iter().zip(&expected).map(|(got, expected)| (got - expected).abs()).fold(0.0, f32::max);
+        assert!(error < 1e-5, "{kind}: {error} away from the trainer in Rust");
+    }
+    within_reason(after("plain")).await;
+}
+
 /// Goal: a report of Python carries what one of Rust does. Method: a client of the SDK trains and one in Python
 /// evaluates; the round shows its figure, and counts by class that add up to its examples.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
