@@ -93,6 +93,8 @@ pub use store::FileStore;
 pub use store::{MemoryStore, Store};
 #[cfg(feature = "burn")]
 pub use trainer::BurnTrainer;
+#[cfg(any(feature = "wgpu", feature = "cuda"))]
+pub use trainer::Gpu;
 #[cfg(feature = "layers")]
 pub use trainer::LayerTrainer;
 pub use trainer::{

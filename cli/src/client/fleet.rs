@@ -5,6 +5,7 @@ use serde::Deserialize;
 use tributary_client::examples::{Examples, ExamplesError, MemoryExamples};
 use tributary_protocol::seed::Seed;
 
+use super::compute::Compute;
 use super::held_out::{HeldOut, split};
 use crate::data::partition::Partition;
 use crate::data::{EVALUATOR, labels};
@@ -82,7 +83,7 @@ impl FleetArgs {
     }
 
     /// The clients that these settings describe.
-    pub(super) fn members(&self, examples: MemoryExamples) -> Result<Vec<Member>, CliError> {
+    pub(super) fn members(&self, examples: MemoryExamples, compute: &Compute) -> Result<Vec<Member>, CliError> {
         let fraction = self.hold_out.unwrap_or(HOLD_OUT_DEFAULT);
         if !(0.0..=1.0).contains(&fraction) {
             // clap refuses it on the command line. A file may still have it.
@@ -93,7 +94,7 @@ impl FleetArgs {
                 return Err(FleetError::NoFleet.into());
             }
             let count = examples.len();
-            let trainer = HeldOut::new(examples, fraction).map_err(FleetError::from)?;
+            let trainer = HeldOut::new(examples, fraction, compute).map_err(FleetError::from)?;
             return Ok(vec![Member { name: None, attributes: vec![], examples: count, trainer }]);
         };
         let (train, test) = split(&examples, fraction).map_err(FleetError::from)?;
@@ -111,7 +112,7 @@ impl FleetArgs {
                 let name = format!("client-{number:02}");
                 let examples = train.len() + test.as_ref().map_or(0, MemoryExamples::len);
                 let attributes = vec![("name".to_owned(), name.clone())];
-                Member { name: Some(name), attributes, examples, trainer: HeldOut::of(train, test) }
+                Member { name: Some(name), attributes, examples, trainer: HeldOut::of(train, test, compute) }
             })
             .collect();
         if self.evaluator {
@@ -125,7 +126,7 @@ impl FleetArgs {
                 name: Some(name.to_owned()),
                 attributes,
                 examples,
-                trainer: HeldOut::of(test, None),
+                trainer: HeldOut::of(test, None, compute),
             });
         }
         Ok(members)
@@ -164,7 +165,7 @@ mod tests {
     #[test]
     fn a_fleet_shares_all_examples_and_its_evaluator_has_what_nobody_trains_on() {
         let args = FleetArgs { fleet: Some(4), evaluator: true, ..FleetArgs::default() };
-        let members = args.members(thousand()).unwrap();
+        let members = args.members(thousand(), &Compute::default()).unwrap();
         let names: Vec<_> = members.iter().map(|member| member.name.clone().unwrap()).collect();
         assert_eq!(names, ["client-01", "client-02", "client-03", "client-04", "evaluator"]);
         assert_eq!(members[..4].iter().map(|member| member.examples).sum::<usize>(), 1000);
@@ -176,8 +177,8 @@ mod tests {
     #[test]
     fn an_evaluator_without_a_fleet_or_without_held_out_examples_is_refused() {
         let alone = FleetArgs { evaluator: true, ..FleetArgs::default() };
-        assert!(alone.members(thousand()).is_err());
+        assert!(alone.members(thousand(), &Compute::default()).is_err());
         let all_train = FleetArgs { evaluator: true, fleet: Some(2), hold_out: Some(0.0), ..FleetArgs::default() };
-        assert!(all_train.members(thousand()).is_err());
+        assert!(all_train.members(thousand(), &Compute::default()).is_err());
     }
 }

@@ -1,11 +1,11 @@
 //! A trainer that trains on one part of its examples and evaluates on the other.
 
-use std::sync::Arc;
-
 use tributary_client::examples::{Examples, ExamplesError, MemoryExamples};
-use tributary_client::{EvaluateTask, Evaluated, LayerTrainer, TrainError, TrainTask, Trained, Trainer};
+use tributary_client::{EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
 use tributary_protocol::plan::Algorithm;
 use tributary_protocol::seed::Seed;
+
+use super::compute::Compute;
 
 /// Draws which examples are held out. It is the same in all runs: nothing that was held out is trained on later.
 const SEED: Seed = Seed(0x7e57);
@@ -15,24 +15,24 @@ const PARTS: u64 = 1 << 20;
 /// Accuracies of a model on the examples that it was trained on say little.
 pub(super) struct HeldOut {
     examples: u64,
-    train: LayerTrainer,
+    train: Box<dyn Trainer>,
     /// `None`: nothing is held out, and both tasks use all examples.
-    evaluate: Option<LayerTrainer>,
+    evaluate: Option<Box<dyn Trainer>>,
 }
 
 impl HeldOut {
     /// Holds out about this fraction of the examples.
-    pub(super) fn new(examples: MemoryExamples, fraction: f64) -> Result<Self, ExamplesError> {
+    pub(super) fn new(examples: MemoryExamples, fraction: f64, compute: &Compute) -> Result<Self, ExamplesError> {
         let (train, test) = split(&examples, fraction)?;
-        Ok(Self::of(train, (!test.is_empty()).then_some(test)))
+        Ok(Self::of(train, (!test.is_empty()).then_some(test), compute))
     }
 
     /// Trains on these examples, and evaluates on those.
-    pub(super) fn of(train: MemoryExamples, test: Option<MemoryExamples>) -> Self {
+    pub(super) fn of(train: MemoryExamples, test: Option<MemoryExamples>, compute: &Compute) -> Self {
         Self {
             examples: train.len() as u64,
-            train: LayerTrainer::new(Arc::new(train)),
-            evaluate: test.map(|test| LayerTrainer::new(Arc::new(test))),
+            train: compute.trainer(train),
+            evaluate: test.map(|test| compute.trainer(test)),
         }
     }
 }

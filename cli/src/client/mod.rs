@@ -1,5 +1,6 @@
 //! `tributary client`: a client on this machine, and the enrolled clients of a population.
 
+mod compute;
 mod conditions;
 mod examples;
 mod fit;

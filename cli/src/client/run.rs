@@ -10,6 +10,7 @@ use tributary_client::examples::Examples;
 use tributary_client::{Client, ClientError, Trust};
 use tributary_protocol::id::SecretKind;
 
+use super::compute::Compute;
 use super::conditions::Machine;
 use super::fit::{Shape, misfits};
 use super::fleet::Member;
@@ -90,7 +91,11 @@ pub(super) async fn run(args: ClientRunArgs, global: &GlobalArgs, output: &Outpu
         kept_labels::write(&state_dir, labels)?;
     }
     let shape = Shape { input: loaded.examples.input_shape().to_vec(), classes: loaded.classes };
-    let members = settings.fleet.members(loaded.examples)?;
+    let compute = Compute::open(settings.device.unwrap_or_default())?;
+    if let Some(name) = compute.gpu_name() {
+        output.note(&format!("training on {name}"));
+    }
+    let members = settings.fleet.members(loaded.examples, &compute)?;
     let mut clients = Vec::new();
     for member in members {
         let folder = member.name.as_ref().map_or_else(|| state_dir.clone(), |name| state_dir.join(name));

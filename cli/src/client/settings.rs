@@ -8,6 +8,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use tributary_protocol::sealed::Sealed;
 
+use super::compute::Wanted;
 use super::conditions::ConditionArgs;
 use super::examples::ExampleArgs;
 use super::fleet::FleetArgs;
@@ -34,6 +35,10 @@ pub(super) struct ClientSettings {
     #[arg(long = "attribute", value_name = "NAME=VALUE", value_parser = parse_attribute)]
     #[serde(deserialize_with = "attribute_table")]
     pub(super) attributes: Vec<(String, String)>,
+    /// What trains: the processor, a GPU, or a GPU if there is one. Small networks train faster on the processor
+    /// [default: cpu].
+    #[arg(long, value_name = "DEVICE", value_enum)]
+    pub(super) device: Option<Wanted>,
     #[command(flatten)]
     pub(super) examples: ExampleArgs,
     #[command(flatten)]
@@ -52,6 +57,7 @@ impl ClientSettings {
             state_dir: self.state_dir.or(file.state_dir),
             // The last one of a name counts.
             attributes: [file.attributes, self.attributes].concat(),
+            device: self.device.or(file.device),
             examples: self.examples.over(file.examples),
             fleet: self.fleet.over(file.fleet),
             conditions: self.conditions.over(file.conditions),

@@ -24,6 +24,8 @@ mod score;
 mod tensors;
 
 pub use self::apart::{StopFlags, apart};
+#[cfg(any(feature = "wgpu", feature = "cuda"))]
+pub use self::burn::Gpu;
 #[cfg(feature = "burn")]
 pub use self::burn::{BurnTrainer, LayeredNetwork, Network, Pass, parameters_of};
 pub use self::contract::{Budget, Correction, EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};

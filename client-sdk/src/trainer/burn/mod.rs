@@ -4,6 +4,8 @@
 //! model and examples give the same bits, whatever else the process does.
 
 mod convolution;
+#[cfg(any(feature = "wgpu", feature = "cuda"))]
+mod gpu;
 mod layered;
 mod loss;
 #[expect(non_snake_case, reason = "the derived code has the fields' names")]
@@ -34,13 +36,15 @@ use super::panics::caught;
 use super::score::Measured;
 use crate::examples::{Batch, Examples};
 
+#[cfg(any(feature = "wgpu", feature = "cuda"))]
+pub use gpu::Gpu;
 pub use layered::LayeredNetwork;
 pub use network::{Network, Pass};
 pub use transfer::parameters_of;
 
 type Build<N> = Box<dyn Fn(&ModelSpec, &Device) -> Result<N, TrainError> + Send>;
 
-/// A [`Trainer`] with burn. It computes on the CPU unless [`Self::on_device`] names another device.
+/// A [`Trainer`] with burn. It computes on the CPU unless `on_gpu` or [`Self::on_device`] names another device.
 pub struct BurnTrainer<N: Network = LayeredNetwork> {
     build: Build<N>,
     examples: Arc<dyn Examples>,
@@ -63,7 +67,14 @@ impl<N: Network> BurnTrainer<N> {
         Self { build: Box::new(move |_, device| Ok(factory(device))), examples, device: Device::flex() }
     }
 
-    /// Computes on this device.
+    /// Computes on this GPU.
+    #[cfg(any(feature = "wgpu", feature = "cuda"))]
+    #[must_use]
+    pub fn on_gpu(self, gpu: Gpu) -> Self {
+        self.on_device(gpu.into_device())
+    }
+
+    /// Computes on this device of burn.
     #[must_use]
     pub fn on_device(self, device: Device) -> Self {
         Self { device: device.without_autodiff(), ..self }
@@ -79,8 +90,16 @@ impl<N: Network> BurnTrainer<N> {
         task.training.check().map_err(|error| fit::does_not_fit(error.to_string()))?;
         let device = self.device.clone().autodiff();
         let mut network = self.network(task.spec, task.model, &device)?;
-        let (optimizer, proximal) = (task.training.optimizer.clone(), task.training.algorithm.proximal());
-        let mut stepper = Stepper::new(optimizer, proximal, task.frozen);
+        let correction = task.correction();
+        let constants = match correction.constant {
+            // As values of a network, they get the layout and the order in which burn holds the weights.
+            Some(constant) => {
+                let constants = fit::constants(task.model, constant)?;
+                transfer::as_held(&self.network(task.spec, &constants, &self.device)?)
+            }
+            None => Vec::new(),
+        };
+        let mut stepper = Stepper::new(task.training.optimizer.clone(), correction.pull, constants, task.frozen);
         let mut pass = Pass::training(task.seed.derive("dropout", 0).stream());
         let mut batches = Batches::new(self.examples.len(), task.training, task.seed);
         let (mut steps, mut losses) = (0u64, 0.0);
@@ -135,9 +154,8 @@ impl<N: Network> Trainer for BurnTrainer<N> {
         self.examples.len() as u64
     }
 
-    /// Burn orders and lays out parameters in its own way, so only the pull towards the global model is built.
-    fn follows(&self, algorithm: &Algorithm) -> bool {
-        !algorithm.keeps_state()
+    fn follows(&self, _: &Algorithm) -> bool {
+        true
     }
 
     fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tributary_client::examples::{MemoryExamples, Targets};
-use tributary_client::{AlwaysOn, Client, LayerTrainer, Outcome};
+use tributary_client::trainer::BurnTrainer;
+use tributary_client::{AlwaysOn, Client, Gpu, LayerTrainer, Outcome, Trainer};
+use tributary_protocol::safetensors::model_from_bytes;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::Phase;
 
@@ -40,8 +42,14 @@ fn examples(client: usize) -> MemoryExamples {
     MemoryExamples::new(vec![INPUTS], inputs, Targets::Classes(labels)).unwrap()
 }
 
+type MakeTrainer = dyn Fn(MemoryExamples) -> Box<dyn Trainer>;
+
+fn on_the_processor(examples: MemoryExamples) -> Box<dyn Trainer> {
+    Box::new(LayerTrainer::new(Arc::new(examples)))
+}
+
 /// Trains the job to its end; in each round the clients report in this order. Answers the last model's file.
-async fn train(order: [usize; CLIENTS]) -> Vec<u8> {
+async fn train(order: [usize; CLIENTS], trainer: &MakeTrainer) -> Vec<u8> {
     let world = World::start().await;
     let job: tributary_protocol::operator::Job = world.create_job(&job("line")).await.ok();
     let directories: Vec<_> = (0..CLIENTS).map(|_| TempDir::new().unwrap()).collect();
@@ -50,14 +58,14 @@ async fn train(order: [usize; CLIENTS]) -> Vec<u8> {
         let client = Client::builder(world.server(), world.enrolment.clone()).state_dir(directory.path());
         let client = client.http_client(http()).wait(std::time::Duration::ZERO).build().unwrap();
         // Enrolled one after another: a client's number decides what it draws.
-        client.run_once(&mut LayerTrainer::new(Arc::new(examples(number))), &AlwaysOn).await.unwrap();
+        client.run_once(&mut *trainer(examples(number)), &AlwaysOn).await.unwrap();
         clients.push(client);
     }
     for round in 1..=2 {
         draw_everybody(&world, &clients).await;
         for place in order {
-            let mut trainer = LayerTrainer::new(Arc::new(examples(place)));
-            let outcome = within_reason(clients[place].run_once(&mut trainer, &AlwaysOn)).await.unwrap();
+            let mut trainer = trainer(examples(place));
+            let outcome = within_reason(clients[place].run_once(&mut *trainer, &AlwaysOn)).await.unwrap();
             assert!(matches!(outcome, Outcome::Contributed { .. }), "{outcome:?}");
         }
         world.drive().await;
@@ -94,7 +102,23 @@ async fn draw_everybody(world: &World, clients: &[Client]) {
 
 #[tokio::test]
 async fn the_same_seed_gives_the_same_bits_whatever_the_order_of_arrival() {
-    let first = train([0, 1, 2]).await;
-    assert_eq!(train([0, 1, 2]).await, first, "again");
-    assert_eq!(train([2, 0, 1]).await, first, "in another order");
+    let first = train([0, 1, 2], &on_the_processor).await;
+    assert_eq!(train([0, 1, 2], &on_the_processor).await, first, "again");
+    assert_eq!(train([2, 0, 1], &on_the_processor).await, first, "in another order");
+}
+
+/// Goal: clients with and without a GPU can share a job. Method: the same rounds of clients that train on a driver of Vulkan
+/// for the processor; their model is within rounding of that of [`LayerTrainer`].
+#[tokio::test]
+async fn clients_on_a_gpu_end_at_the_model_of_the_processor() {
+    let Some(gpu) = Gpu::software() else {
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "there is no driver of Vulkan for the CPU");
+        return;
+    };
+    let on_the_gpu =
+        move |examples| -> Box<dyn Trainer> { Box::new(BurnTrainer::new(Arc::new(examples)).on_gpu(gpu.clone())) };
+    let gpu = model_from_bytes(&train([0, 1, 2], &on_the_gpu).await).unwrap();
+    let processor = model_from_bytes(&train([0, 1, 2], &on_the_processor).await).unwrap();
+    let error = gpu.values().iter().zip(processor.values()).map(|(gpu, cpu)| (gpu - cpu).abs()).fold(0.0, f32::max);
+    assert!(error < 1e-5, "{error} away");
 }

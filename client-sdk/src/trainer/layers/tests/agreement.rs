@@ -8,6 +8,8 @@ use crate::trainer::BurnTrainer;
 
 /// Random networks. Each takes three steps.
 const NETWORKS: u64 = 300;
+#[cfg(feature = "wgpu")]
+const NETWORKS_ON_A_GPU: u64 = 12;
 const EXAMPLES: usize = 10;
 
 struct Drawn {
@@ -128,44 +130,68 @@ fn drawn(seed: u64) -> Drawn {
 }
 
 #[track_caller]
-fn assert_agree(ours: &[f32], theirs: &[f32], what: &str) {
+fn assert_agree(ours: &[f32], theirs: &[f32], tolerance: f32, what: &str) {
     assert_eq!(ours.len(), theirs.len(), "{what}");
     for (place, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
-        let allowed = 1e-5 * theirs.abs().max(1.0);
+        let allowed = tolerance * theirs.abs().max(1.0);
         assert!((ours - theirs).abs() <= allowed, "value {place}: {ours}, burn has {theirs}; {what}");
+    }
+}
+
+/// Trains and evaluates a random network by both. The tolerance is relative to values above 1.
+fn compare(seed: u64, on: impl FnOnce(BurnTrainer) -> BurnTrainer, tolerance: f32) {
+    let Drawn { spec, data, training } = drawn(seed);
+    // Not the initial model, where the product of a low-rank layer is zero.
+    let mut stream = Seed(seed).derive("start", 0).stream();
+    let initial = spec.initial_model(Seed(seed)).unwrap().into_values();
+    let start = model(&spec, initial.into_iter().map(|value| value + stream.uniform(0.0, 0.1)).collect());
+    let parameters = start.parameters().specs().len();
+    let frozen: Vec<bool> = (0..parameters).map(|_| seed % 2 == 1 && stream.below(2) == 0).collect();
+    let mut stream = Seed(seed).derive("correction", 0).stream();
+    let constant: Vec<f32> = start.values().iter().map(|_| stream.uniform(-0.1, 0.1)).collect();
+    let constant = (seed % 3 == 1).then_some(constant.as_slice());
+    let mu = [0.0, 0.5][usize::from(seed % 5 == 1)];
+    let training = Training { algorithm: Algorithm::FedProx { mu, adaptive: None }, ..training };
+    let (training, frozen) = (&training, frozen.as_slice());
+    let task = TrainTask { frozen, constant, ..TrainTask::new(&start, &spec, training, Seed(seed)) };
+    let mut burn = on(BurnTrainer::new(Arc::new(data.clone())));
+    let theirs = burn.train(&task, &|| false).unwrap();
+    let learned = model(&spec, theirs.values.clone());
+    let evaluation = EvaluateTask { model: &learned, spec: &spec, loss: training.loss };
+    let measured = burn.evaluate(&evaluation, &|| false).unwrap();
+    let is_near = |ours: f64, theirs: f64| (ours - theirs).abs() < f64::from(tolerance) * theirs.max(1.0);
+    for lab in Lab::all() {
+        let what = format!("seed {seed}, {lab:?}, {training:?}, {spec:?}, {frozen:?}");
+        let ours = lab.trainer(&data).train(&task, &|| false).unwrap();
+        assert_agree(&ours.values, &theirs.values, tolerance, &what);
+        for index in (0..parameters).filter(|index| frozen[*index]) {
+            assert_eq!(ours.values[start.parameters().range(index)], *start.tensor(index), "{what}");
+        }
+        assert_eq!((ours.steps, ours.examples), (theirs.steps, theirs.examples));
+        assert!(is_near(ours.loss, theirs.loss), "{what}");
+        let ours = lab.evaluate(&data, &learned, &spec, training.loss).unwrap();
+        assert!(is_near(ours.loss, measured.loss), "{what}");
+        assert_eq!((ours.examples, ours.accuracy), (measured.examples, measured.accuracy), "{what}");
     }
 }
 
 #[test]
 fn both_trainers_arrive_at_the_same_values() {
     for seed in 0..NETWORKS {
-        let Drawn { spec, data, training } = drawn(seed);
-        // Not the initial model, where the product of a low-rank layer is zero.
-        let mut stream = Seed(seed).derive("start", 0).stream();
-        let initial = spec.initial_model(Seed(seed)).unwrap().into_values();
-        let start = model(&spec, initial.into_iter().map(|value| value + stream.uniform(0.0, 0.1)).collect());
-        let parameters = start.parameters().specs().len();
-        let frozen: Vec<bool> = (0..parameters).map(|_| seed % 2 == 1 && stream.below(2) == 0).collect();
-        let (training, frozen) = (&training, frozen.as_slice());
-        let task = TrainTask { frozen, ..TrainTask::new(&start, &spec, training, Seed(seed)) };
-        let mut burn = BurnTrainer::new(Arc::new(data.clone()));
-        let theirs = burn.train(&task, &|| false).unwrap();
-        let learned = model(&spec, theirs.values.clone());
-        let evaluation = EvaluateTask { model: &learned, spec: &spec, loss: training.loss };
-        let measured = burn.evaluate(&evaluation, &|| false).unwrap();
-        for lab in Lab::all() {
-            let what = format!("seed {seed}, {lab:?}, {training:?}, {spec:?}, {frozen:?}");
-            let ours = lab.trainer(&data).train(&task, &|| false).unwrap();
-            assert_agree(&ours.values, &theirs.values, &what);
-            for index in (0..parameters).filter(|index| frozen[*index]) {
-                assert_eq!(ours.values[start.parameters().range(index)], *start.tensor(index), "{what}");
-            }
-            assert_eq!((ours.steps, ours.examples), (theirs.steps, theirs.examples));
-            assert!((ours.loss - theirs.loss).abs() < 1e-5 * theirs.loss.max(1.0), "{what}");
-            let ours = lab.evaluate(&data, &learned, &spec, training.loss).unwrap();
-            assert!((ours.loss - measured.loss).abs() < 1e-5 * measured.loss.max(1.0), "{what}");
-            assert_eq!((ours.examples, ours.accuracy), (measured.examples, measured.accuracy), "{what}");
-        }
+        compare(seed, |burn| burn, 1e-5);
+    }
+}
+
+/// On a driver of Vulkan that computes on the CPU: without one, under CI, this fails.
+#[cfg(feature = "wgpu")]
+#[test]
+fn a_gpu_arrives_at_the_same_values() {
+    let Some(gpu) = crate::Gpu::software() else {
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "there is no driver of Vulkan for the CPU");
+        return;
+    };
+    for seed in 0..NETWORKS_ON_A_GPU {
+        compare(seed, |burn| burn.on_gpu(gpu.clone()), 1e-4);
     }
 }
 
