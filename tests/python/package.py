@@ -115,7 +115,7 @@ def main():
     try:
         outcome = client.run_once(trainers[kind](inputs, labels), Away() if kind == "away" else None)
         print(json.dumps({"kind": outcome.kind, "round": outcome.round, "client": client.enrol()}))
-    except OSError as error:
+    except (OSError, tributary.DoesNotFit) as error:
         print(json.dumps({"kind": "raised", "text": str(error), "client": client.enrol()}))
 
 

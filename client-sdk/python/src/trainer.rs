@@ -53,8 +53,8 @@ impl PythonTrainer {
         Ok(Self { object, examples, corrects_gradients, raised: None })
     }
 
-    /// Calls a method with vectors, a task and a [`Stop`] on a thread of its own. This thread meanwhile asks whether it should stop, and lets Python handle
-    /// its signals: Ctrl-C arrives at the main thread, which may be this one.
+    /// Calls a method with vectors, a task and a [`Stop`] on a thread of its own. This thread meanwhile asks whether it
+    /// should stop, and lets Python handle its signals: Ctrl-C arrives at the main thread, which may be this one.
     fn call<T: Send>(
         &mut self,
         method: &'static str,

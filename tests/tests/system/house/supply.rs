@@ -51,7 +51,7 @@ fn deny() -> Deny {
 fn packages() -> Option<Vec<(String, String)>> {
     let mut tree = Command::new(env!("CARGO"));
     tree.args(["tree", "--workspace", "--all-features", "--target", "all", "--edges", "normal,build,dev"]);
-    tree.args(["--prefix", "none", "--no-dedupe", "--format", "{p}\t{l}", "--locked", "--offline"]);
+    tree.args(["--prefix", "none", "--format", "{p}\t{l}", "--locked", "--offline"]);
     let output = tree.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).output().unwrap();
     if !output.status.success() {
         let error = String::from_utf8_lossy(&output.stderr);
@@ -60,7 +60,8 @@ fn packages() -> Option<Vec<(String, String)>> {
         return None;
     }
     let text = String::from_utf8(output.stdout).unwrap();
-    let lines = text.lines().filter_map(|line| line.split_once('\t'));
+    // A package that was listed before is marked.
+    let lines = text.lines().filter_map(|line| line.trim_end_matches(" (*)").split_once('\t'));
     let mut packages: Vec<_> =
         lines.map(|(package, licence)| (package.split(' ').next().unwrap().to_owned(), licence.to_owned())).collect();
     packages.sort();

@@ -6,6 +6,7 @@
 //! | [`boards`] | the program for small boards, under an emulator |
 //! | [`page`] | a reader of `docs/protocol.md` |
 //! | [`client`] | a client in Python, written from that page |
+//! | [`examples`] | the example apps of the SDK and of the Python package |
 //! | [`key_exchange`] | TLS clients that know the post-quantum group, and those that do not |
 //! | [`package`] | clients of the Python package, which is the SDK with Python's types |
 //! | [`scan`] | sslyze, a scanner of TLS |
@@ -14,6 +15,7 @@
 mod app;
 mod boards;
 mod client;
+mod examples;
 mod key_exchange;
 mod package;
 mod page;

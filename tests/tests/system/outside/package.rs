@@ -132,14 +132,15 @@ async fn an_exception_of_a_trainer_is_reported_and_raised_and_a_host_can_stop_a_
 }
 
 /// Goal: trainers in Python correct their gradients as those in Rust do. Method: FedDyn, which pulls towards the model
-/// and from the second round on adds the client's own term; for each trainer a job of one client with the same examples.
-/// A trainer that does not say that it corrects its gradients is refused.
+/// and from the second round on adds the client's own term; for each trainer a job of one client with the same
+/// examples. A trainer that does not say that it corrects its gradients is refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn python_trainers_correct_their_gradients_as_the_sdk_does() {
     let Some(python) = python("tributary") else { return };
     let examples = Examples::draw(30, 1);
     let mut file = job_file();
     file["training"]["algorithm"] = json!({ "kind": "fed_dyn", "alpha": 0.3, "clients": 1 });
+    file["aggregation"] = json!({ "combine": "uniform_mean" });
     file["round"] = json!({ "updates_goal": 1, "updates_min": 1, "over_selection": 1.0 });
     file["stop"] = json!({ "rounds": 3 });
 
@@ -148,7 +149,8 @@ async fn python_trainers_correct_their_gradients_as_the_sdk_does() {
         let job = create(&listening, file.clone()).await;
         let silo = Silo::new(&python, &listening, kind, &examples);
         if kind == "plain" {
-            silo.session(&listening, kind).await;
+            let raised = silo.session(&listening, kind).await;
+            assert_eq!(raised["kind"], "raised", "{raised}");
             let refused = serde_json::to_string(&assignments(&listening, &job).await[0]).unwrap();
             listening.stop().await;
             assert!(refused.contains("adds no correction to its gradients"), "{refused}");

@@ -107,8 +107,8 @@ async fn the_same_seed_gives_the_same_bits_whatever_the_order_of_arrival() {
     assert_eq!(train([2, 0, 1], &on_the_processor).await, first, "in another order");
 }
 
-/// Goal: clients with and without a GPU can share a job. Method: the same rounds of clients that train on a driver of Vulkan
-/// for the processor; their model is within rounding of that of [`LayerTrainer`].
+/// Goal: clients with and without a GPU can share a job. Method: the same rounds of clients that train on a driver of
+/// Vulkan for the processor; their model is within rounding of that of [`LayerTrainer`].
 #[tokio::test]
 async fn clients_on_a_gpu_end_at_the_model_of_the_processor() {
     let Some(gpu) = Gpu::software() else {
