@@ -1,5 +1,7 @@
 //! Why a benchmark fails.
 
+use std::process::ExitStatus;
+
 use crate::error::Failure;
 
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +30,14 @@ pub(crate) enum BenchError {
     /// Training failed, or its examples or model could not be made.
     #[error("{0}")]
     Train(String),
+    #[error("{command}: {status}")]
+    Ended { command: String, status: ExitStatus },
+    #[error("{command} printed no {place}")]
+    Figure {
+        command: String,
+        /// A JSON pointer.
+        place: &'static str,
+    },
     #[error("{what} did not happen within {limit_s} s")]
     TooSlow {
         /// A noun phrase: `the commit of a round`.

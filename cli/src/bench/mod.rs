@@ -2,6 +2,7 @@
 //! itself.
 
 mod aggregate;
+mod all;
 mod attack;
 mod codec;
 mod device;
@@ -45,6 +46,8 @@ pub(crate) enum BenchCommand {
     Attack(attack::AttackArgs),
     /// Simulated time to an accuracy with clients of different speeds: synchronous, buffered and asynchronous rounds.
     Tempo(tempo::TempoArgs),
+    /// Every figure with a target, beside it: the benchmarks above but for learning, each in a process of its own.
+    All(all::AllArgs),
     /// Receives bodies and discards them: the yardstick of `bench aggregate`.
     #[command(hide = true)]
     Sink,
@@ -57,6 +60,7 @@ pub(crate) async fn run(command: &BenchCommand, output: &Output) -> Result<(), C
         BenchCommand::Recovery(args) => recovery::run(args, output).await,
         BenchCommand::Aggregate(args) => aggregate::run(args, output).await,
         BenchCommand::Codec(args) => codec::run(args, output).await,
+        BenchCommand::All(args) => all::run(args, output).await,
         BenchCommand::Sink => sink::run(output).await,
         BenchCommand::Tempo(args) => tempo::run(args, output).await,
         BenchCommand::Train(args) => train::run(args, output).await,

@@ -55,12 +55,7 @@ pub(super) async fn own_process(
     arguments: &[&str],
     variables: &[(&str, &str)],
 ) -> Result<(ChildProcess, String), CliError> {
-    let failed = |error: std::io::Error| BenchError::Start(error.to_string());
-    let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-    // The settings of the surroundings must not change what is measured.
-    for variable in serve::variables() {
-        command.env_remove(variable);
-    }
+    let mut command = this_program()?;
     command.args(arguments).envs(variables.iter().copied());
     let mut child = ChildProcess(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(failed)?);
     let stdout = child.0.stdout.take();
@@ -70,6 +65,31 @@ pub(super) async fn own_process(
     });
     let line = line.await.map_err(|error| BenchError::Start(error.to_string()))?.map_err(failed)?;
     Ok((child, line))
+}
+
+/// Runs this program with arguments to its end; returns what it prints.
+pub(super) async fn whole_process(arguments: Vec<String>) -> Result<String, CliError> {
+    let mut command = this_program()?;
+    command.args(&arguments).stdin(Stdio::null()).stderr(Stdio::inherit());
+    let output = tokio::task::spawn_blocking(move || command.output()).await.map_err(CliError::task)?;
+    let output = output.map_err(failed)?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(BenchError::Ended { command: arguments.join(" "), status: output.status }.into()),
+    }
+}
+
+/// This program again. The settings of the surroundings must not change what is measured.
+fn this_program() -> Result<Command, BenchError> {
+    let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+    for variable in serve::variables() {
+        command.env_remove(variable);
+    }
+    Ok(command)
+}
+
+fn failed(error: std::io::Error) -> BenchError {
+    BenchError::Start(error.to_string())
 }
 
 impl ChildProcess {
