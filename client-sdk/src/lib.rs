@@ -93,7 +93,7 @@ pub use store::FileStore;
 pub use store::{MemoryStore, Store};
 #[cfg(feature = "burn")]
 pub use trainer::BurnTrainer;
-#[cfg(any(feature = "wgpu", feature = "cuda"))]
+#[cfg(feature = "wgpu")]
 pub use trainer::Gpu;
 #[cfg(feature = "layers")]
 pub use trainer::LayerTrainer;

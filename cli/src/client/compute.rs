@@ -46,7 +46,7 @@ impl Failure for ComputeError {
     fn hint(&self) -> Option<String> {
         let hint = match self {
             #[cfg(not(feature = "gpu"))]
-            Self::NotBuilt => "build it with --features gpu (or cuda), or leave out --device",
+            Self::NotBuilt => "build it with --features gpu, or leave out --device",
             #[cfg(feature = "gpu")]
             Self::NoGpu => "install a driver with Vulkan, or use --device auto",
         };

@@ -24,7 +24,7 @@ mod score;
 mod tensors;
 
 pub use self::apart::{StopFlags, apart};
-#[cfg(any(feature = "wgpu", feature = "cuda"))]
+#[cfg(feature = "wgpu")]
 pub use self::burn::Gpu;
 #[cfg(feature = "burn")]
 pub use self::burn::{BurnTrainer, LayeredNetwork, Network, Pass, parameters_of};

@@ -4,7 +4,7 @@
 //! model and examples give the same bits, whatever else the process does.
 
 mod convolution;
-#[cfg(any(feature = "wgpu", feature = "cuda"))]
+#[cfg(feature = "wgpu")]
 mod gpu;
 mod layered;
 mod loss;
@@ -36,7 +36,7 @@ use super::panics::caught;
 use super::score::Measured;
 use crate::examples::{Batch, Examples};
 
-#[cfg(any(feature = "wgpu", feature = "cuda"))]
+#[cfg(feature = "wgpu")]
 pub use gpu::Gpu;
 pub use layered::LayeredNetwork;
 pub use network::{Network, Pass};
@@ -68,7 +68,7 @@ impl<N: Network> BurnTrainer<N> {
     }
 
     /// Computes on this GPU.
-    #[cfg(any(feature = "wgpu", feature = "cuda"))]
+    #[cfg(feature = "wgpu")]
     #[must_use]
     pub fn on_gpu(self, gpu: Gpu) -> Self {
         self.on_device(gpu.into_device())
