@@ -98,7 +98,8 @@ pub use trainer::Gpu;
 #[cfg(feature = "layers")]
 pub use trainer::LayerTrainer;
 pub use trainer::{
-    Budget, Correction, EvaluateTask, Evaluated, NamedTensor, StopFlags, TrainError, TrainTask, Trained, Trainer,
+    Budget, Checkpoint, Correction, EvaluateTask, Evaluated, NamedTensor, StopFlags, TrainError, TrainTask, Trained,
+    Trainer,
 };
 pub use transport::Transport;
 #[cfg(feature = "native")]

@@ -19,19 +19,13 @@ pub(crate) struct AllArgs {
     data_dir: Option<PathBuf>,
 }
 
-/// What a figure is compared with.
-#[derive(Clone, Copy, Debug)]
-enum Target {
-    AtMost(f64),
-    /// Nothing: other figures explain it, or it is compared with another program (`scripts/compare`).
-    None,
-}
-
 /// A figure of a benchmark.
 struct Figure {
     what: &'static str,
     unit: &'static str,
-    target: Target,
+    /// Most that it should be. None where other figures explain it, or where it is compared with another program
+    /// (`scripts/compare`).
+    target: Option<f64>,
     /// A JSON pointer into the object that the benchmark prints.
     place: &'static str,
     /// The unit of the figure from that of the benchmark.
@@ -46,13 +40,13 @@ struct Run {
     figures: &'static [Figure],
 }
 
-const fn figure(what: &'static str, unit: &'static str, target: Target, place: &'static str) -> Figure {
+const fn figure(what: &'static str, unit: &'static str, target: Option<f64>, place: &'static str) -> Figure {
     Figure { what, unit, target, place, convert: |value| value }
 }
 
 /// Nanoseconds per f32 value from gigabytes of f32 per second.
 const fn per_value(what: &'static str, most_ns: f64, place: &'static str) -> Figure {
-    Figure { convert: |gb_per_s| 4.0 / gb_per_s, ..figure(what, "ns", Target::AtMost(most_ns), place) }
+    Figure { convert: |gb_per_s| 4.0 / gb_per_s, ..figure(what, "ns", Some(most_ns), place) }
 }
 
 /// The targets are those of docs/benchmarks.md.
@@ -60,49 +54,44 @@ const RUNS: &[Run] = &[
     Run {
         arguments: &["round", "--clients", "8", "--params", "1000"],
         needs_data: false,
-        figures: &[figure("a round of 8 clients without training (p50)", "ms", Target::AtMost(10.0), "/round_ms_p50")],
+        figures: &[figure("a round of 8 clients without training (p50)", "ms", Some(10.0), "/round_ms_p50")],
     },
     Run {
         arguments: &["load", "--held", "5000", "--checkins", "20000", "--updates", "3000"],
         needs_data: false,
         figures: &[
-            figure("enrolments", "per s", Target::None, "/enrolments_per_s"),
-            figure("check-ins", "per s", Target::None, "/checkins_per_s"),
-            figure("a check-in (p99)", "ms", Target::None, "/p99_ms"),
-            figure("updates of 1,000 parameters", "per s", Target::None, "/updates_per_s"),
-            figure("memory per held client", "kB", Target::AtMost(16.0), "/kb_per_held_client"),
+            figure("enrolments", "per s", None, "/enrolments_per_s"),
+            figure("check-ins", "per s", None, "/checkins_per_s"),
+            figure("a check-in (p99)", "ms", None, "/p99_ms"),
+            figure("updates of 1,000 parameters", "per s", None, "/updates_per_s"),
+            figure("memory per held client", "kB", Some(16.0), "/kb_per_held_client"),
         ],
     },
     Run {
         arguments: &["recovery"],
         needs_data: false,
         figures: &[
-            figure("a killed coordinator serves again", "s", Target::None, "/serving_s"),
-            figure("and its round has 100 updates of 1,663,370 parameters again", "s", Target::None, "/recovery_s"),
+            figure("a killed coordinator serves again", "s", None, "/serving_s"),
+            figure("and its round has 100 updates of 1,663,370 parameters again", "s", None, "/recovery_s"),
         ],
     },
     Run {
         arguments: &["aggregate", "--clients", "2", "--params", "10000000"],
         needs_data: false,
         figures: &[
-            figure("processor time of a round, 2 x 10 M", "s", Target::AtMost(0.35), "/server_cpu_s_per_round"),
-            figure("peak memory, 2 x 10 M", "MB", Target::AtMost(138.0), "/server_peak_rss_mb"),
+            figure("processor time of a round, 2 x 10 M", "s", Some(0.35), "/server_cpu_s_per_round"),
+            figure("peak memory, 2 x 10 M", "MB", Some(138.0), "/server_peak_rss_mb"),
         ],
     },
     Run {
         arguments: &["aggregate", "--clients", "8", "--params", "1663370"],
         needs_data: false,
-        figures: &[figure(
-            "processor time of a round, 8 x 1.66 M",
-            "s",
-            Target::AtMost(0.2),
-            "/server_cpu_s_per_round",
-        )],
+        figures: &[figure("processor time of a round, 8 x 1.66 M", "s", Some(0.2), "/server_cpu_s_per_round")],
     },
     Run {
         arguments: &["aggregate", "--clients", "32", "--params", "10000000", "--rounds", "3"],
         needs_data: false,
-        figures: &[figure("peak memory, 32 x 10 M", "MB", Target::AtMost(150.0), "/server_peak_rss_mb")],
+        figures: &[figure("peak memory, 32 x 10 M", "MB", Some(150.0), "/server_peak_rss_mb")],
     },
     Run {
         arguments: &["codec", "--codec", "ternary"],
@@ -124,16 +113,16 @@ const RUNS: &[Run] = &[
         arguments: &["train", "--model", "2nn", "--batch", "10", "--threads", "1"],
         needs_data: true,
         figures: &[
-            figure("2NN, batches of 10, one thread: training", "examples/s", Target::None, "/samples_per_s"),
-            figure("the same: evaluation", "examples/s", Target::None, "/evaluated_per_s"),
+            figure("2NN, batches of 10, one thread: training", "examples/s", None, "/samples_per_s"),
+            figure("the same: evaluation", "examples/s", None, "/evaluated_per_s"),
         ],
     },
     Run {
         arguments: &["train", "--model", "cnn", "--batch", "10", "--threads", "1"],
         needs_data: true,
         figures: &[
-            figure("CNN, batches of 10, one thread: training", "examples/s", Target::None, "/samples_per_s"),
-            figure("the same: evaluation", "examples/s", Target::None, "/evaluated_per_s"),
+            figure("CNN, batches of 10, one thread: training", "examples/s", None, "/samples_per_s"),
+            figure("the same: evaluation", "examples/s", None, "/evaluated_per_s"),
         ],
     },
 ];
@@ -176,12 +165,8 @@ pub(crate) async fn run(args: &AllArgs, output: &Output) -> Result<(), CliError>
 
 fn measured(figure: &Figure, printed: f64, command: &str) -> Measured {
     let value = (figure.convert)(printed);
-    let limit = match figure.target {
-        Target::AtMost(limit) => Some(limit),
-        Target::None => None,
-    };
-    let ratio = limit.map(|limit| value / limit);
-    Measured { figure: figure.what, value, unit: figure.unit, limit, ratio, command: command.to_owned() }
+    let ratio = figure.target.map(|limit| value / limit);
+    Measured { figure: figure.what, value, unit: figure.unit, limit: figure.target, ratio, command: command.to_owned() }
 }
 
 fn text(measured: &Measured) -> String {

@@ -130,7 +130,8 @@ fn compute<T: Trainer + ?Sized>(
         Task::Train => train(trainer, &assignment, base, state, clock.as_ref(), deadline_ms, &should_stop),
         Task::Evaluate => evaluate(trainer, &assignment, base, state, clock.as_ref(), &should_stop),
     };
-    Step::after_compute(assignment, completed, in_time(), watch.closed())
+    let left = Duration::from_millis(deadline_ms.saturating_sub(clock.now_ms()));
+    Step::after_compute(assignment, completed, left, watch.closed())
 }
 
 /// Waits, if the host wants to, until it lets training continue. `false` if the work ends here.
@@ -150,6 +151,9 @@ fn store(context: &Context, finished: &Finished, next_state: Option<&ClientState
     }
     if let Err(error) = context.state.save_finished(finished) {
         tracing::warn!(%error, "the finished work is not stored");
+    }
+    if let Err(error) = context.state.remove_suspended() {
+        tracing::warn!(%error, "a checkpoint that is not needed any more stays");
     }
 }
 

@@ -94,10 +94,11 @@ impl Step {
         }
     }
 
+    /// `left` is the time until the deadline.
     pub(crate) fn after_compute(
         assignment: Box<Assignment>,
         completed: Result<Completed, TrainError>,
-        in_time: bool,
+        left: Duration,
         closed: Option<Duration>,
     ) -> Self {
         match completed {
@@ -106,11 +107,16 @@ impl Step {
                 Self::Store(Box::new(Finished { pending, body, begun: false }), next_state)
             }
             // The coordinator has said so, and when to come back: nothing is left to ask.
-            Err(TrainError::Interrupted) if closed.is_some() => {
+            Err(TrainError::Interrupted | TrainError::Suspended(_)) if closed.is_some() => {
                 Self::End(Ok(Outcome::TooLate { round: assignment.round, retry_after: closed.unwrap_or_default() }))
             }
-            Err(TrainError::Interrupted) if !in_time => {
+            Err(TrainError::Interrupted | TrainError::Suspended(_)) if left.is_zero() => {
                 Self::AskStatus { assignment: assignment.id, round: assignment.round }
+            }
+            // The coordinator is told nothing: it hands out the same assignment again, and the training goes on.
+            Err(TrainError::Suspended(_)) if left > INTERRUPTED_RETRY => Self::End(Ok(interrupted())),
+            Err(TrainError::Suspended(_)) => {
+                Self::without_result(assignment.id, ClientError::Training(TrainError::Interrupted))
             }
             Err(error) => Self::without_result(assignment.id, ClientError::Training(error)),
         }
@@ -283,6 +289,18 @@ mod tests {
     }
 
     const WINDOW: Duration = Duration::from_millis(1_500);
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    #[test]
+    fn a_suspended_training_keeps_its_assignment_if_another_session_comes_in_time() {
+        let after =
+            |left, closed| Step::after_compute(assignment(), Err(TrainError::Suspended(Box::default())), left, closed);
+        let kept = outcome(after(HOUR, None));
+        assert!(matches!(kept, Outcome::Interrupted { retry_after: INTERRUPTED_RETRY }), "{kept:?}");
+        assert_eq!(reason(&after(INTERRUPTED_RETRY, None)), Some(FailureReason::Interrupted));
+        assert!(matches!(after(Duration::ZERO, None), Step::AskStatus { round: 3, .. }));
+        assert!(matches!(outcome(after(HOUR, Some(WINDOW))), Outcome::TooLate { retry_after: WINDOW, .. }));
+    }
 
     #[test]
     fn a_client_that_is_not_known_enrols_again_once() {
@@ -322,22 +340,22 @@ mod tests {
 
     #[test]
     fn an_interruption_is_late_when_the_deadline_has_passed_and_a_failure_otherwise() {
-        let after = |in_time| Step::after_compute(assignment(), Err(TrainError::Interrupted), in_time, None);
-        assert!(matches!(after(false), Step::AskStatus { round: 3, .. }));
-        assert_eq!(reason(&after(true)), Some(FailureReason::Interrupted));
-        let late = Step::after_compute(assignment(), Err(TrainError::Diverged), false, None);
+        let after = |left| Step::after_compute(assignment(), Err(TrainError::Interrupted), left, None);
+        assert!(matches!(after(Duration::ZERO), Step::AskStatus { round: 3, .. }));
+        assert_eq!(reason(&after(HOUR)), Some(FailureReason::Interrupted));
+        let late = Step::after_compute(assignment(), Err(TrainError::Diverged), Duration::ZERO, None);
         assert_eq!(reason(&late), Some(FailureReason::Diverged));
     }
 
     #[test]
     fn a_closed_round_ends_the_session_without_another_question() {
-        let step = Step::after_compute(assignment(), Err(TrainError::Interrupted), true, Some(WINDOW));
+        let step = Step::after_compute(assignment(), Err(TrainError::Interrupted), HOUR, Some(WINDOW));
         assert_eq!(outcome(step), Outcome::TooLate { round: 3, retry_after: WINDOW });
     }
 
     #[test]
     fn finished_work_is_stored_before_the_host_may_stop_the_session() {
-        let step = Step::after_compute(assignment(), Ok(completed()), false, Some(WINDOW));
+        let step = Step::after_compute(assignment(), Ok(completed()), Duration::ZERO, Some(WINDOW));
         let Step::Store(finished, None) = step else { panic!("{step:?}") };
         assert!(!finished.begun);
         let step = Step::after_store(finished, false);

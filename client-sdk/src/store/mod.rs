@@ -7,6 +7,7 @@
 //! | [`MemoryStore`] | in memory, for tests and simulations |
 //! | `state` | the entries of the SDK, with their types: identity, finished work, cached model |
 //! | `client_state` | what a job keeps on the device between rounds, such as the residual of error feedback |
+//! | `suspended` | where a training was suspended |
 //! | `partial` | a download that is not complete |
 
 pub(crate) mod client_state;
@@ -16,6 +17,7 @@ mod files;
 mod memory;
 pub(crate) mod partial;
 pub(crate) mod state;
+pub(crate) mod suspended;
 #[cfg(test)]
 mod tests;
 

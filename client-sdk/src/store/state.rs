@@ -80,7 +80,7 @@ pub(crate) enum Work {
 /// The entries of one client.
 #[derive(Debug)]
 pub(crate) struct State {
-    store: Arc<dyn Store>,
+    pub(super) store: Arc<dyn Store>,
 }
 
 impl State {
@@ -189,7 +189,7 @@ impl State {
     }
 
     /// The value of an entry; `None` if there is none, or if another release wrote it in another form.
-    fn read_json<T: DeserializeOwned>(&self, entry: &str) -> Result<Option<T>, StoreError> {
+    pub(super) fn read_json<T: DeserializeOwned>(&self, entry: &str) -> Result<Option<T>, StoreError> {
         let Some(bytes) = self.store.get(entry)? else { return Ok(None) };
         match serde_json::from_slice(&bytes) {
             Ok(value) => Ok(Some(value)),
@@ -201,7 +201,7 @@ impl State {
     }
 }
 
-fn json<T: Serialize>(value: &T) -> Vec<u8> {
+pub(super) fn json<T: Serialize>(value: &T) -> Vec<u8> {
     serde_json::to_vec(value).expect("these types have no map with keys that JSON lacks")
 }
 

@@ -22,6 +22,7 @@ use crate::clock::Clock;
 use crate::models::Base;
 use crate::store::client_state::ClientState;
 use crate::store::state::{State, Work};
+use crate::store::suspended::Suspended;
 use crate::trainer::{Budget, TrainError, TrainTask, Trained, Trainer};
 
 /// The vector of a client state that holds what earlier updates left out.
@@ -66,12 +67,20 @@ pub(crate) fn train<T: Trainer + ?Sized>(
         Some(elastic) => Cow::Owned(elastic.own_model(&base.model, parts)),
         None => personal::with_own(&base.model, parts, own.as_deref()),
     };
+    // A checkpoint is one of a single training.
+    let may_suspend = plan.cadence.push_every == 1 && training.personal_epochs.is_none();
+    let suspended = if may_suspend { state.suspended(assignment) } else { None };
+    let earlier_ms = suspended.as_ref().map_or(0, |suspended| suspended.train_ms);
+    let train_ms = || clock.now_ms().saturating_sub(started_ms).saturating_add(earlier_ms);
     let task = TrainTask {
         constant: constant.as_deref(),
         budget: ends_ms.is_some().then_some(Budget(&is_over)),
+        resume: suspended.as_ref().map(|suspended| &suspended.checkpoint),
+        may_suspend,
         ..TrainTask::new(&model, &plan.model.spec, &training, assignment.seed)
     };
-    let trained = trainings(trainer, &task, parts, plan.cadence.push_every, should_stop)?;
+    let trained = trainings(trainer, &task, parts, plan.cadence.push_every, should_stop);
+    let trained = trained.map_err(|error| keep(error, state, assignment, train_ms()))?;
     let (examples, loss, steps, metrics) = (trained.examples, trained.loss, trained.steps, trained.metrics.clone());
     let personal = parts.has(Part::Personal).then(|| parts.take(Part::Personal, &trained.values));
     let keeps_reached = elastic.is_some() || plan.cadence.keeps_weights();
@@ -106,11 +115,23 @@ pub(crate) fn train<T: Trainer + ?Sized>(
         weight: u32::try_from(examples).unwrap_or(u32::MAX).min(plan.weight_max),
         loss,
         steps,
-        train_ms: clock.now_ms().saturating_sub(started_ms),
+        train_ms: train_ms(),
         metrics,
     };
     let sha256 = Sha256Hash::of(&body);
     Ok(Completed { work: Work::Update { query, sha256 }, body: body.into(), next_state })
+}
+
+/// Stores where a training was suspended. Where that fails (the disk is full), it is interrupted.
+fn keep(error: TrainError, state: &State, assignment: &Assignment, train_ms: u64) -> TrainError {
+    let TrainError::Suspended(checkpoint) = &error else { return error };
+    match state.save_suspended(assignment, Suspended { checkpoint: (**checkpoint).clone(), train_ms }) {
+        Ok(()) => error,
+        Err(failed) => {
+            tracing::warn!(error = %failed, "a training cannot be suspended");
+            TrainError::Interrupted
+        }
+    }
 }
 
 /// So many trainings, each from the values that the one before reached. Where the time for partial work is over, fewer.
@@ -195,8 +216,7 @@ fn gradient<T: Trainer + ?Sized>(
         personal_epochs: None,
         ..task.training.clone()
     };
-    let task =
-        TrainTask { training: &training, seed: task.seed.derive("control", 0), constant: None, budget: None, ..*task };
+    let task = TrainTask::new(task.model, task.spec, &training, task.seed.derive("control", 0));
     let mut gradient = delta(personal::train(trainer, &task, parts, should_stop)?, task.model)?;
     gradient.iter_mut().for_each(|value| *value = -*value);
     Ok(gradient)

@@ -57,6 +57,16 @@ impl Batches {
         Some(&self.order[start..self.next])
     }
 
+    /// Leaves out so many batches.
+    #[cfg(feature = "layers")]
+    pub(super) fn skip(&mut self, batches: u64) {
+        for _ in 0..batches {
+            if self.next_batch().is_none() {
+                return;
+            }
+        }
+    }
+
     fn begin_pass(&mut self) {
         if self.shuffle {
             self.seed.derive("order", self.passes).stream().shuffle(&mut self.order);

@@ -1,5 +1,6 @@
 //! What every trainer promises.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use tributary_protocol::classes::ClassCounts;
@@ -20,8 +21,9 @@ pub trait Trainer: Send {
         !algorithm.corrects_gradients()
     }
 
-    /// Trains the global model on the client's examples. It calls `should_stop` before every batch and ends with
-    /// [`TrainError::Interrupted`] when that returns `true`.
+    /// Trains the global model on the client's examples. It calls `should_stop` before every batch. When that returns
+    /// `true` it ends with [`TrainError::Interrupted`], or, if it can go on later from [`TrainTask::resume`] and
+    /// [`TrainTask::may_suspend`] says so, with [`TrainError::Suspended`].
     ///
     /// # Errors
     /// [`TrainError`], which is reported to the coordinator. A panic counts as [`TrainError::Other`].
@@ -54,13 +56,28 @@ pub struct TrainTask<'a> {
     /// For each parameter of the model, whether it must stay as it is; empty if none must. A result in which one of
     /// them changed is refused.
     pub frozen: &'a [bool],
+    /// Where an earlier training of the same task was suspended; `None` to begin. The result must be that of a training
+    /// that was not.
+    pub resume: Option<&'a Checkpoint>,
+    /// Whether a later session can go on where this one is stopped.
+    pub may_suspend: bool,
 }
 
 impl<'a> TrainTask<'a> {
     /// Training of every parameter on the plain loss, for as long as it takes.
     #[must_use]
     pub fn new(model: &'a Model, spec: &'a ModelSpec, training: &'a Training, seed: Seed) -> Self {
-        Self { model, spec, training, seed, constant: None, budget: None, frozen: &[] }
+        Self {
+            model,
+            spec,
+            training,
+            seed,
+            constant: None,
+            budget: None,
+            frozen: &[],
+            resume: None,
+            may_suspend: false,
+        }
     }
 
     /// What is added to the gradient of the loss.
@@ -81,6 +98,17 @@ impl<'a> TrainTask<'a> {
     pub fn is_frozen(&self, parameter: usize) -> bool {
         self.frozen.get(parameter).copied().unwrap_or_default()
     }
+}
+
+/// Where a training was suspended.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Checkpoint {
+    /// Number of steps that were taken.
+    pub steps: u64,
+    /// Sum of their losses.
+    pub losses: f64,
+    /// What the trainer needs besides, by name; all values are finite.
+    pub vectors: BTreeMap<String, Vec<f32>>,
 }
 
 /// Says whether the time that a job leaves for training is over (`[training] partial_work`).
@@ -146,11 +174,14 @@ pub struct Evaluated {
 }
 
 /// Why there is no result.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum TrainError {
     /// `should_stop` returned `true`: the host stopped the session, or the round's deadline passed.
     #[error("training was interrupted")]
     Interrupted,
+    /// The same, and a later session can go on from here ([`TrainTask::may_suspend`]).
+    #[error("training was interrupted after {} steps", .0.steps)]
+    Suspended(Box<Checkpoint>),
     /// The client has nothing to learn from.
     #[error("there are no examples")]
     NoExamples,

@@ -1,6 +1,12 @@
 //! The random factors of dropout, the same for every trainer.
 
-use tributary_protocol::seed::Stream;
+use tributary_protocol::seed::{Seed, Stream};
+
+/// The randomness of a step of training, counted from 0. It does not depend on earlier steps, so that a training can go
+/// on after any of them.
+pub(super) fn stream_of_step(seed: Seed, step: u64) -> Stream {
+    seed.derive("dropout", step).stream()
+}
 
 /// `count` factors, 0 or `1 / (1 - probability)`. One random number of 64 bits decides about two values.
 pub(super) fn dropout_mask(randomness: &mut Stream, count: usize, probability: f64) -> Vec<f32> {
@@ -17,8 +23,6 @@ pub(super) fn dropout_mask(randomness: &mut Stream, count: usize, probability: f
 
 #[cfg(test)]
 mod tests {
-    use tributary_protocol::seed::Seed;
-
     use super::*;
 
     #[test]

@@ -28,7 +28,9 @@ pub use self::apart::{StopFlags, apart};
 pub use self::burn::Gpu;
 #[cfg(feature = "burn")]
 pub use self::burn::{BurnTrainer, LayeredNetwork, Network, Pass, parameters_of};
-pub use self::contract::{Budget, Correction, EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
+pub use self::contract::{
+    Budget, Checkpoint, Correction, EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer,
+};
 #[cfg(feature = "layers")]
 pub use self::layers::LayerTrainer;
 pub use self::tensors::{NamedTensor, tensors_of, values_of};

@@ -16,8 +16,8 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// The GPU that is preferred, if there is one: a discrete, an integrated, or a virtual one, through Vulkan, Metal or
-    /// DirectX 12. Drivers that compute on the CPU do not count.
+    /// The GPU that is preferred, if there is one: a discrete, an integrated, or a virtual one, through Vulkan, Metal
+    /// or DirectX 12. Drivers that compute on the CPU do not count.
     ///
     /// It opens the GPU, which takes some tenths of a second. A GPU whose driver does not work counts as absent.
     #[must_use]

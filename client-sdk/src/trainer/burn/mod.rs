@@ -31,6 +31,7 @@ use self::loss::loss_of;
 use self::optimizer::Stepper;
 use super::batches::{Batches, EVALUATION_BATCH};
 use super::contract::{EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
+use super::dropout::stream_of_step;
 use super::fit;
 use super::panics::caught;
 use super::score::Measured;
@@ -100,7 +101,6 @@ impl<N: Network> BurnTrainer<N> {
             None => Vec::new(),
         };
         let mut stepper = Stepper::new(task.training.optimizer.clone(), correction.pull, constants, task.frozen);
-        let mut pass = Pass::training(task.seed.derive("dropout", 0).stream());
         let mut batches = Batches::new(self.examples.len(), task.training, task.seed);
         let (mut steps, mut losses) = (0u64, 0.0);
         while let Some(indices) = batches.next_batch() {
@@ -112,6 +112,7 @@ impl<N: Network> BurnTrainer<N> {
             }
             let batch = fit::batch(&*self.examples, indices, task.spec)?;
             let inputs = rows(batch.inputs, indices.len(), &device);
+            let mut pass = Pass::training(stream_of_step(task.seed, steps));
             let loss = loss_of(network.forward(inputs, &mut pass), &batch.targets, task.training.loss)?;
             losses += finite(&loss)?;
             steps += 1;

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `network`, `build` | stages made of a list of layers, and their way through a batch |
 //! | `stage`, `rule`, `parameter`, `loss` | what a stage does; optimiser steps; losses |
+//! | `suspended` | trainings that stop and go on later |
 //! | `linear`, `low_rank`, `matrix`, `recurrent`, `embedding` | layers with products of rows |
 //! | `images` | convolutions and pools |
 //! | `function`, `dropout`, `layer_norm`, `batch_norm` | layers of values one by one, and norms |
@@ -31,6 +32,7 @@ mod parameter;
 mod recurrent;
 mod rule;
 mod stage;
+mod suspended;
 #[cfg(test)]
 mod tests;
 
@@ -43,10 +45,12 @@ use self::kernels::Level;
 use self::loss::loss;
 use self::machine::Machine;
 use self::network::Network;
+use self::parameter::Parameter;
 use self::rule::Rule;
 use self::stage::{Pass, Step};
 use super::batches::{Batches, EVALUATION_BATCH};
 use super::contract::{EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
+use super::dropout::stream_of_step;
 use super::fit;
 use super::panics::caught;
 use super::score::{Measured, aim};
@@ -85,32 +89,43 @@ impl LayerTrainer {
         let (spec, training, machine) = (task.spec, task.training, self.machine);
         training.check().map_err(|error| fit::does_not_fit(error.to_string()))?;
         fit::check_examples(spec, &*self.examples)?;
-        let mut network = Network::new(spec, task.model, machine)?;
         let correction = task.correction();
+        let rule = |steps| Rule::new(&training.optimizer, &correction, steps);
+        let resume = task.resume.filter(|checkpoint| suspended::fits(task, &rule(1), checkpoint));
+        let mut network = match resume {
+            None => Network::new(spec, task.model, machine)?,
+            Some(checkpoint) => suspended::resumed(task, &rule(1), checkpoint, machine)?,
+        };
         if let Some(constant) = correction.constant {
-            network.shift_by(Network::new(spec, &fit::constants(task.model, constant)?, machine)?);
+            let constants = Network::new(spec, &fit::constants(task.model, constant)?, machine)?;
+            network.beside(constants, Parameter::shift_by);
         }
         if !task.frozen.is_empty() {
-            network.freeze(Network::new(spec, &fit::frozen(task), machine)?);
+            let frozen = Network::new(spec, &fit::frozen(task), machine)?;
+            network.beside(frozen, |own, frozen| own.is_frozen = frozen.values.first() == Some(&1.0));
         }
-        let mut randomness = task.seed.derive("dropout", 0).stream();
+        let (mut steps, mut losses) = resume.map_or((0, 0.0), |checkpoint| (checkpoint.steps, checkpoint.losses));
         let mut batches = Batches::new(self.examples.len(), training, task.seed);
-        let (mut steps, mut losses, mut gradient) = (0u64, 0.0, Vec::new());
+        batches.skip(steps);
+        let mut gradient = Vec::new();
         while let Some(indices) = batches.next_batch() {
             if should_stop() {
-                return Err(TrainError::Interrupted);
+                return Err(match task.may_suspend && steps > 0 {
+                    true => suspended::suspended(task, &mut network, &rule(1), steps, losses),
+                    false => TrainError::Interrupted,
+                });
             }
             if steps > 0 && task.is_over() {
                 break;
             }
             let Batch { inputs, targets } = fit::batch(&*self.examples, indices, spec)?;
             let outputs = network.outputs();
+            let mut randomness = stream_of_step(task.seed, steps);
             let scores = network.forward(&inputs, &mut Pass { machine, randomness: Some(&mut randomness) });
             let aim = aim(&targets, training.loss, scores.len() / outputs, outputs)?;
             losses += finite(loss(scores, &aim, &mut gradient))?;
             steps += 1;
-            let rule = Rule::new(&training.optimizer, &correction, steps);
-            network.backward(&inputs, &gradient, &Step { machine, rule });
+            network.backward(&inputs, &gradient, &Step { machine, rule: rule(steps) });
         }
         let mut values = network.export(task.model.values().len());
         fit::restore_frozen(&mut values, task);

@@ -7,6 +7,7 @@ use super::super::contract::TrainError;
 use super::super::fit::does_not_fit;
 use super::build::stages;
 use super::machine::Machine;
+use super::parameter::Parameter;
 use super::stage::{Pass, Stage, Step};
 
 pub(super) struct Network {
@@ -39,20 +40,25 @@ impl Network {
         Ok(Self { stages, inputs, outputs, values: Vec::new(), gradients: [Vec::new(), Vec::new()] })
     }
 
-    /// Adds the values of another network of the same layers to each gradient from now on.
-    pub(super) fn shift_by(&mut self, mut other: Self) {
+    /// Visits each parameter with that of another network of the same layers.
+    pub(super) fn beside(&mut self, mut other: Self, visit: impl Fn(&mut Parameter, &mut Parameter)) {
         let others = other.stages.iter_mut().flat_map(|stage| stage.parameters());
         for (own, other) in self.stages.iter_mut().flat_map(|stage| stage.parameters()).zip(others) {
-            own.shift_by(other);
+            visit(own, other);
         }
     }
 
-    /// Keeps the parameters as they are that are ones in another network of the same layers.
-    pub(super) fn freeze(&mut self, mut other: Self) {
-        let others = other.stages.iter_mut().flat_map(|stage| stage.parameters());
-        for (own, other) in self.stages.iter_mut().flat_map(|stage| stage.parameters()).zip(others) {
-            own.is_frozen = other.values.first() == Some(&1.0);
-        }
+    /// A moment of the optimiser for each value, in the model's order. Where nothing is learned, as in running
+    /// statistics, it is any value.
+    pub(super) fn moment(&mut self, which: usize, count: usize) -> Vec<f32> {
+        let swap = |network: &mut Self| {
+            let parameters = network.stages.iter_mut().flat_map(|stage| stage.parameters());
+            parameters.for_each(|parameter| parameter.swap_moment(which));
+        };
+        swap(self);
+        let moment = self.export(count);
+        swap(self);
+        moment
     }
 
     /// Number of scores in a row.

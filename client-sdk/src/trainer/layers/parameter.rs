@@ -33,6 +33,22 @@ impl Parameter {
         self.constant = std::mem::take(&mut other.values);
     }
 
+    /// Pulls towards the values of another parameter, instead of those before the next step.
+    pub(super) fn anchor_at(&mut self, other: &mut Self) {
+        self.anchor = std::mem::take(&mut other.values);
+    }
+
+    /// Goes on with the values of another parameter as this moment.
+    pub(super) fn set_moment(&mut self, which: usize, other: &mut Self) {
+        self.moments[which] = std::mem::take(&mut other.values);
+    }
+
+    /// Exchanges the values with this moment, which is zeros before the first step.
+    pub(super) fn swap_moment(&mut self, which: usize) {
+        self.moments[which].resize(self.values.len(), 0.0);
+        std::mem::swap(&mut self.values, &mut self.moments[which]);
+    }
+
     /// The whole parameter, to be stepped in parts; nothing if it is frozen.
     pub(super) fn learned(&mut self, rule: &Rule) -> Learned<'_> {
         if self.is_frozen {

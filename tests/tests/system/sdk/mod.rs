@@ -9,6 +9,7 @@ mod own;
 mod partial;
 mod personal;
 mod sessions;
+mod suspended;
 mod times;
 mod training;
 

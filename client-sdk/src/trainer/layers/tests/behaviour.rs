@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use super::*;
 use crate::examples::{Batch, Examples, ExamplesError};
+use crate::trainer::Checkpoint;
 
 const WITH_DROPOUT: &str = r#"{"input":[6],"layers":[
     {"kind":"linear","out_features":16},{"kind":"batch_norm"},{"kind":"relu"},{"kind":"dropout","probability":0.3},
@@ -321,5 +322,41 @@ fn a_network_may_answer_for_each_position_of_a_sequence() {
         let measured = lab.evaluate(&data, &model(&spec, trained.values), &spec, Loss::CrossEntropy).unwrap();
         assert_eq!(measured.examples, 60);
         assert!(measured.accuracy.unwrap() > 0.95, "{measured:?}");
+    }
+}
+
+/// Goal: what a trainer promises about a training that is suspended. Method: networks with every kind of state (running
+/// statistics, dropout, recurrent layers), optimisers with and without moments, a pull and constants; suspended after
+/// each of its steps and gone on with by another trainer, the bits are those of a training without a pause.
+#[test]
+fn a_suspended_training_goes_on_with_the_same_bits() {
+    let sgd = |momentum| Optimizer::Sgd { learning_rate: 0.1, momentum, weight_decay: 0.01, nesterov: false };
+    let adam = Optimizer::Adam { learning_rate: 0.01, beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 };
+    for lab in Lab::all() {
+        for (text, optimizer, mu) in
+            [(WITH_DROPOUT, sgd(0.9), 0.0), (RECURRENT, adam.clone(), 0.5), (CONVOLUTIONAL, sgd(0.0), 0.5)]
+        {
+            let spec = spec(text);
+            let (data, start) = (data(&spec), spec.initial_model(Seed(1)).unwrap());
+            let training = Training { algorithm: Algorithm::FedProx { mu, adaptive: None }, ..batches(optimizer) };
+            let constant = random(start.values().len(), 2);
+            let whole = TrainTask { constant: Some(&constant), ..TrainTask::new(&start, &spec, &training, Seed(3)) };
+            let undisturbed = lab.trainer(&data).train(&whole, &|| false).unwrap();
+            for stop_after in 1..undisturbed.steps {
+                let asked = Cell::new(0);
+                let stops = || asked.replace(asked.get() + 1) == stop_after;
+                let task = TrainTask { may_suspend: true, ..whole };
+                let suspended = lab.trainer(&data).train(&task, &stops).unwrap_err();
+                let TrainError::Suspended(checkpoint) = suspended else { panic!("{suspended:?}") };
+                assert_eq!(checkpoint.steps, stop_after);
+                let rest = TrainTask { resume: Some(&checkpoint), ..whole };
+                assert_eq!(lab.trainer(&data).train(&rest, &|| false).unwrap(), undisturbed, "{stop_after}: {text}");
+            }
+            let never = TrainTask { may_suspend: true, ..whole };
+            assert_eq!(lab.trainer(&data).train(&never, &|| true), Err(TrainError::Interrupted), "nothing is lost");
+            let strange = Checkpoint { steps: 2, ..Checkpoint::default() };
+            let anew = TrainTask { resume: Some(&strange), ..whole };
+            assert_eq!(lab.trainer(&data).train(&anew, &|| false).unwrap(), undisturbed, "of another release");
+        }
     }
 }

@@ -1,0 +1,66 @@
+//! Trainings that are suspended between two steps, and go on with the same bits.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tributary_protocol::model::Model;
+
+use super::super::contract::{Checkpoint, TrainError, TrainTask};
+use super::super::fit::does_not_fit;
+use super::machine::Machine;
+use super::network::Network;
+use super::parameter::Parameter;
+use super::rule::Rule;
+
+/// The vectors of a checkpoint: the model's values, and the moments of the optimiser.
+const VALUES: &str = "values";
+const MOMENTS: [&str; 2] = ["first_moment", "second_moment"];
+
+/// The end of a training after these steps.
+pub(super) fn suspended(
+    task: &TrainTask<'_>,
+    network: &mut Network,
+    rule: &Rule,
+    steps: u64,
+    losses: f64,
+) -> TrainError {
+    let count = task.model.values().len();
+    let mut vectors = BTreeMap::from([(VALUES.to_owned(), network.export(count))]);
+    for (which, name) in MOMENTS.into_iter().enumerate().take(rule.moments()) {
+        vectors.insert(name.to_owned(), network.moment(which, count));
+    }
+    match vectors.values().flatten().all(|value| value.is_finite()) {
+        true => TrainError::Suspended(Box::new(Checkpoint { steps, losses, vectors })),
+        false => TrainError::Diverged,
+    }
+}
+
+/// Whether a checkpoint is of such a training. One of another release may not be.
+pub(super) fn fits(task: &TrainTask<'_>, rule: &Rule, checkpoint: &Checkpoint) -> bool {
+    let needed = [VALUES].into_iter().chain(MOMENTS.into_iter().take(rule.moments()));
+    let is_whole = |name: &str| checkpoint.vectors.get(name).map(Vec::len) == Some(task.model.values().len());
+    checkpoint.losses.is_finite() && needed.into_iter().all(is_whole)
+}
+
+/// The network of a training that goes on.
+pub(super) fn resumed(
+    task: &TrainTask<'_>,
+    rule: &Rule,
+    checkpoint: &Checkpoint,
+    machine: Machine,
+) -> Result<Network, TrainError> {
+    let held = |name: &str| {
+        let values = checkpoint.vectors.get(name).cloned().unwrap_or_default();
+        let model = Model::new(Arc::clone(task.model.parameters()), values);
+        let model = model.map_err(|error| does_not_fit(format!("the {name} of a suspended training: {error}")))?;
+        Network::new(task.spec, &model, machine)
+    };
+    let mut network = held(VALUES)?;
+    for (which, name) in MOMENTS.into_iter().enumerate().take(rule.moments()) {
+        network.beside(held(name)?, |own, moment| own.set_moment(which, moment));
+    }
+    if rule.is_proximal() {
+        network.beside(Network::new(task.spec, task.model, machine)?, Parameter::anchor_at);
+    }
+    Ok(network)
+}
