@@ -23,7 +23,7 @@ use crate::models::Base;
 use crate::store::client_state::ClientState;
 use crate::store::state::{State, Work};
 use crate::store::suspended::Suspended;
-use crate::trainer::{Budget, TrainError, TrainTask, Trained, Trainer};
+use crate::trainer::{Budget, Checkpoint, TrainError, TrainTask, Trained, Trainer};
 
 /// The vector of a client state that holds what earlier updates left out.
 const RESIDUAL: &str = "residual";
@@ -122,11 +122,13 @@ pub(crate) fn train<T: Trainer + ?Sized>(
     Ok(Completed { work: Work::Update { query, sha256 }, body: body.into(), next_state })
 }
 
-/// Stores where a training was suspended. Where that fails (the disk is full), it is interrupted.
+/// Stores where a training was suspended, and takes the vectors, which have the size of models. Where that fails (the
+/// disk is full), the training is interrupted.
 fn keep(error: TrainError, state: &State, assignment: &Assignment, train_ms: u64) -> TrainError {
-    let TrainError::Suspended(checkpoint) = &error else { return error };
-    match state.save_suspended(assignment, Suspended { checkpoint: (**checkpoint).clone(), train_ms }) {
-        Ok(()) => error,
+    let TrainError::Suspended(mut checkpoint) = error else { return error };
+    let whole = Checkpoint { vectors: std::mem::take(&mut checkpoint.vectors), ..*checkpoint };
+    match state.save_suspended(assignment, Suspended { checkpoint: whole, train_ms }) {
+        Ok(()) => TrainError::Suspended(checkpoint),
         Err(failed) => {
             tracing::warn!(error = %failed, "a training cannot be suspended");
             TrainError::Interrupted
