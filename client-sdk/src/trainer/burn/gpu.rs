@@ -22,14 +22,14 @@ impl Gpu {
     /// It opens the GPU, which takes some tenths of a second. A GPU whose driver does not work counts as absent.
     #[must_use]
     pub fn preferred() -> Option<Self> {
-        PREFERRED.into_iter().find_map(Self::opened)
+        Self::first_of(&PREFERRED)
     }
 
     /// A driver of Vulkan that computes on the CPU, such as lavapipe of Mesa. It is slower than
     /// [`LayerTrainer`](crate::LayerTrainer) and serves for tests of an app's network on machines without a GPU.
     #[must_use]
     pub fn software() -> Option<Self> {
-        Self::opened(DeviceKind::Cpu)
+        Self::first_of(&[DeviceKind::Cpu])
     }
 
     /// What the driver calls it.
@@ -42,14 +42,17 @@ impl Gpu {
         self.device
     }
 
-    /// Drivers that are broken make burn panic.
-    fn opened(kind: DeviceKind) -> Option<Self> {
-        let open = || {
-            let device = Device::wgpu(kind);
-            let is_there = Device::enumerate(DeviceType::Wgpu).into_vec().contains(&device);
-            let name = if is_there { device.identity()?.name } else { return None };
+    fn first_of(kinds: &[DeviceKind]) -> Option<Self> {
+        let found = working(|| Some(Device::enumerate(DeviceType::Wgpu).into_vec()))?;
+        let mut present = kinds.iter().map(|kind| Device::wgpu(kind.clone())).filter(|device| found.contains(device));
+        present.find_map(|device| {
+            let name = working(|| device.identity())?.name;
             Some(Self { device, name })
-        };
-        catch_unwind(AssertUnwindSafe(open)).ok().flatten()
+        })
     }
+}
+
+/// Drivers that are broken make burn panic.
+fn working<T>(ask: impl FnOnce() -> Option<T>) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(ask)).ok().flatten()
 }
