@@ -113,7 +113,7 @@ impl Step {
             Err(TrainError::Interrupted | TrainError::Suspended(_)) if left.is_zero() => {
                 Self::AskStatus { assignment: assignment.id, round: assignment.round }
             }
-            // The coordinator is told nothing: it hands out the same assignment again, and the training goes on.
+            // Nothing is reported. The next check-in is answered with the same assignment, and training continues.
             Err(TrainError::Suspended(_)) if left > INTERRUPTED_RETRY => Self::End(Ok(interrupted())),
             Err(TrainError::Suspended(_)) => {
                 Self::without_result(assignment.id, ClientError::Training(TrainError::Interrupted))

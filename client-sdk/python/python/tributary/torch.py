@@ -23,8 +23,9 @@ class TorchTrainer:
 
     The parameters and buffers that the job names are loaded from the model and sent back; all others of the module stay
     on the device. Parameters with `requires_grad = False`, and those that the job has frozen, are sent back as they came.
-    `loss` returns the mean over a batch. `optimizer` makes an optimiser from the trainable parameters; without it, the job's is used. The number
-    of epochs or steps is the job's. `test` are the batches to evaluate on, those of `batches` by default.
+    `loss` returns the mean over a batch. `optimizer` makes an optimiser from the trainable parameters; without it, the
+    job's is used. The number of epochs or steps is the job's. `test` are the batches to evaluate on, those of `batches` by
+    default.
     """
 
     corrects_gradients = True

@@ -1,8 +1,11 @@
 //! GPUs of this machine, in the order in which they are preferred.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use burn::tensor::{Device, DeviceKind, DeviceType};
+
+use super::super::panics::caught;
+
+/// What panics in burn where a driver is broken.
+const DRIVER: &str = "driver of the GPU";
 
 /// The GPUs that are tried, the preferred one first.
 const PREFERRED: [DeviceKind; 3] =
@@ -43,16 +46,11 @@ impl Gpu {
     }
 
     fn first_of(kinds: &[DeviceKind]) -> Option<Self> {
-        let found = working(|| Some(Device::enumerate(DeviceType::Wgpu).into_vec()))?;
+        let found = caught(DRIVER, || Ok(Device::enumerate(DeviceType::Wgpu).into_vec())).ok()?;
         let mut present = kinds.iter().map(|kind| Device::wgpu(kind.clone())).filter(|device| found.contains(device));
         present.find_map(|device| {
-            let name = working(|| device.identity())?.name;
+            let name = caught(DRIVER, || Ok(device.identity())).ok()??.name;
             Some(Self { device, name })
         })
     }
-}
-
-/// Drivers that are broken make burn panic.
-fn working<T>(ask: impl FnOnce() -> Option<T>) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(ask)).ok().flatten()
 }
