@@ -51,6 +51,7 @@ fn main() {
             let training = Training {
                 epochs: Some(1),
                 steps: None,
+                work_schedule: Vec::new(),
                 batch_size: Some(batch),
                 loss: Loss::CrossEntropy,
                 optimizer: optimizer.clone(),

@@ -22,16 +22,19 @@ pub(crate) struct AttackArgs {
     /// The share of clients that attack. May be repeated.
     #[arg(long = "share", value_name = "SHARE", default_values_t = [0.1, 0.2, 0.3], value_parser = parse_share)]
     shares: Vec<f64>,
-    /// Largest norm of `norm_clipping`, and radius of `centered_clipping`: about the norm of an honest update.
+    /// Largest norm of `norm_clipping`, in the first round of the adaptive one, and radius of `centered_clipping`: about the norm of an honest update.
     #[arg(long, default_value_t = 1.0, value_name = "NORM")]
     norm: f64,
     #[command(flatten)]
     learning: Learning,
 }
 
-const RULES: [&str; 9] = [
+/// `norm_clipping` whose norm adapts.
+const ADAPTIVE_CLIPPING: &str = "adaptive_norm_clipping";
+const RULES: [&str; 10] = [
     "weighted_mean",
     "norm_clipping",
+    ADAPTIVE_CLIPPING,
     "median",
     "trimmed_mean",
     "krum",
@@ -79,6 +82,7 @@ fn combine(rule: &str, attackers: u32, clients: u32, norm: f64) -> serde_json::V
             json!({ "kind": rule, "trim": (f64::from(attackers) / f64::from(clients)).clamp(0.05, 0.45) })
         }
         "norm_clipping" => json!({ "kind": rule, "norm": norm }),
+        ADAPTIVE_CLIPPING => json!({ "kind": "norm_clipping", "norm": norm, "adaptive": { "quantile": 0.5 } }),
         "centered_clipping" => json!({ "kind": rule, "radius": norm }),
         rule => json!(rule),
     }

@@ -127,6 +127,7 @@ fn training(args: &DemoArgs) -> Training {
         batch_size,
         loss: Loss::CrossEntropy,
         optimizer: Optimizer::Sgd { learning_rate, momentum: 0.0, weight_decay: 0.0, nesterov: false },
+        work_schedule: Vec::new(),
         personal_epochs: None,
         partial_work: args.changes.stragglers.and_then(|stragglers| stragglers.count.then_some(0.9)),
         shuffle: true,

@@ -89,6 +89,8 @@ pub(crate) fn round(task: Task, number: u32, phase: Phase) -> Round {
         step_norm: None,
         diversity: None,
         norm_max: None,
+        clip_norm: None,
+        mu: None,
         metrics: Vec::new(),
         evaluation_metrics: Vec::new(),
         classes: None,

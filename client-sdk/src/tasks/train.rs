@@ -212,6 +212,7 @@ fn gradient<T: Trainer + ?Sized>(
     let training = Training {
         epochs: None,
         steps: Some(1),
+        work_schedule: Vec::new(),
         batch_size: None,
         optimizer: Optimizer::Sgd { learning_rate: 1.0, momentum: 0.0, weight_decay, nesterov: false },
         algorithm: Algorithm::Plain,

@@ -58,7 +58,6 @@ impl Batches {
     }
 
     /// Leaves out so many batches.
-    #[cfg(feature = "layers")]
     pub(super) fn skip(&mut self, batches: u64) {
         for _ in 0..batches {
             if self.next_batch().is_none() {
@@ -89,6 +88,7 @@ mod tests {
             epochs,
             steps,
             batch_size,
+            work_schedule: Vec::new(),
             personal_epochs: None,
             partial_work: None,
             loss: Loss::CrossEntropy,

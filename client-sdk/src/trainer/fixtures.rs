@@ -49,6 +49,7 @@ pub(in crate::trainer) fn full_batch(steps: u32, loss: Loss, optimizer: Optimize
     Training {
         epochs: None,
         steps: Some(steps),
+        work_schedule: Vec::new(),
         batch_size: None,
         loss,
         optimizer,

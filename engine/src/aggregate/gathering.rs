@@ -141,7 +141,7 @@ pub fn gathering_of(file: &JobFile, version: u32) -> Gathering {
             let learning_rate = file.training.at_version(version).optimizer.learning_rate();
             Gathering::Reports(Reports::Fair { q, learning_rate })
         }
-        Combine::NormClipping(NormClipping { norm }) => Gathering::Reports(Reports::Clipped { norm }),
+        Combine::NormClipping(NormClipping { norm, .. }) => Gathering::Reports(Reports::Clipped { norm }),
         Combine::Median => Gathering::Median,
         Combine::TrimmedMean(settings) => Gathering::Trimmed(settings),
         Combine::Krum(Krum { byzantine }) => Gathering::Pairs(Pairs::Krum { byzantine, keep: Keep::Exactly(1) }),
@@ -161,6 +161,15 @@ impl Gathering {
         match self {
             Self::Sum(weighing) => Some(*weighing),
             _ => None,
+        }
+    }
+
+    /// The gathering of a round that clips to this norm, if it adapts.
+    #[must_use]
+    pub fn clipped_to(self, adapted: Option<f64>) -> Self {
+        match (self, adapted) {
+            (Self::Reports(Reports::Clipped { .. }), Some(norm)) => Self::Reports(Reports::Clipped { norm }),
+            (gathering, _) => gathering,
         }
     }
 

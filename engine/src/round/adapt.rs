@@ -209,6 +209,7 @@ mod tests {
         adapted: None,
         adapted_goal: None,
         proximal: None,
+        clip_norm: None,
     };
 
     fn settings() -> Adapt {

@@ -91,6 +91,7 @@ mod tests {
         adapted: None,
         adapted_goal: None,
         proximal: None,
+        clip_norm: None,
     };
 
     /// Rounds of updates with the noise ratio v, as they are measured in rounds of this size.

@@ -8,6 +8,7 @@
 //! | which members may begin, and which have left? | [`Clocks`] |
 //! | when does the next round open, and which? | [`next_round`], within the job's [`Calendar`] |
 //! | how large may an update be? | [`norm_bound`] |
+//! | to which norm are updates clipped? | [`next_clip_norm`] |
 //! | what do the named scalars of its reports come to? | [`summaries`] |
 //! | which versions and rounds does a job keep? | [`keeps_version`], [`history_before_ms`] |
 //! | which deadline and cohort do the times of recent rounds give? | [`adapt`] |
@@ -18,6 +19,7 @@ mod adapt;
 mod admit;
 mod buffer;
 mod calendar;
+mod clip;
 mod clocks;
 mod cohort;
 mod diversity;
@@ -37,6 +39,7 @@ pub use adapt::{PastWork, adapt};
 pub use admit::{Candidate, EligibilityRules, Ineligible, admit};
 pub use buffer::{BufferFacts, is_overdue, next_buffer_step, staleness};
 pub use calendar::{Calendar, CalendarError};
+pub use clip::next_clip_norm;
 pub use clocks::{Absence, Clocks, Member, next_clocked_step};
 pub use cohort::choose_cohort;
 pub use diversity::{DIVERSITY_ROUNDS, DiverseRound, follow_diversity, useful};

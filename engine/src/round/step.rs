@@ -36,6 +36,9 @@ pub struct TaskPolicy {
     /// Weight of FedProx's proximal term in a training round, where it adapts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proximal: Option<Proximal>,
+    /// Norm to which the updates of a training round are clipped, where it adapts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clip_norm: Option<f64>,
 }
 
 /// What a round of a buffered job has in its policy beside the size of the buffer.
@@ -78,6 +81,7 @@ impl TaskPolicy {
                     adapted: None,
                     adapted_goal: None,
                     proximal: Proximal::next(&job.training.algorithm, None, None),
+                    clip_norm: job.aggregation.combine.adaptive_clip().map(|(norm, _)| norm),
                 })
             }
             Task::Evaluate => job.evaluation.as_ref().map(Self::of_evaluation),
@@ -99,12 +103,13 @@ impl TaskPolicy {
                 adapted: None,
                 adapted_goal: None,
                 proximal: None,
+                clip_norm: None,
             },
             // It waits for its test set as others wait for a client. Then nobody is left to wait for: the round goes on
             // to Aggregating, where the coordinator evaluates.
             EvaluationPlace::Coordinator => {
                 let (goal, minimum, cohort_size, available_min) = (0, 0, 0, 1);
-                let (buffer, adapted, adapted_goal, proximal) = (None, None, None, None);
+                let (buffer, adapted, adapted_goal, proximal, clip_norm) = (None, None, None, None, None);
                 Self {
                     goal,
                     minimum,
@@ -116,6 +121,7 @@ impl TaskPolicy {
                     adapted,
                     adapted_goal,
                     proximal,
+                    clip_norm,
                 }
             }
         }
@@ -235,6 +241,7 @@ mod tests {
         adapted: None,
         adapted_goal: None,
         proximal: None,
+        clip_norm: None,
     };
 
     fn selecting(available: u32) -> RoundFacts {

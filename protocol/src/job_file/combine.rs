@@ -51,8 +51,27 @@ pub struct QFedAvg {
 /// Settings of norm clipping.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NormClipping {
-    /// Largest L2 norm, above 0.
+    /// Largest L2 norm, above 0. Where it adapts, that of the first round.
     pub norm: f64,
+    /// How the norm follows those of the updates. Default: it does not.
+    pub adaptive: Option<AdaptiveClip>,
+}
+
+/// How the norm of clipping follows a quantile of the updates' norms (Andrew et al. 2021).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct AdaptiveClip {
+    /// Part of the updates that is not clipped in the long run, above 0 and below 1. Default: 0.5.
+    pub quantile: f64,
+    /// How fast the norm moves, above 0 and at most 10. A round multiplies it by at most `e^rate`. Default: 0.2.
+    pub rate: f64,
+}
+
+impl Default for AdaptiveClip {
+    fn default() -> Self {
+        Self { quantile: 0.5, rate: 0.2 }
+    }
 }
 
 /// Settings of the trimmed mean.
@@ -122,8 +141,11 @@ pub(crate) enum WrittenCombine {
     },
     /// The mean of updates that are scaled down to a largest norm.
     NormClipping {
-        /// Largest L2 norm, above 0.
+        /// Largest L2 norm, above 0. Where it adapts, that of the first round.
         norm: f64,
+        /// How the norm follows those of the updates. Default: it does not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        adaptive: Option<AdaptiveClip>,
     },
     /// The median of each coordinate.
     Median {},
@@ -176,7 +198,7 @@ impl From<Combine> for WrittenCombine {
             Combine::WeightedMean => Self::WeightedMean {},
             Combine::UniformMean => Self::UniformMean {},
             Combine::QFedAvg(QFedAvg { q }) => Self::QFedAvg { q },
-            Combine::NormClipping(NormClipping { norm }) => Self::NormClipping { norm },
+            Combine::NormClipping(NormClipping { norm, adaptive }) => Self::NormClipping { norm, adaptive },
             Combine::Median => Self::Median {},
             Combine::TrimmedMean(TrimmedMean { trim }) => Self::TrimmedMean { trim },
             Combine::Krum(Krum { byzantine }) => Self::Krum { byzantine },
@@ -198,7 +220,7 @@ impl From<WrittenCombine> for Combine {
             WrittenCombine::WeightedMean {} => Self::WeightedMean,
             WrittenCombine::UniformMean {} => Self::UniformMean,
             WrittenCombine::QFedAvg { q } => Self::QFedAvg(QFedAvg { q }),
-            WrittenCombine::NormClipping { norm } => Self::NormClipping(NormClipping { norm }),
+            WrittenCombine::NormClipping { norm, adaptive } => Self::NormClipping(NormClipping { norm, adaptive }),
             WrittenCombine::Median {} => Self::Median,
             WrittenCombine::TrimmedMean { trim } => Self::TrimmedMean(TrimmedMean { trim }),
             WrittenCombine::Krum { byzantine } => Self::Krum(Krum { byzantine }),
@@ -240,6 +262,15 @@ impl<'de> Deserialize<'de> for Combine {
 }
 
 impl Combine {
+    /// The norm to which the first round clips, and how it adapts, if it does.
+    #[must_use]
+    pub fn adaptive_clip(&self) -> Option<(f64, AdaptiveClip)> {
+        match *self {
+            Self::NormClipping(NormClipping { norm, adaptive }) => Some((norm, adaptive?)),
+            _ => None,
+        }
+    }
+
     /// The name, without the settings.
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -265,8 +296,13 @@ impl Combine {
         match *self {
             Self::WeightedMean | Self::UniformMean | Self::Median | Self::Krum(_) | Self::Bulyan(_) => Ok(()),
             Self::QFedAvg(QFedAvg { q }) => require((0.0..=100.0).contains(&q), "[aggregation] combine.q", "0 to 100"),
-            Self::NormClipping(NormClipping { norm }) => {
-                require(is_norm(norm), "[aggregation] combine.norm", "above 0 and at most 1e9")
+            Self::NormClipping(NormClipping { norm, adaptive }) => {
+                require(is_norm(norm), "[aggregation] combine.norm", "above 0 and at most 1e9")?;
+                let AdaptiveClip { quantile, rate } = adaptive.unwrap_or_default();
+                let is_quantile = quantile > 0.0 && quantile < 1.0;
+                require(is_quantile, "[aggregation] combine.adaptive.quantile", "above 0 and below 1")?;
+                let is_rate = rate > 0.0 && rate <= 10.0;
+                require(is_rate, "[aggregation] combine.adaptive.rate", "above 0 and at most 10")
             }
             Self::TrimmedMean(TrimmedMean { trim }) => {
                 require((0.0..0.5).contains(&trim), "[aggregation] combine.trim", "at least 0 and below 0.5")
@@ -327,7 +363,17 @@ mod tests {
             ("'uniform_mean'", Combine::UniformMean),
             ("'median'", Combine::Median),
             ("{ kind = 'q_fedavg', q = 2 }", Combine::QFedAvg(QFedAvg { q: 2.0 })),
-            ("{ kind = 'norm_clipping', norm = 3.0 }", Combine::NormClipping(NormClipping { norm: 3.0 })),
+            (
+                "{ kind = 'norm_clipping', norm = 3.0 }",
+                Combine::NormClipping(NormClipping { norm: 3.0, adaptive: None }),
+            ),
+            (
+                "{ kind = 'norm_clipping', norm = 3.0, adaptive = {} }",
+                Combine::NormClipping(NormClipping {
+                    norm: 3.0,
+                    adaptive: Some(AdaptiveClip { quantile: 0.5, rate: 0.2 }),
+                }),
+            ),
             ("'trimmed_mean'", Combine::TrimmedMean(TrimmedMean { trim: 0.2 })),
             ("{ kind = 'krum', byzantine = 1 }", Combine::Krum(Krum { byzantine: 1 })),
             (
@@ -357,6 +403,9 @@ mod tests {
             ("{ kind = 'trimmed_mean', trim = 0.5 }", "combine.trim"),
             ("{ kind = 'q_fedavg', q = -1 }", "combine.q"),
             ("{ kind = 'norm_clipping', norm = 0 }", "combine.norm"),
+            ("{ kind = 'norm_clipping', norm = 1, adaptive = { quantile = 1 } }", "combine.adaptive.quantile"),
+            ("{ kind = 'norm_clipping', norm = 1, adaptive = { rate = 0 } }", "combine.adaptive.rate"),
+            ("{ kind = 'norm_clipping', norm = 1, adaptive = { factor = 2 } }", "unknown field `factor`"),
             ("{ kind = 'multi_krum', byzantine = 1, keep = 1 }", "combine.keep"),
             ("{ kind = 'geometric_median', smoothing = 0 }", "combine.smoothing"),
             ("{ kind = 'geometric_median', iterations = 0 }", "combine.iterations"),

@@ -29,7 +29,9 @@ use crate::update::Codec;
 pub use adapt::Adapt;
 pub use aggregation::Aggregation;
 pub use change::RoundPolicyChange;
-pub use combine::{CenteredClipping, Combine, GeometricMedian, Krum, MultiKrum, NormClipping, QFedAvg, TrimmedMean};
+pub use combine::{
+    AdaptiveClip, CenteredClipping, Combine, GeometricMedian, Krum, MultiKrum, NormClipping, QFedAvg, TrimmedMean,
+};
 use error::require;
 pub use error::{JOB_FILE_BYTES_MAX, JobFileError};
 pub use mode::{Buffered, Divisor, Mode, StalenessWeight};

@@ -244,7 +244,7 @@ fn codec(job: &JobFile) -> Option<String> {
 
 fn norm(job: &JobFile) -> Option<String> {
     match (job.aggregation.combine, job.update.norm_max) {
-        (Combine::NormClipping(NormClipping { norm }), Some(NormMax::Fixed(bound))) if bound <= norm => {
+        (Combine::NormClipping(NormClipping { norm, .. }), Some(NormMax::Fixed(bound))) if bound <= norm => {
             Some(format!("updates with a norm above {bound} are refused, so none is left to clip to {norm}"))
         }
         _ => None,
@@ -283,12 +283,14 @@ fn gradient(job: &JobFile) -> Option<String> {
         nesterov: false,
     };
     let is_gradient = training.steps == Some(1)
+        && training.work_schedule.is_empty()
         && training.batch_size.is_none()
         && training.partial_work.is_none()
         && training.optimizer == plain
         && training.algorithm.is_plain();
     (searches(job) && !is_gradient).then(|| {
-        "updates must be gradients: set steps = 1, no batch_size, sgd without momentum and weight_decay, and no algorithm"
+        "updates must be gradients: set steps = 1, no work_schedule, no batch_size, sgd without momentum and \
+         weight_decay, and no algorithm"
             .to_owned()
     })
 }

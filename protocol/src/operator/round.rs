@@ -113,6 +113,12 @@ pub struct Round {
     /// Largest L2 norm of an update of the round. Absent without a norm bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub norm_max: Option<f64>,
+    /// Norm to which the updates of the round are clipped, where it adapts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clip_norm: Option<f64>,
+    /// Weight of FedProx's proximal term, where it adapts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mu: Option<f64>,
     /// Named scalars of the round's own reports, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<MetricSummary>,

@@ -9,7 +9,7 @@ use crate::metrics::MetricName;
 
 /// The columns of every table, in order: the members of a [`Round`], and its times in ISO 8601 (UTC) beside those in
 /// milliseconds.
-const COLUMNS: [&str; 35] = [
+const COLUMNS: [&str; 37] = [
     "number",
     "task",
     "phase",
@@ -37,6 +37,8 @@ const COLUMNS: [&str; 35] = [
     "saved_ms",
     "step_norm",
     "norm_max",
+    "clip_norm",
+    "mu",
     "diversity",
     "base_version",
     "seed",
@@ -174,7 +176,7 @@ mod tests {
             "cohort": 13, "reported": 0, "rejected": 0, "failed": 0, "expired": 0, "opened_at_ms": 0, "weight": 0,
             "bytes_up": 0, "bytes_down": 0, "reason": "fault", "folded": 3, "selected_at_ms": 1, "deadline_at_ms": 2,
             "closed_at_ms": 3, "ended_at_ms": 4, "training_loss": 0.5, "loss": 0.25, "accuracy": 1.0, "step_norm": 0.1,
-            "diversity": 0.3, "norm_max": 2.0,
+            "diversity": 0.3, "norm_max": 2.0, "clip_norm": 1.5, "mu": 0.01,
         });
         let round: Round = serde_json::from_value(full).unwrap();
         let mut members = serde_json::to_value(&round).unwrap();
@@ -184,7 +186,7 @@ mod tests {
             assert!(COLUMNS.contains(&member.as_str()), "{member}");
         }
         let line = "7,train,abandoned,fault,1970-01-01T00:00:00.000Z,1970-01-01T00:00:00.004Z,1.0,0.25,0.5,13,10,5,0,0,\
-                    0,0,0,0,0,0,0,0,0,0,0,0.1,2.0,0.3,6,1,0,1,2,3,4";
+                    0,0,0,0,0,0,0,0,0,0,0,0.1,2.0,1.5,0.01,0.3,6,1,0,1,2,3,4";
         let table = RoundTable::default();
         assert_eq!(table.line(&round).unwrap(), line);
         assert_eq!(table.columns().matches(',').count(), line.matches(',').count());

@@ -10,6 +10,9 @@ use crate::rate::RateSchedule;
 pub use algorithm::{AdaptiveMu, Algorithm, CLIENTS_MAX, Control, MU_MAX};
 pub use cadence::{CADENCE_MAX, Cadence};
 
+/// Most changes of a work schedule.
+const WORK_CHANGES_MAX: usize = 1000;
+
 /// Local training (`[training]` of a job file).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -21,6 +24,10 @@ pub struct Training {
     /// Optimiser steps, independent of the number of examples. Exactly one of `epochs` and `steps` is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<u32>,
+    /// Model versions from which on the amount of work is another one, in ascending order. Post-local SGD (Lin et al.
+    /// 2020) begins with `steps = 1` and takes more later. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub work_schedule: Vec<WorkChange>,
     /// Examples per optimiser step. Default: all examples of the client (full batch).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_size: Option<u32>,
@@ -46,6 +53,21 @@ pub struct Training {
     /// Schedule of the optimiser's learning rate. Default: constant.
     #[serde(default, skip_serializing_if = "RateSchedule::is_constant")]
     pub schedule: RateSchedule,
+}
+
+/// The amount of work from a model version on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct WorkChange {
+    /// The first version whose rounds do this amount of work, at least 1.
+    pub version: u32,
+    /// Passes over the client's examples. Exactly one of `epochs` and `steps` is required.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epochs: Option<u32>,
+    /// Optimiser steps. Exactly one of `epochs` and `steps` is required.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<u32>,
 }
 
 /// Loss function, averaged over the batch.
@@ -124,6 +146,9 @@ pub enum TrainingError {
     /// A count is 0.
     #[error("[training] `{0}` must be at least 1")]
     Zero(&'static str),
+    /// The changes of the work schedule have no order, or one has no amount of work.
+    #[error("[training] `work_schedule` {0}")]
+    WorkSchedule(&'static str),
     /// The share of partial work is out of range.
     #[error("[training] `partial_work` must be above 0 and below 1")]
     PartialWork,
@@ -167,6 +192,7 @@ impl Training {
                 return Err(TrainingError::Zero(name));
             }
         }
+        self.check_work_schedule()?;
         if self.partial_work.is_some_and(|share| !(share > 0.0 && share < 1.0)) {
             return Err(TrainingError::PartialWork);
         }
@@ -198,10 +224,33 @@ impl Training {
         }
     }
 
-    /// The settings of a round that starts from this model version: the schedule is applied to the learning rate.
+    fn check_work_schedule(&self) -> Result<(), TrainingError> {
+        let changes = &self.work_schedule;
+        if changes.len() > WORK_CHANGES_MAX {
+            return Err(TrainingError::WorkSchedule("may have at most 1000 changes"));
+        }
+        let first = changes.first().is_none_or(|first| first.version > 0);
+        if !(first && changes.is_sorted_by(|one, next| one.version < next.version)) {
+            return Err(TrainingError::WorkSchedule("needs versions of at least 1 in ascending order"));
+        }
+        let is_amount = |change: &WorkChange| {
+            let amounts = [change.epochs, change.steps];
+            amounts.iter().flatten().count() == 1 && !amounts.contains(&Some(0))
+        };
+        match changes.iter().all(is_amount) {
+            true => Ok(()),
+            false => Err(TrainingError::WorkSchedule("needs one of `epochs` and `steps`, at least 1, in each change")),
+        }
+    }
+
+    /// The settings of a round that starts from this model version: the schedules are applied to the learning rate and
+    /// to the amount of work.
     #[must_use]
     pub fn at_version(&self, version: u32) -> Self {
         let mut training = self.clone();
+        if let Some(change) = self.work_schedule.iter().rfind(|change| change.version <= version) {
+            (training.epochs, training.steps) = (change.epochs, change.steps);
+        }
         if !self.schedule.is_constant() {
             *training.optimizer.learning_rate_mut() *= self.schedule.factor(version);
         }
@@ -280,6 +329,7 @@ mod tests {
         Training {
             epochs: Some(1),
             steps: None,
+            work_schedule: Vec::new(),
             batch_size: Some(10),
             personal_epochs: None,
             partial_work: None,
@@ -373,6 +423,33 @@ mod tests {
         assert_eq!(Training { optimizer: decays.optimizer.clone(), ..later }, decays);
         let wrong = Training { schedule: RateSchedule::Warmup { versions: 0 }, ..decays };
         assert!(matches!(wrong.check(), Err(TrainingError::Schedule { setting: "versions", .. })));
+    }
+
+    #[test]
+    fn a_work_schedule_changes_the_amount_of_work_and_nothing_else() {
+        let change = |version, epochs, steps| WorkChange { version, epochs, steps };
+        let with = |work_schedule| Training { epochs: None, steps: Some(1), work_schedule, ..sgd(0.1) };
+        let post_local = with(vec![change(3, None, Some(16)), change(5, Some(2), None)]);
+        assert_eq!(post_local.check(), Ok(()));
+        let amounts: Vec<_> =
+            (0..7).map(|version| post_local.at_version(version)).map(|t| (t.epochs, t.steps)).collect();
+        let (one, many, passes) = ((None, Some(1)), (None, Some(16)), (Some(2), None));
+        assert_eq!(amounts, [one, one, one, many, many, passes, passes]);
+        let later = post_local.at_version(9);
+        assert_eq!((later.at_version(9), later.check()), (later.clone(), Ok(())));
+        assert_eq!(Training { epochs: None, steps: Some(1), ..later }, post_local);
+
+        for wrong in [
+            vec![change(0, None, Some(2))],
+            vec![change(3, None, Some(2)), change(3, None, Some(4))],
+            vec![change(4, None, Some(2)), change(3, None, Some(4))],
+            vec![change(3, None, None)],
+            vec![change(3, Some(1), Some(1))],
+            vec![change(3, None, Some(0))],
+            (1..=1001).map(|version| change(version, None, Some(2))).collect(),
+        ] {
+            assert!(matches!(with(wrong.clone()).check(), Err(TrainingError::WorkSchedule(_))), "{wrong:?}");
+        }
     }
 
     #[test]

@@ -192,6 +192,8 @@ impl From<RoundRow> for Round {
             step_norm: row.step_norm,
             diversity: row.diversity,
             norm_max: row.norm_max,
+            clip_norm: row.policy.as_ref().and_then(|Text(Json(policy))| policy.clip_norm),
+            mu: row.policy.as_ref().and_then(|Text(Json(policy))| policy.proximal).map(|proximal| proximal.mu),
             metrics: Vec::new(),
             evaluation_metrics: Vec::new(),
             classes: row.class_totals.map(|Text(Json(totals))| totals),

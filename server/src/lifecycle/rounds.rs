@@ -2,7 +2,7 @@
 
 use tributary_engine::job::JobSpec;
 use tributary_engine::round::{
-    Candidate, DIVERSITY_ROUNDS, Proximal, TaskPolicy, adapt, follow_diversity, norm_bound, summaries,
+    Candidate, DIVERSITY_ROUNDS, Proximal, TaskPolicy, adapt, follow_diversity, next_clip_norm, norm_bound, summaries,
 };
 use tributary_protocol::device::EvaluationReport;
 use tributary_protocol::id::AssignmentId;
@@ -60,7 +60,7 @@ pub(crate) async fn open(
         (Task::Train, Some(settings)) => adapted(&mut tx, policy, settings, key).await?,
         _ => policy,
     };
-    let policy = with_proximal(&mut tx, spec, key, policy).await?;
+    let policy = following(&mut tx, spec, key, policy).await?;
     let round = NewRound { key, base_version, seed, policy, norm_max };
     match tx.insert_round(&round, now_ms).await {
         // Another driver opened it.
@@ -74,16 +74,26 @@ pub(crate) async fn open(
     tx.commit().await
 }
 
-/// The policy with the weight of FedProx that follows from the round before, where it adapts.
-async fn with_proximal(tx: &mut Tx, spec: &JobSpec, key: RoundKey, policy: TaskPolicy) -> Result<TaskPolicy, DbError> {
+/// The policy with what follows from the round before: the weight of FedProx and the norm of clipping, where they adapt.
+async fn following(tx: &mut Tx, spec: &JobSpec, key: RoundKey, policy: TaskPolicy) -> Result<TaskPolicy, DbError> {
     let algorithm = &spec.file.training.algorithm;
-    if key.task != Task::Train || algorithm.adaptive_mu().is_none() || key.number < 2 {
+    let clip = spec.file.aggregation.combine.adaptive_clip();
+    let adapts = algorithm.adaptive_mu().is_some() || clip.is_some();
+    if key.task != Task::Train || !adapts || key.number < 2 {
         return Ok(policy);
     }
     let last = tx.round(RoundKey { number: key.number - 1, ..key }).await?;
-    let before = last.as_ref().and_then(|last| last.policy(&spec.file)?.proximal);
+    let before = last.as_ref().and_then(|last| last.policy(&spec.file));
     let loss = last.filter(|last| last.phase == Phase::Committed).and_then(|last| last.training_loss);
-    Ok(TaskPolicy { proximal: Proximal::next(algorithm, before, loss), ..policy })
+    let proximal = Proximal::next(algorithm, before.and_then(|before| before.proximal), loss);
+    let clip_norm = match clip {
+        Some((start, settings)) => {
+            let norms = tx.recent_norms(key.job, key.number - 1, NORMS_MAX).await?;
+            Some(next_clip_norm(settings, before.and_then(|before| before.clip_norm).unwrap_or(start), &norms))
+        }
+        None => None,
+    };
+    Ok(TaskPolicy { proximal, clip_norm, ..policy })
 }
 
 /// The norm bound of a round that opens now. It is stored with the round, so that every coordinator refuses the same

@@ -41,7 +41,8 @@ pub(crate) async fn combined(
     spec: &Arc<JobSpec>,
     round: &RoundRow,
 ) -> Result<SharedCombined, CommitError> {
-    let gathering = spec.gathering(round.base_version);
+    let adapted = round.policy(&spec.file).and_then(|policy| policy.clip_norm);
+    let gathering = spec.gathering(round.base_version).clipped_to(adapted);
     if gathering.weighing().is_some() {
         return Ok(running_sum(services, sums, spec, round).await?);
     }

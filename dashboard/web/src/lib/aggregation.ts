@@ -81,6 +81,11 @@ export const RULES: readonly AggregationRule[] = [
     text: combine(`{ kind = "norm_clipping", norm = 1.0 }`),
   },
   {
+    name: "Adaptive clipping",
+    about: "as above; the norm follows the median of the updates' norms",
+    text: combine(`{ kind = "norm_clipping", norm = 1.0, adaptive = { quantile = 0.5 } }`),
+  },
+  {
     name: "Median",
     about: "each parameter takes the middle value, whatever a few clients send",
     text: combine(`"median"`),

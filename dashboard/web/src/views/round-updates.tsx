@@ -47,6 +47,12 @@ export function Updates({ round, assignments }: { round: Round; assignments: rea
           {round.norm_max !== undefined && (
             <Stat label="Norm bound" value={real(round.norm_max)} detail="larger updates are refused" />
           )}
+          {round.clip_norm !== undefined && (
+            <Stat label="Clipping norm" value={real(round.clip_norm)} detail="larger updates are scaled down to it" />
+          )}
+          {round.mu !== undefined && (
+            <Stat label="Proximal weight" value={real(round.mu)} detail="mu of FedProx in this round" />
+          )}
           <Stat
             label="Cosine, median"
             value={real(quantile(cosines, 0.5))}

@@ -30,6 +30,7 @@ fn policy(members: u32, slack: u32) -> TaskPolicy {
         adapted: None,
         adapted_goal: None,
         proximal: None,
+        clip_norm: None,
     }
 }
 

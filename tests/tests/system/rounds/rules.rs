@@ -327,3 +327,43 @@ async fn the_proximal_weight_follows_the_loss_of_the_rounds_before() {
     assert_eq!(weights, [0.5, 0.5, 0.75, 0.75, 1.0, 0.75]);
     world.check_books(job.id).await;
 }
+
+/// Goal: the norm of clipping follows the norms of the round before, also over restarts and rounds without updates, and
+/// the commit clips to the norm of its own round.
+#[tokio::test]
+async fn the_norm_of_clipping_follows_the_updates_of_the_rounds_before() {
+    let mut world = World::start().await;
+    let combine = json!({ "kind": "norm_clipping", "norm": 1.0, "adaptive": { "quantile": 0.5, "rate": 0.2 } });
+    let round = json!({ "updates_goal": 2, "updates_min": 2, "backoff_ms": 1 });
+    let job = world.job(json!({ "aggregation": { "combine": combine }, "round": round })).await;
+    let devices: [Device; 2] = world.devices().await;
+    let [a, b] = &devices;
+    // Both of the first updates are longer than the norm, then nobody reports, then one is.
+    let norms = [Some([4.0f32, 2.0]), None, Some([4.0, 0.5]), Some([0.5, 0.25])];
+    let expected = [1.0, f64::exp(0.1), f64::exp(0.1), f64::exp(0.1), 1.0];
+    let mut versions = 0;
+    for (number, norms) in (1u32..).zip(norms) {
+        let assignments = world.assign([a, b]).await;
+        let clip_norm = world.round(job.id, number).await.clip_norm.unwrap();
+        assert!((clip_norm - expected[number as usize - 1]).abs() < 1e-6, "round {number}: {clip_norm}");
+        for (place, (device, assignment)) in devices.iter().zip(&assignments).enumerate() {
+            match norms {
+                Some(norms) => device.contribute(assignment, &whole([norms[place], 0.0]), 10).await,
+                None => drop(device.fail(assignment.id, "diverged").await),
+            }
+        }
+        world.drive().await;
+        if let Some(norms) = norms {
+            let (before, after) = (world.weights(job.id, versions).await, world.weights(job.id, versions + 1).await);
+            let mean = norms.iter().map(|norm| f64::from(*norm).min(clip_norm) / 2.0).sum::<f64>();
+            let step = f64::from(after[0]) - f64::from(before[0]);
+            assert!((step - mean).abs() < 1e-5, "round {number}: {step} instead of {mean}");
+            versions += 1;
+        }
+        world.pass_ms(10_000).await;
+        world.restart().await;
+    }
+    let last = world.round(job.id, 5).await.clip_norm.unwrap();
+    assert!((last - expected[4]).abs() < 1e-6, "{last}");
+    world.check_books(job.id).await;
+}

@@ -8,6 +8,7 @@ mod gate;
 mod own;
 mod partial;
 mod personal;
+mod schedules;
 mod sessions;
 mod suspended;
 mod times;

@@ -117,6 +117,7 @@ fn drawn(seed: u64) -> Drawn {
     let training = Training {
         epochs: None,
         steps: Some(3),
+        work_schedule: Vec::new(),
         batch_size,
         loss,
         optimizer,

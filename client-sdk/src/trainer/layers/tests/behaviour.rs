@@ -32,6 +32,7 @@ fn batches(optimizer: Optimizer) -> Training {
     Training {
         epochs: Some(2),
         steps: None,
+        work_schedule: Vec::new(),
         batch_size: Some(7),
         loss: Loss::CrossEntropy,
         optimizer,
