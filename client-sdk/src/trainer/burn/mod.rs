@@ -15,6 +15,7 @@ mod norm;
 mod optimizer;
 mod parameters;
 mod recurrent;
+mod suspended;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -30,7 +31,7 @@ use tributary_protocol::plan::Algorithm;
 use self::loss::loss_of;
 use self::optimizer::Stepper;
 use super::batches::{Batches, EVALUATION_BATCH};
-use super::contract::{EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
+use super::contract::{Checkpoint, EvaluateTask, Evaluated, TrainError, TrainTask, Trained, Trainer};
 use super::dropout::stream_of_step;
 use super::fit;
 use super::panics::caught;
@@ -90,7 +91,6 @@ impl<N: Network> BurnTrainer<N> {
     fn train_steps(&self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
         task.training.check().map_err(|error| fit::does_not_fit(error.to_string()))?;
         let device = self.device.clone().autodiff();
-        let mut network = self.network(task.spec, task.model, &device)?;
         let correction = task.correction();
         let constants = match correction.constant {
             // As values of a network, they get the layout and the order in which burn holds the weights.
@@ -101,11 +101,20 @@ impl<N: Network> BurnTrainer<N> {
             None => Vec::new(),
         };
         let mut stepper = Stepper::new(task.training.optimizer.clone(), correction.pull, constants, task.frozen);
+        let resume = task.resume.filter(|checkpoint| suspended::fits(task, &stepper, checkpoint));
+        let mut network = match resume {
+            None => self.network(task.spec, task.model, &device)?,
+            Some(checkpoint) => self.resumed(task, checkpoint, &mut stepper, &device)?,
+        };
+        let (mut steps, mut losses) = resume.map_or((0, 0.0), |checkpoint| (checkpoint.steps, checkpoint.losses));
         let mut batches = Batches::new(self.examples.len(), task.training, task.seed);
-        let (mut steps, mut losses) = (0u64, 0.0);
+        batches.skip(steps);
         while let Some(indices) = batches.next_batch() {
             if should_stop() {
-                return Err(TrainError::Interrupted);
+                return Err(match task.may_suspend && steps > 0 {
+                    true => suspended::suspended(task, &network, &stepper, steps, losses)?,
+                    false => TrainError::Interrupted,
+                });
             }
             if steps > 0 && task.is_over() {
                 break;
@@ -125,6 +134,26 @@ impl<N: Network> BurnTrainer<N> {
         }
         let (examples, loss) = (self.examples.len() as u64, losses / steps as f64);
         Ok(Trained { values, examples, steps, loss, metrics: Metrics::new() })
+    }
+
+    /// The network of a training that goes on, with the optimiser where it was.
+    fn resumed(
+        &self,
+        task: &TrainTask<'_>,
+        checkpoint: &Checkpoint,
+        stepper: &mut Stepper,
+        device: &Device,
+    ) -> Result<N, TrainError> {
+        let values = checkpoint.vectors.get(suspended::VALUES).cloned().unwrap_or_default();
+        let model = Model::new(Arc::clone(task.model.parameters()), values);
+        let model = model.map_err(|error| fit::does_not_fit(format!("the values of a suspended training: {error}")))?;
+        let network = self.network(task.spec, &model, device)?;
+        let anchors = match task.correction().pull > 0.0 {
+            true => transfer::as_held(&self.network(task.spec, task.model, &self.device)?),
+            false => Vec::new(),
+        };
+        suspended::resume(stepper, checkpoint, &transfer::as_held(&network), &anchors);
+        Ok(network)
     }
 
     fn evaluate_batches(

@@ -5,6 +5,8 @@ use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Gradients, Tensor};
 use tributary_protocol::plan::Optimizer;
 
+use super::super::contract::TrainError;
+
 /// An optimiser and its state for each parameter.
 pub(super) struct Stepper {
     optimizer: Optimizer,
@@ -34,6 +36,43 @@ struct State {
 impl Stepper {
     pub(super) fn new(optimizer: Optimizer, pull: f64, constants: Vec<Tensor<1>>, frozen: &[bool]) -> Self {
         Self { optimizer, pull, constants, frozen: frozen.to_vec(), steps: 0, states: Vec::new() }
+    }
+
+    /// Moments that the optimiser keeps of each value.
+    pub(super) fn moments(&self) -> usize {
+        match self.optimizer {
+            Optimizer::Sgd { momentum: 0.0, .. } => 0,
+            Optimizer::Sgd { .. } => 1,
+            Optimizer::Adam { .. } | Optimizer::AdamW { .. } => 2,
+        }
+    }
+
+    /// A moment of all parameters of these lengths, one behind the other. It is zero before the first step.
+    pub(super) fn moment(&self, which: usize, lengths: &[usize]) -> Result<Vec<f32>, TrainError> {
+        let mut values = Vec::with_capacity(lengths.iter().sum());
+        for (index, length) in lengths.iter().enumerate() {
+            let state = self.states.get(index);
+            match state.and_then(|state| if which == 0 { state.first.clone() } else { state.second.clone() }) {
+                None => values.resize(values.len() + length, 0.0),
+                Some(moment) => {
+                    let moment = moment.try_into_vec_as::<f32>();
+                    values.extend(moment.map_err(|error| TrainError::Other(format!("{error:?}")))?);
+                }
+            }
+        }
+        Ok(values)
+    }
+
+    /// Puts the state of a parameter where it was; parameters come in burn's visiting order. A moment of zeros is the
+    /// same as none: it adds nothing.
+    pub(super) fn resume(&mut self, index: usize, [first, second]: [Option<Tensor<1>>; 2], anchor: Option<Tensor<1>>) {
+        self.states.resize_with(index + 1, State::default);
+        self.states[index] = State { first, second, anchor };
+    }
+
+    /// Counts steps that were taken earlier.
+    pub(super) fn skip(&mut self, steps: u64) {
+        self.steps = i32::try_from(steps).unwrap_or(i32::MAX);
     }
 
     /// Updates all parameters that have a gradient and are not frozen.

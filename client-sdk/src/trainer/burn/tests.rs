@@ -1,5 +1,7 @@
 //! An app's own burn module in the same trainer.
 
+use std::cell::Cell;
+
 use burn::module::Module;
 use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig, LinearLayout};
 use burn::tensor::activation;
@@ -126,6 +128,41 @@ fn constants_are_added_to_the_gradients_in_the_layout_of_the_model() {
     }
     let short = TrainTask { constant: Some(&constant[1..]), ..TrainTask::new(&start, &spec, &training, Seed(1)) };
     assert!(matches!(trainer.train(&short, &|| false), Err(TrainError::DoesNotFit(_))));
+}
+
+/// Goal: a training that is suspended goes on with the same bits. Method: a network with running statistics, dropout and a
+/// parameter that burn holds transposed; optimisers with none, one and two moments, a pull and constants; suspended after
+/// each of its steps and gone on with by another trainer.
+#[test]
+fn a_suspended_training_goes_on_with_the_same_bits() {
+    let spec = own_spec();
+    let start = own_model(&spec);
+    let constant = random(start.values().len(), 3);
+    let trainer = || BurnTrainer::with_network(Own::new, Arc::new(signs(50)));
+    let momentum = Optimizer::Sgd { learning_rate: 0.1, momentum: 0.9, weight_decay: 0.01, nesterov: true };
+    let adam = Optimizer::Adam { learning_rate: 0.02, beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 };
+    for (optimizer, mu) in [(SGD, 0.0), (momentum, 0.5), (adam, 0.5)] {
+        let algorithm = Algorithm::FedProx { mu, adaptive: None };
+        let training =
+            Training { batch_size: Some(20), algorithm, ..full_batch(2, Loss::CrossEntropy, optimizer.clone()) };
+        let whole = TrainTask { constant: Some(&constant), ..TrainTask::new(&start, &spec, &training, Seed(3)) };
+        let undisturbed = trainer().train(&whole, &|| false).unwrap();
+        for stop_after in 1..undisturbed.steps {
+            let asked = Cell::new(0);
+            let stops = || asked.replace(asked.get() + 1) == stop_after;
+            let task = TrainTask { may_suspend: true, ..whole };
+            let suspended = trainer().train(&task, &stops).unwrap_err();
+            let TrainError::Suspended(checkpoint) = suspended else { panic!("{suspended:?}") };
+            assert_eq!(checkpoint.steps, stop_after);
+            let rest = TrainTask { resume: Some(&checkpoint), ..whole };
+            assert_eq!(trainer().train(&rest, &|| false).unwrap(), undisturbed, "{stop_after} of {optimizer:?}");
+        }
+        let never = TrainTask { may_suspend: true, ..whole };
+        assert_eq!(trainer().train(&never, &|| true), Err(TrainError::Interrupted), "nothing is lost");
+        let strange = Checkpoint { steps: 2, ..Checkpoint::default() };
+        let anew = TrainTask { resume: Some(&strange), ..whole };
+        assert_eq!(trainer().train(&anew, &|| false).unwrap(), undisturbed, "of another trainer");
+    }
 }
 
 #[test]

@@ -1,0 +1,59 @@
+//! Trainings with burn that are suspended between two steps, and go on with the same bits.
+
+use std::collections::BTreeMap;
+
+use burn::tensor::{Device, Tensor, TensorData};
+
+use super::super::contract::{Checkpoint, TrainError, TrainTask};
+use super::network::Network;
+use super::optimizer::Stepper;
+use super::transfer;
+
+/// The vectors of a checkpoint: the model's values, and the moments of the optimiser as burn holds them. `LayerTrainer`
+/// keeps moments in the model's order, so its vectors have other names.
+pub(super) const VALUES: &str = "values";
+const MOMENTS: [&str; 2] = ["first_moment_of_burn", "second_moment_of_burn"];
+
+/// The end of a training after these steps.
+pub(super) fn suspended<N: Network>(
+    task: &TrainTask<'_>,
+    network: &N,
+    stepper: &Stepper,
+    steps: u64,
+    losses: f64,
+) -> Result<TrainError, TrainError> {
+    let values = transfer::export(network, task.model.values().len())?;
+    let mut vectors = BTreeMap::from([(VALUES.to_owned(), values)]);
+    let lengths: Vec<usize> = transfer::as_held(network).iter().map(|held| held.dims()[0]).collect();
+    for (which, name) in MOMENTS.into_iter().enumerate().take(stepper.moments()) {
+        vectors.insert(name.to_owned(), stepper.moment(which, &lengths)?);
+    }
+    Ok(match vectors.values().flatten().all(|value| value.is_finite()) {
+        true => TrainError::Suspended(Box::new(Checkpoint { steps, losses, vectors })),
+        false => TrainError::Diverged,
+    })
+}
+
+/// Whether a checkpoint is of such a training. One of another trainer or release may not be.
+pub(super) fn fits(task: &TrainTask<'_>, stepper: &Stepper, checkpoint: &Checkpoint) -> bool {
+    let needed = [VALUES].into_iter().chain(MOMENTS.into_iter().take(stepper.moments()));
+    let is_whole = |name: &str| checkpoint.vectors.get(name).map(Vec::len) == Some(task.model.values().len());
+    checkpoint.losses.is_finite() && needed.into_iter().all(is_whole)
+}
+
+/// Puts an optimiser where it was. `anchors` are the weights before the first step, where the rule pulls towards them.
+pub(super) fn resume(stepper: &mut Stepper, checkpoint: &Checkpoint, held: &[Tensor<1>], anchors: &[Tensor<1>]) {
+    let moments = MOMENTS.map(|name| checkpoint.vectors.get(name).map(Vec::as_slice).unwrap_or_default());
+    let mut first = 0;
+    for (index, held) in held.iter().enumerate() {
+        let (length, device) = (held.dims()[0], held.device().without_autodiff());
+        let moments = moments.map(|moment| Some(tensor(moment.get(first..first + length)?, &device)));
+        stepper.resume(index, moments, anchors.get(index).cloned());
+        first += length;
+    }
+    stepper.skip(checkpoint.steps);
+}
+
+fn tensor(values: &[f32], device: &Device) -> Tensor<1> {
+    Tensor::from_data(TensorData::new(values.to_vec(), [values.len()]), device)
+}
