@@ -16,7 +16,7 @@
 //! | [`Distances`], [`Middle`] | distances of pairs, and middles of coordinates, stripe by stripe |
 //! | [`Optimizer`], [`step`], [`advance`] | from the combined updates to the next model |
 //! | [`ControlStep`], [`Dynamic`], [`Elastic`] | the server's half of SCAFFOLD, FedDyn and elastic averaging |
-//! | [`mean_norm`], [`diversity`], [`cosine`], [`MeanDot`] | update statistics |
+//! | [`Norm`], [`diversity`], [`cosine`], [`MeanDot`] | update statistics |
 
 mod accumulator;
 mod caps;
@@ -37,9 +37,10 @@ pub use combine::Combined;
 pub use gathering::{Facts, Gathering, Keep, Pairs, Recipe, Reports, Weighing, gathering_of, mean_loss};
 pub use mixture::Mixture;
 pub use optimizer::{
-    AggregateError, ControlStep, Dynamic, Elastic, Optimizer, Sgd, Survey, advance, optimizer_of, rounded, share, step,
+    AggregateError, ControlStep, Dynamic, Elastic, Optimizer, Sgd, Survey, advance, means, optimizer_of, rounded,
+    share, step,
 };
 pub use robust::{Distances, Middle};
 pub use share::{Discount, Share};
-pub use statistics::{Leading, MeanDot, cosine, diversity, mean_norm};
+pub use statistics::{Leading, MeanDot, Norm, cosine, diversity};
 pub use weight::{Contribution, Weight};

@@ -1,4 +1,4 @@
-//! Update statistics: norm of the mean, gradient diversity, cosines.
+//! Update statistics: norms, gradient diversity, cosines.
 //!
 //! Each figure is summed in f64 in one fixed order, so that computing it again gives the same bits.
 
@@ -30,17 +30,63 @@ impl<C: Combined> Combined for Leading<C> {
     }
 }
 
-/// L2 norm of the combined updates; none if there is no update.
-#[must_use]
-pub fn mean_norm(sum: &dyn Combined) -> Option<f64> {
-    let total = sum.parameters_total();
-    let mut squares = 0.0;
-    for first in (0..total).step_by(MEAN_VALUES) {
-        for mean in sum.mean(first..total.min(first + MEAN_VALUES))? {
-            squares += mean * mean;
+/// Parts of a sum that are added side by side.
+const PARTS: usize = 8;
+
+/// A sum of many products. Product n is added to part n modulo [`PARTS`], so the result does not depend on how the values
+/// are cut into blocks, and a processor adds several at a time: in a single sum each addition waits for the one before.
+#[derive(Clone, Copy, Debug, Default)]
+struct Products([f64; PARTS]);
+
+impl Products {
+    /// Adds the products of two vectors of one length; that of their first values is number `first`.
+    fn add<A: Copy + Into<f64>, B: Copy + Into<f64>>(&mut self, first: usize, one: &[A], other: &[B]) {
+        let head = first.next_multiple_of(PARTS).saturating_sub(first).min(one.len());
+        let ((one_head, one), (other_head, other)) = (one.split_at(head), other.split_at(head));
+        self.add_from(first % PARTS, one_head, other_head);
+        let ((one, one_tail), (other, other_tail)) = (one.as_chunks::<PARTS>(), other.as_chunks::<PARTS>());
+        for (one, other) in one.iter().zip(other) {
+            self.add_from(0, one, other);
+        }
+        self.add_from(0, one_tail, other_tail);
+    }
+
+    /// Adds at most [`PARTS`] products, to the parts from this one on.
+    #[inline]
+    fn add_from<A: Copy + Into<f64>, B: Copy + Into<f64>>(&mut self, part: usize, one: &[A], other: &[B]) {
+        for (part, (one, other)) in self.0[part..].iter_mut().zip(one.iter().zip(other)) {
+            *part += (*one).into() * (*other).into();
         }
     }
-    Some(squares.sqrt())
+
+    fn add_one(&mut self, number: usize, value: f64, mean: f64) {
+        self.0[number % PARTS] += value * mean;
+    }
+
+    fn total(&self) -> f64 {
+        self.0.iter().sum()
+    }
+}
+
+/// The L2 norm of a vector whose values come in blocks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Norm {
+    squares: Products,
+    values: usize,
+}
+
+impl Norm {
+    /// Takes the next values.
+    pub fn add<V: Copy + Into<f64>>(&mut self, values: &[V]) {
+        self.squares.add(self.values, values, values);
+        self.values += values.len();
+    }
+
+    /// The norm of the values so far.
+    #[must_use]
+    pub fn finish(&self) -> f64 {
+        self.squares.total().sqrt()
+    }
 }
 
 /// Gradient diversity (Yin et al. 2018, <https://arxiv.org/abs/1706.05699>, definition 1) of weighted updates:
@@ -71,20 +117,20 @@ pub fn cosine(dot: f64, update_norm: f64, mean_norm: f64) -> Option<f64> {
 #[derive(Debug)]
 pub struct MeanDot<C> {
     sum: C,
-    dot: f64,
+    products: Products,
 }
 
 impl<C: Combined> MeanDot<C> {
     /// Starts at zero. `sum` holds at least one update.
     #[must_use]
     pub fn new(sum: C) -> Self {
-        Self { sum, dot: 0.0 }
+        Self { sum, products: Products::default() }
     }
 
     /// The dot product of the blocks so far.
     #[must_use]
     pub fn finish(self) -> f64 {
-        self.dot
+        self.products.total()
     }
 }
 
@@ -94,9 +140,7 @@ impl<C: Combined> DeltaSink for MeanDot<C> {
         for (number, block) in values.chunks(MEAN_VALUES).enumerate() {
             let first = first + number * MEAN_VALUES;
             let Some(means) = self.sum.mean(first..first + block.len()) else { return };
-            for (value, mean) in block.iter().zip(means) {
-                self.dot += f64::from(*value) * mean;
-            }
+            self.products.add(first, block, &means);
         }
     }
 
@@ -111,7 +155,8 @@ impl<C: Combined> DeltaSink for MeanDot<C> {
             let end = first + now.0[here - 1] as usize + 1;
             let Some(means) = self.sum.mean(begins..end) else { return };
             for (index, value) in now.0.iter().zip(later.0) {
-                self.dot += f64::from(*value) * means[first + *index as usize - begins];
+                let number = first + *index as usize;
+                self.products.add_one(number, f64::from(*value), means[number - begins]);
             }
             (indices, values) = (now.1, later.1);
         }
@@ -139,6 +184,12 @@ mod tests {
 
     fn norm(delta: &[f32]) -> f64 {
         delta.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt()
+    }
+
+    fn mean_norm(sum: &dyn Combined) -> Option<f64> {
+        let mut norm = Norm::default();
+        norm.add(&sum.mean(0..sum.parameters_total())?);
+        Some(norm.finish())
     }
 
     fn diversity_of(updates: &[(Vec<f32>, u32)]) -> Option<f64> {
@@ -202,6 +253,31 @@ mod tests {
         one.sparse(2, &indices, &values);
         other.dense(0, &dense);
         assert_eq!(one.finish().to_bits(), other.finish().to_bits());
+    }
+
+    #[test]
+    fn norms_and_dot_products_do_not_depend_on_how_a_vector_is_cut() {
+        let delta: Vec<f32> = (0..2 * MEAN_VALUES + 5).map(|index| (index % 977) as f32 * 0.013 - 5.0).collect();
+        let sum = sum_of(&[(delta.clone(), 3)]);
+        let mut whole = MeanDot::new(&sum);
+        whole.dense(0, &delta);
+        let whole = whole.finish();
+        let mut norm = Norm::default();
+        delta.chunks(1000).for_each(|piece| norm.add(piece));
+        let mut at_once = Norm::default();
+        at_once.add(&delta);
+        assert_eq!(norm.finish().to_bits(), at_once.finish().to_bits());
+        let plain: f64 = delta.iter().map(|value| f64::from(*value).powi(2)).sum();
+        for whole in [whole, norm.finish().powi(2)] {
+            assert!((whole / plain - 1.0).abs() < 1e-9, "{whole} instead of {plain}");
+        }
+        for length in [1, 3, 8, 1000, MEAN_VALUES + 1] {
+            let mut cut = MeanDot::new(&sum);
+            for (number, piece) in delta.chunks(length).enumerate() {
+                cut.dense(number * length, piece);
+            }
+            assert_eq!(cut.finish().to_bits(), whole.to_bits(), "{length}");
+        }
     }
 
     #[test]

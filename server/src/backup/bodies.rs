@@ -55,8 +55,10 @@ pub(super) async fn embed(database: &mut SqliteConnection, folder: &Path, copy: 
         let chunk = Chunk::of(blob);
         for (part, data) in (chunk.first..).zip(Chunks(file)) {
             let data = data.map_err(unreadable)?;
-            let sql = "insert into blob_chunks (blob, part, data) values ($1, $2, $3)";
-            sqlx::query(sql).bind(chunk.blob).bind(part).bind(data).execute(&mut *tx).await.map_err(failed)?;
+            let crc = i64::from(crc32fast::hash(&data));
+            let sql = "insert into blob_chunks (blob, part, data, crc) values ($1, $2, $3, $4)";
+            let query = sqlx::query(sql).bind(chunk.blob).bind(part).bind(data).bind(crc);
+            query.execute(&mut *tx).await.map_err(failed)?;
         }
         sqlx::query("delete from objects where blob = $1").bind(blob).execute(&mut *tx).await.map_err(failed)?;
         staged.insert(chunk.blob);
@@ -100,7 +102,7 @@ impl Iterator for Chunks {
 mod tests {
     use super::*;
     use crate::backup::file_of;
-    use crate::db::Db;
+    use crate::db::{Db, ObjectRow};
 
     const OBJECT: &str = "staged/a/1-x";
 
@@ -111,7 +113,7 @@ mod tests {
         let mut tx = db.begin().await.unwrap();
         tx.deployment("d").await.unwrap();
         if refers {
-            tx.insert_object("staged/a/1", OBJECT, 3).await.unwrap();
+            tx.insert_object("staged/a/1", &ObjectRow::of(OBJECT.to_owned(), b"abc")).await.unwrap();
         }
         tx.commit().await.unwrap();
         db.close().await;
@@ -138,7 +140,8 @@ mod tests {
         connection.close().await.unwrap();
         let db = Db::open(copy.to_str().unwrap()).await.unwrap();
         let mut tx = db.read().await.unwrap();
-        assert_eq!(tx.blob_part("staged/a", 1).await.unwrap().as_deref(), Some(&b"abc"[..]));
+        let chunk = tx.blob_part("staged/a", 1).await.unwrap().unwrap();
+        assert_eq!((&chunk.data[..], chunk.crc), (&b"abc"[..], Some(0x3524_41c2)));
         assert!(!tx.has_objects("").await.unwrap());
         drop(tx);
         db.close().await;

@@ -24,7 +24,7 @@ mod workbench;
 pub use blobs::Blobs;
 pub use error::{BlobError, StoreError};
 pub use open::{OpenStoreError, environment, folder_beside, open_beside, open_store};
-pub use read::{ChunkReader, Reader, StoredBody};
+pub use read::{Reader, StoredBody};
 pub use shared::SharedParts;
 pub use spool::{Owner, Replay, Spool};
 pub use staged::Staged;

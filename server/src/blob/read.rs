@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
 
 use super::{BlobError, Blobs, Store};
-use crate::db::{BLOB_CHUNK_BYTES, Db, DbError, StagedRow, Tx, part_name};
+use crate::db::{BLOB_CHUNK_BYTES, Db, DbError, ObjectRow, StagedRow, StoredChunk, Tx, part_name};
 
 /// The place where a body was found.
 #[derive(Clone, Debug)]
@@ -20,12 +20,12 @@ enum Place {
     /// In the database under its name, or missing.
     Here,
     /// In the store, in one object.
-    Object { object: String, bytes: u64 },
+    Object(ObjectRow),
     /// In chunks, under another name.
     Parts(StagedRow),
 }
 
-/// Reads a body from beginning to end. A body in the database is read in one snapshot.
+/// Reads a body from beginning to end.
 #[derive(Debug)]
 pub struct Reader<'a> {
     blobs: &'a Blobs,
@@ -34,39 +34,38 @@ pub struct Reader<'a> {
     /// Where reading ends, if the length is known.
     end: u64,
     at: u64,
+    /// A body in the database may be read in one snapshot.
     snapshot: Option<Tx>,
-    check: Option<(Sha256Hasher, Sha256Hash)>,
+    check: Check,
 }
 
-/// Reads a body from beginning to end without a snapshot, so that no connection is held between two chunks: several
-/// bodies can be read side by side.
+/// How a whole body is checked while it is read.
 #[derive(Debug)]
-pub struct ChunkReader<'a> {
-    blobs: &'a Blobs,
-    db: &'a Db,
-    body: StoredBody,
-    at: u64,
-    hasher: Sha256Hasher,
-    sha256: Sha256Hash,
+enum Check {
+    /// Each chunk has been compared with its checksum.
+    Chunks,
+    /// An object of several chunks, against its checksum.
+    Object(crc32fast::Hasher, u32),
+    /// The body against its hash.
+    Hash(Sha256Hasher, Sha256Hash),
 }
 
-impl ChunkReader<'_> {
-    /// The next bytes, at most [`BLOB_CHUNK_BYTES`]; none at the end, after the hash was checked. An empty body is
-    /// reported as missing.
-    pub async fn next(&mut self) -> Result<Option<Bytes>, BlobError> {
-        let data = self.blobs.part(self.db, &self.body, self.at..u64::MAX).await?;
-        match &data {
-            None if self.at == 0 => return Err(BlobError::Missing(self.body.name.clone())),
-            None if std::mem::take(&mut self.hasher).finish() != self.sha256 => {
-                return Err(BlobError::Damaged(self.body.name.clone()));
-            }
-            None => {}
-            Some(data) => {
-                self.hasher.update(data);
-                self.at += data.len() as u64;
-            }
+impl Check {
+    fn update(&mut self, data: &[u8]) {
+        match self {
+            Self::Chunks => {}
+            Self::Object(hasher, _) => hasher.update(data),
+            Self::Hash(hasher, _) => hasher.update(data),
         }
-        Ok(data)
+    }
+
+    /// Whether the body is as it was stored, at its end.
+    fn holds(&mut self) -> bool {
+        match std::mem::replace(self, Self::Chunks) {
+            Self::Chunks => true,
+            Self::Object(hasher, crc) => hasher.finalize() == crc,
+            Self::Hash(hasher, sha256) => hasher.finish() == sha256,
+        }
     }
 }
 
@@ -79,7 +78,7 @@ impl StoredBody {
     fn is_in_store(&self) -> bool {
         match &self.place {
             Place::Here => false,
-            Place::Object { .. } => true,
+            Place::Object(_) => true,
             Place::Parts(parts) => parts.in_store,
         }
     }
@@ -96,21 +95,18 @@ impl Blobs {
         }
     }
 
-    /// Begins to read the body of this name and hash, chunk by chunk.
-    pub async fn chunks<'a>(
-        &'a self,
-        db: &'a Db,
-        name: String,
-        sha256: Sha256Hash,
-    ) -> Result<ChunkReader<'a>, BlobError> {
+    /// Begins to read a whole body without a snapshot, so that no connection is held between two chunks: several bodies
+    /// can be read side by side.
+    pub async fn chunks<'a>(&'a self, db: &'a Db, name: String, sha256: Sha256Hash) -> Result<Reader<'a>, BlobError> {
         let body = locate(&mut db.read().await?, name).await?;
-        Ok(ChunkReader { blobs: self, db, body, at: 0, hasher: Sha256Hasher::new(), sha256 })
+        let check = self.check(&body, sha256)?;
+        Ok(self.read_on(db, None, body, check))
     }
 
     /// The first bytes of a range, at most [`BLOB_CHUNK_BYTES`]; none past the end.
     pub async fn part(&self, db: &Db, body: &StoredBody, wanted: Range<u64>) -> Result<Option<Bytes>, BlobError> {
         match &body.place {
-            Place::Object { object, bytes } => piece(self.store()?, &body.name, object, *bytes, wanted).await,
+            Place::Object(object) => piece(self.store()?, &body.name, object, wanted).await,
             _ => self.part_in(&mut db.read().await?, body, wanted).await,
         }
     }
@@ -118,7 +114,7 @@ impl Blobs {
     /// Like [`Self::part`], in a snapshot.
     async fn part_in(&self, tx: &mut Tx, body: &StoredBody, wanted: Range<u64>) -> Result<Option<Bytes>, BlobError> {
         match &body.place {
-            Place::Object { object, bytes } => piece(self.store()?, &body.name, object, *bytes, wanted).await,
+            Place::Object(object) => piece(self.store()?, &body.name, object, wanted).await,
             Place::Here => chunk(tx, &body.name, BLOB_CHUNK_BYTES as u64, wanted).await,
             Place::Parts(parts) => {
                 let wanted = wanted.start..wanted.end.min(parts.bytes);
@@ -143,41 +139,56 @@ impl Blobs {
     ) -> Result<Option<Bytes>, BlobError> {
         let part = wanted.start / parts.part_bytes;
         let name = part_name(&parts.id, part);
-        let Some((object, bytes)) = tx.object(&name).await? else { return Ok(None) };
+        let Some(object) = tx.object(&name).await? else { return Ok(None) };
         let before = part * parts.part_bytes;
         let wanted = wanted.start - before..wanted.end - before;
-        piece(self.store()?, &name, &object, bytes, wanted).await
+        let data = piece(self.store()?, &name, &object, wanted).await?;
+        match &data {
+            Some(data) if data.len() as u64 == object.bytes && differs(data, object.crc) => {
+                Err(BlobError::Damaged(name))
+            }
+            _ => Ok(data),
+        }
     }
 
-    /// Begins to read a whole body. A body from a store is checked against its hash, because other programs can write
-    /// to a store.
+    /// Begins to read a whole body. A body in the database is read in one snapshot.
     pub async fn reader<'a>(&'a self, db: &'a Db, name: String, sha256: Sha256Hash) -> Result<Reader<'a>, BlobError> {
         let mut tx = db.read().await?;
         let body = locate(&mut tx, name).await?;
-        let check = body.is_in_store().then(|| (Sha256Hasher::new(), sha256));
-        self.read_on(db, tx, body, check)
+        let check = self.check(&body, sha256)?;
+        Ok(self.read_on(db, Some(tx), body, check))
     }
 
     /// Begins to read the stored chunks of a body that may be unfinished.
     pub(super) async fn parts_reader<'a>(&'a self, db: &'a Db, parts: StagedRow) -> Result<Reader<'a>, BlobError> {
         let tx = db.read().await?;
-        self.read_on(db, tx, StoredBody { name: parts.id.clone(), place: Place::Parts(parts) }, None)
-    }
-
-    fn read_on<'a>(
-        &'a self,
-        db: &'a Db,
-        tx: Tx,
-        body: StoredBody,
-        check: Option<(Sha256Hasher, Sha256Hash)>,
-    ) -> Result<Reader<'a>, BlobError> {
+        let body = StoredBody { name: parts.id.clone(), place: Place::Parts(parts) };
         if body.is_in_store() {
             self.store()?;
         }
+        Ok(self.read_on(db, Some(tx), body, Check::Chunks))
+    }
+
+    /// How to check this body. The database and the files beside it are ours: a checksum finds what a disk or a crash
+    /// did to them. Other programs can write to a store, so a body from there is compared with its hash.
+    fn check(&self, body: &StoredBody, sha256: Sha256Hash) -> Result<Check, BlobError> {
+        if !body.is_in_store() {
+            return Ok(Check::Chunks);
+        }
+        match &body.place {
+            Place::Object(ObjectRow { crc: Some(crc), .. }) if self.store()?.is_beside() => {
+                Ok(Check::Object(crc32fast::Hasher::new(), *crc))
+            }
+            Place::Parts(_) if self.store()?.is_beside() => Ok(Check::Chunks),
+            _ => Ok(Check::Hash(Sha256Hasher::new(), sha256)),
+        }
+    }
+
+    fn read_on<'a>(&'a self, db: &'a Db, tx: Option<Tx>, body: StoredBody, check: Check) -> Reader<'a> {
         // A store may be slow, so no snapshot is held meanwhile.
-        let snapshot = (!body.is_in_store()).then_some(tx);
+        let snapshot = tx.filter(|_| !body.is_in_store());
         let end = if let Place::Parts(parts) = &body.place { parts.bytes } else { u64::MAX };
-        Ok(Reader { blobs: self, db, body, end, at: 0, snapshot, check })
+        Reader { blobs: self, db, body, end, at: 0, snapshot, check }
     }
 
     fn store(&self) -> Result<&Store, BlobError> {
@@ -189,13 +200,12 @@ impl Blobs {
 }
 
 impl Reader<'_> {
-    /// Begins at this byte. The hash of a body from a store cannot be checked then.
+    /// Begins at this byte of a body whose chunks are checked one by one.
     pub(super) fn skip(&mut self, bytes: u64) {
         self.at = bytes;
-        self.check = None;
     }
 
-    /// The next bytes, at most [`BLOB_CHUNK_BYTES`]; none at the end, after the hash was checked. An empty body is
+    /// The next bytes, at most [`BLOB_CHUNK_BYTES`]; none at the end, after the body was checked. An empty body is
     /// reported as missing.
     pub async fn next(&mut self) -> Result<Option<Bytes>, BlobError> {
         let wanted = self.at..self.end;
@@ -203,15 +213,11 @@ impl Reader<'_> {
             Some(tx) => self.blobs.part_in(tx, &self.body, wanted).await?,
             None => self.blobs.part(self.db, &self.body, wanted).await?,
         };
-        match (&data, &mut self.check) {
-            (None, _) if self.at == 0 => return Err(BlobError::Missing(self.body.name.clone())),
-            (Some(data), Some((hasher, _))) => hasher.update(data),
-            (None, Some((hasher, sha256))) => {
-                if std::mem::take(hasher).finish() != *sha256 {
-                    return Err(BlobError::Damaged(self.body.name.clone()));
-                }
-            }
-            (_, None) => {}
+        match &data {
+            None if self.at == 0 => return Err(BlobError::Missing(self.body.name.clone())),
+            None if !self.check.holds() => return Err(BlobError::Damaged(self.body.name.clone())),
+            None => {}
+            Some(data) => self.check.update(data),
         }
         self.at += data.as_ref().map_or(0, |data| data.len() as u64);
         Ok(data)
@@ -220,25 +226,19 @@ impl Reader<'_> {
 
 async fn locate(tx: &mut Tx, name: String) -> Result<StoredBody, DbError> {
     let place = match tx.object(&name).await? {
-        Some((object, bytes)) => Place::Object { object, bytes },
+        Some(object) => Place::Object(object),
         None => tx.staged_body(&name).await?.map_or(Place::Here, Place::Parts),
     };
     Ok(StoredBody { name, place })
 }
 
 /// The bytes of a range of an object, at most one chunk.
-async fn piece(
-    store: &Store,
-    name: &str,
-    object: &str,
-    bytes: u64,
-    wanted: Range<u64>,
-) -> Result<Option<Bytes>, BlobError> {
-    let end = wanted.end.min(bytes).min(wanted.start.saturating_add(BLOB_CHUNK_BYTES as u64));
+async fn piece(store: &Store, name: &str, object: &ObjectRow, wanted: Range<u64>) -> Result<Option<Bytes>, BlobError> {
+    let end = wanted.end.min(object.bytes).min(wanted.start.saturating_add(BLOB_CHUNK_BYTES as u64));
     if wanted.start >= end {
         return Ok(None);
     }
-    let data = store.part(object, wanted.start..end).await?;
+    let data = store.part(&object.object, wanted.start..end).await?;
     let data = data.ok_or_else(|| BlobError::Missing(name.to_owned()))?;
     let whole = data.len() as u64 == end - wanted.start;
     if whole { Ok(Some(data)) } else { Err(BlobError::Damaged(name.to_owned())) }
@@ -247,8 +247,17 @@ async fn piece(
 /// The bytes of a range, up to the end of the chunk where the range begins.
 async fn chunk(tx: &mut Tx, name: &str, chunk: u64, wanted: Range<u64>) -> Result<Option<Bytes>, BlobError> {
     let part = wanted.start / chunk;
-    let Some(data) = tx.blob_part(name, part).await?.map(Bytes::from) else { return Ok(None) };
+    let Some(StoredChunk { data, crc }) = tx.blob_part(name, part).await? else { return Ok(None) };
+    if differs(&data, crc) {
+        return Err(BlobError::Damaged(name.to_owned()));
+    }
+    let data = Bytes::from(data);
     let from = usize::try_from(wanted.start % chunk).unwrap_or(usize::MAX);
     let to = usize::try_from(wanted.end - part * chunk).unwrap_or(usize::MAX).min(data.len());
     Ok((from < to).then(|| data.slice(from..to)))
+}
+
+/// Whether bytes are other ones than those that were stored with this checksum.
+fn differs(data: &[u8], crc: Option<u32>) -> bool {
+    crc.is_some_and(|crc| crc32fast::hash(data) != crc)
 }

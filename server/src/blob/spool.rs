@@ -9,7 +9,7 @@ use tributary_protocol::id::AssignmentId;
 use super::blobs::hex;
 use super::staged::Place;
 use super::{BlobError, Blobs, Reader, Staged, Store, Workbench};
-use crate::db::{BLOB_CHUNK_BYTES, DbError, NewStaged, StagedRow, Tx, part_name};
+use crate::db::{BLOB_CHUNK_BYTES, DbError, NewStaged, ObjectRow, StagedRow, Tx, part_name};
 use crate::runtime::entropy;
 
 /// Bodies that get no more memory than they need.
@@ -241,7 +241,8 @@ impl Spool {
                 None
             }
             Some(object) => {
-                tx.put_object(&part_name(&row.id, self.full_parts), object, self.tail().len() as u64).await?
+                let part = ObjectRow::of(object.clone(), self.tail());
+                tx.put_object(&part_name(&row.id, self.full_parts), &part).await?
             }
         };
         self.bench.note_parts(&row);
@@ -256,7 +257,7 @@ impl Spool {
         let mut tx = self.bench.db.read().await?;
         let mut objects = Vec::new();
         for part in 0..row.parts() {
-            objects.extend(tx.object(&part_name(&row.id, part)).await?.map(|(object, _)| object));
+            objects.extend(tx.object(&part_name(&row.id, part)).await?.map(|row| row.object));
         }
         Ok(objects)
     }

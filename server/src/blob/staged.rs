@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::blobs::{Blobs, hex};
 use super::error::BlobError;
 use super::workbench::Workbench;
-use crate::db::{BLOB_CHUNK_BYTES, StagedRow, Tx};
+use crate::db::{BLOB_CHUNK_BYTES, ObjectRow, StagedRow, Tx};
 use crate::runtime::entropy;
 
 /// Longest time between putting a body into the store and the transaction that refers to it, in milliseconds. Far below
@@ -85,7 +85,9 @@ impl Staged {
             Place::Object { staged_at_ms, .. } if now_ms.saturating_sub(*staged_at_ms) > SETTLE_MS_MAX => {
                 return Err(BlobError::Stale(self.name.clone()));
             }
-            Place::Object { object, .. } => tx.insert_object(&self.name, object, self.body.len() as u64).await?,
+            Place::Object { object, .. } => {
+                tx.insert_object(&self.name, &ObjectRow::of(object.clone(), &self.body)).await?;
+            }
             Place::Parts(row) => {
                 if !tx.settle_staged(&row.id, row.attempt, row.bytes, &self.name).await? {
                     return Err(BlobError::Superseded(self.name.clone()));

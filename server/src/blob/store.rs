@@ -98,6 +98,12 @@ impl Store {
         !self.is_beside
     }
 
+    /// Whether it is the folder beside the database, which no other program writes to.
+    #[must_use]
+    pub(super) fn is_beside(&self) -> bool {
+        self.is_beside
+    }
+
     /// The key of a new object. It tells where the object is.
     #[must_use]
     pub(super) fn key(&self, name: &str) -> String {

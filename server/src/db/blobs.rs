@@ -6,11 +6,43 @@ use super::{DbError, RoundKey, Tx};
 /// Length of every chunk but the last. No database buffers more of a body than this at once.
 pub const BLOB_CHUNK_BYTES: usize = 1 << 20;
 
+/// A chunk of a body in the database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredChunk {
+    pub data: Vec<u8>,
+    /// CRC-32 of the data when it was stored; none for chunks of earlier releases.
+    pub crc: Option<u32>,
+}
+
+/// An object that has a body, or a part of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectRow {
+    /// Its key in the store.
+    pub object: String,
+    pub bytes: u64,
+    /// CRC-32 of its bytes when it was stored; none for objects of earlier releases.
+    pub crc: Option<u32>,
+}
+
+/// A checksum as it is stored.
+fn checksum(crc: i64) -> u32 {
+    // A value that is no checksum fits no data.
+    u32::try_from(crc).unwrap_or_default()
+}
+
 /// Names of the updates of a round (`$1` job, `$2` task, `$3` number).
 macro_rules! updates_of_round {
     () => {
         "(select 'update/' || id from assignments where job = $1 and task = $2 and round = $3)"
     };
+}
+
+impl ObjectRow {
+    /// An object with these bytes.
+    #[must_use]
+    pub fn of(object: String, data: &[u8]) -> Self {
+        Self { object, bytes: data.len() as u64, crc: Some(crc32fast::hash(data)) }
+    }
 }
 
 impl Tx {
@@ -19,53 +51,55 @@ impl Tx {
     /// # Errors
     /// [`DbError::Duplicate`] when a body of this name is in the database.
     pub async fn insert_blob(&mut self, name: &str, body: &[u8]) -> Result<(), DbError> {
-        let sql = "insert into blob_chunks (blob, part, data) values ($1, $2, $3)";
+        let sql = "insert into blob_chunks (blob, part, data, crc) values ($1, $2, $3, $4)";
         for (part, data) in (0i64..).zip(body.chunks(BLOB_CHUNK_BYTES)) {
-            execute!(self, sql, name, part, data);
+            execute!(self, sql, name, part, data, i64::from(crc32fast::hash(data)));
         }
         Ok(())
     }
 
     /// One chunk of a body, from byte `part * BLOB_CHUNK_BYTES` on; none past the end.
-    pub async fn blob_part(&mut self, name: &str, part: u64) -> Result<Option<Vec<u8>>, DbError> {
-        let sql = "select data from blob_chunks where blob = $1 and part = $2";
-        let row = fetch!(self, (Vec<u8>,), fetch_optional, sql, name, stored(part));
-        Ok(row.map(|(data,)| data))
+    pub async fn blob_part(&mut self, name: &str, part: u64) -> Result<Option<StoredChunk>, DbError> {
+        let sql = "select data, crc from blob_chunks where blob = $1 and part = $2";
+        let row = fetch!(self, (Vec<u8>, Option<i64>), fetch_optional, sql, name, stored(part));
+        Ok(row.map(|(data, crc)| StoredChunk { data, crc: crc.map(checksum) }))
     }
 
     /// Stores one chunk of a body, and replaces what was stored there.
     pub async fn put_part(&mut self, name: &str, part: u64, data: &[u8]) -> Result<(), DbError> {
-        let sql = "insert into blob_chunks (blob, part, data) values ($1, $2, $3) \
-                   on conflict (blob, part) do update set data = excluded.data";
-        execute!(self, sql, name, stored(part), data);
+        let sql = "insert into blob_chunks (blob, part, data, crc) values ($1, $2, $3, $4) \
+                   on conflict (blob, part) do update set data = excluded.data, crc = excluded.crc";
+        execute!(self, sql, name, stored(part), data, i64::from(crc32fast::hash(data)));
         Ok(())
     }
 
     /// Stores the object that has the body of this name. Returns the object that it replaces, which the caller deletes
     /// after the commit.
-    pub async fn put_object(&mut self, name: &str, object: &str, bytes: u64) -> Result<Option<String>, DbError> {
+    pub async fn put_object(&mut self, name: &str, object: &ObjectRow) -> Result<Option<String>, DbError> {
         let former = self.object(name).await?;
-        let sql = "insert into objects (blob, object, bytes) values ($1, $2, $3) \
-                   on conflict (blob) do update set object = excluded.object, bytes = excluded.bytes";
-        execute!(self, sql, name, object, stored(bytes));
-        Ok(former.map(|(object, _)| object))
+        let sql = "insert into objects (blob, object, bytes, crc) values ($1, $2, $3, $4) \
+                   on conflict (blob) do update set object = excluded.object, bytes = excluded.bytes, crc = excluded.crc";
+        let ObjectRow { object, bytes, crc } = object;
+        execute!(self, sql, name, object.as_str(), stored(*bytes), crc.map(i64::from));
+        Ok(former.map(|former| former.object))
     }
 
-    /// Stores the object that has the body of this name, and its length.
+    /// Stores the object that has the body of this name.
     ///
     /// # Errors
     /// [`DbError::Duplicate`] when the name has an object.
-    pub async fn insert_object(&mut self, name: &str, object: &str, bytes: u64) -> Result<(), DbError> {
-        let sql = "insert into objects (blob, object, bytes) values ($1, $2, $3)";
-        execute!(self, sql, name, object, stored(bytes));
+    pub async fn insert_object(&mut self, name: &str, object: &ObjectRow) -> Result<(), DbError> {
+        let sql = "insert into objects (blob, object, bytes, crc) values ($1, $2, $3, $4)";
+        let ObjectRow { object, bytes, crc } = object;
+        execute!(self, sql, name, object.as_str(), stored(*bytes), crc.map(i64::from));
         Ok(())
     }
 
-    /// The object that has the body of this name, and its length; none when the body is in the database or missing.
-    pub async fn object(&mut self, name: &str) -> Result<Option<(String, u64)>, DbError> {
-        let sql = "select object, bytes from objects where blob = $1";
-        let row = fetch!(self, (String, i64), fetch_optional, sql, name);
-        Ok(row.map(|(object, bytes)| (object, bytes.cast_unsigned())))
+    /// The object that has the body of this name; none when the body is in the database or missing.
+    pub async fn object(&mut self, name: &str) -> Result<Option<ObjectRow>, DbError> {
+        let sql = "select object, bytes, crc from objects where blob = $1";
+        let row = fetch!(self, (String, i64, Option<i64>), fetch_optional, sql, name);
+        Ok(row.map(|(object, bytes, crc)| ObjectRow { object, bytes: bytes.cast_unsigned(), crc: crc.map(checksum) }))
     }
 
     /// Whether any body is stored in this object.

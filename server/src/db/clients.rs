@@ -8,6 +8,7 @@ use tributary_protocol::operator::{Client, ClientOrder, Order};
 use tributary_protocol::state::Standing;
 
 use super::jobs::number;
+use super::recent::{ClientChange, Seen};
 use super::tx::{Json, Text, execute, fetch, stored};
 use super::{DbError, Tx};
 
@@ -191,6 +192,7 @@ impl Tx {
     ) -> Result<Option<Name>, DbError> {
         let sql = "update clients set standing = $2, standing_reason = $3, standing_at_ms = $4 \
                    where id = $1 and standing <> 'revoked' and standing <> $2 returning population";
+        self.changes(id, || ClientChange::Identity);
         let row = fetch!(self, (Text<Name>,), fetch_optional, sql, id.to_string(), standing.as_str(), reason, now_ms);
         Ok(row.map(|(Text(population),)| population))
     }
@@ -222,8 +224,9 @@ impl Tx {
         now_ms: i64,
     ) -> Result<(), DbError> {
         let sql = "update clients set attributes = $2, examples = $3, last_seen_at_ms = $4, sdk = $5 where id = $1";
-        let sdk = sdk.map(Name::as_str);
-        execute!(self, sql, id.to_string(), Json::text(attributes)?, stored(examples), now_ms, sdk);
+        execute!(self, sql, id.to_string(), Json::text(attributes)?, stored(examples), now_ms, sdk.map(Name::as_str));
+        let seen = || Seen { attributes: attributes.clone(), sdk: sdk.cloned(), examples, at_ms: now_ms };
+        self.changes(id, || ClientChange::Seen(Box::new(seen())));
         Ok(())
     }
 

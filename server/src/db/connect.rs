@@ -11,14 +11,16 @@ use sqlx_sqlite::{
     SqliteSynchronous,
 };
 use tokio::time::Instant;
+use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::operator::{DbLatency, Engine};
 
 use super::file::DbFile;
 use super::log_sync::LogSync;
 #[cfg(feature = "postgres")]
 use super::postgres;
+use super::recent::RecentClients;
 use super::watched::Watched;
-use super::{DbError, Tx};
+use super::{DbError, KnownClient, Tx};
 use crate::metrics::waits::{Waits, latency};
 use crate::metrics::{DbOperation, Metrics};
 use crate::runtime::clock::Stopwatch;
@@ -64,6 +66,7 @@ pub enum Db {
         file: Arc<DbFile>,
         /// Makes commits durable, several at once.
         sync: Arc<LogSync>,
+        recent: Arc<RecentClients>,
         /// Receives times and failures.
         metrics: Arc<Metrics>,
     },
@@ -154,7 +157,14 @@ impl Db {
         let readers = pool(readers_max()).connect_with(reading).await.map_err(opened)?;
         let file = DbFile::of(Path::new(path)).map_err(|error| opened(sqlx::Error::Io(error)))?;
         let sync = LogSync::of(Path::new(path)).map_err(|error| opened(sqlx::Error::Io(error)))?;
-        Ok(Self::Sqlite { readers, writer, file: Arc::new(file), sync: Arc::new(sync), metrics })
+        Ok(Self::Sqlite {
+            readers,
+            writer,
+            file: Arc::new(file),
+            sync: Arc::new(sync),
+            recent: Arc::default(),
+            metrics,
+        })
     }
 
     /// Begins a transaction that writes. Its commit is durable.
@@ -174,10 +184,10 @@ impl Db {
         let began = Instant::now();
         let (stopwatch, operation) = (Stopwatch::start(), DbOperation::BeginWrite);
         let tx = match self {
-            Self::Sqlite { writer, file, sync, metrics, .. } => {
+            Self::Sqlite { writer, file, sync, recent, metrics, .. } => {
                 file.check()?;
                 let begun = writer.begin_with(BEGIN_IMMEDIATE).await;
-                let tx = Watched::begun(begun, operation, stopwatch, metrics)?;
+                let tx = Watched::begun(begun, operation, stopwatch, metrics)?.followed_by(recent);
                 Tx::Sqlite(if is_durable { tx.synced_by(sync) } else { tx })
             }
             #[cfg(feature = "postgres")]
@@ -208,6 +218,25 @@ impl Db {
         };
         READS.took(began.elapsed());
         Ok(tx)
+    }
+
+    /// The client with this hash of its secret, or of its next secret. One that authenticated lately takes no query.
+    pub async fn client_by_secret(&self, secret: &Sha256Hash) -> Result<Option<KnownClient>, DbError> {
+        let recent = match self {
+            Self::Sqlite { recent, .. } => recent,
+            #[cfg(feature = "postgres")]
+            Self::Postgres { .. } => return self.read().await?.client_by_secret(secret).await,
+        };
+        let began = match recent.find(secret) {
+            Ok(known) => return Ok(Some(known)),
+            Err(began) => began,
+        };
+        let known = self.read().await?.client_by_secret(secret).await?;
+        // A next secret is not remembered: its first use is a change.
+        if let Some(known) = known.as_ref().filter(|known| known.secret_sha256 == *secret) {
+            recent.remember(began, known);
+        }
+        Ok(known)
     }
 
     /// The file of a SQLite database.

@@ -6,6 +6,7 @@ use tributary_protocol::id::{ClientId, Name, TokenId};
 use tributary_protocol::state::Standing;
 
 use super::clients::ClientRow;
+use super::recent::ClientChange;
 use super::tx::{Json, Text, execute, fetch};
 use super::{DbError, Tx};
 
@@ -77,6 +78,7 @@ impl Tx {
 
     /// Stores the hash of a client's next secret, in the place of one that was never used.
     pub async fn set_next_secret(&mut self, id: ClientId, secret: &Sha256Hash) -> Result<(), DbError> {
+        self.changes(id, || ClientChange::Identity);
         let sql = "update clients set next_secret_sha256 = $2 where id = $1";
         execute!(self, sql, id.to_string(), secret.to_string());
         Ok(())
@@ -84,6 +86,7 @@ impl Tx {
 
     /// The client's next secret is in use: the old one works no more. Returns false when it was in use already.
     pub async fn use_next_secret(&mut self, id: ClientId, secret: &Sha256Hash, now_ms: i64) -> Result<bool, DbError> {
+        self.changes(id, || ClientChange::Identity);
         let sql = "update clients set secret_sha256 = $2, next_secret_sha256 = null, secret_at_ms = $3 \
                    where id = $1 and next_secret_sha256 = $2";
         Ok(execute!(self, sql, id.to_string(), secret.to_string(), now_ms) == 1)
@@ -97,6 +100,7 @@ impl Tx {
         key: &Sha256Hash,
         certificate_until_ms: Option<i64>,
     ) -> Result<bool, DbError> {
+        self.changes(id, || ClientChange::Identity);
         let sql = "update clients set key_sha256 = $2, certificate_until_ms = coalesce($3, certificate_until_ms) \
                    where id = $1 and (key_sha256 is null or key_sha256 = $2)";
         Ok(execute!(self, sql, id.to_string(), key.to_string(), certificate_until_ms) == 1)
@@ -117,6 +121,7 @@ impl Tx {
 
     /// Enrols a client again. Returns false when it is revoked.
     pub async fn enrol_again(&mut self, again: ReEnrolment<'_>) -> Result<bool, DbError> {
+        self.changes(again.client, || ClientChange::Identity);
         let sql = "update clients set token = $2, secret_sha256 = $3, next_secret_sha256 = null, secret_at_ms = $4, \
                    attributes = $5, granted = $6, last_seen_at_ms = $4 where id = $1 and standing <> 'revoked'";
         let ReEnrolment { client, token, secret, attributes, granted, now_ms } = again;

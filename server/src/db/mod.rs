@@ -28,6 +28,7 @@ mod notices;
 mod overview;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod recent;
 mod retention;
 mod round_list;
 mod rounds;
@@ -48,7 +49,7 @@ pub use accepted::AcceptedRow;
 pub use accounts::{NewSession, SignedInRow};
 pub use assignments::{AssignmentRow, NewAssignment, Report, Times};
 pub use audit::NewAudit;
-pub use blobs::BLOB_CHUNK_BYTES;
+pub use blobs::{BLOB_CHUNK_BYTES, ObjectRow, StoredChunk};
 pub use buffers::OpenWork;
 pub use clients::{ClientRow, ClientsList};
 pub use cluster::{Holder, TakeoverRow};

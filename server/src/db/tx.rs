@@ -1,8 +1,10 @@
 //! A transaction, and the macros that run one query text on either engine.
 
 use sqlx_sqlite::Sqlite;
+use tributary_protocol::id::ClientId;
 
 use super::DbError;
+use super::recent::ClientChange;
 use super::watched::Watched;
 use crate::metrics::Counted;
 
@@ -34,6 +36,15 @@ impl Tx {
             Self::Sqlite(tx) => tx.counts(counted),
             #[cfg(feature = "postgres")]
             Self::Postgres(tx) => tx.counts(counted),
+        }
+    }
+
+    /// Notes a change of a client, for those who follow it when the transaction commits.
+    pub(super) fn changes(&mut self, client: ClientId, change: impl FnOnce() -> ClientChange) {
+        match self {
+            Self::Sqlite(tx) => tx.changes(client, change),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(tx) => tx.changes(client, change),
         }
     }
 

@@ -4,8 +4,10 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use sqlx::{Database, Transaction};
+use tributary_protocol::id::ClientId;
 
 use super::log_sync::LogSync;
+use super::recent::{ClientChange, RecentClients};
 use crate::metrics::{Counted, DbOperation, Metrics};
 use crate::runtime::clock::Stopwatch;
 
@@ -17,6 +19,22 @@ pub struct Watched<E: Database> {
     counted: Vec<Counted>,
     /// What makes its commit durable, where the commit itself does not.
     sync: Option<Arc<LogSync>>,
+    changes: Changes,
+}
+
+/// Changes of clients, and who follows them once they are committed.
+#[derive(Debug, Default)]
+struct Changes {
+    recent: Option<Arc<RecentClients>>,
+    made: Vec<(ClientId, ClientChange)>,
+}
+
+impl Changes {
+    fn follow(self) {
+        if let Some(recent) = self.recent {
+            recent.follow(self.made);
+        }
+    }
 }
 
 impl<E: Database> Watched<E> {
@@ -27,12 +45,30 @@ impl<E: Database> Watched<E> {
         metrics: &Arc<Metrics>,
     ) -> Result<Self, sqlx::Error> {
         metrics.database(operation, stopwatch, &begun);
-        Ok(Self { tx: begun?, metrics: Arc::clone(metrics), counted: Vec::new(), sync: None })
+        Ok(Self {
+            tx: begun?,
+            metrics: Arc::clone(metrics),
+            counted: Vec::new(),
+            sync: None,
+            changes: Changes::default(),
+        })
     }
 
     /// Lets the commit wait for a sync of the log.
     pub(super) fn synced_by(self, sync: &Arc<LogSync>) -> Self {
         Self { sync: Some(Arc::clone(sync)), ..self }
+    }
+
+    /// Lets these clients follow what it changes.
+    pub(super) fn followed_by(self, recent: &Arc<RecentClients>) -> Self {
+        Self { changes: Changes { recent: Some(Arc::clone(recent)), made: Vec::new() }, ..self }
+    }
+
+    /// What it changes about a client.
+    pub(super) fn changes(&mut self, client: ClientId, change: impl FnOnce() -> ClientChange) {
+        if self.changes.recent.is_some() {
+            self.changes.made.push((client, change()));
+        }
     }
 
     /// A query has ended.
@@ -52,12 +88,22 @@ impl<E: Database> Watched<E> {
     }
 
     pub(super) async fn commit(self) -> Result<(), sqlx::Error> {
-        let Self { tx, metrics, counted, sync } = self;
+        if self.changes.made.is_empty() {
+            return self.commit_now().await;
+        }
+        // A task of its own: a request that is cancelled here may have committed, and its change must be followed.
+        tokio::spawn(self.commit_now()).await.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()))
+    }
+
+    async fn commit_now(self) -> Result<(), sqlx::Error> {
+        let Self { tx, metrics, counted, sync, changes } = self;
         let stopwatch = Stopwatch::start();
         let mut committed = tx.commit().await;
         if let (Ok(()), Some(sync)) = (&committed, sync) {
             committed = sync.synced().await.map_err(sqlx::Error::Io);
         }
+        // Whatever the answer: what could not be synced may be stored all the same.
+        changes.follow();
         metrics.database(DbOperation::Commit, stopwatch, &committed);
         committed?;
         for counted in &counted {

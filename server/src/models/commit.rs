@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use tributary_engine::aggregate::{AggregateError, Combined, ControlStep, Optimizer, advance, rounded, step};
+use tributary_engine::aggregate::{
+    AggregateError, Combined, ControlStep, Norm, Optimizer, advance, means, rounded, step,
+};
 use tributary_engine::job::JobSpec;
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
 use tributary_protocol::operator::ModelVersion;
@@ -20,7 +22,7 @@ use super::error::CommitError;
 use super::file::{MadeFile, make_form};
 use super::gather::{SharedCombined, combined};
 use super::plan::planned;
-use super::statistics::update_statistics;
+use super::statistics::{Norms, update_statistics};
 use super::version::{NewVersion, Role, spool};
 use crate::blob::{Spool, Workbench, model_key};
 use crate::db::{DbError, MadeFor, RoundRow};
@@ -74,21 +76,21 @@ async fn make_and_store(
     let facts = updates.iter().map(|update| update.facts).collect();
     let optimizer = planned(services, spec, round, &combined, facts).await?;
     let maker = Maker::new(Arc::clone(spec), optimizer, Arc::clone(&combined), count);
-    let (mut version, step_norm) = make_version(services, bench, spec, round, maker).await?;
-    let statistics = update_statistics(services, spec, round, updates, &combined, step_norm).await?;
+    let (mut version, norms) = make_version(services, bench, spec, round, maker).await?;
+    let statistics = update_statistics(services, spec, round, updates, &combined, norms).await?;
     rounds::commit(services, round.key(), &mut version, &statistics).await?;
     Ok(())
 }
 
 /// Makes the new version from the base model and the combined updates, with its companions and with the file that its
-/// clients download. Returns the L2 norm of the step as well.
+/// clients download. Returns the norms of that pass as well.
 async fn make_version(
     services: &Services,
     bench: &Workbench,
     spec: &Arc<JobSpec>,
     round: &RoundRow,
     maker: Maker,
-) -> Result<(NewVersion, f64), CommitError> {
+) -> Result<(NewVersion, Norms), CommitError> {
     let (job, version, clock) = (round.job, round.base_version + 1, &services.clock);
     let mut files = Files {
         model: spool(bench, clock, model_key(job, version)),
@@ -99,7 +101,7 @@ async fn make_version(
         let optimizer = &*maker.optimizer;
         files.companions.push(NewCompanion::begin(bench, clock, spec, version, companion, optimizer).await?);
     }
-    let Written { sha256, step_norm } = write_files(services, spec, round, maker, &mut files).await?;
+    let Written { sha256, norms } = write_files(services, spec, round, maker, &mut files).await?;
     let Files { mut model, delta, companions } = files;
     let row = ModelVersion {
         version,
@@ -122,7 +124,7 @@ async fn make_version(
     for companion in companions {
         bodies.push(companion.finish(row.created_at_ms).await?);
     }
-    Ok((NewVersion { row, bodies }, step_norm))
+    Ok((NewVersion { row, bodies }, norms))
 }
 
 /// The files of a new version while they are written.
@@ -135,7 +137,7 @@ struct Files {
 /// What is known once the files are written.
 struct Written {
     sha256: Sha256Hash,
-    step_norm: f64,
+    norms: Norms,
 }
 
 /// Writes the new model and its companions piece by piece while those of the base version are read. Where clients
@@ -203,8 +205,10 @@ struct Maker {
     base: Vec<f32>,
     /// Values of the model that were written.
     values: usize,
-    /// Sum of the squared values of the step.
-    squares: f64,
+    /// Of the combined updates.
+    mean_norm: Norm,
+    /// Of the step.
+    step_norm: Norm,
 }
 
 /// The step as far as it was looked at.
@@ -236,7 +240,8 @@ impl Maker {
             hasher: Sha256Hasher::new(),
             base: Vec::new(),
             values: 0,
-            squares: 0.0,
+            mean_norm: Norm::default(),
+            step_norm: Norm::default(),
         }
     }
 
@@ -324,19 +329,21 @@ impl Maker {
             made.companions.last_mut().expect("the centre has a file").extend(bytes_of(centre, first)?);
         }
         let (own, others) = companions.split_at_mut(self.optimizer.companions().len());
-        let step = step(&*self.optimizer, &*self.combined, block, own)?;
+        let mut step = means(&*self.combined, block)?;
+        self.mean_norm.add(&step);
+        self.optimizer.step(&mut step, own);
         if let (Some(step), [control]) = (self.control, others) {
             step.apply(&*self.combined, first, control)?;
         }
         let next = match &mut self.delta {
             None => {
-                self.squares += squares(step.iter().copied());
+                self.step_norm.add(&step);
                 advance(base, &step, first)?
             }
             Some(writer) => {
                 let mut step = rounded(step, first)?;
                 writer.write(&mut step, &mut made.delta);
-                self.squares += squares(step.iter().map(|step| f64::from(*step)));
+                self.step_norm.add(&step);
                 advance(base, &step, first)?
             }
         };
@@ -349,16 +356,13 @@ impl Maker {
 
     fn finish(self) -> Result<Written, CommitError> {
         self.decoder.finish()?;
-        Ok(Written { sha256: self.hasher.finish(), step_norm: self.squares.sqrt() })
+        let norms = Norms { mean: self.mean_norm.finish(), step: self.step_norm.finish() };
+        Ok(Written { sha256: self.hasher.finish(), norms })
     }
 }
 
 fn bytes(values: &[f32]) -> impl Iterator<Item = u8> {
     values.iter().flat_map(|value| value.to_le_bytes())
-}
-
-fn squares(values: impl Iterator<Item = f64>) -> f64 {
-    values.map(|value| value * value).sum()
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use tributary_protocol::safetensors::{ModelDecoder, model_file_beginning, model_
 
 use super::error::CommitError;
 use super::version::{Role, spool};
-use crate::blob::{BlobError, ChunkReader, Spool, Staged, Workbench, model_file_key};
+use crate::blob::{BlobError, Reader, Spool, Staged, Workbench, model_file_key};
 use crate::db::{DbError, MadeFor, ModelFileRow};
 use crate::runtime::clock::Clock;
 use crate::runtime::offload::Offload;
@@ -125,7 +125,7 @@ enum Source<'a> {
 }
 
 struct Stored<'a> {
-    chunks: ChunkReader<'a>,
+    chunks: Reader<'a>,
     /// The rest of the last chunk, which is not decoded yet.
     rest: Bytes,
     decoder: Offload<ModelDecoder>,

@@ -1,14 +1,14 @@
-//! Update statistics of a round, computed when it ends: norm of the step, diversity, cosines.
+//! Update statistics of a round, computed when it ends: diversity and cosines. Norms are those of the pass that makes the
+//! model.
 
 use std::sync::Arc;
 
-use tributary_engine::aggregate::{Discount, Leading, MeanDot, Weighing, Weight, cosine, diversity, mean_norm};
+use tributary_engine::aggregate::{Discount, Leading, MeanDot, Weighing, Weight, cosine, diversity};
 use tributary_engine::job::JobSpec;
 use tributary_protocol::id::AssignmentId;
 
 use super::gather::SharedCombined;
 use crate::db::{RoundRow, RoundStatistics};
-use crate::runtime::offload::blocking;
 use crate::services::Services;
 use crate::updates::stored::{StoredError, StoredUpdate, each};
 
@@ -17,27 +17,32 @@ const COSINE_VALUES_MAX: u64 = 1 << 26;
 /// Most updates whose cosines are stored: each is a statement in the transaction that ends the round.
 const COSINE_UPDATES_MAX: u64 = 1 << 12;
 
-/// The statistics of a round whose updates are combined, and of a step of this norm.
+/// L2 norms of a round that is ending.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Norms {
+    /// Of the combined updates, which clients sent.
+    pub(super) mean: f64,
+    /// Of what the optimiser made of them.
+    pub(super) step: f64,
+}
+
+/// The statistics of a round whose updates are combined.
 ///
 /// When updates cannot be read, the cosines are missing: the model no longer needs the updates, so its statistics must
 /// not fail the round.
-pub(crate) async fn update_statistics(
+pub(super) async fn update_statistics(
     services: &Services,
     spec: &Arc<JobSpec>,
     round: &RoundRow,
     updates: Vec<StoredUpdate>,
     combined: &SharedCombined,
-    step_norm: f64,
+    norms: Norms,
 ) -> Result<RoundStatistics, StoredError> {
     let delta = Arc::new(Leading { combined: Arc::clone(combined), values: spec.shared().total() });
-    let whole = Arc::clone(&delta);
-    let Some(norm) = blocking(move || mean_norm(&*whole)).await else {
-        return Ok(RoundStatistics::default());
-    };
-    let step_norm = Some(step_norm).filter(|norm| norm.is_finite());
-    let diversity = spec.weighing().and_then(|weighing| diversity_of(&updates, &spec.discount(), weighing, norm));
-    let cosines = match norm > 0.0 && is_small(updates.len() as u64, spec.update.total() as u64) {
-        true => cosines(services, spec, &delta, updates, norm).await,
+    let step_norm = Some(norms.step).filter(|norm| norm.is_finite());
+    let diversity = spec.weighing().and_then(|weighing| diversity_of(&updates, &spec.discount(), weighing, norms.mean));
+    let cosines = match norms.mean > 0.0 && is_small(updates.len() as u64, spec.update.total() as u64) {
+        true => cosines(services, spec, &delta, updates, norms.mean).await,
         false => Ok(Vec::new()),
     };
     let cosines = cosines.unwrap_or_else(|error| {

@@ -14,7 +14,7 @@ use adaptive::{Adaptive, Moment, bias_correction};
 pub use drift::{ControlStep, Dynamic, Elastic, share};
 use lbfgs::Lbfgs;
 pub use sgd::Sgd;
-pub use step::{AggregateError, Optimizer, Survey, advance, rounded, step};
+pub use step::{AggregateError, Optimizer, Survey, advance, means, rounded, step};
 
 /// The optimiser that a job file names, for the round that starts from this model version and in which clients have
 /// this learning rate.

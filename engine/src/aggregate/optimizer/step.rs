@@ -67,6 +67,17 @@ pub enum AggregateError {
     Notes(String),
 }
 
+/// The combined values of a block of parameters.
+///
+/// # Errors
+/// [`AggregateError::NoUpdates`], [`AggregateError::WrongLength`].
+pub fn means(combined: &dyn Combined, block: Range<usize>) -> Result<Vec<f64>, AggregateError> {
+    if block.end > combined.parameters_total() {
+        return Err(AggregateError::WrongLength { model: block.end, updates: combined.parameters_total() });
+    }
+    combined.mean(block).ok_or(AggregateError::NoUpdates)
+}
+
 /// The step of a block of parameters, in f64. `companions` are their values of the block and are moved on.
 ///
 /// # Errors
@@ -77,10 +88,7 @@ pub fn step(
     block: Range<usize>,
     companions: &mut [Vec<f64>],
 ) -> Result<Vec<f64>, AggregateError> {
-    if block.end > combined.parameters_total() {
-        return Err(AggregateError::WrongLength { model: block.end, updates: combined.parameters_total() });
-    }
-    let mut step = combined.mean(block).ok_or(AggregateError::NoUpdates)?;
+    let mut step = means(combined, block)?;
     optimizer.step(&mut step, companions);
     Ok(step)
 }

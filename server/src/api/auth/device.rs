@@ -110,7 +110,7 @@ impl DueDevice {
     async fn by_secret(parts: &Parts, app: &App) -> Result<Self, ApiError> {
         let secret = bearer(parts, SecretKind::Client, "a client's secret (enrol to get one)")?;
         let (hash, now_ms) = (stored_hash(&secret), app.clock.now_ms());
-        let known = app.db.read().await?.client_by_secret(&hash).await?;
+        let known = app.db.client_by_secret(&hash).await?;
         let known = known.ok_or_else(|| unauthorized("this client is not known; enrol again"))?;
         let client = known.client;
         Caller::Client { id: client.id, population: client.population.clone() }.noted(parts);

@@ -4,7 +4,7 @@ use tributary_protocol::device::Attributes;
 use tributary_protocol::metrics::Metrics;
 use tributary_protocol::operator::{Assignment, Round};
 use tributary_protocol::state::AssignmentState;
-use tributary_server::db::{Db, DbError, NewAssignment, Report, Text, Times, Tx};
+use tributary_server::db::{Db, DbError, NewAssignment, ObjectRow, Report, Text, Times, Tx};
 use tributary_server::metrics::Traffic;
 
 use super::stored::{
@@ -163,16 +163,16 @@ pub(super) async fn deleting_updates_spares_other_rounds_and_models(db: &Db) {
     tx.insert_blob("model/x/0", &[4; 9]).await.unwrap();
     // Of a third client, in a store.
     let stored = assigned(training(1), 3);
-    tx.insert_object(&format!("update/{stored}"), "its object", 9).await.unwrap();
-    tx.insert_object("model/x/1", "the model's", 9).await.unwrap();
+    tx.insert_object(&format!("update/{stored}"), &ObjectRow::of("its object".into(), &[9; 9])).await.unwrap();
+    tx.insert_object("model/x/1", &ObjectRow::of("the model's".into(), &[9; 9])).await.unwrap();
     assert_eq!(tx.delete_updates(training(1)).await.unwrap(), ["its object"]);
     assert!(tx.knows_object("the model's").await.unwrap() && !tx.knows_object("its object").await.unwrap());
     for client in 1..=2 {
         let key = format!("update/{}", assigned(training(1), client));
         assert_eq!(tx.blob_part(&key, 0).await.unwrap(), None);
     }
-    assert_eq!(tx.blob_part(&kept, 0).await.unwrap(), Some(vec![3; 9]));
-    assert_eq!(tx.blob_part("model/x/0", 0).await.unwrap(), Some(vec![4; 9]));
+    assert_eq!(tx.blob_part(&kept, 0).await.unwrap().unwrap().data, [3; 9]);
+    assert_eq!(tx.blob_part("model/x/0", 0).await.unwrap().unwrap().data, [4; 9]);
 }
 
 pub(super) async fn bytes_of_broken_uploads_are_counted_once(db: &Db) {

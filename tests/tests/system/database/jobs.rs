@@ -6,7 +6,7 @@ use tributary_protocol::operator::ModelVersion;
 use tributary_protocol::state::{AbandonReason, AssignmentState, JobState, Phase, Task};
 use tributary_server::db::{BLOB_CHUNK_BYTES, Became, Db, DbError, NewJob, Transition, Tx};
 
-use super::stored::{assigned, file, job_id, name, population, start_round, store_job, training};
+use super::stored::{assigned, file, job_id, name, object, population, start_round, store_job, training};
 
 pub(super) async fn a_job_is_stored_once_per_name_and_population(db: &Db) {
     population(db).await;
@@ -116,8 +116,8 @@ pub(super) async fn bodies_are_kept_in_parts(db: &Db) {
     let body: Vec<u8> = (0..BLOB_CHUNK_BYTES + 3).map(|index| (index % 251) as u8).collect();
     let mut tx = db.begin().await.unwrap();
     tx.insert_blob("model/x/0", &body).await.unwrap();
-    assert_eq!(tx.blob_part("model/x/0", 0).await.unwrap().unwrap(), body[..BLOB_CHUNK_BYTES]);
-    assert_eq!(tx.blob_part("model/x/0", 1).await.unwrap().unwrap(), body[BLOB_CHUNK_BYTES..]);
+    assert_eq!(tx.blob_part("model/x/0", 0).await.unwrap().unwrap().data, body[..BLOB_CHUNK_BYTES]);
+    assert_eq!(tx.blob_part("model/x/0", 1).await.unwrap().unwrap().data, body[BLOB_CHUNK_BYTES..]);
     assert_eq!(tx.blob_part("model/x/0", 2).await.unwrap(), None);
     assert_eq!(tx.blob_part("model/x/1", 0).await.unwrap(), None);
     assert!(matches!(tx.insert_blob("model/x/0", &[1]).await, Err(DbError::Duplicate)));
@@ -126,9 +126,9 @@ pub(super) async fn bodies_are_kept_in_parts(db: &Db) {
 pub(super) async fn a_body_in_a_store_is_known_by_its_name_and_by_its_object(db: &Db) {
     let mut tx = db.begin().await.unwrap();
     assert!(!tx.has_objects("").await.unwrap());
-    tx.insert_object("model/x/0", "model/x/0/a", 7).await.unwrap();
+    tx.insert_object("model/x/0", &object("model/x/0/a")).await.unwrap();
     tx.insert_blob("model/x/1", &[1; 9]).await.unwrap();
-    assert_eq!(tx.object("model/x/0").await.unwrap(), Some(("model/x/0/a".to_owned(), 7)));
+    assert_eq!(tx.object("model/x/0").await.unwrap(), Some(object("model/x/0/a")));
     assert_eq!(tx.object("model/x/1").await.unwrap(), None);
     assert!(tx.has_objects("").await.unwrap());
     assert!(tx.knows_object("model/x/0/a").await.unwrap());
@@ -137,8 +137,8 @@ pub(super) async fn a_body_in_a_store_is_known_by_its_name_and_by_its_object(db:
     assert_eq!(tx.delete_blob("model/x/1").await.unwrap(), None);
     assert_eq!(tx.blob_part("model/x/1", 0).await.unwrap(), None);
     assert!(!tx.has_objects("").await.unwrap());
-    tx.insert_object("model/x/0", "model/x/0/b", 7).await.unwrap();
-    assert!(matches!(tx.insert_object("model/x/0", "model/x/0/c", 7).await, Err(DbError::Duplicate)));
+    tx.insert_object("model/x/0", &object("model/x/0/b")).await.unwrap();
+    assert!(matches!(tx.insert_object("model/x/0", &object("model/x/0/c")).await, Err(DbError::Duplicate)));
 }
 
 pub(super) async fn a_database_has_one_id_for_ever(db: &Db) {

@@ -4,7 +4,7 @@ use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::AssignmentId;
 use tributary_server::db::{Db, DbError, NewStaged, StagedRow, Tx, part_name};
 
-use super::stored::{assigned, population, start_round, training};
+use super::stored::{assigned, object, population, start_round, training};
 
 const PART: u64 = 10;
 
@@ -100,10 +100,10 @@ pub(super) async fn parts_in_a_store_are_known_by_their_objects(db: &Db) {
     let mut tx = db.begin().await.unwrap();
     tx.insert_staged(&NewStaged { in_store: true, ..staged("staged/a", None) }).await.unwrap();
     let (one, two) = (part_name("staged/a", 0), part_name("staged/a", 1));
-    assert_eq!(tx.put_object(&one, "first", PART).await.unwrap(), None);
-    assert_eq!(tx.put_object(&two, "short", 3).await.unwrap(), None);
-    assert_eq!(tx.put_object(&two, "second", 5).await.unwrap().as_deref(), Some("short"));
-    assert_eq!(tx.object(&two).await.unwrap(), Some(("second".into(), 5)));
+    assert_eq!(tx.put_object(&one, &object("first")).await.unwrap(), None);
+    assert_eq!(tx.put_object(&two, &object("short")).await.unwrap(), None);
+    assert_eq!(tx.put_object(&two, &object("second")).await.unwrap().as_deref(), Some("short"));
+    assert_eq!(tx.object(&two).await.unwrap(), Some(object("second")));
     assert!(tx.knows_object("second").await.unwrap() && !tx.knows_object("short").await.unwrap());
     assert!(tx.extend_staged("staged/a", 1, PART + 5).await.unwrap());
     assert!(tx.discard_staged("staged/a", 1).await.unwrap());

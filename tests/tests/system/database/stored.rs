@@ -9,7 +9,9 @@ use tributary_protocol::job_file::JobFile;
 use tributary_protocol::operator::Token;
 use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{JobState, Role, Task, TokenKind};
-use tributary_server::db::{ClientRow, Db, Json, NewAssignment, NewJob, NewRound, Report, RoundKey, Times, Tx};
+use tributary_server::db::{
+    ClientRow, Db, Json, NewAssignment, NewJob, NewRound, ObjectRow, Report, RoundKey, Times, Tx,
+};
 use tributary_server::metrics::Traffic;
 
 use crate::support::job_file;
@@ -26,7 +28,13 @@ pub(super) const POLICY: TaskPolicy = TaskPolicy {
     adapted: None,
     adapted_goal: None,
     proximal: None,
+    clip_norm: None,
 };
+
+/// An object of 9 bytes under this key.
+pub(super) fn object(key: &str) -> ObjectRow {
+    ObjectRow::of(key.to_owned(), &[9; 9])
+}
 
 pub(super) fn name(text: &str) -> Name {
     text.parse().unwrap()

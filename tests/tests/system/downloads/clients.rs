@@ -212,7 +212,7 @@ async fn a_step_that_is_gone_or_wrong_is_as_good_as_none() {
     let other = tributary_server::blob::model_file_key(job.id, 1, tributary_server::db::MadeFor::Delta);
     let mut body = Vec::new();
     while let Some(part) = tx.blob_part(&other, body.len() as u64 >> 20).await.unwrap() {
-        body.extend(part);
+        body.extend(part.data);
     }
     tx.insert_blob(&name, &body).await.unwrap();
     tx.commit().await.unwrap();

@@ -1,5 +1,6 @@
 //! Large models and updates: the same bits as small ones, and no trace of what was refused.
 
+use sqlx::AssertSqlSafe;
 use tributary_engine::aggregate::{Accumulator, SumCaps, Weight};
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AbandonReason, AssignmentState, Phase};
@@ -152,9 +153,17 @@ async fn a_goal_met_by_others_ends_a_body_that_is_half_here() {
     }
 }
 
-/// A base model that cannot be read to its end: what was written of the next one goes too.
+/// A base model that cannot be read to its end, or has another bit than was stored: what was written of the next one goes
+/// too.
 #[tokio::test]
 async fn a_model_that_cannot_be_made_abandons_its_round_and_leaves_no_parts() {
+    let truncate: fn(&mut Vec<u8>) = |data| data.truncate(1000);
+    for damage in [truncate, |data| data[1000] ^= 1] {
+        damaged(damage).await;
+    }
+}
+
+async fn damaged(damage: fn(&mut Vec<u8>)) {
     let world = World::start_on_sqlite().await;
     let job = world.job(goal(1)).await;
     let [device] = world.devices().await;
@@ -162,10 +171,38 @@ async fn a_model_that_cannot_be_made_abandons_its_round_and_leaves_no_parts() {
     device.put_update(assignment.id, &figures(10), delta_file(&assignment, &delta(1))).await.value();
     let mut tx = world.app().db.begin().await.unwrap();
     let Tx::Sqlite(inner) = &mut tx else { panic!("this is SQLite") };
-    let sql = "update blob_chunks set data = substr(data, 1, 1000) where part = 3 and blob in \
-               (select id from staged_bodies where blob like 'model/%')";
-    assert_eq!(sqlx::query(sql).execute(&mut **inner).await.unwrap().rows_affected(), 1);
+    let body = "(select id from staged_bodies where blob like 'model/%')";
+    let sql = format!("select data from blob_chunks where part = 3 and blob in {body}");
+    let (mut data,): (Vec<u8>,) = sqlx::query_as(AssertSqlSafe(sql)).fetch_one(&mut **inner).await.unwrap();
+    damage(&mut data);
+    let sql = format!("update blob_chunks set data = $1 where part = 3 and blob in {body}");
+    assert_eq!(sqlx::query(AssertSqlSafe(sql)).bind(data).execute(&mut **inner).await.unwrap().rows_affected(), 1);
     tx.commit().await.unwrap();
+    world.drive().await;
+    let round = world.round(job.id, 1).await;
+    assert_eq!((round.phase, round.reason), (Phase::Abandoned, Some(AbandonReason::Fault)));
+    assert_eq!(left(&world).await, (0, 0));
+}
+
+/// Goal: a file beside the database in which a disk changed a bit makes no model, and no client gets it.
+#[tokio::test]
+async fn a_model_file_with_another_bit_than_was_stored_is_not_used() {
+    let world = World::start_with_files().await;
+    let job = world.job(goal(1)).await;
+    let [device] = world.devices().await;
+    let [assignment] = world.assign([&device]).await;
+    device.put_update(assignment.id, &figures(10), delta_file(&assignment, &delta(1))).await.value();
+    let mut tx = world.app().db.read().await.unwrap();
+    let Tx::Sqlite(inner) = &mut tx else { panic!("this is SQLite") };
+    let sql = "select object from objects where blob in \
+               (select id || '/3' from staged_bodies where blob like 'model/%')";
+    let (object,): (String,) = sqlx::query_as(sql).fetch_one(&mut **inner).await.unwrap();
+    let (deployment,): (String,) = sqlx::query_as("select id from deployment").fetch_one(&mut **inner).await.unwrap();
+    drop(tx);
+    let file = std::path::PathBuf::from(format!("{}.bodies", world.database())).join(deployment).join(object);
+    let mut data = std::fs::read(&file).unwrap();
+    data[1000] ^= 1;
+    std::fs::write(&file, data).unwrap();
     world.drive().await;
     let round = world.round(job.id, 1).await;
     assert_eq!((round.phase, round.reason), (Phase::Abandoned, Some(AbandonReason::Fault)));
