@@ -85,6 +85,17 @@ export interface AdaptedGoal {
   useful?: number;
 }
 
+/** How the norm of clipping follows a quantile of the updates' norms (Andrew et al. 2021). */
+export interface AdaptiveClip {
+  /** Part of the updates that is not clipped in the long run, above 0 and below 1. Default: 0.5. */
+  quantile?: number;
+  /**
+   * How fast the norm moves, above 0 and at most 10. A round multiplies it by at most `e^rate`. Default:
+   * 0.2.
+   */
+  rate?: number;
+}
+
 /** How `mu` of FedProx follows the training loss (Li et al. 2020, section 5.3.2). */
 export interface AdaptiveMu {
   /** Rounds in a row whose loss fell before `mu` falls, at least 1. Default: 5. */
@@ -663,8 +674,10 @@ export type Combine =
       q: number;
     }
   | {
+      /** How the norm follows those of the updates. Default: it does not. */
+      adaptive?: AdaptiveClip;
       kind: "norm_clipping";
-      /** Largest L2 norm, above 0. */
+      /** Largest L2 norm, above 0. Where it adapts, that of the first round. */
       norm: number;
     }
   | {
@@ -2053,6 +2066,8 @@ export interface Round {
    * assignment was open.
    */
   clients_ms?: number;
+  /** Norm to which the updates of the round are clipped, where it adapts. */
+  clip_norm?: number;
   /** Time at which the round stopped accepting reports. */
   closed_at_ms?: number;
   /**
@@ -2089,6 +2104,8 @@ export interface Round {
   metrics?: MetricSummary[];
   /** Fewest reports for a result. */
   minimum: number;
+  /** Weight of FedProx's proximal term, where it adapts. */
+  mu?: number;
   /** Largest L2 norm of an update of the round. Absent without a norm bound. */
   norm_max?: number;
   /**
@@ -2736,6 +2753,11 @@ export interface Training {
    * required.
    */
   steps?: number;
+  /**
+   * Model versions from which on the amount of work is another one, in ascending order. Post-local SGD
+   * (Lin et al. 2020) begins with `steps = 1` and takes more later. Default: none.
+   */
+  work_schedule?: WorkChange[];
 }
 
 /** Encoding and limits of updates (`[update]`). */
@@ -2831,4 +2853,14 @@ export interface WhatIf {
   deadline_ms: number;
   /** Number of clients without a report in time, including those that gave up or were rejected. */
   dropped: number;
+}
+
+/** The amount of work from a model version on. */
+export interface WorkChange {
+  /** Passes over the client's examples. Exactly one of `epochs` and `steps` is required. */
+  epochs?: number;
+  /** Optimiser steps. Exactly one of `epochs` and `steps` is required. */
+  steps?: number;
+  /** The first version whose rounds do this amount of work, at least 1. */
+  version: number;
 }
