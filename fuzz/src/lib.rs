@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, OnceLock};
 
+use tributary_protocol::body::{UnpackError, Unpacker};
 use tributary_protocol::model::{ParameterList, ParameterSpec};
 use tributary_protocol::safetensors::{Data, Dtype, Tensor, write};
 use tributary_protocol::seed::Seed;
@@ -74,6 +75,28 @@ pub fn body(data: &[u8]) {
     let mut frame = vec![0x28, 0xB5, 0x2F, 0xFD];
     frame.extend_from_slice(data);
     read(Codec::F32, &frame, 64);
+    // What both readers take is the same file. zstd checks more of a frame, and says less about what it yields before.
+    let unpacked = [Unpacker::new(UNPACKED_MAX), Unpacker::in_rust(UNPACKED_MAX)].map(|unpacker| unpack(unpacker, &frame));
+    if let [Some(one), Some(other)] = unpacked {
+        assert_eq!(one, other);
+    }
+}
+
+/// Longest file that bodies unpack to.
+const UNPACKED_MAX: u64 = 1 << 20;
+
+fn unpack(mut unpacker: Unpacker, body: &[u8]) -> Option<Vec<u8>> {
+    let mut file = Vec::new();
+    for piece in body.chunks(64) {
+        let unpacked = unpacker.push::<UnpackError>(piece, &mut |bytes| {
+            file.extend_from_slice(bytes);
+            Ok(())
+        });
+        assert!(file.len() as u64 <= UNPACKED_MAX);
+        unpacked.ok()?;
+    }
+    unpacker.finish().ok()?;
+    Some(file)
 }
 
 /// Decodes an update. Returns the bits of its values and of its norm if it is accepted.

@@ -4,10 +4,14 @@
 //! bits do not compress, and [`shrink`] then leaves the file unchanged. Readers accept both: [`Unpacker`] recognises a
 //! frame by its magic number. No safetensors file begins with it, since as the length of a header it would be 4 GB.
 //!
-//! Without the crate's feature `zstd` files are not compressed, and a frame is refused as
-//! [`UnpackError::NotSupported`].
+//! Without the crate's feature `zstd` files are not compressed. Frames are then read in Rust with the feature `unzstd`, and
+//! refused as [`UnpackError::NotSupported`] without it.
 
+#[cfg(feature = "zstd")]
+mod frame;
 mod shrinker;
+#[cfg(any(feature = "unzstd", test))]
+mod unzstd;
 
 use std::mem;
 
@@ -105,6 +109,8 @@ pub struct Unpacker {
     limit: u64,
     /// Bytes of the file that are still within the limit.
     left: u64,
+    /// Whether a frame is read in Rust although this build has zstd.
+    in_rust: bool,
     state: State,
 }
 
@@ -113,18 +119,65 @@ enum State {
     /// Only this number of bytes of the magic number has arrived.
     Start(usize),
     Plain,
-    #[cfg(feature = "zstd")]
-    Packed(Box<frame::Frame>),
-    #[cfg(feature = "zstd")]
+    Packed(Frame),
     Ended,
     Failed,
+}
+
+/// A frame that is being decompressed.
+#[derive(Debug)]
+enum Frame {
+    #[cfg(feature = "zstd")]
+    Zstd(Box<frame::Frame>),
+    #[cfg(any(feature = "unzstd", test))]
+    Rust(Box<unzstd::Frame>),
+}
+
+impl Frame {
+    /// Begins a frame whose magic number has arrived.
+    #[cfg_attr(not(feature = "zstd"), expect(unused_variables))]
+    fn begin(in_rust: bool) -> Result<Self, UnpackError> {
+        #[cfg(feature = "zstd")]
+        if !in_rust {
+            return Ok(Self::Zstd(Box::new(frame::Frame::begin()?)));
+        }
+        #[cfg(any(feature = "unzstd", test))]
+        {
+            Ok(Self::Rust(Box::new(unzstd::Frame::begin())))
+        }
+        #[cfg(not(any(feature = "unzstd", test)))]
+        {
+            Err(UnpackError::NotSupported)
+        }
+    }
+
+    /// Decompresses until the piece is used up or the frame ends. Returns whether it ended.
+    fn step<E: From<UnpackError>>(
+        &mut self,
+        piece: &mut &[u8],
+        accept: &mut impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        match *self {
+            #[cfg(feature = "zstd")]
+            Self::Zstd(ref mut frame) => frame.step(piece, accept),
+            #[cfg(any(feature = "unzstd", test))]
+            Self::Rust(ref mut frame) => frame.step(piece, accept),
+        }
+    }
 }
 
 impl Unpacker {
     /// Makes an unpacker for a file of at most `limit` bytes.
     #[must_use]
     pub fn new(limit: u64) -> Self {
-        Self { limit, left: limit, state: State::Start(0) }
+        Self { limit, left: limit, in_rust: !cfg!(feature = "zstd"), state: State::Start(0) }
+    }
+
+    /// An unpacker that reads a frame in Rust, as builds without zstd do.
+    #[cfg(any(feature = "unzstd", test))]
+    #[must_use]
+    pub fn in_rust(limit: u64) -> Self {
+        Self { in_rust: true, ..Self::new(limit) }
     }
 
     /// Takes the next bytes of the body and passes the bytes of the file that they yield to the sink.
@@ -146,18 +199,19 @@ impl Unpacker {
                 }
                 State::Start(seen) => {
                     piece = &piece[1..];
-                    if seen + 1 == MAGIC.len() { begin_frame()? } else { State::Start(seen + 1) }
+                    match seen + 1 == MAGIC.len() {
+                        true => State::Packed(Frame::begin(self.in_rust)?),
+                        false => State::Start(seen + 1),
+                    }
                 }
                 State::Plain => {
                     self.hand_out(mem::take(&mut piece), sink)?;
                     State::Plain
                 }
-                #[cfg(feature = "zstd")]
                 State::Packed(mut frame) => {
                     let ended = frame.step(&mut piece, &mut |bytes| self.hand_out(bytes, sink))?;
                     if ended { State::Ended } else { State::Packed(frame) }
                 }
-                #[cfg(feature = "zstd")]
                 State::Ended => return Err(UnpackError::TrailingBytes.into()),
                 State::Failed => return Err(UnpackError::AlreadyFailed.into()),
             };
@@ -179,10 +233,7 @@ impl Unpacker {
     pub fn finish(self) -> Result<(), UnpackError> {
         match self.state {
             State::Start(0) | State::Plain => Ok(()),
-            State::Start(_) => Err(UnpackError::Truncated),
-            #[cfg(feature = "zstd")]
-            State::Packed(_) => Err(UnpackError::Truncated),
-            #[cfg(feature = "zstd")]
+            State::Start(_) | State::Packed(_) => Err(UnpackError::Truncated),
             State::Ended => Ok(()),
             State::Failed => Err(UnpackError::AlreadyFailed),
         }
@@ -199,91 +250,6 @@ impl Unpacker {
     }
 }
 
-#[cfg(feature = "zstd")]
-fn begin_frame() -> Result<State, UnpackError> {
-    Ok(State::Packed(Box::new(frame::Frame::begin()?)))
-}
-
-#[cfg(not(feature = "zstd"))]
-fn begin_frame() -> Result<State, UnpackError> {
-    Err(UnpackError::NotSupported)
-}
-
-/// A frame that is being decompressed.
-#[cfg(feature = "zstd")]
-mod frame {
-    use std::fmt;
-
-    use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, get_error_name};
-
-    use super::{MAGIC, UnpackError, WINDOW_LOG_MAX};
-
-    /// Bytes that are decompressed at once: the longest block of zstd.
-    const STEP_BYTES: usize = 128 << 10;
-
-    pub(super) struct Frame {
-        context: DCtx<'static>,
-        unpacked: Vec<u8>,
-    }
-
-    impl fmt::Debug for Frame {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("Frame")
-        }
-    }
-
-    impl Frame {
-        /// Begins a frame whose magic number has arrived.
-        pub(super) fn begin() -> Result<Self, UnpackError> {
-            let mut context = DCtx::try_create().ok_or(UnpackError::Damaged("no memory"))?;
-            // zstd refuses a frame with a longer window before it allocates anything for it.
-            context.set_parameter(DParameter::WindowLogMax(WINDOW_LOG_MAX)).map_err(damaged)?;
-            let mut frame = Self { context, unpacked: vec![0; STEP_BYTES] };
-            frame.step::<UnpackError>(&mut &MAGIC[..], &mut |_| Ok(()))?;
-            Ok(frame)
-        }
-
-        /// Decompresses until the piece is used up or the frame ends. Returns whether it ended.
-        pub(super) fn step<E: From<UnpackError>>(
-            &mut self,
-            piece: &mut &[u8],
-            accept: &mut impl FnMut(&[u8]) -> Result<(), E>,
-        ) -> Result<bool, E> {
-            loop {
-                let mut input = InBuffer::around(piece);
-                let mut output = OutBuffer::around(self.unpacked.as_mut_slice());
-                let wanted = self.context.decompress_stream(&mut output, &mut input).map_err(damaged)?;
-                let (used, given) = (input.pos(), output.pos());
-                *piece = &piece[used..];
-                accept(&self.unpacked[..given])?;
-                if wanted == 0 {
-                    return Ok(true);
-                }
-                // After a full buffer, bytes that zstd has already read may yield more.
-                if piece.is_empty() && given < STEP_BYTES {
-                    return Ok(false);
-                }
-            }
-        }
-    }
-
-    fn damaged(code: usize) -> UnpackError {
-        UnpackError::Damaged(get_error_name(code))
-    }
-}
-
-#[cfg(all(test, not(feature = "zstd")))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_frame_is_refused_where_there_is_no_zstd() {
-        let mut unpacker = Unpacker::new(1 << 20);
-        assert_eq!(unpacker.push(&MAGIC, &mut |_| Ok(())), Err(UnpackError::NotSupported));
-        assert_eq!(shrink(vec![0; 1000]), vec![0; 1000]);
-    }
-}
-
 #[cfg(all(test, feature = "zstd"))]
 mod tests {
     use proptest::prelude::*;
@@ -293,8 +259,17 @@ mod tests {
 
     const LIMIT: u64 = 4 << 20;
 
+    /// What zstd makes of the body. Rust makes the same of it, but for the words about a damage.
     pub(super) fn unpack(body: &[u8], piece_bytes: usize, limit: u64) -> Result<Vec<u8>, UnpackError> {
-        let mut unpacker = Unpacker::new(limit);
+        let unpacked = unpack_with(Unpacker::new(limit), body, piece_bytes);
+        match (&unpacked, unpack_with(Unpacker::in_rust(limit), body, piece_bytes)) {
+            (Err(UnpackError::Damaged(_)), in_rust) => assert!(matches!(in_rust, Err(UnpackError::Damaged(_)))),
+            (unpacked, in_rust) => assert!(*unpacked == in_rust),
+        }
+        unpacked
+    }
+
+    fn unpack_with(mut unpacker: Unpacker, body: &[u8], piece_bytes: usize) -> Result<Vec<u8>, UnpackError> {
         let mut file = Vec::new();
         for piece in body.chunks(piece_bytes.max(1)) {
             unpacker.push::<UnpackError>(piece, &mut |bytes| {
@@ -341,8 +316,10 @@ mod tests {
                 let at = index.index(body.len());
                 body[at] ^= flip;
             }
-            if let Ok(file) = unpack(&body, 100, 6000) {
-                prop_assert!(file.len() <= 6000);
+            for unpacker in [Unpacker::new(6000), Unpacker::in_rust(6000)] {
+                if let Ok(file) = unpack_with(unpacker, &body, 100) {
+                    prop_assert!(file.len() <= 6000);
+                }
             }
         }
     }
@@ -375,16 +352,17 @@ mod tests {
     fn a_bomb_is_refused_before_it_unpacks() {
         let bomb = shrink(vec![0; 256 << 20]);
         assert!(bomb.len() < 100_000);
-        let mut unpacker = Unpacker::new(1 << 20);
-        let mut given = 0;
-        let refusal = unpacker.push::<UnpackError>(&bomb, &mut |bytes| {
-            given += bytes.len();
-            Ok(())
-        });
-        assert_eq!(refusal, Err(UnpackError::TooLong { limit: 1 << 20 }));
-        assert!(given <= 1 << 20);
-        assert_eq!(unpacker.push(&[0], &mut |_| Ok(())), Err(UnpackError::AlreadyFailed));
-        assert_eq!(unpacker.finish(), Err(UnpackError::AlreadyFailed));
+        for mut unpacker in [Unpacker::new(1 << 20), Unpacker::in_rust(1 << 20)] {
+            let mut given = 0;
+            let refusal = unpacker.push::<UnpackError>(&bomb, &mut |bytes| {
+                given += bytes.len();
+                Ok(())
+            });
+            assert_eq!(refusal, Err(UnpackError::TooLong { limit: 1 << 20 }));
+            assert!(given <= 1 << 20);
+            assert_eq!(unpacker.push(&[0], &mut |_| Ok(())), Err(UnpackError::AlreadyFailed));
+            assert_eq!(unpacker.finish(), Err(UnpackError::AlreadyFailed));
+        }
     }
 
     #[test]
