@@ -13,10 +13,14 @@ export RUSTFLAGS="${RUSTFLAGS:-} -C link-arg=-Wl,-z,max-page-size=16384"
 cargo ndk --platform 26 --target arm64-v8a --target x86_64 --output-dir "$here/build/jniLibs" \
     build --release --locked -p tributary-ffi
 
-# The bindings are the same for every target, so they are read from the host's library.
-RUSTFLAGS= cargo build --release --locked -p tributary-ffi
-target="${CARGO_TARGET_DIR:-target}"
-library=$(ls "$target"/release/libtributary_ffi.{so,dylib} 2>/dev/null | head -n 1)
-RUSTFLAGS= cargo run --locked -p tributary-ffi --example bindgen -- kotlin "$library" "$here/build/bindings"
+# The bindings are the same for every target. They are made from metadata in the host's library, which a release, being
+# stripped, does not have.
+RUSTFLAGS= cargo build --locked -p tributary-ffi --lib --example bindgen
+case $(uname) in
+Darwin) library=libtributary_ffi.dylib ;;
+*) library=libtributary_ffi.so ;;
+esac
+RUSTFLAGS= cargo run --locked -p tributary-ffi --example bindgen -- \
+    kotlin "${CARGO_TARGET_DIR:-target}/debug/$library" "$here/build/bindings"
 
 [ "${1:-}" = --native-only ] || gradle --project-dir "$here" assembleRelease

@@ -11,10 +11,11 @@ export IPHONEOS_DEPLOYMENT_TARGET=15.0 MACOSX_DEPLOYMENT_TARGET=12.0
 for triple in aarch64-apple-ios aarch64-apple-ios-sim x86_64-apple-ios aarch64-apple-darwin; do
     cargo rustc --release --locked -p tributary-ffi --lib --crate-type staticlib --target "$triple"
 done
-cargo build --release --locked -p tributary-ffi
+# The bindings are made from metadata in the library, which a release, being stripped, may lack.
+cargo build --locked -p tributary-ffi --lib --example bindgen
 rm -rf "$here/build"
 mkdir -p "$here/build/Tributary" "$here/build/headers" "$here/build/simulator"
-cargo run --locked -p tributary-ffi --example bindgen -- swift "$target/release/libtributary_ffi.dylib" "$here/build"
+cargo run --locked -p tributary-ffi --example bindgen -- swift "$target/debug/libtributary_ffi.dylib" "$here/build"
 mv "$here"/build/*.swift "$here/build/Tributary/"
 mv "$here"/build/*FFI.h "$here/build/headers/"
 mv "$here"/build/*FFI.modulemap "$here/build/headers/module.modulemap"
