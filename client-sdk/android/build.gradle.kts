@@ -8,7 +8,10 @@ plugins {
 android {
     namespace = "tributary.android"
     compileSdk = 36
-    defaultConfig { minSdk = 26 }
+    defaultConfig {
+        minSdk = 26
+        consumerProguardFiles("consumer-rules.pro")
+    }
     sourceSets["main"].kotlin.srcDirs("src/main/kotlin", "build/bindings")
     sourceSets["main"].jniLibs.srcDir("build/jniLibs")
 }

@@ -9,7 +9,9 @@ let package = Package(
     products: [.library(name: "TributaryTraining", targets: ["Tributary", "TributaryTraining"])],
     targets: [
         .binaryTarget(name: "TributaryFFI", path: "build/TributaryFFI.xcframework"),
-        .target(name: "Tributary", dependencies: ["TributaryFFI"], path: "build/Tributary"),
+        // A static library does not say what it needs: the certificates of public CAs are checked by Security.
+        .target(name: "Tributary", dependencies: ["TributaryFFI"], path: "build/Tributary",
+                linkerSettings: [.linkedFramework("Security")]),
         .target(name: "TributaryTraining", dependencies: ["Tributary"]),
     ]
 )
