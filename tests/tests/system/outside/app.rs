@@ -30,6 +30,18 @@ fn done(command: &mut Command) -> String {
     out
 }
 
+/// Writes the bindings in a language.
+fn write_bindings(language: uniffi::TargetLanguage, folder: &Path) {
+    uniffi::generate(uniffi::GenerateOptions {
+        languages: vec![language],
+        source: libraries().join("libtributary_ffi.so").to_str().unwrap().into(),
+        out_dir: folder.to_str().unwrap().into(),
+        config_override: Some(format!("{SOURCES}/ffi/bindgen.toml").into()),
+        ..uniffi::GenerateOptions::default()
+    })
+    .unwrap();
+}
+
 /// Compiles a program in C with all warnings.
 fn compiled(name: &str, directory: &Path) -> PathBuf {
     let (libraries, program) = (libraries(), directory.join(name));
@@ -216,14 +228,7 @@ impl Jvm {
     /// Android.
     fn compile(&self, directory: &Path) -> PathBuf {
         let bindings = directory.join("bindings");
-        uniffi::generate(uniffi::GenerateOptions {
-            languages: vec![uniffi::TargetLanguage::Kotlin],
-            source: libraries().join("libtributary_ffi.so").to_str().unwrap().into(),
-            out_dir: bindings.to_str().unwrap().into(),
-            config_override: Some(format!("{SOURCES}/ffi/bindgen.toml").into()),
-            ..uniffi::GenerateOptions::default()
-        })
-        .unwrap();
+        write_bindings(uniffi::TargetLanguage::Kotlin, &bindings);
         let classes = directory.join("classes");
         let mut kotlinc = Command::new("bash");
         kotlinc.arg(&self.kotlinc).arg("-nowarn").arg("-classpath").arg(&self.jna).arg("-d").arg(&classes);
@@ -285,4 +290,37 @@ async fn programs_in_kotlin_contribute_beside_the_sdk_and_get_exceptions_for_mis
     let text = String::from_utf8(listening.look(&path).await.body.to_vec()).unwrap();
     assert!(text.contains("the disk of the phone is full"), "the operator reads what a trainer threw: {text}");
     listening.stop().await;
+}
+
+/// Goal: the packages for phones fit the bindings, although neither Xcode nor an Android SDK builds them here. Method:
+/// the files and the module of the Swift bindings are those that `ios/build.sh` moves and `Package.swift` names, and
+/// what the Android adapter imports is in the Kotlin bindings.
+#[test]
+fn packages_for_phones_name_what_is_in_the_bindings() {
+    let folder = tempfile::tempdir().unwrap();
+    write_bindings(uniffi::TargetLanguage::Swift, folder.path());
+    let written = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut written: Vec<String> = written.map(|name| name.into_string().unwrap()).collect();
+    written.sort();
+    assert_eq!(written, ["Tributary.swift", "TributaryFFI.h", "TributaryFFI.modulemap"]);
+    let module = std::fs::read_to_string(folder.path().join("TributaryFFI.modulemap")).unwrap();
+    assert!(module.starts_with("module TributaryFFI {"), "{module}");
+    let package = std::fs::read_to_string(format!("{SOURCES}/ios/Package.swift")).unwrap();
+    assert!(package.contains(r#".binaryTarget(name: "TributaryFFI", path: "build/TributaryFFI.xcframework")"#));
+    assert!(package.contains(r#".target(name: "Tributary", dependencies: ["TributaryFFI"], path: "build/Tributary""#));
+
+    write_bindings(uniffi::TargetLanguage::Kotlin, folder.path());
+    let bindings = std::fs::read_to_string(folder.path().join("tributary/tributary.kt")).unwrap();
+    let mut imports = 0;
+    for source in std::fs::read_dir(format!("{SOURCES}/android/src/main/kotlin/android")).unwrap() {
+        let text = std::fs::read_to_string(source.unwrap().path()).unwrap();
+        for name in text.lines().filter_map(|line| line.strip_prefix("import tributary.")) {
+            let declared = ["class", "interface"].map(|kind| format!("{kind} {name}"));
+            let is_whole = |rest: &str| !rest.starts_with(|next: char| next.is_alphanumeric());
+            let found = declared.iter().any(|what| bindings.split(what.as_str()).skip(1).any(is_whole));
+            assert!(found, "the bindings declare no {name}");
+            imports += 1;
+        }
+    }
+    assert!(imports > 0);
 }
