@@ -94,7 +94,9 @@ impl From<ClientError> for TributaryError {
                 TrainError::NoExamples => Self::NoExamples { detail },
                 TrainError::Diverged => Self::Diverged { detail },
                 TrainError::DoesNotFit(_) | TrainError::CannotFollow(_) => Self::DoesNotFit { detail },
-                TrainError::Interrupted | TrainError::Suspended(_) | TrainError::Other(_) => Self::Training { detail },
+                TrainError::Interrupted | TrainError::Suspended(_) | TrainError::Pending | TrainError::Other(_) => {
+                    Self::Training { detail }
+                }
             },
         }
     }

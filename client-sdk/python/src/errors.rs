@@ -37,7 +37,7 @@ pub(crate) fn exception(py: Python<'_>, error: &ClientError) -> PyErr {
 
 fn of_trainer(error: &TrainError, text: String) -> PyErr {
     match error {
-        TrainError::Interrupted | TrainError::Suspended(_) => Interrupted::new_err(text),
+        TrainError::Interrupted | TrainError::Suspended(_) | TrainError::Pending => Interrupted::new_err(text),
         TrainError::NoExamples => NoExamples::new_err(text),
         TrainError::Diverged => Diverged::new_err(text),
         TrainError::DoesNotFit(_) | TrainError::CannotFollow(_) => DoesNotFit::new_err(text),

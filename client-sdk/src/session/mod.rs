@@ -22,11 +22,11 @@ use crate::error::ClientError;
 use crate::host::Host;
 use crate::models::{Base, fetch_base};
 use crate::outcome::Outcome;
-use crate::platform::rest;
+use crate::platform::{rest, within};
 use crate::store::client_state::ClientState;
 use crate::store::state::{Finished, Identity, Pending, Work};
-use crate::tasks::{evaluate, train};
-use crate::trainer::Trainer;
+use crate::tasks::{Completed, Times, evaluate, train};
+use crate::trainer::{TrainError, Trainer};
 use crate::transport::upload::Update;
 
 pub(crate) use self::context::Context;
@@ -73,7 +73,20 @@ pub(crate) async fn run_once<T: Trainer + ?Sized>(
             }
             Step::Compute { assignment, base, deadline_ms } => {
                 let watch = Watch::begin(context, &identity.secret, &assignment);
-                compute(context, trainer, host, assignment, &base, deadline_ms, &watch)
+                let times = Times { started_ms: clock.now_ms(), deadline_ms };
+                let left = || Duration::from_millis(deadline_ms.saturating_sub(clock.now_ms()));
+                let working = async {
+                    loop {
+                        match compute(context, trainer, host, &assignment, &base, &times, &watch) {
+                            Err(TrainError::Pending) => trainer.ready().await,
+                            completed => return completed,
+                        }
+                    }
+                };
+                // A GPU that hangs must not hold the session for ever.
+                let completed = within(clock.as_ref(), left(), working).await;
+                let completed = completed.unwrap_or(Err(TrainError::Interrupted));
+                Step::after_compute(assignment, completed, left(), watch.closed())
             }
             Step::Store(finished, next_state) => {
                 store(context, &finished, next_state.as_ref());
@@ -117,21 +130,19 @@ fn compute<T: Trainer + ?Sized>(
     context: &Context,
     trainer: &mut T,
     host: &dyn Host,
-    assignment: Box<Assignment>,
+    assignment: &Assignment,
     base: &Base,
-    deadline_ms: u64,
+    times: &Times,
     watch: &Watch,
-) -> Step {
+) -> Result<Completed, TrainError> {
     let Context { state, clock, .. } = context;
-    let in_time = || clock.now_ms() < deadline_ms;
+    let in_time = || clock.now_ms() < times.deadline_ms;
     let is_over = || !in_time() || watch.is_closed();
     let should_stop = || is_over() || !goes_on(host, clock.as_ref(), &is_over);
-    let completed = match assignment.task {
-        Task::Train => train(trainer, &assignment, base, state, clock.as_ref(), deadline_ms, &should_stop),
-        Task::Evaluate => evaluate(trainer, &assignment, base, state, clock.as_ref(), &should_stop),
-    };
-    let left = Duration::from_millis(deadline_ms.saturating_sub(clock.now_ms()));
-    Step::after_compute(assignment, completed, left, watch.closed())
+    match assignment.task {
+        Task::Train => train(trainer, assignment, base, state, clock.as_ref(), times, &should_stop),
+        Task::Evaluate => evaluate(trainer, assignment, base, state, clock.as_ref(), &should_stop),
+    }
 }
 
 /// Waits, if the host wants to, until it lets training continue. `false` if the work ends here.

@@ -11,4 +11,4 @@ mod train;
 
 pub(crate) use completed::Completed;
 pub(crate) use evaluate::evaluate;
-pub(crate) use train::train;
+pub(crate) use train::{Times, train};

@@ -37,6 +37,14 @@ type Vectors = BTreeMap<String, Vec<f32>>;
 /// Limits of a plan without bounds.
 const LIMITS: UpdateLimits = UpdateLimits::of_magnitude(f32::MAX);
 
+/// Times of an assignment by the client's clock, in milliseconds. A training that is called again keeps them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    /// When its computation began.
+    pub(crate) started_ms: u64,
+    pub(crate) deadline_ms: u64,
+}
+
 /// Trains, and encodes the weight delta of the shared parameters: local minus global, plus the residual where the codec
 /// has error feedback, and the change of the control vector where the algorithm sends one.
 ///
@@ -48,16 +56,15 @@ pub(crate) fn train<T: Trainer + ?Sized>(
     base: &Base,
     state: &State,
     clock: &dyn Clock,
-    deadline_ms: u64,
+    times: &Times,
     should_stop: &dyn Fn() -> bool,
 ) -> Result<Completed, TrainError> {
-    let started_ms = clock.now_ms();
     let (plan, parts) = (&assignment.plan, &base.parts);
     let training = plan.training.at_version(assignment.model_version);
     if !trainer.follows(&training.algorithm) {
         return Err(TrainError::CannotFollow(training.algorithm.as_str().to_owned()));
     }
-    let ends_ms = training.partial_work.map(|share| partial_until_ms(assignment, deadline_ms, share));
+    let ends_ms = training.partial_work.map(|share| partial_until_ms(assignment, times.deadline_ms, share));
     let is_over = || ends_ms.is_some_and(|ends_ms| clock.now_ms() >= ends_ms);
     let drift = Drift::begin(assignment, base, || state.client_state(assignment.job));
     let constant = drift.as_ref().and_then(Drift::constant).map(|constant| spread(constant, parts));
@@ -71,7 +78,7 @@ pub(crate) fn train<T: Trainer + ?Sized>(
     let may_suspend = plan.cadence.push_every == 1 && training.personal_epochs.is_none();
     let suspended = if may_suspend { state.suspended(assignment) } else { None };
     let earlier_ms = suspended.as_ref().map_or(0, |suspended| suspended.train_ms);
-    let train_ms = || clock.now_ms().saturating_sub(started_ms).saturating_add(earlier_ms);
+    let train_ms = || clock.now_ms().saturating_sub(times.started_ms).saturating_add(earlier_ms);
     let task = TrainTask {
         constant: constant.as_deref(),
         budget: ends_ms.is_some().then_some(Budget(&is_over)),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use futures_util::future::BoxFuture;
 use tributary_protocol::classes::ClassCounts;
 use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::metrics::Metrics;
@@ -28,6 +29,12 @@ pub trait Trainer: Send {
     /// # Errors
     /// [`TrainError`], which is reported to the coordinator. A panic counts as [`TrainError::Other`].
     fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError>;
+
+    /// Completes when a training that was [`TrainError::Pending`] can go on. The session waits for it, at most until
+    /// the deadline, and calls [`Trainer::train`] again with the same task. Default: at once.
+    fn ready(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 
     /// Measures the global model on the client's examples. It calls `should_stop` before every batch and ends with
     /// [`TrainError::Interrupted`] when that returns `true`.
@@ -59,7 +66,8 @@ pub struct TrainTask<'a> {
     /// Where an earlier training of the same task was suspended; `None` to begin. The result must be that of a training
     /// that was not.
     pub resume: Option<&'a Checkpoint>,
-    /// Whether a later session can go on where this one is stopped.
+    /// Whether a later session can go on where this one is stopped, and whether a training that is
+    /// [`TrainError::Pending`] is called again.
     pub may_suspend: bool,
 }
 
@@ -182,6 +190,10 @@ pub enum TrainError {
     /// The same, and a later session can go on from here ([`TrainTask::may_suspend`]).
     #[error("training was interrupted after {} steps", .0.steps)]
     Suspended(Box<Checkpoint>),
+    /// The training goes on elsewhere, on a GPU for example. Only where [`TrainTask::may_suspend`] says so, and not
+    /// reported: the session waits for [`Trainer::ready`] and calls again.
+    #[error("training is not done yet")]
+    Pending,
     /// The client has nothing to learn from.
     #[error("there are no examples")]
     NoExamples,
