@@ -96,7 +96,7 @@ pub use trainer::BurnTrainer;
 #[cfg(feature = "wgpu")]
 pub use trainer::Gpu;
 #[cfg(feature = "layers")]
-pub use trainer::LayerTrainer;
+pub use trainer::{AcceleratedTrainer, LayerTrainer};
 pub use trainer::{
     Budget, Checkpoint, Correction, EvaluateTask, Evaluated, NamedTensor, StopFlags, TrainError, TrainTask, Trained,
     Trainer,

@@ -57,6 +57,15 @@ impl Batches {
         Some(&self.order[start..self.next])
     }
 
+    /// The sizes that batches have, the largest first.
+    #[cfg(feature = "layers")]
+    pub(super) fn sizes(&self) -> Vec<usize> {
+        let rest = self.order.len() % self.batch_size;
+        let has_rest =
+            rest > 0 && self.steps_left.is_none_or(|steps| steps as usize > self.order.len() / self.batch_size);
+        if has_rest { vec![self.batch_size, rest] } else { vec![self.batch_size] }
+    }
+
     /// Leaves out so many batches.
     pub(super) fn skip(&mut self, batches: u64) {
         for _ in 0..batches {

@@ -1,9 +1,11 @@
-//! Local training: the trait [`Trainer`], [`LayerTrainer`] for networks as data, and `BurnTrainer` for modules of burn
-//! (feature `burn`).
+//! Local training: the trait [`Trainer`], [`LayerTrainer`] and [`AcceleratedTrainer`] for networks as data, and
+//! `BurnTrainer` for modules of burn (feature `burn`).
 //!
-//! A trainer is synchronous and knows neither network nor server: the session gives it a model and settings and takes
-//! its values back.
+//! A trainer knows neither network nor server: the session gives it a model and settings and takes its values back. It is
+//! synchronous, or, where its results come later, called again until they are there.
 
+#[cfg(feature = "layers")]
+mod accelerator;
 mod apart;
 #[cfg(any(feature = "layers", feature = "burn"))]
 mod batches;
@@ -23,6 +25,8 @@ pub(crate) mod panics;
 mod score;
 mod tensors;
 
+#[cfg(feature = "layers")]
+pub use self::accelerator::{AcceleratedTrainer, Accelerator, Dispatch, Kernel, Program, Step, Work};
 pub use self::apart::{StopFlags, apart};
 #[cfg(feature = "wgpu")]
 pub use self::burn::Gpu;
