@@ -13,6 +13,12 @@ export interface Options {
   waitMs?: number;
   /** Allows `http:` to other machines: everyone on the way can read models and updates. */
   allowPlaintext?: boolean;
+  /**
+   * What trains. `cpu`, the default: the CPU. `auto`: the GPU (WebGPU) if the browser gives one that is no software,
+   * and if there are kernels for the training, else the CPU. `gpu`: the GPU, whichever the browser gives. Without one
+   * every call fails with `setup`, and a training without kernels with `training`. Evaluations are on the CPU.
+   */
+  device?: "cpu" | "auto" | "gpu";
 }
 
 export interface Examples {
@@ -40,7 +46,16 @@ export interface Outcome {
   /** Bytes of the bodies of its responses. */
   receivedBytes: number;
   /** What was computed; absent where a session only delivered the work of an earlier one. */
-  work?: { examples: number; loss: number; steps?: number; accuracy?: number };
+  work?: {
+    examples: number;
+    loss: number;
+    /** What computed it. */
+    device: "cpu" | "gpu";
+    /** Why the CPU trained although there is a GPU; absent where it did not. */
+    insteadOfGpu?: string;
+    steps?: number;
+    accuracy?: number;
+  };
   /** What the client waits for, if the coordinator said so. */
   waitsFor?: unknown;
 }

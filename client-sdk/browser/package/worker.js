@@ -1,5 +1,6 @@
 // The worker: the browser as the SDK sees it, and the calls of the page, one after the other.
 
+import { Gpu } from "./gpu.js";
 import { EntryStore } from "./store.js";
 import start, { BrowserClient } from "./tributary_browser.js";
 
@@ -39,10 +40,16 @@ class BrowserRequest {
 class Browser {
   #store;
   #entries;
+  #gpu;
 
-  constructor(store, entries) {
+  constructor(store, entries, gpu) {
     this.#store = store;
     this.#entries = entries;
+    this.#gpu = gpu;
+  }
+
+  gpu() {
+    return this.#gpu;
   }
 
   entries() {
@@ -78,7 +85,8 @@ async function open({ store, ...settings }) {
   } catch (error) {
     throw Object.assign(new Error(`the browser's database cannot be opened: ${error.message}`), { kind: "store" });
   }
-  return new BrowserClient(JSON.stringify(settings), new Browser(entries, await entries.entries()));
+  const browser = new Browser(entries, await entries.entries(), await Gpu.open(settings.device));
+  return new BrowserClient(JSON.stringify(settings), browser);
 }
 
 async function answer(client, method, argument) {

@@ -8,12 +8,13 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::json;
 use tributary_client::examples::{MemoryExamples, Targets};
-use tributary_client::{AlwaysOn, Client, LayerTrainer};
+use tributary_client::{AlwaysOn, Client};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::clock::BrowserClock;
 use crate::errands::Errands;
+use crate::gpu::BrowserGpu;
 use crate::outcome::{described, misused, thrown};
 use crate::script::{Browser, console_error};
 use crate::store::BrowserStore;
@@ -46,6 +47,20 @@ struct Settings {
     wait_ms: Option<u32>,
     #[serde(default)]
     allow_plaintext: bool,
+    #[serde(default)]
+    device: Device,
+}
+
+/// What trains.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Device {
+    #[default]
+    Cpu,
+    /// The GPU where there is one, for trainings that have kernels.
+    Auto,
+    /// The GPU, or nothing.
+    Gpu,
 }
 
 /// One client of a coordinator.
@@ -54,6 +69,9 @@ struct Settings {
 pub struct BrowserClient {
     client: Client,
     traffic: Traffic,
+    /// `None` on the CPU.
+    gpu: Option<BrowserGpu>,
+    device: Device,
 }
 
 #[wasm_bindgen]
@@ -68,6 +86,8 @@ impl BrowserClient {
         let settings: Settings = serde_json::from_str(settings).map_err(|error| misused(&error.to_string()))?;
         PAGE.set(Some(browser.clone()));
         let (errands, traffic) = (Errands::of(browser.clone()), Traffic::default());
+        let gpu = browser.gpu().map(|_| BrowserGpu(errands.clone()));
+        let device = settings.device;
         let mut builder = Client::builder(settings.server, settings.token)
             .sdk("browser")
             .store(Arc::new(BrowserStore::read(&browser, errands.clone())))
@@ -82,7 +102,7 @@ impl BrowserClient {
         if settings.allow_plaintext {
             builder = builder.allow_plaintext();
         }
-        Ok(Self { client: builder.build().map_err(|error| thrown(&error))?, traffic })
+        Ok(Self { client: builder.build().map_err(|error| thrown(&error))?, traffic, gpu, device })
     }
 
     /// The client's id. Enrols it first if it has none.
@@ -113,7 +133,7 @@ impl BrowserClient {
         let shape = shape.into_iter().map(|length| length as usize).collect();
         let examples = MemoryExamples::new(shape, inputs, Targets::Classes(labels));
         let examples = examples.map_err(|error| misused(&error.to_string()))?;
-        let mut trainer = ReportingTrainer::new(LayerTrainer::new(Arc::new(examples)), report);
+        let mut trainer = ReportingTrainer::new(examples, self.gpu.clone(), self.device == Device::Gpu, report);
         let before = (self.traffic.sent(), self.traffic.received());
         let outcome = self.client.run_once(&mut trainer, &AlwaysOn).await.map_err(|error| thrown(&error))?;
         let traffic = (self.traffic.sent() - before.0, self.traffic.received() - before.1);

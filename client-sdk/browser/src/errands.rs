@@ -7,11 +7,12 @@ use futures_channel::{mpsc, oneshot};
 use futures_util::future::{Either, select};
 use futures_util::{FutureExt, StreamExt};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use js_sys::{Array, Uint8Array};
+use js_sys::{Array, Float32Array, Uint8Array, Uint32Array};
+use tributary_client::trainer::Work;
 use tributary_client::transport::{Request, Response, TransportError};
 use wasm_bindgen::{JsCast, JsValue};
 
-use crate::script::{Browser, BrowserRequest};
+use crate::script::{Browser, BrowserRequest, Gpu};
 
 /// Something that only the browser's own thread can do.
 #[derive(Debug)]
@@ -30,6 +31,11 @@ pub(crate) enum Errand {
     Sleep {
         ms: f64,
         over: oneshot::Sender<()>,
+    },
+    /// Computes on the GPU.
+    Compute {
+        work: Work,
+        answer: oneshot::Sender<Result<Vec<f32>, String>>,
     },
 }
 
@@ -65,11 +71,39 @@ fn begin(browser: &Browser, errand: Errand) {
                 let _ = over.send(());
             });
         }
+        Errand::Compute { work, answer } => {
+            let gpu = browser.gpu();
+            wasm_bindgen_futures::spawn_local(async move {
+                let computed = match gpu {
+                    Some(gpu) => compute(&gpu, work).await.map_err(|error| words(&error)),
+                    None => Err("there is none".to_owned()),
+                };
+                let _ = answer.send(computed);
+            });
+        }
         Errand::Send { request, answer } => {
             let browser = browser.clone();
             wasm_bindgen_futures::spawn_local(async move { send(&browser, request, answer).await });
         }
     }
+}
+
+async fn compute(gpu: &Gpu, work: Work) -> Result<Vec<f32>, JsValue> {
+    let values = match work {
+        Work::Begin { program, values } => {
+            // A program has strings and numbers only.
+            let program = serde_json::to_string(&program).unwrap_or_default();
+            gpu.begin(&program, Float32Array::from(values.as_slice())).await?;
+            return Ok(Vec::new());
+        }
+        Work::Steps { batches, inputs, classes } => {
+            let batches: Vec<u32> = batches.into_iter().map(|examples| examples as u32).collect();
+            let [batches, classes] = [batches, classes].map(|values| Uint32Array::from(values.as_slice()));
+            gpu.steps(batches, Float32Array::from(inputs.as_slice()), classes).await?
+        }
+        Work::Values => gpu.values().await?,
+    };
+    Ok(Float32Array::from(values).to_vec())
 }
 
 async fn send(browser: &Browser, request: Request, mut answer: oneshot::Sender<Result<Response, TransportError>>) {

@@ -9,7 +9,8 @@
 //! | `client` | the class that JavaScript sees |
 //! | `errands` | what the SDK asks of the browser, and the task that does it |
 //! | `transport`, `store`, `clock` | the SDK's traits, as errands |
-//! | `training` | the layer trainer, which reports its progress |
+//! | `training` | the trainer of layers, on the CPU or the GPU, which reports its progress |
+//! | `gpu` | the GPU as the trainer uses it, as errands |
 //! | `script` | what the worker's script gives |
 //! | `outcome` | results and errors as JavaScript sees them |
 
@@ -18,6 +19,7 @@
 mod client;
 mod clock;
 mod errands;
+mod gpu;
 mod outcome;
 mod script;
 mod store;

@@ -1,6 +1,6 @@
 //! What `package/worker.js` gives to the SDK.
 
-use js_sys::{Array, Uint8Array};
+use js_sys::{Array, Float32Array, Uint8Array, Uint32Array};
 use wasm_bindgen::prelude::{JsValue, wasm_bindgen};
 
 #[wasm_bindgen]
@@ -53,6 +53,31 @@ extern "C" {
     /// Gives it up.
     #[wasm_bindgen(method)]
     pub(crate) fn abort(this: &BrowserRequest);
+
+    /// The GPU that the client's setting asks for, if there is one.
+    #[wasm_bindgen(method)]
+    pub(crate) fn gpu(this: &Browser) -> Option<Gpu>;
+
+    /// WebGPU, as `package/gpu.js` wraps it.
+    #[derive(Clone, Debug)]
+    pub(crate) type Gpu;
+
+    /// Begins a training with a program, as JSON, and the model's values.
+    #[wasm_bindgen(method, catch)]
+    pub(crate) async fn begin(this: &Gpu, program: &str, values: Float32Array) -> Result<JsValue, JsValue>;
+
+    /// Trains on batches of these sizes. The losses of their examples.
+    #[wasm_bindgen(method, catch)]
+    pub(crate) async fn steps(
+        this: &Gpu,
+        batches: Uint32Array,
+        inputs: Float32Array,
+        classes: Uint32Array,
+    ) -> Result<JsValue, JsValue>;
+
+    /// The values of the parameters.
+    #[wasm_bindgen(method, catch)]
+    pub(crate) async fn values(this: &Gpu) -> Result<JsValue, JsValue>;
 
     #[wasm_bindgen(js_namespace = performance, js_name = now)]
     pub(crate) fn performance_now() -> f64;

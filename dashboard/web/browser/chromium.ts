@@ -14,6 +14,8 @@ const FLAGS = [
   "--disable-component-update",
   "--disable-sync",
 ];
+/** The adapter SwiftShader, which Chromium brings along. On Linux it gives none without the first flag. */
+const SOFTWARE_GPU = ["--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader"];
 const PATHS = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 
 export interface Options {
@@ -24,6 +26,8 @@ export interface Options {
   zone?: string;
   /** Accepts certificates of any CA, as a device does on which the coordinator's private CA is installed. */
   trusting?: boolean;
+  /** Has WebGPU, on an adapter that computes on the CPU (SwiftShader). */
+  gpu?: boolean;
 }
 
 export interface Browser {
@@ -37,7 +41,7 @@ export interface Browser {
 /** A fresh profile and one page of it. `base` is the only host that may be asked. */
 export async function launch(
   base: string,
-  { width = 1280, height = 900, dark = false, zone = "Europe/Berlin", trusting = false }: Options = {},
+  { width = 1280, height = 900, dark = false, zone = "Europe/Berlin", trusting = false, gpu = false }: Options = {},
 ): Promise<Browser> {
   const executablePath = process.env.CHROMIUM ?? PATHS.find((path) => existsSync(path));
   if (!executablePath) throw new Error("Chromium is missing: apt-get install chromium, or set CHROMIUM to its path");
@@ -45,7 +49,7 @@ export async function launch(
   const context = await chromium.launchPersistentContext(profile, {
     executablePath,
     headless: true,
-    args: trusting ? [...FLAGS, "--ignore-certificate-errors"] : FLAGS,
+    args: [...FLAGS, ...(trusting ? ["--ignore-certificate-errors"] : []), ...(gpu ? SOFTWARE_GPU : [])],
     viewport: { width, height },
     colorScheme: dark ? "dark" : "light",
     timezoneId: zone,
