@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use serde_json::json;
 use tempfile::TempDir;
-use tributary_client::{AlwaysOn, Client, ClientError, Outcome, TrainError, Trainer};
+use tributary_client::{
+    AlwaysOn, Client, ClientError, EvaluateTask, Evaluated, Outcome, TrainError, TrainTask, Trained, Trainer,
+};
 use tributary_protocol::operator::{Client as Enrolled, Job, Page};
 use tributary_protocol::state::{JobState, Phase};
 
@@ -37,6 +40,45 @@ async fn a_session_enrols_trains_and_contributes() {
     assert!(before.iter().zip(&after).all(|(before, after)| (after - before - 0.5).abs() < 1e-6));
     let assignment = &world.assignments(job.id, 1).await[0];
     assert_eq!((assignment.weight, assignment.loss), (Some(10), Some(0.25)));
+    world.check_books(job.id).await;
+}
+
+/// Trains like [`Adds`] after it was waited for twice.
+struct Later {
+    adds: Adds,
+    waits: u32,
+}
+
+impl Trainer for Later {
+    fn examples(&self) -> u64 {
+        self.adds.examples()
+    }
+
+    fn train(&mut self, task: &TrainTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Trained, TrainError> {
+        if self.waits < 2 { Err(TrainError::Pending) } else { self.adds.train(task, should_stop) }
+    }
+
+    fn ready(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            tokio::task::yield_now().await;
+            self.waits += 1;
+        })
+    }
+
+    fn evaluate(&mut self, task: &EvaluateTask<'_>, should_stop: &dyn Fn() -> bool) -> Result<Evaluated, TrainError> {
+        self.adds.evaluate(task, should_stop)
+    }
+}
+
+#[tokio::test]
+async fn a_training_whose_result_comes_later_is_waited_for_in_the_same_session() {
+    let world = World::start().await;
+    let job = world.job(json!({})).await;
+    let directory = TempDir::new().unwrap();
+    let mut trainer = Later { adds: Adds::new(0.5), waits: 0 };
+    let outcome = session(&world, &sdk_client(&world, directory.path()), &mut trainer).await.unwrap();
+    assert!(matches!(outcome, Outcome::Contributed { round: 1, .. }), "{outcome:?}");
+    assert_eq!((trainer.waits, trainer.adds.trained), (2, 1));
     world.check_books(job.id).await;
 }
 
