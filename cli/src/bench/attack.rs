@@ -22,7 +22,8 @@ pub(crate) struct AttackArgs {
     /// The share of clients that attack. May be repeated.
     #[arg(long = "share", value_name = "SHARE", default_values_t = [0.1, 0.2, 0.3], value_parser = parse_share)]
     shares: Vec<f64>,
-    /// Largest norm of `norm_clipping`, in the first round of the adaptive one, and radius of `centered_clipping`: about the norm of an honest update.
+    /// Largest norm of `norm_clipping`, for the adaptive one in the first round, and radius of `centered_clipping`:
+    /// about the norm of an honest update.
     #[arg(long, default_value_t = 1.0, value_name = "NORM")]
     norm: f64,
     #[command(flatten)]

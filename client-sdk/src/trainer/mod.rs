@@ -1,8 +1,8 @@
 //! Local training: the trait [`Trainer`], [`LayerTrainer`] and [`AcceleratedTrainer`] for networks as data, and
 //! `BurnTrainer` for modules of burn (feature `burn`).
 //!
-//! A trainer knows neither network nor server: the session gives it a model and settings and takes its values back. It is
-//! synchronous, or, where its results come later, called again until they are there.
+//! A trainer knows neither network nor server: the session gives it a model and settings and takes its values back. It
+//! is synchronous, or, where its results come later, called again until they are there.
 
 #[cfg(feature = "layers")]
 mod accelerator;

@@ -33,8 +33,9 @@ impl<C: Combined> Combined for Leading<C> {
 /// Parts of a sum that are added side by side.
 const PARTS: usize = 8;
 
-/// A sum of many products. Product n is added to part n modulo [`PARTS`], so the result does not depend on how the values
-/// are cut into blocks, and a processor adds several at a time: in a single sum each addition waits for the one before.
+/// A sum of many products. Product n is added to part n modulo [`PARTS`], so the result does not depend on how the
+/// values are cut into blocks, and a processor adds several at a time: in a single sum each addition waits for the one
+/// before.
 #[derive(Clone, Copy, Debug, Default)]
 struct Products([f64; PARTS]);
 

@@ -4,8 +4,8 @@
 //! bits do not compress, and [`shrink`] then leaves the file unchanged. Readers accept both: [`Unpacker`] recognises a
 //! frame by its magic number. No safetensors file begins with it, since as the length of a header it would be 4 GB.
 //!
-//! Without the crate's feature `zstd` files are not compressed. Frames are then read in Rust with the feature `unzstd`, and
-//! refused as [`UnpackError::NotSupported`] without it.
+//! Without the crate's feature `zstd` files are not compressed. Frames are then read in Rust with the feature `unzstd`,
+//! and refused as [`UnpackError::NotSupported`] without it.
 
 #[cfg(feature = "zstd")]
 mod frame;

@@ -1,7 +1,7 @@
 //! Frames that are decompressed in Rust, for builds without C: browsers.
 //!
-//! A header or a block is decoded once all of it is there, one at a time: a block of a few bytes may yield 128 KiB, and the
-//! limit of the file must hold before the next one.
+//! A header or a block is decoded once all of it is there, one at a time: a block of a few bytes may yield 128 KiB, and
+//! the limit of the file must hold before the next one.
 
 use std::fmt;
 

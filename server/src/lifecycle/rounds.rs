@@ -74,7 +74,7 @@ pub(crate) async fn open(
     tx.commit().await
 }
 
-/// The policy with what follows from the round before: the weight of FedProx and the norm of clipping, where they adapt.
+/// The policy with what follows from the round before, where it adapts: the weight of FedProx and the norm of clipping.
 async fn following(tx: &mut Tx, spec: &JobSpec, key: RoundKey, policy: TaskPolicy) -> Result<TaskPolicy, DbError> {
     let algorithm = &spec.file.training.algorithm;
     let clip = spec.file.aggregation.combine.adaptive_clip();

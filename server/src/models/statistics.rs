@@ -1,5 +1,5 @@
-//! Update statistics of a round, computed when it ends: diversity and cosines. Norms are those of the pass that makes the
-//! model.
+//! Update statistics of a round, computed when it ends: diversity and cosines. Norms are those of the pass that makes
+//! the model.
 
 use std::sync::Arc;
 

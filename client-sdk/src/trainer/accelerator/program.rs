@@ -46,8 +46,8 @@ pub struct Dispatch {
 
 /// The kernels. Images are `[channels][height][width]`, as in the model.
 ///
-/// A product is `sum over k of left(m, k) right(k, n)`. Its numbers are those of [`Kernel::Linear`] and, of images, those
-/// of a window: channels, height, width, output channels, height and width of the window, distance
+/// A product is `sum over k of left(m, k) right(k, n)`. Its numbers are those of [`Kernel::Linear`] and, of images,
+/// those of a window: channels, height, width, output channels, height and width of the window, distance
 /// between windows (down, across), zeros above and to the left, height and width of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

@@ -130,9 +130,9 @@ fn constants_are_added_to_the_gradients_in_the_layout_of_the_model() {
     assert!(matches!(trainer.train(&short, &|| false), Err(TrainError::DoesNotFit(_))));
 }
 
-/// Goal: a training that is suspended goes on with the same bits. Method: a network with running statistics, dropout and a
-/// parameter that burn holds transposed; optimisers with none, one and two moments, a pull and constants; suspended after
-/// each of its steps and gone on with by another trainer.
+/// Goal: a training that is suspended goes on with the same bits. Method: a network with running statistics, dropout and
+/// a parameter that burn holds transposed; optimisers with none, one and two moments, a pull and constants; suspended
+/// after each of its steps and gone on with by another trainer.
 #[test]
 fn a_suspended_training_goes_on_with_the_same_bits() {
     let spec = own_spec();

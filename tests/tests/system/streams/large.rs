@@ -153,8 +153,8 @@ async fn a_goal_met_by_others_ends_a_body_that_is_half_here() {
     }
 }
 
-/// A base model that cannot be read to its end, or has another bit than was stored: what was written of the next one goes
-/// too.
+/// A base model that cannot be read to its end, or has another bit than was stored: what was written of the next one
+/// goes too.
 #[tokio::test]
 async fn a_model_that_cannot_be_made_abandons_its_round_and_leaves_no_parts() {
     let truncate: fn(&mut Vec<u8>) = |data| data.truncate(1000);
