@@ -135,7 +135,7 @@ enum Frame {
 
 impl Frame {
     /// Begins a frame whose magic number has arrived.
-    #[cfg_attr(not(feature = "zstd"), expect(unused_variables))]
+    #[cfg_attr(not(feature = "zstd"), expect(unused_variables, reason = "there is only one reader, or none"))]
     fn begin(in_rust: bool) -> Result<Self, UnpackError> {
         #[cfg(feature = "zstd")]
         if !in_rust {
@@ -152,6 +152,10 @@ impl Frame {
     }
 
     /// Decompresses until the piece is used up or the frame ends. Returns whether it ended.
+    #[cfg_attr(
+        not(any(feature = "zstd", feature = "unzstd", test)),
+        expect(unused_variables, reason = "without a reader there is no frame")
+    )]
     fn step<E: From<UnpackError>>(
         &mut self,
         piece: &mut &[u8],
