@@ -23,8 +23,8 @@ const PIECE_BATCHES_MAX: usize = 16;
 const PIECE_BYTES: usize = 8 << 20;
 
 /// A [`Trainer`] for jobs whose model is a list of layers. It trains on an accelerator where there are kernels for all
-/// of the training, and otherwise as [`LayerTrainer`] does, with the same order of examples. Evaluations are computed on
-/// the CPU.
+/// of the training, and otherwise as [`LayerTrainer`] does, with the same order of examples. Evaluations are computed
+/// on the CPU.
 ///
 /// A sum has another order on an accelerator, so its bits are not those of the CPU. An interrupted training is not
 /// suspended.
