@@ -7,8 +7,8 @@ use tributary_protocol::id::{ClientId, JobId, Name, TokenId};
 use tributary_protocol::operator::{Client, ClientOrder, Order};
 use tributary_protocol::state::Standing;
 
+use super::changes::{ClientChange, Seen};
 use super::jobs::number;
-use super::recent::{ClientChange, Seen};
 use super::tx::{Json, Text, execute, fetch, stored};
 use super::{DbError, Tx};
 

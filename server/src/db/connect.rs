@@ -187,7 +187,8 @@ impl Db {
             Self::Sqlite { writer, file, sync, recent, metrics, .. } => {
                 file.check()?;
                 let begun = writer.begin_with(BEGIN_IMMEDIATE).await;
-                let tx = Watched::begun(begun, operation, stopwatch, metrics)?.followed_by(recent);
+                let tx =
+                    Watched::begun(begun, operation, stopwatch, metrics)?.followed_by(Arc::clone(recent) as Arc<_>);
                 Tx::Sqlite(if is_durable { tx.synced_by(sync) } else { tx })
             }
             #[cfg(feature = "postgres")]

@@ -5,8 +5,8 @@ use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::{ClientId, Name, TokenId};
 use tributary_protocol::state::Standing;
 
+use super::changes::ClientChange;
 use super::clients::ClientRow;
-use super::recent::ClientChange;
 use super::tx::{Json, Text, execute, fetch};
 use super::{DbError, Tx};
 

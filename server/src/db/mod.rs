@@ -9,6 +9,7 @@ mod assignments;
 mod audit;
 mod blobs;
 mod buffers;
+mod changes;
 mod clients;
 mod cluster;
 mod connect;

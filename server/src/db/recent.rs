@@ -5,33 +5,15 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tributary_protocol::device::Attributes;
 use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::id::{ClientId, Name};
+use tributary_protocol::id::ClientId;
 
+use super::changes::{ClientChange, Follower, Seen};
 use super::devices::KnownClient;
 use super::tx::{Json, Text};
 
 /// Most clients that are remembered, of about half a kilobyte each. When there are more, remembering begins anew.
 const CLIENTS_MAX: usize = 1 << 16;
-
-/// What a transaction changes about a client.
-#[derive(Clone, Debug)]
-pub(super) enum ClientChange {
-    /// What it declared at a check-in.
-    Seen(Box<Seen>),
-    /// What it authenticates with, or its standing.
-    Identity,
-}
-
-/// What a client declares at a check-in.
-#[derive(Clone, Debug)]
-pub(super) struct Seen {
-    pub(super) attributes: Attributes,
-    pub(super) sdk: Option<Name>,
-    pub(super) examples: u64,
-    pub(super) at_ms: i64,
-}
 
 /// The remembered clients.
 #[derive(Debug, Default)]
@@ -71,8 +53,13 @@ impl RecentClients {
         remembered.clients.insert(client.client.id, client.clone());
     }
 
-    /// Follows the changes of a transaction.
-    pub(super) fn follow(&self, changes: Vec<(ClientId, ClientChange)>) {
+    fn remembered(&self) -> MutexGuard<'_, Remembered> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Follower for RecentClients {
+    fn follow(&self, changes: Vec<(ClientId, ClientChange)>) {
         let mut remembered = self.remembered();
         for (id, change) in changes {
             match change {
@@ -80,10 +67,6 @@ impl RecentClients {
                 ClientChange::Identity => remembered.forget(id),
             }
         }
-    }
-
-    fn remembered(&self) -> MutexGuard<'_, Remembered> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -105,6 +88,7 @@ impl Remembered {
 
 #[cfg(test)]
 mod tests {
+    use tributary_protocol::device::Attributes;
     use tributary_protocol::state::Standing;
 
     use super::*;

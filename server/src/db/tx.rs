@@ -4,7 +4,7 @@ use sqlx_sqlite::Sqlite;
 use tributary_protocol::id::ClientId;
 
 use super::DbError;
-use super::recent::ClientChange;
+use super::changes::ClientChange;
 use super::watched::Watched;
 use crate::metrics::Counted;
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use sqlx::{Database, Transaction};
 use tributary_protocol::id::ClientId;
 
+use super::changes::{ClientChange, Follower};
 use super::log_sync::LogSync;
-use super::recent::{ClientChange, RecentClients};
 use crate::metrics::{Counted, DbOperation, Metrics};
 use crate::runtime::clock::Stopwatch;
 
@@ -25,14 +25,14 @@ pub struct Watched<E: Database> {
 /// Changes of clients, and who follows them once they are committed.
 #[derive(Debug, Default)]
 struct Changes {
-    recent: Option<Arc<RecentClients>>,
+    follower: Option<Arc<dyn Follower>>,
     made: Vec<(ClientId, ClientChange)>,
 }
 
 impl Changes {
     fn follow(self) {
-        if let Some(recent) = self.recent {
-            recent.follow(self.made);
+        if let Some(follower) = self.follower {
+            follower.follow(self.made);
         }
     }
 }
@@ -59,14 +59,14 @@ impl<E: Database> Watched<E> {
         Self { sync: Some(Arc::clone(sync)), ..self }
     }
 
-    /// Lets these clients follow what it changes.
-    pub(super) fn followed_by(self, recent: &Arc<RecentClients>) -> Self {
-        Self { changes: Changes { recent: Some(Arc::clone(recent)), made: Vec::new() }, ..self }
+    /// Tells what it changes about clients.
+    pub(super) fn followed_by(self, follower: Arc<dyn Follower>) -> Self {
+        Self { changes: Changes { follower: Some(follower), made: Vec::new() }, ..self }
     }
 
     /// What it changes about a client.
     pub(super) fn changes(&mut self, client: ClientId, change: impl FnOnce() -> ClientChange) {
-        if self.changes.recent.is_some() {
+        if self.changes.follower.is_some() {
             self.changes.made.push((client, change()));
         }
     }

@@ -147,7 +147,7 @@ impl<N: Network> BurnTrainer<N> {
         let values = checkpoint.vectors.get(suspended::VALUES).cloned().unwrap_or_default();
         let model = Model::new(Arc::clone(task.model.parameters()), values);
         let model = model.map_err(|error| fit::does_not_fit(format!("the values of a suspended training: {error}")))?;
-        let network = self.network(task.spec, &model, device)?;
+        let network = stepper.settle(self.network(task.spec, &model, device)?);
         let anchors = match task.correction().pull > 0.0 {
             true => transfer::as_held(&self.network(task.spec, task.model, &self.device)?),
             false => Vec::new(),

@@ -70,6 +70,12 @@ impl Stepper {
         self.states[index] = State { first, second, anchor };
     }
 
+    /// Lays parameters out as a step leaves them. Burn may hold a loaded one transposed, and products with it would sum in
+    /// another order.
+    pub(super) fn settle<N: Module>(&self, network: N) -> N {
+        network.map(&mut Settle { frozen: &self.frozen, next: 0 })
+    }
+
     /// Counts steps that were taken earlier.
     pub(super) fn skip(&mut self, steps: u64) {
         self.steps = i32::try_from(steps).unwrap_or(i32::MAX);
@@ -158,6 +164,29 @@ impl Adam {
         let correction = (1.0 - self.beta2.powi(self.steps)).sqrt();
         let denominator = second.clone().sqrt() / correction + self.epsilon;
         (weight - first.clone() / denominator * rate, State { first: Some(first), second: Some(second), anchor: None })
+    }
+}
+
+struct Settle<'a> {
+    frozen: &'a [bool],
+    /// Index of the parameter that burn visits next.
+    next: usize,
+}
+
+impl ModuleMapper for Settle<'_> {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let is_frozen = self.frozen.get(self.next).copied().unwrap_or_default();
+        self.next += 1;
+        let (id, weight, mapper) = param.consume();
+        let value = match weight.is_require_grad() && !is_frozen {
+            false => weight,
+            true => {
+                let shape = weight.dims();
+                let count: usize = shape.iter().product();
+                Tensor::from_inner(weight.inner().reshape([count]).reshape(shape)).require_grad()
+            }
+        };
+        Param::from_mapped_value(id, value, mapper)
     }
 }
 
