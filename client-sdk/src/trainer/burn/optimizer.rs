@@ -70,8 +70,8 @@ impl Stepper {
         self.states[index] = State { first, second, anchor };
     }
 
-    /// Lays parameters out as a step leaves them. Burn may hold a loaded one transposed, and products with it would sum in
-    /// another order.
+    /// Lays parameters out as a step leaves them. Burn may hold a loaded one transposed, and products with it would sum
+    /// in another order.
     pub(super) fn settle<N: Module>(&self, network: N) -> N {
         network.map(&mut Settle { frozen: &self.frozen, next: 0 })
     }
