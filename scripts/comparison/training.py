@@ -1,45 +1,39 @@
 """Examples per second of Tributary's layer trainer and of PyTorch, measured in turns.
 
-Usage: training.py PROGRAM MNIST_FOLDER CYCLES. Each measurement is a process of its own. The last line is JSON.
+Each measurement is a process of its own. Those of PyTorch are `training.py torch FOLDER MODEL BATCH THREADS`.
 """
 
 import gzip
+import importlib.metadata
 import json
 import pathlib
-import statistics
 import subprocess
 import sys
 import time
 
+import rows
+
 TRAINED, EVALUATED, LEARNING_RATE = 6_000, 10_000, 0.1
 CELLS = [(model, batch, threads) for model in ("mlp", "cnn") for batch in (10, 50) for threads in (1, 2)]
+NAMES = {"mlp": "2NN", "cnn": "CNN"}
 
 
-def main(program, folder, cycles):
-    rows = []
+def measure(program, folder, cycles):
+    torch = f"PyTorch {importlib.metadata.version('torch').partition('+')[0]}"
     for model, batch, threads in CELLS:
         ours, theirs = [], []
         for _ in range(cycles):
             cell = ["--model", model, "--batch", str(batch), "--threads", str(threads)]
             ours.append(last_line([program, "bench", "train", *cell, "--data-dir", folder, "--json"]))
             theirs.append(last_line([sys.executable, __file__, "torch", folder, model, str(batch), str(threads)]))
-        ratios = lambda name: [a[name] / b[name] for a, b in zip(ours, theirs)]
-        middle = lambda figures, name: statistics.median(figure[name] for figure in figures)
-        trained, evaluated = ratios("samples_per_s"), ratios("evaluated_per_s")
-        row = {
-            "model": model, "batch": batch, "threads": threads,
-            "samples_per_s": middle(ours, "samples_per_s"), "torch_samples_per_s": middle(theirs, "samples_per_s"),
-            "ratio": statistics.median(trained), "ratio_min": min(trained), "ratio_max": max(trained),
-            "evaluated_ratio": statistics.median(evaluated),
-            "peak_rss_mb": middle(ours, "peak_rss_mb"), "torch_peak_rss_mb": middle(theirs, "peak_rss_mb"),
-            "accuracy": middle(ours, "accuracy"), "torch_accuracy": middle(theirs, "accuracy"),
-        }
-        rows.append(row)
-        print(f"{model} batch {batch:2} threads {threads}: {row['samples_per_s']:6.0f} examples/s, PyTorch "
-              f"{row['torch_samples_per_s']:6.0f}: {row['ratio']:.2f}x ({row['ratio_min']:.2f} to {row['ratio_max']:.2f}), "
-              f"evaluation {row['evaluated_ratio']:.2f}x, {row['peak_rss_mb']:.0f} MB beside {row['torch_peak_rss_mb']:.0f}; "
-              f"accuracy {row['accuracy']:.3f} beside {row['torch_accuracy']:.3f}", flush=True)
-    print(json.dumps(rows))
+            last = lambda name: (ours[-1][name], theirs[-1][name])
+            print("{}: {:.0f} examples/s beside {:.0f}, accuracy {:.3f} beside {:.3f}".format(
+                " ".join(cell), *last("samples_per_s"), *last("accuracy")), file=sys.stderr, flush=True)
+        figures = lambda name: ([each[name] for each in ours], torch, [each[name] for each in theirs])
+        what = f"{NAMES[model]}, batches of {batch}, threads {threads}"
+        yield rows.speed(f"{what}: training", "examples/s", *figures("samples_per_s"))
+        yield rows.speed(f"{what}: evaluation", "examples/s", *figures("evaluated_per_s"))
+        yield rows.cost(f"{what}: peak memory", "MB", *figures("peak_rss_mb"))
 
 
 def last_line(command):
@@ -105,7 +99,4 @@ def torch_once(folder, model, batch, threads):
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "torch":
-        torch_once(sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))
-    else:
-        main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    torch_once(sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))

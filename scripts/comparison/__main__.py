@@ -1,0 +1,38 @@
+"""Measures Tributary beside other programs on this machine. See scripts/compare.
+
+Progress goes to standard error. Standard output has tables in Markdown, and on its last line the rows as JSON.
+"""
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Iterator
+
+import rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", choices=["rounds", "training", "all"])
+    parser.add_argument("program", help="the release build of tributary")
+    parser.add_argument("cycles", type=int, help="how often each figure is measured")
+    parser.add_argument("folder", help="the folder of MNIST's four IDX files")
+    measured = list(measure(parser.parse_args()))
+    print(rows.table(measured))
+    print(json.dumps([dataclasses.asdict(row) for row in measured]))
+
+
+def measure(options: argparse.Namespace) -> Iterator[rows.Row]:
+    # A part is imported when it is wanted, because it imports what is installed for it.
+    if options.part in ("rounds", "all"):
+        import rounds
+
+        yield from rounds.measure(options.program, options.cycles)
+    if options.part in ("training", "all"):
+        import training
+
+        yield from training.measure(options.program, options.folder, options.cycles)
+
+
+if __name__ == "__main__":
+    main()
