@@ -6,8 +6,10 @@ Progress goes to standard error. Standard output has tables in Markdown, and on 
 import argparse
 import dataclasses
 import json
+import sys
 from collections.abc import Iterator
 
+import processes
 import rows
 
 
@@ -17,9 +19,15 @@ def main() -> None:
     parser.add_argument("program", help="the release build of tributary")
     parser.add_argument("cycles", type=int, help="how often each figure is measured")
     parser.add_argument("folder", help="the folder of MNIST's four IDX files")
-    measured = list(measure(parser.parse_args()))
-    print(rows.table(measured))
-    print(json.dumps([dataclasses.asdict(row) for row in measured]))
+    measured: list[rows.Row] = []
+    try:
+        measured.extend(measure(parser.parse_args()))
+    except processes.Failed as error:
+        sys.exit(f"error: {error}")
+    finally:
+        # Rows that were measured before a failure count, too.
+        print(rows.table(measured))
+        print(json.dumps([dataclasses.asdict(row) for row in measured]), flush=True)
 
 
 def measure(options: argparse.Namespace) -> Iterator[rows.Row]:

@@ -13,6 +13,8 @@ from typing import Self
 
 # How long processes may take to start.
 START_S_MAX = 120
+# Characters of a log in an error.
+_LOG_END = 500
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -142,7 +144,7 @@ def _kill(started: list[subprocess.Popen], wait_s: float = 10) -> None:
 
 
 def _end_of(log: pathlib.Path) -> str:
-    return log.read_text(errors="replace")[-2000:].strip()
+    return log.read_text(errors="replace")[-_LOG_END:].strip()
 
 
 def _stat(pid: int) -> list[str]:
