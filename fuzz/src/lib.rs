@@ -76,7 +76,8 @@ pub fn body(data: &[u8]) {
     frame.extend_from_slice(data);
     read(Codec::F32, &frame, 64);
     // What both readers take is the same file. zstd checks more of a frame, and says less about what it yields before.
-    let unpacked = [Unpacker::new(UNPACKED_MAX), Unpacker::in_rust(UNPACKED_MAX)].map(|unpacker| unpack(unpacker, &frame));
+    let unpacked =
+        [Unpacker::new(UNPACKED_MAX), Unpacker::in_rust(UNPACKED_MAX)].map(|unpacker| unpack(unpacker, &frame));
     if let [Some(one), Some(other)] = unpacked {
         assert_eq!(one, other);
     }
