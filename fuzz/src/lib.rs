@@ -75,11 +75,9 @@ pub fn body(data: &[u8]) {
     let mut frame = vec![0x28, 0xB5, 0x2F, 0xFD];
     frame.extend_from_slice(data);
     read(Codec::F32, &frame, 64);
-    // What both readers take is the same file. zstd checks more of a frame, and says less about what it yields before.
-    let unpacked =
-        [Unpacker::new(UNPACKED_MAX), Unpacker::in_rust(UNPACKED_MAX)].map(|unpacker| unpack(unpacker, &frame));
-    if let [Some(one), Some(other)] = unpacked {
-        assert_eq!(one, other);
+    // Of a damaged frame without a checksum, the two readers may make different files: the hash of the body tells.
+    for unpacker in [Unpacker::new(UNPACKED_MAX), Unpacker::in_rust(UNPACKED_MAX)] {
+        unpack(unpacker, &frame);
     }
 }
 
