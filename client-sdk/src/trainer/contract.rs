@@ -119,6 +119,23 @@ pub struct Checkpoint {
     pub vectors: BTreeMap<String, Vec<f32>>,
 }
 
+impl Checkpoint {
+    /// Whether it has these vectors of so many values. One of another trainer or release may not.
+    #[cfg(any(feature = "layers", feature = "burn"))]
+    pub(super) fn has<'a>(&self, mut vectors: impl Iterator<Item = &'a str>, values: usize) -> bool {
+        self.losses.is_finite() && vectors.all(|name| self.vectors.get(name).map(Vec::len) == Some(values))
+    }
+
+    /// The end of a training that goes on from here.
+    #[cfg(any(feature = "layers", feature = "burn"))]
+    pub(super) fn suspended(self) -> TrainError {
+        match self.vectors.values().flatten().all(|value| value.is_finite()) {
+            true => TrainError::Suspended(Box::new(self)),
+            false => TrainError::Diverged,
+        }
+    }
+}
+
 /// Says whether the time that a job leaves for training is over (`[training] partial_work`).
 #[derive(Clone, Copy)]
 pub struct Budget<'a>(pub &'a dyn Fn() -> bool);

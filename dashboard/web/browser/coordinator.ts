@@ -66,6 +66,27 @@ export async function start(
   }
 }
 
+/** Asks a coordinator as its operator: posts the body if there is one. */
+export function asked(
+  { url, started }: Coordinator,
+  path: string,
+  body?: string,
+  type = "application/json",
+): Promise<Response> {
+  return fetch(`${url}/operator/v1/${path}`, {
+    method: body === undefined ? "GET" : "POST",
+    headers: { authorization: `Bearer ${started.operator_token}`, "content-type": type },
+    body,
+  });
+}
+
+/** The answer to a request that must succeed. */
+export async function answered<T>(...request: Parameters<typeof asked>): Promise<T> {
+  const response = await asked(...request);
+  if (!response.ok) throw new Error(`${request[1]}: ${response.status} ${await response.text()}`);
+  return (await response.json()) as T;
+}
+
 function ready(child: ChildProcess, isReady: (lines: readonly Line[]) => boolean): Promise<Line> {
   let log = "";
   child.stderr!.on("data", (part: Buffer) => {

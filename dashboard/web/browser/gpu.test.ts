@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { ClientError, Client as InPage, Outcome } from "../../../client-sdk/browser/package/index";
 import type { CreatedToken, Job } from "../src/api/types";
 import { type Browser, launch } from "./chromium";
-import { type Coordinator, start } from "./coordinator";
+import { answered, asked, type Coordinator, start } from "./coordinator";
 
 /** Largest difference of a weight after a round. */
 const TOLERANCE = 1e-5;
@@ -107,19 +107,7 @@ async function load(page: Browser["page"]): Promise<void> {
   await page.evaluate(`import("/join/tributary/index.js").then(({ Client }) => { window.Client = Client; })`);
 }
 
-async function asked(path: string, body?: string, type = "application/json"): Promise<Response> {
-  return fetch(`${coordinator.url}/operator/v1/${path}`, {
-    method: body === undefined ? "GET" : "POST",
-    headers: { authorization: `Bearer ${coordinator.started.operator_token}`, "content-type": type },
-    body,
-  });
-}
-
-async function operator<T>(path: string, body?: string, type?: string): Promise<T> {
-  const response = await asked(path, body, type);
-  expect(response.ok, `${path}: ${response.status}`).toBe(true);
-  return (await response.json()) as T;
-}
+const operator = <T>(path: string, body?: string, type?: string) => answered<T>(coordinator, path, body, type);
 
 /** A population with one job; its id and a token. */
 async function created(population: string, network: Case): Promise<{ job: string; token: string }> {
@@ -168,9 +156,9 @@ async function session(page: Browser["page"], token: string, network: Case, devi
 /** The weights of a version by name, as soon as there is one. */
 async function weights(job: string, version: number): Promise<Record<string, Float32Array>> {
   const path = `jobs/${job}/models/${version}`;
-  await expect.poll(async () => (await asked(path)).status, { timeout: 60_000 }).toBe(200);
+  await expect.poll(async () => (await asked(coordinator, path)).status, { timeout: 60_000 }).toBe(200);
   // A safetensors file: the length of a header in JSON, the header, and the values.
-  const file = await (await asked(path)).arrayBuffer();
+  const file = await (await asked(coordinator, path)).arrayBuffer();
   const length = Number(new DataView(file).getBigUint64(0, true));
   const header = JSON.parse(new TextDecoder().decode(file.slice(8, 8 + length)));
   const tensors = Object.entries<{ data_offsets: [number, number] }>(header).filter(

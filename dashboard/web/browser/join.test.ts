@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Client, CreatedToken, Job, Page as Listed } from "../src/api/types";
 import { type Browser, launch } from "./chromium";
-import { type Coordinator, start } from "./coordinator";
+import { answered, type Coordinator, start } from "./coordinator";
 import { contributed, openTab, press } from "./visitor";
 
 const POPULATION = "visitors";
@@ -50,15 +50,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-async function operator<T>(path: string, body?: string, type = "application/json"): Promise<T> {
-  const response = await fetch(`${coordinator.url}/operator/v1/${path}`, {
-    method: body === undefined ? "GET" : "POST",
-    headers: { authorization: `Bearer ${coordinator.started.operator_token}`, "content-type": type },
-    body,
-  });
-  expect(response.ok, `${path}: ${response.status}`).toBe(true);
-  return (await response.json()) as T;
-}
+const operator = <T>(path: string, body?: string, type?: string) => answered<T>(coordinator, path, body, type);
 
 it("two tabs contribute to the same rounds, and a reloaded one goes on as the same client", async () => {
   await operator("populations", JSON.stringify({ name: POPULATION }));

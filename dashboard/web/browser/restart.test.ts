@@ -7,7 +7,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Job } from "../src/api/types";
 import { fill, TEMPLATES } from "../src/lib/templates";
 import { type Browser, launch, open } from "./chromium";
-import { type Coordinator, start } from "./coordinator";
+import { answered, type Coordinator, start } from "./coordinator";
 
 const POPULATION = "shop";
 
@@ -32,16 +32,10 @@ afterAll(async () => {
 it("a killed coordinator is waited for, and what happened meanwhile is shown without a reload", async () => {
   const { url } = coordinator;
   const token = coordinator.started.operator_token!;
-  const post = async <T>(path: string, body: string, type: string): Promise<T> => {
-    const response = await fetch(`${url}/operator/v1/${path}`, {
-      method: "POST",
-      headers: { authorization: `Bearer ${token}`, "content-type": type },
-      body,
-    });
-    expect(response.ok, `${path}: ${response.status}`).toBe(true);
-    return (await response.json()) as T;
-  };
-  await post("populations", JSON.stringify({ name: POPULATION }), "application/json");
+  // After the restart its address and its token are the same.
+  const first = coordinator;
+  const post = <T>(path: string, body: string, type?: string) => answered<T>(first, path, body, type);
+  await post("populations", JSON.stringify({ name: POPULATION }));
   const job = await post<Job>("jobs", fill(TEMPLATES[0]!, POPULATION, new Set()), "application/toml");
 
   browser = await launch(url);
@@ -58,7 +52,7 @@ it("a killed coordinator is waited for, and what happened meanwhile is shown wit
   await context.setOffline(true);
   coordinator = await serve(new URL(url).host);
   expect(coordinator.url).toBe(url);
-  await post(`jobs/${job.id}/pause`, "", "application/json");
+  await post(`jobs/${job.id}/pause`, "");
   await page.getByRole("button", { name: "Pause", exact: true }).waitFor();
   await context.setOffline(false);
   await page.getByRole("button", { name: "Resume", exact: true }).waitFor();

@@ -9,7 +9,7 @@ use super::proximal::Proximal;
 
 /// The policy of a round; training and evaluation have one each. It is stored with the round, so a change of the job's
 /// policy affects only later rounds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskPolicy {
     /// Number of reports that closes a round before its deadline.
     pub goal: u32,
@@ -78,10 +78,9 @@ impl TaskPolicy {
                         staleness_max: buffered.staleness_max,
                         slack: round.mode.slack(),
                     }),
-                    adapted: None,
-                    adapted_goal: None,
                     proximal: Proximal::next(&job.training.algorithm, None, None),
                     clip_norm: job.aggregation.combine.adaptive_clip().map(|(norm, _)| norm),
+                    ..Self::default()
                 })
             }
             Task::Evaluate => job.evaluation.as_ref().map(Self::of_evaluation),
@@ -99,30 +98,12 @@ impl TaskPolicy {
                 available_min: evaluation.cohort_size(),
                 selection_timeout_ms,
                 deadline_ms,
-                buffer: None,
-                adapted: None,
-                adapted_goal: None,
-                proximal: None,
-                clip_norm: None,
+                ..Self::default()
             },
             // It waits for its test set as others wait for a client. Then nobody is left to wait for: the round goes on
             // to Aggregating, where the coordinator evaluates.
             EvaluationPlace::Coordinator => {
-                let (goal, minimum, cohort_size, available_min) = (0, 0, 0, 1);
-                let (buffer, adapted, adapted_goal, proximal, clip_norm) = (None, None, None, None, None);
-                Self {
-                    goal,
-                    minimum,
-                    cohort_size,
-                    available_min,
-                    selection_timeout_ms,
-                    deadline_ms,
-                    buffer,
-                    adapted,
-                    adapted_goal,
-                    proximal,
-                    clip_norm,
-                }
+                Self { available_min: 1, selection_timeout_ms, deadline_ms, ..Self::default() }
             }
         }
     }

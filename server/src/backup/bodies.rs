@@ -32,11 +32,11 @@ pub(super) async fn embed(database: &mut SqliteConnection, folder: &Path, copy: 
     let deployment: Option<(String,)> =
         sqlx::query_as("select id from deployment").fetch_optional(&mut into).await.map_err(failed)?;
     let Some((deployment,)) = deployment else { return Ok(true) };
-    let objects: Vec<(String, String)> =
-        sqlx::query_as("select blob, object from objects").fetch_all(&mut into).await.map_err(failed)?;
+    let objects: Vec<(String, String, i64, Option<i64>)> =
+        sqlx::query_as("select blob, object, bytes, crc from objects").fetch_all(&mut into).await.map_err(failed)?;
     let mut tx = into.begin().await.map_err(failed)?;
     let mut staged = BTreeSet::new();
-    for (blob, object) in &objects {
+    for (blob, object, bytes, stored_crc) in &objects {
         let path = folder.join(&deployment).join(object);
         let unreadable = |source| BackupError::Body { path: path.clone(), source };
         let file = match File::open(&path) {
@@ -53,9 +53,11 @@ pub(super) async fn embed(database: &mut SqliteConnection, folder: &Path, copy: 
             Err(error) => return Err(unreadable(error)),
         };
         let chunk = Chunk::of(blob);
+        let is_one_chunk = *bytes <= BLOB_CHUNK_BYTES as i64;
         for (part, data) in (chunk.first..).zip(Chunks(file)) {
             let data = data.map_err(unreadable)?;
-            let crc = i64::from(crc32fast::hash(&data));
+            // As it was stored, so that what a disk did to the file is found in the copy too.
+            let crc = if is_one_chunk { *stored_crc } else { Some(i64::from(crc32fast::hash(&data))) };
             let sql = "insert into blob_chunks (blob, part, data, crc) values ($1, $2, $3, $4)";
             let query = sqlx::query(sql).bind(chunk.blob).bind(part).bind(data).bind(crc);
             query.execute(&mut *tx).await.map_err(failed)?;

@@ -229,7 +229,7 @@ impl Spool {
                     self.tail = Vec::from(part);
                 }
                 put?;
-                Some(object)
+                Some(ObjectRow::of(object, self.tail()))
             }
         };
         // What counts is made durable by the transaction that makes it count.
@@ -240,10 +240,7 @@ impl Spool {
                 tx.put_part(&row.id, self.full_parts, self.tail()).await?;
                 None
             }
-            Some(object) => {
-                let part = ObjectRow::of(object.clone(), self.tail());
-                tx.put_object(&part_name(&row.id, self.full_parts), &part).await?
-            }
+            Some(object) => tx.put_object(&part_name(&row.id, self.full_parts), object).await?,
         };
         self.bench.note_parts(&row);
         tx.commit().await?;

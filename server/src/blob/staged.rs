@@ -28,8 +28,8 @@ pub struct Staged {
 pub(super) enum Place {
     /// It is written by its transaction.
     Transaction,
-    /// It is in the store, under this key.
-    Object { object: String, staged_at_ms: i64 },
+    /// It is in the store.
+    Object { row: ObjectRow, staged_at_ms: i64 },
     /// Its parts are stored.
     Parts(StagedRow),
 }
@@ -49,7 +49,7 @@ impl Workbench {
                 self.note_object(&object);
                 store.put(&object, body.clone()).await?;
                 store.sync(vec![object.clone()]).await?;
-                Place::Object { object, staged_at_ms: now_ms }
+                Place::Object { row: ObjectRow::of(object, &body), staged_at_ms: now_ms }
             }
         };
         Ok(Staged::new(self.clone(), name, body, place))
@@ -85,9 +85,7 @@ impl Staged {
             Place::Object { staged_at_ms, .. } if now_ms.saturating_sub(*staged_at_ms) > SETTLE_MS_MAX => {
                 return Err(BlobError::Stale(self.name.clone()));
             }
-            Place::Object { object, .. } => {
-                tx.insert_object(&self.name, &ObjectRow::of(object.clone(), &self.body)).await?;
-            }
+            Place::Object { row, .. } => tx.insert_object(&self.name, row).await?,
             Place::Parts(row) => {
                 if !tx.settle_staged(&row.id, row.attempt, row.bytes, &self.name).await? {
                     return Err(BlobError::Superseded(self.name.clone()));
@@ -103,7 +101,7 @@ impl Staged {
     pub fn release(&self) {
         match &self.place {
             Place::Transaction => {}
-            Place::Object { object, .. } => self.bench.release(object),
+            Place::Object { row, .. } => self.bench.release(&row.object),
             Place::Parts(row) => self.bench.release(&row.id),
         }
     }

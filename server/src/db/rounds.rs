@@ -122,13 +122,17 @@ impl RoundRow {
     /// by a release that did not store it have that of the job's file.
     #[must_use]
     pub fn policy(&self, file: &JobFile) -> Option<TaskPolicy> {
-        self.policy.as_ref().map(|Text(Json(policy))| *policy).or_else(|| TaskPolicy::of(file, self.task))
+        self.stored_policy().or_else(|| TaskPolicy::of(file, self.task))
     }
 
     /// What the round has of a buffer, if it is one.
     #[must_use]
     pub fn buffer(&self) -> Option<BufferPolicy> {
-        self.policy.as_ref().and_then(|Text(Json(policy))| policy.buffer)
+        self.stored_policy().and_then(|policy| policy.buffer)
+    }
+
+    fn stored_policy(&self) -> Option<TaskPolicy> {
+        self.policy.as_ref().map(|Text(Json(policy))| *policy)
     }
 
     /// Whether the round draws clients that wait now.
@@ -147,6 +151,7 @@ impl RoundRow {
 
 impl From<RoundRow> for Round {
     fn from(row: RoundRow) -> Self {
+        let policy = row.stored_policy();
         let buffer = row.buffer().map(|buffer| RoundBuffer {
             concurrency: buffer.concurrency,
             staleness_max: buffer.slack.is_none().then_some(buffer.staleness_max),
@@ -157,8 +162,8 @@ impl From<RoundRow> for Round {
         Self {
             spare: if buffer.is_none() && row.reported >= row.goal { row.expired } else { 0 },
             buffer,
-            adapted: row.policy.as_ref().and_then(|Text(Json(policy))| policy.adapted),
-            adapted_goal: row.policy.as_ref().and_then(|Text(Json(policy))| policy.adapted_goal),
+            adapted: policy.and_then(|policy| policy.adapted),
+            adapted_goal: policy.and_then(|policy| policy.adapted_goal),
             number: row.number,
             task: row.task,
             phase: row.phase,
@@ -192,8 +197,8 @@ impl From<RoundRow> for Round {
             step_norm: row.step_norm,
             diversity: row.diversity,
             norm_max: row.norm_max,
-            clip_norm: row.policy.as_ref().and_then(|Text(Json(policy))| policy.clip_norm),
-            mu: row.policy.as_ref().and_then(|Text(Json(policy))| policy.proximal).map(|proximal| proximal.mu),
+            clip_norm: policy.and_then(|policy| policy.clip_norm),
+            mu: policy.and_then(|policy| policy.proximal).map(|proximal| proximal.mu),
             metrics: Vec::new(),
             evaluation_metrics: Vec::new(),
             classes: row.class_totals.map(|Text(Json(totals))| totals),

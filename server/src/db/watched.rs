@@ -30,10 +30,14 @@ struct Changes {
 }
 
 impl Changes {
-    fn follow(self) {
-        if let Some(follower) = self.follower {
-            follower.follow(self.made);
+    /// Tells what was changed. What could not be synced may be stored all the same, so a client that a failed commit
+    /// changes is one that nobody knows any more.
+    fn follow(mut self, is_stored: bool) {
+        let Some(follower) = self.follower else { return };
+        if !is_stored {
+            self.made.iter_mut().for_each(|(_, change)| *change = ClientChange::Identity);
         }
+        follower.follow(self.made);
     }
 }
 
@@ -102,8 +106,7 @@ impl<E: Database> Watched<E> {
         if let (Ok(()), Some(sync)) = (&committed, sync) {
             committed = sync.synced().await.map_err(sqlx::Error::Io);
         }
-        // Whatever the answer: what could not be synced may be stored all the same.
-        changes.follow();
+        changes.follow(committed.is_ok());
         metrics.database(DbOperation::Commit, stopwatch, &committed);
         committed?;
         for counted in &counted {

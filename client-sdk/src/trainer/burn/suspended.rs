@@ -28,17 +28,13 @@ pub(super) fn suspended<N: Network>(
     for (which, name) in MOMENTS.into_iter().enumerate().take(stepper.moments()) {
         vectors.insert(name.to_owned(), stepper.moment(which, &lengths)?);
     }
-    Ok(match vectors.values().flatten().all(|value| value.is_finite()) {
-        true => TrainError::Suspended(Box::new(Checkpoint { steps, losses, vectors })),
-        false => TrainError::Diverged,
-    })
+    Ok(Checkpoint { steps, losses, vectors }.suspended())
 }
 
-/// Whether a checkpoint is of such a training. One of another trainer or release may not be.
+/// Whether a checkpoint is of such a training.
 pub(super) fn fits(task: &TrainTask<'_>, stepper: &Stepper, checkpoint: &Checkpoint) -> bool {
     let needed = [VALUES].into_iter().chain(MOMENTS.into_iter().take(stepper.moments()));
-    let is_whole = |name: &str| checkpoint.vectors.get(name).map(Vec::len) == Some(task.model.values().len());
-    checkpoint.losses.is_finite() && needed.into_iter().all(is_whole)
+    checkpoint.has(needed, task.model.values().len())
 }
 
 /// Puts an optimiser where it was. `anchors` are the weights before the first step, where the rule pulls towards them.

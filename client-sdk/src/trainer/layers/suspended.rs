@@ -29,17 +29,13 @@ pub(super) fn suspended(
     for (which, name) in MOMENTS.into_iter().enumerate().take(rule.moments()) {
         vectors.insert(name.to_owned(), network.moment(which, count));
     }
-    match vectors.values().flatten().all(|value| value.is_finite()) {
-        true => TrainError::Suspended(Box::new(Checkpoint { steps, losses, vectors })),
-        false => TrainError::Diverged,
-    }
+    Checkpoint { steps, losses, vectors }.suspended()
 }
 
-/// Whether a checkpoint is of such a training. One of another release may not be.
+/// Whether a checkpoint is of such a training.
 pub(super) fn fits(task: &TrainTask<'_>, rule: &Rule, checkpoint: &Checkpoint) -> bool {
     let needed = [VALUES].into_iter().chain(MOMENTS.into_iter().take(rule.moments()));
-    let is_whole = |name: &str| checkpoint.vectors.get(name).map(Vec::len) == Some(task.model.values().len());
-    checkpoint.losses.is_finite() && needed.into_iter().all(is_whole)
+    checkpoint.has(needed, task.model.values().len())
 }
 
 /// The network of a training that goes on.
