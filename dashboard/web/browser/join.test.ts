@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import type { Client, CreatedToken, Job, Page as Listed } from "../src/api/types";
+import type { Client, CreatedToken, Job, Page as Listed, Round } from "../src/api/types";
 import { type Browser, launch } from "./chromium";
 import { answered, type Coordinator, start } from "./coordinator";
 import { contributed, openTab, press } from "./visitor";
@@ -32,6 +32,9 @@ optimizer = { kind = "sgd", learning_rate = 0.1 }
 updates_goal = 2
 updates_min = 2
 over_selection = 1.0
+
+[download]
+delta = true
 `;
 
 let folder: string;
@@ -56,7 +59,7 @@ it("two tabs contribute to the same rounds, and a reloaded one goes on as the sa
   await operator("populations", JSON.stringify({ name: POPULATION }));
   const asked = { kind: "enrolment", population: POPULATION, label: "the page" };
   const { secret } = await operator<CreatedToken>("tokens", JSON.stringify(asked));
-  await operator<Job>("jobs", JOB, "application/toml");
+  const job = await operator<Job>("jobs", JOB, "application/toml");
 
   browser = await launch(coordinator.url, { width: 390, height: 844 });
   const { context, page: first, complaints } = browser;
@@ -87,6 +90,9 @@ it("two tabs contribute to the same rounds, and a reloaded one goes on as the sa
     await first.screenshot({ path: join(process.env.SCREENSHOTS, "join-dark.png"), fullPage: true });
   }
   for (const page of [first, second]) await press(page, "Stop");
+  // Tabs added model deltas to what they had.
+  const { items } = await operator<Listed<Round>>(`jobs/${job.id}/rounds`);
+  expect(items.some(({ bytes_down = 0, raw_bytes_down = 0 }) => bytes_down < raw_bytes_down)).toBe(true);
   expect(complaints).toEqual([]);
 });
 
