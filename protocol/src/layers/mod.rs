@@ -231,6 +231,20 @@ impl HeightWidth {
     }
 }
 
+impl Padding {
+    /// The zeros at top and left, and those at bottom and right, for a kernel of this size: `[height, width]` each.
+    #[must_use]
+    pub fn zeros(self, kernel: HeightWidth) -> [[usize; 2]; 2] {
+        let kernel: [usize; 2] = kernel.into();
+        match self {
+            Self::Valid => [[0, 0]; 2],
+            Self::Zeros(zeros) => [zeros.into(); 2],
+            // With an even kernel PyTorch adds the odd zero after the image.
+            Self::Same => [kernel.map(|length| (length - 1) / 2), kernel.map(|length| length / 2)],
+        }
+    }
+}
+
 impl From<HeightWidth> for [usize; 2] {
     fn from(size: HeightWidth) -> Self {
         [size.height, size.width]

@@ -1,6 +1,6 @@
 //! The program of a network: its buffers, and what a batch dispatches.
 
-use tributary_protocol::layers::{HeightWidth, Layer, LayeredModel, Padding};
+use tributary_protocol::layers::{HeightWidth, Layer, LayeredModel};
 
 use super::super::contract::TrainTask;
 use super::cover::Descent;
@@ -172,13 +172,8 @@ impl Plan {
                 Ok(Some(Operation::Linear { positions, inputs: last(shape), outputs }))
             }
             Layer::Conv2d { kernel_size, stride, padding, .. } => {
-                let kernel: [usize; 2] = kernel_size.into();
-                let zeros = match padding {
-                    Padding::Valid => [0, 0],
-                    Padding::Zeros(zeros) => zeros.into(),
-                    Padding::Same => kernel.map(|length| (length - 1) / 2),
-                };
-                Ok(Some(Operation::Conv(Window::new(shape, output, kernel, stride, zeros))))
+                let [before, _] = padding.zeros(kernel_size);
+                Ok(Some(Operation::Conv(Window::new(shape, output, kernel_size.into(), stride, before))))
             }
             Layer::MaxPool2d { kernel_size, stride } => {
                 let window = Window::new(shape, output, kernel_size.into(), stride.unwrap_or(kernel_size), [0, 0]);

@@ -33,19 +33,13 @@ impl Conv2d {
         bias: bool,
         device: &Device,
     ) -> Self {
-        let around = |kernel: usize, zeros: usize| match padding {
-            Padding::Valid => (0, 0),
-            Padding::Zeros(_) => (zeros, zeros),
-            // With an even kernel PyTorch adds the odd zero after the image.
-            Padding::Same => ((kernel - 1) / 2, kernel / 2),
-        };
-        let zeros_given = if let Padding::Zeros(zeros) = padding { zeros } else { HeightWidth::square(0) };
+        let [before, after] = padding.zeros(kernel);
         Self {
             weight: zeros([out_channels, input[0], kernel.height, kernel.width], true, device),
             bias: bias.then(|| zeros([out_channels], true, device)),
             input,
             stride: stride.into(),
-            padding: [around(kernel.height, zeros_given.height), around(kernel.width, zeros_given.width)],
+            padding: [(before[0], after[0]), (before[1], after[1])],
         }
     }
 

@@ -233,13 +233,8 @@ impl<'a> Builder<'a> {
         relu: bool,
     ) -> Result<Convolution, String> {
         let [channels, height, width] = self.image_shape();
+        let [before, after] = padding.zeros(kernel);
         let (kernel, stride): ([usize; 2], [usize; 2]) = (kernel.into(), stride.into());
-        let (before, after) = match padding {
-            Padding::Valid => ([0, 0], [0, 0]),
-            Padding::Zeros(zeros) => (zeros.into(), zeros.into()),
-            // With an even kernel PyTorch adds the odd zero after the image.
-            Padding::Same => (kernel.map(|length| (length - 1) / 2), kernel.map(|length| length / 2)),
-        };
         let (input, out) = ([height, width], [output[1], output[2]]);
         let geometry = Geometry { channels, input, outputs: output[0], kernel, stride, before, after, out };
         if geometry.largest_buffer().is_none_or(|values| values > OUTPUTS_MAX) {
