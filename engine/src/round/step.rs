@@ -54,6 +54,13 @@ pub struct BufferPolicy {
 }
 
 impl TaskPolicy {
+    /// How many clients more than these must wait before a round that selects draws its cohort, unless its time ends;
+    /// at least 1.
+    #[must_use]
+    pub fn missing(&self, available: u32) -> u32 {
+        self.available_min.saturating_sub(available).max(1)
+    }
+
     /// When a round that was opened at this time waits no longer for clients.
     #[must_use]
     pub fn selection_ends_at_ms(&self, opened_at_ms: i64) -> i64 {
@@ -249,6 +256,18 @@ mod tests {
         assert_eq!(next_step(&policy, &training(0, 0), 0), Step::Aggregate);
         let stopped = RoundFacts { phase: Phase::Aggregating, job: JobState::Stopped, ..selecting(0) };
         assert_eq!(next_step(&policy, &stopped, 0), Step::Commit, "the last version is evaluated");
+    }
+
+    #[test]
+    fn no_step_is_due_before_the_missing_clients_have_come() {
+        for available in 0..6 {
+            let enough = available + POLICY.missing(available);
+            for waiting in available..enough {
+                assert_eq!(next_step(&POLICY, &selecting(waiting), 50), Step::WaitUntil(100));
+            }
+            assert_eq!(next_step(&POLICY, &selecting(enough), 50), Step::ChooseCohort(6));
+        }
+        assert_eq!((POLICY.missing(6), POLICY.missing(9)), (1, 1), "a round that could draw looks at each client");
     }
 
     fn training(working: u32, reported: u32) -> RoundFacts {

@@ -50,10 +50,10 @@ pub(super) enum Look {
 enum Found {
     /// A step was performed: look again.
     Moved,
-    /// Nothing to do before this time; `selecting`: a round waits for clients.
+    /// Nothing to do before this time, and before so many clients have arrived; with 0 no client leads to a step.
     Nothing {
         until_ms: Option<i64>,
-        selecting: bool,
+        missing: u32,
     },
     Ended,
 }
@@ -73,13 +73,13 @@ pub(super) async fn move_job(driver: &Driver, job: JobId, listening: Option<&Lis
         };
         // Before the look, so that a client that arrives during it causes another one.
         if let Some(listening) = listening {
-            listening.wants_clients(true);
+            listening.wants_clients(1);
         }
         match look(driver, job).await? {
-            Found::Moved => services.signals.moved(),
-            Found::Nothing { until_ms, selecting } => {
+            Found::Moved => services.signals.changed_for_watchers(),
+            Found::Nothing { until_ms, missing } => {
                 if let Some(listening) = listening {
-                    listening.wants_clients(selecting);
+                    listening.wants_clients(missing);
                 }
                 // A lease that was not renewed (the database was away) is taken again when it ends.
                 return Ok(Look::Quiet {
@@ -106,11 +106,12 @@ async fn look(driver: &Driver, id: JobId) -> Result<Found, DriverError> {
     if job.state.is_final() && rounds.is_empty() && open_work.is_none() {
         return Ok(Found::Ended);
     }
-    let facts = job_facts(&mut tx, &job, &rounds).await?;
+    let facts = job_facts(&mut tx, &job, &spec, &rounds).await?;
     let trained = has_trained(&spec.file, &facts);
     let waiting = Waiting::read(services, fleet, &mut tx, &spec, &rounds).await?;
     let clocks = tx.clocks(id, rounds.iter().find_map(RoundRow::buffer)).await?;
-    let test_sets = u32::from(services.evaluator.is_some() && tx.test_set(id).await?.is_some());
+    let evaluates = |round: &RoundRow| round.policy(&spec.file).is_some_and(|policy| policy.is_without_clients());
+    let has_test_set = services.evaluator.is_some() && rounds.iter().any(evaluates) && tx.test_set(id).await?.is_some();
     drop(tx);
 
     let now_ms = services.clock.now_ms();
@@ -132,6 +133,7 @@ async fn look(driver: &Driver, id: JobId) -> Result<Found, DriverError> {
     if !in_calendar {
         until_ms = until_ms.into_iter().chain(draws_from_ms.flatten()).min();
     }
+    let mut missing = None;
     for round in &rounds {
         let Some(policy) = round.policy(&spec.file) else { continue };
         let spec = match round.task {
@@ -171,10 +173,14 @@ async fn look(driver: &Driver, id: JobId) -> Result<Found, DriverError> {
                 }
             }
             (false, None) => {
-                let available = if policy.is_without_clients() { test_sets } else { clients };
+                let available = if policy.is_without_clients() { u32::from(has_test_set) } else { clients };
                 next_step(&policy, &round_facts(&job, round, available), now_ms)
             }
         };
+        if round.draws() && !policy.is_without_clients() {
+            let wanted = if policy.buffer.is_some() { 1 } else { policy.missing(clients) };
+            missing = missing.into_iter().chain([wanted]).min();
+        }
         match step {
             Step::WaitUntil(at_ms) => until_ms = until_ms.into_iter().chain([at_ms]).min(),
             Step::Wait | Step::Done => {
@@ -203,11 +209,11 @@ async fn look(driver: &Driver, id: JobId) -> Result<Found, DriverError> {
             }
         }
     }
-    let selecting = rounds.iter().any(RoundRow::draws);
+    let missing = missing.unwrap_or(0);
     match next_round(&spec.file, spec.calendar.as_ref(), &facts, now_ms) {
-        NextRound::Wait => Ok(Found::Nothing { until_ms, selecting }),
+        NextRound::Wait => Ok(Found::Nothing { until_ms, missing }),
         NextRound::NotBefore(at_ms) => {
-            Ok(Found::Nothing { until_ms: until_ms.into_iter().chain([at_ms]).min(), selecting })
+            Ok(Found::Nothing { until_ms: until_ms.into_iter().chain([at_ms]).min(), missing })
         }
         NextRound::Open(task, number) => {
             rounds::open(services, &fleet.downloads, &spec, RoundKey { job: id, task, number }).await?;
@@ -220,9 +226,11 @@ async fn look(driver: &Driver, id: JobId) -> Result<Found, DriverError> {
     }
 }
 
-async fn job_facts(tx: &mut Tx, job: &JobRow, rounds: &[RoundRow]) -> Result<JobFacts, DbError> {
+/// Reads what the job's file asks for: a job without evaluations has none to look up.
+async fn job_facts(tx: &mut Tx, job: &JobRow, spec: &JobSpec, rounds: &[RoundRow]) -> Result<JobFacts, DbError> {
+    let file = &spec.file;
     let last_committed_round = job.last_committed()?;
-    let evaluated = match last_committed_round {
+    let evaluated = match last_committed_round.filter(|_| file.evaluation.is_some()) {
         Some(number) => tx.round(RoundKey { job: job.id, task: Task::Evaluate, number }).await?.is_some(),
         None => false,
     };
@@ -237,8 +245,11 @@ async fn job_facts(tx: &mut Tx, job: &JobRow, rounds: &[RoundRow]) -> Result<Job
         last_ended_at_ms: job.round_ended_at_ms,
         last_committed_round,
         last_committed_evaluated: evaluated,
-        accuracy: tx.latest_accuracy(job.id).await?,
-        metric: match &job.file.0.stop.metric {
+        accuracy: match file.stop.accuracy {
+            Some(_) => tx.latest_accuracy(job.id).await?,
+            None => None,
+        },
+        metric: match &file.stop.metric {
             Some(name) => tx.latest_metric(job.id, name).await?,
             None => None,
         },

@@ -11,6 +11,7 @@ use crate::db::{AssignmentRow, Became, DbError, Report, RoundKey, RoundRow, Time
 use crate::fleet::Fleet;
 use crate::fleet::downloads::Downloads;
 use crate::metrics::Traffic;
+use crate::runtime::signals::Signals;
 use crate::services::Services;
 use tributary_engine::round::staleness;
 
@@ -66,6 +67,25 @@ pub(crate) enum Closed {
 impl From<DbError> for Refusal {
     fn from(error: DbError) -> Self {
         Self::Blob(error.into())
+    }
+}
+
+/// A report that is stored.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Accepted {
+    /// The round in which it counts.
+    pub(crate) round: RoundKey,
+    /// Whether the job's driver may have a step to do.
+    is_step_due: bool,
+}
+
+impl Accepted {
+    /// Wakes those whom the report concerns.
+    pub(crate) fn tell(&self, signals: &Signals) {
+        match self.is_step_due {
+            true => signals.changed(self.round.job),
+            false => signals.changed_for_watchers(),
+        }
     }
 }
 
@@ -212,7 +232,7 @@ pub(crate) async fn shut_out(services: &Services, fleet: &Fleet, client: ClientI
 }
 
 /// Assigned to Reported: stores an accepted report, with its body if it has one. From the commit on it is counted,
-/// exactly once. The report that meets the goal closes its round. Returns the round.
+/// exactly once. The report that meets the goal closes its round.
 ///
 /// The same bytes again are accepted again and change nothing; other bytes are a conflict.
 pub(crate) async fn accept(
@@ -222,7 +242,7 @@ pub(crate) async fn accept(
     (id, task): (AssignmentId, Task),
     report: Report,
     body: Option<&mut Staged>,
-) -> Result<RoundKey, Refusal> {
+) -> Result<Accepted, Refusal> {
     let now_ms = services.clock.now_ms();
     let mut tx = services.db.begin().await?;
     // The job's row is locked before the round is read: no driver can close the round in between.
@@ -230,7 +250,9 @@ pub(crate) async fn accept(
     let (assignment, round) = find(&mut tx, client, id, Some(task)).await?;
     if assignment.state == AssignmentState::Reported {
         let is_same = assignment.report() == Some(report.sha256);
-        return if is_same { Ok(assignment.round()) } else { Err(Refusal::Conflict(id)) };
+        // The request that stored it may have been dropped before it told anybody.
+        let again = Accepted { round: assignment.round(), is_step_due: true };
+        return if is_same { Ok(again) } else { Err(Refusal::Conflict(id)) };
     }
     let in_time = assignment.until_ms(&round).is_some_and(|deadline_at_ms| now_ms < deadline_at_ms);
     let is_between = assignment.is_buffered() && round.phase != Phase::Training;
@@ -271,12 +293,15 @@ pub(crate) async fn accept(
         }
         None => round.goal,
     };
-    if round.reported + 1 >= goal {
+    let closes = round.reported + 1 >= goal;
+    if closes {
         close_in(&mut tx, downloads, &round, now_ms).await?;
     }
     tx.commit().await?;
     downloads.forget(client);
-    Ok(key)
+    // Otherwise the round waits for its other clients, as before. In a buffer a place is free.
+    let is_step_due = closes || round.working() <= 1 || assignment.is_buffered();
+    Ok(Accepted { round: key, is_step_due })
 }
 
 /// Adds the staleness of an accepted update to the figures of its round.

@@ -3,7 +3,7 @@
 //! A signal carries no information that is not stored. A lost one costs a delay, never work.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
@@ -23,7 +23,8 @@ pub struct Signals {
 #[derive(Debug)]
 pub struct JobSignal {
     population: Name,
-    selecting: AtomicBool,
+    /// Clients that must arrive before the job can have a step to do; 0 when it waits for none.
+    missing: AtomicU32,
     changed: Notify,
 }
 
@@ -45,8 +46,9 @@ impl Signals {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// The driver task of a job moved it on. It looks again by itself, so only watchers are woken.
-    pub fn moved(&self) {
+    /// Something changed that leaves a driver task nothing to do, or that the task did itself: only watchers look
+    /// again.
+    pub fn changed_for_watchers(&self) {
         self.changes.send_modify(|count| *count += 1);
     }
 
@@ -59,12 +61,12 @@ impl Signals {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// A client waits for work. Only jobs of its population that wait for clients look again, so a check-in costs
-    /// nothing where no round is selecting.
+    /// A client waits for work. A job of its population looks again when that was the last client that it waited for. A
+    /// look reads all clients that wait, so a look for each would cost a round of n clients n^2 / 2 reads.
     pub fn client_waits(&self, population: &Name) {
         let jobs = self.jobs();
         for signal in jobs.values() {
-            if signal.selecting.load(Ordering::SeqCst) && signal.population == *population {
+            if signal.population == *population && signal.is_last_missing() {
                 signal.changed.notify_one();
             }
         }
@@ -94,7 +96,7 @@ impl Signals {
     #[must_use]
     pub fn listen(self: &Arc<Self>, job: JobId, population: Name) -> Listening {
         // Until the first look says otherwise, the job may wait for clients.
-        let signal = Arc::new(JobSignal { population, selecting: AtomicBool::new(true), changed: Notify::new() });
+        let signal = Arc::new(JobSignal { population, missing: AtomicU32::new(1), changed: Notify::new() });
         self.jobs().insert(job, Arc::clone(&signal));
         Listening { signals: Arc::clone(self), job, signal }
     }
@@ -104,16 +106,24 @@ impl Signals {
     }
 }
 
+impl JobSignal {
+    /// Counts an arriving client. The last one that is missing stays so until the next look.
+    fn is_last_missing(&self) -> bool {
+        let less = |missing| if missing > 1 { Some(missing - 1) } else { None };
+        self.missing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less) == Err(1)
+    }
+}
+
 impl Listening {
     /// Returns after the next signal. One signal before the call is enough.
     pub async fn changed(&self) {
         self.signal.changed.notified().await;
     }
 
-    /// Says whether arriving clients concern the job. It is set before each look at the stored state, so that no client
-    /// that arrives during the look is missed.
-    pub fn wants_clients(&self, wants: bool) {
-        self.signal.selecting.store(wants, Ordering::SeqCst);
+    /// Says how many clients must arrive before the job looks again; with 0 none makes it look. It is set to 1 before
+    /// each look at the stored state, so that no client that arrives during the look is missed.
+    pub fn wants_clients(&self, missing: u32) {
+        self.signal.missing.store(missing, Ordering::SeqCst);
     }
 }
 
@@ -136,13 +146,28 @@ mod tests {
         let job = |number| JobId::from_random([number; 16]);
         let selecting = signals.listen(job(1), population.clone());
         let training = signals.listen(job(2), population.clone());
-        training.wants_clients(false);
+        training.wants_clients(0);
         let elsewhere = signals.listen(job(3), "q".parse().unwrap());
         signals.client_waits(&population);
         assert!(selecting.changed().now_or_never().is_some());
         assert!(training.changed().now_or_never().is_none());
         assert!(elsewhere.changed().now_or_never().is_none());
         assert!(signals.unknown_changed().now_or_never().is_none());
+    }
+
+    #[test]
+    fn a_job_is_woken_by_the_last_client_that_it_waits_for_and_by_each_later_one() {
+        let signals = Arc::new(Signals::default());
+        let population: Name = "p".parse().unwrap();
+        let listening = signals.listen(JobId::from_random([1; 16]), population.clone());
+        listening.wants_clients(3);
+        let woken: Vec<bool> = (0..5)
+            .map(|_| {
+                signals.client_waits(&population);
+                listening.changed().now_or_never().is_some()
+            })
+            .collect();
+        assert_eq!(woken, [false, false, true, true, true]);
     }
 
     #[test]

@@ -78,8 +78,7 @@ pub(super) async fn put_evaluation(
     if let Err(Refusal::Misfit(error)) = accepted {
         return Err(reject(&app, &client, id, &error.to_string()).await?);
     }
-    let round = or_refused(&app, &client, accepted).await?;
-    app.signals.changed(round.job);
+    or_refused(&app, &client, accepted).await?.tell(&app.signals);
     report_accepted(&app, &client, RetryReason::Reported).await
 }
 

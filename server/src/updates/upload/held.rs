@@ -84,17 +84,17 @@ impl Upload {
                 };
                 // In another round than the flight's, the commit adds it.
                 accepted
-                    .map(|key| flight.filter(|_| staged.is_settled() && key == round.key()))
+                    .map(|accepted| (accepted, flight.filter(|_| staged.is_settled() && accepted.round == round.key())))
                     .map_err(UploadRefusal::from)
             }
             Err(error) => Err(error.into()),
         };
         match accepted {
-            Ok(flight) => {
+            Ok((accepted, flight)) => {
                 if let Some(flight) = flight {
                     self.fold(target, flight, &body).await;
                 }
-                self.services.signals.changed(round.job);
+                accepted.tell(&self.services.signals);
                 Ok(Uploaded::Accepted)
             }
             Err(refusal) => {

@@ -24,9 +24,9 @@ use tributary_protocol::update::{UpdateLimits, UpdateStatistics};
 use super::Updates;
 use super::claims::Claim;
 use crate::blob::Staged;
-use crate::db::{AssignmentRow, BLOB_CHUNK_BYTES, DbError, Report, RoundKey, RoundRow, Times};
+use crate::db::{AssignmentRow, BLOB_CHUNK_BYTES, DbError, Report, RoundRow, Times};
 use crate::fleet::downloads::Downloads;
-use crate::lifecycle::assignments::{self, Comes, Received, Refusal};
+use crate::lifecycle::assignments::{self, Accepted, Comes, Received, Refusal};
 use crate::metrics::Traffic;
 use crate::services::Services;
 pub(crate) use body::Body;
@@ -200,7 +200,7 @@ impl Upload {
         target: &Target,
         report: Report,
         mut body: Option<&mut Staged>,
-    ) -> Result<RoundKey, Refusal> {
+    ) -> Result<Accepted, Refusal> {
         let Self { services, downloads, client, id, .. } = self;
         let job = target.round.job;
         let until_ms = services.clock.now_ms().saturating_add(BETWEEN_MS_MAX);

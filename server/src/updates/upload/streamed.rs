@@ -147,10 +147,12 @@ impl Upload {
         let report = self.report(&summary, sha256, whole, &target.spec);
         let accepted = self.accept(target, report, Some(&mut staged)).await;
         let accepted = accepted.map_err(UploadRefusal::from);
-        if accepted.is_ok() && staged.is_settled() {
+        if let Ok(accepted) = &accepted
+            && staged.is_settled()
+        {
             incoming.land();
             self.add_stored(target).await;
-            services.signals.changed(target.round.job);
+            accepted.tell(&services.signals);
             return Ok(Uploaded::Accepted);
         }
         incoming.take_out().await;
