@@ -1,6 +1,7 @@
 //! Reading bodies, at most [`BLOB_CHUNK_BYTES`] at a time: one path for downloads, commits and folding.
 
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use tributary_protocol::hash::{Sha256Hash, Sha256Hasher};
@@ -22,7 +23,39 @@ enum Place {
     /// In the store, in one object.
     Object(ObjectRow),
     /// In chunks, under another name.
-    Parts(StagedRow),
+    Parts(StagedRow, Ahead),
+}
+
+/// Chunks whose objects are looked up at once. A transaction for each chunk would cost as much as copying it.
+const AHEAD_PARTS: u64 = 16;
+
+/// The objects of the next chunks of a body, by the names of the chunks. They do not change: a chunk that was deleted
+/// since is missing, as it would be if it was deleted a moment later.
+#[derive(Debug, Default)]
+struct Ahead(Mutex<Vec<(String, ObjectRow)>>);
+
+impl Clone for Ahead {
+    /// Another reader is elsewhere in the body.
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl Ahead {
+    async fn object(&self, db: &Db, parts: &StagedRow, part: u64) -> Result<Option<ObjectRow>, DbError> {
+        let name = part_name(&parts.id, part);
+        let find = |objects: &[(String, ObjectRow)]| {
+            objects.iter().find(|(found, _)| *found == name).map(|(_, object)| object.clone())
+        };
+        if let Some(object) = find(&self.0.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(Some(object));
+        }
+        let names = parts.part_names(part..parts.parts().min(part + AHEAD_PARTS));
+        let objects = db.read().await?.objects(&names).await?;
+        let object = find(&objects);
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = objects;
+        Ok(object)
+    }
 }
 
 /// Reads a body from beginning to end.
@@ -79,7 +112,7 @@ impl StoredBody {
         match &self.place {
             Place::Here => false,
             Place::Object(_) => true,
-            Place::Parts(parts) => parts.in_store,
+            Place::Parts(parts, _) => parts.in_store,
         }
     }
 }
@@ -107,42 +140,31 @@ impl Blobs {
     pub async fn part(&self, db: &Db, body: &StoredBody, wanted: Range<u64>) -> Result<Option<Bytes>, BlobError> {
         match &body.place {
             Place::Object(object) => piece(self.store()?, &body.name, object, wanted).await,
-            _ => self.part_in(&mut db.read().await?, body, wanted).await,
-        }
-    }
-
-    /// Like [`Self::part`], in a snapshot.
-    async fn part_in(&self, tx: &mut Tx, body: &StoredBody, wanted: Range<u64>) -> Result<Option<Bytes>, BlobError> {
-        match &body.place {
-            Place::Object(object) => piece(self.store()?, &body.name, object, wanted).await,
-            Place::Here => chunk(tx, &body.name, BLOB_CHUNK_BYTES as u64, wanted).await,
-            Place::Parts(parts) => {
+            Place::Parts(parts, ahead) if parts.in_store => {
                 let wanted = wanted.start..wanted.end.min(parts.bytes);
                 if wanted.is_empty() {
                     return Ok(None);
                 }
-                let data = match parts.in_store {
-                    false => chunk(tx, &parts.id, parts.part_bytes, wanted).await?,
-                    true => self.stored_part(tx, parts, wanted).await?,
-                };
-                data.map(Some).ok_or_else(|| BlobError::Missing(body.name.clone()))
+                let part = wanted.start / parts.part_bytes;
+                let object = ahead.object(db, parts, part).await?;
+                let object = object.ok_or_else(|| BlobError::Missing(body.name.clone()))?;
+                self.stored_part(parts, part, &object, wanted).await
             }
+            _ => chunk_in(&mut db.read().await?, body, wanted).await,
         }
     }
 
     /// The bytes of a range from the store, up to the end of the chunk where the range begins.
     async fn stored_part(
         &self,
-        tx: &mut Tx,
         parts: &StagedRow,
+        part: u64,
+        object: &ObjectRow,
         wanted: Range<u64>,
     ) -> Result<Option<Bytes>, BlobError> {
-        let part = wanted.start / parts.part_bytes;
-        let name = part_name(&parts.id, part);
-        let Some(object) = tx.object(&name).await? else { return Ok(None) };
-        let before = part * parts.part_bytes;
+        let (name, before) = (part_name(&parts.id, part), part * parts.part_bytes);
         let wanted = wanted.start - before..wanted.end - before;
-        let data = piece(self.store()?, &name, &object, wanted).await?;
+        let data = piece(self.store()?, &name, object, wanted).await?;
         match &data {
             Some(data) if data.len() as u64 == object.bytes && differs(data, object.crc) => {
                 Err(BlobError::Damaged(name))
@@ -162,7 +184,7 @@ impl Blobs {
     /// Begins to read the stored chunks of a body that may be unfinished.
     pub(super) async fn parts_reader<'a>(&'a self, db: &'a Db, parts: StagedRow) -> Result<Reader<'a>, BlobError> {
         let tx = db.read().await?;
-        let body = StoredBody { name: parts.id.clone(), place: Place::Parts(parts) };
+        let body = StoredBody { name: parts.id.clone(), place: Place::Parts(parts, Ahead::default()) };
         if body.is_in_store() {
             self.store()?;
         }
@@ -179,7 +201,7 @@ impl Blobs {
             Place::Object(ObjectRow { crc: Some(crc), .. }) if self.store()?.is_beside() => {
                 Ok(Check::Object(crc32fast::Hasher::new(), *crc))
             }
-            Place::Parts(_) if self.store()?.is_beside() => Ok(Check::Chunks),
+            Place::Parts(..) if self.store()?.is_beside() => Ok(Check::Chunks),
             _ => Ok(Check::Hash(Sha256Hasher::new(), sha256)),
         }
     }
@@ -187,7 +209,7 @@ impl Blobs {
     fn read_on<'a>(&'a self, db: &'a Db, tx: Option<Tx>, body: StoredBody, check: Check) -> Reader<'a> {
         // A store may be slow, so no snapshot is held meanwhile.
         let snapshot = tx.filter(|_| !body.is_in_store());
-        let end = if let Place::Parts(parts) = &body.place { parts.bytes } else { u64::MAX };
+        let end = if let Place::Parts(parts, _) = &body.place { parts.bytes } else { u64::MAX };
         Reader { blobs: self, db, body, end, at: 0, snapshot, check }
     }
 
@@ -210,7 +232,7 @@ impl Reader<'_> {
     pub async fn next(&mut self) -> Result<Option<Bytes>, BlobError> {
         let wanted = self.at..self.end;
         let data = match &mut self.snapshot {
-            Some(tx) => self.blobs.part_in(tx, &self.body, wanted).await?,
+            Some(tx) => chunk_in(tx, &self.body, wanted).await?,
             None => self.blobs.part(self.db, &self.body, wanted).await?,
         };
         match &data {
@@ -227,7 +249,7 @@ impl Reader<'_> {
 async fn locate(tx: &mut Tx, name: String) -> Result<StoredBody, DbError> {
     let place = match tx.object(&name).await? {
         Some(object) => Place::Object(object),
-        None => tx.staged_body(&name).await?.map_or(Place::Here, Place::Parts),
+        None => tx.staged_body(&name).await?.map_or(Place::Here, |parts| Place::Parts(parts, Ahead::default())),
     };
     Ok(StoredBody { name, place })
 }
@@ -242,6 +264,19 @@ async fn piece(store: &Store, name: &str, object: &ObjectRow, wanted: Range<u64>
     let data = data.ok_or_else(|| BlobError::Missing(name.to_owned()))?;
     let whole = data.len() as u64 == end - wanted.start;
     if whole { Ok(Some(data)) } else { Err(BlobError::Damaged(name.to_owned())) }
+}
+
+/// The bytes of a range of a body in the database, up to the end of the chunk where the range begins.
+async fn chunk_in(tx: &mut Tx, body: &StoredBody, wanted: Range<u64>) -> Result<Option<Bytes>, BlobError> {
+    let Place::Parts(parts, _) = &body.place else {
+        return chunk(tx, &body.name, BLOB_CHUNK_BYTES as u64, wanted).await;
+    };
+    let wanted = wanted.start..wanted.end.min(parts.bytes);
+    if wanted.is_empty() {
+        return Ok(None);
+    }
+    let data = chunk(tx, &parts.id, parts.part_bytes, wanted).await?;
+    data.map(Some).ok_or_else(|| BlobError::Missing(body.name.clone()))
 }
 
 /// The bytes of a range, up to the end of the chunk where the range begins.

@@ -235,12 +235,18 @@ impl Spool {
         // What counts is made durable by the transaction that makes it count.
         let mut tx = self.bench.db.begin_losable().await?;
         self.store_row(&mut tx, &row).await?;
+        let part = self.full_parts;
+        let is_new = self.row.as_ref().is_none_or(|row| row.bytes <= part * row.part_bytes);
         let former = match &object {
             None => {
-                tx.put_part(&row.id, self.full_parts, self.tail()).await?;
+                tx.put_part(&row.id, part, self.tail()).await?;
                 None
             }
-            Some(object) => tx.put_object(&part_name(&row.id, self.full_parts), object).await?,
+            Some(object) if is_new => {
+                tx.insert_object(&part_name(&row.id, part), object).await?;
+                None
+            }
+            Some(object) => tx.put_object(&part_name(&row.id, part), object).await?,
         };
         self.bench.note_parts(&row);
         tx.commit().await?;
@@ -251,12 +257,8 @@ impl Spool {
 
     /// The objects of the body's parts.
     async fn objects(&self, row: &StagedRow) -> Result<Vec<String>, DbError> {
-        let mut tx = self.bench.db.read().await?;
-        let mut objects = Vec::new();
-        for part in 0..row.parts() {
-            objects.extend(tx.object(&part_name(&row.id, part)).await?.map(|row| row.object));
-        }
-        Ok(objects)
+        let objects = self.bench.db.read().await?.objects(&row.part_names(0..row.parts())).await?;
+        Ok(objects.into_iter().map(|(_, row)| row.object).collect())
     }
 
     async fn store_row(&self, tx: &mut Tx, row: &StagedRow) -> Result<(), BlobError> {

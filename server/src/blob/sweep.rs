@@ -78,14 +78,9 @@ pub async fn sweep(db: &Db, store: &Store, now_ms: i64) -> Result<Swept, BlobErr
         let age_ms = |put_at_ms: i64| now_ms.saturating_sub(put_at_ms);
         // Most objects are in use or young, so the database is asked only about old ones.
         let old = page.into_iter().filter(|listed| is_orphan(age_ms(listed.put_at_ms), false));
-        let mut orphans = Vec::new();
-        let mut tx = db.read().await?;
-        for listed in old {
-            if is_orphan(age_ms(listed.put_at_ms), tx.knows_object(&listed.object).await?) {
-                orphans.push(listed.object);
-            }
-        }
-        drop(tx);
+        let mut orphans: Vec<String> = old.map(|listed| listed.object).collect();
+        let known = db.read().await?.known_objects(&orphans).await?;
+        orphans.retain(|object| !known.contains(object));
         swept.orphans += orphans.len() as u64;
         store.delete(orphans).await?;
     }
@@ -113,7 +108,8 @@ impl Blobs {
 
     async fn delete_staged(&self, db: &Db, mut staged: StagedRow) -> Result<(), BlobError> {
         loop {
-            let mut tx = db.begin().await?;
+            // A power failure that undoes it leaves an obsolete body whose objects are missing, which is deleted again.
+            let mut tx = db.begin_losable().await?;
             let (objects, done) = tx.delete_parts(&staged, PARTS_AT_ONCE).await?;
             tx.commit().await?;
             self.delete(objects).await;

@@ -10,7 +10,7 @@ use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AssignmentState, Task};
 
 use super::jobs::number;
-use super::tx::{Json, Text, execute, fetch, stored};
+use super::tx::{Json, Text, execute, fetch, insert_all, stored};
 use super::{DbError, RoundKey, RoundRow, Tx};
 use crate::metrics::Traffic;
 use tributary_engine::story::{Ending, Session};
@@ -224,24 +224,19 @@ macro_rules! is_over {
 
 impl Tx {
     /// # Errors
-    /// [`DbError::Duplicate`] when the client has an open assignment, or is in the cohort of this round already.
-    pub async fn insert_assignment(&mut self, assignment: &NewAssignment, now_ms: i64) -> Result<(), DbError> {
-        let NewAssignment { id, round, client, base_version, deadline_at_ms, seed } = *assignment;
+    /// [`DbError::Duplicate`] when a client has an open assignment, or is in the cohort of this round already. Then the
+    /// transaction is of no more use.
+    pub async fn insert_assignments(&mut self, assignments: &[NewAssignment], now_ms: i64) -> Result<(), DbError> {
         let sql = "insert into assignments (id, job, task, round, client, state, assigned_at_ms, base_version, \
-                   deadline_at_ms, seed) values ($1, $2, $3, $4, $5, 'assigned', $6, $7, $8, $9)";
-        execute!(
-            self,
-            sql,
-            id.to_string(),
-            round.job.to_string(),
-            round.task.as_str(),
-            i64::from(round.number),
-            client.to_string(),
-            now_ms,
-            i64::from(base_version),
-            deadline_at_ms,
-            seed.map_or(0, |seed| seed.0.cast_signed())
-        );
+                   deadline_at_ms, seed) ";
+        insert_all!(self, sql, assignments, |values, assignment| {
+            let NewAssignment { id, round, client, base_version, deadline_at_ms, seed } = *assignment;
+            values.push_bind(id.to_string()).push_bind(round.job.to_string()).push_bind(round.task.as_str());
+            values.push_bind(i64::from(round.number)).push_bind(client.to_string());
+            values.push_bind(AssignmentState::Assigned.as_str()).push_bind(now_ms);
+            values.push_bind(i64::from(base_version)).push_bind(deadline_at_ms);
+            values.push_bind(seed.map_or(0, |seed| seed.0.cast_signed()));
+        });
         Ok(())
     }
 

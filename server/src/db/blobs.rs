@@ -1,6 +1,8 @@
 //! Bodies of models and updates: their chunks, or the keys of those that are in an object store.
 
-use super::tx::{execute, fetch, stored};
+use std::collections::HashSet;
+
+use super::tx::{execute, fetch, fetch_in, stored};
 use super::{DbError, RoundKey, Tx};
 
 /// Length of every chunk but the last. No database buffers more of a body than this at once.
@@ -102,9 +104,27 @@ impl Tx {
         Ok(row.map(|(object, bytes, crc)| ObjectRow { object, bytes: bytes.cast_unsigned(), crc: crc.map(checksum) }))
     }
 
-    /// Whether any body is stored in this object.
-    pub async fn knows_object(&mut self, object: &str) -> Result<bool, DbError> {
-        Ok(fetch!(self, (i64,), fetch_optional, "select bytes from objects where object = $1", object).is_some())
+    /// The objects of several bodies, each with the name of its body, in no order. A body without an object is left
+    /// out.
+    pub async fn objects(&mut self, names: &[String]) -> Result<Vec<(String, ObjectRow)>, DbError> {
+        let sql = "select blob, object, bytes, crc from objects where blob in ";
+        let rows = fetch_in!(self, (String, String, i64, Option<i64>), sql, names, "");
+        let object = |(name, object, bytes, crc): (String, String, i64, Option<i64>)| {
+            (name, ObjectRow { object, bytes: bytes.cast_unsigned(), crc: crc.map(checksum) })
+        };
+        Ok(rows.into_iter().map(object).collect())
+    }
+
+    /// Forgets the objects of several bodies. Returns them: the caller deletes them after the commit.
+    pub(super) async fn forget_objects(&mut self, names: &[String]) -> Result<Vec<String>, DbError> {
+        let rows = fetch_in!(self, (String,), "delete from objects where blob in ", names, " returning object");
+        Ok(rows.into_iter().map(|(object,)| object).collect())
+    }
+
+    /// Those of these objects in which a body is stored.
+    pub async fn known_objects(&mut self, objects: &[String]) -> Result<HashSet<String>, DbError> {
+        let rows = fetch_in!(self, (String,), "select object from objects where object in ", objects, "");
+        Ok(rows.into_iter().map(|(object,)| object).collect())
     }
 
     /// Whether any body is stored in an object whose key does not begin with this.

@@ -19,12 +19,13 @@ impl Tx {
     pub(super) async fn count_transition(
         &mut self,
         transition: &Transition<'_>,
-        population: String,
+        population: &str,
         now_ms: i64,
     ) -> Result<(), DbError> {
         if !self.is_counted() {
             return Ok(());
         }
+        let population = population.to_owned();
         let (key, phase, reason) = match *transition {
             Transition::Job { .. } | Transition::TakenOver { .. } => return Ok(()),
             Transition::Assignment { round, became, .. } => {

@@ -5,7 +5,7 @@ use tributary_protocol::operator::Event;
 use tributary_protocol::state::Task;
 
 use super::jobs::number;
-use super::tx::{Text, execute, fetch, stored};
+use super::tx::{Text, fetch, insert_all, stored};
 use super::{DbError, Transition, Tx};
 
 #[derive(sqlx::FromRow)]
@@ -37,25 +37,28 @@ pub struct JobPosition {
 impl Tx {
     /// Records a transition. The job's counter serialises the writers of a job, so the numbers have no gaps.
     pub async fn record(&mut self, transition: Transition<'_>, now_ms: i64) -> Result<(), DbError> {
-        let job = transition.job().to_string();
-        let round = transition.round();
-        let sql = "update jobs set events = events + 1 where id = $1 returning events, population";
-        let (sequence, population) = fetch!(self, (i64, String), fetch_one, sql, &job);
-        let sql = "insert into events (job, sequence, at_ms, task, round, assignment, became, cause) \
-                   values ($1, $2, $3, $4, $5, $6, $7, $8)";
-        execute!(
-            self,
-            sql,
-            job.as_str(),
-            sequence,
-            now_ms,
-            round.map(|(task, _)| task.as_str()),
-            round.map(|(_, number)| i64::from(number)),
-            transition.assignment().map(|id| id.to_string()),
-            transition.became(),
-            transition.cause()
-        );
-        self.count_transition(&transition, population, now_ms).await?;
+        self.record_all(transition.job(), &[transition], now_ms).await
+    }
+
+    /// Records transitions of one job, in this order.
+    pub async fn record_all(&mut self, job: JobId, transitions: &[Transition<'_>], now_ms: i64) -> Result<(), DbError> {
+        let job = job.to_string();
+        let count = stored(transitions.len() as u64);
+        let sql = "update jobs set events = events + $2 where id = $1 returning events, population";
+        let (last, population) = fetch!(self, (i64, String), fetch_one, sql, &job, count);
+        let numbered: Vec<_> = (last - count + 1..).zip(transitions).collect();
+        let sql = "insert into events (job, sequence, at_ms, task, round, assignment, became, cause) ";
+        insert_all!(self, sql, &numbered, |values, (sequence, transition)| {
+            let round = transition.round();
+            values.push_bind(job.as_str()).push_bind(*sequence).push_bind(now_ms);
+            values.push_bind(round.map(|(task, _)| task.as_str()));
+            values.push_bind(round.map(|(_, number)| i64::from(number)));
+            values.push_bind(transition.assignment().map(|id| id.to_string()));
+            values.push_bind(transition.became()).push_bind(transition.cause());
+        });
+        for transition in transitions {
+            self.count_transition(transition, &population, now_ms).await?;
+        }
         self.notify(&job).await
     }
 

@@ -3,7 +3,6 @@
 use tributary_protocol::download::ModelDeltaFile;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::JobId;
-use tributary_protocol::model::Companion;
 
 use super::names::{MadeFor, model_file_key};
 use super::tx::{execute, fetch, stored};
@@ -101,10 +100,14 @@ impl Tx {
     /// # Errors
     /// [`DbError`].
     pub async fn delete_companions(&mut self, job: JobId, version: u32) -> Result<Vec<String>, DbError> {
-        let sql = "delete from model_files where job = $1 and version = $2 and form = $3";
+        // Most jobs have none.
+        let sql = "select form from model_files where job = $1 and version = $2";
+        let files = fetch!(self, FormOnly, fetch_all, sql, job.to_string(), i64::from(version));
         let mut objects = Vec::new();
-        for form in Companion::ALL.map(MadeFor::Companion) {
-            if execute!(self, sql, job.to_string(), i64::from(version), form.as_str()) > 0 {
+        for FormOnly { form } in files {
+            if let MadeFor::Companion(_) = form {
+                let sql = "delete from model_files where job = $1 and version = $2 and form = $3";
+                execute!(self, sql, job.to_string(), i64::from(version), form.as_str());
                 objects.extend(self.delete_blob(&model_file_key(job, version, form)).await?);
             }
         }

@@ -2,6 +2,8 @@
 //! count. A staged body is unfinished, then either in use (its column `blob` names it) or obsolete (`expires_at_ms` is
 //! 0). The chunks of obsolete bodies are deleted later.
 
+use std::ops::Range;
+
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::AssignmentId;
 
@@ -60,6 +62,12 @@ impl StagedRow {
     #[must_use]
     pub fn parts(&self) -> u64 {
         self.bytes.div_ceil(self.part_bytes.max(1))
+    }
+
+    /// The names in `objects` of these chunks.
+    #[must_use]
+    pub fn part_names(&self, parts: Range<u64>) -> Vec<String> {
+        parts.map(|part| part_name(&self.id, part)).collect()
     }
 }
 
@@ -179,9 +187,7 @@ impl Tx {
         let kept = parts.saturating_sub(parts_max);
         let mut objects = Vec::new();
         if staged.in_store {
-            for part in kept..parts {
-                objects.extend(self.delete_blob(&part_name(&staged.id, part)).await?);
-            }
+            objects = self.forget_objects(&staged.part_names(kept..parts)).await?;
         } else {
             let sql = "delete from blob_chunks where blob = $1 and part >= $2";
             execute!(self, sql, staged.id.as_str(), stored(kept));

@@ -100,6 +100,95 @@ macro_rules! fetch {
     };
 }
 
+/// Inserts rows, several with each statement: `insert_all!(tx, "insert into t (a, b) ", rows, |values, row| { .. })`
+/// binds the values of each row. A statement costs two thread switches on SQLite and a round trip on PostgreSQL,
+/// whatever the number of its rows.
+macro_rules! insert_all {
+    ($tx:expr, $sql:expr, $rows:expr, |$values:ident, $row:pat_param| $bind:block) => {
+        for rows in $crate::db::tx::batches($rows) {
+            match $tx {
+                $crate::db::Tx::Sqlite(tx) => {
+                    let stopwatch = $crate::runtime::clock::Stopwatch::start();
+                    let mut query = sqlx::QueryBuilder::<sqlx_sqlite::Sqlite>::new($sql);
+                    query.push_values(rows, |mut $values, $row| $bind);
+                    let done = query.build().execute(&mut **tx).await;
+                    tx.asked(stopwatch, &done);
+                    done?;
+                }
+                #[cfg(feature = "postgres")]
+                $crate::db::Tx::Postgres(tx) => {
+                    let stopwatch = $crate::runtime::clock::Stopwatch::start();
+                    let mut query = sqlx::QueryBuilder::<sqlx_postgres::Postgres>::new($sql);
+                    query.push_values(rows, |mut $values, $row| $bind);
+                    let done = query.build().execute(&mut **tx).await;
+                    tx.asked(stopwatch, &done);
+                    done?;
+                }
+            }
+        }
+    };
+}
+
+/// Runs a query for a list of texts, and collects its rows:
+/// `fetch_in!(tx, Row, "delete .. where name in ", names, " returning ..")`.
+macro_rules! fetch_in {
+    ($tx:expr, $row:ty, $sql:expr, $texts:expr, $rest:expr) => {{
+        let mut found: Vec<$row> = Vec::new();
+        for texts in $crate::db::tx::batches($texts) {
+            match $tx {
+                $crate::db::Tx::Sqlite(tx) => {
+                    let stopwatch = $crate::runtime::clock::Stopwatch::start();
+                    let mut query = $crate::db::tx::listed::<sqlx_sqlite::Sqlite>($sql, texts, $rest);
+                    let rows = query.build_query_as::<$row>().fetch_all(&mut **tx).await;
+                    tx.asked(stopwatch, &rows);
+                    found.extend(rows?);
+                }
+                #[cfg(feature = "postgres")]
+                $crate::db::Tx::Postgres(tx) => {
+                    let stopwatch = $crate::runtime::clock::Stopwatch::start();
+                    let mut query = $crate::db::tx::listed::<sqlx_postgres::Postgres>($sql, texts, $rest);
+                    let rows = query.build_query_as::<$row>().fetch_all(&mut **tx).await;
+                    tx.asked(stopwatch, &rows);
+                    found.extend(rows?);
+                }
+            }
+        }
+        found
+    }};
+}
+
+/// A query with a list of texts between two parts.
+pub(super) fn listed<E: sqlx::Database>(
+    sql: &'static str,
+    texts: &[String],
+    rest: &'static str,
+) -> sqlx::QueryBuilder<E>
+where
+    for<'a> &'a str: sqlx::Encode<'a, E> + sqlx::Type<E>,
+{
+    let mut query = sqlx::QueryBuilder::new(sql);
+    query.push("(");
+    let mut list = query.separated(", ");
+    for text in texts {
+        list.push_bind(text.as_str());
+    }
+    query.push(")").push(rest);
+    query
+}
+
+/// Most rows or texts of one statement; a power of two.
+const BATCH_ROWS_MAX: usize = 64;
+
+/// Cuts rows into batches of powers of two, so that there are few texts of a statement and each stays prepared.
+pub(super) fn batches<T>(mut rows: &[T]) -> impl Iterator<Item = &[T]> {
+    std::iter::from_fn(move || {
+        let largest = 1 << rows.len().checked_ilog2()?;
+        let (batch, rest) = rows.split_at(BATCH_ROWS_MAX.min(largest));
+        rows = rest;
+        Some(batch)
+    })
+}
+
 /// Runs a statement on PostgreSQL, and nothing on SQLite: `on_postgres!(tx, "sql", args..)`.
 macro_rules! on_postgres {
     ($tx:expr, $sql:expr $(, $arg:expr)* $(,)?) => {
@@ -118,7 +207,7 @@ macro_rules! on_postgres {
     };
 }
 
-pub(super) use {execute, fetch, on_postgres};
+pub(super) use {execute, fetch, fetch_in, insert_all, on_postgres};
 
 /// A nullable text column as the type that parses from it. (For other columns `#[sqlx(try_from = "String")]` does the
 /// same.)
@@ -169,5 +258,21 @@ impl<T: serde::de::DeserializeOwned> TryFrom<String> for Json<T> {
 impl<T: serde::Serialize> Json<T> {
     pub(super) fn text(value: &T) -> Result<String, DbError> {
         serde_json::to_string(value).map_err(|error| DbError::corrupt("a value to store", error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_powers_of_two_and_keep_each_row_in_order() {
+        let sizes = |rows: usize| batches(&vec![(); rows]).map(<[()]>::len).collect::<Vec<_>>();
+        assert_eq!(sizes(0), [0; 0]);
+        assert_eq!(sizes(1), [1]);
+        assert_eq!(sizes(11), [8, 2, 1]);
+        assert_eq!(sizes(200), [64, 64, 64, 8]);
+        let rows: Vec<_> = (0..200).collect();
+        assert_eq!(batches(&rows).flatten().copied().collect::<Vec<_>>(), rows);
     }
 }

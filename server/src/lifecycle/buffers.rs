@@ -65,31 +65,31 @@ pub(crate) async fn draw(
         return Ok(());
     }
     let clocks = tx.clocks(key.job, policy.buffer).await?;
+    let mut assignments = Vec::with_capacity(clients.len());
     for candidate in clients {
         if let Some(clocks) = &clocks {
             // A report that came since the look may have moved the fastest member on.
             let Some(clock) = clocks.entry(candidate.client) else { return Ok(()) };
             tx.enter_member(key.job, candidate.client, clock).await?;
         }
-        let id = AssignmentId::from_random(entropy::random());
         // The first assignment of a client in a round has the seed that it would have in a cohort.
         let seed = round.seed().derive("client", candidate.number);
         let seed = match tx.assignments_of(key, candidate.client).await? {
             0 => seed,
             again => seed.derive("again", again),
         };
-        let assignment = NewAssignment {
-            id,
+        assignments.push(NewAssignment {
+            id: AssignmentId::from_random(entropy::random()),
             round: key,
             client: candidate.client,
             base_version: round.base_version,
             deadline_at_ms: Some(now_ms.saturating_add(policy.deadline_ms)),
             seed: Some(seed),
-        };
-        if !assign(&mut tx, fleet, &assignment, now_ms).await? {
-            drop(tx);
-            return stand_up(services, fleet, candidate.client).await;
-        }
+        });
+    }
+    if !assign(&mut tx, fleet, key, &assignments, now_ms).await? {
+        drop(tx);
+        return stand_up(services, fleet, clients).await;
     }
     tx.commit().await?;
     fleet.lobby.call(clients.iter().map(|candidate| candidate.client));

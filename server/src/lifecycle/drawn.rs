@@ -1,38 +1,51 @@
 //! Assignments of drawn clients.
 
-use tributary_protocol::id::ClientId;
 use tributary_protocol::state::AssignmentState;
 
-use crate::db::{DbError, NewAssignment, Transition, Tx};
+use tributary_engine::round::Candidate;
+
+use crate::db::{DbError, NewAssignment, RoundKey, Transition, Tx};
 use crate::fleet::Fleet;
 use crate::services::Services;
 
-/// Stores the assignment of a drawn client. Returns false when the client got other work since it was seen in the
-/// lobby; then the caller drops the transaction, the client stands up ([`stand_up`]), and the driver draws again.
+/// Stores the assignments of clients that were drawn for a round. Returns false when one of them got other work since
+/// it was seen in the lobby; then the caller drops the transaction, those clients stand up ([`stand_up`]), and the
+/// driver draws again.
 pub(super) async fn assign(
     tx: &mut Tx,
     fleet: &Fleet,
-    assignment: &NewAssignment,
+    round: RoundKey,
+    assignments: &[NewAssignment],
     now_ms: i64,
 ) -> Result<bool, DbError> {
-    match tx.insert_assignment(assignment, now_ms).await {
+    match tx.insert_assignments(assignments, now_ms).await {
         Err(DbError::Duplicate) => return Ok(false),
         stored => stored?,
     }
-    if fleet.seats.is_some() {
-        tx.stand_up(assignment.client, None).await?;
-    }
     let state = AssignmentState::Assigned;
-    tx.record(Transition::of_assignment(assignment.round, assignment.id, state, None), now_ms).await?;
-    // Bytes that were downloaded for an earlier assignment do not belong to this one.
-    fleet.downloads.forget(assignment.client);
+    let assigned = |drawn: &NewAssignment| Transition::of_assignment(round, drawn.id, state, None);
+    tx.record_all(round.job, &assignments.iter().map(assigned).collect::<Vec<_>>(), now_ms).await?;
+    for NewAssignment { client, .. } in assignments {
+        if fleet.seats.is_some() {
+            tx.stand_up(*client, None).await?;
+        }
+        // Bytes that were downloaded for an earlier assignment do not belong to this one.
+        fleet.downloads.forget(*client);
+    }
     Ok(true)
 }
 
-/// A client that has other work leaves the lobby.
-pub(super) async fn stand_up(services: &Services, fleet: &Fleet, client: ClientId) -> Result<(), DbError> {
-    fleet.lobby.call([client]);
+/// Clients that have other work leave the lobby.
+pub(super) async fn stand_up(services: &Services, fleet: &Fleet, drawn: &[Candidate]) -> Result<(), DbError> {
     let mut tx = services.db.begin().await?;
-    tx.stand_up(client, None).await?;
-    tx.commit().await
+    let mut working = Vec::new();
+    for Candidate { client, .. } in drawn {
+        if tx.open_assignment(*client).await?.is_some() {
+            tx.stand_up(*client, None).await?;
+            working.push(*client);
+        }
+    }
+    tx.commit().await?;
+    fleet.lobby.call(working);
+    Ok(())
 }

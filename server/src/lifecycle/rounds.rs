@@ -136,20 +136,18 @@ pub(crate) async fn start(
         return Ok(());
     }
     tx.record(Transition::of_round(key, Phase::Training), now_ms).await?;
-    for candidate in cohort {
-        let id = AssignmentId::from_random(entropy::random());
-        let assignment = NewAssignment {
-            id,
-            round: key,
-            client: candidate.client,
-            base_version: round.base_version,
-            deadline_at_ms: None,
-            seed: None,
-        };
-        if !assign(&mut tx, fleet, &assignment, now_ms).await? {
-            drop(tx);
-            return stand_up(services, fleet, candidate.client).await;
-        }
+    let assignment = |candidate: &Candidate| NewAssignment {
+        id: AssignmentId::from_random(entropy::random()),
+        round: key,
+        client: candidate.client,
+        base_version: round.base_version,
+        deadline_at_ms: None,
+        seed: None,
+    };
+    let assignments: Vec<_> = cohort.iter().map(assignment).collect();
+    if !assign(&mut tx, fleet, key, &assignments, now_ms).await? {
+        drop(tx);
+        return stand_up(services, fleet, cohort).await;
     }
     tx.commit().await?;
     fleet.lobby.call(cohort.iter().map(|candidate| candidate.client));

@@ -8,7 +8,7 @@ use tributary_server::db::{Db, DbError, NewAssignment, ObjectRow, Report, Text, 
 use tributary_server::metrics::Traffic;
 
 use super::stored::{
-    assigned, assignment_id, client_id, evaluation, population, report, start_round, traffic, training,
+    assigned, assignment_id, client_id, evaluation, knows_object, population, report, start_round, traffic, training,
 };
 
 pub(super) async fn a_client_has_one_open_assignment_and_one_per_round(db: &Db) {
@@ -25,8 +25,12 @@ pub(super) async fn a_client_has_one_open_assignment_and_one_per_round(db: &Db) 
         deadline_at_ms: None,
         seed: None,
     };
-    let other_work = db.begin().await.unwrap().insert_assignment(&assign(training(2), 1), 50).await;
+    let other_work = db.begin().await.unwrap().insert_assignments(&[assign(training(2), 1)], 50).await;
     assert!(matches!(other_work, Err(DbError::Duplicate)), "{other_work:?}");
+
+    let cohort = [assign(training(2), 2), assign(training(2), 1)];
+    let other_work = db.begin().await.unwrap().insert_assignments(&cohort, 50).await;
+    assert!(matches!(other_work, Err(DbError::Duplicate)), "a cohort is stored whole or not at all: {other_work:?}");
 
     let mut tx = db.begin().await.unwrap();
     let open = tx.open_assignment(client_id(1)).await.unwrap().unwrap();
@@ -35,9 +39,9 @@ pub(super) async fn a_client_has_one_open_assignment_and_one_per_round(db: &Db) 
     assert!(tx.end_assignment(open.id, AssignmentState::Failed, None, traffic(0, 0), 60).await.unwrap().is_some());
     assert!(tx.open_assignment(client_id(1)).await.unwrap().is_none());
     tx.commit().await.unwrap();
-    let again = db.begin().await.unwrap().insert_assignment(&assign(training(1), 1), 70).await;
+    let again = db.begin().await.unwrap().insert_assignments(&[assign(training(1), 1)], 70).await;
     assert!(matches!(again, Err(DbError::Duplicate)), "once per round: {again:?}");
-    db.begin().await.unwrap().insert_assignment(&assign(training(2), 1), 70).await.unwrap();
+    db.begin().await.unwrap().insert_assignments(&[assign(training(2), 1)], 70).await.unwrap();
 }
 
 pub(super) async fn a_report_is_accepted_once(db: &Db) {
@@ -166,7 +170,7 @@ pub(super) async fn deleting_updates_spares_other_rounds_and_models(db: &Db) {
     tx.insert_object(&format!("update/{stored}"), &ObjectRow::of("its object".into(), &[9; 9])).await.unwrap();
     tx.insert_object("model/x/1", &ObjectRow::of("the model's".into(), &[9; 9])).await.unwrap();
     assert_eq!(tx.delete_updates(training(1)).await.unwrap(), ["its object"]);
-    assert!(tx.knows_object("the model's").await.unwrap() && !tx.knows_object("its object").await.unwrap());
+    assert!(knows_object(&mut tx, "the model's").await && !knows_object(&mut tx, "its object").await);
     for client in 1..=2 {
         let key = format!("update/{}", assigned(training(1), client));
         assert_eq!(tx.blob_part(&key, 0).await.unwrap(), None);

@@ -43,8 +43,8 @@ pub(super) async fn open_assignments_move_on_and_keep_what_they_are(db: &Db) {
     assert_eq!(tx.open_work(first.job).await.unwrap(), None);
     assert!(tx.draw_into(first, 0, 2).await.unwrap());
     assert!(!tx.draw_into(first, 0, 2).await.unwrap(), "another driver has drawn");
-    tx.insert_assignment(&work(1, first, 1, 900, 5), 50).await.unwrap();
-    tx.insert_assignment(&work(2, first, 2, 800, 6), 60).await.unwrap();
+    tx.insert_assignments(&[work(1, first, 1, 900, 5)], 50).await.unwrap();
+    tx.insert_assignments(&[work(2, first, 2, 800, 6)], 60).await.unwrap();
     let open_work = OpenWork { ends_at_ms: 800, begins_at_ms: 60 - 740 };
     assert_eq!(tx.open_work(first.job).await.unwrap(), Some(open_work));
     assert!(tx.accept_report(assignment_id(1), &report(10, 0.5, None), 70).await.unwrap().is_some());
@@ -70,14 +70,14 @@ pub(super) async fn a_client_works_again_in_a_round_with_another_seed(db: &Db) {
     let mut tx = db.begin().await.unwrap();
     let key = open(&mut tx, 1).await;
     assert_eq!(tx.assignments_of(key, client_id(1)).await.unwrap(), 0);
-    tx.insert_assignment(&work(1, key, 1, 900, 5), 50).await.unwrap();
+    tx.insert_assignments(&[work(1, key, 1, 900, 5)], 50).await.unwrap();
     assert!(
         tx.end_assignment(assignment_id(1), AssignmentState::Failed, None, traffic(0, 0), 60).await.unwrap().is_some()
     );
     assert_eq!(tx.assignments_of(key, client_id(1)).await.unwrap(), 1);
-    tx.insert_assignment(&work(2, key, 1, 900, 6), 70).await.unwrap();
+    tx.insert_assignments(&[work(2, key, 1, 900, 6)], 70).await.unwrap();
     tx.commit().await.unwrap();
-    let again = db.begin().await.unwrap().insert_assignment(&work(3, key, 1, 900, 7), 80).await;
+    let again = db.begin().await.unwrap().insert_assignments(&[work(3, key, 1, 900, 7)], 80).await;
     assert!(matches!(again, Err(DbError::Duplicate)), "one at a time: {again:?}");
 }
 
@@ -86,7 +86,7 @@ pub(super) async fn staleness_is_counted_over_rounds(db: &Db) {
     let mut tx = db.begin().await.unwrap();
     let first = open(&mut tx, 1).await;
     for client in 1..=3 {
-        tx.insert_assignment(&work(client, first, client, 900, client.into()), 50).await.unwrap();
+        tx.insert_assignments(&[work(client, first, client, 900, client.into())], 50).await.unwrap();
     }
     for client in 1..=2 {
         assert!(tx.accept_report(assignment_id(client), &report(10, 0.5, None), 70).await.unwrap().is_some());

@@ -6,7 +6,9 @@ use tributary_protocol::operator::ModelVersion;
 use tributary_protocol::state::{AbandonReason, AssignmentState, JobState, Phase, Task};
 use tributary_server::db::{BLOB_CHUNK_BYTES, Became, Db, DbError, NewJob, Transition, Tx};
 
-use super::stored::{assigned, file, job_id, name, object, population, start_round, store_job, training};
+use super::stored::{
+    assigned, assignment_id, file, job_id, knows_object, name, object, population, start_round, store_job, training,
+};
 
 pub(super) async fn a_job_is_stored_once_per_name_and_population(db: &Db) {
     population(db).await;
@@ -131,8 +133,8 @@ pub(super) async fn a_body_in_a_store_is_known_by_its_name_and_by_its_object(db:
     assert_eq!(tx.object("model/x/0").await.unwrap(), Some(object("model/x/0/a")));
     assert_eq!(tx.object("model/x/1").await.unwrap(), None);
     assert!(tx.has_objects("").await.unwrap());
-    assert!(tx.knows_object("model/x/0/a").await.unwrap());
-    assert!(!tx.knows_object("model/x/0/b").await.unwrap());
+    assert!(knows_object(&mut tx, "model/x/0/a").await);
+    assert!(!knows_object(&mut tx, "model/x/0/b").await);
     assert_eq!(tx.delete_blob("model/x/0").await.unwrap().as_deref(), Some("model/x/0/a"));
     assert_eq!(tx.delete_blob("model/x/1").await.unwrap(), None);
     assert_eq!(tx.blob_part("model/x/1", 0).await.unwrap(), None);
@@ -180,4 +182,12 @@ pub(super) async fn events_are_numbered_per_job(db: &Db) {
     assert_eq!(events[2].assignment, Some(id));
     assert_eq!(tx.events(job_id(1), 1, 1).await.unwrap(), events[1..2]);
     assert!(tx.events(job_id(1), 3, 10).await.unwrap().is_empty());
+    // More than one statement stores.
+    let drawn: Vec<_> = (0..77)
+        .map(|client| Transition::of_assignment(training(8), assignment_id(client), AssignmentState::Assigned, None))
+        .collect();
+    tx.record_all(job_id(1), &drawn, 9).await.unwrap();
+    let told = tx.events(job_id(1), 3, 100).await.unwrap();
+    let told = told.iter().map(|event| (event.sequence, event.assignment));
+    assert!(told.eq((4..81).zip((0..77).map(|client| Some(assignment_id(client))))));
 }

@@ -30,7 +30,7 @@ pub(super) async fn a_member_comes_with_a_clock_and_leaves(db: &Db) {
         deadline_at_ms: Some(900),
         seed: None,
     };
-    tx.insert_assignment(&work, 50).await.unwrap();
+    tx.insert_assignments(&[work], 50).await.unwrap();
     tx.tick_member(key.job, first).await.unwrap();
     assert_eq!(members(&mut tx).await, [(1, false, None), (4, true, None)]);
     tx.miss_member(key.job, first, 70).await.unwrap();

@@ -107,6 +107,7 @@ on_both_databases! {
     staged::a_body_in_parts_counts_once_and_is_deleted_little_by_little,
     staged::unfinished_updates_end_with_their_time_their_round_and_a_newer_one,
     staged::parts_in_a_store_are_known_by_their_objects,
+    staged::the_objects_of_many_parts_are_found_at_once,
     model_files::a_version_has_one_file_of_each_form,
     model_files::steps_come_in_order_with_what_they_start_from,
     model_files::files_are_deleted_with_their_version,

@@ -4,7 +4,7 @@ use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::AssignmentId;
 use tributary_server::db::{Db, DbError, NewStaged, StagedRow, Tx, part_name};
 
-use super::stored::{assigned, object, population, start_round, training};
+use super::stored::{assigned, knows_object, object, population, start_round, training};
 
 const PART: u64 = 10;
 
@@ -104,11 +104,25 @@ pub(super) async fn parts_in_a_store_are_known_by_their_objects(db: &Db) {
     assert_eq!(tx.put_object(&two, &object("short")).await.unwrap(), None);
     assert_eq!(tx.put_object(&two, &object("second")).await.unwrap().as_deref(), Some("short"));
     assert_eq!(tx.object(&two).await.unwrap(), Some(object("second")));
-    assert!(tx.knows_object("second").await.unwrap() && !tx.knows_object("short").await.unwrap());
+    assert!(knows_object(&mut tx, "second").await && !knows_object(&mut tx, "short").await);
     assert!(tx.extend_staged("staged/a", 1, PART + 5).await.unwrap());
     assert!(tx.discard_staged("staged/a", 1).await.unwrap());
     let row = tx.useless_staged(1).await.unwrap().remove(0);
     assert_eq!(tx.delete_parts(&row, 1).await.unwrap(), (vec!["second".to_owned()], false));
     let row = tx.useless_staged(1).await.unwrap().remove(0);
     assert_eq!(tx.delete_parts(&row, 1).await.unwrap(), (vec!["first".to_owned()], true));
+}
+
+pub(super) async fn the_objects_of_many_parts_are_found_at_once(db: &Db) {
+    let mut tx = db.begin().await.unwrap();
+    let mut row = StagedRow::begun("staged/a".into(), true, PART as usize);
+    row.bytes = 100 * PART;
+    for part in 0..99 {
+        tx.insert_object(&part_name("staged/a", part), &object(&format!("object {part}"))).await.unwrap();
+    }
+    let mut found = tx.objects(&row.part_names(0..row.parts())).await.unwrap();
+    found.sort_by_key(|(name, _)| name.rsplit('/').next().map(|part| part.parse::<u64>().unwrap()));
+    let expected = (0..99).map(|part| (part_name("staged/a", part), object(&format!("object {part}"))));
+    assert!(found.into_iter().eq(expected), "a part without an object is left out");
+    assert!(tx.objects(&[]).await.unwrap().is_empty());
 }

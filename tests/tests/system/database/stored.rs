@@ -31,6 +31,10 @@ pub(super) const POLICY: TaskPolicy = TaskPolicy {
     clip_norm: None,
 };
 
+pub(super) async fn knows_object(tx: &mut Tx, object: &str) -> bool {
+    tx.known_objects(&[object.to_owned()]).await.unwrap().contains(object)
+}
+
 /// An object of 9 bytes under this key.
 pub(super) fn object(key: &str) -> ObjectRow {
     ObjectRow::of(key.to_owned(), &[9; 9])
@@ -120,17 +124,15 @@ pub(super) async fn start_round(tx: &mut Tx, key: RoundKey, cohort: u8) {
     let round = NewRound { key, base_version: 0, seed: Seed(u64::MAX >> 11), policy: POLICY, norm_max: None };
     tx.insert_round(&round, 30).await.unwrap();
     assert!(tx.start_round(key, cohort.into(), 40, Some(1_040)).await.unwrap());
-    for client in 1..=cohort {
-        let assignment = NewAssignment {
-            id: assigned(key, client),
-            round: key,
-            client: client_id(client),
-            base_version: 0,
-            deadline_at_ms: None,
-            seed: None,
-        };
-        tx.insert_assignment(&assignment, 40).await.unwrap();
-    }
+    let assignment = |client| NewAssignment {
+        id: assigned(key, client),
+        round: key,
+        client: client_id(client),
+        base_version: 0,
+        deadline_at_ms: None,
+        seed: None,
+    };
+    tx.insert_assignments(&(1..=cohort).map(assignment).collect::<Vec<_>>(), 40).await.unwrap();
 }
 
 pub(super) fn assigned(key: RoundKey, client: u8) -> AssignmentId {
