@@ -7,6 +7,7 @@ pub mod lobby;
 pub mod online;
 pub mod rate;
 pub mod seats;
+pub mod sizes;
 pub mod waiting;
 pub mod waits;
 
@@ -20,6 +21,7 @@ use downloads::Downloads;
 use lobby::Lobby;
 use rate::Rate;
 use seats::SeatLog;
+use sizes::{Size, Sizes};
 
 #[derive(Debug)]
 pub struct Fleet {
@@ -32,6 +34,7 @@ pub struct Fleet {
     pub updates: Rate,
     /// How often idle clients check in.
     pub pace: Pace,
+    pub sizes: Sizes,
     /// Draws the retry delays.
     delays: Mutex<Stream>,
 }
@@ -47,15 +50,15 @@ impl Fleet {
             check_ins: Rate::default(),
             updates: Rate::default(),
             pace,
+            sizes: Sizes::default(),
             delays: Mutex::new(entropy::seed().stream()),
         }
     }
 
-    /// When a client without work should check in again. `clients` is the size of its population, `places` the clients
-    /// that its running jobs draw together; small populations do not depend on it.
+    /// When a client without work should check in again, in a population of this size.
     #[must_use]
-    pub fn retry_after_ms(&self, reason: RetryReason, clients: u64, places: u64) -> u64 {
+    pub fn retry_after_ms(&self, reason: RetryReason, size: Size) -> u64 {
         let mut delays = self.delays.lock().unwrap_or_else(PoisonError::into_inner);
-        self.pace.retry_window_ms(reason, clients, places, &mut delays)
+        self.pace.retry_window_ms(reason, size.clients, size.places, &mut delays)
     }
 }

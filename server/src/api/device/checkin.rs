@@ -22,6 +22,7 @@ use crate::api::extract::Json;
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::{AssignmentRow, ClientRow, DbError, MadeFor, ModelFileRow, Text, Tx};
+use crate::fleet::sizes::Size;
 use crate::fleet::waits::{EXPLAINED_CLIENTS_MAX, waits_for};
 use crate::guard;
 use crate::metrics::CheckInAnswer;
@@ -119,21 +120,32 @@ async fn after_wait(
         Some(candidate) if !stopping => Some(waits_for(app, &app.fleet, &mut tx, &client.population, candidate).await?),
         _ => None,
     };
-    Ok(CheckInResponse::Retry { retry_after_ms: retry(app, &mut tx, client, reason).await?, waits_for })
+    let size = match app.fleet.sizes.lately(&client.population, app.clock.now_ms()) {
+        Some(size) => size,
+        None => read_size(app, &mut tx, client).await?,
+    };
+    Ok(CheckInResponse::Retry { retry_after_ms: app.fleet.retry_after_ms(reason, size), waits_for })
 }
 
 /// When a client of this population should check in again.
 pub(super) async fn retry_of(app: &App, client: &ClientRow, reason: RetryReason) -> Result<u64, DbError> {
-    retry(app, &mut app.db.read().await?, client, reason).await
+    let size = match app.fleet.sizes.lately(&client.population, app.clock.now_ms()) {
+        Some(size) => size,
+        None => read_size(app, &mut app.db.read().await?, client).await?,
+    };
+    Ok(app.fleet.retry_after_ms(reason, size))
 }
 
-async fn retry(app: &App, tx: &mut Tx, client: &ClientRow, reason: RetryReason) -> Result<u64, DbError> {
+/// The size of the client's population, which is remembered for the answers of the next second.
+async fn read_size(app: &App, tx: &mut Tx, client: &ClientRow) -> Result<Size, DbError> {
     let clients = tx.population(&client.population).await?.map_or(0, |population| population.clients);
     let places = match app.fleet.pace.is_set_by_jobs(clients) {
         true => tx.running_places(&client.population).await?,
         false => 0,
     };
-    Ok(app.fleet.retry_after_ms(reason, clients, places))
+    let size = Size { clients, places };
+    app.fleet.sizes.remember(&client.population, size, app.clock.now_ms());
+    Ok(size)
 }
 
 fn candidate(client: &ClientRow, request: CheckInRequest) -> Candidate {
