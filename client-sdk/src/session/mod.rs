@@ -32,6 +32,9 @@ use crate::transport::upload::Update;
 pub(crate) use self::context::Context;
 pub(crate) use self::step::interrupted;
 
+/// Bytes from which on a client asks whether the round is still open before it sends an update for the first time. The
+/// answer to a smaller update says so as well, and that is one request instead of two.
+const ASKED_BYTES_MIN: usize = 64 * 1024;
 /// How often training that waits asks its host.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -175,7 +178,8 @@ async fn deliver(context: &Context, identity: &Identity, finished: &Finished) ->
     let accepted = match &finished.pending.work {
         Work::Update { query, sha256 } => {
             // Asked first, so that no bytes are sent to a round that has closed.
-            if coordinator.status(secret, id, true).await?.reported {
+            let is_asked = finished.begun || finished.body.len() >= ASKED_BYTES_MIN;
+            if is_asked && coordinator.status(secret, id, true).await?.reported {
                 // An earlier upload was accepted; only its response was lost.
                 return Ok(0);
             }
