@@ -1,9 +1,17 @@
 //! Wall time of a round, from its opening to the opening of the next.
+//!
+//! The clients share the machine with the coordinator, so they do no more than they must: they train nothing and keep
+//! their state in memory.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
 use tokio::task::JoinSet;
-use tributary_client::{AlwaysOn, Client, EvaluateTask, Evaluated, Metrics, TrainError, TrainTask, Trained, Trainer};
+use tributary_client::{
+    AlwaysOn, Client, EvaluateTask, Evaluated, MemoryStore, Metrics, TrainError, TrainTask, Trained, Trainer,
+};
 use tributary_protocol::id::Name;
 use tributary_protocol::job_file::JobFile;
 use tributary_protocol::operator::Round;
@@ -12,9 +20,11 @@ use tributary_protocol::state::Task;
 use super::fleet;
 use crate::api::collect;
 use crate::error::CliError;
-use crate::job::watch::Follower;
 use crate::local::LocalCoordinator;
 use crate::output::Output;
+
+/// How often the benchmark looks whether the job has ended.
+const LOOK: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RoundArgs {
@@ -48,16 +58,17 @@ pub(crate) async fn run(args: &RoundArgs, output: &Output) -> Result<(), CliErro
     let population: Name = "bench".parse().expect("a valid name");
     let enrolment = coordinator.population(&population).await?;
     let mut clients = JoinSet::new();
-    for number in 0..args.clients {
-        let client = Client::builder(coordinator.address(), enrolment.expose())
-            .state_dir(folder.path().join(number.to_string()))
-            .build()?;
+    for _ in 0..args.clients {
+        let client =
+            Client::builder(coordinator.address(), enrolment.expose()).store(Arc::new(MemoryStore::new())).build()?;
         client.enrol().await?;
         clients.spawn(async move { client.run(&mut NoTraining, &AlwaysOn, std::future::pending()).await });
     }
     let job = coordinator.api.create_job(job_file(args)?).await?;
-    let mut follower = Follower::start(&coordinator.api, job.id, 1).await?;
-    while !follower.next().await?.job.state.is_final() {}
+    // A watcher who reads the lists after each event would take as much time as a client.
+    while !coordinator.api.job(job.id).await?.state.is_final() {
+        tokio::time::sleep(LOOK).await;
+    }
     clients.shutdown().await;
     let rounds = collect(None, async |page| coordinator.api.rounds(job.id, Task::Train, page).await).await?.items;
     coordinator.stop().await?;
