@@ -11,6 +11,7 @@ import java.util.concurrent.CountDownLatch
 import kotlin.concurrent.thread
 import tributary.CallbackException
 import tributary.Cancel
+import tributary.Checkpoint
 import tributary.Client
 import tributary.Conditions
 import tributary.Device
@@ -98,6 +99,27 @@ private fun sessions(settings: Settings) {
         }
         val outcome = it.runTrainer(waits, cancel = cancel)
         check(outcome is Outcome.Interrupted) { "cancelled: $outcome" }
+    }
+
+    val suspends = settings.copy(stateDir = settings.stateDir + "-suspended", attributes = mapOf("check" to "suspend"))
+    Client(suspends).use { client ->
+        val (begun, cancel) = CountDownLatch(1) to Cancel()
+        thread(isDaemon = true) { begun.await(); cancel.cancel() }
+        val interrupted = Training { task, stop ->
+            check(task.resume == null && task.maySuspend)
+            begun.countDown()
+            while (!stop.isSet()) Thread.onSpinWait()
+            throw TrainerException.Suspended(Checkpoint(2uL, 0.75, "two steps".toByteArray()))
+        }
+        val first = client.runTrainer(interrupted, cancel = cancel)
+        check(first is Outcome.Interrupted) { "suspended: $first" }
+        val continues = Training { task, _ ->
+            val resume = checkNotNull(task.resume)
+            check(resume.steps == 2uL && resume.losses == 0.75 && String(resume.bytes) == "two steps")
+            Trained(task.model, 4uL, resume.steps + 1uL, 0.5)
+        }
+        val second = client.runTrainer(continues)
+        check(second is Outcome.Contributed) { "continued: $second" }
     }
 
     Client(settings.copy(stateDir = settings.stateDir + "-throwing", attributes = mapOf("check" to "throw"))).use {

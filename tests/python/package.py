@@ -1,13 +1,18 @@
 """Clients of the Python package, for the tests: prints one JSON object per session.
 
-Usage: package.py KIND SERVER TOKEN TABLE STATE_DIR     with KIND: layers, numpy, plain, operator, raises, away, torch
+Usage: package.py KIND SERVER TOKEN TABLE STATE_DIR [LOOKS]
+       with KIND: layers, numpy, plain, operator, raises, away, torch, torch_batches
 
 A table has a line of names, then one example a line; the last column is its class. `operator` takes an operator's token,
-a file with the CA, and the name of a job.
+a file with the CA, and the name of a job. With LOOKS a host stops the session when the trainer has looked so often
+whether to stop, or never for -1, and the seed of the training is 7.
 """
 
+import dataclasses
+import io
 import json
 import sys
+import time
 
 import numpy as np
 
@@ -27,19 +32,21 @@ class ByHand:
 
     def train(self, task):
         model = {name: value.astype(np.float64) for name, value in task.parameters.items()}
-        rate, losses = task.training["optimizer"]["learning_rate"], 0.0
-        for _ in range(task.training["steps"]):
-            task.check()
+        rate, losses, done = task.training["optimizer"]["learning_rate"], 0.0, 0
+        if task.resume is not None:
+            model, losses, done = dict(np.load(io.BytesIO(task.resume.state))), task.resume.losses, task.resume.steps
+        for step in range(done, task.training["steps"]):
+            task.check(lambda: tributary.Checkpoint(step, losses, as_npz(model)))
             hidden, chances, loss = self.forward(model)
             scores = (chances - np.eye(chances.shape[1])[self.labels]) / len(self.labels)
             inner = scores @ model["layers.2.weight"] * (hidden > 0)
-            for name, step in [
+            for name, change in [
                 ("layers.2.weight", scores.T @ hidden),
                 ("layers.2.bias", scores.sum(0)),
                 ("layers.0.weight", inner.T @ self.inputs),
                 ("layers.0.bias", inner.sum(0)),
             ]:
-                pulled = step + task.pull * (model[name] - task.parameters[name])
+                pulled = change + task.pull * (model[name] - task.parameters[name])
                 model[name] = model[name] - rate * (pulled + task.constants.get(name, 0.0))
             losses += loss
         figures = {"hidden": float((hidden > 0).mean())}
@@ -61,6 +68,12 @@ class ByHand:
         return hidden, chances, float(-np.log(chances[np.arange(len(self.labels)), self.labels]).mean())
 
 
+def as_npz(arrays):
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
+
+
 class Plain(ByHand):
     corrects_gradients = False
 
@@ -76,6 +89,42 @@ class Away(tributary.Host):
 
     def state(self):
         return {"battery_percent": 7, "charging": False}
+
+
+class PickedUp(tributary.Host):
+    """A trainer, and a host that stops the session when it has looked so often whether to stop."""
+
+    def __init__(self, trainer, looks):
+        self.trainer, self.left, self.stops, self.looks = trainer, looks, False, 0
+        self.examples, self.evaluate = trainer.examples, trainer.evaluate
+
+    def may_continue(self):
+        return not self.stops
+
+    def train(self, task):
+        self.stop, self.is_over = task.stop, task.stop.is_over
+        return self.trainer.train(dataclasses.replace(task, seed=7, stop=self))
+
+    def is_set(self):
+        self.stops, self.left, self.looks = self.left == 0, self.left - 1, self.looks + 1
+        while self.stops and not self.stop.is_set():
+            time.sleep(0.001)
+        return self.stop.is_set()
+
+
+def torch_batches(inputs, labels):
+    """A loader that shuffles, and a module with dropout and, not known to the job, normalisation."""
+    from collections import OrderedDict
+
+    import torch
+    from tributary.torch import TorchTrainer
+
+    torch.manual_seed(3)
+    layers = {"0": torch.nn.Linear(4, 8), "1": torch.nn.Dropout(), "2": torch.nn.ReLU(), "3": torch.nn.Linear(8, 3)}
+    module = torch.nn.Sequential(OrderedDict(layers, norm=torch.nn.BatchNorm1d(3)))
+    examples = torch.utils.data.TensorDataset(torch.tensor(inputs), torch.tensor(labels))
+    loader = torch.utils.data.DataLoader(examples, batch_size=8, shuffle=True)
+    return TorchTrainer(module, loader, torch.nn.functional.cross_entropy)
 
 
 def torch_trainer(inputs, labels):
@@ -98,7 +147,7 @@ def operate(server, token, ca_file, job):
 
 
 def main():
-    kind, server, token, file, directory = sys.argv[1:]
+    kind, server, token, file, directory, *looks = sys.argv[1:]
     if kind == "operator":
         return operate(server, token, file, directory)
     table = np.loadtxt(file, delimiter=",", skiprows=1, dtype=np.float32)
@@ -110,11 +159,16 @@ def main():
         "raises": Raises,
         "away": ByHand,
         "torch": torch_trainer,
+        "torch_batches": torch_batches,
     }
     client = tributary.Client(server, token, state_dir=directory, attributes={"kind": kind})
+    trainer, host = trainers[kind](inputs, labels), Away() if kind == "away" else None
+    if looks:
+        trainer = host = PickedUp(trainer, int(looks[0]))
     try:
-        outcome = client.run_once(trainers[kind](inputs, labels), Away() if kind == "away" else None)
-        print(json.dumps({"kind": outcome.kind, "round": outcome.round, "client": client.enrol()}))
+        outcome = client.run_once(trainer, host)
+        looked = {"looks": host.looks} if looks else {}
+        print(json.dumps({"kind": outcome.kind, "round": outcome.round, "client": client.enrol(), **looked}))
     except (OSError, tributary.DoesNotFit) as error:
         print(json.dumps({"kind": "raised", "text": str(error), "client": client.enrol()}))
 

@@ -43,6 +43,29 @@ static double forward(const struct network *network, const struct table *table, 
     return loss;
 }
 
+/* Continues where an earlier session stopped. Returns whether there is such a place. */
+static int resumes(const TributaryTask *task, struct network *network, size_t values) {
+    if (!task->resume || task->resume->state_bytes != values * sizeof(float)) return 0;
+    size_t weights = (values - network->classes) * sizeof(float);
+    memcpy(network->weights, task->resume->state, weights);
+    memcpy(network->biases, task->resume->state + weights, network->classes * sizeof(float));
+    return 1;
+}
+
+/* Keeps the network for a later session. */
+static int32_t suspend(const TributaryTask *task, const struct network *network, size_t values, uint64_t steps,
+                       double losses) {
+    float *state = malloc(values * sizeof(float));
+    if (!state) return TRIBUTARY_STATUS_INTERRUPTED;
+    memcpy(state, network->weights, (values - network->classes) * sizeof(float));
+    memcpy(state + values - network->classes, network->biases, network->classes * sizeof(float));
+    TributaryCheckpoint checkpoint = {
+        .steps = steps, .losses = losses, .state = (const uint8_t *)state, .state_bytes = values * sizeof(float)};
+    int32_t status = (int32_t)tributary_suspend(task, &checkpoint);
+    free(state);
+    return status;
+}
+
 static int32_t train(void *context, const TributaryTask *task, TributaryResult *result) {
     const struct table *table = context;
     struct network network;
@@ -53,9 +76,14 @@ static int32_t train(void *context, const TributaryTask *task, TributaryResult *
     double *gradient = malloc(values * sizeof(double)), *shares = malloc(network.classes * sizeof(double));
     int32_t status = gradient && shares ? TRIBUTARY_STATUS_OK : TRIBUTARY_STATUS_TRAINING;
     double losses = 0;
-    for (uint32_t step = 0; status == TRIBUTARY_STATUS_OK && step < steps; step++) {
+    uint32_t step = 0;
+    if (status == TRIBUTARY_STATUS_OK && resumes(task, &network, values)) {
+        losses = task->resume->losses;
+        step = (uint32_t)task->resume->steps;
+    }
+    for (; status == TRIBUTARY_STATUS_OK && step < steps; step++) {
         if (tributary_should_stop(task->stop)) {
-            status = TRIBUTARY_STATUS_INTERRUPTED;
+            status = suspend(task, &network, values, step, losses);
             break;
         }
         memset(gradient, 0, values * sizeof(double));

@@ -47,7 +47,7 @@ typedef struct TributaryExamples TributaryExamples;
 /* Ends the sessions that were started with it, from any thread and for good. */
 typedef struct TributaryCancel TributaryCancel;
 
-/* Whether a training should stop. */
+/* Whether a training should stop, and where it stopped. */
 typedef struct TributaryStop TributaryStop;
 
 /* An attribute of the device. */
@@ -141,6 +141,18 @@ typedef struct TributaryTensor {
     int32_t frozen;
 } TributaryTensor;
 
+/* Where a training was suspended. */
+typedef struct TributaryCheckpoint {
+    /* Number of steps that were taken. */
+    uint64_t steps;
+    /* Sum of their losses. */
+    double losses;
+    /* What the trainer needs besides: weights, what the optimiser keeps. */
+    const uint8_t *state;
+    /* Number of bytes, at least 1. */
+    size_t state_bytes;
+} TributaryCheckpoint;
+
 /* What to learn or to measure. Everything is valid until the callback returns. */
 typedef struct TributaryTask {
     /* The global model. */
@@ -165,8 +177,11 @@ typedef struct TributaryTask {
     const char *training_json;
     /* `[model]` of the job file as JSON. */
     const char *model_json;
-    /* For `tributary_should_stop` and `tributary_is_over`. */
+    /* For `tributary_should_stop`, `tributary_suspend` and `tributary_is_over`. */
     const TributaryStop *stop;
+    /* Where an earlier session suspended this training, perhaps with an earlier release of the app; null to begin. The
+     * result must be that of a training that was not suspended. Begin if the checkpoint does not fit. */
+    const TributaryCheckpoint *resume;
 } TributaryTask;
 
 /* The result of training or of an evaluation. */
@@ -269,6 +284,11 @@ TributaryStatus tributary_run_trainer(const TributaryClient *client, const Tribu
 
 /* Whether a trainer should return `TRIBUTARY_STATUS_INTERRUPTED`: 1 or 0. For null it is 1. */
 int32_t tributary_should_stop(const TributaryStop *stop);
+
+/* Keeps where a training stopped, for a later session. A trainer returns what this call returns:
+ * `TRIBUTARY_STATUS_INTERRUPTED`, or another status for a checkpoint that cannot be used. Where no later session can go on,
+ * nothing is kept. */
+TributaryStatus tributary_suspend(const TributaryTask *task, const TributaryCheckpoint *checkpoint);
 
 /* Whether the time that the job leaves for training is over: 1 or 0. The trainer then returns what it learned. */
 int32_t tributary_is_over(const TributaryStop *stop);

@@ -3,6 +3,8 @@
 use tributary_client::examples::ExamplesError;
 use tributary_client::{ClientError, TrainError};
 
+use crate::trainer::Checkpoint;
+
 /// Why a call failed. After a failed session finished work is kept, and a later session delivers it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, uniffi::Error)]
 pub enum TributaryError {
@@ -109,11 +111,17 @@ impl From<ExamplesError> for TributaryError {
 }
 
 /// What a trainer of the app throws. Anything else that it throws is [`TrainerError::Other`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, uniffi::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error, uniffi::Error)]
 pub enum TrainerError {
     /// [`Stop::is_set`](crate::Stop::is_set) said so.
     #[error("training was interrupted")]
     Interrupted,
+    /// The same, and a later session goes on from here ([`TrainTask::may_suspend`](crate::TrainTask::may_suspend)).
+    #[error("training was interrupted")]
+    Suspended {
+        /// What a later session receives as [`TrainTask::resume`](crate::TrainTask::resume).
+        checkpoint: Checkpoint,
+    },
     /// There is nothing to learn from.
     #[error("there are no examples")]
     NoExamples,
@@ -144,6 +152,7 @@ impl From<TrainerError> for TrainError {
     fn from(error: TrainerError) -> Self {
         match error {
             TrainerError::Interrupted => Self::Interrupted,
+            TrainerError::Suspended { checkpoint } => tributary_client::Checkpoint::from(checkpoint).suspended(),
             TrainerError::NoExamples => Self::NoExamples,
             TrainerError::Diverged => Self::Diverged,
             TrainerError::DoesNotFit { detail } => Self::DoesNotFit(detail),

@@ -42,6 +42,6 @@ pub use host::{Conditions, Device, Host, Thermal};
 pub use keys::KeyStore;
 pub use outcome::Outcome;
 pub use settings::Settings;
-pub use trainer::{EvaluateTask, Evaluated, Stop, Tensor, TrainTask, Trained, Trainer};
+pub use trainer::{Checkpoint, EvaluateTask, Evaluated, Stop, Tensor, TrainTask, Trained, Trainer};
 
 uniffi::setup_scaffolding!("tributary");

@@ -228,8 +228,12 @@ fn what_a_trainer_returns_is_checked() {
 
 #[test]
 fn what_a_trainer_throws_keeps_its_kind_and_a_panic_is_an_error() {
+    let checkpoint = |losses| Checkpoint { steps: 2, losses, bytes: vec![7] };
+    let kept = trainer::Checkpoint { steps: 2, losses: 0.5, bytes: vec![7], ..trainer::Checkpoint::default() };
     for (thrown, told) in [
         (TrainerError::Interrupted, TrainError::Interrupted),
+        (TrainerError::Suspended { checkpoint: checkpoint(0.5) }, TrainError::Suspended(Box::new(kept))),
+        (TrainerError::Suspended { checkpoint: checkpoint(f64::NAN) }, TrainError::Diverged),
         (TrainerError::NoExamples, TrainError::NoExamples),
         (TrainerError::Diverged, TrainError::Diverged),
         (TrainerError::DoesNotFit { detail: "a".into() }, TrainError::DoesNotFit("a".into())),

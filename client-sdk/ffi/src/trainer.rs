@@ -21,6 +21,23 @@ pub struct Tensor {
     pub values: Floats,
 }
 
+/// Where a training was suspended.
+#[derive(Clone, Debug, PartialEq, uniffi::Record)]
+pub struct Checkpoint {
+    /// Number of steps that were taken.
+    pub steps: u64,
+    /// Sum of their losses.
+    pub losses: f64,
+    /// What the trainer needs besides, in a format of its own: weights, what the optimiser keeps.
+    pub bytes: Vec<u8>,
+}
+
+impl From<Checkpoint> for trainer::Checkpoint {
+    fn from(Checkpoint { steps, losses, bytes }: Checkpoint) -> Self {
+        Self { steps, losses, bytes, ..Self::default() }
+    }
+}
+
 /// What to learn, and how.
 #[derive(Clone, Debug, uniffi::Record)]
 pub struct TrainTask {
@@ -42,6 +59,11 @@ pub struct TrainTask {
     pub proximal: f64,
     /// The source of all randomness.
     pub seed: u64,
+    /// Where an earlier session suspended this training, perhaps in an earlier release of the app; none to begin. The
+    /// result must be that of a training that was not suspended. Begin if the checkpoint does not fit.
+    pub resume: Option<Checkpoint>,
+    /// Whether a later session can go on where this one is stopped: then [`TrainerError::Suspended`] may be thrown.
+    pub may_suspend: bool,
     /// `[training]` of the job file as JSON: optimiser, algorithm and everything else.
     pub training_json: String,
     /// `[model]` of the job file as JSON.
@@ -96,7 +118,7 @@ pub struct Stop(pub(crate) Arc<StopFlags>);
 
 #[uniffi::export]
 impl Stop {
-    /// Whether to throw [`TrainerError::Interrupted`].
+    /// Whether to throw [`TrainerError::Interrupted`], or [`TrainerError::Suspended`] where [`TrainTask::may_suspend`].
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.0.is_set()
@@ -172,6 +194,8 @@ impl trainer::Trainer for AppTrainer {
             loss: loss_name(task.training.loss),
             proximal: task.correction().pull,
             seed: task.seed.0,
+            resume: task.resume.and_then(own),
+            may_suspend: task.may_suspend,
             training_json: json(task.training)?,
             model_json: json(task.spec)?,
         };
@@ -203,6 +227,12 @@ impl trainer::Trainer for AppTrainer {
         }
         Ok(trainer::Evaluated { examples, loss, accuracy, metrics: checked(&metrics)?, classes: None })
     }
+}
+
+/// A checkpoint of an app's trainer. Others have no bytes.
+fn own(checkpoint: &trainer::Checkpoint) -> Option<Checkpoint> {
+    let trainer::Checkpoint { steps, losses, ref bytes, .. } = *checkpoint;
+    (!bytes.is_empty()).then(|| Checkpoint { steps, losses, bytes: bytes.clone() })
 }
 
 fn tensors(model: &tributary_protocol::model::Model) -> Vec<Tensor> {

@@ -3,12 +3,19 @@
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyRuntimeError};
 use pyo3::prelude::*;
-use tributary_client::{ClientError, TrainError};
+use pyo3::types::PyBytes;
+use tributary_client::{Checkpoint, ClientError, TrainError};
 
 create_exception!(tributary, TributaryError, PyException, "A session failed. Finished work is kept and sent later.");
 create_exception!(tributary, Unreachable, TributaryError, "The coordinator does not answer.");
 create_exception!(tributary, Refused, TributaryError, "The coordinator refused a request: `kind` says why.");
 create_exception!(tributary, Interrupted, TributaryError, "The session or the round ended: training stops here.");
+create_exception!(
+    tributary,
+    Suspended,
+    Interrupted,
+    "Training stops here, and a later session goes on from the `Checkpoint` that is the argument."
+);
 create_exception!(tributary, DoesNotFit, TributaryError, "Examples, settings, model and network do not match.");
 create_exception!(tributary, Diverged, TributaryError, "The loss or a weight is not finite.");
 create_exception!(tributary, NoExamples, TributaryError, "There is nothing to learn from.");
@@ -47,7 +54,12 @@ fn of_trainer(error: &TrainError, text: String) -> PyErr {
 
 /// The report to the coordinator for an exception of a trainer.
 pub(crate) fn told(py: Python<'_>, exception: &PyErr) -> TrainError {
-    if exception.is_instance_of::<Interrupted>(py) || !exception.is_instance_of::<PyException>(py) {
+    if exception.is_instance_of::<Suspended>(py) {
+        match checkpoint(exception.value(py)) {
+            Ok(checkpoint) => checkpoint.suspended(),
+            Err(raised) => TrainError::Other(format!("Suspended without a Checkpoint: {raised}")),
+        }
+    } else if exception.is_instance_of::<Interrupted>(py) || !exception.is_instance_of::<PyException>(py) {
         // Ctrl-C and `sys.exit()` are no failures of the training.
         TrainError::Interrupted
     } else if exception.is_instance_of::<NoExamples>(py) {
@@ -59,4 +71,15 @@ pub(crate) fn told(py: Python<'_>, exception: &PyErr) -> TrainError {
     } else {
         TrainError::Other(exception.to_string())
     }
+}
+
+/// The `Checkpoint` of a `Suspended`.
+fn checkpoint(suspended: &Bound<'_, PyAny>) -> PyResult<Checkpoint> {
+    let checkpoint = suspended.getattr("args")?.get_item(0)?;
+    Ok(Checkpoint {
+        steps: checkpoint.getattr("steps")?.extract()?,
+        losses: checkpoint.getattr("losses")?.extract()?,
+        bytes: checkpoint.getattr("state")?.cast::<PyBytes>()?.as_bytes().to_vec(),
+        ..Checkpoint::default()
+    })
 }

@@ -15,7 +15,9 @@ mod _core {
     #[pymodule_export]
     use crate::client::Session;
     #[pymodule_export]
-    use crate::errors::{Diverged, DoesNotFit, Interrupted, NoExamples, Refused, TributaryError, Unreachable};
+    use crate::errors::{
+        Diverged, DoesNotFit, Interrupted, NoExamples, Refused, Suspended, TributaryError, Unreachable,
+    };
     #[pymodule_export]
     use crate::layers::LayerExamples;
     #[pymodule_export]

@@ -32,10 +32,18 @@ impl Stop {
     }
 }
 
+/// An argument of a method in Python: bytes, or `None`.
+#[derive(Clone, Copy)]
+enum Argument<'a> {
+    Values(&'a [f32]),
+    Bytes(&'a [u8]),
+    None,
+}
+
 /// Calls the methods of a Python object: `examples() -> int`, `corrects_gradients() -> bool`,
-/// `train(model, constants or None, task, stop) -> (model, examples, steps, loss, metrics)` and
-/// `evaluate(model, task, stop) -> (examples, loss, accuracy or None, metrics, classes or None)`. Models and constants
-/// are bytes, tasks and counts by class are JSON, metrics are numbers by name.
+/// `train(model, constants or None, checkpoint or None, task, stop) -> (model, examples, steps, loss, metrics)` and
+/// `evaluate(model, task, stop) -> (examples, loss, accuracy or None, metrics, classes or None)`. Models, constants and
+/// checkpoints are bytes, tasks and counts by class are JSON, metrics are numbers by name.
 pub(crate) struct PythonTrainer {
     object: Py<PyAny>,
     examples: u64,
@@ -53,12 +61,12 @@ impl PythonTrainer {
         Ok(Self { object, examples, corrects_gradients, raised: None })
     }
 
-    /// Calls a method with vectors, a task and a [`Stop`] on a thread of its own. This thread meanwhile asks whether it
+    /// Calls a method with bytes, a task and a [`Stop`] on a thread of its own. This thread meanwhile asks whether it
     /// should stop, and lets Python handle its signals: Ctrl-C arrives at the main thread, which may be this one.
     fn call<T: Send>(
         &mut self,
         method: &'static str,
-        vectors: &[Option<&[f32]>],
+        arguments: &[Argument<'_>],
         task: &str,
         [should_stop, is_over]: [&dyn Fn() -> bool; 2],
         extract: impl for<'py> Fn(Bound<'py, PyAny>) -> PyResult<T> + Sync,
@@ -66,11 +74,12 @@ impl PythonTrainer {
         let (object, signal) = (&self.object, RefCell::new(None));
         let work = |flags: &Arc<StopFlags>| {
             Python::attach(|py| {
-                let vector = |values: &Option<&[f32]>| match values {
-                    Some(values) => Ok(as_bytes(py, values)?.into_any()),
-                    None => Ok(py.None().into_bound(py)),
+                let argument = |argument: &Argument<'_>| match argument {
+                    Argument::Values(values) => Ok(as_bytes(py, values)?.into_any()),
+                    Argument::Bytes(bytes) => Ok(PyBytes::new(py, bytes).into_any()),
+                    Argument::None => Ok(py.None().into_bound(py)),
                 };
-                let mut arguments = vectors.iter().map(vector).collect::<PyResult<Vec<_>>>()?;
+                let mut arguments = arguments.iter().map(argument).collect::<PyResult<Vec<_>>>()?;
                 arguments.push(PyString::new(py, task).into_any());
                 arguments.push(Bound::new(py, Stop { flags: Arc::clone(flags) })?.into_any());
                 let result = object.call_method1(py, method, PyTuple::new(py, arguments)?)?;
@@ -114,6 +123,8 @@ impl Trainer for PythonTrainer {
         let specs = task.model.parameters().specs().iter().enumerate();
         let frozen: Vec<&str> =
             specs.filter(|(index, _)| task.is_frozen(*index)).map(|(_, spec)| spec.name.as_str()).collect();
+        // Without bytes it is one of another trainer.
+        let resume = task.resume.filter(|checkpoint| !checkpoint.bytes.is_empty());
         let told = json!({
             "parameters": task.model.parameters().specs(),
             "model": task.spec,
@@ -121,10 +132,17 @@ impl Trainer for PythonTrainer {
             "seed": task.seed,
             "frozen": frozen,
             "pull": task.correction().pull,
+            "may_suspend": task.may_suspend,
+            "steps": resume.map(|checkpoint| checkpoint.steps),
+            "losses": resume.map(|checkpoint| checkpoint.losses),
         });
         let total = task.model.values().len();
-        let vectors = [Some(task.model.values()), task.constant];
-        self.call("train", &vectors, &told.to_string(), [should_stop, &|| task.is_over()], |result| {
+        let arguments = [
+            Argument::Values(task.model.values()),
+            task.constant.map_or(Argument::None, Argument::Values),
+            resume.map_or(Argument::None, |checkpoint| Argument::Bytes(&checkpoint.bytes)),
+        ];
+        self.call("train", &arguments, &told.to_string(), [should_stop, &|| task.is_over()], |result| {
             let (model, examples, steps, loss, metrics): (Bound<'_, PyBytes>, u64, u64, f64, Named) =
                 result.extract()?;
             let values = from_bytes(model.as_bytes());
@@ -142,8 +160,8 @@ impl Trainer for PythonTrainer {
             "model": task.spec,
             "loss": task.loss,
         });
-        let vectors = [Some(task.model.values())];
-        self.call("evaluate", &vectors, &told.to_string(), [should_stop, &|| false], |result| {
+        let arguments = [Argument::Values(task.model.values())];
+        self.call("evaluate", &arguments, &told.to_string(), [should_stop, &|| false], |result| {
             let (examples, loss, accuracy, metrics, classes): (u64, f64, Option<f64>, Named, Option<String>) =
                 result.extract()?;
             let classes = classes.map(|text| serde_json::from_str(&text)).transpose();

@@ -129,11 +129,12 @@ pub(crate) fn train<T: Trainer + ?Sized>(
     Ok(Completed { work: Work::Update { query, sha256 }, body: body.into(), next_state })
 }
 
-/// Stores where a training was suspended, and takes the vectors, which have the size of models. Where that fails (the
-/// disk is full), the training is interrupted.
+/// Stores where a training was suspended, and takes vectors and bytes, which have the size of models. Where that fails
+/// (the disk is full), the training is interrupted.
 fn keep(error: TrainError, state: &State, assignment: &Assignment, train_ms: u64) -> TrainError {
     let TrainError::Suspended(mut checkpoint) = error else { return error };
-    let whole = Checkpoint { vectors: std::mem::take(&mut checkpoint.vectors), ..*checkpoint };
+    let taken = Checkpoint { steps: checkpoint.steps, losses: checkpoint.losses, ..Checkpoint::default() };
+    let whole = std::mem::replace(&mut *checkpoint, taken);
     match state.save_suspended(assignment, Suspended { checkpoint: whole, train_ms }) {
         Ok(()) => TrainError::Suspended(checkpoint),
         Err(failed) => {

@@ -117,6 +117,8 @@ pub struct Checkpoint {
     pub losses: f64,
     /// What the trainer needs besides, by name; all values are finite.
     pub vectors: BTreeMap<String, Vec<f32>>,
+    /// What it needs in a format of its own.
+    pub bytes: Vec<u8>,
 }
 
 impl Checkpoint {
@@ -126,10 +128,11 @@ impl Checkpoint {
         self.losses.is_finite() && vectors.all(|name| self.vectors.get(name).map(Vec::len) == Some(values))
     }
 
-    /// The end of a training that goes on from here.
-    #[cfg(any(feature = "layers", feature = "burn"))]
-    pub(super) fn suspended(self) -> TrainError {
-        match self.vectors.values().flatten().all(|value| value.is_finite()) {
+    /// The end of a training that goes on from here, [`TrainError::Diverged`] if a value or the sum of losses is not
+    /// finite.
+    #[must_use]
+    pub fn suspended(self) -> TrainError {
+        match self.losses.is_finite() && self.vectors.values().flatten().all(|value| value.is_finite()) {
             true => TrainError::Suspended(Box::new(self)),
             false => TrainError::Diverged,
         }

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::status::TributaryStatus;
 use super::types::{
-    TributaryDevice, TributaryHost, TributaryKeyStore, TributaryResult, TributaryStop, TributaryTask, TributaryTensor,
-    TributaryTrainer,
+    TributaryCheckpoint, TributaryDevice, TributaryHost, TributaryKeyStore, TributaryResult, TributaryStop,
+    TributaryTask, TributaryTensor, TributaryTrainer,
 };
 use crate::errors::{CallbackError, TrainerError};
 use crate::floats::Floats;
@@ -125,18 +125,18 @@ type Work = unsafe extern "C" fn(
 ) -> i32;
 
 impl FromC<TributaryTrainer> {
-    /// Calls a function of the trainer. The task's tensors, texts and stop are set here.
+    /// Calls a function of the trainer. The task's tensors and texts are set here.
     fn work(
         &self,
         (name, function): (&str, Option<Work>),
         told: &mut Told,
         frozen: &[String],
         task: TributaryTask,
-        stop: Arc<Stop>,
+        stop: TributaryStop,
     ) -> Result<TributaryResult, TrainerError> {
         let other = |detail: String| TrainerError::Other { detail };
         let function = function.ok_or_else(|| other(format!("the trainer has no function `{name}`")))?;
-        let (mut tensors, stop) = (told.tensors(frozen), TributaryStop(stop));
+        let mut tensors = told.tensors(frozen);
         let [loss, training_json, model_json] = [0, 1, 2].map(|index: usize| told.texts[index].as_ptr());
         let (tensors, tensors_count) = (tensors.as_mut_ptr(), tensors.len());
         let task =
@@ -148,7 +148,8 @@ impl FromC<TributaryTrainer> {
         if is(TributaryStatus::Ok) {
             Ok(result)
         } else if is(TributaryStatus::Interrupted) {
-            Err(TrainerError::Interrupted)
+            let checkpoint = stop.checkpoint.into_inner().unwrap_or_else(PoisonError::into_inner);
+            Err(checkpoint.map_or(TrainerError::Interrupted, |checkpoint| TrainerError::Suspended { checkpoint }))
         } else if is(TributaryStatus::NoExamples) {
             Err(TrainerError::NoExamples)
         } else if is(TributaryStatus::Diverged) {
@@ -175,6 +176,7 @@ const NOTHING: TributaryTask = TributaryTask {
     training_json: std::ptr::null(),
     model_json: std::ptr::null(),
     stop: std::ptr::null(),
+    resume: std::ptr::null(),
 };
 
 impl Trainer for FromC<TributaryTrainer> {
@@ -184,6 +186,13 @@ impl Trainer for FromC<TributaryTrainer> {
 
     fn train(&self, task: TrainTask, stop: Arc<Stop>) -> Result<Trained, TrainerError> {
         let mut told = Told::new(task.model, &task.loss, &task.training_json, &task.model_json);
+        let resume = task.resume.as_ref().map(|checkpoint| TributaryCheckpoint {
+            steps: checkpoint.steps,
+            losses: checkpoint.losses,
+            state: checkpoint.bytes.as_ptr(),
+            state_bytes: checkpoint.bytes.len(),
+        });
+        let stop = TributaryStop { stop, may_suspend: task.may_suspend, checkpoint: Mutex::new(None) };
         let asked = TributaryTask {
             epochs: task.epochs.unwrap_or(0),
             steps: task.steps.unwrap_or(0),
@@ -191,6 +200,7 @@ impl Trainer for FromC<TributaryTrainer> {
             learning_rate: task.learning_rate,
             proximal: task.proximal,
             seed: task.seed,
+            resume: resume.as_ref().map_or(std::ptr::null(), std::ptr::from_ref),
             ..NOTHING
         };
         let TributaryResult { examples, steps, loss, .. } =
@@ -200,6 +210,7 @@ impl Trainer for FromC<TributaryTrainer> {
 
     fn evaluate(&self, task: EvaluateTask, stop: Arc<Stop>) -> Result<Evaluated, TrainerError> {
         let mut told = Told::new(task.model, &task.loss, "", &task.model_json);
+        let stop = TributaryStop { stop, may_suspend: false, checkpoint: Mutex::new(None) };
         let TributaryResult { examples, loss, accuracy, .. } =
             self.work(("evaluate", self.0.evaluate), &mut told, &[], NOTHING, stop)?;
         let accuracy = (accuracy >= 0.0 || accuracy.is_nan()).then_some(accuracy);

@@ -1,13 +1,14 @@
 //! Functions that C calls.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use super::callbacks::{FromC, floats};
 use super::status::{TributaryStatus, call, text, there, values};
 use super::types::{
-    TributaryAttribute, TributaryCancel, TributaryClient, TributaryConditions, TributaryExamples, TributaryHost,
-    TributaryOutcome, TributaryOutcomeKind, TributarySettings, TributaryStop, TributaryTrainer,
+    TributaryAttribute, TributaryCancel, TributaryCheckpoint, TributaryClient, TributaryConditions, TributaryExamples,
+    TributaryHost, TributaryOutcome, TributaryOutcomeKind, TributarySettings, TributaryStop, TributaryTask,
+    TributaryTrainer,
 };
 use crate::client::{Cancel, Client};
 use crate::errors::TributaryError;
@@ -16,7 +17,7 @@ use crate::host::{Conditions, Host};
 use crate::keys::KeyStore;
 use crate::outcome::Outcome;
 use crate::settings::Settings;
-use crate::trainer::Trainer;
+use crate::trainer::{Checkpoint, Trainer};
 
 /// Gives C a new object.
 ///
@@ -311,7 +312,36 @@ fn checked(conditions: &TributaryConditions) -> Result<Conditions, TributaryErro
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_should_stop(stop: *const TributaryStop) -> i32 {
     // SAFETY: the caller promises it.
-    unsafe { there("stop", stop) }.map_or(1, |stop| stop.0.is_set().into())
+    unsafe { there("stop", stop) }.map_or(1, |stop| stop.stop.is_set().into())
+}
+
+/// Keeps where a training stopped, for a later session. A trainer returns what this call returns:
+/// `TRIBUTARY_STATUS_INTERRUPTED`, or another status for a checkpoint that cannot be used. Where no later session can
+/// go on, nothing is kept.
+///
+/// # Safety
+/// The task is that of the callback. The checkpoint and its state live as long as the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_suspend(
+    task: *const TributaryTask,
+    checkpoint: *const TributaryCheckpoint,
+) -> TributaryStatus {
+    let kept = call(|| {
+        // SAFETY: the caller promises it.
+        let (task, checkpoint) = unsafe { (there("task", task)?, there("checkpoint", checkpoint)?) };
+        let TributaryCheckpoint { steps, losses, state, state_bytes } = *checkpoint;
+        // SAFETY: the caller promises it.
+        let (stop, bytes) = unsafe { (there("stop", task.stop)?, values("state", state, state_bytes)?) };
+        if bytes.is_empty() {
+            return Err(TributaryError::bad_input("the checkpoint has no state"));
+        }
+        if stop.may_suspend {
+            let mut kept = stop.checkpoint.lock().unwrap_or_else(PoisonError::into_inner);
+            *kept = Some(Checkpoint { steps, losses, bytes: bytes.to_vec() });
+        }
+        Ok(())
+    });
+    if kept == TributaryStatus::Ok { TributaryStatus::Interrupted } else { kept }
 }
 
 /// Whether the time that the job leaves for training is over: 1 or 0. The trainer then returns what it learned.
@@ -321,5 +351,5 @@ pub unsafe extern "C" fn tributary_should_stop(stop: *const TributaryStop) -> i3
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_is_over(stop: *const TributaryStop) -> i32 {
     // SAFETY: the caller promises it.
-    unsafe { there("stop", stop) }.map_or(1, |stop| stop.0.is_over().into())
+    unsafe { there("stop", stop) }.map_or(1, |stop| stop.stop.is_over().into())
 }

@@ -258,6 +258,46 @@ fn a_trainer_trains_in_place_and_its_statuses_keep_their_kind() {
     assert!(error.contains("no function `train`"), "{error}");
 }
 
+/// Suspends a training with the context's bytes, or ends one that goes on after three steps.
+unsafe extern "C" fn suspends(context: *mut c_void, task: *const TributaryTask, result: *mut TributaryResult) -> i32 {
+    // SAFETY: the test gives bytes, and the SDK a task and a result.
+    let (state, asked, result) = unsafe { (&*context.cast::<Vec<u8>>(), &*task, &mut *result) };
+    // SAFETY: a checkpoint is there if it is not null.
+    if let Some(resume) = unsafe { asked.resume.as_ref() } {
+        // SAFETY: a checkpoint has so many bytes.
+        let kept = unsafe { std::slice::from_raw_parts(resume.state, resume.state_bytes) };
+        assert_eq!(kept, state);
+        *result = TributaryResult { examples: 4, steps: resume.steps, loss: resume.losses, accuracy: -1.0 };
+        return TributaryStatus::Ok as i32;
+    }
+    let here = TributaryCheckpoint { steps: 3, losses: 1.5, state: state.as_ptr(), state_bytes: state.len() };
+    // SAFETY: everything lives as long as the call.
+    unsafe { tributary_suspend(task, &raw const here) as i32 }
+}
+
+#[test]
+fn a_training_is_suspended_where_a_later_session_can_go_on() {
+    let run = |mut state: Vec<u8>, resume: Option<&trainer::Checkpoint>, may_suspend| {
+        let context = (&raw mut state).cast();
+        let trainer = TributaryTrainer { context, examples: 4, train: Some(suspends), evaluate: None };
+        let (model, spec, training) = (model(), spec(), training());
+        let task =
+            trainer::TrainTask { resume, may_suspend, ..trainer::TrainTask::new(&model, &spec, &training, Seed(7)) };
+        AppTrainer::new(Arc::new(FromC(trainer))).unwrap().train(&task, &|| false)
+    };
+    assert_eq!(run(vec![1, 2], None, false).unwrap_err(), TrainError::Interrupted);
+    let Err(TrainError::Suspended(checkpoint)) = run(vec![1, 2], None, true) else { panic!("not suspended") };
+    let expected = trainer::Checkpoint { steps: 3, losses: 1.5, bytes: vec![1, 2], ..Default::default() };
+    assert_eq!(*checkpoint, expected);
+    let trained = run(vec![1, 2], Some(&checkpoint), true).unwrap();
+    assert_eq!((trained.steps, trained.loss), (3, 1.5));
+    let of_another_trainer = trainer::Checkpoint { bytes: Vec::new(), ..*checkpoint };
+    assert!(matches!(run(vec![1], Some(&of_another_trainer), true), Err(TrainError::Suspended(_))), "it begins");
+    assert!(matches!(run(Vec::new(), None, true), Err(TrainError::Other(_))), "without bytes");
+    // SAFETY: null is refused.
+    assert_eq!(unsafe { tributary_suspend(null(), null()) }, TributaryStatus::BadInput);
+}
+
 #[test]
 fn a_panic_ends_at_the_border() {
     assert_eq!(call(|| panic!("on purpose")), TributaryStatus::Internal);
@@ -293,7 +333,7 @@ fn the_header_declares_what_is_exported() {
         types.iter().flat_map(|begin| functions(HEADER, &format!("\n{begin}"), last_word)).collect();
     declared.sort();
     assert_eq!(declared, exported);
-    assert_eq!(exported.len(), 14);
+    assert_eq!(exported.len(), 15);
 }
 
 macro_rules! layout {
@@ -321,8 +361,9 @@ fn structures_have_the_same_layout_in_c() {
         TributaryTensor { name, shape, dimensions, values, count, frozen }
         TributaryTask {
             tensors, tensors_count, epochs, steps, batch_size, learning_rate, proximal, seed, loss, training_json,
-            model_json, stop
+            model_json, stop, resume
         }
+        TributaryCheckpoint { steps, losses, state, state_bytes }
         TributaryResult { examples, steps, loss, accuracy }
         TributaryTrainer { context, examples, train, evaluate }
         TributaryOutcome { kind, round, retry_after_ms }

@@ -1,11 +1,11 @@
 //! Structures that C fills in or reads. A number stands where C could write a `bool` that is neither true nor false.
 
 use std::ffi::{c_char, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use crate::client::{Cancel, Client};
 use crate::examples::Examples;
-use crate::trainer::Stop;
+use crate::trainer::{Checkpoint, Stop};
 
 /// A client of one coordinator. Its calls block the calling thread; it does one at a time.
 pub struct TributaryClient(pub(super) Arc<Client>);
@@ -16,8 +16,12 @@ pub struct TributaryExamples(pub(super) Arc<Examples>);
 /// Ends the sessions that were started with it, from any thread and for good.
 pub struct TributaryCancel(pub(super) Arc<Cancel>);
 
-/// Whether a training should stop.
-pub struct TributaryStop(pub(super) Arc<Stop>);
+/// Whether a training should stop, and where it stopped.
+pub struct TributaryStop {
+    pub(super) stop: Arc<Stop>,
+    pub(super) may_suspend: bool,
+    pub(super) checkpoint: Mutex<Option<Checkpoint>>,
+}
 
 /// An attribute of the device.
 #[repr(C)]
@@ -153,8 +157,24 @@ pub struct TributaryTask {
     pub training_json: *const c_char,
     /// `[model]` of the job file as JSON.
     pub model_json: *const c_char,
-    /// For `tributary_should_stop` and `tributary_is_over`.
+    /// For `tributary_should_stop`, `tributary_suspend` and `tributary_is_over`.
     pub stop: *const TributaryStop,
+    /// Where an earlier session suspended this training, perhaps with an earlier release of the app; null to begin.
+    pub resume: *const TributaryCheckpoint,
+}
+
+/// Where a training was suspended.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TributaryCheckpoint {
+    /// Number of steps that were taken.
+    pub steps: u64,
+    /// Sum of their losses.
+    pub losses: f64,
+    /// What the trainer needs besides: weights, what the optimiser keeps.
+    pub state: *const u8,
+    /// Number of bytes, at least 1.
+    pub state_bytes: usize,
 }
 
 /// The result of training or of an evaluation.

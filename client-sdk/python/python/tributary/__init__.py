@@ -5,13 +5,14 @@ A `Client` takes part in the rounds of a coordinator with a trainer: `TorchTrain
 `Trainer`. `job_from` makes a job file from a PyTorch module. `Operator` creates and watches jobs.
 """
 
-from ._core import Diverged, DoesNotFit, Interrupted, NoExamples, Refused, TributaryError, Unreachable
+from ._core import Diverged, DoesNotFit, Interrupted, NoExamples, Refused, Suspended, TributaryError, Unreachable
 from .client import Client, Host, Outcome
 from .job import Job, job_from
 from .operator import Operator
-from .trainer import EvaluateTask, Evaluated, LayerTrainer, Trained, Trainer, TrainTask
+from .trainer import Checkpoint, EvaluateTask, Evaluated, LayerTrainer, Trained, Trainer, TrainTask
 
 __all__ = [
+    "Checkpoint",
     "Client",
     "Diverged",
     "DoesNotFit",
@@ -25,6 +26,7 @@ __all__ = [
     "Operator",
     "Outcome",
     "Refused",
+    "Suspended",
     "TrainTask",
     "Trained",
     "Trainer",

@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import io
+import itertools
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Optional
 
 import numpy as np
 import torch
 
 from ._core import Diverged, DoesNotFit, NoExamples
-from .trainer import EvaluateTask, Evaluated, Trained, TrainTask
+from .trainer import Checkpoint, EvaluateTask, Evaluated, Trained, TrainTask
+
+log = logging.getLogger("tributary")
 
 CLASSES_COUNTED = 1_000
 """Classifiers with more classes report no counts by class."""
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 Batches = Iterable[tuple[torch.Tensor, torch.Tensor]]
+
+
+@dataclass
+class _Place:
+    """How far a training is."""
+
+    steps: int = 0
+    losses: float = 0.0
+    epoch: int = 0
+    batch: int = 0
+    """Batches of this epoch that were taken."""
+    random: Optional[list[torch.Tensor]] = None
+    """Random states before this epoch."""
 
 
 class TorchTrainer:
@@ -26,6 +45,10 @@ class TorchTrainer:
     `loss` returns the mean over a batch. `optimizer` makes an optimiser from the trainable parameters; without it, the
     job's is used. The number of epochs or steps is the job's. `test` are the batches to evaluate on, those of `batches` by
     default.
+
+    A training that is interrupted goes on in the next session. What it keeps meanwhile: trainable parameters, buffers, the
+    optimiser, the place in the loader, and random states of PyTorch. Batches that were done are read again, but not
+    trained on. A loader that draws its order from elsewhere, such as `random`, reads others.
     """
 
     corrects_gradients = True
@@ -43,6 +66,8 @@ class TorchTrainer:
         self.module, self.batches, self.loss = module, batches, loss
         self.optimizer, self.test, self.device = optimizer, batches if test is None else test, device
         self._examples = sum(len(targets) for _, targets in batches)
+        self._generator: Optional[torch.Generator] = getattr(batches, "generator", None)
+        self._on_cuda = device is not None and torch.device(device).type == "cuda"
 
     def examples(self) -> int:
         return self._examples
@@ -63,31 +88,29 @@ class TorchTrainer:
         trainable = list(named.values())
         make = self.optimizer or (lambda parameters: optimizer_of(task.training["optimizer"], parameters))
         optimizer = make(trainable)
-        start = [parameter.detach().clone() for parameter in trainable] if task.pull > 0 else []
-        constants = {
-            _own_name(name, state): torch.from_numpy(value.copy()).to(self.device)
-            for name, value in task.constants.items()
-        }
-        shifted = [(named[name], constant) for name, constant in constants.items() if name in named]
+        pulled = self._of_parameters(task.parameters, named) if task.pull > 0 else []
+        shifted = self._of_parameters(task.constants, named)
+        changing = state.keys() - (dict(self.module.named_parameters()).keys() - named.keys())
+        place = self._resumed(task.resume, optimizer, changing)
         self.module.train()
-        losses, steps = 0.0, 0
-        for inputs, targets in self._steps(task):
+        for inputs, targets in self._steps(task, place, lambda: self._checkpoint(place, optimizer, changing)):
             optimizer.zero_grad()
             loss = self.loss(self.module(inputs), targets)
             loss.backward()
-            for parameter, global_value in zip(trainable, start):
+            for parameter, global_value in pulled:
                 if parameter.grad is not None:
                     parameter.grad.add_(parameter.detach() - global_value, alpha=task.pull)
             for parameter, constant in shifted:
                 if parameter.grad is not None:
                     parameter.grad.add_(constant)
             optimizer.step()
-            losses, steps = losses + loss.item(), steps + 1
-        if not np.isfinite(losses):
+            place.losses += loss.item()
+        if not np.isfinite(place.losses):
             raise Diverged("the loss is not finite")
         # A forward pass moves running statistics, also those that the job has frozen.
         kept = {name: task.parameters[name] for name in task.frozen}
-        return Trained({**self._values(task.parameters), **kept}, self._examples, steps, losses / steps)
+        values = {**self._values(task.parameters), **kept}
+        return Trained(values, self._examples, place.steps, place.losses / place.steps)
 
     def evaluate(self, task: EvaluateTask) -> Evaluated:
         self._load(task.parameters)
@@ -112,24 +135,98 @@ class TorchTrainer:
         counts = None if confusion is None else confusion.cpu().numpy()
         return Evaluated(examples, losses / examples, accuracy, confusion=counts)
 
-    def _steps(self, task: TrainTask) -> Batches:
-        epochs, steps = task.training.get("epochs"), task.training.get("steps")
-        done = 0
-        while True:
-            for batch in self._on_device(self.batches):
-                task.check()
-                if done > 0 and task.is_over:
-                    return
-                yield batch
-                done += 1
-                if steps is not None and done == steps:
-                    return
-            if epochs is not None:
-                epochs -= 1
-                if epochs == 0:
-                    return
+    def _of_parameters(
+        self, arrays: Mapping[str, np.ndarray], named: Mapping[str, torch.nn.Parameter]
+    ) -> list[tuple[torch.nn.Parameter, torch.Tensor]]:
+        """Those of these parameters that have an array, each with it."""
+        state = self.module.state_dict()
+        own = {_own_name(name, state): value for name, value in arrays.items()}
+        tensors = {name: torch.from_numpy(value.copy()).to(self.device) for name, value in own.items() if name in named}
+        return [(named[name], tensor) for name, tensor in tensors.items()]
 
-    def _on_device(self, batches: Batches) -> Batches:
+    def _steps(self, task: TrainTask, place: _Place, checkpoint: Callable[[], Checkpoint]) -> Batches:
+        """The batches that remain, and the place after each."""
+        epochs, steps = task.training.get("epochs"), task.training.get("steps")
+        while epochs is None or place.epoch < epochs:
+            batches = self._epoch(place)
+            while True:
+                task.check(checkpoint)
+                if place.steps > 0 and task.is_over:
+                    return
+                batch = next(batches, None)
+                if batch is None:
+                    break
+                yield batch
+                place.steps, place.batch = place.steps + 1, place.batch + 1
+                if place.steps == steps:
+                    return
+            place.epoch, place.batch, place.random = place.epoch + 1, 0, None
+
+    def _epoch(self, place: _Place) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """The batches of an epoch that remain. One that was suspended is begun with the random states that it was begun
+        with, so that the loader has the same order."""
+        now = self._random()
+        if place.random is None:
+            place.random = now
+            return self._on_device(iter(self.batches))
+        self._set_random(place.random)
+        batches = iter(self.batches)
+        next(itertools.islice(batches, place.batch, place.batch), None)
+        self._set_random(now)
+        return self._on_device(batches)
+
+    def _checkpoint(self, place: _Place, optimizer: torch.optim.Optimizer, changing: set[str]) -> Checkpoint:
+        state = {
+            "tensors": {name: value for name, value in self.module.state_dict().items() if name in changing},
+            "kind": type(optimizer).__name__,
+            "optimizer": optimizer.state_dict(),
+            "epoch": place.epoch,
+            "batch": place.batch,
+            "epoch_random": place.random,
+            "random": self._random(),
+        }
+        file = io.BytesIO()
+        torch.save(state, file)
+        return Checkpoint(place.steps, place.losses, file.getvalue())
+
+    def _resumed(self, checkpoint: Optional[Checkpoint], optimizer: torch.optim.Optimizer, changing: set[str]) -> _Place:
+        """Where to go on: the module, the optimiser and random states are as they were there."""
+        if checkpoint is None:
+            return _Place()
+        try:
+            state = torch.load(io.BytesIO(checkpoint.state), map_location="cpu", weights_only=True)
+            own, tensors = self.module.state_dict(), state["tensors"]
+            if {name: own[name].shape for name in changing} != {name: value.shape for name, value in tensors.items()}:
+                raise ValueError("it is of another module")
+            if state["kind"] != type(optimizer).__name__ or len(state["random"]) != len(self._random()):
+                raise ValueError("it is of another optimiser, loader or device")
+            place = _Place(checkpoint.steps, checkpoint.losses, state["epoch"], state["batch"], state["epoch_random"])
+            optimizer.load_state_dict(state["optimizer"])
+        except Exception as error:
+            log.warning("training begins again, as a checkpoint cannot be used: %s", error)
+            return _Place()
+        self.module.load_state_dict(tensors, strict=False)
+        self._set_random(state["random"])
+        return place
+
+    def _random(self) -> list[torch.Tensor]:
+        """What PyTorch draws random numbers from: the processor's generator, the loader's own, the GPU's."""
+        states = [torch.get_rng_state()]
+        if self._generator is not None:
+            states.append(self._generator.get_state())
+        if self._on_cuda:
+            states.append(torch.cuda.get_rng_state(self.device))
+        return states
+
+    def _set_random(self, states: list[torch.Tensor]) -> None:
+        states = list(states)
+        torch.set_rng_state(states.pop(0))
+        if self._generator is not None:
+            self._generator.set_state(states.pop(0))
+        if self._on_cuda:
+            torch.cuda.set_rng_state(states.pop(0), self.device)
+
+    def _on_device(self, batches: Batches) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         for inputs, targets in batches:
             yield inputs.to(self.device), targets.to(self.device)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Optional, Protocol
 
@@ -11,6 +11,18 @@ import numpy as np
 
 from . import _core
 from .arrays import Arrays, pack, unpack
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a training was suspended."""
+
+    steps: int
+    """Number of steps that were taken."""
+    losses: float
+    """Sum of their losses."""
+    state: bytes
+    """What the trainer needs besides, in a format of its own: weights, what the optimiser keeps, random states."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +44,11 @@ class TrainTask:
     """Weight of the distance from the global model: `pull * (w - w_global)` is added to each gradient."""
     constants: Arrays = field(default_factory=dict)
     """What is added to each gradient besides, as arrays by name; empty for nothing."""
+    resume: Optional[Checkpoint] = None
+    """Where an earlier session suspended this training, perhaps in an earlier release of the app; `None` to begin. The
+    result must be that of a training that was not suspended. Begin if the checkpoint does not fit."""
+    may_suspend: bool = False
+    """Whether a later session can go on where this one is stopped."""
 
     @property
     def is_over(self) -> bool:
@@ -39,10 +56,14 @@ class TrainTask:
         (`partial_work`), and its time is over. Look before every batch but the first."""
         return self.stop.is_over()
 
-    def check(self) -> None:
-        """Call this before every batch: it raises `Interrupted` when the session or the round has ended."""
-        if self.stop.is_set():
+    def check(self, checkpoint: Optional[Callable[[], Checkpoint]] = None) -> None:
+        """Call this before every batch: it raises `Interrupted` when the session or the round has ended. A trainer that
+        can go on from `resume` passes a function that makes a checkpoint, called only then."""
+        if not self.stop.is_set():
+            return
+        if checkpoint is None or not self.may_suspend:
             raise _core.Interrupted("training was interrupted")
+        raise _core.Suspended(checkpoint())
 
 
 @dataclass(frozen=True)
@@ -153,7 +174,7 @@ class Bridge:
         return bool(getattr(self._trainer, "corrects_gradients", False))
 
     def train(
-        self, model: bytes, constants: Optional[bytes], task: str, stop: _core.Stop
+        self, model: bytes, constants: Optional[bytes], checkpoint: Optional[bytes], task: str, stop: _core.Stop
     ) -> tuple[bytes, int, int, float, dict[str, float]]:
         told = json.loads(task)
         parameters = told["parameters"]
@@ -167,6 +188,8 @@ class Bridge:
                 frozenset(told["frozen"]),
                 told["pull"],
                 {} if constants is None else unpack(constants, parameters),
+                None if checkpoint is None else Checkpoint(told["steps"], told["losses"], checkpoint),
+                told["may_suspend"],
             )
         )
         return (

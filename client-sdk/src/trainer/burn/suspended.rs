@@ -28,7 +28,7 @@ pub(super) fn suspended<N: Network>(
     for (which, name) in MOMENTS.into_iter().enumerate().take(stepper.moments()) {
         vectors.insert(name.to_owned(), stepper.moment(which, &lengths)?);
     }
-    Ok(Checkpoint { steps, losses, vectors }.suspended())
+    Ok(Checkpoint { steps, losses, vectors, bytes: Vec::new() }.suspended())
 }
 
 /// Whether a checkpoint is of such a training.

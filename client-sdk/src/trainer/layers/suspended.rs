@@ -29,7 +29,7 @@ pub(super) fn suspended(
     for (which, name) in MOMENTS.into_iter().enumerate().take(rule.moments()) {
         vectors.insert(name.to_owned(), network.moment(which, count));
     }
-    Checkpoint { steps, losses, vectors }.suspended()
+    Checkpoint { steps, losses, vectors, bytes: Vec::new() }.suspended()
 }
 
 /// Whether a checkpoint is of such a training.

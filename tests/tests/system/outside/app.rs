@@ -280,7 +280,7 @@ async fn programs_in_kotlin_contribute_beside_the_sdk_and_get_exceptions_for_mis
         file["eligibility"] = json!({ "attributes": { "check": check } });
         create(&listening, &file).await
     };
-    let [_, job] = [job("cancel").await, job("throw").await];
+    let [_, _, job] = [job("cancel").await, job("suspend").await, job("throw").await];
     let mut checks = jvm.run(&classes, "tributary.example.ChecksKt");
     let state = listening.directory.path().join("checks");
     checks.args([listening.url().as_str(), &listening.enrolment]).arg(&state);

@@ -131,6 +131,55 @@ async fn an_exception_of_a_trainer_is_reported_and_raised_and_a_host_can_stop_a_
     listening.stop().await;
 }
 
+/// Goal: an interruption loses nothing while the deadline allows another session. Method: sessions of new processes on
+/// one folder, which a host interrupts; the model is that of a client that was not interrupted, and the round had one
+/// assignment. One trainer keeps f64, the other an optimiser's moments, running statistics and random states, in the
+/// second epoch of a loader that shuffles.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_interrupted_trainer_in_python_goes_on_with_the_same_bits() {
+    let Some(python) = python("tributary") else { return };
+    let examples = Examples::draw(40, 1);
+    let with = async |kind: &str, sessions: &[i32]| {
+        let listening = Listening::start().await;
+        let mut file = job_file();
+        file["training"]["steps"] = json!(8);
+        if kind == "torch_batches" {
+            let layers = json!([
+                { "kind": "linear", "out_features": 8 }, { "kind": "dropout", "probability": 0.5 }, { "kind": "relu" },
+                { "kind": "linear", "out_features": 3 },
+            ]);
+            file["model"]["layers"] = layers;
+            file["training"] = json!({ "epochs": 2, "optimizer": { "kind": "adam", "learning_rate": 0.05 } });
+        }
+        file["round"] = json!({ "updates_goal": 1, "updates_min": 1, "over_selection": 1.0, "deadline_ms": 600_000 });
+        let job = create(&listening, file).await;
+        let silo = Silo::new(&python, &listening, kind, &examples);
+        let mut looks = Vec::new();
+        for stopped_after in sessions {
+            let (url, stopped_after) = (listening.url(), stopped_after.to_string());
+            let ended = silo.run(&[kind, &url, &listening.enrolment, "examples.csv", "state", &stopped_after]).await;
+            let expected = if stopped_after == "-1" { "contributed" } else { "interrupted" };
+            assert_eq!(ended["kind"], expected, "{kind}");
+            looks.push(ended["looks"].as_u64().unwrap());
+        }
+        listening.until_completed(job.id).await;
+        let model = listening.look(&format!("/jobs/{}/models/1", job.id)).await.body;
+        let assignments = assignments(&listening, &job).await;
+        listening.stop().await;
+        assert_eq!((assignments.len(), assignments[0].state), (1, AssignmentState::Reported), "{kind}");
+        (looks, model, assignments[0].loss)
+    };
+    let torch = has_module(&python, "torch").then_some("torch_batches");
+    for kind in ["numpy"].into_iter().chain(torch) {
+        let (all, model, loss) = within_reason(with(kind, &[-1])).await;
+        let (looks, resumed_model, resumed_loss) = within_reason(with(kind, &[0, 3, 4, -1])).await;
+        assert!((resumed_model, resumed_loss) == (model, loss), "{kind}: other bits than without an interruption");
+        // A trainer looks before each batch, and PyTorch's also at the end of each of two epochs.
+        let expected = if kind == "numpy" { (8, [1, 4, 5, 1]) } else { (12, [1, 4, 5, 5]) };
+        assert_eq!((all[0], looks.as_slice()), (expected.0, expected.1.as_slice()), "{kind} began again");
+    }
+}
+
 /// Goal: trainers in Python correct their gradients as those in Rust do. Method: FedDyn, which pulls towards the model
 /// and from the second round on adds the client's own term; for each trainer a job of one client with the same
 /// examples. A trainer that does not say that it corrects its gradients is refused.
