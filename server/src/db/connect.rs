@@ -4,11 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::Connection;
 use sqlx::migrate::Migrator;
 use sqlx_sqlite::{
-    SqliteAutoVacuum, SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions,
-    SqliteSynchronous,
+    SqliteAutoVacuum, SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
 };
 use tokio::time::Instant;
 use tributary_protocol::hash::Sha256Hash;
@@ -19,6 +17,7 @@ use super::log_sync::LogSync;
 #[cfg(feature = "postgres")]
 use super::postgres;
 use super::recent::RecentClients;
+use super::sqlite::Connections;
 use super::watched::Watched;
 use super::{DbError, KnownClient, Tx};
 use crate::metrics::waits::{Waits, latency};
@@ -49,9 +48,11 @@ const PAGE_BYTES: u32 = 8192;
 /// Pages in SQLite's write-ahead log after which they are copied into the database. SQLite's default of 1,000 is a few
 /// chunks of a body, so one large update would cause many copies, each with two syncs.
 const LOG_PAGES: &str = "3000";
-/// How SQLite transactions begin that write. Without `immediate`, a read transaction that turns into a writer fails at
-/// once, whatever the busy timeout.
-const BEGIN_IMMEDIATE: &str = "begin immediate";
+/// How transactions of SQLite begin.
+const BEGIN_READING: &str = "begin; ";
+/// How those begin that write. Without `immediate`, a read transaction that turns into a writer fails at once, whatever
+/// the busy timeout.
+const BEGIN_WRITING: &str = "begin immediate; ";
 
 /// A handle to the database; cheap to clone.
 #[derive(Clone, Debug)]
@@ -59,10 +60,10 @@ pub enum Db {
     /// The embedded default.
     Sqlite {
         /// Read-only connections; each transaction sees a snapshot.
-        readers: SqlitePool,
-        /// SQLite has one writer at a time. With one connection, writers queue fairly in the pool. SQLite's own busy
-        /// handler would make them sleep for milliseconds.
-        writer: SqlitePool,
+        readers: Connections,
+        /// SQLite has one writer at a time. With one connection, writers queue fairly for it. SQLite's own busy handler
+        /// would make them sleep for milliseconds.
+        writer: Connections,
         file: Arc<DbFile>,
         /// Makes commits durable, several at once.
         sync: Arc<LogSync>,
@@ -134,27 +135,15 @@ impl Db {
             Some(code) if code == "26" => DbError::NotADatabase { path: path.to_owned() },
             _ => DbError::CannotOpen { path: path.to_owned(), source: error },
         };
-        // The connection to a file does not break, and each test of it would cost two thread switches.
-        let pool = |connections| {
-            let options = SqlitePoolOptions::new().max_connections(connections);
-            options.acquire_timeout(ACQUIRE_TIMEOUT).test_before_acquire(false)
-        };
-        // On a full disk SQLite ends a transaction by itself. sqlx would believe for ever that it is open, and could
-        // begin no other. Such a connection is closed and replaced.
-        let writer = pool(1).after_release(|connection, _| {
-            Box::pin(async move {
-                if connection.is_in_transaction() {
-                    // A dropped transaction is rolled back before the connection answers the ping.
-                    connection.ping().await?;
-                }
-                Ok(!connection.is_in_transaction())
-            })
-        });
         make_private(path).map_err(|error| opened(sqlx::Error::Io(error)))?;
-        let writer = writer.connect_with(writing).await.map_err(opened)?;
-        MIGRATIONS.run(&writer).await?;
+        let writer = Connections::open(writing.clone(), BEGIN_WRITING, 1, ACQUIRE_TIMEOUT).await.map_err(opened)?;
+        // sqlx migrates with a pool: its future for a connection alone is not `Send`.
+        let migrating = SqlitePoolOptions::new().max_connections(1).connect_with(writing).await.map_err(opened)?;
+        MIGRATIONS.run(&migrating).await?;
+        migrating.close().await;
         let reading = common.read_only(true).pragma("cache_size", READER_CACHE);
-        let readers = pool(readers_max()).connect_with(reading).await.map_err(opened)?;
+        let readers =
+            Connections::open(reading, BEGIN_READING, readers_max(), ACQUIRE_TIMEOUT).await.map_err(opened)?;
         let file = DbFile::of(Path::new(path)).map_err(|error| opened(sqlx::Error::Io(error)))?;
         let sync = LogSync::of(Path::new(path)).map_err(|error| opened(sqlx::Error::Io(error)))?;
         Ok(Self::Sqlite {
@@ -186,7 +175,7 @@ impl Db {
         let tx = match self {
             Self::Sqlite { writer, file, sync, recent, metrics, .. } => {
                 file.check()?;
-                let begun = writer.begin_with(BEGIN_IMMEDIATE).await;
+                let begun = writer.acquire().await;
                 let tx =
                     Watched::begun(begun, operation, stopwatch, metrics)?.followed_by(Arc::clone(recent) as Arc<_>);
                 Tx::Sqlite(if is_durable { tx.synced_by(sync) } else { tx })
@@ -209,7 +198,7 @@ impl Db {
             Self::Sqlite { readers, file, metrics, .. } => {
                 // A new connection would read the other file.
                 file.check()?;
-                Tx::Sqlite(Watched::begun(readers.begin().await, operation, stopwatch, metrics)?)
+                Tx::Sqlite(Watched::begun(readers.acquire().await, operation, stopwatch, metrics)?)
             }
             #[cfg(feature = "postgres")]
             Self::Postgres { pool, metrics } => {
@@ -244,7 +233,7 @@ impl Db {
     #[must_use]
     pub fn file(&self) -> Option<PathBuf> {
         match self {
-            Self::Sqlite { writer, .. } => Some(writer.connect_options().get_filename().to_owned()),
+            Self::Sqlite { writer, .. } => Some(writer.options().get_filename().to_owned()),
             #[cfg(feature = "postgres")]
             Self::Postgres { .. } => None,
         }

@@ -36,6 +36,7 @@ mod rounds;
 mod schedules;
 mod served;
 mod sessions;
+mod sqlite;
 mod staged;
 mod system;
 mod test_sets;

@@ -1,12 +1,14 @@
 //! Opening a database of PostgreSQL, and beginning its transactions.
 
+use std::ops::{Deref, DerefMut};
 use std::str::FromStr;
 use std::time::Duration;
 
-use sqlx::Connection;
+use sqlx::{Connection, Transaction};
 use sqlx_postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, Postgres};
 
 use super::DbError;
+use super::watched::Commit;
 
 const CONNECTIONS_MAX: u32 = 8;
 
@@ -39,11 +41,32 @@ pub(super) async fn open(url: &str, longest: Duration) -> Result<PgPool, DbError
 
 /// Begins a transaction in a task of its own, so that a cancelled caller does not cancel the beginning. sqlx would
 /// forget that the server may have begun, and the connection's next user would be in that transaction.
-pub(super) async fn begun(
-    pool: &PgPool,
-    statement: &'static str,
-) -> sqlx::Result<sqlx::Transaction<'static, Postgres>> {
+pub(super) async fn begun(pool: &PgPool, statement: &'static str) -> sqlx::Result<PostgresTx> {
     let pool = pool.clone();
     let beginning = tokio::spawn(async move { pool.begin_with(statement).await });
-    beginning.await.map_err(|failed| sqlx::Error::Io(std::io::Error::other(failed)))?
+    beginning.await.map_err(|failed| sqlx::Error::Io(std::io::Error::other(failed)))?.map(PostgresTx)
+}
+
+/// An open transaction. Dropping it without a commit rolls it back.
+#[derive(Debug)]
+pub struct PostgresTx(Transaction<'static, Postgres>);
+
+impl Commit for PostgresTx {
+    async fn commit(self) -> sqlx::Result<()> {
+        self.0.commit().await
+    }
+}
+
+impl Deref for PostgresTx {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        &self.0
+    }
+}
+
+impl DerefMut for PostgresTx {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        &mut self.0
+    }
 }

@@ -20,12 +20,13 @@ impl Tx {
         let (database_bytes,) = match self {
             Self::Sqlite(tx) => {
                 let sql = "select page_count * page_size from pragma_page_count(), pragma_page_size()";
-                sqlx::query_as::<_, (i64,)>(sql).fetch_one(&mut **tx).await?
+                let query = sqlx::query_as::<_, (i64,)>(tx.text(sql));
+                query.fetch_one(&mut ***tx).await?
             }
             #[cfg(feature = "postgres")]
             Self::Postgres(tx) => {
                 let sql = "select pg_database_size(current_database())";
-                sqlx::query_as::<_, (i64,)>(sql).fetch_one(&mut **tx).await?
+                sqlx::query_as::<_, (i64,)>(sql).fetch_one(&mut ***tx).await?
             }
         };
         Ok(u64::try_from(database_bytes).unwrap_or(0))

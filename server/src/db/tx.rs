@@ -1,19 +1,19 @@
 //! A transaction, and the macros that run one query text on either engine.
 
-use sqlx_sqlite::Sqlite;
 use tributary_protocol::id::ClientId;
 
 use super::DbError;
 use super::changes::ClientChange;
+use super::sqlite::SqliteTx;
 use super::watched::Watched;
 use crate::metrics::Counted;
 
 /// An open transaction. Dropping it without a commit rolls it back.
 #[derive(Debug)]
 pub enum Tx {
-    Sqlite(Watched<Sqlite>),
+    Sqlite(Watched<SqliteTx>),
     #[cfg(feature = "postgres")]
-    Postgres(Watched<sqlx_postgres::Postgres>),
+    Postgres(Watched<super::postgres::PostgresTx>),
 }
 
 impl Tx {
@@ -64,14 +64,15 @@ macro_rules! execute {
         match $tx {
             $crate::db::Tx::Sqlite(tx) => {
                 let stopwatch = $crate::runtime::clock::Stopwatch::start();
-                let done = sqlx::query($sql)$(.bind($arg))*.execute(&mut **tx).await;
+                let query = sqlx::query(tx.text($sql))$(.bind($arg))*;
+                let done = tx.run(query).await;
                 tx.asked(stopwatch, &done);
-                done?.rows_affected()
+                done?
             }
             #[cfg(feature = "postgres")]
             $crate::db::Tx::Postgres(tx) => {
                 let stopwatch = $crate::runtime::clock::Stopwatch::start();
-                let done = sqlx::query($sql)$(.bind($arg))*.execute(&mut **tx).await;
+                let done = sqlx::query($sql)$(.bind($arg))*.execute(&mut ***tx).await;
                 tx.asked(stopwatch, &done);
                 done?.rows_affected()
             }
@@ -85,14 +86,15 @@ macro_rules! fetch {
         match $tx {
             $crate::db::Tx::Sqlite(tx) => {
                 let stopwatch = $crate::runtime::clock::Stopwatch::start();
-                let found = sqlx::query_as::<_, $row>($sql)$(.bind($arg))*.$how(&mut **tx).await;
+                let query = sqlx::query_as::<_, $row>(tx.text($sql))$(.bind($arg))*;
+                let found = query.$how(&mut ***tx).await;
                 tx.asked(stopwatch, &found);
                 found?
             }
             #[cfg(feature = "postgres")]
             $crate::db::Tx::Postgres(tx) => {
                 let stopwatch = $crate::runtime::clock::Stopwatch::start();
-                let found = sqlx::query_as::<_, $row>($sql)$(.bind($arg))*.$how(&mut **tx).await;
+                let found = sqlx::query_as::<_, $row>($sql)$(.bind($arg))*.$how(&mut ***tx).await;
                 tx.asked(stopwatch, &found);
                 found?
             }
@@ -109,9 +111,9 @@ macro_rules! insert_all {
             match $tx {
                 $crate::db::Tx::Sqlite(tx) => {
                     let stopwatch = $crate::runtime::clock::Stopwatch::start();
-                    let mut query = sqlx::QueryBuilder::<sqlx_sqlite::Sqlite>::new($sql);
-                    query.push_values(rows, |mut $values, $row| $bind);
-                    let done = query.build().execute(&mut **tx).await;
+                    let mut query = sqlx::QueryBuilder::<sqlx_sqlite::Sqlite>::new(tx.begins());
+                    query.push($sql).push_values(rows, |mut $values, $row| $bind);
+                    let done = tx.run(query.build()).await;
                     tx.asked(stopwatch, &done);
                     done?;
                 }
@@ -120,7 +122,7 @@ macro_rules! insert_all {
                     let stopwatch = $crate::runtime::clock::Stopwatch::start();
                     let mut query = sqlx::QueryBuilder::<sqlx_postgres::Postgres>::new($sql);
                     query.push_values(rows, |mut $values, $row| $bind);
-                    let done = query.build().execute(&mut **tx).await;
+                    let done = query.build().execute(&mut ***tx).await;
                     tx.asked(stopwatch, &done);
                     done?;
                 }
@@ -138,16 +140,16 @@ macro_rules! fetch_in {
             match $tx {
                 $crate::db::Tx::Sqlite(tx) => {
                     let stopwatch = $crate::runtime::clock::Stopwatch::start();
-                    let mut query = $crate::db::tx::listed::<sqlx_sqlite::Sqlite>($sql, texts, $rest);
-                    let rows = query.build_query_as::<$row>().fetch_all(&mut **tx).await;
+                    let mut query = $crate::db::tx::listed::<sqlx_sqlite::Sqlite>([tx.begins(), $sql], texts, $rest);
+                    let rows = query.build_query_as::<$row>().fetch_all(&mut ***tx).await;
                     tx.asked(stopwatch, &rows);
                     found.extend(rows?);
                 }
                 #[cfg(feature = "postgres")]
                 $crate::db::Tx::Postgres(tx) => {
                     let stopwatch = $crate::runtime::clock::Stopwatch::start();
-                    let mut query = $crate::db::tx::listed::<sqlx_postgres::Postgres>($sql, texts, $rest);
-                    let rows = query.build_query_as::<$row>().fetch_all(&mut **tx).await;
+                    let mut query = $crate::db::tx::listed::<sqlx_postgres::Postgres>(["", $sql], texts, $rest);
+                    let rows = query.build_query_as::<$row>().fetch_all(&mut ***tx).await;
                     tx.asked(stopwatch, &rows);
                     found.extend(rows?);
                 }
@@ -159,15 +161,15 @@ macro_rules! fetch_in {
 
 /// A query with a list of texts between two parts.
 pub(super) fn listed<E: sqlx::Database>(
-    sql: &'static str,
+    [begins, sql]: [&'static str; 2],
     texts: &[String],
     rest: &'static str,
 ) -> sqlx::QueryBuilder<E>
 where
     for<'a> &'a str: sqlx::Encode<'a, E> + sqlx::Type<E>,
 {
-    let mut query = sqlx::QueryBuilder::new(sql);
-    query.push("(");
+    let mut query = sqlx::QueryBuilder::new(begins);
+    query.push(sql).push("(");
     let mut list = query.separated(", ");
     for text in texts {
         list.push_bind(text.as_str());
@@ -195,7 +197,7 @@ macro_rules! on_postgres {
         match $tx {
             #[cfg(feature = "postgres")]
             $crate::db::Tx::Postgres(tx) => {
-                sqlx::query($sql)$(.bind($arg))*.execute(&mut **tx).await?;
+                sqlx::query($sql)$(.bind($arg))*.execute(&mut ***tx).await?;
             }
             $crate::db::Tx::Sqlite(_) => {
                 // Named, not evaluated: without PostgreSQL they would be unused.

@@ -1,7 +1,6 @@
 //! Upkeep of the SQLite file. PostgreSQL has autovacuum.
 
-use sqlx_sqlite::SqlitePool;
-
+use super::sqlite::Connections;
 use super::{Db, DbError};
 
 /// Returns at most 2000 free pages (16 MB at 8 KiB per page) to the file system at once, so that writers get a turn in
@@ -21,7 +20,7 @@ impl Db {
         let pages_before = pragma(writer, "pragma page_count").await?;
         let mut free = pragma(writer, "pragma freelist_count").await?;
         while free > 0 {
-            sqlx::query(VACUUM).execute(writer).await?;
+            sqlx::query(VACUUM).execute(&mut *writer.acquire().await?).await?;
             let left = pragma(writer, "pragma freelist_count").await?;
             // A file that was created without auto_vacuum keeps its free pages and uses them again.
             if left >= free {
@@ -30,15 +29,16 @@ impl Db {
             free = left;
         }
         let pages_after = pragma(writer, "pragma page_count").await?;
-        sqlx::query("pragma optimize").execute(writer).await?;
+        sqlx::query("pragma optimize").execute(&mut *writer.acquire().await?).await?;
         // Open readers can prevent this; then the next run empties the log.
-        sqlx::query("pragma wal_checkpoint(truncate)").execute(writer).await?;
+        sqlx::query("pragma wal_checkpoint(truncate)").execute(&mut *writer.acquire().await?).await?;
         let bytes = pages_before.saturating_sub(pages_after).saturating_mul(page_bytes);
         Ok(u64::try_from(bytes).unwrap_or(0))
     }
 }
 
-async fn pragma(writer: &SqlitePool, sql: &'static str) -> Result<i64, DbError> {
-    let (value,) = sqlx::query_as::<_, (i64,)>(sql).fetch_one(writer).await?;
+/// Asks outside of a transaction.
+async fn pragma(writer: &Connections, sql: &'static str) -> Result<i64, DbError> {
+    let (value,) = sqlx::query_as::<_, (i64,)>(sql).fetch_one(&mut *writer.acquire().await?).await?;
     Ok(value)
 }

@@ -1,9 +1,9 @@
 //! A transaction whose times are measured, and which counts what it did once it has committed.
 
+use std::future::Future;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use sqlx::{Database, Transaction};
 use tributary_protocol::id::ClientId;
 
 use super::changes::{ClientChange, Follower};
@@ -11,10 +11,16 @@ use super::log_sync::LogSync;
 use crate::metrics::{Counted, DbOperation, Metrics};
 use crate::runtime::clock::Stopwatch;
 
-/// An open transaction of one engine. It stands for its connection wherever a query wants one.
+/// A transaction of an engine.
+pub trait Commit: Send + 'static {
+    /// Stores what it did.
+    fn commit(self) -> impl Future<Output = sqlx::Result<()>> + Send;
+}
+
+/// An open transaction of one engine. It stands for it wherever a query wants one.
 #[derive(Debug)]
-pub struct Watched<E: Database> {
-    tx: Transaction<'static, E>,
+pub struct Watched<T> {
+    tx: T,
     metrics: Arc<Metrics>,
     counted: Vec<Counted>,
     /// What makes its commit durable, where the commit itself does not.
@@ -41,9 +47,9 @@ impl Changes {
     }
 }
 
-impl<E: Database> Watched<E> {
+impl<T: Commit> Watched<T> {
     pub(super) fn begun(
-        begun: Result<Transaction<'static, E>, sqlx::Error>,
+        begun: Result<T, sqlx::Error>,
         operation: DbOperation,
         stopwatch: Stopwatch,
         metrics: &Arc<Metrics>,
@@ -76,7 +82,7 @@ impl<E: Database> Watched<E> {
     }
 
     /// A query has ended.
-    pub(super) fn asked<T>(&self, stopwatch: Stopwatch, result: &Result<T, sqlx::Error>) {
+    pub(super) fn asked<R>(&self, stopwatch: Stopwatch, result: &Result<R, sqlx::Error>) {
         self.metrics.database(DbOperation::Query, stopwatch, result);
     }
 
@@ -116,16 +122,16 @@ impl<E: Database> Watched<E> {
     }
 }
 
-impl<E: Database> Deref for Watched<E> {
-    type Target = E::Connection;
+impl<T> Deref for Watched<T> {
+    type Target = T;
 
-    fn deref(&self) -> &E::Connection {
+    fn deref(&self) -> &T {
         &self.tx
     }
 }
 
-impl<E: Database> DerefMut for Watched<E> {
-    fn deref_mut(&mut self) -> &mut E::Connection {
+impl<T> DerefMut for Watched<T> {
+    fn deref_mut(&mut self) -> &mut T {
         &mut self.tx
     }
 }

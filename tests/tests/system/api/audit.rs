@@ -25,8 +25,13 @@ fn check(lines: &[String], pinned: Option<Sha256Hash>) -> Result<(u64, Sha256Has
 
 async fn change(world: &World, sql: &str) {
     match &world.app().db {
-        Db::Sqlite { writer, .. } => drop(sqlx::query(AssertSqlSafe(sql)).execute(writer).await.unwrap()),
-        Db::Postgres { pool, .. } => drop(sqlx::query(AssertSqlSafe(sql)).execute(pool).await.unwrap()),
+        Db::Sqlite { writer, .. } => {
+            let mut connection = writer.acquire().await.unwrap();
+            sqlx::query(AssertSqlSafe(sql)).execute(&mut *connection).await.unwrap();
+        }
+        Db::Postgres { pool, .. } => {
+            sqlx::query(AssertSqlSafe(sql)).execute(pool).await.unwrap();
+        }
     }
 }
 

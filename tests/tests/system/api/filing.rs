@@ -105,7 +105,9 @@ async fn bodies(world: &World) -> i64 {
                + (select count(*) from objects) + (select count(*) from models) + (select count(*) from rounds) \
                + (select count(*) from assignments) + (select count(*) from events) + (select count(*) from model_files)";
     match &world.app().db {
-        Db::Sqlite { writer, .. } => sqlx::query_scalar(sql).fetch_one(writer).await.unwrap(),
+        Db::Sqlite { writer, .. } => {
+            sqlx::query_scalar(sql).fetch_one(&mut *writer.acquire().await.unwrap()).await.unwrap()
+        }
         Db::Postgres { pool, .. } => sqlx::query_scalar(sql).fetch_one(pool).await.unwrap(),
     }
 }

@@ -213,7 +213,9 @@ pub(super) async fn audit_entries_of_a_release_without_a_chain_are_brought_into_
         let sql = "insert into audit_unchained (id, at_ms, token, label, action, subject) \
                    values ($1, $2, 'token_1', 'ops', 'job.stop', $1)";
         match db {
-            Db::Sqlite { writer, .. } => drop(sqlx::query(sql).bind(id).bind(at_ms).execute(writer).await.unwrap()),
+            Db::Sqlite { writer, .. } => drop(
+                sqlx::query(sql).bind(id).bind(at_ms).execute(&mut *writer.acquire().await.unwrap()).await.unwrap(),
+            ),
             Db::Postgres { pool, .. } => drop(sqlx::query(sql).bind(id).bind(at_ms).execute(pool).await.unwrap()),
         }
     }

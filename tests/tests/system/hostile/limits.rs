@@ -159,7 +159,7 @@ async fn a_client_has_one_unfinished_upload() {
     let unfinished = async || {
         let Db::Sqlite { writer, .. } = &world.app().db else { panic!("a test of SQLite") };
         let sql = "select count(*) from staged_bodies where blob is null and expires_at_ms > 0";
-        let (count,): (i64,) = sqlx::query_as(sql).fetch_one(writer).await.unwrap();
+        let (count,): (i64,) = sqlx::query_as(sql).fetch_one(&mut *writer.acquire().await.unwrap()).await.unwrap();
         count
     };
     let [bad, good] = world.devices().await;

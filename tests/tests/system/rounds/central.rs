@@ -55,7 +55,9 @@ async fn bodies_of_test_sets(world: &World) -> i64 {
                + (select count(*) from staged_bodies where blob like 'test_set/%') \
                + (select count(*) from objects where blob like 'test_set/%')";
     match &world.app().db {
-        Db::Sqlite { writer, .. } => sqlx::query_scalar(sql).fetch_one(writer).await.unwrap(),
+        Db::Sqlite { writer, .. } => {
+            sqlx::query_scalar(sql).fetch_one(&mut *writer.acquire().await.unwrap()).await.unwrap()
+        }
         Db::Postgres { pool, .. } => sqlx::query_scalar(sql).fetch_one(pool).await.unwrap(),
     }
 }

@@ -15,9 +15,10 @@ use crate::support::{Database, WEIGHTS, World, delta_file, figures, postgres};
 /// Lets SQLite's file grow to so many pages; none is as many as it has.
 async fn pages_max(world: &World, pages: Option<u32>) {
     let Db::Sqlite { writer, .. } = &world.app().db else { panic!("a test of SQLite") };
-    let (used,): (u32,) = sqlx::query_as("pragma page_count").fetch_one(writer).await.unwrap();
+    let (used,): (u32,) =
+        sqlx::query_as("pragma page_count").fetch_one(&mut *writer.acquire().await.unwrap()).await.unwrap();
     let limit = format!("pragma max_page_count = {}", pages.unwrap_or(used));
-    sqlx::query(AssertSqlSafe(limit)).execute(writer).await.unwrap();
+    sqlx::query(AssertSqlSafe(limit)).execute(&mut *writer.acquire().await.unwrap()).await.unwrap();
 }
 
 #[tokio::test]
@@ -80,7 +81,8 @@ async fn a_disk_that_fills_up_while_an_update_arrives_leaves_no_trace_in_the_sum
     let before = sum.accumulator().clone();
 
     let Db::Sqlite { writer, .. } = &world.app().db else { panic!("a test of SQLite") };
-    let (used,): (u32,) = sqlx::query_as("pragma page_count").fetch_one(writer).await.unwrap();
+    let (used,): (u32,) =
+        sqlx::query_as("pragma page_count").fetch_one(&mut *writer.acquire().await.unwrap()).await.unwrap();
     pages_max(&world, Some(used + PAGES_LEFT)).await;
     let body = delta_file(&two, &vec![1.5; PARAMETERS]);
     let refused = second.put_update(two.id, &figures(1), body.clone()).await.refused(ProblemType::Unavailable);

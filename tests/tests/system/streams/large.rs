@@ -173,10 +173,10 @@ async fn damaged(damage: fn(&mut Vec<u8>)) {
     let Tx::Sqlite(inner) = &mut tx else { panic!("this is SQLite") };
     let body = "(select id from staged_bodies where blob like 'model/%')";
     let sql = format!("select data from blob_chunks where part = 3 and blob in {body}");
-    let (mut data,): (Vec<u8>,) = sqlx::query_as(AssertSqlSafe(sql)).fetch_one(&mut **inner).await.unwrap();
+    let (mut data,): (Vec<u8>,) = sqlx::query_as(AssertSqlSafe(sql)).fetch_one(&mut ***inner).await.unwrap();
     damage(&mut data);
     let sql = format!("update blob_chunks set data = $1 where part = 3 and blob in {body}");
-    assert_eq!(sqlx::query(AssertSqlSafe(sql)).bind(data).execute(&mut **inner).await.unwrap().rows_affected(), 1);
+    assert_eq!(sqlx::query(AssertSqlSafe(sql)).bind(data).execute(&mut ***inner).await.unwrap().rows_affected(), 1);
     tx.commit().await.unwrap();
     world.drive().await;
     let round = world.round(job.id, 1).await;
@@ -196,8 +196,8 @@ async fn a_model_file_with_another_bit_than_was_stored_is_not_used() {
     let Tx::Sqlite(inner) = &mut tx else { panic!("this is SQLite") };
     let sql = "select object from objects where blob in \
                (select id || '/3' from staged_bodies where blob like 'model/%')";
-    let (object,): (String,) = sqlx::query_as(sql).fetch_one(&mut **inner).await.unwrap();
-    let (deployment,): (String,) = sqlx::query_as("select id from deployment").fetch_one(&mut **inner).await.unwrap();
+    let (object,): (String,) = sqlx::query_as(sql).fetch_one(&mut ***inner).await.unwrap();
+    let (deployment,): (String,) = sqlx::query_as("select id from deployment").fetch_one(&mut ***inner).await.unwrap();
     drop(tx);
     let file = std::path::PathBuf::from(format!("{}.bodies", world.database())).join(deployment).join(object);
     let mut data = std::fs::read(&file).unwrap();

@@ -95,12 +95,12 @@ pub(crate) async fn left(world: &World) -> (i64, i64) {
                  (select 1 from staged_bodies s where s.blob is not null and objects.blob like s.id || '/%'))";
     match &mut world.app().db.read().await.unwrap() {
         Tx::Sqlite(tx) => (
-            sqlx::query_as::<_, (i64,)>(rows).fetch_one(&mut **tx).await.unwrap().0,
-            sqlx::query_as::<_, (i64,)>(parts).fetch_one(&mut **tx).await.unwrap().0,
+            sqlx::query_as::<_, (i64,)>(rows).fetch_one(&mut ***tx).await.unwrap().0,
+            sqlx::query_as::<_, (i64,)>(parts).fetch_one(&mut ***tx).await.unwrap().0,
         ),
         Tx::Postgres(tx) => (
-            sqlx::query_as::<_, (i64,)>(rows).fetch_one(&mut **tx).await.unwrap().0,
-            sqlx::query_as::<_, (i64,)>(parts).fetch_one(&mut **tx).await.unwrap().0,
+            sqlx::query_as::<_, (i64,)>(rows).fetch_one(&mut ***tx).await.unwrap().0,
+            sqlx::query_as::<_, (i64,)>(parts).fetch_one(&mut ***tx).await.unwrap().0,
         ),
     }
 }
