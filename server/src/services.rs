@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
-use tributary_protocol::id::Name;
+use tributary_engine::job::JobSpec;
+use tributary_protocol::id::{JobId, Name};
 
 use crate::blob::{Blobs, Workbench};
-use crate::db::Db;
+use crate::db::{Db, DbError, Tx};
 use crate::evaluator::Evaluator;
 use crate::metrics::Metrics;
 use crate::runtime::clock::Clock;
@@ -54,6 +55,18 @@ impl Services {
             signals: Arc::default(),
             stopping: CancellationToken::new(),
         }
+    }
+
+    /// The spec of a job, for the work of a client. The job is read once: the spec may have an older round policy or
+    /// name, on which no client's work depends.
+    ///
+    /// # Errors
+    /// [`DbError`] when the job cannot be read. None when there is no such job.
+    pub async fn spec(&self, tx: &mut Tx, job: JobId) -> Result<Option<Arc<JobSpec>>, DbError> {
+        if let Some(spec) = self.specs.known(job) {
+            return Ok(Some(spec));
+        }
+        tx.job(job).await?.map(|row| self.specs.of(&row)).transpose()
     }
 
     /// A workbench for bodies that are being written.

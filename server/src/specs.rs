@@ -45,6 +45,12 @@ impl Specs {
         Ok(spec)
     }
 
+    /// The spec of a job that is in use. Round policy and name may be older than the stored ones.
+    #[must_use]
+    pub(crate) fn known(&self, job: JobId) -> Option<Arc<JobSpec>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).get(&job).cloned()
+    }
+
     pub fn forget(&self, job: JobId) {
         self.metrics.job_forgotten(job);
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner).remove(&job);

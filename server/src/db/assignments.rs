@@ -10,7 +10,7 @@ use tributary_protocol::seed::Seed;
 use tributary_protocol::state::{AssignmentState, Task};
 
 use super::jobs::number;
-use super::tx::{Json, Text, execute, fetch, insert_all, stored};
+use super::tx::{Json, Text, execute, fetch, fetch_in, insert_all, stored};
 use super::{DbError, RoundKey, RoundRow, Tx};
 use crate::metrics::Traffic;
 use tributary_engine::story::{Ending, Session};
@@ -243,6 +243,12 @@ impl Tx {
     pub async fn assignment(&mut self, id: AssignmentId) -> Result<Option<AssignmentRow>, DbError> {
         let sql = concat!("select ", assignment_columns!(), " from assignments where id = $1");
         Ok(fetch!(self, AssignmentRow, fetch_optional, sql, id.to_string()))
+    }
+
+    /// Those of these assignments that there are, in no order.
+    pub async fn assignments_by_id(&mut self, ids: &[String]) -> Result<Vec<AssignmentRow>, DbError> {
+        let sql = concat!("select ", assignment_columns!(), " from assignments where id in ");
+        Ok(fetch_in!(self, AssignmentRow, sql, ids, ""))
     }
 
     /// The open assignment of a client. A client has at most one.

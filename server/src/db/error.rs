@@ -39,6 +39,11 @@ pub enum DbError {
 }
 
 impl DbError {
+    /// Nobody knows whether a transaction was stored: its task has panicked.
+    pub(crate) fn lost() -> Self {
+        Self::Unavailable(sqlx::Error::WorkerCrashed)
+    }
+
     pub(super) fn corrupt(what: &str, why: impl std::fmt::Display) -> Self {
         Self::Corrupt(format!("{what}: {why}"))
     }

@@ -1,19 +1,17 @@
-//! States of assignments: Assigned, then Reported, Rejected, Failed or Expired.
+//! States of assignments: Assigned, then Reported, Rejected, Failed or Expired. How they become Reported is in
+//! [`super::acceptance`].
 
 use tributary_protocol::classes::ClassCountsError;
 use tributary_protocol::id::{AssignmentId, ClientId};
 use tributary_protocol::state::{AssignmentState, Phase, Task};
 
-use super::rounds::close_in;
 use super::standings::quarantine_offender;
-use crate::blob::{BlobError, Staged};
-use crate::db::{AssignmentRow, Became, DbError, Report, RoundKey, RoundRow, Times, Transition, Tx};
+use crate::blob::BlobError;
+use crate::db::{AssignmentRow, Became, DbError, RoundRow, Times, Transition, Tx};
 use crate::fleet::Fleet;
 use crate::fleet::downloads::Downloads;
 use crate::metrics::Traffic;
-use crate::runtime::signals::Signals;
 use crate::services::Services;
-use tributary_engine::round::staleness;
 
 /// Why a report is refused.
 #[derive(Debug, thiserror::Error)]
@@ -67,25 +65,6 @@ pub(crate) enum Closed {
 impl From<DbError> for Refusal {
     fn from(error: DbError) -> Self {
         Self::Blob(error.into())
-    }
-}
-
-/// A report that is stored.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Accepted {
-    /// The round in which it counts.
-    pub(crate) round: RoundKey,
-    /// Whether the job's driver may have a step to do.
-    is_step_due: bool,
-}
-
-impl Accepted {
-    /// Wakes those whom the report concerns.
-    pub(crate) fn tell(&self, signals: &Signals) {
-        match self.is_step_due {
-            true => signals.changed(self.round.job),
-            false => signals.changed_for_watchers(),
-        }
     }
 }
 
@@ -170,7 +149,8 @@ async fn came_back(services: &Services, assignment: &AssignmentRow, comes: Comes
     Ok(())
 }
 
-fn closed(assignment: &AssignmentRow, round: &RoundRow) -> Refusal {
+/// Why an assignment takes no report.
+pub(super) fn closed(assignment: &AssignmentRow, round: &RoundRow) -> Refusal {
     if let (AssignmentState::Expired, Some(reason)) = (assignment.state, &assignment.reason) {
         return Refusal::Stale(reason.clone());
     }
@@ -229,92 +209,4 @@ pub(crate) async fn shut_out(services: &Services, fleet: &Fleet, client: ClientI
     }
     fleet.lobby.call([client]);
     Ok(())
-}
-
-/// Assigned to Reported: stores an accepted report, with its body if it has one. From the commit on it is counted,
-/// exactly once. The report that meets the goal closes its round.
-///
-/// The same bytes again are accepted again and change nothing; other bytes are a conflict.
-pub(crate) async fn accept(
-    services: &Services,
-    downloads: &Downloads,
-    client: ClientId,
-    (id, task): (AssignmentId, Task),
-    report: Report,
-    body: Option<&mut Staged>,
-) -> Result<Accepted, Refusal> {
-    let now_ms = services.clock.now_ms();
-    let mut tx = services.db.begin().await?;
-    // The job's row is locked before the round is read: no driver can close the round in between.
-    tx.lock_job_of(id).await?;
-    let (assignment, round) = find(&mut tx, client, id, Some(task)).await?;
-    if assignment.state == AssignmentState::Reported {
-        let is_same = assignment.report() == Some(report.sha256);
-        // The request that stored it may have been dropped before it told anybody.
-        let again = Accepted { round: assignment.round(), is_step_due: true };
-        return if is_same { Ok(again) } else { Err(Refusal::Conflict(id)) };
-    }
-    let in_time = assignment.until_ms(&round).is_some_and(|deadline_at_ms| now_ms < deadline_at_ms);
-    let is_between = assignment.is_buffered() && round.phase != Phase::Training;
-    if is_between && in_time && assignment.state == AssignmentState::Assigned {
-        return Err(Refusal::Between(round.number));
-    }
-    let reported = match in_time && round.phase == Phase::Training {
-        true => tx.accept_report(id, &report, now_ms).await?,
-        false => None,
-    };
-    let Some(traffic) = reported else {
-        drop(tx);
-        require_open(services, &assignment, &round, Comes::Finished).await?;
-        return Err(closed(&assignment, &round));
-    };
-    if let Some(body) = body {
-        body.settle(&mut tx, services.clock.now_ms()).await?;
-    }
-    let key = assignment.round();
-    if let Some(counts) = &report.classes {
-        let mut sum = tx.class_counts(key).await?;
-        match &mut sum {
-            Some(sum) => sum.add(counts).map_err(Refusal::Misfit)?,
-            None => sum = Some(counts.clone()),
-        }
-        tx.store_class_counts(key, sum.as_ref().unwrap_or(counts)).await?;
-    }
-    tx.count_ended(key, AssignmentState::Reported, 1, report.weight, traffic).await?;
-    tx.record(Transition::of_assignment(key, id, AssignmentState::Reported, None), now_ms).await?;
-    if assignment.is_buffered() {
-        count_staleness(services, &mut tx, &assignment, &round, report.weight).await?;
-    }
-    let goal = match round.buffer().and_then(|buffer| buffer.slack) {
-        // As many updates as there are members close the sum.
-        Some(_) => {
-            tx.tick_member(key.job, client).await?;
-            round.goal.min(tx.count_members(key.job).await?)
-        }
-        None => round.goal,
-    };
-    let closes = round.reported + 1 >= goal;
-    if closes {
-        close_in(&mut tx, downloads, &round, now_ms).await?;
-    }
-    tx.commit().await?;
-    downloads.forget(client);
-    // Otherwise the round waits for its other clients, as before. In a buffer a place is free.
-    let is_step_due = closes || round.working() <= 1 || assignment.is_buffered();
-    Ok(Accepted { round: key, is_step_due })
-}
-
-/// Adds the staleness of an accepted update to the figures of its round.
-async fn count_staleness(
-    services: &Services,
-    tx: &mut Tx,
-    assignment: &AssignmentRow,
-    round: &RoundRow,
-    examples: u64,
-) -> Result<(), DbError> {
-    let key = round.key();
-    let Some(job) = tx.job(key.job).await? else { return Ok(()) };
-    let behind = staleness(assignment.base_version, round.base_version);
-    let lost = services.specs.of(&job)?.weight_lost(examples, behind);
-    tx.count_staleness(key, behind, lost).await
 }

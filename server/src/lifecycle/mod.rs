@@ -4,6 +4,7 @@
 //! records the transition as an event. A second driver or a late request that comes to the same step finds the
 //! condition false and changes nothing.
 
+pub(crate) mod acceptance;
 pub(crate) mod assignments;
 pub(crate) mod buffers;
 mod drawn;

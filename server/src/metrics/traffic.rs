@@ -13,3 +13,12 @@ pub struct Traffic {
     /// Bytes of the models as plain files.
     pub raw_bytes_down: u64,
 }
+
+impl std::ops::AddAssign for Traffic {
+    fn add_assign(&mut self, more: Self) {
+        self.bytes_up += more.bytes_up;
+        self.bytes_down += more.bytes_down;
+        self.raw_bytes_up += more.raw_bytes_up;
+        self.raw_bytes_down += more.raw_bytes_down;
+    }
+}

@@ -22,6 +22,7 @@ pub(crate) mod upload;
 
 use std::sync::Arc;
 
+use crate::lifecycle::acceptance::Acceptance;
 use crate::metrics::Metrics;
 use budget::UploadMemory;
 use claims::Claims;
@@ -34,6 +35,8 @@ pub struct Updates {
     pub sums: Sums,
     /// Which request sends which update.
     pub claims: Arc<Claims>,
+    /// Stores accepted reports.
+    pub acceptance: Arc<Acceptance>,
     /// Memory of updates in flight. Further ones wait, their bodies unread.
     pub budget: UploadMemory,
 }
@@ -42,6 +45,7 @@ impl Updates {
     /// None yet. Updates in flight may take `memory` bytes together.
     #[must_use]
     pub fn new(memory: usize, metrics: &Metrics) -> Self {
-        Self { sums: Sums::default(), claims: Arc::default(), budget: UploadMemory::new(memory, metrics.uploads()) }
+        let budget = UploadMemory::new(memory, metrics.uploads());
+        Self { sums: Sums::default(), claims: Arc::default(), acceptance: Arc::default(), budget }
     }
 }

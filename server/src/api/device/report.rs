@@ -9,7 +9,7 @@ use tributary_protocol::device::{
     AssignmentStatus, DETAIL_BYTES_MAX, EvaluationReport, FailureReport, LOSS_MAX, ReportAccepted, StatusQuery,
 };
 use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::id::AssignmentId;
+use tributary_protocol::id::{AssignmentId, JobId};
 use tributary_protocol::layers::ModelSpec;
 use tributary_protocol::problem::ProblemType;
 use tributary_protocol::state::{AssignmentState, Task};
@@ -21,6 +21,7 @@ use crate::api::extract::{Json, Path, Query};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::{ClientRow, DbError, Report, Times};
+use crate::lifecycle::acceptance::Submission;
 use crate::lifecycle::assignments::{self, Comes, Received, Refusal};
 use crate::metrics::Traffic;
 
@@ -53,7 +54,7 @@ pub(super) async fn put_evaluation(
     if let Err(reason) = check_evaluation(&evaluation) {
         return Err(reject(&app, &client, id, reason).await?);
     }
-    let (weight_max, outputs) = or_refused(&app, &client, bounds(&app, &client, id).await).await?;
+    let Bounds { job, weight_max, outputs } = or_refused(&app, &client, bounds(&app, &client, id).await).await?;
     if let Err(error) = check_classes(&evaluation, outputs.as_deref()) {
         return Err(reject(&app, &client, id, &error.to_string()).await?);
     }
@@ -74,7 +75,9 @@ pub(super) async fn put_evaluation(
         traffic: Traffic { bytes_up: bytes, raw_bytes_up: bytes, ..downloads.traffic(client.id) },
         times: Times { fetched_at_ms: downloads.ended_at_ms(client.id), ..Times::default() },
     };
-    let accepted = assignments::accept(&app, downloads, client.id, (id, Task::Evaluate), report, None).await;
+    let (client_id, task) = (client.id, Task::Evaluate);
+    let mut submission = Submission { client: client_id, job, assignment: id, task, report, body: None };
+    let accepted = app.updates.acceptance.accept(&app, downloads, &mut submission).await;
     if let Err(Refusal::Misfit(error)) = accepted {
         return Err(reject(&app, &client, id, &error.to_string()).await?);
     }
@@ -89,18 +92,26 @@ async fn reject(app: &App, client: &ClientRow, id: AssignmentId, reason: &str) -
     Ok(ApiError::new(ProblemType::UpdateRejected, reason))
 }
 
-/// The largest weight of an evaluation (no evaluator counts for more than a client of a training round could), and the
-/// shape of the network's output for one input; none for an app's own network.
-async fn bounds(app: &App, client: &ClientRow, id: AssignmentId) -> Result<(u64, Option<Vec<usize>>), Refusal> {
+/// What an evaluation must keep to.
+struct Bounds {
+    job: JobId,
+    /// The largest weight: no evaluator counts for more than a client of a training round could.
+    weight_max: u64,
+    /// The shape of the network's output for one input; none for an app's own network.
+    outputs: Option<Vec<usize>>,
+}
+
+async fn bounds(app: &App, client: &ClientRow, id: AssignmentId) -> Result<Bounds, Refusal> {
     let mut tx = app.db.read().await?;
     let (assignment, _) = assignments::find(&mut tx, client.id, id, Some(Task::Evaluate)).await?;
-    let job = tx.job(assignment.round().job).await?.ok_or_else(|| Refusal::NotFound(id.to_string()))?;
-    let file = &job.file.0;
+    let job = assignment.round().job;
+    let spec = app.spec(&mut tx, job).await?.ok_or_else(|| Refusal::NotFound(id.to_string()))?;
+    let file = &spec.file;
     let outputs = match &file.model.spec {
         ModelSpec::Layers(network) => network.shapes().ok().and_then(|mut shapes| shapes.pop()),
         ModelSpec::Parameters(_) => None,
     };
-    Ok((file.update.weight_max.into(), outputs))
+    Ok(Bounds { job, weight_max: file.update.weight_max.into(), outputs })
 }
 
 /// Checks counts by class against the network's output: its last length is the number of classes, the others are

@@ -6,13 +6,12 @@
 use bytes::{Bytes, BytesMut};
 use tributary_engine::aggregate::Weight;
 use tributary_protocol::hash::Sha256Hash;
-use tributary_protocol::state::Task;
 use tributary_protocol::update::{DeltaSink, UpdateError, UpdateStatistics};
 
 use super::{Body, Stops, Target, Upload, UploadRefusal, Uploaded, piece};
-use crate::blob::{Workbench, update_key};
+use crate::blob::{Staged, Workbench, update_key};
 use crate::db::Times;
-use crate::lifecycle::assignments::{self, Received, Refusal};
+use crate::lifecycle::assignments::{Received, Refusal};
 use crate::updates::budget::{Need, Share};
 use crate::updates::claims::Claim;
 use crate::updates::decoding::Decoding;
@@ -63,28 +62,28 @@ impl Upload {
         };
         let staged = bench.stage(update_key(self.id), body.clone(), self.services.clock.now_ms()).await;
         let accepted = match staged {
-            Ok(mut staged) => {
+            Ok(staged) => {
                 // A place in the sum, before the report can close the round: the commit waits for it instead of reading
                 // the update from the database.
                 let examples = Weight::examples(self.query.weight);
                 let sum = sum.filter(|_| !self.updates.sums.is_left_to_commits());
                 let mut flight = sum.and_then(|sum| sum.begin(self.id, examples, target.staleness()).ok().flatten());
                 let report = self.report(&summary, sha256, received, spec);
-                let (services, downloads, id) = (&self.services, &self.downloads, (self.id, Task::Train));
-                let once = assignments::accept(services, downloads, self.client, id, report.clone(), Some(&mut staged));
-                let accepted = match once.await {
+                let mut submission = self.submission(target, report, Some(staged));
+                let accepted = match self.accept_now(&mut submission).await {
                     Err(Refusal::Between(_)) => {
                         // The commit of the closed round waits for updates in flight.
                         if let Some(flight) = flight.take() {
                             flight.leave();
                         }
-                        self.accept(target, report, Some(&mut staged)).await
+                        self.accept(&mut submission).await
                     }
                     once => once,
                 };
+                let is_settled = submission.body.as_ref().is_some_and(Staged::is_settled);
                 // In another round than the flight's, the commit adds it.
                 accepted
-                    .map(|accepted| (accepted, flight.filter(|_| staged.is_settled() && accepted.round == round.key())))
+                    .map(|accepted| (accepted, flight.filter(|_| is_settled && accepted.round == round.key())))
                     .map_err(UploadRefusal::from)
             }
             Err(error) => Err(error.into()),

@@ -26,7 +26,8 @@ use super::claims::Claim;
 use crate::blob::Staged;
 use crate::db::{AssignmentRow, BLOB_CHUNK_BYTES, DbError, Report, RoundRow, Times};
 use crate::fleet::downloads::Downloads;
-use crate::lifecycle::assignments::{self, Accepted, Comes, Received, Refusal};
+use crate::lifecycle::acceptance::{Accepted, Submission};
+use crate::lifecycle::assignments::{self, Comes, Received, Refusal};
 use crate::metrics::Traffic;
 use crate::services::Services;
 pub(crate) use body::Body;
@@ -93,8 +94,9 @@ impl Target {
     async fn find(services: &Services, client: ClientId, id: AssignmentId) -> Result<Self, UploadRefusal> {
         let mut tx = services.db.read().await?;
         let (assignment, round) = assignments::find(&mut tx, client, id, Some(Task::Train)).await?;
-        let job = tx.job(round.job).await?.ok_or_else(|| Refusal::NotFound(round.job.to_string()))?;
-        Ok(Self { assignment, round, spec: services.specs.of(&job)? })
+        let spec = services.spec(&mut tx, round.job).await?;
+        let spec = spec.ok_or_else(|| Refusal::NotFound(round.job.to_string()))?;
+        Ok(Self { assignment, round, spec })
     }
 
     /// When the assignment no longer takes an update.
@@ -195,19 +197,12 @@ impl Upload {
 
     /// Stores an accepted update in its round. When its buffer has just closed, it counts in the next one, which opens
     /// once the model is made: the request is held until then, if this coordinator drives the job.
-    async fn accept(
-        &self,
-        target: &Target,
-        report: Report,
-        mut body: Option<&mut Staged>,
-    ) -> Result<Accepted, Refusal> {
-        let Self { services, downloads, client, id, .. } = self;
-        let job = target.round.job;
+    async fn accept(&self, submission: &mut Submission) -> Result<Accepted, Refusal> {
+        let (services, job) = (&self.services, submission.job);
         let until_ms = services.clock.now_ms().saturating_add(BETWEEN_MS_MAX);
         let mut changes = services.signals.watch();
         loop {
-            let (id, report) = ((*id, Task::Train), report.clone());
-            let accepted = assignments::accept(services, downloads, *client, id, report, body.as_deref_mut()).await;
+            let accepted = self.accept_now(submission).await;
             if !matches!(accepted, Err(Refusal::Between(_))) || !services.signals.is_driven(job) {
                 return accepted;
             }
@@ -217,6 +212,16 @@ impl Upload {
                 () = services.stopping.cancelled() => return accepted,
             }
         }
+    }
+
+    /// Stores an accepted update in its round, if that takes updates now.
+    async fn accept_now(&self, submission: &mut Submission) -> Result<Accepted, Refusal> {
+        self.updates.acceptance.accept(&self.services, &self.downloads, submission).await
+    }
+
+    fn submission(&self, target: &Target, report: Report, body: Option<Staged>) -> Submission {
+        let (client, job, assignment) = (self.client, target.round.job, self.id);
+        Submission { client, job, assignment, task: Task::Train, report, body }
     }
 
     /// Rejects a malformed update: its assignment ends.
@@ -305,8 +310,7 @@ impl Upload {
         let sha256 = announced.unwrap_or_else(|| hasher.finish());
         let summary = UpdateStatistics { norm: 0.0, magnitude_max: 0.0 };
         let report = self.report(&summary, sha256, Received::default(), &target.spec);
-        let assignment = (self.id, Task::Train);
-        assignments::accept(&self.services, &self.downloads, self.client, assignment, report, None).await?;
+        self.accept_now(&mut self.submission(&target, report, None)).await?;
         Ok(Uploaded::Accepted)
     }
 }

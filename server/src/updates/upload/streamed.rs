@@ -9,7 +9,7 @@ use tributary_engine::aggregate::Weight;
 
 use super::incoming::{End, Incoming};
 use super::{ATTEMPT_BYTES, Body, HELD_BYTES_MAX, Stop, Stops, Target, Upload, UploadRefusal, Uploaded};
-use crate::blob::{BlobError, Owner, Spool, Workbench, update_key};
+use crate::blob::{BlobError, Owner, Spool, Staged, Workbench, update_key};
 use crate::db::{BLOB_CHUNK_BYTES, Times};
 use crate::lifecycle::assignments::Received;
 use crate::updates::budget::Need;
@@ -136,7 +136,7 @@ impl Upload {
             incoming.take_out().await;
             return self.refuse(target, received, UploadRefusal::WrongDigest(sha256)).await;
         }
-        let (summary, mut staged) = match incoming.finish(services.clock.now_ms()).await {
+        let (summary, staged) = match incoming.finish(services.clock.now_ms()).await {
             Ok(Ok(finished)) => finished,
             Ok(Err(reason)) => return self.reject(target, reason, whole).await,
             Err(error) => {
@@ -145,10 +145,11 @@ impl Upload {
             }
         };
         let report = self.report(&summary, sha256, whole, &target.spec);
-        let accepted = self.accept(target, report, Some(&mut staged)).await;
-        let accepted = accepted.map_err(UploadRefusal::from);
+        let mut submission = self.submission(target, report, Some(staged));
+        let accepted = self.accept(&mut submission).await.map_err(UploadRefusal::from);
+        let staged = submission.body;
         if let Ok(accepted) = &accepted
-            && staged.is_settled()
+            && staged.as_ref().is_some_and(Staged::is_settled)
         {
             incoming.land();
             self.add_stored(target).await;
@@ -158,7 +159,7 @@ impl Upload {
         incoming.take_out().await;
         // The same request may succeed later: it resumes at the end.
         if self.announced.digest.is_some() && accepted.as_ref().is_err_and(UploadRefusal::is_passing) {
-            staged.release();
+            staged.iter().for_each(Staged::release);
         }
         match accepted {
             // Stored, but not settled: another request stored the same update before.

@@ -16,14 +16,14 @@ use crate::support::{
 const STEP: [f32; WEIGHTS] = [0.5; WEIGHTS];
 
 /// Runs one training round of one client.
-async fn train_once(world: &World, device: &Device) {
+pub(super) async fn train_once(world: &World, device: &Device) {
     let [assignment] = world.assign([device]).await;
     device.contribute(&assignment, &STEP, 10).await;
     world.drive().await;
 }
 
 /// A report of 10 examples with these members more.
-fn report(more: &Value) -> Value {
+pub(super) fn report(more: &Value) -> Value {
     let mut report = json!({ "examples": 10, "loss": 1.0, "evaluate_ms": 5 });
     report.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     report

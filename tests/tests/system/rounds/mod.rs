@@ -17,3 +17,4 @@ mod result;
 mod rules;
 mod shutdown;
 mod surroundings;
+mod together;
