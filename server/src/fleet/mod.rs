@@ -7,21 +7,35 @@ pub mod lobby;
 pub mod online;
 pub mod rate;
 pub mod seats;
-pub mod sizes;
 pub mod waiting;
 pub mod waits;
+pub mod wanted;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tributary_engine::round::{Pace, RetryReason};
+use tributary_protocol::id::Name;
 use tributary_protocol::seed::Stream;
 
 use crate::runtime::entropy;
+use crate::runtime::kept::Kept;
 use downloads::Downloads;
 use lobby::Lobby;
 use rate::Rate;
 use seats::SeatLog;
-use sizes::{Size, Sizes};
+use wanted::Wants;
+
+/// How long the size of a population is used again, in milliseconds.
+const SIZES_KEPT_MS: i64 = 1_000;
+
+/// The size of a population.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Enrolled clients.
+    pub clients: u64,
+    /// Clients that the running jobs draw together when each opens a round; 0 where nothing depends on it.
+    pub places: u64,
+}
 
 #[derive(Debug)]
 pub struct Fleet {
@@ -34,7 +48,10 @@ pub struct Fleet {
     pub updates: Rate,
     /// How often idle clients check in.
     pub pace: Pace,
-    pub sizes: Sizes,
+    /// Sizes of populations. Each answer without work depends on them, and a second changes little in a delay of
+    /// minutes.
+    pub sizes: Kept<Name, Size>,
+    pub wants: Wants,
     /// Draws the retry delays.
     delays: Mutex<Stream>,
 }
@@ -50,7 +67,8 @@ impl Fleet {
             check_ins: Rate::default(),
             updates: Rate::default(),
             pace,
-            sizes: Sizes::default(),
+            sizes: Kept::new(SIZES_KEPT_MS),
+            wants: Wants::default(),
             delays: Mutex::new(entropy::seed().stream()),
         }
     }

@@ -3,30 +3,28 @@
 use tributary_engine::round::{Candidate, Ineligible, TaskPolicy};
 use tributary_protocol::device::WaitsFor;
 use tributary_protocol::id::Name;
-use tributary_protocol::state::{JobState, Phase, Task};
+use tributary_protocol::state::Task;
 
 use super::Fleet;
 use super::waiting::Waiting;
-use crate::db::{DbError, JobRow, RoundRow, Tx};
+use super::wanted::{Wanted, WantedJob};
+use crate::db::{DbError, RoundRow, Tx};
 use crate::services::Services;
 
 /// Waiting clients up to which each is told what it waits for. Counting takes time in proportion to their number, and
 /// in a larger fleet nobody looks at a single client's terminal.
 pub const EXPLAINED_CLIENTS_MAX: usize = 200;
-/// Jobs that are looked at.
-const JOBS_MAX: u32 = 10;
 
 /// What a client waits for that has waited without getting work. The first job that would admit it decides.
 pub async fn waits_for(
     services: &Services,
     fleet: &Fleet,
     tx: &mut Tx,
-    population: &Name,
+    wanted: &Wanted,
     candidate: &Candidate,
 ) -> Result<WaitsFor, DbError> {
-    let jobs = tx.jobs_at_a_glance(Some(population), false, JOBS_MAX).await?;
     let mut refusal = None;
-    for job in jobs.iter().filter(|job| job.state == JobState::Running) {
+    for job in &wanted.jobs {
         match of_job(services, fleet, tx, job, candidate).await? {
             refused @ WaitsFor::Admission { .. } => refusal = refusal.or(Some(refused)),
             admitted => return Ok(admitted),
@@ -39,19 +37,16 @@ async fn of_job(
     services: &Services,
     fleet: &Fleet,
     tx: &mut Tx,
-    row: &JobRow,
+    WantedJob { spec, selecting }: &WantedJob,
     candidate: &Candidate,
 ) -> Result<WaitsFor, DbError> {
-    let spec = services.specs.of(row)?;
     let job = spec.file.name.clone();
-    let mut rounds = tx.open_rounds(row.id).await?;
-    rounds.retain(|round| round.phase == Phase::Selecting);
-    let waiting = Waiting::read(services, fleet, tx, &spec, &rounds).await?.including(candidate);
+    let waiting = Waiting::read(services, fleet, tx, spec, selecting).await?.including(candidate);
     let mut refusal = None;
-    for round in &rounds {
-        match waiting.admits(candidate, &spec, round) {
+    for round in selecting {
+        match waiting.admits(candidate, spec, round) {
             Ok(()) => {
-                let available = u32::try_from(waiting.eligible(&spec, round).len()).unwrap_or(u32::MAX);
+                let available = u32::try_from(waiting.eligible(spec, round).len()).unwrap_or(u32::MAX);
                 if let Some(policy) = round.policy(&spec.file) {
                     return Ok(clients(services, job, round, &policy, available));
                 }

@@ -86,6 +86,13 @@ impl Signals {
         self.jobs().contains_key(&job)
     }
 
+    /// How many changes there were. What was read since the last one is still so, unless another coordinator changed
+    /// it.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        *self.changes.borrow()
+    }
+
     /// Follows changes from now on.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<u64> {

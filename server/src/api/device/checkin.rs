@@ -22,7 +22,7 @@ use crate::api::extract::Json;
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::{AssignmentRow, ClientRow, DbError, MadeFor, ModelFileRow, Text, Tx};
-use crate::fleet::sizes::Size;
+use crate::fleet::Size;
 use crate::fleet::waits::{EXPLAINED_CLIENTS_MAX, waits_for};
 use crate::guard;
 use crate::metrics::CheckInAnswer;
@@ -94,7 +94,7 @@ fn too_many_held() -> ApiError {
 }
 
 /// The answer after the wait: the client was called, its time has passed, or the coordinator stops. A `candidate` is
-/// told what it waits for. One transaction reads everything: beginning and ending one costs as much as a query.
+/// told what it waits for.
 async fn after_wait(
     app: &App,
     client: &ClientRow,
@@ -102,50 +102,44 @@ async fn after_wait(
     stopping: bool,
     held_ms: u64,
 ) -> Result<CheckInResponse, DbError> {
+    let changes = app.signals.changes();
     let mut tx = app.db.read().await?;
     if !stopping && let Some(assignment) = open_work(app, &mut tx, client).await? {
         app.metrics.checkin(client.population.as_str(), CheckInAnswer::Assigned);
         return Ok(CheckInResponse::Assigned(Box::new(assignment)));
     }
-    let (reason, answer) = if stopping {
-        (RetryReason::Unavailable, CheckInAnswer::Stopping)
-    } else if tx.has_running_job(&client.population).await? {
-        let is_held = held_ms >= HELD_MS_MIN;
-        (if is_held { RetryReason::Held } else { RetryReason::NothingCame }, CheckInAnswer::NothingCame)
-    } else {
-        (RetryReason::NoJob, CheckInAnswer::NoJob)
+    let wanted = match stopping {
+        true => None,
+        false => Some(app.fleet.wants.read(app, &mut tx, client, changes, candidate.is_some()).await?),
+    };
+    let (reason, answer) = match &wanted {
+        None => (RetryReason::Unavailable, CheckInAnswer::Stopping),
+        Some(wanted) if !wanted.has_running_job => (RetryReason::NoJob, CheckInAnswer::NoJob),
+        Some(_) if held_ms >= HELD_MS_MIN => (RetryReason::Held, CheckInAnswer::NothingCame),
+        Some(_) => (RetryReason::NothingCame, CheckInAnswer::NothingCame),
     };
     app.metrics.checkin(client.population.as_str(), answer);
-    let waits_for = match candidate {
-        Some(candidate) if !stopping => Some(waits_for(app, &app.fleet, &mut tx, &client.population, candidate).await?),
-        _ => None,
+    let waits_for = match candidate.zip(wanted.as_ref()) {
+        Some((candidate, wanted)) => Some(waits_for(app, &app.fleet, &mut tx, wanted, candidate).await?),
+        None => None,
     };
-    let size = match app.fleet.sizes.lately(&client.population, app.clock.now_ms()) {
-        Some(size) => size,
-        None => read_size(app, &mut tx, client).await?,
-    };
-    Ok(CheckInResponse::Retry { retry_after_ms: app.fleet.retry_after_ms(reason, size), waits_for })
+    drop(tx);
+    Ok(CheckInResponse::Retry { retry_after_ms: retry_of(app, client, reason).await?, waits_for })
 }
 
 /// When a client of this population should check in again.
 pub(super) async fn retry_of(app: &App, client: &ClientRow, reason: RetryReason) -> Result<u64, DbError> {
-    let size = match app.fleet.sizes.lately(&client.population, app.clock.now_ms()) {
-        Some(size) => size,
-        None => read_size(app, &mut app.db.read().await?, client).await?,
-    };
+    let size = app.fleet.sizes.get_or_make(client.population.clone(), &app.clock, async || {
+        let mut tx = app.db.read().await?;
+        let clients = tx.population(&client.population).await?.map_or(0, |population| population.clients);
+        let places = match app.fleet.pace.is_set_by_jobs(clients) {
+            true => tx.running_places(&client.population).await?,
+            false => 0,
+        };
+        Ok::<_, DbError>(Size { clients, places })
+    });
+    let size = size.await?;
     Ok(app.fleet.retry_after_ms(reason, size))
-}
-
-/// The size of the client's population, which is remembered for the answers of the next second.
-async fn read_size(app: &App, tx: &mut Tx, client: &ClientRow) -> Result<Size, DbError> {
-    let clients = tx.population(&client.population).await?.map_or(0, |population| population.clients);
-    let places = match app.fleet.pace.is_set_by_jobs(clients) {
-        true => tx.running_places(&client.population).await?,
-        false => 0,
-    };
-    let size = Size { clients, places };
-    app.fleet.sizes.remember(&client.population, size, app.clock.now_ms());
-    Ok(size)
 }
 
 fn candidate(client: &ClientRow, request: CheckInRequest) -> Candidate {
@@ -190,10 +184,9 @@ async fn open_work(app: &App, tx: &mut Tx, client: &ClientRow) -> Result<Option<
 async fn assignment(app: &App, tx: &mut Tx, client: &ClientRow, row: &AssignmentRow) -> Result<Assignment, DbError> {
     let key = row.round();
     let missing = |what: &str| DbError::Corrupt(format!("{} has no {what}", row.id));
-    let job = tx.job(key.job).await?.ok_or_else(|| missing("job"))?;
+    let spec = app.spec(tx, key.job).await?.ok_or_else(|| missing("job"))?;
     let round = tx.round(key).await?.ok_or_else(|| missing("round"))?;
     let model = tx.model(key.job, row.base_version).await?.ok_or_else(|| missing("model"))?;
-    let spec = app.specs.of(&job)?;
     let download = spec.plan.download;
     let form = match download.codec {
         ModelForm::F32 => None,
