@@ -1,7 +1,7 @@
 """Clients of the Python package, for the tests: prints one JSON object per session.
 
 Usage: package.py KIND SERVER TOKEN TABLE STATE_DIR [LOOKS]
-       with KIND: layers, numpy, plain, operator, raises, away, torch, torch_batches
+       with KIND: layers, numpy, plain, operator, raises, away, torch, torch_batches, torch_digits
 
 A table has a line of names, then one example a line; the last column is its class. `operator` takes an operator's token,
 a file with the CA, and the name of a job. With LOOKS a host stops the session when the trainer has looked so often
@@ -12,7 +12,6 @@ import dataclasses
 import io
 import json
 import sys
-import time
 
 import numpy as np
 
@@ -108,7 +107,7 @@ class PickedUp(tributary.Host):
     def is_set(self):
         self.stops, self.left, self.looks = self.left == 0, self.left - 1, self.looks + 1
         while self.stops and not self.stop.is_set():
-            time.sleep(0.001)
+            pass
         return self.stop.is_set()
 
 
@@ -129,9 +128,21 @@ def torch_batches(inputs, labels):
 
 def torch_trainer(inputs, labels):
     import torch
+
+    return torch_whole(torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3)), inputs, labels)
+
+
+def torch_digits(inputs, labels):
+    import torch
+
+    return torch_whole(torch.nn.Sequential(torch.nn.Linear(64, 10)), inputs, labels)
+
+
+def torch_whole(module, inputs, labels):
+    """All examples in each step."""
+    import torch
     from tributary.torch import TorchTrainer
 
-    module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
     whole = [(torch.tensor(inputs), torch.tensor(labels))]
     return TorchTrainer(module, whole, torch.nn.functional.cross_entropy)
 
@@ -160,6 +171,7 @@ def main():
         "away": ByHand,
         "torch": torch_trainer,
         "torch_batches": torch_batches,
+        "torch_digits": torch_digits,
     }
     client = tributary.Client(server, token, state_dir=directory, attributes={"kind": kind})
     trainer, host = trainers[kind](inputs, labels), Away() if kind == "away" else None

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures_util::future::join_all;
 use tokio::sync::oneshot;
 use tracing::Instrument;
 use tributary_engine::round::staleness;
@@ -185,12 +186,14 @@ async fn store(services: &Services, downloads: &Downloads, begun: Result<Tx, DbE
         Ok(judged) => together.into_iter().zip(judged).for_each(|(one, judged)| one.tell(services, Ok(judged))),
         Err(error) if together.len() > 1 => {
             tracing::debug!(%error, reports = together.len(), "reports are stored one by one");
-            for one in together {
+            // At a time: where the database does not answer, all of them wait for its time limit once.
+            let alone = together.into_iter().map(async |one| {
                 let (begun, mut alone) = (services.db.begin().await, [one]);
                 let judged = Transaction::run(services, downloads, begun, &mut alone).await;
                 let [one] = alone;
                 one.tell(services, judged.map(|judged| judged.into_iter().next().unwrap_or(Judged::NotOpen)));
-            }
+            });
+            join_all(alone).await;
         }
         Err(error) => {
             if let Some(one) = together.pop() {

@@ -125,7 +125,7 @@ type Work = unsafe extern "C" fn(
 ) -> i32;
 
 impl FromC<TributaryTrainer> {
-    /// Calls a function of the trainer. The task's tensors and texts are set here.
+    /// Calls a function of the trainer. The task's tensors, texts and stop are set here.
     fn work(
         &self,
         (name, function): (&str, Option<Work>),

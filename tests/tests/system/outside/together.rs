@@ -15,7 +15,7 @@ use super::app::{App, Jvm, contribute, create, has_learned, in_c, in_kotlin, lin
 use super::boards::Board;
 use super::client::Examples;
 use super::package::SCRIPT;
-use crate::support::{python, within_reason};
+use crate::support::{has_module, python, within_reason};
 
 const DASHBOARD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../dashboard");
 /// What the page `/join` draws: 8x8 numbers, and ten digits.
@@ -80,15 +80,16 @@ fn examples(drawings: &[Drawing]) -> Examples {
     Examples::new(DIGITS[0], inputs, drawings.iter().map(|drawing| drawing.label).collect())
 }
 
-/// A client of the Python package.
+/// A client of the Python package, with PyTorch where it is installed.
 fn in_python(python: PathBuf) -> App {
+    let kind = if has_module(&python, "torch") { "torch_digits" } else { "layers" };
     let command = move |listening: &Listening, directory: &Path| {
         let mut command = Command::new(&python);
-        command.args([SCRIPT, "layers", &listening.url(), &listening.enrolment, "examples.csv", "state"]);
+        command.args([SCRIPT, kind, &listening.url(), &listening.enrolment, "examples.csv", "state"]);
         command.current_dir(directory);
         command
     };
-    App { kind: "layers", sdk: "python", contributed: json!({ "kind": "contributed" }), command: Box::new(command) }
+    App { kind, sdk: "python", contributed: json!({ "kind": "contributed" }), command: Box::new(command) }
 }
 
 /// Goal: a job does not know what its clients are made of. Method: a client in Rust, one in Python, one on the JVM, one
