@@ -268,6 +268,33 @@ mod tests {
     }
 
     #[test]
+    fn updates_that_begin_anywhere_make_the_sum_of_those_that_begin_at_the_front() {
+        let parameters = STRIPE_PARAMETERS + 50;
+        let delta: Vec<f32> = (0..parameters).map(|index| (index % 11) as f32 - 5.0).collect();
+        let weight = Weight::examples(4);
+        let [sum, other] = [0, 1].map(|_| Accumulator::new(parameters, CAPS).unwrap());
+        assert_eq!(sum.clone(), other);
+        fold(&sum, &delta, 4).unwrap();
+        fold(&sum, &delta, 4).unwrap();
+        // The second half of one update, then all of another, then the first half.
+        let half = parameters / 2;
+        other.add(half, &delta[half..], weight);
+        other.add_sparse(0, &[3], &delta[3..4], weight);
+        other.take(3, &delta[3..4], weight);
+        fold(&other, &delta, 4).unwrap();
+        other.add(0, &delta[..half], weight);
+        other.count(Contribution::of_one(weight)).unwrap();
+        assert_eq!(sum, other);
+        assert_eq!(sum.mean(0..parameters), other.mean(0..parameters));
+        // Nothing was added behind the front: the mean is zero there.
+        let front = Accumulator::new(parameters, CAPS).unwrap();
+        fold(&front, &delta[..10], 4).unwrap();
+        let mean = front.mean(5..parameters).unwrap();
+        assert!(mean.len() == parameters - 5 && mean[5..].iter().all(|mean| *mean == 0.0) && mean[0] == 0.0);
+        assert_eq!(mean[1], 1.0);
+    }
+
+    #[test]
     fn sparse_values_are_added_and_taken_like_dense_ones() {
         let parameters = 2 * STRIPE_PARAMETERS + 3;
         let [sum, dense] = [0, 1].map(|_| Accumulator::new(parameters, CAPS).unwrap());

@@ -17,6 +17,7 @@
 //! | [`Optimizer`], [`step`], [`advance`] | from the combined updates to the next model |
 //! | [`ControlStep`], [`Dynamic`], [`Elastic`] | the server's half of SCAFFOLD, FedDyn and elastic averaging |
 //! | [`Norm`], [`diversity`], [`cosine`], [`MeanDot`] | update statistics |
+//! | [`Sketch`], [`dots_with_mean`] | dot products of updates without reading them again |
 
 mod accumulator;
 mod caps;
@@ -27,6 +28,7 @@ mod mixture;
 mod optimizer;
 mod robust;
 mod share;
+mod sketch;
 mod statistics;
 mod stripes;
 mod weight;
@@ -42,5 +44,6 @@ pub use optimizer::{
 };
 pub use robust::{Distances, Middle};
 pub use share::{Discount, Share};
+pub use sketch::{SKETCHES_MAX, Sketch, Sketched, dots_with_mean};
 pub use statistics::{Leading, MeanDot, Norm, cosine, diversity};
 pub use weight::{Contribution, Weight};

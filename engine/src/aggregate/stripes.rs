@@ -5,26 +5,27 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tributary_protocol::cpu::{Cpu, prefetch};
 
-use super::kernel::{add_scaled, add_scattered};
+use super::kernel::{add_scaled, add_scattered, divided, scaled};
 
 /// Parameters behind one lock: sums of nearly 2 MiB, so that updates of a large model seldom wait for each other.
 /// Slightly less than a power of two, because allocators round a power of two up to the next size class.
 pub(super) const STRIPE_PARAMETERS: usize = (1 << 18) - (1 << 14);
 
 /// One i64 per parameter. Integer addition has no order, so neither the order nor the number of threads changes a bit.
+///
+/// A stripe ends at the last sum that was added to; those behind it are zero. So a vector to which nothing was added
+/// takes no memory, and the first update writes its values where zeros would have been written, read and written again:
+/// 8 instead of 24 bytes per parameter.
 #[derive(Debug)]
 pub(super) struct Stripes {
-    stripes: Box<[Mutex<Box<[i64]>>]>,
+    stripes: Box<[Mutex<Vec<i64>>]>,
     parameters_total: usize,
 }
 
 impl Stripes {
     pub(super) fn zeros(parameters_total: usize) -> Self {
-        let stripe = |first: usize| {
-            let parameters = STRIPE_PARAMETERS.min(parameters_total - first);
-            Mutex::new(vec![0; parameters].into_boxed_slice())
-        };
-        Self { stripes: (0..parameters_total).step_by(STRIPE_PARAMETERS).map(stripe).collect(), parameters_total }
+        let stripes = (0..parameters_total.div_ceil(STRIPE_PARAMETERS)).map(|_| Mutex::default());
+        Self { stripes: stripes.collect(), parameters_total }
     }
 
     pub(super) fn parameters_total(&self) -> usize {
@@ -34,11 +35,18 @@ impl Stripes {
     /// Adds `round(values[i] * factor)` to the parameter `first + i`.
     pub(super) fn add_dense(&self, first: usize, values: &[f32], factor: f64) {
         let (cpu, mut rest) = (Cpu::best(), values);
-        self.each(first..first + values.len(), |sums, next| {
-            let (now, later) = rest.split_at(sums.len());
-            prefetch(&next[..next.len().min(now.len())]);
-            add_scaled(cpu, sums, now, factor);
+        self.each(first..first + values.len(), |mut stripe, from, length| {
+            let (now, later) = rest.split_at(length);
             rest = later;
+            stripe.grow(from);
+            let (added, new) = now.split_at((stripe.sums.len() - from).min(length));
+            let (sums, next) = stripe.sums[from..].split_at_mut(added.len());
+            prefetch(&next[..next.len().min(added.len())]);
+            add_scaled(cpu, sums, added, factor);
+            if !new.is_empty() {
+                stripe.reserve();
+                scaled(cpu, &mut stripe.sums, new, factor);
+            }
         });
     }
 
@@ -48,41 +56,67 @@ impl Stripes {
         while let Some(index) = indices.first() {
             let place = first + *index as usize;
             assert!(place < self.parameters_total, "a sum of {} has no {place}", self.parameters_total);
-            let stripe = place / STRIPE_PARAMETERS;
-            let begins = stripe * STRIPE_PARAMETERS;
+            let number = place / STRIPE_PARAMETERS;
+            let begins = number * STRIPE_PARAMETERS;
             let here = indices.partition_point(|index| first + (*index as usize) < begins + STRIPE_PARAMETERS);
             let (now, later) = (indices.split_at(here), values.split_at(here));
-            add_scattered(
-                &mut lock(&self.stripes[stripe]),
-                |index| first + index as usize - begins,
-                now.0,
-                later.0,
-                factor,
-            );
+            let mut stripe = self.stripe(number);
+            stripe.grow(first + indices[here - 1] as usize - begins + 1);
+            add_scattered(&mut stripe.sums, |index| first + index as usize - begins, now.0, later.0, factor);
             (indices, values) = (now.1, later.1);
         }
     }
 
-    /// Calls `show` with the sums of these parameters, stripe by stripe, and with the sums that follow them in their
-    /// stripe (to be prefetched).
-    pub(super) fn each(&self, parameters: Range<usize>, mut show: impl FnMut(&mut [i64], &[i64])) {
+    /// Calls `show` with each stripe of these parameters, the place of the first of them, and their number.
+    fn each(&self, parameters: Range<usize>, mut show: impl FnMut(Stripe<'_>, usize, usize)) {
         assert!(parameters.end <= self.parameters_total, "a sum of {} has no {parameters:?}", self.parameters_total);
         let mut at = parameters.start;
         while at < parameters.end {
-            let (stripe, from) = (at / STRIPE_PARAMETERS, at % STRIPE_PARAMETERS);
-            let to = STRIPE_PARAMETERS.min(from + parameters.end - at);
-            let mut sums = lock(&self.stripes[stripe]);
-            let (sums, next) = sums.split_at_mut(to);
-            show(&mut sums[from..], next);
-            at += to - from;
+            let (number, from) = (at / STRIPE_PARAMETERS, at % STRIPE_PARAMETERS);
+            let length = (STRIPE_PARAMETERS - from).min(parameters.end - at);
+            show(self.stripe(number), from, length);
+            at += length;
         }
+    }
+
+    fn stripe(&self, number: usize) -> Stripe<'_> {
+        let length = STRIPE_PARAMETERS.min(self.parameters_total - number * STRIPE_PARAMETERS);
+        Stripe { sums: lock(&self.stripes[number]), length }
     }
 
     /// Each sum of a block divided by `divisor`.
     pub(super) fn quotients(&self, block: Range<usize>, divisor: f64) -> Vec<f64> {
-        let mut quotients = Vec::with_capacity(block.len());
-        self.each(block, |sums, _| quotients.extend(sums.iter().map(|sum| *sum as f64 / divisor)));
+        let (cpu, mut quotients) = (Cpu::best(), Vec::with_capacity(block.len()));
+        self.each(block, |Stripe { sums, .. }, from, length| {
+            let sums = sums.get(from..).unwrap_or_default();
+            let end = quotients.len() + length;
+            divided(cpu, &mut quotients, &sums[..length.min(sums.len())], divisor);
+            quotients.resize(end, 0.0);
+        });
         quotients
+    }
+}
+
+/// A locked stripe.
+struct Stripe<'a> {
+    sums: MutexGuard<'a, Vec<i64>>,
+    /// Its parameters.
+    length: usize,
+}
+
+impl Stripe<'_> {
+    /// Adds zeros up to a length.
+    fn grow(&mut self, length: usize) {
+        if self.sums.len() < length {
+            self.reserve();
+            self.sums.resize(length, 0);
+        }
+    }
+
+    /// At once for all of the stripe: growing by and by would copy it, and leave as much again to the allocator.
+    fn reserve(&mut self) {
+        let missing = self.length - self.sums.len();
+        self.sums.reserve_exact(missing);
     }
 }
 
@@ -96,7 +130,11 @@ impl Clone for Stripes {
 impl PartialEq for Stripes {
     fn eq(&self, other: &Self) -> bool {
         // Copied: a sum can be compared with itself without taking a lock twice.
-        let sums = |stripe: &Mutex<Box<[i64]>>| lock(stripe).clone();
+        let sums = |stripe: &Mutex<Vec<i64>>| {
+            let mut sums = lock(stripe).clone();
+            sums.resize(STRIPE_PARAMETERS, 0);
+            sums
+        };
         self.parameters_total == other.parameters_total
             && self.stripes.iter().zip(&other.stripes).all(|(one, two)| sums(one) == sums(two))
     }

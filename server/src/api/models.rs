@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream::{BoxStream, Stream};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::sync::mpsc;
+use tributary_engine::job::JobSpec;
 use tributary_protocol::download::ModelForm;
 use tributary_protocol::id::{ClientId, JobId};
 use tributary_protocol::model::{Companion, ParameterList};
@@ -20,7 +21,7 @@ use tributary_protocol::update::{FormError, FormSurvey, FormWriter, form_bytes};
 use super::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::blob::{BlobError, StoredBody, model_file_key, model_key};
-use crate::db::{DbError, JobRow, MadeFor, ModelFileRow, Tx};
+use crate::db::{DbError, MadeFor, ModelFileRow, Tx};
 use crate::metrics::Limited;
 use crate::runtime::offload::blocking;
 
@@ -53,24 +54,24 @@ impl ModelFile {
     /// A model version in some form: the stored file if there is one, else computed. `packed_too` allows a file that is
     /// one zstd frame.
     pub(super) async fn in_form(
-        app: &App,
         tx: &mut Tx,
-        job: &JobRow,
+        spec: &JobSpec,
         model: &ModelVersion,
         form: ModelForm,
         packed_too: bool,
     ) -> Answer<Self> {
-        check_there(job.id, model)?;
-        let plain = model_key(job.id, model.version);
+        let job = spec.id;
+        check_there(job, model)?;
+        let plain = model_key(job, model.version);
         if form == ModelForm::F32 {
             let (etag, bytes) = (format!("\"{}\"", model.sha256), model.bytes);
             return Ok(Self { etag, bytes, raw_bytes: bytes, packed: false, content: Content::Stored(plain) });
         }
-        let stored = tx.model_file(job.id, model.version, MadeFor::Form(form)).await?;
+        let stored = tx.model_file(job, model.version, MadeFor::Form(form)).await?;
         if let Some(file) = stored.filter(|file| packed_too || !file.packed) {
-            return Ok(Self::stored(job.id, &file, model.bytes));
+            return Ok(Self::stored(job, &file, model.bytes));
         }
-        let parameters = Arc::clone(&app.specs.of(job)?.model);
+        let parameters = Arc::clone(&spec.model);
         Ok(Self {
             // A model always gives the same file in a form, so the model's hash and the form name the bytes.
             etag: format!("\"{}-{}\"", model.sha256, form.as_str()),

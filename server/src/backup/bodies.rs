@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use sqlx::Connection;
@@ -10,6 +10,18 @@ use sqlx_sqlite::{SqliteConnection, SqliteJournalMode, SqliteSynchronous};
 
 use super::open::{BackupError, engine, open, options};
 use crate::db::BLOB_CHUNK_BYTES;
+
+/// Where a body or a part of one is.
+#[derive(sqlx::FromRow)]
+struct Row {
+    blob: String,
+    object: String,
+    #[sqlx(try_from = "i64")]
+    begins: u64,
+    #[sqlx(try_from = "i64")]
+    bytes: u64,
+    crc: Option<i64>,
+}
 
 /// Where a chunk of a body is stored: its name and its number.
 struct Chunk<'a> {
@@ -32,11 +44,11 @@ pub(super) async fn embed(database: &mut SqliteConnection, folder: &Path, copy: 
     let deployment: Option<(String,)> =
         sqlx::query_as("select id from deployment").fetch_optional(&mut into).await.map_err(failed)?;
     let Some((deployment,)) = deployment else { return Ok(true) };
-    let objects: Vec<(String, String, i64, Option<i64>)> =
-        sqlx::query_as("select blob, object, bytes, crc from objects").fetch_all(&mut into).await.map_err(failed)?;
+    let sql = "select blob, object, begins, bytes, crc from objects";
+    let objects: Vec<Row> = sqlx::query_as(sql).fetch_all(&mut into).await.map_err(failed)?;
     let mut tx = into.begin().await.map_err(failed)?;
     let mut staged = BTreeSet::new();
-    for (blob, object, bytes, stored_crc) in &objects {
+    for Row { blob, object, begins, bytes, crc: stored_crc } in &objects {
         let path = folder.join(&deployment).join(object);
         let unreadable = |source| BackupError::Body { path: path.clone(), source };
         let file = match File::open(&path) {
@@ -53,8 +65,8 @@ pub(super) async fn embed(database: &mut SqliteConnection, folder: &Path, copy: 
             Err(error) => return Err(unreadable(error)),
         };
         let chunk = Chunk::of(blob);
-        let is_one_chunk = *bytes <= BLOB_CHUNK_BYTES as i64;
-        for (part, data) in (chunk.first..).zip(Chunks(file)) {
+        let is_one_chunk = *bytes <= BLOB_CHUNK_BYTES as u64;
+        for (part, data) in (chunk.first..).zip(Chunks::of(file, *begins, *bytes).map_err(unreadable)?) {
             let data = data.map_err(unreadable)?;
             // As it was stored, so that what a disk did to the file is found in the copy too.
             let crc = if is_one_chunk { *stored_crc } else { Some(i64::from(crc32fast::hash(&data))) };
@@ -84,8 +96,15 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// The bytes of a file in chunks of [`BLOB_CHUNK_BYTES`].
-struct Chunks(File);
+/// A range of the bytes of a file in chunks of [`BLOB_CHUNK_BYTES`]. What a truncated file lacks is left out.
+struct Chunks(io::Take<File>);
+
+impl Chunks {
+    fn of(mut file: File, begins: u64, bytes: u64) -> io::Result<Self> {
+        file.seek(SeekFrom::Start(begins))?;
+        Ok(Self(file.take(bytes)))
+    }
+}
 
 impl Iterator for Chunks {
     type Item = io::Result<Vec<u8>>;
@@ -115,7 +134,7 @@ mod tests {
         let mut tx = db.begin().await.unwrap();
         tx.deployment("d").await.unwrap();
         if refers {
-            tx.insert_object("staged/a/1", &ObjectRow::of(OBJECT.to_owned(), b"abc")).await.unwrap();
+            tx.insert_object("staged/a/1", &ObjectRow::range(OBJECT.to_owned(), 2, b"abc")).await.unwrap();
         }
         tx.commit().await.unwrap();
         db.close().await;
@@ -136,7 +155,7 @@ mod tests {
             assert_eq!(embed(&mut connection, &files, &copy).await.unwrap(), expected);
             connection.close().await.unwrap();
         }
-        std::fs::write(files.join("d").join(OBJECT), b"abc").unwrap();
+        std::fs::write(files.join("d").join(OBJECT), b"..abc...").unwrap();
         let mut connection = open(&copy, options(&copy)).await.unwrap();
         assert!(embed(&mut connection, &files, &copy).await.unwrap());
         connection.close().await.unwrap();

@@ -21,6 +21,8 @@ pub enum StoreError {
         /// The time limit of the call.
         after: Duration,
     },
+    #[error("the file of a body cannot be written: {0}")]
+    Write(#[source] std::io::Error),
     #[error("the files of a body cannot be synced to the disk: {0}")]
     Sync(#[source] std::io::Error),
 }

@@ -8,8 +8,10 @@
 //!
 //! A body of more than one part is never held whole: [`Spool`] writes it part by part under a name of its own while it
 //! arrives or is made, in transactions of their own, and the one that makes it count stores no more than which it is.
+//! In files, the parts of a body are ranges of one file; in an object store, each is an object.
 //! What of it never comes to count is deleted when its time is up ([`Blobs::clear`]).
 
+mod appended;
 mod blobs;
 mod error;
 mod open;

@@ -51,7 +51,7 @@ impl Ahead {
             return Ok(Some(object));
         }
         let names = parts.part_names(part..parts.parts().min(part + AHEAD_PARTS));
-        let objects = db.read().await?.objects(&names).await?;
+        let objects = db.look().await?.objects(&names).await?;
         let object = find(&objects);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = objects;
         Ok(object)
@@ -150,7 +150,7 @@ impl Blobs {
                 let object = object.ok_or_else(|| BlobError::Missing(body.name.clone()))?;
                 self.stored_part(parts, part, &object, wanted).await
             }
-            _ => chunk_in(&mut db.read().await?, body, wanted).await,
+            _ => chunk_in(&mut db.look().await?, body, wanted).await,
         }
     }
 
@@ -260,7 +260,7 @@ async fn piece(store: &Store, name: &str, object: &ObjectRow, wanted: Range<u64>
     if wanted.start >= end {
         return Ok(None);
     }
-    let data = store.part(&object.object, wanted.start..end).await?;
+    let data = store.part(&object.object, object.begins + wanted.start..object.begins + end).await?;
     let data = data.ok_or_else(|| BlobError::Missing(name.to_owned()))?;
     let whole = data.len() as u64 == end - wanted.start;
     if whole { Ok(Some(data)) } else { Err(BlobError::Damaged(name.to_owned())) }

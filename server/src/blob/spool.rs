@@ -1,11 +1,16 @@
 //! A body of unknown length: in memory while it is small, in stored parts of a name of its own when it is not.
+//!
+//! In files, parts are appended to the file of the body, and the database learns of several at once: a transaction for
+//! each part would cost as much as writing it.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use bytes::Bytes;
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::AssignmentId;
 
+use super::appended::Appended;
 use super::blobs::hex;
 use super::staged::Place;
 use super::{BlobError, Blobs, Reader, Staged, Store, Workbench};
@@ -14,6 +19,9 @@ use crate::runtime::entropy;
 
 /// Bodies that get no more memory than they need.
 const SMALL_BYTES: usize = 64 << 10;
+/// Bytes of parts in a file that the database does not know yet, at most. An upload that was interrupted by the end of
+/// this process loses so many.
+const UNRECORDED_BYTES_MAX: u64 = 8 << 20;
 
 /// What a body is for.
 #[derive(Clone, Debug)]
@@ -37,10 +45,16 @@ pub struct Spool {
     new_part_bytes: usize,
     /// What is stored; none while all of it is in memory.
     row: Option<StagedRow>,
+    /// How much of it the database knows.
+    recorded_bytes: u64,
     /// Parts that are stored and full.
     full_parts: u64,
     /// What follows them. It may be stored too, as the last part.
     tail: Vec<u8>,
+    /// The file to which parts are appended, where they are no objects of their own.
+    file: Option<Appended>,
+    /// Parts in it that no row describes yet: their number and place.
+    unrecorded: Vec<(u64, ObjectRow)>,
     /// The same once a body that is all in memory is whole: whoever stores it shares it.
     whole: Option<Bytes>,
 }
@@ -73,7 +87,18 @@ impl Spool {
     /// An empty body.
     #[must_use]
     pub(super) fn new(bench: Workbench, owner: Owner) -> Self {
-        Self { bench, owner, new_part_bytes: BLOB_CHUNK_BYTES, row: None, full_parts: 0, tail: Vec::new(), whole: None }
+        Self {
+            bench,
+            owner,
+            new_part_bytes: BLOB_CHUNK_BYTES,
+            row: None,
+            recorded_bytes: 0,
+            full_parts: 0,
+            tail: Vec::new(),
+            file: None,
+            unrecorded: Vec::new(),
+            whole: None,
+        }
     }
 
     /// Parts of another length for a body that is begun anew: as much of it is in memory at a time.
@@ -93,7 +118,7 @@ impl Spool {
                 tail.extend_from_slice(&data);
             }
         }
-        Ok(Self { bench, owner, new_part_bytes: BLOB_CHUNK_BYTES, row: Some(row), full_parts, tail, whole: None })
+        Ok(Self { full_parts, recorded_bytes: row.bytes, row: Some(row), tail, ..Self::new(bench, owner) })
     }
 
     /// How much there is of it.
@@ -145,10 +170,11 @@ impl Spool {
     }
 
     async fn store_all(&mut self) -> Result<(), BlobError> {
-        if self.row.as_ref().is_some_and(|row| row.bytes == self.bytes()) || self.bytes() == 0 {
-            return Ok(());
+        let is_stored = self.row.as_ref().is_some_and(|row| row.bytes == self.bytes());
+        if !is_stored && self.bytes() > 0 {
+            self.store_tail().await?;
         }
-        self.store_tail().await
+        self.record().await
     }
 
     /// The body is whole. `now_ms` is when.
@@ -164,6 +190,7 @@ impl Spool {
         self.store_all().await?;
         let row = self.row.clone().expect("a body that is not in memory is stored");
         if let Some(store) = store_of(&self.bench.blobs, &row)? {
+            self.file = None;
             store.sync(self.objects(&row).await?).await?;
         }
         Ok(Staged::new(self.bench.clone(), name, Bytes::new(), Place::Parts(row)))
@@ -173,7 +200,7 @@ impl Spool {
     ///
     /// # Errors
     /// [`BlobError`] when database or store do not answer.
-    pub async fn replay(&self) -> Result<Replay<'_>, BlobError> {
+    pub async fn replay(&mut self) -> Result<Replay<'_>, BlobError> {
         self.read(0..self.bytes()).await
     }
 
@@ -181,7 +208,8 @@ impl Spool {
     ///
     /// # Errors
     /// As [`Self::replay`].
-    pub async fn read(&self, wanted: Range<u64>) -> Result<Replay<'_>, BlobError> {
+    pub async fn read(&mut self, wanted: Range<u64>) -> Result<Replay<'_>, BlobError> {
+        self.record().await?;
         let stored_bytes = self.full_parts * self.part_bytes();
         let stored = match &self.row {
             Some(row) if wanted.start < wanted.end.min(stored_bytes) => {
@@ -215,55 +243,92 @@ impl Spool {
         };
         let mut row = self.row.clone().unwrap_or_else(fresh);
         row.bytes = self.bytes();
-        let object = match store_of(&self.bench.blobs, &row)? {
-            None => None,
-            Some(store) => {
-                // A key of its own: what is in use already stays as it is until the transaction is done.
-                let name = part_name(&row.id, self.full_parts);
-                let object = store.key(&format!("{name}-{}", hex(&entropy::random::<8>())));
-                // Lent, not copied: many may be storing at a time. Bytes that nobody else holds become the same Vec
-                // again.
-                let part = self.whole.clone().unwrap_or_else(|| Bytes::from(std::mem::take(&mut self.tail)));
-                let put = store.put(&object, part.clone()).await;
-                if self.whole.is_none() {
-                    self.tail = Vec::from(part);
-                }
-                put?;
-                Some(ObjectRow::of(object, self.tail()))
-            }
-        };
+        let blobs = self.bench.blobs.clone();
+        let Some(store) = store_of(&blobs, &row)? else { return self.store_in_database(row).await };
+        let part = self.full_parts;
+        // Lent, not copied: many may be storing at a time. Bytes that nobody else holds become the same Vec again.
+        let data = self.whole.clone().unwrap_or_else(|| Bytes::from(std::mem::take(&mut self.tail)));
+        let object = self.put(store, &part_name(&row.id, part), data.clone()).await;
+        if self.whole.is_none() {
+            self.tail = Vec::from(data);
+        }
+        let object = object?;
+        self.unrecorded.retain(|(unrecorded, _)| *unrecorded != part);
+        self.unrecorded.push((part, object));
+        self.row = Some(row);
+        let unrecorded_bytes: u64 = self.unrecorded.iter().map(|(_, object)| object.bytes).sum();
+        // An object that no row describes would be deleted with nothing else.
+        if self.file.is_none() || unrecorded_bytes >= UNRECORDED_BYTES_MAX { self.record().await } else { Ok(()) }
+    }
+
+    async fn store_in_database(&mut self, row: StagedRow) -> Result<(), BlobError> {
         // What counts is made durable by the transaction that makes it count.
         let mut tx = self.bench.db.begin_losable().await?;
         self.store_row(&mut tx, &row).await?;
-        let part = self.full_parts;
-        let is_new = self.row.as_ref().is_none_or(|row| row.bytes <= part * row.part_bytes);
-        let former = match &object {
-            None => {
-                tx.put_part(&row.id, part, self.tail()).await?;
-                None
-            }
-            Some(object) if is_new => {
-                tx.insert_object(&part_name(&row.id, part), object).await?;
-                None
-            }
-            Some(object) => tx.put_object(&part_name(&row.id, part), object).await?,
-        };
+        tx.put_part(&row.id, self.full_parts, self.tail()).await?;
         self.bench.note_parts(&row);
         tx.commit().await?;
+        self.recorded_bytes = row.bytes;
         self.row = Some(row);
-        self.bench.blobs.delete(former.into_iter().collect()).await;
+        Ok(())
+    }
+
+    /// Puts a part into the store. What is in use already stays as it is until a transaction replaces it.
+    async fn put(&mut self, store: &Store, name: &str, data: Bytes) -> Result<ObjectRow, BlobError> {
+        let key = format!("{name}-{}", hex(&entropy::random::<8>()));
+        if self.file.is_none() {
+            self.file = store.begin_file(&key).await?;
+            if let Some(file) = &self.file {
+                self.bench.note_object(file.key());
+            }
+        }
+        let Some(file) = &mut self.file else {
+            let object = store.key(&key);
+            store.put(&object, data.clone()).await?;
+            return Ok(ObjectRow::of(object, &data));
+        };
+        let begins = store.append(file, data.clone()).await?;
+        Ok(ObjectRow::range(file.key().to_owned(), begins, &data))
+    }
+
+    /// Lets the database know of all parts that are stored.
+    async fn record(&mut self) -> Result<(), BlobError> {
+        let Some(row) = self.row.clone().filter(|_| !self.unrecorded.is_empty()) else { return Ok(()) };
+        // What counts is made durable by the transaction that makes it count.
+        let mut tx = self.bench.db.begin_losable().await?;
+        self.store_row(&mut tx, &row).await?;
+        // The last part of a body that broke off was shorter.
+        let is_known = |part: u64| part * row.part_bytes < self.recorded_bytes;
+        let named = |(part, object): &(u64, ObjectRow)| (part_name(&row.id, *part), object.clone());
+        let (again, new): (Vec<_>, Vec<_>) = self.unrecorded.iter().partition(|(part, _)| is_known(*part));
+        let mut former = Vec::new();
+        for (name, object) in again.into_iter().map(named) {
+            former.extend(tx.put_object(&name, &object).await?);
+        }
+        tx.insert_objects(&new.into_iter().map(named).collect::<Vec<_>>()).await?;
+        // Other parts may be in the same file.
+        let known = tx.known_objects(&former).await?;
+        self.bench.note_parts(&row);
+        tx.commit().await?;
+        if let Some(file) = &self.file {
+            self.bench.release(file.key());
+        }
+        self.recorded_bytes = row.bytes;
+        self.unrecorded.clear();
+        former.retain(|object| !known.contains(object));
+        self.bench.blobs.delete(former).await;
         Ok(())
     }
 
     /// The objects of the body's parts.
     async fn objects(&self, row: &StagedRow) -> Result<Vec<String>, DbError> {
-        let objects = self.bench.db.read().await?.objects(&row.part_names(0..row.parts())).await?;
-        Ok(objects.into_iter().map(|(_, row)| row.object).collect())
+        let objects = self.bench.db.look().await?.objects(&row.part_names(0..row.parts())).await?;
+        Ok(objects.into_iter().map(|(_, row)| row.object).collect::<BTreeSet<_>>().into_iter().collect())
     }
 
     async fn store_row(&self, tx: &mut Tx, row: &StagedRow) -> Result<(), BlobError> {
         let superseded = || BlobError::Superseded(self.owner.name.clone());
-        if self.row.is_some() {
+        if self.recorded_bytes > 0 {
             return if tx.extend_staged(&row.id, row.attempt, row.bytes).await? { Ok(()) } else { Err(superseded()) };
         }
         let staged = NewStaged {

@@ -13,6 +13,7 @@ use object_store::path::Path;
 use object_store::prefix::PrefixStore;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
 
+use super::appended::Appended;
 use super::error::StoreError;
 use crate::metrics::{BlobCall, Metrics};
 use crate::runtime::clock::Stopwatch;
@@ -141,9 +142,21 @@ impl Store {
         Ok(())
     }
 
+    /// Begins a file for the parts of a body. None where each part is an object of its own.
+    pub(super) async fn begin_file(&self, name: &str) -> Result<Option<Appended>, StoreError> {
+        let Some(folder) = &self.folder else { return Ok(None) };
+        Appended::create(folder, self.key(name)).await.map(Some).map_err(StoreError::Write)
+    }
+
+    /// Appends a part to the file of its body. Returns where it begins. The part is durable after [`Self::sync`].
+    pub(super) async fn append(&self, file: &mut Appended, part: Bytes) -> Result<u64, StoreError> {
+        let stopwatch = Stopwatch::start();
+        let begins = file.append(part).await;
+        self.metrics.blob_call(BlobCall::Put, stopwatch, begins.is_err());
+        begins.map_err(StoreError::Write)
+    }
+
     /// Makes objects durable. Other stores than files are durable anyway.
-    ///
-    /// One sync of all files of a body costs about half of a sync after each: the file system writes its journal once.
     pub(super) async fn sync(&self, objects: Vec<String>) -> Result<(), StoreError> {
         let Some(folder) = self.folder.clone() else { return Ok(()) };
         let stopwatch = Stopwatch::start();

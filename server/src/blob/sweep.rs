@@ -19,8 +19,9 @@ const SWEEP_EVERY_MS: i64 = 60 * 60 * 1_000;
 /// Objects that one transaction checks.
 const SWEEP_PAGE_OBJECTS: usize = 500;
 
-/// Chunks that one transaction deletes, and bodies that one query returns.
-const PARTS_AT_ONCE: u64 = 16;
+/// Chunks that one transaction deletes, in the database and elsewhere, and bodies that one query returns.
+const CHUNKS_AT_ONCE: u64 = 16;
+const OBJECTS_AT_ONCE: u64 = 512;
 const BODIES_AT_ONCE: u32 = 64;
 
 /// Longest time that the end of a round spends on deleting chunks. The job's next round waits for it.
@@ -79,7 +80,7 @@ pub async fn sweep(db: &Db, store: &Store, now_ms: i64) -> Result<Swept, BlobErr
         // Most objects are in use or young, so the database is asked only about old ones.
         let old = page.into_iter().filter(|listed| is_orphan(age_ms(listed.put_at_ms), false));
         let mut orphans: Vec<String> = old.map(|listed| listed.object).collect();
-        let known = db.read().await?.known_objects(&orphans).await?;
+        let known = db.look().await?.known_objects(&orphans).await?;
         orphans.retain(|object| !known.contains(object));
         swept.orphans += orphans.len() as u64;
         store.delete(orphans).await?;
@@ -95,7 +96,7 @@ impl Blobs {
     pub async fn clear(&self, db: &Db) -> Result<u64, BlobError> {
         let mut cleared = 0;
         loop {
-            let useless = db.read().await?.useless_staged(BODIES_AT_ONCE).await?;
+            let useless = db.look().await?.useless_staged(BODIES_AT_ONCE).await?;
             for staged in &useless {
                 self.delete_staged(db, staged.clone()).await?;
             }
@@ -107,16 +108,17 @@ impl Blobs {
     }
 
     async fn delete_staged(&self, db: &Db, mut staged: StagedRow) -> Result<(), BlobError> {
+        let at_once = if staged.in_store { OBJECTS_AT_ONCE } else { CHUNKS_AT_ONCE };
         loop {
             // A power failure that undoes it leaves an obsolete body whose objects are missing, which is deleted again.
             let mut tx = db.begin_losable().await?;
-            let (objects, done) = tx.delete_parts(&staged, PARTS_AT_ONCE).await?;
+            let (objects, done) = tx.delete_parts(&staged, at_once).await?;
             tx.commit().await?;
             self.delete(objects).await;
             if done {
                 return Ok(());
             }
-            staged.bytes = staged.parts().saturating_sub(PARTS_AT_ONCE) * staged.part_bytes;
+            staged.bytes = staged.parts().saturating_sub(at_once) * staged.part_bytes;
         }
     }
 

@@ -29,8 +29,32 @@ pub struct NewAssignment {
     pub seed: Option<Seed>,
 }
 
+impl NewAssignment {
+    /// The row that it is once it is stored.
+    #[must_use]
+    pub fn stored(&self, now_ms: i64) -> AssignmentRow {
+        let Self { id, round, client, base_version, deadline_at_ms, seed } = *self;
+        AssignmentRow {
+            id,
+            job: round.job,
+            task: round.task,
+            round: round.number,
+            client,
+            assigned_at_ms: now_ms,
+            deadline_at_ms,
+            seed: seed.map_or(0, |seed| seed.0.cast_signed()),
+            base_version,
+            state: AssignmentState::Assigned,
+            reason: None,
+            late_at_ms: None,
+            stopped_at_ms: None,
+            report_sha256: None,
+        }
+    }
+}
+
 /// The columns of an assignment that rules read.
-#[derive(Clone, Debug, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct AssignmentRow {
     #[sqlx(try_from = "String")]
     pub id: AssignmentId,

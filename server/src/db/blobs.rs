@@ -1,8 +1,8 @@
 //! Bodies of models and updates: their chunks, or the keys of those that are in an object store.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
-use super::tx::{execute, fetch, fetch_in, stored};
+use super::tx::{execute, fetch, fetch_in, insert_all, stored};
 use super::{DbError, RoundKey, Tx};
 
 /// Length of every chunk but the last. No database buffers more of a body than this at once.
@@ -16,14 +16,38 @@ pub struct StoredChunk {
     pub crc: Option<u32>,
 }
 
-/// An object that has a body, or a part of one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Where in an object a body is, or a part of one.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct ObjectRow {
-    /// Its key in the store.
+    /// The object's key in the store.
     pub object: String,
+    /// The first of its bytes in the object.
+    #[sqlx(try_from = "i64")]
+    pub begins: u64,
+    #[sqlx(try_from = "i64")]
     pub bytes: u64,
     /// CRC-32 of its bytes when it was stored; none for objects of earlier releases.
+    #[sqlx(try_from = "Crc")]
     pub crc: Option<u32>,
+}
+
+/// A nullable column with a checksum.
+#[derive(sqlx::Type)]
+#[sqlx(transparent)]
+struct Crc(Option<i64>);
+
+impl From<Crc> for Option<u32> {
+    fn from(Crc(crc): Crc) -> Self {
+        crc.map(checksum)
+    }
+}
+
+/// The object of a body.
+#[derive(sqlx::FromRow)]
+struct Named {
+    blob: String,
+    #[sqlx(flatten)]
+    object: ObjectRow,
 }
 
 /// A checksum as it is stored.
@@ -43,7 +67,13 @@ impl ObjectRow {
     /// An object with these bytes.
     #[must_use]
     pub fn of(object: String, data: &[u8]) -> Self {
-        Self { object, bytes: data.len() as u64, crc: Some(crc32fast::hash(data)) }
+        Self::range(object, 0, data)
+    }
+
+    /// These bytes within an object.
+    #[must_use]
+    pub fn range(object: String, begins: u64, data: &[u8]) -> Self {
+        Self { object, begins, bytes: data.len() as u64, crc: Some(crc32fast::hash(data)) }
     }
 }
 
@@ -79,10 +109,11 @@ impl Tx {
     /// after the commit.
     pub async fn put_object(&mut self, name: &str, object: &ObjectRow) -> Result<Option<String>, DbError> {
         let former = self.object(name).await?;
-        let sql = "insert into objects (blob, object, bytes, crc) values ($1, $2, $3, $4) \
-                   on conflict (blob) do update set object = excluded.object, bytes = excluded.bytes, crc = excluded.crc";
-        let ObjectRow { object, bytes, crc } = object;
-        execute!(self, sql, name, object.as_str(), stored(*bytes), crc.map(i64::from));
+        let sql = "insert into objects (blob, object, begins, bytes, crc) values ($1, $2, $3, $4, $5) \
+                   on conflict (blob) do update set object = excluded.object, begins = excluded.begins, \
+                   bytes = excluded.bytes, crc = excluded.crc";
+        let ObjectRow { object, begins, bytes, crc } = object;
+        execute!(self, sql, name, object.as_str(), stored(*begins), stored(*bytes), crc.map(i64::from));
         Ok(former.map(|former| former.object))
     }
 
@@ -91,34 +122,42 @@ impl Tx {
     /// # Errors
     /// [`DbError::Duplicate`] when the name has an object.
     pub async fn insert_object(&mut self, name: &str, object: &ObjectRow) -> Result<(), DbError> {
-        let sql = "insert into objects (blob, object, bytes, crc) values ($1, $2, $3, $4)";
-        let ObjectRow { object, bytes, crc } = object;
-        execute!(self, sql, name, object.as_str(), stored(*bytes), crc.map(i64::from));
+        self.insert_objects(&[(name.to_owned(), object.clone())]).await
+    }
+
+    /// Stores the objects of several bodies, each with the name of its body.
+    ///
+    /// # Errors
+    /// As [`Self::insert_object`].
+    pub async fn insert_objects(&mut self, objects: &[(String, ObjectRow)]) -> Result<(), DbError> {
+        let sql = "insert into objects (blob, object, begins, bytes, crc) ";
+        insert_all!(self, sql, objects, |values, (name, object)| {
+            values.push_bind(name.as_str()).push_bind(object.object.as_str()).push_bind(stored(object.begins));
+            values.push_bind(stored(object.bytes)).push_bind(object.crc.map(i64::from));
+        });
         Ok(())
     }
 
     /// The object that has the body of this name; none when the body is in the database or missing.
     pub async fn object(&mut self, name: &str) -> Result<Option<ObjectRow>, DbError> {
-        let sql = "select object, bytes, crc from objects where blob = $1";
-        let row = fetch!(self, (String, i64, Option<i64>), fetch_optional, sql, name);
-        Ok(row.map(|(object, bytes, crc)| ObjectRow { object, bytes: bytes.cast_unsigned(), crc: crc.map(checksum) }))
+        let sql = "select object, begins, bytes, crc from objects where blob = $1";
+        Ok(fetch!(self, ObjectRow, fetch_optional, sql, name))
     }
 
     /// The objects of several bodies, each with the name of its body, in no order. A body without an object is left
     /// out.
     pub async fn objects(&mut self, names: &[String]) -> Result<Vec<(String, ObjectRow)>, DbError> {
-        let sql = "select blob, object, bytes, crc from objects where blob in ";
-        let rows = fetch_in!(self, (String, String, i64, Option<i64>), sql, names, "");
-        let object = |(name, object, bytes, crc): (String, String, i64, Option<i64>)| {
-            (name, ObjectRow { object, bytes: bytes.cast_unsigned(), crc: crc.map(checksum) })
-        };
-        Ok(rows.into_iter().map(object).collect())
+        let sql = "select blob, object, begins, bytes, crc from objects where blob in ";
+        let rows = fetch_in!(self, Named, sql, names, "");
+        Ok(rows.into_iter().map(|Named { blob, object }| (blob, object)).collect())
     }
 
     /// Forgets the objects of several bodies. Returns them: the caller deletes them after the commit.
     pub(super) async fn forget_objects(&mut self, names: &[String]) -> Result<Vec<String>, DbError> {
         let rows = fetch_in!(self, (String,), "delete from objects where blob in ", names, " returning object");
-        Ok(rows.into_iter().map(|(object,)| object).collect())
+        // The parts of a body may be in one object.
+        let objects: BTreeSet<_> = rows.into_iter().map(|(object,)| object).collect();
+        Ok(objects.into_iter().collect())
     }
 
     /// Those of these objects in which a body is stored.

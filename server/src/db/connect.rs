@@ -17,7 +17,7 @@ use super::log_sync::LogSync;
 #[cfg(feature = "postgres")]
 use super::postgres;
 use super::recent::RecentClients;
-use super::sqlite::Connections;
+use super::sqlite::{Connections, SqliteTx};
 use super::watched::Watched;
 use super::{DbError, KnownClient, Tx};
 use crate::metrics::waits::{Waits, latency};
@@ -210,18 +210,39 @@ impl Db {
         Ok(tx)
     }
 
+    /// A connection for a single statement that reads, which needs no snapshot: beginning and ending one would cost as
+    /// much as the statement, and two round trips to PostgreSQL.
+    pub async fn look(&self) -> Result<Tx, DbError> {
+        let began = Instant::now();
+        let (stopwatch, operation) = (Stopwatch::start(), DbOperation::BeginRead);
+        let tx = match self {
+            Self::Sqlite { readers, file, metrics, .. } => {
+                file.check()?;
+                let connection = readers.acquire().await.map(SqliteTx::without_transaction);
+                Tx::Sqlite(Watched::begun(connection, operation, stopwatch, metrics)?)
+            }
+            #[cfg(feature = "postgres")]
+            Self::Postgres { pool, metrics } => {
+                let connection = pool.acquire().await.map(postgres::PostgresTx::Single);
+                Tx::Postgres(Watched::begun(connection, operation, stopwatch, metrics)?)
+            }
+        };
+        READS.took(began.elapsed());
+        Ok(tx)
+    }
+
     /// The client with this hash of its secret, or of its next secret. One that authenticated lately takes no query.
     pub async fn client_by_secret(&self, secret: &Sha256Hash) -> Result<Option<KnownClient>, DbError> {
         let recent = match self {
             Self::Sqlite { recent, .. } => recent,
             #[cfg(feature = "postgres")]
-            Self::Postgres { .. } => return self.read().await?.client_by_secret(secret).await,
+            Self::Postgres { .. } => return self.look().await?.client_by_secret(secret).await,
         };
         let began = match recent.find(secret) {
             Ok(known) => return Ok(Some(known)),
             Err(began) => began,
         };
-        let known = self.read().await?.client_by_secret(secret).await?;
+        let known = self.look().await?.client_by_secret(secret).await?;
         // A next secret is not remembered: its first use is a change.
         if let Some(known) = known.as_ref().filter(|known| known.secret_sha256 == *secret) {
             recent.remember(began, known);

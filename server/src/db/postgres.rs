@@ -4,6 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::str::FromStr;
 use std::time::Duration;
 
+use sqlx::pool::PoolConnection;
 use sqlx::{Connection, Transaction};
 use sqlx_postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, Postgres};
 
@@ -44,16 +45,24 @@ pub(super) async fn open(url: &str, longest: Duration) -> Result<PgPool, DbError
 pub(super) async fn begun(pool: &PgPool, statement: &'static str) -> sqlx::Result<PostgresTx> {
     let pool = pool.clone();
     let beginning = tokio::spawn(async move { pool.begin_with(statement).await });
-    beginning.await.map_err(|failed| sqlx::Error::Io(std::io::Error::other(failed)))?.map(PostgresTx)
+    beginning.await.map_err(|failed| sqlx::Error::Io(std::io::Error::other(failed)))?.map(PostgresTx::Open)
 }
 
-/// An open transaction. Dropping it without a commit rolls it back.
+/// A transaction, or a connection without one.
 #[derive(Debug)]
-pub struct PostgresTx(Transaction<'static, Postgres>);
+pub enum PostgresTx {
+    /// Dropping it without a commit rolls it back.
+    Open(Transaction<'static, Postgres>),
+    /// Each statement is a transaction of its own.
+    Single(PoolConnection<Postgres>),
+}
 
 impl Commit for PostgresTx {
     async fn commit(self) -> sqlx::Result<()> {
-        self.0.commit().await
+        match self {
+            Self::Open(transaction) => transaction.commit().await,
+            Self::Single(_) => Ok(()),
+        }
     }
 }
 
@@ -61,12 +70,18 @@ impl Deref for PostgresTx {
     type Target = PgConnection;
 
     fn deref(&self) -> &PgConnection {
-        &self.0
+        match self {
+            Self::Open(transaction) => transaction,
+            Self::Single(connection) => connection,
+        }
     }
 }
 
 impl DerefMut for PostgresTx {
     fn deref_mut(&mut self) -> &mut PgConnection {
-        &mut self.0
+        match self {
+            Self::Open(transaction) => transaction,
+            Self::Single(connection) => connection,
+        }
     }
 }

@@ -48,7 +48,10 @@ impl Shared {
 pub struct SqliteTx {
     /// There until it is dropped.
     connection: Option<SqliteConnection>,
-    has_begun: bool,
+    /// What stands before the next statement.
+    begins: &'static str,
+    /// Whether a transaction has begun.
+    is_open: bool,
     shared: Arc<Shared>,
     _place: OwnedSemaphorePermit,
 }
@@ -83,7 +86,8 @@ impl Connections {
             Some(connection) => connection,
             None => shared.options.connect().await?,
         };
-        Ok(SqliteTx { connection: Some(connection), has_begun: false, shared, _place: place })
+        let begins = shared.begins;
+        Ok(SqliteTx { connection: Some(connection), begins, is_open: false, shared, _place: place })
     }
 
     pub(super) fn options(&self) -> &SqliteConnectOptions {
@@ -104,12 +108,17 @@ impl Connections {
 }
 
 impl SqliteTx {
+    /// The connection alone: each statement is a transaction of its own.
+    pub(super) fn without_transaction(mut self) -> Self {
+        self.begins = "";
+        self
+    }
+
     /// What stands before the next statement: the transaction's beginning before the first one.
     pub(super) fn begins(&mut self) -> &'static str {
-        match std::mem::replace(&mut self.has_begun, true) {
-            true => "",
-            false => self.shared.begins,
-        }
+        let begins = std::mem::take(&mut self.begins);
+        self.is_open |= !begins.is_empty();
+        begins
     }
 
     /// The text of the next statement.
@@ -135,9 +144,9 @@ impl SqliteTx {
 
 impl Commit for SqliteTx {
     async fn commit(mut self) -> sqlx::Result<()> {
-        if self.has_begun {
+        if self.is_open {
             sqlx::query("commit").execute(&mut *self).await?;
-            self.has_begun = false;
+            self.is_open = false;
         }
         Ok(())
     }
@@ -148,7 +157,7 @@ impl Drop for SqliteTx {
         let Some(mut connection) = self.connection.take() else { return };
         // Sent, and not waited for: the next statement of the connection comes after it. SQLite may have ended the
         // transaction by itself, on a full disk for example; then the rollback fails, and changes nothing.
-        let sent = self.has_begun.then(|| sqlx::query("rollback").execute(&mut connection).now_or_never()).flatten();
+        let sent = self.is_open.then(|| sqlx::query("rollback").execute(&mut connection).now_or_never()).flatten();
         if !matches!(sent, Some(Err(sqlx::Error::WorkerCrashed))) {
             self.shared.idle().push(connection);
         }
@@ -216,6 +225,17 @@ mod tests {
             }
         }
         assert_eq!(count(&connections).await, 2);
+    }
+
+    #[tokio::test]
+    async fn a_connection_without_a_transaction_leaves_none_behind() {
+        let (_folder, connections) = opened().await;
+        let mut single = connections.acquire().await.unwrap().without_transaction();
+        let query = sqlx::query(single.text("insert into numbers values (1)"));
+        assert_eq!(single.run(query).await.unwrap(), 1);
+        drop(single);
+        assert_eq!(count(&connections).await, 1, "the statement was a transaction of its own");
+        assert_eq!(run(&connections, "insert into numbers values (2)").await, 1);
     }
 
     /// SQLite counts the rows of the last statement that changed any, and beginning changes none.

@@ -67,7 +67,7 @@ pub(super) async fn move_job(driver: &Driver, job: JobId, listening: Option<&Lis
             Lease::Theirs { until_ms } => {
                 // The other driver ends the job's rounds without telling this coordinator: its sums would stay.
                 updates.sums.forget_job(job);
-                let ended = !services.db.read().await?.is_live(job).await?;
+                let ended = !services.db.look().await?.is_live(job).await?;
                 return Ok(if ended { Look::Ended } else { Look::Quiet { until_ms } });
             }
         };

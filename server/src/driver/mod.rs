@@ -57,7 +57,7 @@ impl Driver {
 
     /// Starts a task for each live job that has none.
     async fn start_tasks(&self, tasks: &mut JoinSet<JobId>, driven: &mut HashSet<JobId>) -> Result<(), DbError> {
-        let jobs = self.services.db.read().await?.live_jobs().await?;
+        let jobs = self.services.db.look().await?.live_jobs().await?;
         for (job, population) in jobs {
             if driven.insert(job) {
                 let driver = self.clone();
@@ -118,7 +118,7 @@ impl Driver {
     /// Of the first job that could not be moved. Jobs after it were moved all the same.
     pub async fn run_once(&self) -> Result<Option<i64>, DriverError> {
         let mut wake_at_ms = self.leases.renew(&self.services).await?;
-        let jobs = self.services.db.read().await?.live_jobs().await?;
+        let jobs = self.services.db.look().await?.live_jobs().await?;
         let mut failed = None;
         for (job, _) in jobs {
             match self.try_move(job, None).await {

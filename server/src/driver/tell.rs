@@ -10,7 +10,7 @@ use crate::services::Services;
 
 /// Logs how a round ended. An abandoned one is a warning, unless that was to be expected.
 pub(super) async fn ended(services: &Services, spec: &JobSpec, key: RoundKey) -> Result<(), DbError> {
-    let Some(row) = services.db.read().await?.round(key).await? else { return Ok(()) };
+    let Some(row) = services.db.look().await?.round(key).await? else { return Ok(()) };
     let round = Round::from(row);
     if round.phase.is_open() {
         // Another driver was faster, and the round goes on.

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 use tributary_protocol::id::{ClientId, Name};
+use tributary_protocol::operator::ModelVersion;
 
+use crate::db::{AssignmentRow, RoundRow};
 use tributary_engine::round::Candidate;
 
 #[derive(Debug, Default)]
@@ -26,7 +28,27 @@ struct Entry {
     population: Name,
     candidate: Candidate,
     ticket: u64,
-    call: oneshot::Sender<()>,
+    call: oneshot::Sender<Call>,
+}
+
+/// How a wait ends.
+#[derive(Debug)]
+pub enum Call {
+    /// The client should look for its work.
+    Look,
+    /// The client was drawn, and this is its work.
+    Work(Box<Work>),
+    /// A newer check-in of the same client took its place.
+    Replaced,
+}
+
+/// The work of a drawn client, as it was stored: the client need not look it up.
+#[derive(Clone, Debug)]
+pub struct Work {
+    pub assignment: AssignmentRow,
+    pub round: Arc<RoundRow>,
+    /// The model version that it starts from.
+    pub model: Arc<ModelVersion>,
 }
 
 /// A client's place in the lobby; dropping it (the answer was sent, or the connection broke) frees the place.
@@ -35,7 +57,7 @@ pub struct Seat {
     lobby: Arc<Lobby>,
     client: ClientId,
     ticket: u64,
-    called: oneshot::Receiver<()>,
+    called: oneshot::Receiver<Call>,
 }
 
 impl Lobby {
@@ -80,13 +102,22 @@ impl Lobby {
         self.len() == 0
     }
 
-    /// Ends the wait of clients that have work.
+    /// Ends the wait of clients that may have work.
     pub fn call(&self, clients: impl IntoIterator<Item = ClientId>) {
+        self.end(clients.into_iter().map(|client| (client, Call::Look)));
+    }
+
+    /// Ends the wait of drawn clients.
+    pub fn give(&self, works: impl IntoIterator<Item = Work>) {
+        self.end(works.into_iter().map(|work| (work.assignment.client, Call::Work(Box::new(work)))));
+    }
+
+    fn end(&self, calls: impl Iterator<Item = (ClientId, Call)>) {
         let mut waiting = self.lock();
-        for client in clients {
+        for (client, call) in calls {
             if let Some(entry) = waiting.clients.remove(&client) {
                 // A client that just left finds its assignment at its next check-in.
-                let _ = entry.call.send(());
+                let _ = entry.call.send(call);
             }
         }
     }
@@ -98,9 +129,9 @@ impl Lobby {
 }
 
 impl Seat {
-    /// Waits until the client is called; false when a newer check-in of the same client took its place.
-    pub async fn called(&mut self) -> bool {
-        (&mut self.called).await.is_ok()
+    /// Waits until the client is called.
+    pub async fn called(&mut self) -> Call {
+        (&mut self.called).await.unwrap_or(Call::Replaced)
     }
 }
 
@@ -139,7 +170,7 @@ mod tests {
         assert_eq!(lobby.candidates(&population).len(), 2);
         assert!(lobby.candidates(&"q".parse().unwrap()).is_empty());
         lobby.call([candidate(1).client]);
-        assert!(seat.called().await);
+        assert!(matches!(seat.called().await, Call::Look));
         assert_eq!(lobby.candidates(&population), vec![candidate(2)]);
         drop(other);
         assert!(lobby.is_empty());
@@ -150,10 +181,10 @@ mod tests {
         let lobby = Arc::new(Lobby::default());
         let mut first = lobby.enter("p".parse().unwrap(), candidate(1));
         let mut second = lobby.enter("p".parse().unwrap(), candidate(1));
-        assert!(!first.called().await);
+        assert!(matches!(first.called().await, Call::Replaced));
         drop(first);
         assert_eq!(lobby.len(), 1, "the first seat must not free the second's place");
         lobby.call([candidate(1).client]);
-        assert!(second.called().await);
+        assert!(matches!(second.called().await, Call::Look));
     }
 }

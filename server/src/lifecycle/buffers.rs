@@ -4,7 +4,7 @@ use tributary_engine::round::{BufferPolicy, Candidate, TaskPolicy, is_overdue, s
 use tributary_protocol::id::{AssignmentId, JobId};
 use tributary_protocol::state::Phase;
 
-use super::drawn::{assign, stand_up};
+use super::drawn::{assign, commit_and_give, stand_up};
 use super::expiry::expire_one;
 use crate::db::{AssignmentRow, DbError, NewAssignment, NewRound, RoundRow, Transition, Tx};
 use crate::fleet::Fleet;
@@ -91,9 +91,7 @@ pub(crate) async fn draw(
         drop(tx);
         return stand_up(services, fleet, clients).await;
     }
-    tx.commit().await?;
-    fleet.lobby.call(clients.iter().map(|candidate| candidate.client));
-    Ok(())
+    commit_and_give(tx, fleet, round, &assignments, now_ms).await
 }
 
 /// Ends the open assignments of a buffered job whose time is over, so that their places are free.

@@ -1,11 +1,14 @@
 //! Assignments of drawn clients.
 
+use std::sync::Arc;
+
 use tributary_protocol::state::AssignmentState;
 
 use tributary_engine::round::Candidate;
 
-use crate::db::{DbError, NewAssignment, RoundKey, Transition, Tx};
+use crate::db::{DbError, NewAssignment, RoundKey, RoundRow, Transition, Tx};
 use crate::fleet::Fleet;
+use crate::fleet::lobby::Work;
 use crate::services::Services;
 
 /// Stores the assignments of clients that were drawn for a round. Returns false when one of them got other work since
@@ -33,6 +36,29 @@ pub(super) async fn assign(
         fleet.downloads.forget(*client);
     }
     Ok(true)
+}
+
+/// Commits the assignments of clients that were drawn from one model version, and gives them to the clients.
+///
+/// Round and model are read once for all of them. If each client looked up its work, that would be three queries each.
+pub(super) async fn commit_and_give(
+    mut tx: Tx,
+    fleet: &Fleet,
+    round: &RoundRow,
+    assignments: &[NewAssignment],
+    now_ms: i64,
+) -> Result<(), DbError> {
+    let corrupt = |what: &str| DbError::Corrupt(format!("round {} of {} has no {what}", round.number, round.job));
+    let model = tx.model(round.job, round.base_version).await?.ok_or_else(|| corrupt("base model"))?;
+    let round = tx.round(round.key()).await?.ok_or_else(|| corrupt("row"))?;
+    tx.commit().await?;
+    let (round, model) = (Arc::new(round), Arc::new(model));
+    fleet.lobby.give(assignments.iter().map(|new| Work {
+        assignment: new.stored(now_ms),
+        round: Arc::clone(&round),
+        model: Arc::clone(&model),
+    }));
+    Ok(())
 }
 
 /// Clients that have other work leave the lobby.

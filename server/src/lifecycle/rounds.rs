@@ -10,7 +10,7 @@ use tributary_protocol::job_file::{Adapt, NormMax};
 use tributary_protocol::state::{AbandonReason, JobState, Phase, Task};
 
 use super::buffers;
-use super::drawn::{assign, stand_up};
+use super::drawn::{assign, commit_and_give, stand_up};
 use super::expiry::expire_one;
 use crate::blob::BlobError;
 use crate::db::{
@@ -149,9 +149,7 @@ pub(crate) async fn start(
         drop(tx);
         return stand_up(services, fleet, cohort).await;
     }
-    tx.commit().await?;
-    fleet.lobby.call(cohort.iter().map(|candidate| candidate.client));
-    Ok(())
+    commit_and_give(tx, fleet, round, &assignments, now_ms).await
 }
 
 /// Training to Aggregating: assignments of a cohort without a report expire.

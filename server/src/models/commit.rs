@@ -77,7 +77,7 @@ async fn make_and_store(
     let optimizer = planned(services, spec, round, &combined, facts).await?;
     let maker = Maker::new(Arc::clone(spec), optimizer, Arc::clone(&combined), count);
     let (mut version, norms) = make_version(services, bench, spec, round, maker).await?;
-    let statistics = update_statistics(services, spec, round, updates, &combined, norms).await?;
+    let statistics = update_statistics(services, sums, spec, round, updates, &combined, norms).await?;
     rounds::commit(services, round.key(), &mut version, &statistics).await?;
     Ok(())
 }
@@ -117,7 +117,7 @@ async fn make_version(
     };
     let made = match delta {
         Some(delta) => Some(delta.finish(row.created_at_ms).await?),
-        None => make_form(bench, clock, spec, version, &model).await?,
+        None => make_form(bench, clock, spec, version, &mut model).await?,
     };
     let mut bodies = vec![(Role::Model, model.finish(row.created_at_ms).await?)];
     bodies.extend(made);
@@ -169,9 +169,14 @@ async fn write_files(
     while let Some(mut data) = reader.next().await? {
         while !data.is_empty() {
             let piece = data.split_to(PIECE_BYTES.min(data.len()));
-            let count = maker.run(move |maker| maker.read(&piece)).await?;
-            let former = companions.take(count).await?;
-            let made = maker.run(move |maker| maker.make(former)).await?;
+            let made = if followed.is_empty() {
+                let make = move |maker: &mut Maker| maker.read(&piece).and_then(|_| maker.make(Former::default()));
+                maker.run(make).await?
+            } else {
+                let count = maker.run(move |maker| maker.read(&piece)).await?;
+                let former = companions.take(count).await?;
+                maker.run(move |maker| maker.make(former)).await?
+            };
             files.model.push(&made.model).await?;
             if let Some(delta) = &mut files.delta {
                 delta.push(made.delta).await?;

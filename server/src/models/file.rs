@@ -74,7 +74,7 @@ pub(crate) async fn make_form(
     clock: &Clock,
     spec: &JobSpec,
     version: u32,
-    plain: &Spool,
+    plain: &mut Spool,
 ) -> Result<Option<(Role, Staged)>, VersionError> {
     let form = spec.plan.download.codec;
     if form == ModelForm::F32 {

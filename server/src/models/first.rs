@@ -73,7 +73,7 @@ impl FirstFile {
             best: false,
             pinned_at_ms: None,
         };
-        let form = make_form(bench, clock, spec, 0, &self.spool).await?;
+        let form = make_form(bench, clock, spec, 0, &mut self.spool).await?;
         let mut bodies = vec![(Role::Model, self.spool.finish(row.created_at_ms).await?)];
         bodies.extend(form);
         Ok(NewVersion { row, bodies })
@@ -108,9 +108,9 @@ impl UploadedModel {
 
     /// Makes the version; refuses a file that ends too early. The upload itself stays on the workbench, which deletes
     /// it.
-    pub(crate) async fn finish(self, spec: &JobSpec) -> Result<NewVersion, UploadError> {
+    pub(crate) async fn finish(mut self, spec: &JobSpec) -> Result<NewVersion, UploadError> {
         let order = self.decoder.finish()?;
-        Ok(in_order(&self.bench, &self.clock, spec, &self.spool, &order).await?)
+        Ok(in_order(&self.bench, &self.clock, spec, &mut self.spool, &order).await?)
     }
 }
 
@@ -135,7 +135,7 @@ async fn in_order(
     bench: &Workbench,
     clock: &Clock,
     spec: &JobSpec,
-    uploaded: &Spool,
+    uploaded: &mut Spool,
     order: &[usize],
 ) -> Result<NewVersion, VersionError> {
     let bytes_of = |parameter: usize| spec.model.range(parameter).len() as u64 * VALUE_BYTES;

@@ -1,9 +1,14 @@
 //! Update statistics of a round, computed when it ends: diversity and cosines. Norms are those of the pass that makes
 //! the model.
+//!
+//! Where the rule is a mean, cosines come from the sketches that were made when updates were added to the sum. Other
+//! rules read the updates again.
 
 use std::sync::Arc;
 
-use tributary_engine::aggregate::{Discount, Leading, MeanDot, Weighing, Weight, cosine, diversity};
+use tributary_engine::aggregate::{
+    Discount, Leading, MeanDot, Share, Sketched, Weighing, cosine, diversity, dots_with_mean,
+};
 use tributary_engine::job::JobSpec;
 use tributary_protocol::id::AssignmentId;
 
@@ -11,6 +16,7 @@ use super::gather::SharedCombined;
 use crate::db::{RoundRow, RoundStatistics};
 use crate::services::Services;
 use crate::updates::stored::{StoredError, StoredUpdate, each};
+use crate::updates::sums::{RoundSum, Sums};
 
 /// Most values of updates that are read again for cosines. Larger rounds have no cosines.
 const COSINE_VALUES_MAX: u64 = 1 << 26;
@@ -32,6 +38,7 @@ pub(super) struct Norms {
 /// not fail the round.
 pub(super) async fn update_statistics(
     services: &Services,
+    sums: &Sums,
     spec: &Arc<JobSpec>,
     round: &RoundRow,
     updates: Vec<StoredUpdate>,
@@ -40,10 +47,15 @@ pub(super) async fn update_statistics(
 ) -> Result<RoundStatistics, StoredError> {
     let delta = Arc::new(Leading { combined: Arc::clone(combined), values: spec.shared().total() });
     let step_norm = Some(norms.step).filter(|norm| norm.is_finite());
-    let diversity = spec.weighing().and_then(|weighing| diversity_of(&updates, &spec.discount(), weighing, norms.mean));
-    let cosines = match norms.mean > 0.0 && is_small(updates.len() as u64, spec.update.total() as u64) {
-        true => cosines(services, spec, &delta, updates, norms.mean).await,
-        false => Ok(Vec::new()),
+    let shares = spec.weighing().map(|weighing| shares(&updates, &spec.discount(), weighing));
+    let diversity = shares.as_ref().and_then(|shares| diversity_of(&updates, shares, norms.mean));
+    let cosines = match (&shares, sums.begun(round.key())) {
+        _ if norms.mean == 0.0 => Ok(Vec::new()),
+        (Some(shares), Some(sum)) => Ok(estimated_cosines(&sum, &updates, shares, norms.mean)),
+        _ if is_small(updates.len() as u64, spec.update.total() as u64) => {
+            cosines(services, spec, &delta, updates, norms.mean).await
+        }
+        _ => Ok(Vec::new()),
     };
     let cosines = cosines.unwrap_or_else(|error| {
         tracing::warn!(%error, job = %round.job, round = round.number, "the round has no cosines");
@@ -52,12 +64,33 @@ pub(super) async fn update_statistics(
     Ok(RoundStatistics { step_norm, diversity, cosines })
 }
 
+/// What each update counts for in a mean.
+fn shares(updates: &[StoredUpdate], discount: &Discount, weighing: Weighing) -> Vec<Share> {
+    updates.iter().map(|update| discount.share(weighing, update.examples, update.staleness)).collect()
+}
+
 /// The diversity of updates whose combination is a mean; other rules have none.
-fn diversity_of(updates: &[StoredUpdate], discount: &Discount, weighing: Weighing, mean_norm: f64) -> Option<f64> {
-    let share = |update: &StoredUpdate| discount.share(weighing, update.examples, update.staleness);
-    let norms: Vec<(Weight, f64)> = updates.iter().map(|update| (share(update).weight, update.facts.norm)).collect();
-    let total: f64 = updates.iter().map(|update| share(update).divisor.as_f64()).sum();
-    diversity(&norms, mean_norm * total)
+fn diversity_of(updates: &[StoredUpdate], shares: &[Share], mean_norm: f64) -> Option<f64> {
+    let norms = shares.iter().zip(updates).map(|(share, update)| (share.weight, update.facts.norm));
+    let total: f64 = shares.iter().map(|share| share.divisor.as_f64()).sum();
+    diversity(&norms.collect::<Vec<_>>(), mean_norm * total)
+}
+
+/// Cosines from the sketches of the updates in a sum; none for more updates than have sketches.
+fn estimated_cosines(
+    sum: &RoundSum,
+    updates: &[StoredUpdate],
+    shares: &[Share],
+    mean_norm: f64,
+) -> Vec<(AssignmentId, f64)> {
+    let sketches = sum.sketches(updates.iter().map(|update| update.assignment)).unwrap_or_default();
+    let sketched = sketches.iter().zip(shares).zip(updates);
+    let sketched =
+        sketched.map(|((sketch, share), update)| Sketched { sketch, share: *share, norm: update.facts.norm });
+    let dots = dots_with_mean(&sketched.collect::<Vec<_>>());
+    let cosines = updates.iter().zip(dots);
+    let cosines = cosines.map(|(update, dot)| (update.assignment, cosine(dot, update.facts.norm, mean_norm)));
+    cosines.filter_map(|(assignment, cosine)| Some((assignment, cosine?))).collect()
 }
 
 /// Whether this many updates of this many values each are compared with their mean.

@@ -67,7 +67,7 @@ impl Sender {
     /// [`DbError`]; a receiver that fails is tried again later instead.
     pub async fn send_due(&self, services: &Services) -> Result<usize, DbError> {
         let mut taken = 0;
-        let due = services.db.read().await?.due_notices(services.clock.now_ms(), NOTICES_AT_ONCE).await?;
+        let due = services.db.look().await?.due_notices(services.clock.now_ms(), NOTICES_AT_ONCE).await?;
         for notice in due {
             // Claimed by moving its next attempt on: of several coordinators one sends it, and a process that dies
             // here leaves it to the next attempt.

@@ -16,7 +16,9 @@ use tributary_protocol::id::{AssignmentId, JobId};
 use tributary_protocol::update::DeltaSink;
 
 use crate::db::RoundKey;
-use tributary_engine::aggregate::{Accumulator, Combined, Contribution, Discount, FoldError, Share, Weighing, Weight};
+use tributary_engine::aggregate::{
+    Accumulator, Combined, Contribution, Discount, FoldError, Share, Sketch, Weighing, Weight,
+};
 use tributary_engine::job::JobSpec;
 
 /// The sums of all open rounds.
@@ -36,6 +38,8 @@ pub struct RoundSum {
     /// None: the job's rule reads the stored updates when the round has closed, and nothing is added here.
     weighing: Option<Weighing>,
     discount: Discount,
+    /// An empty sketch of an update of this round; none where updates have no cosines.
+    sketch: Option<Sketch>,
     members: Mutex<Members>,
     /// Notified when a flight ends.
     ended: Notify,
@@ -49,6 +53,8 @@ struct Members {
     updates: HashSet<AssignmentId>,
     in_flight: usize,
     invalid: bool,
+    /// Sketches of the updates that are in the sum.
+    sketches: HashMap<AssignmentId, Sketch>,
 }
 
 /// An update on its way into a sum. It ends with [`Flight::land`] or [`Flight::leave`]. Dropping it with blocks in the
@@ -58,6 +64,7 @@ pub struct Flight {
     sum: SharedSum,
     assignment: AssignmentId,
     share: Share,
+    sketch: Option<Sketch>,
     touched: bool,
     ended: bool,
 }
@@ -89,7 +96,9 @@ impl Sums {
         match rounds.get(&round) {
             Some(sum) if !sum.is_invalid() => Arc::clone(sum),
             _ => {
-                let sum = Arc::new(RoundSum::new(spec));
+                let sketched = spec.seed().derive(round.task.as_str(), round.number.into()).derive("sketch", 0);
+                let sketch = Sketch::new(spec.shared().total(), spec.caps.updates_max, sketched);
+                let sum = Arc::new(RoundSum { sketch, ..RoundSum::weighed(spec, spec.weighing()) });
                 rounds.insert(round, Arc::clone(&sum));
                 sum
             }
@@ -110,10 +119,6 @@ impl Sums {
 }
 
 impl RoundSum {
-    fn new(spec: &JobSpec) -> Self {
-        Self::weighed(spec, spec.weighing())
-    }
-
     /// A sum by examples, whatever the job's rule. Rules that come out as a plain mean use it when the round has
     /// closed.
     #[must_use]
@@ -128,6 +133,7 @@ impl RoundSum {
             accumulator,
             weighing,
             discount: spec.discount(),
+            sketch: None,
             members: Mutex::default(),
             ended: Notify::new(),
             closing: CancellationToken::new(),
@@ -181,7 +187,8 @@ impl RoundSum {
         }
         members.updates.insert(assignment);
         members.in_flight += 1;
-        Ok(Some(Flight { sum: Arc::clone(self), assignment, share, touched: false, ended: false }))
+        let sketch = self.sketch.clone();
+        Ok(Some(Flight { sum: Arc::clone(self), assignment, share, sketch, touched: false, ended: false }))
     }
 
     /// Stops taking arriving updates, and waits until each update in flight was acknowledged or subtracted again. Their
@@ -214,6 +221,13 @@ impl RoundSum {
     #[must_use]
     pub fn is_invalid(&self) -> bool {
         lock(&self.members).invalid
+    }
+
+    /// The sketches of these updates, in their order; none where one of them has no sketch.
+    #[must_use]
+    pub(crate) fn sketches(&self, updates: impl IntoIterator<Item = AssignmentId>) -> Option<Vec<Sketch>> {
+        let members = lock(&self.members);
+        updates.into_iter().map(|update| members.sketches.get(&update).cloned()).collect()
     }
 
     /// Whether updates are added to it when they arrive.
@@ -285,6 +299,8 @@ impl Flight {
         members.invalid |= invalidates;
         if !counts {
             members.updates.remove(&self.assignment);
+        } else if let Some(sketch) = self.sketch.take() {
+            members.sketches.insert(self.assignment, sketch);
         }
         drop(members);
         self.sum.ended.notify_waiters();
@@ -296,11 +312,17 @@ impl DeltaSink for Flight {
     fn dense(&mut self, first: usize, values: &[f32]) {
         self.touched = true;
         self.sum.accumulator.add(first, values, self.share.weight);
+        if let Some(sketch) = &mut self.sketch {
+            sketch.dense(first, values);
+        }
     }
 
     fn sparse(&mut self, first: usize, indices: &[u32], values: &[f32]) {
         self.touched = true;
         self.sum.accumulator.add_sparse(first, indices, values, self.share.weight);
+        if let Some(sketch) = &mut self.sketch {
+            sketch.sparse(first, indices, values);
+        }
     }
 }
 

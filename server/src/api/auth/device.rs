@@ -148,7 +148,7 @@ impl FromRequestParts<Arc<App>> for Enroller {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
         let secret = bearer(parts, SecretKind::Enrolment, "an enrolment token")?;
-        let token = app.db.read().await?.working_token(&stored_hash(&secret), app.clock.now_ms()).await?;
+        let token = app.db.look().await?.working_token(&stored_hash(&secret), app.clock.now_ms()).await?;
         let token = token.and_then(|token| Some((token.id, token.population?, token.label, token.attributes)));
         let (token, population, label, granted) =
             token.ok_or_else(|| unauthorized("this enrolment token is unknown, expired or revoked"))?;

@@ -75,7 +75,7 @@ impl Identity {
     async fn by_token(parts: &Parts, app: &App) -> Answer<Self> {
         let secret = bearer(parts, SecretKind::Operator, "an operator token")?;
         let now_ms = app.clock.now_ms();
-        let token = app.db.read().await?.working_token(&stored_hash(&secret), now_ms).await?;
+        let token = app.db.look().await?.working_token(&stored_hash(&secret), now_ms).await?;
         // Only operator tokens have a role.
         let token = token.and_then(|token| Some((token.role?, token)));
         let (role, token) = token.ok_or_else(|| unauthorized("this operator token is unknown, expired or revoked"))?;
@@ -99,7 +99,7 @@ impl Identity {
 
     async fn by_session(secret: Sha256Hash, app: &App) -> Answer<Self> {
         let now_ms = app.clock.now_ms();
-        let session = app.db.read().await?.session(&secret, used_since_ms(now_ms), now_ms).await?;
+        let session = app.db.look().await?.session(&secret, used_since_ms(now_ms), now_ms).await?;
         let session = session.ok_or_else(|| unauthorized("the session has ended; sign in again"))?;
         if session.last_used_at_ms <= now_ms.saturating_sub(USED_EVERY_MS) {
             note_use(async {

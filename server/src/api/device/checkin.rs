@@ -23,6 +23,7 @@ use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
 use crate::db::{AssignmentRow, ClientRow, DbError, MadeFor, ModelFileRow, Text, Tx};
 use crate::fleet::Size;
+use crate::fleet::lobby::{Call, Work};
 use crate::fleet::waits::{EXPLAINED_CLIENTS_MAX, waits_for};
 use crate::guard;
 use crate::metrics::CheckInAnswer;
@@ -70,16 +71,21 @@ pub(super) async fn check_in(
         return answer(CheckInResponse::Assigned(Box::new(assignment)));
     }
     app.signals.client_waits(&client.population);
-    let stopping = tokio::select! {
-        called = seat.called() => {
-            if !called {
-                app.guard.replaced();
-            }
-            false
-        }
-        () = app.clock.sleep_until(until_ms) => false,
-        () = app.stopping.cancelled() => true,
+    let (call, stopping) = tokio::select! {
+        call = seat.called() => (Some(call), false),
+        () = app.clock.sleep_until(until_ms) => (None, false),
+        () = app.stopping.cancelled() => (None, true),
     };
+    match call {
+        Some(Call::Work(work)) => {
+            if let Some(assignment) = Box::pin(given(&app, &client, &work)).await? {
+                app.metrics.checkin(client.population.as_str(), CheckInAnswer::Assigned);
+                return answer(CheckInResponse::Assigned(Box::new(assignment)));
+            }
+        }
+        Some(Call::Replaced) => app.guard.replaced(),
+        Some(Call::Look) | None => {}
+    }
     // Read back from the lobby: a copy that waits here would take memory for each held client.
     let is_explained = app.fleet.lobby.len() <= EXPLAINED_CLIENTS_MAX;
     let candidate = is_explained.then(|| app.fleet.lobby.candidate(client.id)).flatten();
@@ -169,39 +175,79 @@ async fn remember(app: &App, client: &ClientRow, request: &CheckInRequest) -> Re
 }
 
 async fn look_for_work(app: &App, client: &ClientRow) -> Result<Option<Assignment>, DbError> {
-    open_work(app, &mut app.db.read().await?, client).await
-}
-
-/// The client's open assignment: a new one, or one whose answer was lost. An assignment past its deadline is left out,
-/// because the driver is about to expire it.
-async fn open_work(app: &App, tx: &mut Tx, client: &ClientRow) -> Result<Option<Assignment>, DbError> {
-    match tx.open_assignment(client.id).await? {
-        Some(row) => Ok(Some(assignment(app, tx, client, &row).await?).filter(|work| work.deadline_in_ms > 0)),
+    // Most clients have none: one statement needs no snapshot.
+    match app.db.look().await?.open_assignment(client.id).await? {
+        Some(_) => open_work(app, &mut app.db.read().await?, client).await,
         None => Ok(None),
     }
 }
 
-async fn assignment(app: &App, tx: &mut Tx, client: &ClientRow, row: &AssignmentRow) -> Result<Assignment, DbError> {
-    let key = row.round();
-    let missing = |what: &str| DbError::Corrupt(format!("{} has no {what}", row.id));
+/// The client's open assignment: a new one, or one whose answer was lost.
+async fn open_work(app: &App, tx: &mut Tx, client: &ClientRow) -> Result<Option<Assignment>, DbError> {
+    let Some(assignment) = tx.open_assignment(client.id).await? else { return Ok(None) };
+    let (key, id) = (assignment.round(), assignment.id);
+    let missing = |what: &str| DbError::Corrupt(format!("{id} has no {what}"));
     let spec = app.spec(tx, key.job).await?.ok_or_else(|| missing("job"))?;
-    let round = tx.round(key).await?.ok_or_else(|| missing("round"))?;
-    let model = tx.model(key.job, row.base_version).await?.ok_or_else(|| missing("model"))?;
+    let round = Arc::new(tx.round(key).await?.ok_or_else(|| missing("round"))?);
+    let model = tx.model(key.job, assignment.base_version).await?.ok_or_else(|| missing("model"))?;
+    let work = Work { assignment, round, model: Arc::new(model) };
+    let files = files_of(tx, client, &work, &spec).await?;
+    Ok(described(app, client, &work, &spec, files))
+}
+
+/// The work that a client was drawn for.
+async fn given(app: &App, client: &ClientRow, work: &Work) -> Result<Option<Assignment>, DbError> {
+    let Some(spec) = app.specs.known(work.round.job) else {
+        return open_work(app, &mut app.db.read().await?, client).await;
+    };
+    let files = match needs_files(&spec) {
+        true => files_of(&mut app.db.read().await?, client, work, &spec).await?,
+        false => Files::default(),
+    };
+    Ok(described(app, client, work, &spec, files))
+}
+
+/// What a client fetches beside the model's plain file, or instead of it.
+#[derive(Default)]
+struct Files {
+    form: Option<FormFile>,
+    deltas: Vec<ModelDeltaFile>,
+    control: Option<CompanionFile>,
+    dropped_round: Option<u32>,
+}
+
+/// Whether the database has more to say about a client's work than assignment, round and model.
+fn needs_files(spec: &JobSpec) -> bool {
     let download = spec.plan.download;
+    download.codec != ModelForm::F32 || download.delta || spec.plan.goes_back()
+}
+
+async fn files_of(tx: &mut Tx, client: &ClientRow, work: &Work, spec: &JobSpec) -> Result<Files, DbError> {
+    let (key, model, download) = (work.round.key(), &work.model, spec.plan.download);
     let form = match download.codec {
         ModelForm::F32 => None,
         form => {
             let file = tx.model_file(key.job, model.version, MadeFor::Form(form)).await?;
-            let ModelFileRow { sha256, bytes, .. } = file.ok_or_else(|| missing("model in its form"))?;
+            let corrupt = || DbError::Corrupt(format!("{} has no model in its form", work.assignment.id));
+            let ModelFileRow { sha256, bytes, .. } = file.ok_or_else(corrupt)?;
             Some(FormFile { form, sha256, bytes })
         }
     };
-    let steps = match download.delta {
+    let deltas = match download.delta {
         true => tx.steps(key.job, model.version.saturating_sub(DELTA_CHAIN_MAX), model.version).await?,
         false => Vec::new(),
     };
-    let (control, dropped_round) = carried_on(tx, client, row, &spec).await?;
-    let left_ms = row.until_ms(&round).unwrap_or(0).saturating_sub(app.clock.now_ms());
+    let (control, dropped_round) = carried_on(tx, client, &work.assignment, spec).await?;
+    Ok(Files { form, deltas: unbroken(deltas), control, dropped_round })
+}
+
+/// The work as the client is told it. An assignment past its deadline is left out, because the driver is about to
+/// expire it.
+fn described(app: &App, client: &ClientRow, work: &Work, spec: &JobSpec, files: Files) -> Option<Assignment> {
+    let Work { assignment: row, round, model } = work;
+    let left_ms = row.until_ms(round).unwrap_or(0).saturating_sub(app.clock.now_ms());
+    let deadline_in_ms = u64::try_from(left_ms).ok().filter(|left_ms| *left_ms > 0)?;
+    let key = row.round();
     let seed = row.seed().unwrap_or_else(|| round.seed().derive("client", client.number));
     // An update with a larger weight than the client told is refused, so the client learns what it told.
     let weight_max = match u32::try_from(client.examples).unwrap_or(u32::MAX) {
@@ -212,20 +258,20 @@ async fn assignment(app: &App, tx: &mut Tx, client: &ClientRow, row: &Assignment
     if let Some(proximal) = round.policy(&spec.file).and_then(|policy| policy.proximal) {
         training.algorithm = training.algorithm.with_mu(proximal.mu);
     }
-    Ok(Assignment {
+    Some(Assignment {
         id: row.id,
         task: key.task,
         job: key.job,
         round: key.number,
         model_version: row.base_version,
         model_sha256: model.sha256,
-        form,
-        model_deltas: unbroken(steps),
-        control,
-        dropped_round,
+        form: files.form,
+        model_deltas: files.deltas,
+        control: files.control,
+        dropped_round: files.dropped_round,
         plan: Plan { weight_max, training, ..spec.plan.clone() },
         seed,
-        deadline_in_ms: u64::try_from(left_ms).unwrap_or(0),
+        deadline_in_ms,
         ask_every_ms: ask_every_ms(round.cohort),
     })
 }

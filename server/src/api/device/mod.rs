@@ -15,6 +15,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::{get, post, put};
+use tributary_engine::job::JobSpec;
 use tributary_protocol::download::FormQuery;
 use tributary_protocol::id::JobId;
 use tributary_protocol::operator::ModelVersion;
@@ -24,7 +25,7 @@ use super::extract::{Path, Query};
 use super::models::{ModelFile, Reader, file_response};
 use super::problem::{Answer, ApiError};
 use crate::app::App;
-use crate::db::{ClientRow, JobRow, Tx};
+use crate::db::{ClientRow, Tx};
 
 pub(super) fn routes() -> Router<Arc<App>> {
     Router::new()
@@ -53,9 +54,9 @@ async fn model(
     headers: HeaderMap,
 ) -> Answer<Response> {
     let mut tx = app.db.read().await?;
-    let (job, model) = version_for(&mut tx, &client, job, version).await?;
+    let (spec, model) = version_for(&app, &mut tx, &client, job, version).await?;
     let has_work = tx.open_assignment(client.id).await?.is_some();
-    let file = ModelFile::in_form(&app, &mut tx, &job, &model, query.form, true).await?;
+    let file = ModelFile::in_form(&mut tx, &spec, &model, query.form, true).await?;
     drop(tx);
     file_response(&app, file, &headers, Reader { client: Some(client.id), has_work }).await
 }
@@ -67,11 +68,11 @@ async fn step(
     headers: HeaderMap,
 ) -> Answer<Response> {
     let mut tx = app.db.read().await?;
-    let (job, model) = version_for(&mut tx, &client, job, version).await?;
+    let (_, model) = version_for(&app, &mut tx, &client, job, version).await?;
     let work = tx.open_assignment(client.id).await?;
     // All deltas up to the base version count together as one model, so only the last of them counts.
     let is_last = work.as_ref().is_some_and(|work| work.base_version == version);
-    let file = ModelFile::step(&mut tx, job.id, &model, if is_last { model.bytes } else { 0 }).await?;
+    let file = ModelFile::step(&mut tx, job, &model, if is_last { model.bytes } else { 0 }).await?;
     drop(tx);
     file_response(&app, file, &headers, Reader { client: Some(client.id), has_work: work.is_some() }).await
 }
@@ -83,18 +84,24 @@ async fn control(
     headers: HeaderMap,
 ) -> Answer<Response> {
     let mut tx = app.db.read().await?;
-    let (job, model) = version_for(&mut tx, &client, job, version).await?;
+    let (_, model) = version_for(&app, &mut tx, &client, job, version).await?;
     let has_work = tx.open_assignment(client.id).await?.is_some();
-    let file = ModelFile::control(&mut tx, job.id, &model).await?;
+    let file = ModelFile::control(&mut tx, job, &model).await?;
     drop(tx);
     file_response(&app, file, &headers, Reader { client: Some(client.id), has_work }).await
 }
 
 /// A version that this client may see. A job of another population is answered like one that does not exist.
-async fn version_for(tx: &mut Tx, client: &ClientRow, job: JobId, version: u32) -> Answer<(JobRow, ModelVersion)> {
-    let row = tx.job(job).await?.filter(|row| row.file.0.population == client.population);
-    let row = row.ok_or_else(|| ApiError::not_found(job))?;
+async fn version_for(
+    app: &App,
+    tx: &mut Tx,
+    client: &ClientRow,
+    job: JobId,
+    version: u32,
+) -> Answer<(Arc<JobSpec>, ModelVersion)> {
+    let spec = app.spec(tx, job).await?.filter(|spec| spec.file.population == client.population);
+    let spec = spec.ok_or_else(|| ApiError::not_found(job))?;
     let model = tx.model(job, version).await?;
     let model = model.ok_or_else(|| ApiError::not_found(format!("version {version} of {job}")))?;
-    Ok((row, model))
+    Ok((spec, model))
 }

@@ -93,7 +93,7 @@ impl Follow {
     async fn ready(&mut self) -> Result<Vec<Event>, DbError> {
         // Marked before the read: a change during the read wakes the wait that follows.
         self.changes.mark_unchanged();
-        let events = self.app.db.read().await?.events(self.job, self.after, self.limit).await?;
+        let events = self.app.db.look().await?.events(self.job, self.after, self.limit).await?;
         if let Some(last) = events.last() {
             self.after = last.sequence;
         }

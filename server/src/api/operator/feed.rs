@@ -106,7 +106,7 @@ impl Feed {
     async fn begin_now(&mut self) -> Result<(), DbError> {
         let now_ms = self.app.clock.now_ms();
         let positions =
-            self.app.db.read().await?.job_positions(self.population.as_ref(), now_ms - SLACK_MS, JOBS_MAX).await?;
+            self.app.db.look().await?.job_positions(self.population.as_ref(), now_ms - SLACK_MS, JOBS_MAX).await?;
         self.cursor = Cursor { looked_at_ms: now_ms, known: BTreeMap::new() };
         self.cursor.known.extend(positions.iter().map(|position| (position.job, position.last)));
         Ok(())

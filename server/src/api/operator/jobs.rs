@@ -295,7 +295,7 @@ pub(super) async fn model(
     let model = tx.model(id, version).await?;
     let model = model.ok_or_else(|| ApiError::not_found(format!("version {version} of {id}")))?;
     // Never packed, because operators open the file with other tools.
-    let file = ModelFile::in_form(&app, &mut tx, &job, &model, query.form, false).await?;
+    let file = ModelFile::in_form(&mut tx, &*app.specs.of(&job)?, &model, query.form, false).await?;
     drop(tx);
     file_response(&app, file, &headers, Reader::default()).await
 }

@@ -199,7 +199,7 @@ impl Incoming {
 
     /// Subtracts from the sum what was added.
     pub(super) async fn take_out(&mut self) {
-        let (Some(spool), Some(folding)) = (&self.spool, self.folding.take()) else { return };
+        let (Some(spool), Some(folding)) = (&mut self.spool, self.folding.take()) else { return };
         folding.undo(spool.replay().await).await;
     }
 

@@ -3,6 +3,7 @@
 use tributary_protocol::device::Attributes;
 use tributary_protocol::metrics::Metrics;
 use tributary_protocol::operator::{Assignment, Round};
+use tributary_protocol::seed::Seed;
 use tributary_protocol::state::AssignmentState;
 use tributary_server::db::{Db, DbError, NewAssignment, ObjectRow, Report, Text, Times, Tx};
 use tributary_server::metrics::Traffic;
@@ -41,7 +42,20 @@ pub(super) async fn a_client_has_one_open_assignment_and_one_per_round(db: &Db) 
     tx.commit().await.unwrap();
     let again = db.begin().await.unwrap().insert_assignments(&[assign(training(1), 1)], 70).await;
     assert!(matches!(again, Err(DbError::Duplicate)), "once per round: {again:?}");
-    db.begin().await.unwrap().insert_assignments(&[assign(training(2), 1)], 70).await.unwrap();
+    let mut tx = db.begin().await.unwrap();
+    // Of a cohort, and drawn by itself.
+    let drawn = NewAssignment { deadline_at_ms: Some(900), seed: Some(Seed(5)), ..assign(training(2), 2) };
+    for new in [assign(training(2), 1), NewAssignment { id: assignment_id(201), ..drawn }] {
+        if new.client == client_id(2) {
+            let open = tx.open_assignment(new.client).await.unwrap().unwrap().id;
+            tx.end_assignment(open, AssignmentState::Failed, None, traffic(0, 0), 70).await.unwrap();
+        }
+        tx.insert_assignments(&[new], 70).await.unwrap();
+        assert_eq!(tx.assignment(new.id).await.unwrap(), Some(new.stored(70)), "a client is told what is stored");
+    }
+    tx.commit().await.unwrap();
+    let open = db.look().await.unwrap().open_assignment(client_id(1)).await.unwrap();
+    assert_eq!(open.map(|open| open.id), Some(assignment_id(200)), "one statement needs no transaction");
 }
 
 pub(super) async fn a_report_is_accepted_once(db: &Db) {

@@ -108,6 +108,7 @@ on_both_databases! {
     staged::unfinished_updates_end_with_their_time_their_round_and_a_newer_one,
     staged::parts_in_a_store_are_known_by_their_objects,
     staged::the_objects_of_many_parts_are_found_at_once,
+    staged::the_parts_of_a_body_may_be_ranges_of_one_object,
     model_files::a_version_has_one_file_of_each_form,
     model_files::steps_come_in_order_with_what_they_start_from,
     model_files::files_are_deleted_with_their_version,

@@ -2,7 +2,7 @@
 
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::AssignmentId;
-use tributary_server::db::{Db, DbError, NewStaged, StagedRow, Tx, part_name};
+use tributary_server::db::{Db, DbError, NewStaged, ObjectRow, StagedRow, Tx, part_name};
 
 use super::stored::{assigned, knows_object, object, population, start_round, training};
 
@@ -111,6 +111,25 @@ pub(super) async fn parts_in_a_store_are_known_by_their_objects(db: &Db) {
     assert_eq!(tx.delete_parts(&row, 1).await.unwrap(), (vec!["second".to_owned()], false));
     let row = tx.useless_staged(1).await.unwrap().remove(0);
     assert_eq!(tx.delete_parts(&row, 1).await.unwrap(), (vec!["first".to_owned()], true));
+}
+
+pub(super) async fn the_parts_of_a_body_may_be_ranges_of_one_object(db: &Db) {
+    let mut tx = db.begin().await.unwrap();
+    tx.insert_staged(&NewStaged { in_store: true, ..staged("staged/a", None) }).await.unwrap();
+    let [one, two] = [0, 1].map(|part| part_name("staged/a", part));
+    let range = |begins| ObjectRow::range("file".into(), begins, &[9; 9]);
+    tx.insert_objects(&[(one.clone(), range(0)), (two.clone(), range(9))]).await.unwrap();
+    assert_eq!(tx.object(&two).await.unwrap(), Some(range(9)));
+    // The second part was stored again, in a file of its own: the first file stays.
+    let former = tx.put_object(&two, &object("other file")).await.unwrap();
+    assert_eq!(former.as_deref(), Some("file"));
+    assert!(knows_object(&mut tx, "file").await);
+    tx.put_object(&two, &range(18)).await.unwrap();
+    assert!(tx.extend_staged("staged/a", 1, PART + 5).await.unwrap());
+    assert!(tx.discard_staged("staged/a", 1).await.unwrap());
+    let row = tx.useless_staged(1).await.unwrap().remove(0);
+    assert_eq!(tx.delete_parts(&row, 2).await.unwrap(), (vec!["file".to_owned()], true), "it is named once");
+    assert!(!knows_object(&mut tx, "file").await);
 }
 
 pub(super) async fn the_objects_of_many_parts_are_found_at_once(db: &Db) {
