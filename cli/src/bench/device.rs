@@ -1,8 +1,10 @@
 //! The device API over one kept connection, with as little code as possible between benchmark and socket: the load
 //! generator shares its processors with the coordinator that it measures.
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -14,7 +16,7 @@ use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use tributary_client::{Trust, TrustError};
 use tributary_protocol::device::{
@@ -25,6 +27,8 @@ use tributary_protocol::update::CodecName;
 
 use super::error::BenchError;
 
+/// Connections from one loopback address. Linux has about 28,000 ports for them.
+const CONNECTIONS_PER_ADDRESS: u32 = 20_000;
 /// Bytes of an unexpected answer that are shown.
 const SHOWN_BYTES: usize = 300;
 
@@ -34,6 +38,8 @@ pub(super) struct Server {
     address: SocketAddr,
     /// Resumes sessions of earlier connections, as an SDK client does.
     tls: Option<TlsConnector>,
+    /// How many connections were opened.
+    opened: Arc<AtomicU32>,
 }
 
 impl Server {
@@ -44,7 +50,18 @@ impl Server {
             config.alpn_protocols.clear();
             TlsConnector::from(Arc::new(config))
         });
-        Ok(Self { address, tls })
+        Ok(Self { address, tls, opened: Arc::default() })
+    }
+
+    /// A connection from 127.0.0.1 at first, and from 127.0.0.2 and so on when that has no free ports any more.
+    async fn connect(&self) -> io::Result<TcpStream> {
+        let number = self.opened.fetch_add(1, Ordering::Relaxed) / CONNECTIONS_PER_ADDRESS;
+        if number == 0 || !self.address.ip().is_loopback() || self.address.is_ipv6() {
+            return TcpStream::connect(self.address).await;
+        }
+        let socket = TcpSocket::new_v4()?;
+        socket.bind((Ipv4Addr::from_bits(Ipv4Addr::LOCALHOST.to_bits() + number), 0).into())?;
+        socket.connect(self.address).await
     }
 }
 
@@ -56,9 +73,9 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) async fn open(server: &Server) -> Result<Self, BenchError> {
-        let failed = |error: std::io::Error| BenchError::Connection(error.to_string());
-        let Server { address, tls } = server;
-        let stream = TcpStream::connect(address).await.map_err(failed)?;
+        let failed = |error: io::Error| BenchError::Connection(error.to_string());
+        let Server { address, tls, .. } = server;
+        let stream = server.connect().await.map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
         let sender = match tls {
             None => spoken(stream).await?,
