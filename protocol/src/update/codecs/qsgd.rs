@@ -96,7 +96,7 @@ impl Qsgd {
         out.push(CODED);
         norms.iter().for_each(|norm| out.extend_from_slice(&norm.to_le_bytes()));
         let head_bytes = out.len();
-        let levels = levels::encode(&self.scaled(values, &norms), parts, self.levels.into(), stream, out);
+        let levels = levels::encode(self.scaled(values, &norms).as_slice(), parts, self.levels.into(), stream, out);
         if out.len() > self.section_bytes_max(parts) {
             out.truncate(head_bytes);
             out[0] = PACKED;

@@ -27,7 +27,7 @@ use super::settings::BadSetting;
 use crate::model::ParameterList;
 use crate::seed::Stream;
 use crate::update::coding::fields::{bf16_above, magnitude_max, sum, take};
-use crate::update::coding::levels;
+use crate::update::coding::levels::{self, Numbers};
 use crate::update::error::SectionError;
 use crate::update::frame::{self, Part, Section, SectionCodec};
 
@@ -84,29 +84,18 @@ impl Ternary {
 
     /// Encodes a section into `out`, which is empty.
     fn encode_section(&self, values: &[f32], parts: &[Part], stream: &mut Stream, out: &mut Vec<u8>) {
-        out.push(CODED);
-        let (mut numbers, mut left) = (Vec::with_capacity(values.len()), values);
+        let (mut scales, mut left) = (Vec::with_capacity(parts.len()), values);
         for part in parts {
-            let values = left.split_off(..part.values).expect("every part has its values");
-            let cut = self.cut(values);
-            let scale = bf16_above((cut * self.scale).min(f32::MAX));
-            out.extend_from_slice(&scale.to_le_bytes());
-            let scale = scale.to_f32();
-            if scale == 0.0 {
-                numbers.resize(numbers.len() + values.len(), 0.0);
-                continue;
-            }
-            // Only a magnitude beyond the largest bf16 exceeds the scale.
-            let most = (cut / scale).min(1.0);
-            numbers.extend(values.iter().map(|value| (value / scale).clamp(-most, most)));
+            let cut = self.cut(left.split_off(..part.values).expect("every part has its values"));
+            scales.push(Scale { cut, scale: bf16_above((cut * self.scale).min(f32::MAX)) });
         }
+        if scales.iter().all(|scale| scale.scale == bf16::ZERO) {
+            return out.push(ZERO);
+        }
+        out.push(CODED);
+        scales.iter().for_each(|scale| out.extend_from_slice(&scale.scale.to_le_bytes()));
         let head_bytes = out.len();
-        if out[1..].iter().all(|byte| *byte == 0) {
-            out.truncate(1);
-            out[0] = ZERO;
-            return;
-        }
-        let levels = levels::encode(&numbers, parts, 1, stream, out);
+        let levels = levels::encode(&Quotients { values, scales: &scales }, parts, 1, stream, out);
         if out.len() > packed_bytes(parts) {
             out.truncate(head_bytes);
             out[0] = PACKED;
@@ -124,6 +113,38 @@ impl Ternary {
         }
         let deviation = (sum(values, |value| value * value) / values.len() as f64).sqrt();
         largest.min((f64::from(self.clip) * deviation) as f32)
+    }
+}
+
+/// The scale of a part.
+struct Scale {
+    /// The magnitude at which values are clipped.
+    cut: f32,
+    scale: bf16,
+}
+
+/// Values divided by the scales of their parts.
+struct Quotients<'a> {
+    values: &'a [f32],
+    scales: &'a [Scale],
+}
+
+impl Numbers for Quotients<'_> {
+    fn mean(&self, part: usize, first: usize, values: usize) -> f64 {
+        let Scale { cut, scale } = &self.scales[part];
+        let cut = f64::from(*cut);
+        let sum = sum(&self.values[first..first + values], |value| value.abs().min(cut));
+        if sum == 0.0 { 0.0 } else { sum / scale.to_f64() / values as f64 }
+    }
+
+    fn fill(&self, part: usize, first: usize, row: &mut [f32]) {
+        let Scale { cut, scale } = &self.scales[part];
+        let scale = scale.to_f32();
+        // Only a magnitude beyond the largest bf16 exceeds its scale.
+        let most = (cut / scale).min(1.0);
+        for (number, value) in row.iter_mut().zip(&self.values[first..]) {
+            *number = (value / scale).clamp(-most, most);
+        }
     }
 }
 

@@ -31,10 +31,18 @@ use crate::update::frame::Part;
 /// The rating of a part whose numbers are all zero. It has no symbols.
 const NOTHING: i8 = i8::MIN;
 
-/// Rounds the numbers of all parts stochastically and appends their levels. Magnitudes are at most `level_max`. Returns
-/// the levels.
+/// The numbers of a section, of magnitudes up to `level_max`.
+pub(in crate::update) trait Numbers {
+    /// The mean magnitude of a part, given by its number and the index of its first value in the section.
+    fn mean(&self, part: usize, first: usize, values: usize) -> f64;
+
+    /// Computes the numbers of a row, which begins at an index of the section. A row at a time stays in the cache.
+    fn fill(&self, part: usize, first: usize, row: &mut [f32]);
+}
+
+/// Rounds the numbers of all parts stochastically and appends their levels. Returns the levels.
 pub(in crate::update) fn encode(
-    numbers: &[f32],
+    numbers: &(impl Numbers + ?Sized),
     parts: &[Part],
     level_max: u32,
     stream: &mut Stream,
@@ -42,37 +50,47 @@ pub(in crate::update) fn encode(
 ) -> Vec<i32> {
     let seed = (stream.next_u64() as u32).to_le_bytes();
     out.extend_from_slice(&seed);
-    let head_bytes = out.len();
-    let mut numbers_left = numbers;
-    for part in parts {
-        let numbers = numbers_left.split_off(..part.values).expect("every part has its numbers");
-        let mean = sum(numbers, f64::abs) / numbers.len() as f64;
+    let (head_bytes, mut first) = (out.len(), 0);
+    for (number, part) in parts.iter().enumerate() {
+        let mean = numbers.mean(number, first, part.values);
         let rating = if mean == 0.0 { NOTHING } else { rating_of(mean).max(NOTHING + 1) };
         out.extend_from_slice(&rating.to_le_bytes());
+        first += part.values;
     }
     let ratings = out[head_bytes..].to_vec();
 
-    let mut dither = Dither::new(seed);
+    let (mut dither, mut row) = (Dither::new(seed), Vec::new());
     let (mut model, mut coder) = (LevelModel::new(level_max), Encoder::default());
-    let mut levels = vec![0; numbers.len()];
-    let (mut numbers_left, mut levels_left) = (numbers, levels.as_mut_slice());
-    for (part, rating) in parts.iter().zip(ratings) {
-        let numbers = numbers_left.split_off(..part.values).expect("every part has its numbers");
-        let levels = levels_left.split_off_mut(..part.values).expect("there is a level for each number");
-        if rating.cast_signed() == NOTHING {
-            continue;
+    let (mut levels, mut first, mut dithers) = (vec![0; first], 0, Vec::new());
+    for (number, (part, rating)) in parts.iter().zip(ratings).enumerate() {
+        let levels = &mut levels[first..first + part.values];
+        if rating.cast_signed() != NOTHING {
+            model.begin(part.row_values, rating.cast_signed());
+            dithers.resize(part.row_values, 0);
+            row.resize(part.row_values, 0.0);
+            for (levels, at) in levels.chunks_mut(part.row_values).zip((first..).step_by(part.row_values)) {
+                let (row, dithers) = (&mut row[..levels.len()], &mut dithers[..levels.len()]);
+                numbers.fill(number, at, row);
+                dither.fill(dithers);
+                round(row, dithers, levels, stream);
+                write_row(Cpu::best(), &mut model, &mut coder, levels, dithers);
+            }
         }
-        model.begin(part.row_values, rating.cast_signed());
-        let mut dithers = vec![0; part.row_values];
-        for (levels, numbers) in levels.chunks_mut(part.row_values).zip(numbers.chunks(part.row_values)) {
-            let dithers = &mut dithers[..numbers.len()];
-            dither.fill(dithers);
-            round(numbers, dithers, levels, stream);
-            write_row(Cpu::best(), &mut model, &mut coder, levels, dithers);
-        }
+        first += part.values;
     }
     coder.finish(out);
     levels
+}
+
+/// Numbers that are in memory.
+impl Numbers for [f32] {
+    fn mean(&self, _part: usize, first: usize, values: usize) -> f64 {
+        sum(&self[first..first + values], f64::abs) / values as f64
+    }
+
+    fn fill(&self, _part: usize, first: usize, row: &mut [f32]) {
+        row.copy_from_slice(&self[first..first + row.len()]);
+    }
 }
 
 /// Decodes the levels of all parts and hands them out row by row, each with the number of its part. A level may exceed
@@ -175,7 +193,7 @@ mod tests {
             numbers.extend((0..part.values).map(|_| stream.uniform(-size, size)));
         }
         let mut bytes = Vec::new();
-        let levels = encode(&numbers, &parts, 1, &mut stream, &mut bytes);
+        let levels = encode(numbers.as_slice(), &parts, 1, &mut stream, &mut bytes);
         let mut read: Vec<Vec<i32>> = vec![Vec::new(); parts.len()];
         decode(&bytes, &parts, 1, |part, levels| read[part].extend_from_slice(levels)).unwrap();
         assert_eq!(read.iter().map(Vec::len).collect::<Vec<_>>(), parts.map(|part| part.values));
@@ -184,10 +202,10 @@ mod tests {
         let mut with_zeros = Vec::new();
         let zeros = [parts[0], Part { values: 1 << 17, row_values: 512 }];
         numbers.truncate(7);
-        encode(&numbers, &parts[..1], 1, &mut Seed(1).stream(), &mut bytes);
+        encode(numbers.as_slice(), &parts[..1], 1, &mut Seed(1).stream(), &mut bytes);
         let alone = bytes.len();
         numbers.resize(7 + (1 << 17), 0.0);
-        encode(&numbers, &zeros, 1, &mut Seed(1).stream(), &mut with_zeros);
+        encode(numbers.as_slice(), &zeros, 1, &mut Seed(1).stream(), &mut with_zeros);
         assert!(with_zeros.len() < alone && with_zeros[5] == NOTHING.cast_unsigned());
         for length in 0..with_zeros.len() {
             assert!(decode(&with_zeros[..length], &zeros, 1, |_, _| {}).is_err(), "{length} bytes");
