@@ -42,7 +42,7 @@ const PACK: usize = 5;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Ternary {
-    /// Values are clipped at this number of standard deviations of their parameter, 0.5 to 100 (the paper uses 2.5). 0
+    /// Values are clipped at this number of standard deviations of their tensor, 0.5 to 100 (the paper uses 2.5). 0
     /// disables clipping. Only without clipping the codec is unbiased. Default: 0.
     pub clip: f32,
     /// Scale as a multiple of the largest magnitude, 1 to 1024. Twice the scale sends half as many values with about
