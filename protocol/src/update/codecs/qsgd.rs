@@ -383,7 +383,7 @@ mod tests {
         let bytes = encode(qsgd, &values, 12, &mut Seed(7).stream());
         assert_eq!(
             hex(&bytes),
-            "018a4186418c41bb43d7230403dcc2e5bf2571d267813b0347575d1ec2f00cc1b9c607425b380d51e5dc3c5e54d999abcf9a71e649150cd854"
+            "018a4186418c41bb43d72304956eec48d184a6ab10fb61732778ab1f9430ab797c2f55e4ebe2e0e114c53c28d977dfafbf43cabcd0a08bcad643"
         );
     }
 

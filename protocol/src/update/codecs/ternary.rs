@@ -408,7 +408,7 @@ mod tests {
         let bytes = encode(Ternary::default(), &values, &parts, &mut Seed(7).stream());
         assert_eq!(
             hex(&bytes),
-            "0180442c446944bb43d723f3f6f41189d46678716018ba9792d1e937d2a3dbc3b686aac1286161e46715ed3b2106294a"
+            "0180442c446944bb43d723f3f6f4032c374710ae4193e8af11034d89b4f1b405e50e54b46c218e3ba0ffcd12564bd31dea"
         );
         let bytes = encode(Ternary::default(), &values[..7], &part(7, 7), &mut Seed(7).stream());
         assert_eq!(hex(&bytes), "02f5437005");
