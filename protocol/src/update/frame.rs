@@ -1,8 +1,8 @@
 //! Frames: the bytes of a whole delta, cut into sections.
 //!
-//! A section holds at most [`SECTION_VALUES_MAX`] consecutive values: those of one parameter, or with a codec that joins
-//! parameters also those of several. In the frame it is its length (LEB128, at most 5 bytes) and its bytes. A reader
-//! therefore holds one section at a time, and refuses a length beyond what the codec can need.
+//! A section holds at most [`SECTION_VALUES_MAX`] consecutive values: those of one parameter, or with a codec that
+//! joins parameters also those of several. In the frame it is its length (LEB128, at most 5 bytes) and its bytes. A
+//! reader therefore holds one section at a time, and refuses a length beyond what the codec can need.
 //!
 //! A parameter begins a new part. One with more values than a section holds is cut into parts of that many values and
 //! a rest. Without joining, every part is a section. With joining, a section takes parts while they fit.

@@ -497,7 +497,8 @@ mod tests {
     proptest! {
         #[test]
         fn damaged_sections_are_refused_or_are_other_values(bits in 1u8..=4, length in 1usize..300, damage in damage()) {
-            survives(&Eden { bits }, &encode(bits, &normal(length, 13), &mut Seed(8).stream()), &[Part::row(length)], &damage);
+            let bytes = encode(bits, &normal(length, 13), &mut Seed(8).stream());
+            survives(&Eden { bits }, &bytes, &[Part::row(length)], &damage);
         }
     }
 }
