@@ -1,15 +1,12 @@
 //! Shared code of the fuzz targets: an update of arbitrary bytes is refused, or its delta satisfies all guarantees.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use tributary_protocol::body::{UnpackError, Unpacker};
 use tributary_protocol::model::{ParameterList, ParameterSpec};
-use tributary_protocol::safetensors::{Data, Dtype, Tensor, write};
 use tributary_protocol::seed::Seed;
 use tributary_protocol::update::{
-    Codec, CodecName, DeltaSink, EncodeError, FORMAT, UpdateDecoder, UpdateError, UpdateHeader, UpdateLimits,
-    bytes_max, encode,
+    Codec, CodecName, DeltaSink, EncodeError, UpdateDecoder, UpdateError, UpdateHeader, UpdateLimits, bytes_max, encode,
 };
 
 /// Largest allowed magnitude of a value.
@@ -149,24 +146,23 @@ fn behind_a_header(codec: Codec, data: &[u8]) -> Vec<u8> {
     static EMPTY: OnceLock<(Codec, Vec<u8>)> = OnceLock::new();
     let (of, empty) = EMPTY.get_or_init(|| (codec, empty_update(codec)));
     assert_eq!(*of, codec);
-    if !matches!(codec, Codec::F32 | Codec::F16 | Codec::Bf16 | Codec::Int8(_) | Codec::Int4(_)) {
-        // One tensor of `data.len()` bytes.
-        let entry = |(key, value): (&str, String)| (key.to_owned(), value);
-        let metadata = [
-            ("format", FORMAT.to_owned()),
-            ("codec", codec.to_string()),
-            ("job", "job".to_owned()),
-            ("base_version", "3".to_owned()),
-        ];
-        let metadata: BTreeMap<String, String> = metadata.into_iter().map(entry).collect();
-        return write(&[Tensor { name: "delta", shape: &[data.len()], data: Data::Bytes(Dtype::U8, data) }], &metadata);
+    let data_begins = data_begins(codec, empty);
+    if !codec.is_fixed_width() {
+        return [&empty[..data_begins], data].concat();
     }
-    let header_bytes = 8 + u64::from_le_bytes(empty[..8].try_into().expect("eight bytes")) as usize;
     let mut file = empty.clone();
-    for (byte, data) in file[header_bytes..].iter_mut().zip(data) {
+    for (byte, data) in file[data_begins..].iter_mut().zip(data) {
         *byte = *data;
     }
     file
+}
+
+/// Offset of the data in a valid file: behind the header of a safetensors file, or behind the tag before a frame.
+pub fn data_begins(codec: Codec, file: &[u8]) -> usize {
+    match codec.is_fixed_width() {
+        true => 8 + u64::from_le_bytes(file[..8].try_into().expect("eight bytes")) as usize,
+        false => 8,
+    }
 }
 
 fn empty_update(codec: Codec) -> Vec<u8> {

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use tributary_fuzz::{header, parameters};
+use tributary_fuzz::{data_begins, header, parameters};
 use tributary_protocol::body::shrink;
 use tributary_protocol::model::Model;
 use tributary_protocol::safetensors::model_to_bytes;
@@ -34,9 +34,8 @@ fn main() -> std::io::Result<()> {
             let file = encode(delta, &parameters, &header(codec.with_defaults()), 1, Seed(9)).expect("finite");
             keep(&codec.to_string(), name, &file)?;
             // The data alone, after a byte for the size of the pieces.
-            let header_bytes = 8 + u64::from_le_bytes(file[..8].try_into().expect("eight bytes")) as usize;
             let mut data = vec![40];
-            data.extend_from_slice(&file[header_bytes..]);
+            data.extend_from_slice(&file[data_begins(codec.with_defaults(), &file)..]);
             keep(&codec.to_string(), &format!("{name}-data"), &data)?;
             keep("body", &format!("{codec}-{name}"), &shrink(file))?;
         }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use tributary_protocol::body::shrink;
+use tributary_protocol::body::{UnpackError, shrink};
 use tributary_protocol::model::{ParameterList, ParameterSpec};
+use tributary_protocol::safetensors::SafetensorsError;
 use tributary_protocol::seed::{Seed, Stream};
 use tributary_protocol::update::{
-    Codec, CodecName, DeltaSink, EncodeError, UpdateDecoder, UpdateError, UpdateHeader, UpdateLimits, UpdateStatistics,
-    bytes_max, encode,
+    Codec, CodecName, DeltaSink, EncodeError, Ternary, UpdateDecoder, UpdateError, UpdateHeader, UpdateLimits,
+    UpdateStatistics, bytes_max, encode,
 };
 
 fn codecs() -> impl Iterator<Item = Codec> {
@@ -206,10 +207,14 @@ proptest! {
     }
 }
 
-/// Offset of the data in a file.
+/// Offset of the data in a file: behind the header of a safetensors file, or behind a tag.
 fn data_begins(file: &[u8]) -> usize {
-    let (length, _) = file.split_first_chunk::<8>().expect("a file has a prefix");
-    8 + u64::from_le_bytes(*length) as usize
+    let (beginning, _) = file.split_first_chunk::<8>().expect("a file has a prefix");
+    if is_tagged(file) { 8 } else { 8 + u64::from_le_bytes(*beginning) as usize }
+}
+
+fn is_tagged(file: &[u8]) -> bool {
+    file.starts_with(b"TU")
 }
 
 #[test]
@@ -322,8 +327,41 @@ fn an_update_of_another_codec_is_refused() {
         let file = encoded(&delta, &parameters, written, Seed(1));
         for expected in codecs().filter(|codec| *codec != written) {
             let refusal = decode(&file, &parameters, expected).unwrap_err();
-            let named = matches!(&refusal, UpdateError::WrongCodec { got, .. } if *got == written.to_string());
+            let named = match &refusal {
+                UpdateError::WrongCodec { got, .. } => *got == written.to_string(),
+                UpdateError::WrongTag { codec, .. } => *codec == expected.to_string(),
+                // A tag is no length of a header.
+                UpdateError::File(SafetensorsError::HeaderTooLong { .. }) => is_tagged(&file),
+                // Frames of a small model are shorter than a header alone.
+                UpdateError::Body(UnpackError::TooLong { limit }) => file.len() as u64 > *limit,
+                _ => false,
+            };
             assert!(named, "{written} as {expected}: {refusal}");
+        }
+    }
+}
+
+#[test]
+fn a_frame_for_another_job_or_model_is_refused() {
+    let parameters = list(&[40]);
+    let codec = CodecName::Ternary.with_defaults();
+    let file = encoded(&normal(40, &mut Seed(2).stream()), &parameters, codec, Seed(1));
+    let others = [
+        UpdateHeader { job: "job_2".into(), ..header(codec) },
+        UpdateHeader { base_version: 4, ..header(codec) },
+        UpdateHeader { codec: Codec::Ternary(Ternary { scale: 2.0, ..Ternary::default() }), ..header(codec) },
+    ];
+    for other in others {
+        let UpdateHeader { codec, job, base_version } = other.clone();
+        for piece_bytes in [1, 3, file.len()] {
+            let limits = UpdateLimits::of_magnitude(f32::INFINITY);
+            let mut decoder = UpdateDecoder::new(Arc::clone(&parameters), other.clone(), limits);
+            let mut sink = Once { delta: vec![0.0; 40], came: vec![false; 40] };
+            let refusal = file.chunks(piece_bytes).find_map(|piece| decoder.push(piece, &mut sink).err());
+            let job = job.clone();
+            assert_eq!(refusal, Some(UpdateError::WrongTag { codec: codec.to_string(), job, base_version }));
+            assert!(decoder.push(&file, &mut sink).is_err() && decoder.finish().is_err());
+            assert!(!sink.came.contains(&true));
         }
     }
 }

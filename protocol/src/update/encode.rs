@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::codec::Codec;
 use super::error::EncodeError;
 use super::header::UpdateHeader;
-use super::{codecs, frame, statistics};
+use super::{codecs, statistics};
 use crate::cpu::Cpu;
 use crate::model::ParameterList;
 use crate::safetensors::{Data, Dtype, Tensor, f32_file, write};
@@ -47,8 +47,7 @@ pub fn encode(
         Codec::Eden(eden) => eden.encode(delta, parameters, stream),
         Codec::Hierarchical(hierarchical) => hierarchical.encode(delta, parameters),
     };
-    let tensor = Tensor { name: frame::TENSOR, shape: &[frame.len()], data: Data::Bytes(Dtype::U8, &frame) };
-    Ok(write(&[tensor], &metadata))
+    Ok([&header.tag()[..], &frame].concat())
 }
 
 /// Refuses a delta with a NaN or an infinity. One pass finds the largest magnitude; only a refusal needs a second one.

@@ -91,6 +91,16 @@ pub enum UpdateError {
         /// The file's base version.
         got: String,
     },
+    /// The file does not begin with the tag that an update has before its frame.
+    #[error("the update does not begin with the tag of codec {codec}, job {job:?} and base version {base_version}")]
+    WrongTag {
+        /// The plan's codec, as it is written in metadata.
+        codec: String,
+        /// The assignment's job.
+        job: String,
+        /// The version that the round started from.
+        base_version: u64,
+    },
     /// A tensor comes before one that is needed to decode it. A streaming reader cannot go back.
     #[error("tensor {tensor:?} must come after {after:?}, which it needs")]
     OutOfOrder {

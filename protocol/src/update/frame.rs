@@ -1,16 +1,16 @@
-//! Frames: one tensor of bytes for a whole delta, cut into sections.
+//! Frames: the bytes of a whole delta, cut into sections.
 //!
-//! A section holds at most [`SECTION_VALUES_MAX`] consecutive values of one parameter. In the frame it is its length
-//! (LEB128, at most 5 bytes) and its bytes. A reader therefore holds one section at a time, and refuses a length beyond
-//! what the codec can need.
+//! A section holds at most [`SECTION_VALUES_MAX`] consecutive values: those of one parameter, or with a codec that
+//! joins parameters also those of several. In the frame it is its length (LEB128, at most 5 bytes) and its bytes. A
+//! reader therefore holds one section at a time, and refuses a length beyond what the codec can need.
+//!
+//! A parameter begins a new part. One with more values than a section holds is cut into parts of that many values and
+//! a rest. Without joining, every part is a section. With joining, a section takes parts while they fit.
 
 use std::ops::Range;
 
 use super::error::{SectionError, UpdateError};
 use crate::model::ParameterList;
-
-/// Name of the tensor.
-pub(super) const TENSOR: &str = "delta";
 
 /// Most values of a section. At this length the scales and statistics of a section take negligible space, and the
 /// buffers of a reader stay small (1 MiB of f32).
@@ -21,15 +21,43 @@ const LENGTH_BYTES_MAX: usize = 5;
 
 /// The server's half of a codec that writes sections.
 pub(super) trait SectionCodec: std::fmt::Debug + Send + Sync {
-    /// Longest section of `values` values (1 to [`SECTION_VALUES_MAX`]), in bytes.
-    fn section_bytes_max(&self, values: usize) -> usize;
+    /// Whether a section may hold several parameters.
+    fn joins(&self) -> bool {
+        false
+    }
 
-    /// Decodes a whole section of `values` values into `out`. The bytes are untrusted.
+    /// Longest section of these parts (at least one, together at most [`SECTION_VALUES_MAX`] values), in bytes.
+    fn section_bytes_max(&self, parts: &[Part]) -> usize;
+
+    /// Decodes a whole section of these parts into `out`. The bytes are untrusted.
     ///
     /// # Errors
     /// [`SectionError`] if the codec never writes these bytes. The caller checks that the values are finite and within
     /// their cap.
-    fn decode(&self, bytes: &[u8], values: usize, out: &mut Section) -> Result<(), SectionError>;
+    fn decode(&self, bytes: &[u8], parts: &[Part], out: &mut Section) -> Result<(), SectionError>;
+}
+
+/// Consecutive values of one parameter within a section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    /// Number of values, at least one.
+    pub(super) values: usize,
+    /// Length of a row: the product of all dimensions but the first, which is the number of inputs of one output. At
+    /// most `values`. Codecs that use neighbouring values need it.
+    pub(super) row_values: usize,
+}
+
+#[cfg(test)]
+impl Part {
+    /// A part of one row.
+    pub(super) fn row(values: usize) -> Self {
+        Self { values, row_values: values }
+    }
+}
+
+/// Number of values of all parts.
+pub(super) fn values(parts: &[Part]) -> usize {
+    parts.iter().map(|part| part.values).sum()
 }
 
 /// The values of a section. Its buffers are reused.
@@ -61,33 +89,45 @@ impl Section {
     }
 }
 
-/// The sections of a model in order, as ranges of the flat vector.
-pub(super) fn sections(parameters: &ParameterList) -> impl Iterator<Item = Range<usize>> + '_ {
-    (0..parameters.specs().len()).flat_map(|parameter| {
-        let range = parameters.range(parameter);
-        let end = range.end;
-        range.step_by(SECTION_VALUES_MAX).map(move |first| first..end.min(first + SECTION_VALUES_MAX))
-    })
+/// Where a section lies in the flat vector, and its parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) range: Range<usize>,
+    pub(super) parts: Vec<Part>,
 }
 
-/// Length of a row of the section's parameter: the product of all dimensions but the first, which is the number of
-/// inputs of one output. At most the length of the section. Codecs that use neighbouring values need it.
-pub(super) fn row_values(parameters: &ParameterList, section: &Range<usize>) -> usize {
-    let shape = &parameters.specs()[parameters.parameter_at(section.start)].shape;
-    let row = match shape.as_slice() {
-        [] | [_] => section.len(),
-        [_, row @ ..] => row.iter().product(),
-    };
-    row.min(section.len())
+/// The sections of a model in order. `joins` is [`SectionCodec::joins`].
+pub(super) fn sections(parameters: &ParameterList, joins: bool) -> Vec<Place> {
+    let mut sections: Vec<Place> = Vec::new();
+    for (number, spec) in parameters.specs().iter().enumerate() {
+        let range = parameters.range(number);
+        for first in range.clone().step_by(SECTION_VALUES_MAX) {
+            let end = range.end.min(first + SECTION_VALUES_MAX);
+            let values = end - first;
+            let row_values = match spec.shape.as_slice() {
+                [] | [_] => values,
+                [_, row @ ..] => row.iter().product::<usize>().min(values),
+            };
+            let part = Part { values, row_values };
+            match sections.last_mut().filter(|last| joins && last.range.len() + values <= SECTION_VALUES_MAX) {
+                Some(last) => {
+                    last.range.end = end;
+                    last.parts.push(part);
+                }
+                None => sections.push(Place { range: first..end, parts: vec![part] }),
+            }
+        }
+    }
+    sections
 }
 
 /// Writes a frame. `encode` appends the bytes of each section.
-pub(super) fn write(parameters: &ParameterList, mut encode: impl FnMut(Range<usize>, &mut Vec<u8>)) -> Vec<u8> {
+pub(super) fn write(parameters: &ParameterList, joins: bool, mut encode: impl FnMut(Place, &mut Vec<u8>)) -> Vec<u8> {
     let mut frame = Vec::new();
     let mut section = Vec::new();
-    for range in sections(parameters) {
+    for place in sections(parameters, joins) {
         section.clear();
-        encode(range, &mut section);
+        encode(place, &mut section);
         write_length(section.len(), &mut frame);
         frame.extend_from_slice(&section);
     }
@@ -96,7 +136,8 @@ pub(super) fn write(parameters: &ParameterList, mut encode: impl FnMut(Range<usi
 
 /// Longest frame, in bytes.
 pub(super) fn bytes_max(parameters: &ParameterList, codec: &dyn SectionCodec) -> u64 {
-    sections(parameters).map(|range| (LENGTH_BYTES_MAX + codec.section_bytes_max(range.len())) as u64).sum()
+    let sections = sections(parameters, codec.joins());
+    sections.iter().map(|place| (LENGTH_BYTES_MAX + codec.section_bytes_max(&place.parts)) as u64).sum()
 }
 
 /// Appends a number of at most 32 bits in LEB128: 7 bits in a byte, the lowest first; the top bit marks that more
@@ -113,7 +154,7 @@ pub(super) fn write_length(mut number: usize, out: &mut Vec<u8>) {
 #[derive(Debug)]
 pub(super) struct FrameReader {
     codec: Box<dyn SectionCodec>,
-    sections: Vec<Range<usize>>,
+    sections: Vec<Place>,
     /// Number of complete sections.
     done: usize,
     /// The bits of the next section's length so far, and their number.
@@ -127,8 +168,8 @@ pub(super) struct FrameReader {
 impl FrameReader {
     pub(super) fn new(parameters: &ParameterList, codec: Box<dyn SectionCodec>) -> Self {
         Self {
+            sections: sections(parameters, codec.joins()),
             codec,
-            sections: sections(parameters).collect(),
             done: 0,
             length: (0, 0),
             wanted: None,
@@ -145,14 +186,14 @@ impl FrameReader {
         accept: &mut impl FnMut(usize, &Section) -> Result<(), UpdateError>,
     ) -> Result<(), UpdateError> {
         while !bytes.is_empty() {
-            let Some(range) = self.sections.get(self.done).cloned() else {
+            let Some(place) = self.sections.get(self.done) else {
                 return Err(UpdateError::Section { section: self.done, source: SectionError::TrailingBytes });
             };
             let refused = |source| UpdateError::Section { section: self.done, source };
             let Some(wanted) = self.wanted else {
                 self.wanted = read_length(&mut self.length, &mut bytes)
                     .and_then(|length| match length {
-                        Some(length) if length > self.codec.section_bytes_max(range.len()) as u64 => {
+                        Some(length) if length > self.codec.section_bytes_max(&place.parts) as u64 => {
                             Err(SectionError::BadLength)
                         }
                         length => Ok(length.map(|length| length as usize)),
@@ -173,8 +214,8 @@ impl FrameReader {
                 }
             }
             let section = if whole { piece } else { &self.partial };
-            self.codec.decode(section, range.len(), &mut self.section).map_err(refused)?;
-            accept(range.start, &self.section)?;
+            self.codec.decode(section, &place.parts, &mut self.section).map_err(refused)?;
+            accept(place.range.start, &self.section)?;
             self.partial.clear();
             (self.length, self.wanted) = ((0, 0), None);
             self.done += 1;
@@ -219,11 +260,12 @@ mod tests {
     struct Bytes;
 
     impl SectionCodec for Bytes {
-        fn section_bytes_max(&self, values: usize) -> usize {
-            values
+        fn section_bytes_max(&self, parts: &[Part]) -> usize {
+            values(parts)
         }
 
-        fn decode(&self, bytes: &[u8], values: usize, out: &mut Section) -> Result<(), SectionError> {
+        fn decode(&self, bytes: &[u8], parts: &[Part], out: &mut Section) -> Result<(), SectionError> {
+            let values = values(parts);
             if bytes.len() != values {
                 let short = bytes.len() < values;
                 return Err(if short { SectionError::Truncated } else { SectionError::TrailingBytes });
@@ -242,7 +284,7 @@ mod tests {
     }
 
     fn encode(delta: &[u8], parameters: &ParameterList) -> Vec<u8> {
-        write(parameters, |range, out| out.extend_from_slice(&delta[range]))
+        write(parameters, false, |place, out| out.extend_from_slice(&delta[place.range]))
     }
 
     fn decode(frame: &[u8], parameters: &ParameterList, piece_bytes: usize) -> Result<Vec<u8>, UpdateError> {
@@ -292,7 +334,7 @@ mod tests {
     #[test]
     fn a_long_parameter_has_several_sections_and_a_section_one_parameter() {
         let parameters = list(&[2, 2 * SECTION_VALUES_MAX + 1, SECTION_VALUES_MAX]);
-        let lengths: Vec<_> = sections(&parameters).map(|range| range.len()).collect();
+        let lengths: Vec<_> = sections(&parameters, false).iter().map(|place| place.range.len()).collect();
         assert_eq!(lengths, [2, SECTION_VALUES_MAX, SECTION_VALUES_MAX, 1, SECTION_VALUES_MAX]);
         let delta: Vec<u8> = (0..parameters.total()).map(|index| (index % 253) as u8).collect();
         let frame = encode(&delta, &parameters);
@@ -301,6 +343,32 @@ mod tests {
         for piece_bytes in [frame.len(), 1 << 16, 1013] {
             assert_eq!(decode(&frame, &parameters, piece_bytes).unwrap(), delta);
         }
+    }
+
+    #[test]
+    fn parts_are_joined_while_they_fit() {
+        let shapes: [&[usize]; 8] =
+            [&[], &[5], &[3, 4], &[2, 3, 3, 3], &[2, SECTION_VALUES_MAX], &[4, 1 << 16], &[1], &[3, 1 << 17]];
+        let specs = shapes.iter().enumerate().map(|(at, shape)| ParameterSpec::new(at.to_string(), *shape)).collect();
+        let parameters = ParameterList::new(specs).unwrap();
+        let parts = |joins| -> Vec<Vec<_>> {
+            let sections = sections(&parameters, joins);
+            let mut end = 0;
+            for section in &sections {
+                assert_eq!((section.range.start, section.range.len()), (end, values(&section.parts)));
+                end = section.range.end;
+            }
+            assert_eq!(end, parameters.total());
+            let pairs = |part: &Part| (part.values, part.row_values);
+            sections.iter().map(|section| section.parts.iter().map(pairs).collect()).collect()
+        };
+        let (most, half) = ((SECTION_VALUES_MAX, SECTION_VALUES_MAX), (SECTION_VALUES_MAX, 1 << 16));
+        let small = [(1, 1), (5, 5), (12, 4), (54, 27)];
+        let last = [(SECTION_VALUES_MAX, 1 << 17), (1 << 17, 1 << 17)];
+        let apart: Vec<_> = small.into_iter().chain([most, most, half, (1, 1)]).chain(last).collect();
+        assert_eq!(parts(false), apart.iter().map(|part| vec![*part]).collect::<Vec<_>>());
+        let joined = [&small[..], &[most], &[most], &[half], &[(1, 1)], &last[..1], &last[1..]];
+        assert_eq!(parts(true), joined.map(<[_]>::to_vec));
     }
 
     #[test]

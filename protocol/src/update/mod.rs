@@ -1,6 +1,7 @@
-//! Updates: one client's weight delta (local minus global weights) as a safetensors file.
+//! Updates: one client's weight delta (local minus global weights) as a file.
 //!
-//! The tensors of the file depend on the codec. Its `__metadata__` holds `format`, `codec`, `job` and `base_version`.
+//! Codecs of fixed width write a safetensors file, whose `__metadata__` holds `format`, `codec`, `job` and
+//! `base_version`. The others write a frame of sections behind a tag, the hash of these four.
 //! [`encode`] is the client's half. [`UpdateDecoder`] is the server's half: it streams, and trusts nothing in the file.
 //! [`Codec`] lists the codecs; each is one module in `codecs/` that holds both halves.
 //!
@@ -8,7 +9,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `header`, `size` | the metadata of an update, the longest file that one can have |
+//! | `header`, `size` | metadata and tag of an update, the longest file that one can have |
 //! | `encode`, `decoder` | the two halves for all codecs |
 //! | `codec`, `codecs/` | the codecs, their settings and properties |
 //! | `frame`, `coding/` | sections of values, entropy coding |

@@ -1,6 +1,7 @@
 //! The longest file that can be an update, so that a server refuses a longer one before it reads it.
 
 use super::codec::Codec;
+use super::header::TAG_BYTES;
 use super::{codecs, frame};
 use crate::model::ParameterList;
 use crate::safetensors::HEADER_BYTES_MAX;
@@ -13,7 +14,11 @@ const METADATA_BYTES_MAX: u64 = 4096;
 pub fn bytes_max(parameters: &ParameterList, codec: Codec) -> u64 {
     /// Every safetensors file begins with the length of its header as a u64.
     const PREFIX_BYTES: u64 = 8;
-    PREFIX_BYTES + header_bytes_max(parameters, codec) + data_bytes(parameters, codec)
+    let beginning = match codec.sections() {
+        Some(_) => TAG_BYTES as u64,
+        None => PREFIX_BYTES + header_bytes_max(parameters, codec),
+    };
+    beginning + data_bytes(parameters, codec)
 }
 
 /// Most bytes of an update after its header. For codecs that write tensors per parameter the number is exact.
@@ -29,7 +34,7 @@ pub(super) fn data_bytes(parameters: &ParameterList, codec: Codec) -> u64 {
     }
 }
 
-/// Longest header of an update of these parameters, in bytes.
+/// Longest header of an update of these parameters that is a safetensors file, in bytes.
 ///
 /// It leaves room for a writer that escapes every letter of a name and puts spaces wherever JSON allows them.
 pub(super) fn header_bytes_max(parameters: &ParameterList, codec: Codec) -> u64 {
@@ -49,7 +54,7 @@ pub(super) fn header_bytes_max(parameters: &ParameterList, codec: Codec) -> u64 
         Codec::Int8(_) | Codec::Int4(_) => {
             parameters.specs().iter().map(|spec| 2 * tensor(spec.name.len() + 8, spec.shape.len().max(1))).sum()
         }
-        _ => tensor(frame::TENSOR.len(), 1),
+        _ => 0,
     };
     (METADATA_BYTES_MAX + tensors as u64).min(HEADER_BYTES_MAX)
 }

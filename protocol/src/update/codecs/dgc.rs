@@ -16,7 +16,7 @@ use super::sparse::{self, SparseValues};
 use super::top_k;
 use crate::model::ParameterList;
 use crate::update::error::SectionError;
-use crate::update::frame::{Section, SectionCodec};
+use crate::update::frame::{self, Part, Section, SectionCodec};
 
 /// Density in the first round of a warm-up.
 const WARM_UP_DENSITY: f64 = 0.25;
@@ -96,13 +96,13 @@ impl Dgc {
 }
 
 impl SectionCodec for Dgc {
-    fn section_bytes_max(&self, values: usize) -> usize {
+    fn section_bytes_max(&self, parts: &[Part]) -> usize {
         // Whatever the density, all of the largest values may be in one section.
-        sparse::section_bytes_max(self.values, values)
+        sparse::section_bytes_max(self.values, frame::values(parts))
     }
 
-    fn decode(&self, bytes: &[u8], values: usize, out: &mut Section) -> Result<(), SectionError> {
-        sparse::read(self.values, bytes, values, out)
+    fn decode(&self, bytes: &[u8], parts: &[Part], out: &mut Section) -> Result<(), SectionError> {
+        sparse::read(self.values, bytes, frame::values(parts), out)
     }
 }
 

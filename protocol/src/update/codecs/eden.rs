@@ -29,7 +29,7 @@ use crate::model::ParameterList;
 use crate::seed::{Seed, Stream};
 use crate::update::coding::fields::{magnitude_max, sum, take, take_magnitude};
 use crate::update::error::SectionError;
-use crate::update::frame::{self, Section, SectionCodec};
+use crate::update::frame::{self, Part, Section, SectionCodec};
 
 /// Longest chunk: 16 KiB, which stay in the first-level cache.
 const CHUNK_MAX: usize = 4096;
@@ -83,7 +83,7 @@ impl Eden {
     }
 
     pub(in crate::update) fn encode(&self, delta: &[f32], parameters: &ParameterList, stream: &mut Stream) -> Vec<u8> {
-        frame::write(parameters, |range, section| self.encode_section(&delta[range], stream, section))
+        frame::write(parameters, false, |place, section| self.encode_section(&delta[place.range], stream, section))
     }
 
     fn encode_section(&self, values: &[f32], stream: &mut Stream, out: &mut Vec<u8>) {
@@ -202,7 +202,8 @@ impl Eden {
 }
 
 impl SectionCodec for Eden {
-    fn section_bytes_max(&self, values: usize) -> usize {
+    fn section_bytes_max(&self, parts: &[Part]) -> usize {
+        let values = frame::values(parts);
         let (mut bytes, mut left) = (size_of::<u32>(), values);
         while left > 0 {
             let padded = self.chunk(left);
@@ -212,8 +213,8 @@ impl SectionCodec for Eden {
         bytes
     }
 
-    fn decode(&self, mut bytes: &[u8], values: usize, out: &mut Section) -> Result<(), SectionError> {
-        let out = out.dense();
+    fn decode(&self, mut bytes: &[u8], parts: &[Part], out: &mut Section) -> Result<(), SectionError> {
+        let (values, out) = (frame::values(parts), out.dense());
         out.reserve(values + CHUNK_MIN);
         if bytes == [0] {
             out.resize(values, 0.0);
@@ -329,7 +330,7 @@ mod tests {
     fn encode(bits: u8, values: &[f32], stream: &mut Stream) -> Vec<u8> {
         let mut bytes = Vec::new();
         Eden { bits }.encode_section(values, stream, &mut bytes);
-        assert!(bytes.len() <= Eden { bits }.section_bytes_max(values.len()));
+        assert!(bytes.len() <= Eden { bits }.section_bytes_max(&[Part::row(values.len())]));
         bytes
     }
 
@@ -430,7 +431,7 @@ mod tests {
         for bits in 1..=4 {
             let eden = Eden { bits };
             for values in [1000, 1100, 5000, 200_000] {
-                let bits_per_value = 8.0 * eden.section_bytes_max(values) as f64 / values as f64;
+                let bits_per_value = 8.0 * eden.section_bytes_max(&[Part::row(values)]) as f64 / values as f64;
                 assert!(bits_per_value <= eden.properties().bits_per_value_max, "{bits} bits, {values} values");
             }
         }
@@ -496,7 +497,8 @@ mod tests {
     proptest! {
         #[test]
         fn damaged_sections_are_refused_or_are_other_values(bits in 1u8..=4, length in 1usize..300, damage in damage()) {
-            survives(&Eden { bits }, &encode(bits, &normal(length, 13), &mut Seed(8).stream()), length, &damage);
+            let bytes = encode(bits, &normal(length, 13), &mut Seed(8).stream());
+            survives(&Eden { bits }, &bytes, &[Part::row(length)], &damage);
         }
     }
 }

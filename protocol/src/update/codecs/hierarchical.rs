@@ -31,7 +31,7 @@ use crate::model::ParameterList;
 use crate::seed::Seed;
 use crate::update::coding::fields::{magnitude_max, take, take_magnitude};
 use crate::update::error::SectionError;
-use crate::update::frame::{self, Section, SectionCodec};
+use crate::update::frame::{self, Part, Section, SectionCodec};
 
 /// Lines for blocks: a byte each.
 const LINES: usize = 256;
@@ -84,7 +84,7 @@ impl Hierarchical {
     }
 
     pub(in crate::update) fn encode(&self, delta: &[f32], parameters: &ParameterList) -> Vec<u8> {
-        frame::write(parameters, |range, section| self.encode_section(&delta[range], section))
+        frame::write(parameters, false, |place, section| self.encode_section(&delta[place.range], section))
     }
 
     fn encode_section(&self, values: &[f32], out: &mut Vec<u8>) {
@@ -138,13 +138,14 @@ impl Hierarchical {
 }
 
 impl SectionCodec for Hierarchical {
-    fn section_bytes_max(&self, values: usize) -> usize {
+    fn section_bytes_max(&self, parts: &[Part]) -> usize {
+        let values = frame::values(parts);
         let block = usize::from(self.block);
         size_of::<f32>() + 2 * values.div_ceil(HINGE * block) + values.div_ceil(block)
     }
 
-    fn decode(&self, mut bytes: &[u8], values: usize, out: &mut Section) -> Result<(), SectionError> {
-        let out = out.dense();
+    fn decode(&self, mut bytes: &[u8], parts: &[Part], out: &mut Section) -> Result<(), SectionError> {
+        let (values, out) = (frame::values(parts), out.dense());
         let (block, codebook) = (usize::from(self.block), self.codebook());
         let step = take_magnitude(&mut bytes, "largest length")?;
         if step == 0.0 {
@@ -257,7 +258,7 @@ mod tests {
     fn encode(block: u8, values: &[f32]) -> Vec<u8> {
         let mut bytes = Vec::new();
         Hierarchical { block }.encode_section(values, &mut bytes);
-        assert!(bytes.len() <= Hierarchical { block }.section_bytes_max(values.len()));
+        assert!(bytes.len() <= Hierarchical { block }.section_bytes_max(&[Part::row(values.len())]));
         bytes
     }
 
@@ -269,7 +270,7 @@ mod tests {
             let bytes = encode(block, &values);
             let error = relative_error(&values, &decode(&hierarchical, &bytes, values.len()).unwrap());
             assert!(error < error_most && error > 0.6 * error_most, "{block}: {error}");
-            let bits = hierarchical.section_bytes_max(1000) as f64 * 8.0 / 1000.0;
+            let bits = hierarchical.section_bytes_max(&[Part::row(1000)]) as f64 * 8.0 / 1000.0;
             assert!(bits <= hierarchical.properties().bits_per_value_max, "{block}: {bits}");
         }
     }
@@ -359,7 +360,7 @@ mod tests {
         fn damaged_sections_are_refused_or_are_other_values(
             block in prop::sample::select(&BLOCKS), length in 1usize..600, damage in damage(),
         ) {
-            survives(&Hierarchical { block }, &encode(block, &normal(length, 13)), length, &damage);
+            survives(&Hierarchical { block }, &encode(block, &normal(length, 13)), &[Part::row(length)], &damage);
         }
     }
 }

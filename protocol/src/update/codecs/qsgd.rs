@@ -25,10 +25,10 @@ use super::properties::Properties;
 use super::settings::BadSetting;
 use crate::model::ParameterList;
 use crate::seed::Stream;
-use crate::update::coding::fields::{sum, take};
+use crate::update::coding::fields::{bf16_above, sum, take};
 use crate::update::coding::levels;
 use crate::update::error::SectionError;
-use crate::update::frame::{self, SECTION_VALUES_MAX, Section, SectionCodec};
+use crate::update::frame::{self, Part, SECTION_VALUES_MAX, Section, SectionCodec};
 
 const ZERO: u8 = 0;
 const CODED: u8 = 1;
@@ -82,14 +82,13 @@ impl Qsgd {
     }
 
     pub(in crate::update) fn encode(&self, delta: &[f32], parameters: &ParameterList, stream: &mut Stream) -> Vec<u8> {
-        frame::write(parameters, |range, section| {
-            let row_values = frame::row_values(parameters, &range);
-            self.encode_section(&delta[range], row_values, stream, section);
+        frame::write(parameters, false, |place, section| {
+            self.encode_section(&delta[place.range], &place.parts, stream, section);
         })
     }
 
     /// Encodes a section into `out`, which is empty.
-    fn encode_section(&self, values: &[f32], row_values: usize, stream: &mut Stream, out: &mut Vec<u8>) {
+    fn encode_section(&self, values: &[f32], parts: &[Part], stream: &mut Stream, out: &mut Vec<u8>) {
         let norms: Vec<_> = values.chunks(self.bucket as usize).map(norm_above).collect();
         if norms.iter().all(|norm| *norm == bf16::ZERO) {
             return out.push(ZERO);
@@ -97,8 +96,8 @@ impl Qsgd {
         out.push(CODED);
         norms.iter().for_each(|norm| out.extend_from_slice(&norm.to_le_bytes()));
         let head_bytes = out.len();
-        let levels = levels::encode(&self.scaled(values, &norms), row_values, self.levels.into(), stream, out);
-        if out.len() > self.section_bytes_max(values.len()) {
+        let levels = levels::encode(self.scaled(values, &norms).as_slice(), parts, self.levels.into(), stream, out);
+        if out.len() > self.section_bytes_max(parts) {
             out.truncate(head_bytes);
             out[0] = PACKED;
             self.pack(&levels, out);
@@ -175,20 +174,18 @@ impl Qsgd {
 
 /// The L2 norm, rounded up to a finite bf16.
 fn norm_above(values: &[f32]) -> bf16 {
-    let norm = sum(values, |value| value * value).sqrt() as f32;
-    // Magnitudes have the order of their bits, so adding to the bits rounds up.
-    let up = ((norm.to_bits() + 0xFFFF) >> 16) as u16;
-    bf16::from_bits(up.min(bf16::MAX.to_bits()))
+    bf16_above(sum(values, |value| value * value).sqrt() as f32)
 }
 
 impl SectionCodec for Qsgd {
-    fn section_bytes_max(&self, values: usize) -> usize {
+    fn section_bytes_max(&self, parts: &[Part]) -> usize {
+        let values = frame::values(parts);
         let norms = values.div_ceil(self.bucket as usize) * size_of::<bf16>();
         1 + norms + (values * self.packed_bits() as usize).div_ceil(8)
     }
 
-    fn decode(&self, mut bytes: &[u8], values: usize, out: &mut Section) -> Result<(), SectionError> {
-        let out = out.dense();
+    fn decode(&self, mut bytes: &[u8], parts: &[Part], out: &mut Section) -> Result<(), SectionError> {
+        let (values, out) = (frame::values(parts), out.dense());
         let [kind] = take(&mut bytes)?;
         if kind == ZERO {
             out.resize(values, 0.0);
@@ -200,7 +197,9 @@ impl SectionCodec for Qsgd {
         let most = self.levels;
         match kind {
             // Levels have at most 16 bits: exact as f32.
-            CODED => levels::decode(rest, values, most.into(), |row| out.extend(row.iter().map(|level| *level as f32))),
+            CODED => levels::decode(rest, parts, most.into(), |_, row| {
+                out.extend(row.iter().map(|level| *level as f32));
+            }),
             PACKED => self.unpack(rest, values, out),
             _ => Err(SectionError::BadCode),
         }?;
@@ -226,22 +225,33 @@ mod tests {
     use super::*;
     use crate::seed::Seed;
     use crate::update::coding::testing::{
-        assert_unbiased, cases, damage, decode, hex, normal, relative_error, survives,
+        assert_unbiased, cases, damage, decode, decode_parts, hex, normal, relative_error, survives,
     };
+
+    /// One part.
+    fn part(values: usize, row_values: usize) -> [Part; 1] {
+        [Part { values, row_values: row_values.min(values) }]
+    }
 
     fn encode(qsgd: Qsgd, values: &[f32], row_values: usize, stream: &mut Stream) -> Vec<u8> {
         let mut bytes = Vec::new();
-        qsgd.encode_section(values, row_values.min(values.len()), stream, &mut bytes);
-        assert!(bytes.len() <= qsgd.section_bytes_max(values.len()));
+        let parts = part(values.len(), row_values);
+        qsgd.encode_section(values, &parts, stream, &mut bytes);
+        assert!(bytes.len() <= qsgd.section_bytes_max(&parts));
         bytes
+    }
+
+    /// Encodes and decodes a section of rows of this length.
+    fn sent(qsgd: Qsgd, values: &[f32], row_values: usize, stream: &mut Stream) -> Vec<f32> {
+        let bytes = encode(qsgd, values, row_values, stream);
+        decode_parts(&qsgd, &bytes, &part(values.len(), row_values)).unwrap()
     }
 
     #[test]
     fn every_value_comes_back_within_a_level() {
         for qsgd in [Qsgd::default(), Qsgd { levels: 1000, bucket: 64 }, Qsgd { levels: 1, bucket: 16 }] {
             for (number, values) in cases(qsgd.bucket as usize).into_iter().enumerate() {
-                let bytes = encode(qsgd, &values, 50, &mut Seed(1).stream());
-                let decoded = decode(&qsgd, &bytes, values.len()).unwrap();
+                let decoded = sent(qsgd, &values, 50, &mut Seed(1).stream());
                 let bucket = qsgd.bucket as usize;
                 for (values, decoded) in values.chunks(bucket).zip(decoded.chunks(bucket)) {
                     let step = qsgd.step(norm_above(values));
@@ -266,19 +276,18 @@ mod tests {
         ] {
             const DRAWS: u32 = 100;
             let qsgd = Qsgd { levels, bucket };
-            let (mut sent, mut error) = (0.0, 0.0);
+            let (mut count, mut error) = (0.0, 0.0);
             for draw in 0..DRAWS {
                 let values = normal(bucket as usize, u64::from(draw));
-                let bytes = encode(qsgd, &values, 64, &mut Seed(u64::from(draw)).stream());
-                let decoded = decode(&qsgd, &bytes, values.len()).unwrap();
-                sent += decoded.iter().filter(|value| **value != 0.0).count() as f64 / f64::from(DRAWS);
+                let decoded = sent(qsgd, &values, 64, &mut Seed(u64::from(draw)).stream());
+                count += decoded.iter().filter(|value| **value != 0.0).count() as f64 / f64::from(DRAWS);
                 error += relative_error(&values, &decoded) / f64::from(DRAWS);
             }
             // A norm rounded up makes a percent.
-            assert!((sent / sent_expected - 1.0).abs() < 0.05, "{qsgd:?}: {sent} sent");
+            assert!((count / sent_expected - 1.0).abs() < 0.05, "{qsgd:?}: {count} sent");
             assert!((error / error_expected - 1.0).abs() < 0.06, "{qsgd:?}: error {error}");
             let (n, s) = (f64::from(bucket), f64::from(levels));
-            assert!(sent <= s * (s + n.sqrt()));
+            assert!(count <= s * (s + n.sqrt()));
             assert!(error <= qsgd.properties().relative_error_max.unwrap());
         }
     }
@@ -287,7 +296,7 @@ mod tests {
     fn the_mean_is_kept() {
         let values = normal(40, 5);
         for qsgd in [Qsgd { levels: 1, bucket: 16 }, Qsgd { levels: 3, bucket: 32 }, Qsgd::default()] {
-            assert_unbiased(&values, |stream| decode(&qsgd, &encode(qsgd, &values, 8, stream), 40).unwrap());
+            assert_unbiased(&values, |stream| sent(qsgd, &values, 8, stream));
         }
     }
 
@@ -299,7 +308,10 @@ mod tests {
             let qsgd = Qsgd { levels, bucket: 512 };
             let bits = 8.0 * encode(qsgd, &values, 500, &mut Seed(5).stream()).len() as f64 / values.len() as f64;
             assert!(bits < bits_most, "{levels} levels: {bits}");
-            assert!(qsgd.section_bytes_max(1000) as f64 * 8.0 / 1000.0 <= qsgd.properties().bits_per_value_max);
+            assert!(
+                qsgd.section_bytes_max(&[Part::row(1000)]) as f64 * 8.0 / 1000.0
+                    <= qsgd.properties().bits_per_value_max
+            );
         }
     }
 
@@ -319,8 +331,7 @@ mod tests {
     #[test]
     fn values_whose_norm_is_too_large_for_a_float_are_cut_off() {
         let values = [f32::MAX; 32];
-        let decoded =
-            decode(&Qsgd::default(), &encode(Qsgd::default(), &values, 8, &mut Seed(1).stream()), 32).unwrap();
+        let decoded = sent(Qsgd::default(), &values, 8, &mut Seed(1).stream());
         assert!(decoded.iter().all(|value| value.is_finite()));
     }
 
@@ -329,7 +340,7 @@ mod tests {
         let qsgd = Qsgd { levels: 4, bucket: 16 };
         let mut values = normal(64, 3);
         values[16..32].fill(0.0);
-        let decoded = decode(&qsgd, &encode(qsgd, &values, 8, &mut Seed(1).stream()), 64).unwrap();
+        let decoded = sent(qsgd, &values, 8, &mut Seed(1).stream());
         assert_eq!(decoded[16..32], [0.0; 16]);
         assert_eq!(encode(qsgd, &[0.0; 64], 8, &mut Seed(1).stream()), [ZERO]);
         assert_eq!(decode(&qsgd, &[ZERO, ZERO], 64), Err(SectionError::TrailingBytes));
@@ -360,7 +371,8 @@ mod tests {
         for norm in [bf16::NAN, bf16::INFINITY, bf16::NEG_ONE, bf16::NEG_ZERO] {
             let mut section = section.clone();
             section[1..3].copy_from_slice(&norm.to_le_bytes());
-            assert_eq!(decode(&Qsgd::default(), &section, 400), Err(SectionError::BadNumber("norm")), "{norm}");
+            let refused = decode_parts(&Qsgd::default(), &section, &part(400, 20));
+            assert_eq!(refused, Err(SectionError::BadNumber("norm")), "{norm}");
         }
     }
 
@@ -371,7 +383,7 @@ mod tests {
         let bytes = encode(qsgd, &values, 12, &mut Seed(7).stream());
         assert_eq!(
             hex(&bytes),
-            "018a4186418c41bb43d7230c0000040145d1afaec1bb9c57aa6a8203e3fd26716cc2aa94c3951c5ebd361f2f348d45cd7ea4bf8b295d8d2920bba9e1"
+            "018a4186418c41bb43d72304956eec48d184a6ab10fb61732778ab1f9430ab797c2f55e4ebe2e0e114c53c28d977dfafbf43cabcd0a08bcad643"
         );
     }
 
@@ -390,7 +402,7 @@ mod tests {
         ) {
             let qsgd = Qsgd { levels, bucket: 64 };
             let bytes = encode(qsgd, &normal(length, 13), row_values, &mut Seed(8).stream());
-            survives(&qsgd, &bytes, length, &damage);
+            survives(&qsgd, &bytes, &part(length, row_values), &damage);
         }
     }
 }

@@ -19,7 +19,7 @@ use super::sparse::{self, Chosen, Rounding, SparseValues};
 use crate::model::ParameterList;
 use crate::seed::Stream;
 use crate::update::error::SectionError;
-use crate::update::frame::{self, Section, SectionCodec};
+use crate::update::frame::{self, Part, Place, Section, SectionCodec};
 
 /// Settings of `random_k`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,7 +65,7 @@ impl RandomK {
     pub(in crate::update) fn encode(&self, delta: &[f32], parameters: &ParameterList, stream: &mut Stream) -> Vec<u8> {
         let sent_as = rounded_up(magnitude_for_density(delta, self.density));
         let mut chosen = Chosen::default();
-        frame::write(parameters, |range, out| {
+        frame::write(parameters, false, |Place { range, .. }, out| {
             chosen.clear();
             choose(&delta[range.clone()], sent_as, stream, &mut chosen);
             sparse::write(self.values, range.len(), &chosen, &mut Rounding::Stochastic(stream), out);
@@ -74,13 +74,13 @@ impl RandomK {
 }
 
 impl SectionCodec for RandomK {
-    fn section_bytes_max(&self, values: usize) -> usize {
+    fn section_bytes_max(&self, parts: &[Part]) -> usize {
         // All values of a section may be drawn.
-        sparse::section_bytes_max(self.values, values)
+        sparse::section_bytes_max(self.values, frame::values(parts))
     }
 
-    fn decode(&self, bytes: &[u8], values: usize, out: &mut Section) -> Result<(), SectionError> {
-        sparse::read(self.values, bytes, values, out)
+    fn decode(&self, bytes: &[u8], parts: &[Part], out: &mut Section) -> Result<(), SectionError> {
+        sparse::read(self.values, bytes, frame::values(parts), out)
     }
 }
 

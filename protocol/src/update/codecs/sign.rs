@@ -11,7 +11,7 @@ use super::properties::Properties;
 use crate::model::ParameterList;
 use crate::update::coding::fields::{sum, take_magnitude};
 use crate::update::error::SectionError;
-use crate::update::frame::{self, Section, SectionCodec};
+use crate::update::frame::{self, Part, Section, SectionCodec};
 
 /// Decoder of sections.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ pub(in crate::update) fn properties() -> Properties {
 }
 
 pub(in crate::update) fn encode(delta: &[f32], parameters: &ParameterList) -> Vec<u8> {
-    frame::write(parameters, |range, section| encode_section(&delta[range], section))
+    frame::write(parameters, false, |place, section| encode_section(&delta[place.range], section))
 }
 
 fn encode_section(values: &[f32], out: &mut Vec<u8>) {
@@ -43,12 +43,13 @@ fn encode_section(values: &[f32], out: &mut Vec<u8>) {
 }
 
 impl SectionCodec for Sign {
-    fn section_bytes_max(&self, values: usize) -> usize {
+    fn section_bytes_max(&self, parts: &[Part]) -> usize {
+        let values = frame::values(parts);
         size_of::<f32>() + values.div_ceil(8)
     }
 
-    fn decode(&self, mut bytes: &[u8], values: usize, out: &mut Section) -> Result<(), SectionError> {
-        let out = out.dense();
+    fn decode(&self, mut bytes: &[u8], parts: &[Part], out: &mut Section) -> Result<(), SectionError> {
+        let (values, out) = (frame::values(parts), out.dense());
         let mean = take_magnitude(&mut bytes, "mean magnitude")?;
         let bytes_wanted = if mean == 0.0 { 0 } else { values.div_ceil(8) };
         match bytes.len().cmp(&bytes_wanted) {
@@ -84,7 +85,7 @@ mod tests {
     fn encode(values: &[f32]) -> Vec<u8> {
         let mut bytes = Vec::new();
         encode_section(values, &mut bytes);
-        assert!(bytes.len() <= Sign.section_bytes_max(values.len()));
+        assert!(bytes.len() <= Sign.section_bytes_max(&[Part::row(values.len())]));
         bytes
     }
 
@@ -112,7 +113,7 @@ mod tests {
         let error = relative_error(&values, &decode(&Sign, &bytes, values.len()).unwrap());
         // 1 - 2 / pi
         assert!((error - 0.3634).abs() < 0.005, "{error}");
-        assert!(Sign.section_bytes_max(1000) as f64 * 8.0 / 1000.0 <= properties().bits_per_value_max);
+        assert!(Sign.section_bytes_max(&[Part::row(1000)]) as f64 * 8.0 / 1000.0 <= properties().bits_per_value_max);
         assert!(error <= properties().relative_error_max.unwrap());
     }
 
@@ -133,7 +134,7 @@ mod tests {
     proptest! {
         #[test]
         fn damaged_sections_are_refused_or_are_other_values(length in 1usize..300, damage in damage()) {
-            survives(&Sign, &encode(&normal(length, 13)), length, &damage);
+            survives(&Sign, &encode(&normal(length, 13)), &[Part::row(length)], &damage);
         }
     }
 }

@@ -18,7 +18,7 @@ use super::settings::{BadSetting, RESIDUAL_AGE_ROUNDS_MAX, check_density};
 use super::sparse::{self, Chosen, Rounding, SparseValues};
 use crate::model::ParameterList;
 use crate::update::error::SectionError;
-use crate::update::frame::{self, Section, SectionCodec};
+use crate::update::frame::{self, Part, Place, Section, SectionCodec};
 
 /// Settings of `top_k`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,13 +54,13 @@ impl TopK {
 }
 
 impl SectionCodec for TopK {
-    fn section_bytes_max(&self, values: usize) -> usize {
+    fn section_bytes_max(&self, parts: &[Part]) -> usize {
         // All of the largest values may be in one section.
-        sparse::section_bytes_max(self.values, values)
+        sparse::section_bytes_max(self.values, frame::values(parts))
     }
 
-    fn decode(&self, bytes: &[u8], values: usize, out: &mut Section) -> Result<(), SectionError> {
-        sparse::read(self.values, bytes, values, out)
+    fn decode(&self, bytes: &[u8], parts: &[Part], out: &mut Section) -> Result<(), SectionError> {
+        sparse::read(self.values, bytes, frame::values(parts), out)
     }
 }
 
@@ -87,7 +87,7 @@ pub(super) fn encode_largest(delta: &[f32], parameters: &ParameterList, density:
     let count = (density * delta.len() as f64).ceil() as usize;
     let mut largest = Largest::of(delta, count);
     let mut chosen = Chosen::default();
-    frame::write(parameters, |range, out| {
+    frame::write(parameters, false, |Place { range, .. }, out| {
         chosen.clear();
         for (index, value) in delta[range.clone()].iter().enumerate() {
             if largest.has(*value) {

@@ -1,5 +1,7 @@
 //! Fields of fixed length at the beginning of a section, and sums over its values.
 
+use half::bf16;
+
 use crate::cpu::Cpu;
 use crate::update::error::SectionError;
 use crate::update::statistics::largest_bits;
@@ -26,14 +28,11 @@ pub(in crate::update) fn take_magnitude(bytes: &mut &[u8], what: &'static str) -
     }
 }
 
-/// Takes the length of a row (24 bits). The limit bounds the memory that a reader keeps per column.
-///
-/// # Errors
-/// [`SectionError::BadLength`] unless it is from 1 to `values`.
-pub(in crate::update) fn take_row_values(bytes: &mut &[u8], values: usize) -> Result<usize, SectionError> {
-    let [first, second, third] = take(bytes)?;
-    let row_values = u32::from_le_bytes([first, second, third, 0]) as usize;
-    if (1..=values).contains(&row_values) { Ok(row_values) } else { Err(SectionError::BadLength) }
+/// Rounds a magnitude up to a finite bf16. Beyond the largest one it becomes that.
+pub(in crate::update) fn bf16_above(magnitude: f32) -> bf16 {
+    // Magnitudes have the order of their bits, so adding to the bits rounds up.
+    let up = ((magnitude.to_bits() + 0xFFFF) >> 16) as u16;
+    bf16::from_bits(up.min(bf16::MAX.to_bits()))
 }
 
 /// The sum of `f` over the values. Eight partial sums, each in the order of the values, vectorise and give the same

@@ -6,6 +6,11 @@
 //! logistic regression; Elo 1978). The distance of a threshold from the rating selects one of 64 adaptive
 //! probabilities.
 //!
+//! The parts of a section share the probabilities, and ratings where they can: the rows of a layer are its outputs,
+//! which are the columns of its bias and of the next layer. So the columns of a part begin with the ratings of the
+//! rows of the last part that had several, relative to their mean and a little closer to it. Where there are several
+//! columns for each of those rows, as after a convolution, they share its rating.
+//!
 //! Most levels are 0, so [`LANES`] values are looked up together, and one symbol says how many of them are 0 before the
 //! next one that is not. Its probability is the product of theirs, so no bit is lost to the grouping.
 
@@ -26,15 +31,17 @@ const LANES: usize = 16;
 /// Values after which the probabilities learn what was counted: few at first, then twice as many each time.
 const BATCH_FIRST: u32 = 64;
 const BATCH_MAX: u32 = 2048;
-/// Number of batches after which one group of [`COUNTED_EVERY`] is counted. To count all of them would save 1 % of the
-/// bytes and take a quarter more of a reader's time.
-const BATCHES_IN_FULL: u32 = 16;
+/// Number of batches, together 123,000 values, after which one group of [`COUNTED_EVERY`] is counted. To count all of
+/// them would save little more and take up to a quarter more of a reader's time. Short bodies are counted in full.
+const BATCHES_IN_FULL: u32 = 64;
 const COUNTED_EVERY: usize = 4;
 
 /// Ratings are logarithms to base 2 in units of 2^-16.
 const RATING_ONE: i32 = 1 << 16;
 /// Largest rating, a factor of 2^32. The limit keeps the arithmetic within an i32.
 const RATING_MAX: i32 = 32 * RATING_ONE;
+/// Largest rating with which a column begins, a factor of 8.
+const INPUT_RATING_MAX: i32 = 3 * RATING_ONE;
 
 /// Probabilities are multiplied by `1 - SHRUNK / ONE`, and the share that is left goes to the symbols in equal parts.
 const SHRUNK: u32 = 2 * LANES as u32;
@@ -79,8 +86,8 @@ fn log2_256ths(number: f32) -> i32 {
     (number.to_bits() >> 15) as i32 - BIAS
 }
 
-/// The adaptive model of a section's levels, which writer and reader update alike. What it keeps per column is padded
-/// to groups of [`LANES`].
+/// The adaptive model of a section's levels, which writer and reader update alike. [`Self::begin`] begins each part.
+/// What it keeps per column is padded to groups of [`LANES`].
 #[derive(Debug)]
 pub(super) struct LevelModel {
     level_max: u32,
@@ -93,10 +100,14 @@ pub(super) struct LevelModel {
     batch_left: u32,
     batch: u32,
     batches: u32,
-    /// Number of rows so far.
+    /// Number of rows of the part so far.
     rows: i32,
     /// Initial rating of a row: a moving average of the rows before.
     row_rating: i32,
+    /// Ratings of the part's rows at their ends.
+    rows_rated: Vec<i32>,
+    /// The same of the last part before that had several rows.
+    inputs_rated: Vec<i32>,
     columns: Vec<i32>,
     /// First of the sets of contexts, by whether a column has had a level other than 0.
     sets: Vec<[u8; LANES]>,
@@ -128,10 +139,9 @@ const COLUMN_SET: u8 = 2 * DISTANCES as u8;
 const ROW_SET: u8 = DISTANCES as u8;
 
 impl LevelModel {
-    /// Makes a model of rows of at most `row_values` values with levels up to `level_max`.
-    pub(super) fn new(row_values: usize, level_max: u32, rating: i8) -> Self {
+    /// Makes a model of levels up to `level_max`.
+    pub(super) fn new(level_max: u32) -> Self {
         let first = std::array::from_fn(|context| Chance::new(INITIAL[context % DISTANCES]));
-        let groups = row_values.div_ceil(LANES);
         Self {
             level_max,
             first: Chances::new(first),
@@ -142,11 +152,45 @@ impl LevelModel {
             batch: BATCH_FIRST,
             batches: 0,
             rows: 0,
-            row_rating: i32::from(rating) * (RATING_ONE / 4),
-            columns: vec![0; groups * LANES],
-            sets: vec![[0; LANES]; groups],
-            distances: vec![[0; LANES]; groups],
-            surprises: vec![0; groups * LANES + 2],
+            row_rating: 0,
+            rows_rated: Vec::new(),
+            inputs_rated: Vec::new(),
+            columns: Vec::new(),
+            sets: Vec::new(),
+            distances: Vec::new(),
+            surprises: Vec::new(),
+        }
+    }
+
+    /// Begins a part with rows of at most `row_values` values. `rating` is that of its mean level ([`rating_of`]).
+    pub(super) fn begin(&mut self, row_values: usize, rating: i8) {
+        if self.rows_rated.len() > 1 {
+            self.inputs_rated = std::mem::take(&mut self.rows_rated);
+        }
+        self.rows_rated.clear();
+        self.rows = 0;
+        self.row_rating = i32::from(rating) * (RATING_ONE / 4);
+        let groups = row_values.div_ceil(LANES);
+        self.columns.clear();
+        self.columns.resize(groups * LANES, 0);
+        self.rate_columns_by_inputs(row_values);
+        // All are written before they are read, but for the sets.
+        self.sets.clear();
+        self.sets.resize(groups, [0; LANES]);
+        self.distances.resize(groups, [0; LANES]);
+        self.surprises.resize(groups * LANES + 2, 0);
+    }
+
+    /// Gives each column five eighths of the distance of its input's rating from the mean of all.
+    fn rate_columns_by_inputs(&mut self, row_values: usize) {
+        let inputs = self.inputs_rated.len();
+        if inputs == 0 || !row_values.is_multiple_of(inputs) {
+            return;
+        }
+        let sum: i64 = self.inputs_rated.iter().map(|rating| i64::from(*rating)).sum();
+        let mean = (sum / inputs as i64) as i32;
+        for (columns, rating) in self.columns.chunks_mut(row_values / inputs).zip(&self.inputs_rated) {
+            columns.fill((((rating - mean) >> 3) * 5).clamp(-INPUT_RATING_MAX, INPUT_RATING_MAX));
         }
     }
 
@@ -167,7 +211,8 @@ impl LevelModel {
         for (group, (levels, dithers)) in levels.chunks_mut(LANES).zip(dithers.chunks(LANES)).enumerate() {
             self.lanes(coder, levels, dithers, group, &mut row);
         }
-        self.row_rating += (row.rating - self.row_rating) >> 3;
+        self.row_rating += (row.rating - self.row_rating) >> 4;
+        self.rows_rated.push(row.rating);
         self.rate_columns(count);
     }
 
@@ -296,7 +341,7 @@ impl LevelModel {
             }
             let chance = &mut self.negative[((row.sign + SIGN_ONE + SIGN_ONE / 8) >> 10) as usize];
             let negative = chance.code(coder, known < 0);
-            row.sign += ((if negative { SIGN_ONE } else { -SIGN_ONE }) - row.sign) >> 3;
+            row.sign += (((if negative { SIGN_ONE } else { -SIGN_ONE }) - row.sign) * 3) >> 4;
             levels[place] = if negative { -(magnitude as i32) } else { magnitude as i32 };
             self.surprises[1 + first + place] += ONE as i32 + error;
             self.sets[group][place] = COLUMN_SET;
@@ -350,10 +395,10 @@ impl LevelModel {
     #[inline(always)]
     fn rate_columns(&mut self, count: usize) {
         self.rows = self.rows.saturating_add(1);
-        let sixteenths = 5 + 15 / self.rows;
+        let sixteenths = 6 + 15 / self.rows;
         self.surprises[count + 1] = 0;
         for (rating, surprises) in self.columns[..count].iter_mut().zip(self.surprises.windows(3)) {
-            let surprise = surprises[1] + (((surprises[0] + surprises[2]) * 3) >> 3);
+            let surprise = surprises[1] + ((surprises[0] + surprises[2]) >> 1);
             *rating = (*rating + ((surprise * sixteenths) >> 4)).clamp(-RATING_MAX, RATING_MAX);
         }
     }
@@ -392,7 +437,8 @@ mod tests {
 
     /// Codes levels that need not be rounded numbers.
     fn code(coder: &mut impl Coder, levels: &mut [i32], row_values: usize, level_max: u32) {
-        let mut model = LevelModel::new(row_values, level_max, -12);
+        let mut model = LevelModel::new(level_max);
+        model.begin(row_values, -12);
         let mut dither = Dither::new([1, 2, 3, 4]);
         for row in levels.chunks_mut(row_values) {
             let mut dithers = vec![0; row.len()];

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use crate::seed::{Seed, Stream};
 use crate::update::error::SectionError;
-use crate::update::frame::{Section, SectionCodec};
+use crate::update::frame::{self, Part, Section, SectionCodec};
 
 /// Standard normal values (Box and Muller 1958).
 pub(in crate::update) fn normal(count: usize, seed: u64) -> Vec<f32> {
@@ -41,16 +41,25 @@ pub(in crate::update) fn cases(block: usize) -> Vec<Vec<f32>> {
     cases
 }
 
-/// Decodes into buffers that were used before.
+/// Decodes a section of one row.
 pub(in crate::update) fn decode(
     codec: &dyn SectionCodec,
     bytes: &[u8],
     values: usize,
 ) -> Result<Vec<f32>, SectionError> {
+    decode_parts(codec, bytes, &[Part::row(values)])
+}
+
+/// Decodes into buffers that were used before.
+pub(in crate::update) fn decode_parts(
+    codec: &dyn SectionCodec,
+    bytes: &[u8],
+    parts: &[Part],
+) -> Result<Vec<f32>, SectionError> {
     let mut section = Section { values: vec![f32::NAN; 5], indices: vec![1, 2], sparse: true };
-    codec.decode(bytes, values, &mut section)?;
+    codec.decode(bytes, parts, &mut section)?;
     assert!(!section.sparse && section.indices.is_empty());
-    assert_eq!(section.values.len(), values);
+    assert_eq!(section.values.len(), frame::values(parts));
     Ok(section.values)
 }
 
@@ -103,7 +112,7 @@ pub(in crate::update) fn damage() -> impl Strategy<Value = Damage> {
 
 /// Asserts that damaged bytes are refused, or decode to the right number of values. (By chance they may encode other
 /// values, even when cut or extended: the length of a section is not in the section.)
-pub(in crate::update) fn survives(codec: &dyn SectionCodec, bytes: &[u8], values: usize, damage: &Damage) {
+pub(in crate::update) fn survives(codec: &dyn SectionCodec, bytes: &[u8], parts: &[Part], damage: &Damage) {
     let mut damaged = bytes.to_vec();
     match damage {
         Damage::Flip(place, bits) => damaged[place.index(bytes.len())] ^= bits,
@@ -112,7 +121,7 @@ pub(in crate::update) fn survives(codec: &dyn SectionCodec, bytes: &[u8], values
         Damage::Replace(other) => damaged.clone_from(other),
     }
     // `decode` asserts the number of values.
-    let _ = decode(codec, &damaged, values);
+    let _ = decode_parts(codec, &damaged, parts);
 }
 
 /// Bytes in hexadecimal, for vectors in tests.

@@ -1,5 +1,7 @@
 //! The server's half of all codecs: decodes the bytes of an update to checked blocks of the delta.
 
+mod tagged;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -8,7 +10,7 @@ use super::codecs::blocks::BlocksReader;
 use super::codecs::plain;
 use super::error::UpdateError;
 use super::format::FORMAT;
-use super::frame::{self, FrameReader, Section};
+use super::frame::{FrameReader, Section};
 use super::header::UpdateHeader;
 use super::sink::{BLOCK_VALUES_MAX, DeltaSink};
 use super::size::{bytes_max, header_bytes_max};
@@ -16,7 +18,8 @@ use super::statistics::{LANES, largest_bits, magnitude_bits, square, statistics}
 use crate::body::Unpacker;
 use crate::cpu::{Cpu, prefetch};
 use crate::model::ParameterList;
-use crate::safetensors::{Decoder, Dtype, Header, LayoutError, Sink, match_tensors, shortened, tensor_per_parameter};
+use crate::safetensors::{Decoder, Dtype, Header, Sink, match_tensors, shortened, tensor_per_parameter};
+use tagged::TaggedFrame;
 
 /// Limits on the values of a delta.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,11 +49,21 @@ pub struct UpdateStatistics {
 #[derive(Debug)]
 pub struct UpdateDecoder {
     unpacker: Unpacker,
-    file: Decoder,
-    /// The required metadata; `None` for a whole model, which has none of these entries.
-    expected: Option<UpdateHeader>,
-    reader: Reader,
+    content: Content,
     check: Check,
+}
+
+#[derive(Debug)]
+enum Content {
+    /// A safetensors file.
+    Tensors {
+        file: Decoder,
+        /// The required metadata; `None` for a whole model, which has none of these entries.
+        expected: Option<UpdateHeader>,
+        reader: Reader,
+    },
+    /// A tag and a frame of sections.
+    Frame(TaggedFrame),
 }
 
 /// Decodes tensors to values.
@@ -64,8 +77,6 @@ enum Reader {
     },
     /// Two tensors for each parameter.
     Blocks(BlocksReader),
-    /// One tensor of sections.
-    Frame(FrameReader),
 }
 
 /// Checks every value before it is passed on, and computes the statistics.
@@ -108,17 +119,24 @@ impl UpdateDecoder {
         limits: UpdateLimits,
     ) -> Self {
         let unpacker = Unpacker::new(bytes_max(&parameters, codec));
-        let file = Decoder::new(header_bytes_max(&parameters, codec));
         let reader = match (codec.plain_dtype(), codec) {
-            (Some(dtype), _) => Reader::Plain { dtype, parameter_of_tensor: Vec::new() },
-            (None, Codec::Int8(blocks)) => Reader::Blocks(BlocksReader::new(Arc::clone(&parameters), 8, blocks)),
-            (None, Codec::Int4(blocks)) => Reader::Blocks(BlocksReader::new(Arc::clone(&parameters), 4, blocks)),
-            (None, codec) => {
+            (Some(dtype), _) => Some(Reader::Plain { dtype, parameter_of_tensor: Vec::new() }),
+            (None, Codec::Int8(blocks)) => Some(Reader::Blocks(BlocksReader::new(Arc::clone(&parameters), 8, blocks))),
+            (None, Codec::Int4(blocks)) => Some(Reader::Blocks(BlocksReader::new(Arc::clone(&parameters), 4, blocks))),
+            (None, _) => None,
+        };
+        let content = match reader {
+            Some(reader) => {
+                let file = Decoder::new(header_bytes_max(&parameters, codec));
+                Content::Tensors { file, expected, reader }
+            }
+            None => {
                 let sections = codec.sections().expect("every other codec writes sections");
-                Reader::Frame(FrameReader::new(&parameters, sections))
+                let expected = expected.expect("whole models are never frames");
+                Content::Frame(TaggedFrame::new(expected, FrameReader::new(&parameters, sections)))
             }
         };
-        Self { unpacker, file, expected, reader, check: Check::new(parameters, limits) }
+        Self { unpacker, content, check: Check::new(parameters, limits) }
     }
 
     /// Takes the next bytes of the body and passes the values that they complete to the sink.
@@ -129,9 +147,15 @@ impl UpdateDecoder {
     /// # Errors
     /// [`UpdateError`] for the first check that fails. Every later call fails too.
     pub fn push(&mut self, piece: &[u8], sink: &mut impl DeltaSink) -> Result<(), UpdateError> {
-        let Self { unpacker, file, expected, reader, check } = self;
-        let checked = &mut Checked { expected: expected.as_ref(), reader, check, sink };
-        unpacker.push(piece, &mut |piece| file.push(piece, checked))
+        let Self { unpacker, content, check } = self;
+        match content {
+            Content::Tensors { file, expected, reader } => {
+                let checked = &mut Checked { expected: expected.as_ref(), reader, check, sink };
+                unpacker.push(piece, &mut |piece| file.push(piece, checked))
+            }
+            Content::Frame(frame) => unpacker
+                .push(piece, &mut |piece| frame.push(piece, &mut |first, section| check.section(first, section, sink))),
+        }
     }
 
     /// Whether the body is known to be uncompressed, which its first bytes show.
@@ -145,10 +169,16 @@ impl UpdateDecoder {
     /// # Errors
     /// [`UpdateError`] if bytes are missing, an earlier call failed, or the norm is above its bound.
     pub fn finish(self) -> Result<UpdateStatistics, UpdateError> {
-        self.file.finish()?;
-        self.unpacker.finish()?;
-        if let Reader::Frame(frame) = &self.reader {
-            frame.finish()?;
+        match self.content {
+            Content::Tensors { file, .. } => {
+                file.finish()?;
+                self.unpacker.finish()?;
+            }
+            Content::Frame(frame) => {
+                // It remembers that a piece was refused.
+                self.unpacker.finish()?;
+                frame.finish()?;
+            }
         }
         let norm = self.check.norm_squared.iter().sum::<f64>().sqrt();
         if !self.check.limits.allow_norm(norm) {
@@ -177,7 +207,6 @@ impl<S: DeltaSink> Sink for Checked<'_, S> {
                 *parameter_of_tensor = match_tensors(header, &tensor_per_parameter(&self.check.parameters, *dtype))?;
             }
             Reader::Blocks(blocks) => blocks.header(header)?,
-            Reader::Frame(_) => check_frame(header)?,
         }
         Ok(())
     }
@@ -202,7 +231,6 @@ impl<S: DeltaSink> Sink for Checked<'_, S> {
             Reader::Blocks(blocks) => {
                 blocks.block(tensor, element, bytes, &mut |first, values| check.dense(first, values, *sink))
             }
-            Reader::Frame(frame) => frame.push(bytes, &mut |first, section| check.section(first, section, *sink)),
         }
     }
 }
@@ -263,25 +291,6 @@ impl Check {
             UpdateError::NotFinite { tensor, index }
         }
     }
-}
-
-/// Checks that the file has one tensor of bytes. Its length is checked section by section.
-fn check_frame(header: &Header) -> Result<(), LayoutError> {
-    let mut tensors = header.tensors().iter();
-    let Some(frame) = tensors.find(|info| info.name == frame::TENSOR) else {
-        return Err(LayoutError::Missing(frame::TENSOR.to_owned()));
-    };
-    if let Some(extra) = header.tensors().iter().find(|info| info.name != frame::TENSOR) {
-        return Err(LayoutError::Extra(shortened(&extra.name)));
-    }
-    if frame.dtype != Dtype::U8 {
-        return Err(LayoutError::WrongDtype { tensor: frame.name.clone(), expected: Dtype::U8, got: frame.dtype });
-    }
-    if frame.shape.len() != 1 {
-        let (expected, got) = (vec![frame.elements], frame.shape.clone());
-        return Err(LayoutError::Misshapen { tensor: frame.name.clone(), expected, got });
-    }
-    Ok(())
 }
 
 /// Checks format, codec, job and base version. Other entries are ignored.

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::body::UnpackError;
 use crate::model::ParameterSpec;
-use crate::safetensors::{Data, Dtype, SafetensorsError, Tensor, write};
+use crate::safetensors::{Data, Dtype, LayoutError, SafetensorsError, Tensor, write};
 use crate::seed::Seed;
 
 const DELTA: [f32; 7] = [0.5, -0.25, 1.0, -2.0, 0.0, 3.0, -0.125];
