@@ -19,6 +19,7 @@ def main() -> None:
     parser.add_argument("program", help="the release build of tributary")
     parser.add_argument("cycles", type=int, help="how often each figure is measured")
     parser.add_argument("folder", help="the folder of MNIST's four IDX files")
+    parser.add_argument("only", nargs="?", default="", help="trains the cells whose name contains this, such as 'CNN'")
     measured: list[rows.Row] = []
     try:
         measured.extend(measure(parser.parse_args()))
@@ -39,7 +40,7 @@ def measure(options: argparse.Namespace) -> Iterator[rows.Row]:
     if options.part in ("training", "all"):
         import training
 
-        yield from training.measure(options.program, options.folder, options.cycles)
+        yield from training.measure(options.program, options.folder, options.cycles, options.only)
 
 
 if __name__ == "__main__":

@@ -18,9 +18,12 @@ CELLS = [(model, batch, threads) for model in ("mlp", "cnn") for batch in (10, 5
 NAMES = {"mlp": "2NN", "cnn": "CNN"}
 
 
-def measure(program, folder, cycles):
+def measure(program, folder, cycles, only):
     torch = f"PyTorch {importlib.metadata.version('torch').partition('+')[0]}"
     for model, batch, threads in CELLS:
+        what = f"{NAMES[model]}, batches of {batch}, threads {threads}"
+        if only not in what:
+            continue
         ours, theirs = [], []
         for _ in range(cycles):
             cell = ["--model", model, "--batch", str(batch), "--threads", str(threads)]
@@ -30,9 +33,10 @@ def measure(program, folder, cycles):
             print("{}: {:.0f} examples/s beside {:.0f}, accuracy {:.3f} beside {:.3f}".format(
                 " ".join(cell), *last("samples_per_s"), *last("accuracy")), file=sys.stderr, flush=True)
         figures = lambda name: ([each[name] for each in ours], torch, [each[name] for each in theirs])
-        what = f"{NAMES[model]}, batches of {batch}, threads {threads}"
         yield rows.speed(f"{what}: training", "examples/s", *figures("samples_per_s"))
+        yield rows.cost(f"{what}: training, processor time per 1,000", "s", *figures("cpu_s_per_1000_samples"))
         yield rows.speed(f"{what}: evaluation", "examples/s", *figures("evaluated_per_s"))
+        yield rows.cost(f"{what}: evaluation, processor time per 1,000", "s", *figures("cpu_s_per_1000_evaluated"))
         yield rows.cost(f"{what}: peak memory", "MB", *figures("peak_rss_mb"))
 
 

@@ -40,6 +40,7 @@ impl Geometry {
             step_down: self.stride[0] * width * channels,
             run: self.kernel[1] * channels,
             runs: self.kernel[0],
+            inside: self.before[0]..self.before[0] + self.input[0],
             width: self.out[1],
             starts: Vec::new(),
         };
@@ -49,12 +50,14 @@ impl Geometry {
     /// The windows of the gradient by the outputs, spread out and with a border, one for each value of the input.
     fn back_grid(&self) -> Grid {
         let [_, width] = self.spread();
+        let rows = || (0..self.out[0]).filter_map(|row| self.spread_place(0, row));
         let grid = Grid {
             row: width * self.outputs,
             step: self.outputs,
             step_down: width * self.outputs,
             run: self.kernel[1] * self.outputs,
             runs: self.kernel[0],
+            inside: rows().next().unwrap_or(0)..rows().next_back().map_or(0, |last| last + 1),
             width: self.input[1],
             starts: Vec::new(),
         };
@@ -170,15 +173,9 @@ impl Convolution {
         }
         let width = level.gradient_panel(self.geometry.outputs);
         let dy = self.in_panels(dy, width, &mut sums.panels);
-        for row in 0..self.grid.runs {
-            level.run(WindowGradient {
-                image: &image[row * self.grid.row..],
-                grid: &self.grid,
-                dy,
-                wide: width > self.panel,
-                k0: row * self.grid.run,
-                gradient: &mut sums.weight,
-            });
+        for run in 0..self.grid.runs {
+            let (grid, wide, gradient) = (&self.grid, width > self.panel, sums.weight.as_mut_slice());
+            level.run(WindowGradient { image, grid, dy, wide, run, gradient });
         }
     }
 

@@ -11,8 +11,8 @@ impl AvgPool {
         let share = self.share();
         for (window, y) in y.chunks_exact_mut(self.0.channels).enumerate() {
             y.fill(0.0);
-            for k in 0..self.0.window() {
-                let x = &x[self.0.place(window, k)..][..self.0.channels];
+            for place in self.0.places(window) {
+                let x = &x[place..][..self.0.channels];
                 y.iter_mut().zip(x).for_each(|(y, x)| *y += x);
             }
             y.iter_mut().for_each(|y| *y *= share);
@@ -23,8 +23,8 @@ impl AvgPool {
         let share = self.share();
         dx.fill(0.0);
         for (window, dy) in dy.chunks_exact(self.0.channels).enumerate() {
-            for k in 0..self.0.window() {
-                let dx = &mut dx[self.0.place(window, k)..][..self.0.channels];
+            for place in self.0.places(window) {
+                let dx = &mut dx[place..][..self.0.channels];
                 dx.iter_mut().zip(dy).for_each(|(dx, dy)| *dx += dy * share);
             }
         }

@@ -5,17 +5,16 @@ use pulp::{Simd, WithSimd};
 use super::vectors::{MANY_REGISTERS, PANEL_VECTORS, vectors, vectors_mut};
 use super::windows::Grid;
 
-/// `gradient[k0 + i] += sum over windows p of window[p][i] dy[p]`, for one row of each window.
+/// `gradient[run][i] += sum over windows p of window[p][run][i] dy[p]`, for one row of each window.
 pub(in super::super) struct WindowGradient<'a> {
-    /// The image from the first value of that row on.
     pub(in super::super) image: &'a [f32],
     pub(in super::super) grid: &'a Grid,
     /// The gradient by the outputs as `[panel][window][output in the panel]`, in panels of `Level::gradient_panel`.
     pub(in super::super) dy: &'a [f32],
     /// Whether such a panel is two panels of weights.
     pub(in super::super) wide: bool,
-    /// The first value of the row within its window.
-    pub(in super::super) k0: usize,
+    /// The row of each window.
+    pub(in super::super) run: usize,
     /// As the weights: `[panel of outputs][value of the window][output in the panel]`.
     pub(in super::super) gradient: &'a mut [f32],
 }
@@ -47,7 +46,10 @@ impl WindowGradient<'_> {
     /// Tiles of M values of the window and P vectors of outputs.
     #[inline(always)]
     fn tiles<S: Simd, const M: usize, const P: usize>(self, simd: S) {
-        let Self { image, grid, dy, k0, gradient, .. } = self;
+        let Self { image, grid, dy, run, gradient, .. } = self;
+        let (image, k0) = (&image[run * grid.row..], run * grid.run);
+        // Elsewhere the image is 0.
+        let lines = grid.lines_inside(run);
         let (width, weights_width) = (P * S::F32_LANES, PANEL_VECTORS * S::F32_LANES);
         let (count, window) = (grid.starts.len(), grid.window());
         for (dy, gradient) in dy.chunks_exact(width * count).zip(gradient.chunks_mut(window * width)) {
@@ -55,7 +57,7 @@ impl WindowGradient<'_> {
                 // The last tile steps back; what it computes again is not added again.
                 let start = first.min(grid.run - M);
                 let mut sums = [[simd.splat_f32s(0.0); P]; M];
-                for (y, line) in dy.chunks_exact(width * grid.width).enumerate() {
+                for (y, line) in dy.chunks_exact(width * grid.width).enumerate().take(lines.end).skip(lines.start) {
                     let values = &image[y * grid.step_down + start..][..(grid.width - 1) * grid.step + M];
                     sums = add_outer_products::<S, M, P>(simd, sums, values, grid.step, vectors::<S>(line));
                 }

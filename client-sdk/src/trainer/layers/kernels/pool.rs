@@ -2,7 +2,7 @@
 
 use pulp::{Simd, WithSimd};
 
-use super::vectors::relu;
+use super::vectors::{load, relu, store};
 
 /// Where a pool's windows are.
 #[derive(Clone, Copy, Debug)]
@@ -24,12 +24,13 @@ impl PoolGrid {
         self.kernel[0] * self.kernel[1]
     }
 
-    /// The place of pixel `k` of a window in the image.
+    /// The places of a window's pixels in the image.
     #[inline(always)]
-    pub(in super::super) fn place(&self, window: usize, k: usize) -> usize {
-        let row = window / self.out_width * self.stride[0] + k / self.kernel[1];
-        let column = window % self.out_width * self.stride[1] + k % self.kernel[1];
-        (row * self.width + column) * self.channels
+    pub(in super::super) fn places(&self, window: usize) -> impl Iterator<Item = usize> + Clone {
+        let Self { channels, width, kernel: [rows, columns], .. } = *self;
+        let (row, column) = (window / self.out_width * self.stride[0], window % self.out_width * self.stride[1]);
+        let first = (row * width + column) * channels;
+        (0..rows).flat_map(move |y| (0..columns).map(move |x| first + (y * width + x) * channels))
     }
 }
 
@@ -49,15 +50,16 @@ impl WithSimd for MaxPool<'_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let grid = self.grid;
         for (window, y) in self.y.chunks_exact_mut(grid.channels).enumerate() {
+            let places = grid.places(window);
             for (channel, y) in (0..grid.channels).step_by(S::F32_LANES).zip(y.chunks_mut(S::F32_LANES)) {
                 let mut largest = simd.splat_f32s(f32::NEG_INFINITY);
-                for k in 0..grid.window() {
-                    let x = simd.partial_load_f32s(&self.x[grid.place(window, k) + channel..][..y.len()]);
+                for place in places.clone() {
+                    let x = load(simd, &self.x[place + channel..][..y.len()]);
                     let less = simd.less_than_or_equal_f32s(x, largest);
                     let is_nan = simd.not_m32s(simd.equal_f32s(largest, largest));
                     largest = simd.select_f32s(simd.or_m32s(less, is_nan), largest, x);
                 }
-                simd.partial_store_f32s(y, if self.relu { relu(simd, largest) } else { largest });
+                store(simd, y, if self.relu { relu(simd, largest) } else { largest });
             }
         }
     }
@@ -83,18 +85,19 @@ impl WithSimd for MaxPoolBack<'_> {
         self.dx.fill(0.0);
         let windows = self.dy.chunks_exact(grid.channels).zip(self.y.chunks_exact(grid.channels));
         for (window, (dy, y)) in windows.enumerate() {
+            let places = grid.places(window);
             for (channel, (dy, y)) in (0..grid.channels).step_by(lanes).zip(dy.chunks(lanes).zip(y.chunks(lanes))) {
                 let count = y.len();
-                let (mut left, y) = (simd.partial_load_f32s(dy), simd.partial_load_f32s(y));
+                let (mut left, y) = (load(simd, dy), load(simd, y));
                 if self.relu {
                     left = simd.select_f32s(simd.less_than_f32s(zero, y), left, zero);
                 }
-                for k in 0..grid.window() {
-                    let place = grid.place(window, k) + channel;
-                    let is_largest = simd.equal_f32s(simd.partial_load_f32s(&self.x[place..][..count]), y);
-                    let to = &mut self.dx[place..][..count];
+                for place in places.clone() {
+                    let is_largest = simd.equal_f32s(load(simd, &self.x[place + channel..][..count]), y);
+                    let to = &mut self.dx[place + channel..][..count];
                     let taken = simd.select_f32s(is_largest, left, zero);
-                    simd.partial_store_f32s(to, simd.add_f32s(simd.partial_load_f32s(to), taken));
+                    let sum = simd.add_f32s(load(simd, to), taken);
+                    store(simd, to, sum);
                     left = simd.select_f32s(is_largest, zero, left);
                 }
             }

@@ -38,11 +38,12 @@ impl Dots<'_> {
             let ws: [&[f32]; O] = std::array::from_fn(|i| &weight[(o0 + i).min(outputs - 1) * inputs..][..inputs]);
             for b0 in (0..rows).step_by(B) {
                 let xs: [&[f32]; B] = std::array::from_fn(|i| &x[(b0 + i).min(rows - 1) * inputs..][..inputs]);
-                let sums = dot_products::<S, B, O>(simd, xs, ws);
+                // Vectors that were indexed by what is not a constant would be in memory, also while they are summed.
+                let sums = dot_products::<S, B, O>(simd, xs, ws).map(|sums| sums.map(|sum| simd.reduce_sum_f32s(sum)));
                 for (b, sums) in sums.iter().enumerate().take(rows - b0) {
                     for (o, sum) in sums.iter().enumerate().take(outputs - o0) {
                         let bias = if bias.is_empty() { 0.0 } else { bias[o0 + o] };
-                        let value = bias + simd.reduce_sum_f32s(*sum);
+                        let value = bias + sum;
                         y[(b0 + b) * outputs + o0 + o] = if relu && value < 0.0 { 0.0 } else { value };
                     }
                 }
@@ -63,9 +64,11 @@ fn dot_products<S: Simd, const B: usize, const O: usize>(
     let x: [&[S::f32s]; B] = std::array::from_fn(|b| &vectors::<S>(xs[b])[..whole]);
     let w: [&[S::f32s]; O] = std::array::from_fn(|o| &vectors::<S>(ws[o])[..whole]);
     for k in 0..whole {
+        let w: [S::f32s; O] = std::array::from_fn(|o| w[o][k]);
         for b in 0..B {
+            let x = x[b][k];
             for o in 0..O {
-                sums[b][o] = simd.mul_add_e_f32s(x[b][k], w[o][k], sums[b][o]);
+                sums[b][o] = simd.mul_add_e_f32s(x, w[o], sums[b][o]);
             }
         }
     }

@@ -25,3 +25,21 @@ pub(super) fn relu<S: Simd>(simd: S, value: S::f32s) -> S::f32s {
     let zero = simd.splat_f32s(0.0);
     simd.select_f32s(simd.less_than_f32s(value, zero), zero, value)
 }
+
+/// The values, at most a vector of them, with zeros behind. A whole vector is loaded by an instruction instead of a call.
+#[inline(always)]
+pub(super) fn load<S: Simd>(simd: S, values: &[f32]) -> S::f32s {
+    match vectors::<S>(values) {
+        [whole, ..] => *whole,
+        [] => simd.partial_load_f32s(values),
+    }
+}
+
+/// The first numbers of the vector, as many as there is room for.
+#[inline(always)]
+pub(super) fn store<S: Simd>(simd: S, to: &mut [f32], from: S::f32s) {
+    match vectors_mut::<S>(to) {
+        [whole, ..] => *whole = from,
+        [] => simd.partial_store_f32s(to, from),
+    }
+}

@@ -1,9 +1,11 @@
 //! Products of windows of an image with panels of weights: the forward pass of a convolution, and its gradient by the
 //! input.
 
+use std::ops::Range;
+
 use pulp::{Simd, WithSimd};
 
-use super::vectors::{relu, vectors, vectors_mut};
+use super::vectors::{relu, store, vectors};
 
 /// Where the windows of an image `[height][width][channels]` are.
 #[derive(Clone, Debug)]
@@ -18,6 +20,8 @@ pub(in super::super) struct Grid {
     pub(in super::super) run: usize,
     /// Rows of a window.
     pub(in super::super) runs: usize,
+    /// The rows of the image that are not zeros around it.
+    pub(in super::super) inside: Range<usize>,
     /// Windows in a row.
     pub(in super::super) width: usize,
     /// The place of each window's first value.
@@ -34,13 +38,39 @@ impl Grid {
 
     /// Rows of a matrix as windows without overlap.
     pub(in super::super) fn rows(rows: usize, columns: usize) -> Self {
-        let grid = Self { row: 0, step: columns, step_down: 0, run: columns, runs: 1, width: rows, starts: Vec::new() };
+        let grid = Self {
+            row: 0,
+            step: columns,
+            step_down: 0,
+            run: columns,
+            runs: 1,
+            inside: 0..1,
+            width: rows,
+            starts: Vec::new(),
+        };
         grid.starts(1)
     }
 
     /// Values of a window.
     pub(in super::super) fn window(&self) -> usize {
         self.run * self.runs
+    }
+
+    /// Rows of the image from a row of windows to the next one.
+    fn stride(&self) -> usize {
+        self.step_down.checked_div(self.row).unwrap_or(1)
+    }
+
+    /// The rows of a window that are inside the image for any of the windows from `first` to `last`.
+    fn runs_inside(&self, first: usize, last: usize) -> Range<usize> {
+        let [first, last] = [first, last].map(|window| window / self.width * self.stride());
+        self.inside.start.saturating_sub(last)..self.inside.end.saturating_sub(first).min(self.runs)
+    }
+
+    /// The rows of windows whose row `run` is inside the image.
+    pub(super) fn lines_inside(&self, run: usize) -> Range<usize> {
+        let line = |row: usize| row.saturating_sub(run).div_ceil(self.stride());
+        line(self.inside.start)..line(self.inside.end).min(self.starts.len() / self.width)
     }
 }
 
@@ -89,7 +119,10 @@ impl WindowProducts<'_> {
                 let place = place.min(count.saturating_sub(M));
                 let from: [&[f32]; M] = std::array::from_fn(|i| &image[grid.starts[(place + i).min(count - 1)]..]);
                 let mut sums = [first; M];
-                for (row, panel) in panel.chunks_exact(grid.run * panel_width).enumerate() {
+                let inside = grid.runs_inside(place, (place + M - 1).min(count - 1));
+                for (row, panel) in
+                    panel.chunks_exact(grid.run * panel_width).enumerate().take(inside.end).skip(inside.start)
+                {
                     let runs: [&[f32]; M] = std::array::from_fn(|i| &from[i][row * grid.row..][..grid.run]);
                     sums = add_products::<S, M, P>(simd, sums, runs, panel);
                 }
@@ -98,7 +131,7 @@ impl WindowProducts<'_> {
                 }
                 for (i, sums) in sums.iter().enumerate().take(count - place) {
                     let to = &mut self.out[(place + i) * outputs + output..][..width];
-                    store::<S, P>(simd, to, sums);
+                    to.chunks_mut(S::F32_LANES).zip(sums).for_each(|(to, sum)| store(simd, to, *sum));
                 }
             }
         }
@@ -126,14 +159,28 @@ fn add_products<S: Simd, const M: usize, const P: usize>(
     sums
 }
 
-/// The first numbers of these vectors, as many as there is room for.
-#[inline(always)]
-fn store<S: Simd, const P: usize>(simd: S, to: &mut [f32], from: &[S::f32s; P]) {
-    if to.len() == P * S::F32_LANES {
-        vectors_mut::<S>(to).copy_from_slice(from);
-        return;
-    }
-    for (to, from) in to.chunks_mut(S::F32_LANES).zip(from) {
-        simd.partial_store_f32s(to, *from);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_left_out_where_they_are_zeros_around_the_image() {
+        for stride in 1..=3 {
+            for (before, height, after, runs) in [(2, 5, 2, 5), (4, 1, 4, 3), (0, 6, 0, 2), (3, 2, 0, 3)] {
+                let lines = (before + height + after - runs) / stride + 1;
+                let inside = before..before + height;
+                let (row, step_down, starts) = (4, 4 * stride, Vec::new());
+                let grid = Grid { row, step: 1, step_down, run: 2, runs, inside, width: 3, starts }.starts(lines);
+                let is_inside = |line: &usize, run: &usize| grid.inside.contains(&(line * stride + run));
+                for run in 0..runs {
+                    let expected: Vec<usize> = (0..lines).filter(|line| is_inside(line, &run)).collect();
+                    assert_eq!(grid.lines_inside(run).collect::<Vec<_>>(), expected);
+                }
+                for line in 0..lines {
+                    let expected: Vec<usize> = (0..runs).filter(|run| is_inside(&line, run)).collect();
+                    assert_eq!(grid.runs_inside(3 * line, 3 * line + 2).collect::<Vec<_>>(), expected);
+                }
+            }
+        }
     }
 }
