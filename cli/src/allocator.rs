@@ -18,3 +18,11 @@ pub(crate) fn set_up() {
         libmimalloc_sys::mi_option_set(PURGE_DELAY_OPTION, PURGE_DELAY_MS);
     }
 }
+
+/// Returns freed memory to the system now, so that a benchmark measures what is held.
+pub(crate) fn return_freed() {
+    #[expect(unsafe_code, reason = "the crate has no safe function for this; it may be called at any time")]
+    unsafe {
+        libmimalloc_sys::mi_collect(true);
+    }
+}

@@ -119,6 +119,11 @@ pub(super) fn peak_resident_bytes(process: u32) -> Option<u64> {
     memory_bytes(process, "VmHWM:")
 }
 
+/// Resident memory of a process in bytes; `None` on systems without `/proc`.
+pub(super) fn resident_bytes(process: u32) -> Option<u64> {
+    memory_bytes(process, "VmRSS:")
+}
+
 /// The peak of this process starts again from what it holds now. Where that is not possible, it stays as it is.
 pub(super) fn forget_peak() {
     // proc_pid_clear_refs(5): 5 resets the peak of resident memory.
@@ -183,7 +188,7 @@ impl CoordinatorProcess {
 
     /// Resident memory in bytes; `None` on systems without `/proc`.
     pub(super) fn resident_bytes(&self) -> Option<u64> {
-        memory_bytes(self.process.0.id(), "VmRSS:")
+        resident_bytes(self.process.0.id())
     }
 
     /// Peak resident memory in bytes; `None` on systems without `/proc`.

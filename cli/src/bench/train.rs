@@ -13,13 +13,16 @@ use tributary_protocol::plan::Training;
 use tributary_protocol::seed::Seed;
 
 use super::error::BenchError;
-use super::process::{cpu_s, forget_peak, peak_resident_bytes};
+use super::process::{cpu_s, forget_peak, peak_resident_bytes, resident_bytes};
+use crate::allocator::return_freed;
 use crate::demo::args::{Dataset, DemoArgs, Network};
 use crate::demo::{data::DemoData, job_file, load_data};
 use crate::error::CliError;
 use crate::output::Output;
 use crate::stopwatch::Stopwatch;
 
+/// Examples that are copied at once, so that few of them are in memory as numbers of four bytes.
+const COPIED: usize = 100;
 /// A white pixel of the images.
 const WHITE: f32 = 255.0;
 
@@ -58,8 +61,10 @@ struct Measured {
     cpu_s_per_1000_samples: f64,
     /// Processor time of the evaluation.
     cpu_s_per_1000_evaluated: f64,
-    /// The highest resident memory of this process while it trained and evaluated; the examples take a byte for each
-    /// pixel. `None` on systems without `/proc`.
+    /// Resident memory of this process before it trained: the program, the examples (a byte for each pixel) and the
+    /// initial model. `None` on systems without `/proc`.
+    rss_before_mb: Option<f64>,
+    /// The highest resident memory of this process while it trained and evaluated.
     peak_rss_mb: Option<f64>,
     /// Mean loss of the steps.
     loss: f64,
@@ -91,9 +96,12 @@ pub(crate) async fn run(args: &TrainArgs, output: &Output) -> Result<(), CliErro
 /// The first examples, in memory of their own.
 fn first(all: &MemoryExamples, count: u32) -> Result<MemoryExamples, ExamplesError> {
     let indices: Vec<usize> = (0..all.len().min(count as usize)).collect();
-    let batch = all.batch(&indices)?;
-    let bytes = batch.inputs.iter().map(|value| (value * WHITE).round() as u8).collect();
-    MemoryExamples::from_bytes(all.input_shape().to_vec(), bytes, WHITE, batch.targets)
+    let mut bytes = Vec::with_capacity(indices.len() * all.input_shape().iter().product::<usize>());
+    for indices in indices.chunks(COPIED) {
+        bytes.extend(all.batch(indices)?.inputs.iter().map(|value| (value * WHITE).round() as u8));
+    }
+    let targets = all.subset(&indices)?.targets();
+    MemoryExamples::from_bytes(all.input_shape().to_vec(), bytes, WHITE, targets)
 }
 
 fn measure(
@@ -108,7 +116,9 @@ fn measure(
     let (samples, evaluated) = (train.len() as f64, test.len() as f64);
     let trainer = |examples| LayerTrainer::new(Arc::new(examples)).with_threads(args.threads as usize);
     let (mut trainer, mut evaluator) = (trainer(train), trainer(test));
+    return_freed();
     forget_peak();
+    let rss_before = resident_bytes(std::process::id());
 
     let (clock, cpu_before) = (Stopwatch::start(), cpu_s(std::process::id())?);
     let task = TrainTask::new(&model, spec, training, Seed(1));
@@ -117,6 +127,8 @@ fn measure(
 
     let learned = Model::new(Arc::clone(model.parameters()), trained.values);
     let learned = learned.map_err(|error| BenchError::Train(error.to_string()))?;
+    // A client that evaluates has one model.
+    drop(model);
     let (clock, cpu_before) = (Stopwatch::start(), cpu_s(std::process::id())?);
     let task = EvaluateTask { model: &learned, spec, loss: training.loss };
     let result = evaluator.evaluate(&task, &|| false).map_err(failed)?;
@@ -129,20 +141,26 @@ fn measure(
         evaluated_per_s: evaluated / evaluate_s,
         cpu_s_per_1000_samples: 1e3 * train_cpu_s / samples,
         cpu_s_per_1000_evaluated: 1e3 * evaluate_cpu_s / evaluated,
-        peak_rss_mb: peak_resident_bytes(std::process::id()).map(|bytes| bytes as f64 / 1e6),
+        rss_before_mb: rss_before.map(megabytes),
+        peak_rss_mb: peak_resident_bytes(std::process::id()).map(megabytes),
         loss: trained.loss,
         accuracy: result.accuracy,
     })
 }
 
+fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
+
 fn text(measured: &Measured) -> String {
     format!(
-        "batch {}, {} threads: {:.0} examples/s trained ({:.3} CPU-s per 1,000), {:.0} examples/s evaluated, peak {:.0} MB",
+        "batch {}, {} threads: {:.0} examples/s trained ({:.3} CPU-s per 1,000), {:.0} examples/s evaluated, {:.0} MB before and at most {:.0} MB",
         measured.batch,
         measured.threads,
         measured.samples_per_s,
         measured.cpu_s_per_1000_samples,
         measured.evaluated_per_s,
+        measured.rss_before_mb.unwrap_or(f64::NAN),
         measured.peak_rss_mb.unwrap_or(f64::NAN),
     )
 }
