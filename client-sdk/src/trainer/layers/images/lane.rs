@@ -38,7 +38,9 @@ impl Lane {
         machine: Machine,
     ) {
         let last = layers.len() - 1;
-        for image in 0..x.len() / sizes[0] {
+        let images_total = x.len() / sizes[0];
+        let slots = if is_training { images_total } else { 1 };
+        for image in 0..images_total {
             let slot = if is_training { image } else { 0 };
             for (index, layer) in layers.iter().enumerate() {
                 let (before, after) = self.kept.split_at_mut(index);
@@ -50,10 +52,10 @@ impl Lane {
                 let size = sizes[index + 1];
                 let y = match index == last {
                     true => &mut out[image * size..][..size],
-                    false => slot_of(values, slot, size),
+                    false => slot_of(values, [slot, slots], size),
                 };
                 let bordered = match layer {
-                    ImageLayer::Convolution(layer) => slot_of(images, slot, layer.bordered_size()),
+                    ImageLayer::Convolution(layer) => slot_of(images, [slot, slots], layer.bordered_size()),
                     _ => &mut [],
                 };
                 layer.forward(x, y, bordered, machine);
@@ -113,8 +115,13 @@ impl Lane {
     }
 }
 
-/// The place of one image in a buffer that grows to hold it.
-fn slot_of(buffer: &mut Vec<f32>, slot: usize, size: usize) -> &mut [f32] {
-    buffer.resize(buffer.len().max((slot + 1) * size), 0.0);
+/// The place of one image in a buffer that grows to hold it. Its memory is that of so many images from the first on:
+/// growing by and by would take up to twice as much.
+fn slot_of(buffer: &mut Vec<f32>, [slot, slots]: [usize; 2], size: usize) -> &mut [f32] {
+    let end = (slot + 1) * size;
+    if buffer.len() < end {
+        buffer.reserve_exact(slots * size - buffer.len());
+        buffer.resize(end, 0.0);
+    }
     &mut buffer[slot * size..][..size]
 }
