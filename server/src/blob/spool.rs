@@ -257,7 +257,7 @@ impl Spool {
         self.unrecorded.push((part, object));
         self.row = Some(row);
         let unrecorded_bytes: u64 = self.unrecorded.iter().map(|(_, object)| object.bytes).sum();
-        // An object that no row describes would be deleted with nothing else.
+        // Each object of its own is recorded at once: a file is deleted as a whole, but objects are by their rows.
         if self.file.is_none() || unrecorded_bytes >= UNRECORDED_BYTES_MAX { self.record().await } else { Ok(()) }
     }
 
