@@ -2640,8 +2640,8 @@ export type Task = "train" | "evaluate";
 /** Settings of `ternary`. */
 export interface Ternary {
   /**
-   * Values are clipped at this number of standard deviations of their tensor, 0.5 to 100 (the paper
-   * uses 2.5). 0 disables clipping. Only without clipping the codec is unbiased. Default: 0.
+   * Values are clipped at this number of standard deviations of their tensor, 0.5 to 100 (the paper uses
+   * 2.5). 0 disables clipping. Only without clipping the codec is unbiased. Default: 0.
    */
   clip?: number;
   /**
