@@ -38,7 +38,9 @@ for_each_cpu! {
 }
 
 for_each_cpu! {
-    /// Appends `round(values[i] * factor)`: what [`add_scaled`] makes of sums that are zero. 12 bytes move per parameter.
+    /// Appends `round(values[i] * factor)`: what [`add_scaled`] makes of sums that are zero.
+    ///
+    /// 12 bytes move per parameter (4 read, 8 written).
     pub(super) fn scaled(sums: &mut Vec<i64>, values: &[f32], factor: f64) {
         sums.extend(values.iter().map(|value| quantise(f64::from(*value) * factor)));
     }

@@ -241,7 +241,7 @@ async fn files_of(tx: &mut Tx, client: &ClientRow, work: &Work, spec: &JobSpec) 
     Ok(Files { form, deltas: unbroken(deltas), control, dropped_round })
 }
 
-/// The work as the client is told it. An assignment past its deadline is left out, because the driver is about to
+/// The work as its client sees it. An assignment past its deadline is left out, because the driver is about to
 /// expire it.
 fn described(app: &App, client: &ClientRow, work: &Work, spec: &JobSpec, files: Files) -> Option<Assignment> {
     let Work { assignment: row, round, model } = work;

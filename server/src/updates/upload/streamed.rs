@@ -1,7 +1,8 @@
 //! A large update: stored chunk by chunk and added to the sum while it arrives, then acknowledged.
 //!
-//! Bytes moved per f32 parameter: 4 from the socket into the chunk, 4 hashed, 4 decoded, 4 into the sketch, 12 by the sum of
-//! the first update and 20 by that of others, 4 into pages of the file. SHA-256 and new pages of files are the limit.
+//! Bytes moved per f32 parameter: 4 from the socket into the chunk, 4 hashed, 4 decoded, 4 into the sketch, 12 by the
+//! sum of the first update and 20 by that of others, 4 into pages of the file. SHA-256 and new pages of files are the
+//! limit.
 
 use std::pin::pin;
 

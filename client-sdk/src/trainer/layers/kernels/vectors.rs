@@ -26,7 +26,7 @@ pub(super) fn relu<S: Simd>(simd: S, value: S::f32s) -> S::f32s {
     simd.select_f32s(simd.less_than_f32s(value, zero), zero, value)
 }
 
-/// The values, at most a vector of them, with zeros behind. A whole vector is loaded by an instruction instead of a call.
+/// The values, at most a vector of them, with zeros behind. An instruction loads a whole vector, instead of a call.
 #[inline(always)]
 pub(super) fn load<S: Simd>(simd: S, values: &[f32]) -> S::f32s {
     match vectors::<S>(values) {
