@@ -91,7 +91,7 @@ pub(crate) async fn draw(
         drop(tx);
         return stand_up(services, fleet, clients).await;
     }
-    commit_and_give(tx, fleet, round, &assignments, now_ms).await
+    commit_and_give(services, tx, fleet, round, &assignments, now_ms).await
 }
 
 /// Ends the open assignments of a buffered job whose time is over, so that their places are free.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tributary_protocol::operator::ModelVersion;
 use tributary_protocol::state::AssignmentState;
 
 use tributary_engine::round::Candidate;
@@ -41,24 +42,35 @@ pub(super) async fn assign(
 /// Commits the assignments of clients that were drawn from one model version, and gives them to the clients.
 ///
 /// Round and model are read once for all of them. If each client looked up its work, that would be three queries each.
+/// They are read after the commit, so that other writers need not wait for it.
 pub(super) async fn commit_and_give(
-    mut tx: Tx,
+    services: &Services,
+    tx: Tx,
     fleet: &Fleet,
     round: &RoundRow,
     assignments: &[NewAssignment],
     now_ms: i64,
 ) -> Result<(), DbError> {
-    let corrupt = |what: &str| DbError::Corrupt(format!("round {} of {} has no {what}", round.number, round.job));
-    let model = tx.model(round.job, round.base_version).await?.ok_or_else(|| corrupt("base model"))?;
-    let round = tx.round(round.key()).await?.ok_or_else(|| corrupt("row"))?;
     tx.commit().await?;
-    let (round, model) = (Arc::new(round), Arc::new(model));
+    let Ok(Some((round, model))) = started(services, round).await else {
+        // The clients are drawn all the same, and look for their work themselves.
+        fleet.lobby.call(assignments.iter().map(|new| new.client));
+        return Ok(());
+    };
     fleet.lobby.give(assignments.iter().map(|new| Work {
         assignment: new.stored(now_ms),
         round: Arc::clone(&round),
         model: Arc::clone(&model),
     }));
     Ok(())
+}
+
+/// A round that has started, and its base model.
+async fn started(services: &Services, round: &RoundRow) -> Result<Option<(Arc<RoundRow>, Arc<ModelVersion>)>, DbError> {
+    let mut tx = services.db.read().await?;
+    let model = tx.model(round.job, round.base_version).await?;
+    let round = tx.round(round.key()).await?;
+    Ok(round.zip(model).map(|(round, model)| (Arc::new(round), Arc::new(model))))
 }
 
 /// Clients that have other work leave the lobby.

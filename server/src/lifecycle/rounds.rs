@@ -149,7 +149,7 @@ pub(crate) async fn start(
         drop(tx);
         return stand_up(services, fleet, cohort).await;
     }
-    commit_and_give(tx, fleet, round, &assignments, now_ms).await
+    commit_and_give(services, tx, fleet, round, &assignments, now_ms).await
 }
 
 /// Training to Aggregating: assignments of a cohort without a report expire.
