@@ -176,7 +176,9 @@ async fn remember(app: &App, client: &ClientRow, request: &CheckInRequest) -> Re
 
 async fn look_for_work(app: &App, client: &ClientRow) -> Result<Option<Assignment>, DbError> {
     // Most clients have none: one statement needs no snapshot.
-    match app.db.look().await?.open_assignment(client.id).await? {
+    let open = app.db.look().await?.open_assignment(client.id).await?;
+    // The connection is given back by now: clients that held one and waited for another would stop each other.
+    match open {
         Some(_) => open_work(app, &mut app.db.read().await?, client).await,
         None => Ok(None),
     }

@@ -51,7 +51,7 @@ pub(super) async fn a_client_has_one_open_assignment_and_one_per_round(db: &Db) 
             tx.end_assignment(open, AssignmentState::Failed, None, traffic(0, 0), 70).await.unwrap();
         }
         tx.insert_assignments(&[new], 70).await.unwrap();
-        assert_eq!(tx.assignment(new.id).await.unwrap(), Some(new.stored(70)), "a client is told what is stored");
+        assert_eq!(tx.assignment(new.id).await.unwrap(), Some(new.stored(70)), "a drawn client gets what is stored");
     }
     tx.commit().await.unwrap();
     let open = db.look().await.unwrap().open_assignment(client_id(1)).await.unwrap();
