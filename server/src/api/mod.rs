@@ -57,10 +57,13 @@ pub fn router(app: Arc<App>, join: bool) -> Router {
         .route("/docs/{file}", get(docs::file))
         .fallback(pages::dashboard)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(DefaultBodyLimit::max(JSON_BYTES_MAX))
-        .layer(RequestBodyTimeoutLayer::new(BODY_SILENCE_MAX))
-        .layer(CatchPanicLayer::custom(panicked))
-        .layer(Observe(Arc::clone(&app)))
+        // Together, because each call of `layer` allocates a future for each held request. The first is the outermost.
+        .layer((
+            Observe(Arc::clone(&app)),
+            CatchPanicLayer::custom(panicked),
+            RequestBodyTimeoutLayer::new(BODY_SILENCE_MAX),
+            DefaultBodyLimit::max(JSON_BYTES_MAX),
+        ))
         .with_state(app)
 }
 

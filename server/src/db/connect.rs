@@ -232,17 +232,17 @@ impl Db {
     }
 
     /// The client with this hash of its secret, or of its next secret. One that authenticated lately takes no query.
-    pub async fn client_by_secret(&self, secret: &Sha256Hash) -> Result<Option<KnownClient>, DbError> {
+    pub async fn client_by_secret(&self, secret: &Sha256Hash) -> Result<Option<Arc<KnownClient>>, DbError> {
         let recent = match self {
             Self::Sqlite { recent, .. } => recent,
             #[cfg(feature = "postgres")]
-            Self::Postgres { .. } => return self.look().await?.client_by_secret(secret).await,
+            Self::Postgres { .. } => return Ok(self.look().await?.client_by_secret(secret).await?.map(Arc::new)),
         };
         let began = match recent.find(secret) {
             Ok(known) => return Ok(Some(known)),
             Err(began) => began,
         };
-        let known = self.look().await?.client_by_secret(secret).await?;
+        let known = self.look().await?.client_by_secret(secret).await?.map(Arc::new);
         // A next secret is not remembered: its first use is a change.
         if let Some(known) = known.as_ref().filter(|known| known.secret_sha256 == *secret) {
             recent.remember(began, known);

@@ -3,7 +3,7 @@
 //! Only with SQLite: there, one coordinator makes every change. With PostgreSQL another one may revoke a client.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tributary_protocol::hash::Sha256Hash;
 use tributary_protocol::id::ClientId;
@@ -21,7 +21,7 @@ pub struct RecentClients(Mutex<Remembered>);
 
 #[derive(Debug, Default)]
 struct Remembered {
-    clients: HashMap<ClientId, KnownClient>,
+    clients: HashMap<ClientId, Arc<KnownClient>>,
     by_secret: HashMap<Sha256Hash, ClientId>,
     /// Number of changes of identities so far.
     changes: u64,
@@ -33,14 +33,14 @@ pub(super) struct Began(u64);
 
 impl RecentClients {
     /// The client with this hash of its secret; otherwise the beginning of the query that looks for it.
-    pub(super) fn find(&self, secret: &Sha256Hash) -> Result<KnownClient, Began> {
+    pub(super) fn find(&self, secret: &Sha256Hash) -> Result<Arc<KnownClient>, Began> {
         let remembered = self.remembered();
         let client = remembered.by_secret.get(secret).and_then(|id| remembered.clients.get(id));
         client.cloned().ok_or(Began(remembered.changes))
     }
 
     /// Remembers what a query read, unless an identity has changed since it began: it may have read the one of before.
-    pub(super) fn remember(&self, began: Began, client: &KnownClient) {
+    pub(super) fn remember(&self, began: Began, client: &Arc<KnownClient>) {
         let mut remembered = self.remembered();
         if Began(remembered.changes) != began {
             return;
@@ -50,7 +50,7 @@ impl RecentClients {
             remembered.by_secret.clear();
         }
         remembered.by_secret.insert(client.secret_sha256, client.client.id);
-        remembered.clients.insert(client.client.id, client.clone());
+        remembered.clients.insert(client.client.id, Arc::clone(client));
     }
 
     fn remembered(&self) -> MutexGuard<'_, Remembered> {
@@ -72,7 +72,9 @@ impl Follower for RecentClients {
 
 impl Remembered {
     fn see(&mut self, id: ClientId, Seen { attributes, sdk, examples, at_ms }: Seen) {
-        let Some(KnownClient { client, .. }) = self.clients.get_mut(&id) else { return };
+        let Some(known) = self.clients.get_mut(&id) else { return };
+        // Requests that are being answered keep the client as it was when they came.
+        let client = &mut Arc::make_mut(known).client;
         client.attributes = Json(attributes);
         client.sdk = sdk.map(Text);
         (client.examples, client.last_seen_at_ms) = (examples, at_ms);
@@ -94,7 +96,7 @@ mod tests {
     use super::*;
     use crate::db::ClientRow;
 
-    fn client(number: u8) -> KnownClient {
+    fn client(number: u8) -> Arc<KnownClient> {
         let client = ClientRow {
             id: ClientId::from_random([number; 16]),
             population: "devices".parse().unwrap(),
@@ -107,7 +109,8 @@ mod tests {
             created_at_ms: 0,
             last_seen_at_ms: 0,
         };
-        KnownClient { client, secret_sha256: secret(number), secret_at_ms: 0, certificate_until_ms: None }
+        let secret_sha256 = secret(number);
+        Arc::new(KnownClient { client, secret_sha256, secret_at_ms: 0, certificate_until_ms: None })
     }
 
     fn secret(number: u8) -> Sha256Hash {
@@ -146,8 +149,8 @@ mod tests {
         let began = recent.find(&secret(1)).unwrap_err();
         recent.remember(began, &client(1));
         recent.follow(vec![(client(1).client.id, seen(7))]);
-        let found = recent.find(&secret(1)).unwrap().client;
-        assert_eq!((found.examples, found.last_seen_at_ms), (7, 60_000));
+        let found = recent.find(&secret(1)).unwrap();
+        assert_eq!((found.client.examples, found.client.last_seen_at_ms), (7, 60_000));
     }
 
     #[test]
@@ -156,10 +159,10 @@ mod tests {
         let began = recent.find(&secret(1)).unwrap_err();
         for number in 0..=CLIENTS_MAX as u64 {
             let bytes = [number.to_le_bytes(), [7; 8]].concat();
-            let mut known = client(1);
+            let mut known = KnownClient::clone(&client(1));
             known.client.id = ClientId::from_random(bytes[..].try_into().unwrap());
             known.secret_sha256 = Sha256Hash::of(&bytes);
-            recent.remember(began, &known);
+            recent.remember(began, &Arc::new(known));
             let remembered = recent.remembered();
             assert!(remembered.clients.len() <= CLIENTS_MAX && remembered.by_secret.len() <= CLIENTS_MAX);
         }

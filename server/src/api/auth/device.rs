@@ -1,5 +1,6 @@
 //! Callers of the device API: clients, and apps that enrol them.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
@@ -15,15 +16,18 @@ use super::bearer::{bearer, bearer_text, stored_hash, unauthorized};
 use super::caller::Caller;
 use crate::api::problem::ApiError;
 use crate::app::App;
-use crate::db::ClientRow;
+use crate::db::{ClientRow, KnownClient};
 use crate::devices::{ClientAuth, PresentedError, SECRET_RENEWED_AFTER_MS, signed_client};
 use crate::net::PeerCertificate;
 
-pub(in crate::api) struct Device(pub(in crate::api) ClientRow);
+pub(in crate::api) struct Device(pub(in crate::api) Identified);
+
+/// The client that sent a request. What is known of it is not copied, because ten thousand requests are held.
+pub(in crate::api) struct Identified(Arc<KnownClient>);
 
 /// A client, and which of its credentials it should replace.
 pub(in crate::api) struct DueDevice {
-    pub(in crate::api) client: ClientRow,
+    pub(in crate::api) client: Identified,
     pub(in crate::api) due: Due,
 }
 
@@ -41,6 +45,24 @@ pub(in crate::api) struct Enroller {
     pub(in crate::api) label: String,
     /// Attributes of each client that it enrols.
     pub(in crate::api) granted: Attributes,
+}
+
+impl Identified {
+    /// The client with this number of examples, which it tells with the request.
+    pub(in crate::api) fn with_examples(mut self, examples: u64) -> Self {
+        if self.examples != examples {
+            Arc::make_mut(&mut self.0).client.examples = examples;
+        }
+        self
+    }
+}
+
+impl Deref for Identified {
+    type Target = ClientRow;
+
+    fn deref(&self) -> &ClientRow {
+        &self.0.client
+    }
 }
 
 impl Due {
@@ -101,7 +123,7 @@ impl DueDevice {
 
     async fn by_certificate(peer: &PeerCertificate, parts: &Parts, app: &App) -> Result<Self, PresentedError> {
         let (known, presented) = signed_client(&app.db, peer).await?;
-        let (client, now_ms) = (known.client, app.clock.now_ms());
+        let (client, now_ms) = (Identified(Arc::new(known)), app.clock.now_ms());
         Caller::Client { id: client.id, population: client.population.clone() }.noted(parts);
         presented.require_valid(now_ms)?;
         Ok(Self { client, due: Due { certificate: presented.is_due(now_ms), secret: false } })
@@ -112,7 +134,7 @@ impl DueDevice {
         let (hash, now_ms) = (stored_hash(&secret), app.clock.now_ms());
         let known = app.db.client_by_secret(&hash).await?;
         let known = known.ok_or_else(|| unauthorized("this client is not known; enrol again"))?;
-        let client = known.client;
+        let client = &known.client;
         Caller::Client { id: client.id, population: client.population.clone() }.noted(parts);
         let is_next = known.secret_sha256 != hash;
         if is_next {
@@ -128,7 +150,7 @@ impl DueDevice {
             certificate: app.devices.client_auth.asks_for_certificates() && lacks_certificate,
             secret: !is_next && age_ms >= SECRET_RENEWED_AFTER_MS,
         };
-        Ok(Self { client, due })
+        Ok(Self { client: Identified(known), due })
     }
 }
 

@@ -10,7 +10,7 @@ mod session;
 
 pub(crate) use bearer::stored_hash;
 pub(super) use caller::{Caller, CallerCell, Origin};
-pub(super) use device::{Device, DueDevice, Enroller};
+pub(super) use device::{Device, DueDevice, Enroller, Identified};
 pub(super) use operator::{Credential, Operator, StillIn, account_actor};
 pub(super) use permit::{Administers, Permit, Power, Steers, Views};
 pub(super) use session::{

@@ -33,7 +33,7 @@ const SEEN_EVERY_MS: i64 = 60_000;
 
 pub(super) async fn check_in(
     State(app): State<Arc<App>>,
-    DueDevice { mut client, due }: DueDevice,
+    DueDevice { client, due }: DueDevice,
     origin: Origin,
     Json(mut request): Json<CheckInRequest>,
 ) -> Answer<Json<CheckInReply>> {
@@ -51,7 +51,7 @@ pub(super) async fn check_in(
         let retry_after_ms = Box::pin(retry_of(&app, &client, RetryReason::NoJob)).await?;
         return answer(CheckInResponse::Retry { retry_after_ms, waits_for: Some(WaitsFor::Release) });
     }
-    client.examples = request.state.examples;
+    let client = client.with_examples(request.state.examples);
     let address = origin.address;
     drop(origin);
     let _held = app.guard.hold(address).ok_or_else(too_many_held)?;

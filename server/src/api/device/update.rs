@@ -16,7 +16,7 @@ use tributary_protocol::id::AssignmentId;
 use tributary_protocol::problem::ProblemType;
 
 use super::report::{refused, report_accepted};
-use crate::api::auth::Device;
+use crate::api::auth::{Device, Identified};
 use crate::api::extract::{Path, Query};
 use crate::api::problem::{Answer, ApiError};
 use crate::app::App;
@@ -82,7 +82,7 @@ pub(super) async fn upload_offset(
 
 async fn receive(
     app: &App,
-    client: ClientRow,
+    client: Identified,
     id: AssignmentId,
     query: UpdateQuery,
     announced: Announced,
