@@ -68,9 +68,9 @@ use crate::error::CliError;
 use crate::output::Output;
 
 fn main() -> ExitCode {
-    #[cfg(feature = "coordinator")]
-    allocator::set_up();
     let line = CommandLine::parse();
+    #[cfg(feature = "coordinator")]
+    allocator::set_up(matches!(line.command, Command::Client(_)));
     let output = Output::of_process(line.global.json, clock::now_ms());
     match start(line, output.clone()) {
         Ok(()) => ExitCode::SUCCESS,
