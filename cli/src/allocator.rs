@@ -5,11 +5,12 @@
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// How soon the allocator of a coordinator returns freed memory to the system. Its default of a second lets several MB of
-/// received chunks pile up per sending client; 0 costs a twelfth more processor time per large update.
+/// How soon the allocator of a coordinator returns freed memory to the system. Its default of a second lets several MB
+/// of received chunks pile up per sending client; 0 costs a twelfth more processor time per large update.
 const PURGE_DELAY_MS: std::ffi::c_long = 10;
-/// A client returns it at once: it frees models of several MB, but few of them, and buffers of a training are made once.
-/// Otherwise what it has freed stays until it frees again, which may be a whole training later (docs/benchmarks.md).
+/// A client returns it at once: it frees models of several MB, but few of them, and buffers of a training are made
+/// once. Otherwise what it has freed stays until it frees again, which may be a whole training later
+/// (docs/benchmarks.md).
 const CLIENT_PURGE_DELAY_MS: std::ffi::c_long = 0;
 /// The option's number in mimalloc's `mi_option_t`, unchanged since version 1.
 const PURGE_DELAY_OPTION: std::ffi::c_int = 15;
