@@ -22,7 +22,8 @@ use crate::net::PeerCertificate;
 
 pub(in crate::api) struct Device(pub(in crate::api) Identified);
 
-/// The client that sent a request. What is known of it is not copied, because ten thousand requests are held.
+/// The client that sent a request. It is shared with the memory of recent clients, because ten thousand requests are
+/// held. A request keeps the client as it was when it came.
 pub(in crate::api) struct Identified(Arc<KnownClient>);
 
 /// A client, and which of its credentials it should replace.
