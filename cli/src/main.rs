@@ -60,12 +60,18 @@ mod token;
 mod units;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
 
 use crate::command_line::{Command, CommandLine};
 use crate::error::CliError;
 use crate::output::Output;
+
+/// How long a thread for blocking work waits for more of it. An idle thread keeps memory that it freed: blocks of equal
+/// size lie in areas of up to 4 MiB, one or more for each size. tokio's default of 10 s costs a client up to 12 MB and
+/// a coordinator with 32 large uploads 10 MB (docs/benchmarks.md). Starting a thread takes some 20 microseconds.
+const THREAD_KEEP_ALIVE: Duration = Duration::from_millis(10);
 
 fn main() -> ExitCode {
     let line = CommandLine::parse();
@@ -83,7 +89,8 @@ fn main() -> ExitCode {
 }
 
 fn start(line: CommandLine, output: Output) -> Result<(), CliError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CliError::Runtime)?;
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.enable_all().thread_keep_alive(THREAD_KEEP_ALIVE).build().map_err(CliError::Runtime)?;
     runtime.block_on(run(line, output))
 }
 

@@ -16,8 +16,9 @@ use crate::metrics::UploadMeters;
 use crate::runtime::clock::{Clock, Stopwatch};
 
 /// Chunk length of a streamed body. Each upload holds one chunk, and each chunk is one transaction. SQLite copies the
-/// chunk of one upload at a time, PostgreSQL those of as many as there are connections.
-const PART_BYTES: usize = 512 << 10;
+/// chunk of one upload at a time, PostgreSQL those of as many as there are connections. It is above 512 KiB, because
+/// the coordinator's allocator keeps smaller blocks in areas of 4 MiB for each thread.
+const PART_BYTES: usize = 576 << 10;
 /// Memory of a streamed body besides its chunk: the connection's buffer and decoded blocks (192 KiB), and zstd's
 /// window, blocks and tables ([`tributary_protocol::body::WINDOW_LOG_MAX`]).
 const STREAMED_BYTES: usize = (192 + 704) << 10;
